@@ -1,0 +1,66 @@
+# Everything a person or CI asks of a checkout. `make` alone lists it.
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.made-by-make
+UV := $(shell command -v uv 2>/dev/null)
+CODE := piecework workers orchestrator examples tests localstack
+# Two processes, if the machine has two cores; the suite is mostly waiting.
+WORKERS ?= 2
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check format test demo up down verify docs quality lock ci clean
+
+help: ## list the targets
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## make the environment from the hashed lock, once
+
+# When entry points change in pyproject.toml: make clean setup.
+$(STAMP): requirements/dev.txt requirements/setup.sh
+	@VENV=$(VENV) STAMP=$(STAMP) UV=$(UV) sh requirements/setup.sh
+
+check: setup ## format, lint, types, import contracts, template
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/cfn-lint infra/*.yaml
+
+format: setup ## put the code into its form
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
+
+test: setup ## the whole suite: no network, no container, no AWS account
+	$(BIN)/pytest -n $(WORKERS) $(ARGS)
+
+demo: setup ## review a contract under faults, on this machine (ARGS="--seed 7")
+	@$(BIN)/piecework demo $(ARGS)
+
+up: setup ## start the embedded AWS
+	@$(BIN)/piecework up $(ARGS)
+
+down: setup ## stop the embedded AWS
+	@$(BIN)/piecework down $(ARGS)
+
+verify: setup ## generated pages are as fresh as their sources
+	@$(BIN)/python -m piecework.codes | diff -u docs/error-codes.md - \
+	|| { echo "docs/error-codes.md is stale: run make docs" >&2; exit 1; }
+	@echo "docs/error-codes.md is fresh"
+
+docs: setup ## write the generated pages again
+	@$(BIN)/python -m piecework.codes > docs/error-codes.md
+
+quality: setup ## how well the example's analysts find what a person marked
+	@$(BIN)/python -m examples.contract_review.quality $(ARGS)
+
+lock: ## resolve the dependencies again (needs uv)
+	@test -n "$(UV)" || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }
+	UV=$(UV) sh requirements/lock.sh
+
+ci: check verify test ## what CI runs
+
+clean: ## remove the environment and everything that was built
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

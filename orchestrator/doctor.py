@@ -1,0 +1,191 @@
+"""Look at everything a run needs, and say of each thing what to do when it is amiss."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from orchestrator.embedded import Emulator, find, server
+from orchestrator.embedded.client import client
+from orchestrator.embedded.endpoint import is_loopback
+from piecework.errors import PieceworkError
+from piecework.settings import Settings
+
+OLDEST_PYTHON = (3, 11)
+PACKAGES = ("aioboto3", "aiobotocore", "boto3", "pydantic", "structlog", "tenacity")
+HEALTH_S = 2.0
+EMBEDDED_ACCOUNT = "000000000000"
+START = "run `piecework up`"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked at: whether it is well, what was seen, what to do if not."""
+
+    name: str
+    ok: bool
+    detail: str
+    next_step: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where AWS calls of this directory and environment go, and why."""
+
+    endpoint: str | None
+    reason: str
+    emulator: Emulator | None = None
+
+
+def checks(settings: Settings, environ: Mapping[str, str] = os.environ) -> list[Check]:
+    """Look at the machine, then at the endpoint, then at the deployed resources."""
+    done = [_python(), _packages()]
+    try:
+        target = _target(environ)
+    except PieceworkError as error:
+        return [*done, Check("endpoint", ok=False, detail=str(error))]
+    done += [_endpoint(target), _loopback(target)]
+    if target.emulator:
+        done.append(_emulator(target.emulator))
+    region = _region(target, environ)
+    done.append(region)
+    credentials = _credentials(target)
+    done.append(credentials)
+    if all(check.ok for check in done):
+        done += _resources(settings, target, region.detail.split()[0])
+    return done
+
+
+def _python() -> Check:
+    found = ".".join(str(part) for part in sys.version_info[:3])
+    wanted = ".".join(str(part) for part in OLDEST_PYTHON)
+    ok = sys.version_info >= OLDEST_PYTHON
+    return Check("python", ok, found, "" if ok else f"install Python {wanted} or newer")
+
+
+def _packages() -> Check:
+    found, missing = [], []
+    for name in PACKAGES:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            missing.append(name)
+    detail = ", ".join(found + [f"{name} missing" for name in missing])
+    step = "run `pip install piecework`" if missing else ""
+    return Check("packages", not missing, detail, step)
+
+
+def _target(environ: Mapping[str, str]) -> Target:
+    """Decide as the runtime does: environment, then state file, then real AWS."""
+    for name in sorted(environ):
+        if name.startswith("AWS_ENDPOINT_URL") and environ[name]:
+            return Target(environ[name], f"{name} is set")
+    if emulator := find():
+        return Target(emulator.endpoint, "started by `piecework up`", emulator)
+    return Target(None, "no endpoint variable, no emulator started here")
+
+
+def _endpoint(target: Target) -> Check:
+    return Check(
+        "endpoint", ok=True, detail=f"{target.endpoint or 'AWS'}: {target.reason}"
+    )
+
+
+def _loopback(target: Target) -> Check:
+    if target.endpoint and is_loopback(target.endpoint):
+        return Check("loopback", ok=True, detail="nothing leaves this machine")
+    return Check("loopback", ok=True, detail="no: `demo` and `down` will refuse")
+
+
+def _emulator(emulator: Emulator) -> Check:
+    try:
+        found = server.health(emulator.endpoint, HEALTH_S)
+    except (OSError, ValueError) as error:
+        detail = f"pid {emulator.pid} does not answer: {type(error).__name__}"
+        return Check("emulator", ok=False, detail=detail, next_step=START)
+    return Check("emulator", ok=True, detail=f"MiniStack {found}, pid {emulator.pid}")
+
+
+def _region(target: Target, environ: Mapping[str, str]) -> Check:
+    """Find the region; the variables of AWS's tools and of its SDK may differ."""
+    if target.emulator:
+        return Check("region", ok=True, detail=f"{target.emulator.region} (embedded)")
+    default, plain = environ.get("AWS_DEFAULT_REGION"), environ.get("AWS_REGION")
+    if default and plain and default != plain:
+        detail = f"{default} in AWS_DEFAULT_REGION, {plain} in AWS_REGION"
+        return Check("region", ok=False, detail=detail, next_step="set both alike")
+    if chosen := default or plain:
+        return Check("region", ok=True, detail=chosen)
+    if profile := _session().region_name:
+        return Check("region", ok=True, detail=f"{profile} (from the profile)")
+    step = f"set AWS_REGION; for the embedded AWS, {START}"
+    return Check("region", ok=False, detail="none", next_step=step)
+
+
+def _credentials(target: Target) -> Check:
+    if target.emulator:
+        detail = "test credentials of the embedded AWS; yours are not used"
+        return Check("credentials", ok=True, detail=detail)
+    found = _session().get_credentials()
+    if found is None:
+        step = f"sign in with the AWS CLI; for the embedded AWS, {START}"
+        return Check("credentials", ok=False, detail="none", next_step=step)
+    return Check("credentials", ok=True, detail=f"from {found.method}")
+
+
+def _resources(settings: Settings, target: Target, region: str) -> Iterator[Check]:
+    """Ask for each resource by name; a look at one does not hinder the next."""
+    sqs, dynamodb, s3 = (
+        _client(name, target, region) for name in ("sqs", "dynamodb", "s3")
+    )
+    for queue in (settings.work_queue, settings.dead_letter_queue):
+        yield _look(f"queue {queue}", partial(sqs.get_queue_url, QueueName=queue))
+    for table in (settings.checkpoints_table, settings.dead_letters_table):
+        yield _look(f"table {table}", partial(dynamodb.describe_table, TableName=table))
+    account = EMBEDDED_ACCOUNT
+    if not target.emulator:
+        sts = _client("sts", target, region)
+        asked = _look("account", sts.get_caller_identity, seen="Account")
+        yield asked
+        account = asked.detail
+    bucket = settings.bucket(account, region)
+    yield _look(f"bucket {bucket}", partial(s3.head_bucket, Bucket=bucket))
+
+
+def _look(name: str, ask: Callable[[], Any], seen: str = "") -> Check:
+    """Ask AWS once; `seen` names what of the answer is worth showing."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        answer = ask()
+    except ClientError as error:
+        code = error.response["Error"]["Code"]
+        step = f"{START}, or deploy infra/data.yaml to your account"
+        return Check(name, ok=False, detail=str(code), next_step=step)
+    except BotoCoreError as error:
+        step = "check the endpoint, the network and the credentials"
+        return Check(name, ok=False, detail=type(error).__name__, next_step=step)
+    return Check(name, ok=True, detail=str(answer[seen]) if seen else "there")
+
+
+def _client(service: str, target: Target, region: str) -> Any:
+    from botocore.config import Config
+
+    if target.emulator:
+        return client(service, target.emulator)
+    patience = Config(
+        connect_timeout=2, read_timeout=5, retries={"total_max_attempts": 2}
+    )
+    # No endpoint is passed: the endpoint variables decide, as everywhere.
+    return _session().client(service, region_name=region, config=patience)
+
+
+def _session() -> Any:
+    import boto3
+
+    return boto3.Session()

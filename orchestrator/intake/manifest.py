@@ -1,0 +1,118 @@
+"""A JSONL manifest: one chunk a line, from a file, a stream or S3, never held whole."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+from pydantic import ValidationError
+
+from orchestrator.intake.chunk import ChunkInput, Place, chunk_input
+from orchestrator.intake.complaint import complaint
+from orchestrator.intake.limits import KIB, Limits
+from orchestrator.intake.lines import LineSplitter
+from piecework.errors import UsageError
+from piecework.pipeline import Pipeline
+
+SUFFIXES = (".jsonl", ".ndjson")
+
+BLOCK = 256 * KIB
+
+
+def is_manifest(name: str) -> bool:
+    """Tell by its name whether a file is a manifest."""
+    return PurePosixPath(name).suffix.lower() in SUFFIXES
+
+
+async def manifest_chunks(
+    blocks: AsyncGenerator[bytes, None], origin: str, pipeline: Pipeline, limits: Limits
+) -> AsyncGenerator[ChunkInput, None]:
+    """Yield a chunk for each line that is not blank.
+
+    Raises:
+        UsageError: Naming the line and its fields, when a line is no payload.
+    """
+    empty = True
+    async with aclosing(_lines(blocks, origin, limits)) as lines:
+        async for number, line in lines:
+            empty = False
+            yield _chunk(line, number, origin, pipeline, limits)
+    if empty:
+        raise UsageError(
+            f"The manifest {origin} holds no line.",
+            code="input.manifest.empty",
+            next_step="Write one chunk a line, as a JSON object.",
+            origin=origin,
+        )
+
+
+async def _lines(
+    blocks: AsyncGenerator[bytes, None], origin: str, limits: Limits
+) -> AsyncGenerator[tuple[int, bytes], None]:
+    splitter = LineSplitter(origin, limits.line_bytes)
+    async with aclosing(blocks):
+        async for block in blocks:
+            for line in splitter.feed(block):
+                if not _is_blank(line):
+                    yield splitter.number, line
+    for line in splitter.close():
+        if not _is_blank(line):
+            yield splitter.number, line
+
+
+def _is_blank(line: bytes) -> bool:
+    return not line.removeprefix(codecs.BOM_UTF8).strip()
+
+
+def _chunk(
+    line: bytes, number: int, origin: str, pipeline: Pipeline, limits: Limits
+) -> ChunkInput:
+    if number == 1:
+        line = line.removeprefix(codecs.BOM_UTF8)
+    try:
+        payload = pipeline.payload.model_validate_json(line)
+    except ValidationError as error:
+        raise UsageError(
+            f"Line {number} of {origin} is not a {pipeline.payload.__name__}: "
+            f"{complaint(error)}.",
+            code="input.manifest.invalid_line",
+            next_step=f"Correct line {number}, then submit again; no job was made.",
+            origin=origin,
+            line=number,
+        ) from None
+    place = Place(origin, f"line {number}", label=f"line {number}")
+    return chunk_input(payload, place, pipeline, limits)
+
+
+async def open_blocks(path: Path) -> AsyncGenerator[bytes, None]:
+    """Yield a file's bytes, and close it."""
+    try:
+        stream = await asyncio.to_thread(path.open, "rb")
+    except OSError as error:
+        raise _unreadable(str(path), error) from error
+    with stream:
+        async with aclosing(stream_blocks(stream, str(path))) as blocks:
+            async for block in blocks:
+                yield block
+
+
+async def stream_blocks(stream: BinaryIO, origin: str) -> AsyncGenerator[bytes, None]:
+    """Yield a stream's bytes, read beside the event loop."""
+    try:
+        while block := await asyncio.to_thread(stream.read, BLOCK):
+            yield block
+    except OSError as error:
+        raise _unreadable(origin, error) from error
+
+
+def _unreadable(origin: str, error: OSError) -> UsageError:
+    return UsageError(
+        f"{origin} cannot be read: {error.strerror or type(error).__name__}.",
+        code="input.file.unreadable",
+        next_step="Check its permissions, and that its disk is there.",
+        origin=origin,
+    )

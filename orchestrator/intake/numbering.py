@@ -1,0 +1,154 @@
+"""The numbers that Word shows before paragraphs; the text itself does not hold them.
+
+Clauses refer to each other by these numbers, so a reader that drops them cuts every
+"see 4.2 (b)" loose.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from orchestrator.intake.styles import W, number, value
+
+BULLET = "-"
+
+PLACEHOLDER = re.compile(r"%([1-9])")
+
+ROMAN = (
+    *((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc")),
+    *((50, "l"), (40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i")),
+)
+
+ALPHABET = 26
+
+# Longer ones are no longer read by anybody, but "aaaa…" grows with its number.
+LONGEST = 32
+
+
+class Numbering:
+    """Counts the numbered paragraphs of one document, in document order."""
+
+    def __init__(self, root: Iterable[Any]) -> None:
+        elements = list(root)
+        abstract = {
+            e.get(f"{W}abstractNumId"): e
+            for e in elements
+            if e.tag == f"{W}abstractNum"
+        }
+        self._nums = {e.get(f"{W}numId"): e for e in elements if e.tag == f"{W}num"}
+        self._lists = {
+            num_id: abstract[value(num, "abstractNumId")]
+            for num_id, num in self._nums.items()
+            if value(num, "abstractNumId") in abstract
+        }
+        self._levels: dict[str, dict[int, Any]] = {}
+        # Lists of one abstract list count on together.
+        self._counts: dict[Any, dict[int, int]] = {}
+        self._restarted = set[tuple[str, int]]()
+
+    def next_marker(
+        self, num_id: str | None, level: int | None, style_id: str | None
+    ) -> str:
+        """Count one paragraph and return what stands before it, "" for nothing."""
+        if num_id is None or num_id not in self._lists:
+            return ""
+        levels = self._levels_of(num_id)
+        if level is None:
+            level = _linked_level(levels, style_id)
+        if level not in levels:
+            return ""
+        counts = self._count(num_id, level, levels)
+        return _marker(level, levels, counts)
+
+    def _levels_of(self, num_id: str) -> dict[int, Any]:
+        """Return the levels of a list, with those that this use of it overrides."""
+        if num_id not in self._levels:
+            own = [
+                o.find(f"{W}lvl") for o in self._nums[num_id].iter(f"{W}lvlOverride")
+            ]
+            levels = [*self._lists[num_id].iter(f"{W}lvl"), *own]
+            self._levels[num_id] = {
+                depth: level
+                for level in levels
+                if level is not None
+                and (depth := number(level.get(f"{W}ilvl"))) is not None
+            }
+        return self._levels[num_id]
+
+    def _count(self, num_id: str, level: int, levels: dict[int, Any]) -> dict[int, int]:
+        counts = self._counts.setdefault(self._lists[num_id], {})
+        restart = self._restart(num_id, level)
+        if restart is not None:
+            counts[level] = restart
+        elif level in counts:
+            counts[level] += 1
+        else:
+            counts[level] = _start(levels[level])
+        for deeper in [depth for depth in counts if depth > level]:
+            del counts[deeper]
+        return counts
+
+    def _restart(self, num_id: str, level: int) -> int | None:
+        """Return where this use of a list begins anew, the first time it is asked."""
+        if (num_id, level) in self._restarted:
+            return None
+        self._restarted.add((num_id, level))
+        for override in self._nums[num_id].iter(f"{W}lvlOverride"):
+            if number(override.get(f"{W}ilvl")) == level:
+                return number(value(override, "startOverride"))
+        return None
+
+
+def _linked_level(levels: dict[int, Any], style_id: str | None) -> int:
+    """Return the level that names the style; a style names a list, not a level."""
+    for depth, level in levels.items():
+        if style_id is not None and value(level, "pStyle") == style_id:
+            return depth
+    return 0
+
+
+def _start(level: Any) -> int:
+    start = number(value(level, "start"))
+    return 1 if start is None else start
+
+
+def _marker(level: int, levels: dict[int, Any], counts: dict[int, int]) -> str:
+    if value(levels[level], "numFmt") == "bullet":
+        return BULLET
+    legal = value(levels[level], "isLgl") not in {None, "0", "false"}
+
+    def shown(found: re.Match[str]) -> str:
+        depth = int(found[1]) - 1
+        if depth not in levels:
+            return ""
+        count = counts.get(depth, _start(levels[depth]))
+        kind = value(levels[depth], "numFmt") or "decimal"
+        return _formatted(count, "decimal" if legal else kind)
+
+    return PLACEHOLDER.sub(shown, value(levels[level], "lvlText") or "").strip()
+
+
+def _formatted(count: int, kind: str) -> str:
+    match kind:
+        case "none":
+            return ""
+        case "lowerLetter" | "upperLetter" if count > 0:
+            repeats = (count - 1) // ALPHABET + 1
+            said = chr(ord("a") + (count - 1) % ALPHABET) * min(repeats, LONGEST)
+        case "lowerRoman" | "upperRoman" if 0 < count < 4 * ROMAN[0][0]:
+            said = _roman(count)
+        case "decimalZero":
+            said = f"{count:02}"
+        case _:
+            said = str(count)
+    return said.upper() if kind.startswith("upper") else said
+
+
+def _roman(count: int) -> str:
+    said = ""
+    for worth, letters in ROMAN:
+        said += letters * (count // worth)
+        count %= worth
+    return said

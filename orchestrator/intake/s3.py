@@ -1,0 +1,97 @@
+"""A manifest in S3, streamed: one GET, so that a changed object is never half read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, Protocol
+
+import aiohttp
+from botocore.exceptions import BotoCoreError, ClientError
+
+from orchestrator.intake.manifest import BLOCK, SUFFIXES, is_manifest
+from piecework.errors import (
+    NotFoundError,
+    PieceworkError,
+    UnreachableError,
+    UsageError,
+)
+
+SCHEME = "s3://"
+
+ABSENT = frozenset({"NoSuchKey", "NoSuchBucket", "404"})
+DENIED = frozenset({"AccessDenied", "AllAccessDisabled", "InvalidAccessKeyId", "403"})
+
+
+class S3Reader(Protocol):
+    """What is asked of an S3 client; that of aioboto3 is one."""
+
+    async def get_object(self, *, Bucket: str, Key: str) -> Mapping[str, Any]:  # noqa: N803 -- the names of the AWS API
+        """Return the object; its `Body` is read in blocks."""
+
+
+async def object_blocks(
+    source: str, s3: S3Reader | None
+) -> AsyncGenerator[bytes, None]:
+    """Yield the bytes of the object that `s3://bucket/key` names."""
+    bucket, key = _location(source)
+    if s3 is None:
+        raise UnreachableError(
+            f"{source} cannot be read without an S3 client.",
+            code="input.s3.unreachable",
+            next_step="piecework doctor",
+            source=source,
+        )
+    try:
+        reply = await s3.get_object(Bucket=bucket, Key=key)
+        # Entering it gives the bare response, which would not notice a cut-off end.
+        body = reply["Body"]
+        async with body:
+            async for block in body.iter_chunks(BLOCK):
+                yield block
+    except ClientError as error:
+        raise _refused(source, error) from error
+    except (BotoCoreError, aiohttp.ClientError, OSError, TimeoutError) as error:
+        raise UnreachableError(
+            f"S3 broke off while reading {source} ({type(error).__name__}).",
+            code="input.s3.unreachable",
+            next_step="Submit again; `piecework doctor` checks the way to S3.",
+            source=source,
+        ) from error
+
+
+def _location(source: str) -> tuple[str, str]:
+    """Return bucket and key; a key may hold `?` and `#`, so this is no URL parser."""
+    bucket, _, key = source.removeprefix(SCHEME).partition("/")
+    if bucket and is_manifest(key):
+        return bucket, key
+    raise UsageError(
+        f"{source} does not name a manifest in S3.",
+        code="input.file.unsupported",
+        next_step=f"Name s3://bucket/key of a file that ends in {SUFFIXES[0]}; "
+        "download documents first.",
+        source=source,
+    )
+
+
+def _refused(source: str, error: ClientError) -> PieceworkError:
+    code = error.response.get("Error", {}).get("Code", "")
+    if code in ABSENT:
+        return NotFoundError(
+            f"There is no object {source}.",
+            code="input.source.not_found",
+            next_step="Check bucket and key; keys are case sensitive.",
+            source=source,
+        )
+    if code in DENIED:
+        return UsageError(
+            f"S3 denies reading {source}.",
+            code="input.s3.denied",
+            next_step="Allow s3:GetObject on it, or use other credentials.",
+            source=source,
+        )
+    return UnreachableError(
+        f"S3 answered {code} for {source}.",
+        code="input.s3.unreachable",
+        next_step="Submit again; `piecework doctor` checks the way to S3.",
+        source=source,
+    )

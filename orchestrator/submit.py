@@ -1,0 +1,132 @@
+"""Cut the input into chunks and start the job: safe to stop anywhere, safe to repeat.
+
+    read and pack -> manifest -> META -> chunks -> count -> messages
+
+Until META is written there is no job, so that bad input leaves nothing half done.
+From then on the manifest says what the job is, and anybody can finish the submit.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import IO
+
+from piecework import keys
+from piecework.errors import UsageError
+from piecework.fanout import Progress, fan_out
+from piecework.manifest import Entry, write_manifest
+from piecework.model import Job, JobRef
+from piecework.payloads import PACK_SIZE, PayloadRef, pack_key
+from piecework.pipeline import Pipeline
+from piecework.runtime import Runtime
+from orchestrator.intake import ChunkInput
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What a person asked for."""
+
+    ref: JobRef
+    pipeline: Pipeline
+    source: str
+    submitted_by: str
+
+
+async def submit(
+    rt: Runtime,
+    submission: Submission,
+    chunks: AsyncIterator[ChunkInput],
+    progress: Progress = lambda *_: None,
+) -> tuple[Job, bool]:
+    """Start a job; return it, and whether it is new.
+
+    Raises:
+        UsageError: `submit.token.conflict`: the id belongs to a job with other content.
+        PieceworkError: Whatever is wrong with the input, before there is a job.
+    """
+    ref = submission.ref
+    with tempfile.TemporaryFile() as spool:
+        count = await pack(rt, ref, chunks, spool, progress)
+        manifest, sha256 = await write_manifest(rt.objects, ref.tenant, ref.job, spool)
+    facts = {
+        "pipeline": submission.pipeline.name,
+        "first_stage": submission.pipeline.stages[0].name,
+        "chunks": count,
+        "manifest": manifest,
+        "manifest_sha256": sha256,
+        "source": submission.source,
+        "submitted_by": submission.submitted_by,
+    }
+    existing = await rt.jobs.create(ref, facts)
+    if existing is not None:
+        check_same(existing, facts)
+    job = await rt.jobs.read(ref)
+    if job is None:
+        message = f"Job {ref.job} is gone."
+        raise UsageError(message, code="job.record.not_found")
+    if "sent_at" not in job.item:
+        await fan_out(rt, job, progress)
+    return job, existing is None
+
+
+async def pack(
+    rt: Runtime,
+    ref: JobRef,
+    chunks: AsyncIterator[ChunkInput],
+    spool: IO[bytes],
+    progress: Progress,
+) -> int:
+    """Store the payloads in packs and spool the manifest; return how many there are.
+
+    Holds one pack at a time, whatever the size of the job.
+    """
+    lines: list[bytes] = []
+    inputs: list[ChunkInput] = []
+    size = number = 0
+
+    async def close() -> None:
+        content = b"".join(lines)
+        name = keys.sha256(content)[:32]
+        await rt.objects.put(
+            pack_key(ref.tenant, ref.job, name), content, "application/jsonl"
+        )
+        offset = 0
+        first = number - len(inputs)
+        for chunk, taken in enumerate(inputs, start=first):
+            place = PayloadRef(name, offset, len(taken.payload))
+            sha256 = keys.sha256(taken.payload)
+            spool.write(Entry(chunk, taken.label, str(place), sha256).line())
+            offset += len(taken.payload) + 1
+        progress("read", number)
+        lines.clear()
+        inputs.clear()
+
+    async for chunk in chunks:
+        lines.append(chunk.payload + b"\n")
+        inputs.append(chunk)
+        size += len(chunk.payload) + 1
+        number += 1
+        if size >= PACK_SIZE:
+            await close()
+            size = 0
+    if inputs:
+        await close()
+    return number
+
+
+def check_same(job: Job, facts: dict[str, object]) -> None:
+    """Refuse a second submit under the same id that asks for something else.
+
+    Raises:
+        UsageError: `submit.token.conflict`.
+    """
+    for name in ("pipeline", "manifest_sha256"):
+        if job.item[name] != facts[name]:
+            message = f"Job {job.ref.job} exists, with another {name.split('_')[0]}."
+            raise UsageError(
+                message,
+                code="submit.token.conflict",
+                next_step="Submit under another id, or without one.",
+            )

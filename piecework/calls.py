@@ -1,0 +1,245 @@
+"""Carry one call of a stage to the outside world, and pay for it once.
+
+    pure      remembered? -> retries -> remember
+    effect    what became of it? -> intent -> retries -> done
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+import structlog
+
+from piecework import keys, telemetry, values
+from piecework.classify import classify
+from piecework.dependency import Dependency, Effect
+from piecework.errors import ErrorEnvelope, PermanentError
+from piecework.ports import Begun, Done, Journal, Ledger
+from piecework.retry import Retry, RetryBudget, retried
+
+
+@dataclass(frozen=True, slots=True)
+class CallScope:
+    """Whose call it is: the part of a call's key that is not the call itself."""
+
+    tenant: str
+    job: str
+    chunk: int
+    stage: str
+
+
+@dataclass(slots=True)
+class CallCounts:
+    """What a claim spent on calls."""
+
+    made: int = 0
+    replayed: int = 0
+    retried: int = 0
+
+
+@dataclass(slots=True)
+class Caller:
+    """Makes the calls of one claim.
+
+    Attributes:
+        epoch: The generation of the chunk. It is mixed into the keys that providers
+            see, so that a redrive is not answered with a stored failure, and not into
+            the keys that we look up, so that it finds what is already paid.
+        slots: How many calls of the whole worker may be in flight.
+    """
+
+    journal: Journal
+    ledger: Ledger
+    epoch: int
+    budget: RetryBudget
+    slots: asyncio.Semaphore
+    rng: Random
+    clock: Callable[[], float]
+    log: structlog.stdlib.BoundLogger
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    progress: Callable[[], None] = lambda: None
+    counts: CallCounts = field(default_factory=CallCounts)
+    _flying: dict[str, asyncio.Future[Any]] = field(default_factory=dict)
+
+    async def call(
+        self,
+        scope: CallScope,
+        dependency: Dependency,
+        function: Callable[..., Awaitable[Any]],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """Return the call's value; equal calls that are under way share one."""
+        key = call_key(scope, dependency, function, args, kwargs)
+        if key in self._flying:
+            return await asyncio.shield(self._flying[key])
+        flight = self._flying[key] = asyncio.get_running_loop().create_future()
+        try:
+            text = await self._value(key, scope, dependency, function, args, kwargs)
+            flight.set_result(values.decode(function, text))
+        except BaseException as error:
+            flight.set_exception(error)
+            flight.exception()  # it is raised right here; the future may have no reader
+            raise
+        finally:
+            del self._flying[key]
+            self.progress()
+        return flight.result()
+
+    async def _value(
+        self,
+        key: str,
+        scope: CallScope,
+        dependency: Dependency,
+        function: Callable[..., Awaitable[Any]],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> str:
+        bound = functools.partial(function, *args, **kwargs)
+        if dependency.effect is not Effect.PURE:
+            return await self._effect(key, scope, dependency, bound)
+        remembered = self.journal.recall(key)
+        if remembered is not None:
+            self.counts.replayed += 1
+            return remembered
+        value = await self._attempts(provider_key(key, self.epoch), dependency, bound)
+        await self.journal.record(key, value)
+        return value
+
+    async def _effect(
+        self,
+        key: str,
+        scope: CallScope,
+        dependency: Dependency,
+        bound: functools.partial[Awaitable[Any]],
+    ) -> str:
+        match await self.ledger.begin(key, scope.stage, dependency.effect):
+            case Done(answer):
+                self.counts.replayed += 1
+                return answer
+            case Begun(epoch, in_doubt):
+                sent_key = provider_key(key, epoch)
+                value: str | None = None
+                if in_doubt and dependency.lookup is not None:
+                    value = await self._look_up(sent_key, dependency.lookup, bound)
+                if value is None:
+                    value = await self._carry_out(key, sent_key, dependency, bound)
+                await self.ledger.finish(key, value)
+                return value
+            case _:
+                raise in_doubt_error(dependency, bound)
+
+    async def _carry_out(
+        self,
+        key: str,
+        sent_key: str,
+        dependency: Dependency,
+        bound: functools.partial[Awaitable[Any]],
+    ) -> str:
+        """Make the attempts of an effect; on failure record what is known of it."""
+        once = dependency.effect is Effect.NON_IDEMPOTENT
+        try:
+            return await self._attempts(sent_key, dependency, bound, once=once)
+        except Exception as error:
+            if plainly_refused(classify(error, layer=dependency.layer)):
+                await self.ledger.refuse(key)
+            elif once:
+                await self.ledger.doubt(key)
+                raise in_doubt_error(dependency, bound) from error
+            raise
+
+    async def _look_up(
+        self,
+        sent_key: str,
+        lookup: Callable[..., Awaitable[Any]],
+        bound: functools.partial[Awaitable[Any]],
+    ) -> str | None:
+        found = await lookup(*bound.args, **bound.keywords, idempotency_key=sent_key)
+        return None if found is None else values.encode(bound.func, found)
+
+    async def _attempts(
+        self,
+        sent_key: str,
+        dependency: Dependency,
+        bound: functools.partial[Awaitable[Any]],
+        *,
+        once: bool = False,
+    ) -> str:
+        async def attempt() -> Any:
+            async with self.slots, asyncio.timeout(dependency.timeout):
+                return await bound(idempotency_key=sent_key)
+
+        def note(retry: Retry) -> None:
+            self.counts.retried += 1
+            self.progress()
+            telemetry.emit(
+                self.log,
+                "call.attempt",
+                dependency=dependency.name,
+                error_code=retry.envelope.code,
+                attempt_number=retry.attempt,
+                delay_ms=round(retry.delay * 1000),
+                idempotency_key_hash=keys.sha256(sent_key.encode())[:12],
+            )
+
+        value = await retried(
+            attempt,
+            replace(dependency.retry, attempts=1) if once else dependency.retry,
+            budget=self.budget,
+            rng=self.rng,
+            sleep=self.sleep,
+            classify=lambda error: classify(
+                error, layer=dependency.layer, now=self.clock()
+            ),
+            on_retry=note,
+        )
+        self.counts.made += 1
+        return values.encode(bound.func, value)
+
+
+def call_key(
+    scope: CallScope,
+    dependency: Dependency,
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> str:
+    """Return the key under which a call is remembered, equal for equal calls."""
+    return keys.call_key(
+        scope.tenant,
+        scope.job,
+        scope.chunk,
+        scope.stage,
+        dependency.name,
+        function.__qualname__,
+        args=[args, kwargs],
+    )
+
+
+def provider_key(key: str, epoch: int) -> str:
+    """Return the idempotency key that the provider sees."""
+    return keys.sha256(f"{key}#{epoch}".encode())
+
+
+def plainly_refused(failure: ErrorEnvelope) -> bool:
+    """Say whether the other side answered that it did not do it.
+
+    A time-out, a broken connection or a 5xx says nothing of what happened behind it.
+    """
+    status = failure.http_status
+    return status is not None and 400 <= status < 500 and status not in {408, 409}
+
+
+def in_doubt_error(
+    dependency: Dependency, bound: functools.partial[Awaitable[Any]]
+) -> PermanentError:
+    """Return the error of an effect that may or may not have happened."""
+    message = (
+        f"Nobody can tell whether {bound.func.__name__} of {dependency.name} took place."
+    )
+    return PermanentError(message, code="runtime.effect.unknown")

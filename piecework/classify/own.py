@@ -1,0 +1,23 @@
+"""Our own errors: they bring code and class with them."""
+
+from __future__ import annotations
+
+from piecework.classify.verdict import Verdict
+from piecework.errors import PieceworkError
+
+
+def from_piecework(
+    error: BaseException, _layer: str, _now: float | None
+) -> Verdict | None:
+    """Take what the error says of itself, and the status that a client noted."""
+    if not isinstance(error, PieceworkError):
+        return None
+    status = error.facts.get("http_status")
+    provider_code = error.facts.get("provider_code")
+    return Verdict(
+        error.code,
+        http_status=status if isinstance(status, int) else None,
+        provider_code=provider_code if isinstance(provider_code, str) else None,
+        retry_after=error.retry_after,
+        own_class=error.error_class,
+    )

@@ -1,0 +1,42 @@
+"""Read how long the other side asked us to wait: seconds, or a date in HTTP's form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
+from typing import Final, Protocol, runtime_checkable
+
+_SECONDS: Final = re.compile(r"\d{1,9}(\.\d{1,9})?")
+
+
+@runtime_checkable
+class Headers(Protocol):
+    """What every HTTP library's headers can do, whatever their class."""
+
+    def items(self) -> Iterable[tuple[str, str]]:
+        """Return names and values."""
+        ...
+
+
+def retry_after(headers: object, now: float | None) -> float | None:
+    """Return the seconds to wait, or None when nothing readable was said."""
+    if not isinstance(headers, Headers):
+        return None
+    values = [
+        str(value).strip()
+        for name, value in headers.items()
+        if str(name).lower() == "retry-after"
+    ]
+    return _seconds(values[0], now) if values else None
+
+
+def _seconds(value: str, now: float | None) -> float | None:
+    if _SECONDS.fullmatch(value):
+        return float(value)
+    if now is not None:
+        # OverflowError: a year that no clock of ours can hold
+        with suppress(ValueError, OverflowError):
+            return max(0.0, parsedate_to_datetime(value).timestamp() - now)
+    return None

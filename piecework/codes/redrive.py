@@ -1,0 +1,30 @@
+"""Codes of sending dead letters back to work."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from piecework.codes.row import Code, ErrorClass
+
+_P: Final = ErrorClass.PERMANENT
+
+ROWS: Final = (
+    Code(
+        "redrive.job.running",
+        _P,
+        "The job has not come to its end, so its dead letters may still change.",
+        "Wait with `piecework jobs watch JOB`, then redrive.",
+    ),
+    Code(
+        "redrive.reason.missing",
+        _P,
+        "A redrive without a reason would leave no trace of why.",
+        "Say why: `piecework dlq redrive --job JOB --yes --reason …`.",
+    ),
+    Code(
+        "redrive.selection.empty",
+        _P,
+        "No dead letter fits the filter.",
+        "See what there is with `piecework dlq list --job JOB`.",
+    ),
+)

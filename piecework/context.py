@@ -1,0 +1,133 @@
+"""What a stage is given: its payload, the earlier results, and the only way out.
+
+    ctx.call = key -> remembered? -> intent -> retries -> remembered
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Generic, TypeVar, cast, overload
+
+import structlog
+
+from piecework import keys, telemetry, values
+from piecework.calls import Caller, CallScope
+from piecework.dependency import Dependency
+from piecework.errors import UsageError
+from piecework.pipeline import Pipeline
+from piecework.ports import Harvest, Missing
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+@dataclass(slots=True)
+class Context(Generic[P]):
+    """One chunk in the hands of its stages.
+
+    Attributes:
+        payload: The chunk's payload, as the pipeline's payload model.
+        tenant, job, chunk: Whose work this is; `chunk` counts from 0.
+        attempt: Which attempt of the chunk this is, from 1.
+        log: A structlog logger with the ids bound.
+    """
+
+    payload: P
+    pipeline: Pipeline
+    tenant: str
+    job: str
+    chunk: int
+    attempt: int
+    caller: Caller
+    log: structlog.stdlib.BoundLogger = field(repr=False)
+    stage: str = ""
+    values: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @overload
+    def result(self, stage: Callable[[Context[Any]], Awaitable[R]]) -> R: ...
+    @overload
+    def result(self, stage: Callable[[Context[Any]], R]) -> R: ...
+    def result(self, stage: Callable[[Context[Any]], Any]) -> Any:
+        """Return what an earlier stage returned.
+
+        Raises:
+            UsageError: When that stage is not of this pipeline or has not run yet.
+        """
+        name = self.pipeline.stages[self.pipeline.index_of(stage)].name
+        if name not in self.values:
+            message = f"Stage {self.stage!r} asks for {name!r}, which has not run yet."
+            raise UsageError(message, code="pipeline.declaration.invalid")
+        return self.values[name]
+
+    async def call(
+        self,
+        dependency: Dependency,
+        function: Callable[..., Awaitable[R]],
+        *args: Any,
+        **kwargs: Any,
+    ) -> R:
+        """Call an outside service: remembered, retried, with an idempotency key.
+
+        `function` is given `*args`, `**kwargs` and `idempotency_key=`. Two calls of a
+        stage with equal arguments are one call.
+
+        Raises:
+            Exception: What the last attempt raised, when the retries are spent.
+            PermanentError: `runtime.effect.unknown`, when nobody can tell whether an
+                effect of an earlier attempt took place.
+        """
+        scope = CallScope(self.tenant, self.job, self.chunk, self.stage)
+        return cast("R", await self.caller.call(scope, dependency, function, args, kwargs))
+
+    def progress(self) -> None:
+        """Say that the stage is alive; one silent for too long counts as hung."""
+        self.caller.progress()
+
+
+@dataclass(slots=True)
+class ChunkResult:
+    """A chunk's result, typed by the annotation of the pipeline's result stage."""
+
+    chunk: int
+    label: str
+    value: Any
+
+
+@dataclass(slots=True)
+class JoinContext(Context[None]):
+    """What the join is given: a stream of results, and those that are missing."""
+
+    harvest: Harvest = field(kw_only=True, repr=False)
+
+    async def results(self) -> AsyncIterator[ChunkResult]:
+        """Yield the result of each finished chunk, in chunk order, one at a time."""
+        stage = self.pipeline.stages[self.pipeline.result_index].run
+        async for stored in self.harvest.results():
+            value = values.decode(stage, stored.value)
+            yield ChunkResult(stored.chunk, stored.label, value)
+            self.progress()
+
+    @property
+    def missing(self) -> tuple[Missing, ...]:
+        """The chunks that have no result, each with its status and error code."""
+        return tuple(self.harvest.missing)
+
+    async def write(
+        self,
+        name: str,
+        content: str | bytes,
+        media_type: str = "application/octet-stream",
+    ) -> str:
+        """Save a file of the job's and return where it stands.
+
+        Raises:
+            UsageError: When the name could be a path.
+        """
+        if not keys.is_file_name(name):
+            message = f"{name!r} is no file name: letters, digits, '.', '-' and '_'."
+            raise UsageError(message, code="pipeline.artifact.bad_name")
+        content = content.encode() if isinstance(content, str) else content
+        return await self.harvest.write(name, content, media_type)

@@ -1,0 +1,113 @@
+"""Where AWS is: what the environment says, else what `piecework up` left behind.
+
+On AWS neither is there, and the SDK's own chain of credentials and regions decides.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ValidationError
+
+from piecework.errors import UsageError
+
+STATE_DIRECTORY = ".piecework"
+STATE_FILE = "emulator.json"
+DEFAULT_REGION = "us-east-1"
+#: The embedded AWS asks for a signature and does not check it.
+DUMMY_CREDENTIALS = {
+    "aws_access_key_id": "embedded",
+    "aws_secret_access_key": "embedded",
+}
+LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+
+
+class EmulatorState(BaseModel):
+    """What `piecework up` remembers of the server that it started."""
+
+    endpoint: str
+    pid: int
+    region: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where AWS is, and who says so.
+
+    Attributes:
+        url: Of the endpoint; empty for AWS itself or one endpoint a service.
+        source: `environment`, `embedded` or `aws`.
+        region: Empty when the SDK's own configuration is to say.
+    """
+
+    url: str
+    source: str
+    region: str
+
+    @property
+    def loopback(self) -> bool:
+        """Whether it is on this machine, where a mistake costs nothing."""
+        return bool(self.url) and urlsplit(self.url).hostname in LOOPBACK
+
+    def session_arguments(self) -> dict[str, Any]:
+        """Return what a boto session is to be made with."""
+        region = {"region_name": self.region} if self.region else {}
+        return region | (DUMMY_CREDENTIALS if self.source == "embedded" else {})
+
+    def client_arguments(self) -> dict[str, Any]:
+        """Return what each client is to be made with."""
+        return {"endpoint_url": self.url} if self.source == "embedded" else {}
+
+
+def find_endpoint(
+    environment: Mapping[str, str] = os.environ, directory: Path | None = None
+) -> Endpoint:
+    """Find out where AWS is.
+
+    botocore reads `AWS_DEFAULT_REGION` only; `AWS_REGION`, which ECS and most people
+    set, is mapped here.
+    """
+    region = environment.get("AWS_DEFAULT_REGION") or environment.get("AWS_REGION", "")
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_DYNAMODB"):
+        if environment.get(name):
+            return Endpoint(environment[name], "environment", region or DEFAULT_REGION)
+    state = read_state(state_file(environment, directory or Path.cwd()))
+    if state is not None:
+        return Endpoint(state.endpoint, "embedded", state.region)
+    return Endpoint("", "aws", region)
+
+
+def state_file(environment: Mapping[str, str], directory: Path) -> Path:
+    """Return the state file: the named one, the nearest upwards, or the one to make."""
+    named = environment.get("PIECEWORK_STATE_DIR")
+    if named:
+        return Path(named) / STATE_FILE
+    for place in (directory, *directory.parents):
+        found = place / STATE_DIRECTORY / STATE_FILE
+        if found.is_file():
+            return found
+    return directory / STATE_DIRECTORY / STATE_FILE
+
+
+def read_state(path: Path) -> EmulatorState | None:
+    """Return what the state file says; None without one.
+
+    Raises:
+        UsageError: `embedded.state.unreadable`.
+    """
+    try:
+        return EmulatorState.model_validate(json.loads(path.read_text()))
+    except FileNotFoundError:
+        return None
+    except (ValidationError, ValueError, OSError) as error:
+        message = f"{path} is not what `piecework up` writes."
+        raise UsageError(
+            message, code="embedded.state.unreadable", next_step=f"Remove {path}."
+        ) from error

@@ -1,0 +1,180 @@
+"""Every error that Piecework raises, and the envelope in which errors are stored.
+
+PieceworkError
+├── StageError            raised by stages and by clients that they call
+│   ├── TransientError      try again
+│   ├── PermanentError      trying again cannot help
+│   ├── SemanticError       a valid answer with the wrong content
+│   ├── PolicyError         refused by a rule or a quota
+│   └── StateError          our own state was lost
+├── UsageError            exit 2: arguments, settings, input, pipeline
+├── StoreError            exit 6: our own tables or objects do not answer
+├── NotFoundError         exit 3
+├── UnreachableError      exit 6
+└── WaitTimeoutError      exit 7
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from pydantic import BaseModel, ConfigDict, field_validator
+
+from piecework.codes import (
+    ErrorClass,
+    UnknownCodeError,
+    is_well_formed,
+    lookup,
+)
+from piecework.redact import redact
+
+MESSAGE_LIMIT: Final = 512  # characters; the rest of a long message is rarely read
+
+
+class PieceworkError(Exception):
+    """An error with a code of the registry, one sentence and the next step."""
+
+    code: str = "runtime.stage.unhandled"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        next_step: str = "",
+        retry_after: float | None = None,
+        **facts: object,
+    ) -> None:
+        """Keep what was said; without a next step, the code's recovery is it."""
+        super().__init__(message)
+        self.message = message
+        self.code = self.code if code is None else code
+        self.error_class, recovery = self._meaning()
+        self.next_step = next_step or recovery
+        self.retry_after = retry_after
+        self.facts = facts
+
+    def _meaning(self) -> tuple[ErrorClass, str]:
+        row = lookup(self.code)
+        return row.error_class, row.recovery
+
+
+class StageError(PieceworkError):
+    """The five errors whose type decides the recovery, whatever their code.
+
+    A stage may bring a code of its own; it is kept as it is, if it is well formed.
+    """
+
+    stage_class: ClassVar[ErrorClass]
+
+    def _meaning(self) -> tuple[ErrorClass, str]:
+        try:
+            recovery = lookup(self.code).recovery
+        except UnknownCodeError:
+            if not is_well_formed(self.code):
+                raise
+            recovery = ""
+        return self.stage_class, recovery
+
+
+class TransientError(StageError):
+    """It may work in a moment: back off and try again."""
+
+    code = "runtime.stage.transient"
+    stage_class = ErrorClass.TRANSIENT
+
+
+class PermanentError(StageError):
+    """It will fail the same way every time."""
+
+    code = "runtime.stage.permanent"
+    stage_class = ErrorClass.PERMANENT
+
+
+class SemanticError(StageError):
+    """The answer has the right form and the wrong content."""
+
+    code = "runtime.stage.semantic"
+    stage_class = ErrorClass.SEMANTIC
+
+
+class PolicyError(StageError):
+    """A rule or a quota refused this input: another way may take it."""
+
+    code = "runtime.stage.policy"
+    stage_class = ErrorClass.POLICY
+
+
+class StateError(StageError):
+    """State that should be there is lost: restore the checkpoint, then try again."""
+
+    code = "runtime.stage.state"
+    stage_class = ErrorClass.STATE
+
+
+class UsageError(PieceworkError):
+    """The user can put it right: arguments, settings, input or pipeline."""
+
+    code = "cli.usage.invalid"
+    exit_code = 2
+
+
+class NotFoundError(PieceworkError):
+    """What was asked for does not exist."""
+
+    code = "job.record.not_found"
+    exit_code = 3
+
+
+class UnreachableError(PieceworkError):
+    """AWS, or the emulator in its place, does not answer."""
+
+    code = "aws.endpoint.unreachable"
+    exit_code = 6
+
+
+class WaitTimeoutError(PieceworkError):
+    """The time to wait is over; what was waited for goes on."""
+
+    code = "cli.wait.timeout"
+    exit_code = 7
+
+
+class StoreError(PieceworkError):
+    """Our own tables, queues or objects cannot be reached: no fault of the chunk's."""
+
+    code = "aws.service.unavailable"
+    exit_code = 6
+
+
+class ErrorEnvelope(BaseModel):
+    """An error as data: the only form in which errors are stored and compared."""
+
+    model_config = ConfigDict(frozen=True)
+
+    code: str
+    error_class: ErrorClass
+    message: str
+    http_status: int | None = None
+    provider_code: str | None = None
+    attempt: int = 0
+    stage: str = ""
+    cause: str = ""  # the types of the exception and of its causes, outermost first
+    at: str = ""  # ISO 8601, UTC
+    correlation_id: str = ""
+    retry_after: float | None = None  # seconds that the other side asked us to wait
+
+    @field_validator("message")
+    @classmethod
+    def _short_and_clean(cls, message: str) -> str:
+        # Redacted before the cut: half a secret no longer looks like one.
+        clean = redact(message)
+        if len(clean) <= MESSAGE_LIMIT:
+            return clean
+        return clean[: MESSAGE_LIMIT - 1] + "…"
+
+    @property
+    def retryable(self) -> bool:
+        """Tell whether trying the same again can help."""
+        return self.error_class is ErrorClass.TRANSIENT

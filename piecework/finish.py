@@ -1,0 +1,130 @@
+"""Fan-in: when every chunk has ended, run the join once and certify the job.
+
+A full tally says that it is worth looking. What decides is one strongly consistent
+look at all chunks, whose ids must be those of the manifest. The join is a chunk like
+any other: claimed, retried, checkpointed, dead-lettered.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from piecework import keys
+from piecework.errors import StateError
+from piecework.manifest import read_manifest
+from piecework.model import ChunkRef, ChunkStatus, Job, JobRef, JobStatus, iso
+from piecework.pipeline import JOIN
+from piecework.ports import Missing
+from piecework.runtime import Runtime
+from piecework.store.census import Census, take_census
+
+
+class Certificate(BaseModel):
+    """What a job came to, with everything that is needed to check it.
+
+    Attributes:
+        results: The number of each chunk that has a result, and its SHA-256.
+        missing: Every chunk without one, by name and reason.
+    """
+
+    job: str
+    tenant: str
+    pipeline: str
+    gen: int
+    status: JobStatus
+    finished_at: str
+    chunks: int
+    manifest: str
+    manifest_sha256: str
+    outcomes: dict[str, int]
+    error_codes: dict[str, int]
+    results: dict[int, str]
+    missing: list[Missing]
+    join_error: str = ""
+
+
+async def begin_finish(rt: Runtime, ref: JobRef) -> tuple[ChunkRef, int] | None:
+    """Move a job whose chunks have all ended to its join; return the join and its gen.
+
+    None: chunks are still at work, or the job is past it. Losing the race to another
+    worker that sees the same is no loss: both return the join, one will claim it.
+
+    Raises:
+        StateError: `job.manifest.mismatch`.
+    """
+    job = await rt.jobs.read(ref)
+    if job is None or job.status not in {JobStatus.RUNNING, JobStatus.FINALIZING}:
+        return None
+    join = ref.chunk(keys.JOIN_CHUNK)
+    if job.status is JobStatus.FINALIZING:
+        return join, job.gen
+    census = await take_census(rt.table, ref, job.chunks)
+    if not census.ended:
+        return None
+    await check_against_manifest(rt, job, census)
+    if not await rt.jobs.finalize(job, {"stage": JOIN, "label": JOIN}):
+        return None
+    return join, job.gen
+
+
+async def check_against_manifest(rt: Runtime, job: Job, census: Census) -> None:
+    """Compare the set of chunks with the manifest's, number by number.
+
+    Raises:
+        StateError: `job.manifest.mismatch`, naming the first that differ.
+    """
+    found = {row.chunk for row in census.rows}
+    entries = read_manifest(rt.objects, str(job.item["manifest"]))
+    listed = {entry.chunk async for entry in entries}
+    if found != listed:
+        different = sorted(found ^ listed)[:10]
+        message = f"Chunks {different} of job {job.ref.job} are not as the manifest says."
+        raise StateError(message, code="job.manifest.mismatch")
+
+
+def certify(job: Job, census: Census, finished_at: float, join_error: str) -> Certificate:
+    """Return what the job came to."""
+    return Certificate(
+        job=job.ref.job,
+        tenant=job.ref.tenant,
+        pipeline=job.pipeline,
+        gen=job.gen,
+        status=verdict(census, join_error),
+        finished_at=iso(finished_at),
+        chunks=job.chunks,
+        manifest=str(job.item["manifest"]),
+        manifest_sha256=str(job.item["manifest_sha256"]),
+        outcomes=dict(sorted(census.by_status.items())),
+        error_codes=dict(sorted(census.by_code.items())),
+        results={
+            row.chunk: row.result_sha256
+            for row in census.rows
+            if row.status is ChunkStatus.SUCCEEDED
+        },
+        missing=list(census.missing),
+        join_error=join_error,
+    )
+
+
+def verdict(census: Census, join_error: str) -> JobStatus:
+    """Say how the job ended."""
+    succeeded = census.by_status[ChunkStatus.SUCCEEDED]
+    if join_error or succeeded == 0:
+        return JobStatus.FAILED
+    if succeeded == len(census.rows):
+        return JobStatus.SUCCEEDED
+    return JobStatus.PARTIAL
+
+
+async def store_certificate(rt: Runtime, certificate: Certificate) -> dict[str, Any]:
+    """Store a certificate; return what the job's item keeps of it."""
+    content = certificate.model_dump_json(indent=1).encode()
+    prefix = keys.object_prefix(certificate.tenant, certificate.job)
+    key = f"{prefix}/certificate/{certificate.gen:04d}.json"
+    return {
+        "certificate": await rt.objects.put(key, content),
+        "certificate_sha256": keys.sha256(content),
+        "outcomes": certificate.outcomes,
+    }

@@ -1,0 +1,66 @@
+"""What a join reads and writes: the results of its job, as a stream."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from piecework import keys
+from piecework.errors import StateError
+from piecework.model import ChunkStatus, JobRef
+from piecework.objects import Objects
+from piecework.ports import Missing, StoredResult
+from piecework.store.census import Census
+from piecework.store.checkpoints import NULL
+from piecework.store.table import Item, Table
+
+
+@dataclass(frozen=True, slots=True)
+class TableHarvest:
+    """The harvest of one job, whose chunks have all ended."""
+
+    table: Table
+    objects: Objects
+    ref: JobRef
+    census: Census
+
+    @property
+    def missing(self) -> Sequence[Missing]:
+        """The chunks that have no result."""
+        return self.census.missing
+
+    async def results(self) -> AsyncIterator[StoredResult]:
+        """Yield the result of each chunk that succeeded, in order.
+
+        Raises:
+            StateError: `runtime.state.checkpoint_corrupt`: a result is not the one
+                that its chunk settled with.
+        """
+        rows = self.census.rows
+        for group in range(keys.groups_in(len(rows))):
+            stored = await self._stored(group)
+            first = group * keys.GROUP_SIZE
+            for row in rows[first : first + keys.GROUP_SIZE]:
+                if row.status is not ChunkStatus.SUCCEEDED:
+                    continue
+                item = stored.get(keys.result_sk(row.chunk))
+                value = NULL if item is None else await self.objects.fetch(item)
+                if keys.sha256(value.encode()) != row.result_sha256:
+                    message = f"Chunk {row.chunk} did not settle with its stored result."
+                    raise StateError(message, code="runtime.state.checkpoint_corrupt")
+                yield StoredResult(row.chunk, row.label, value)
+
+    async def _stored(self, group: int) -> dict[str, Item]:
+        pk = keys.group_pk(self.ref.tenant, self.ref.job, group)
+        items = self.table.query(pk, keys.RESULT_PREFIX)
+        return {item["sk"]: item async for item in items}
+
+    async def write(self, name: str, content: bytes, media_type: str) -> str:
+        """Save an artifact of the job; return its key."""
+        key = artifact_key(self.ref, name)
+        return await self.objects.put(key, content, media_type)
+
+
+def artifact_key(ref: JobRef, name: str) -> str:
+    """Return the object of an artifact."""
+    return f"{keys.object_prefix(ref.tenant, ref.job)}/artifacts/{name}"

@@ -1,0 +1,170 @@
+"""Every string format that is stored: names, table keys, object keys, call keys.
+
+    partition                          sort key
+    T#acme#J#<job>                     META, JOIN, TALLY, EVENT#<time>#<event>
+    T#acme#J#<job>[#G#0001]            CHUNK#<n>, RESULT#<n>, WORK#<n>#...
+    T#acme#JOBS                        <created at>#<job>
+    ACTIVE                             <tenant>#<job>
+
+A job's chunks lie in groups of 256. The first group shares the partition of the
+job, so that a small job reads in one query; each further group has its own, so that
+a large job has no hot partition.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import unicodedata
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+GROUP_SIZE = 256
+JOIN_CHUNK = -1
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}\Z")
+
+
+def is_name(text: str) -> bool:
+    """Say whether a text may stand in keys: it cannot hold a separator or a path."""
+    return _NAME.match(text) is not None
+
+
+def is_file_name(text: str) -> bool:
+    """Say whether a text may name an artifact: no path, nothing hidden."""
+    return _FILE_NAME.match(text) is not None
+
+
+# ── partitions and sort keys ────────────────────────────────────────────────
+
+ACTIVE_PK = "ACTIVE"
+META_SK = "META"
+TALLY_SK = "TALLY"
+CHUNK_PREFIX = "CHUNK#"
+RESULT_PREFIX = "RESULT#"
+EVENT_PREFIX = "EVENT#"
+
+
+def job_pk(tenant: str, job: str) -> str:
+    """Return the partition of a job."""
+    return f"T#{tenant}#J#{job}"
+
+
+def jobs_pk(tenant: str) -> str:
+    """Return the partition that lists a tenant's jobs by time."""
+    return f"T#{tenant}#JOBS"
+
+
+def active_sk(tenant: str, job: str) -> str:
+    """Return the sort key under which the reconciler finds an unfinished job."""
+    return f"{tenant}#{job}"
+
+
+def group_of(chunk: int) -> int:
+    """Return the group of a chunk; the join belongs to the first."""
+    return max(chunk, 0) // GROUP_SIZE
+
+
+def groups_in(chunks: int) -> int:
+    """Return how many groups a job of so many chunks has."""
+    return max(1, -(-chunks // GROUP_SIZE))
+
+
+def group_size(group: int, chunks: int) -> int:
+    """Return how many chunks a group of the job has."""
+    return min(GROUP_SIZE, chunks - group * GROUP_SIZE)
+
+
+def group_pk(tenant: str, job: str, group: int) -> str:
+    """Return the partition of a group of chunks."""
+    return job_pk(tenant, job) + (f"#G#{group:04d}" if group else "")
+
+
+def chunk_pk(tenant: str, job: str, chunk: int) -> str:
+    """Return the partition of a chunk and of all that belongs to it."""
+    return group_pk(tenant, job, group_of(chunk))
+
+
+def chunk_name(chunk: int) -> str:
+    """Return a chunk's number in the width that sorts, or JOIN."""
+    return "JOIN" if chunk == JOIN_CHUNK else f"{chunk:08d}"
+
+
+def chunk_sk(chunk: int) -> str:
+    """Return the sort key of a chunk."""
+    return "JOIN" if chunk == JOIN_CHUNK else CHUNK_PREFIX + chunk_name(chunk)
+
+
+def result_sk(chunk: int) -> str:
+    """Return the sort key of a chunk's result."""
+    return RESULT_PREFIX + chunk_name(chunk)
+
+
+def work_prefix(chunk: int) -> str:
+    """Return what the sort keys of a chunk's stages, calls, effects and errors share."""
+    return f"WORK#{chunk_name(chunk)}#"
+
+
+def stage_sk(chunk: int, index: int, stage: str) -> str:
+    """Return the sort key of a completed stage."""
+    return f"{work_prefix(chunk)}STAGE#{index:02d}#{stage}"
+
+
+def calls_sk(chunk: int, gen: int, fence: int, page: int) -> str:
+    """Return the sort key of a page of the call journal; each claim writes its own."""
+    return f"{work_prefix(chunk)}CALLS#{gen:04d}#{fence:04d}#{page:04d}"
+
+
+def effect_sk(chunk: int, key: str) -> str:
+    """Return the sort key of an effect in the ledger."""
+    return f"{work_prefix(chunk)}EFFECT#{key}"
+
+
+def error_sk(chunk: int, gen: int, fence: int) -> str:
+    """Return the sort key of the error that ended one claim."""
+    return f"{work_prefix(chunk)}ERROR#{gen:04d}#{fence:04d}"
+
+
+def dead_letter_sk(chunk: int, gen: int) -> str:
+    """Return the sort key of a dead letter: one for each time the chunk died."""
+    return f"{chunk_sk(chunk)}#GEN#{gen:04d}"
+
+
+# ── objects ─────────────────────────────────────────────────────────────────
+
+
+def object_prefix(tenant: str, job: str) -> str:
+    """Return the prefix of all objects of a job; its parts are validated names."""
+    return f"tenants/{tenant}/jobs/{job}"
+
+
+# ── calls ───────────────────────────────────────────────────────────────────
+
+
+def sha256(content: bytes) -> str:
+    """Return a SHA-256 as 64 hex digits."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def canonical_json(value: Any) -> str:
+    """Return JSON that is equal for equal values: sorted keys, NFC, no spaces."""
+    text = json.dumps(
+        to_jsonable_python(value),
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=False,
+        allow_nan=False,
+    )
+    return unicodedata.normalize("NFC", text)
+
+
+def call_key(*scope: str | int, args: Any) -> str:
+    """Return the idempotency key of a call.
+
+    The scope is tenant, job, chunk, stage, dependency and function. Never a time,
+    an attempt or a random number: the same logical call has the same key for ever.
+    """
+    return sha256(canonical_json([*scope, args]).encode())

@@ -1,0 +1,93 @@
+"""Find pipelines by the names that people give on a command line.
+
+    my_pkg.review:pipeline     that object
+    my_pkg.review              every pipeline in the module
+
+Names come from people and deployments, never from a message.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterable
+from types import ModuleType
+
+from piecework.errors import UsageError
+from piecework.pipeline import Pipeline
+
+
+def load_pipelines(names: Iterable[str]) -> dict[str, Pipeline]:
+    """Return the pipelines of all the names, by their own names.
+
+    Raises:
+        UsageError: `pipeline.module.not_found`, `pipeline.module.failed`,
+            `pipeline.object.not_a_pipeline`.
+    """
+    found = [pipeline for name in names for pipeline in _pipelines_of(name)]
+    return {pipeline.name: pipeline for pipeline in found}
+
+
+def load_pipeline(name: str) -> Pipeline:
+    """Return the one pipeline that a name stands for.
+
+    Raises:
+        UsageError: As `load_pipelines`, and when the module holds several.
+    """
+    found = _pipelines_of(name)
+    if len(found) > 1:
+        module = name.partition(":")[0]
+        options = ", ".join(f"{module}:{_attribute(module, p)}" for p in found)
+        message = f"{name} holds {len(found)} pipelines."
+        raise UsageError(
+            message,
+            code="pipeline.object.not_a_pipeline",
+            next_step=f"Name one: {options}.",
+        )
+    return found[0]
+
+
+def _pipelines_of(name: str) -> list[Pipeline]:
+    module_name, _, attribute = name.partition(":")
+    module = _import(module_name)
+    if attribute:
+        found = [getattr(module, attribute, None)]
+    else:
+        found = [v for v in vars(module).values() if isinstance(v, Pipeline)]
+    pipelines = list({id(p): p for p in found if isinstance(p, Pipeline)}.values())
+    if not pipelines:
+        message = f"{name} is not a Pipeline."
+        step = "Name a module that holds one, or `module:object`."
+        raise UsageError(message, code="pipeline.object.not_a_pipeline", next_step=step)
+    return pipelines
+
+
+def _import(name: str) -> ModuleType:
+    # A console script does not have the working directory on its path; `python -m`
+    # does. People expect their own module beside them to be found either way.
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name + ".").startswith(error.name + "."):
+            message = f"There is no module {error.name!r}."
+            step = "Run from the folder that holds it, or install it."
+            raise UsageError(
+                message, code="pipeline.module.not_found", next_step=step
+            ) from error
+        raise _failed(name, error) from error
+    except Exception as error:
+        raise _failed(name, error) from error
+
+
+def _failed(name: str, error: Exception) -> UsageError:
+    if isinstance(error, UsageError):
+        return error
+    message = f"Importing {name} failed: {type(error).__name__}: {error}"
+    return UsageError(message, code="pipeline.module.failed")
+
+
+def _attribute(module: str, pipeline: Pipeline) -> str:
+    names = vars(sys.modules[module]).items()
+    return next(name for name, value in names if value is pipeline)

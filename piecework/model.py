@@ -1,0 +1,174 @@
+"""The records as they are read: a job, a chunk, and their states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from piecework import keys
+
+#: The version of every item and message; a reader leaves what is newer to others.
+SCHEMA = 1
+
+
+class JobStatus(StrEnum):
+    """The states of a job; `docs/states.md` draws the ways between them."""
+
+    #: Its chunks are being written; none may be claimed to be all.
+    SUBMITTING = "SUBMITTING"
+    #: All chunks are written; workers are at it.
+    RUNNING = "RUNNING"
+    #: Every chunk has ended; the join runs and the certificate is written.
+    FINALIZING = "FINALIZING"
+    #: Ended: every chunk has a result.
+    SUCCEEDED = "SUCCEEDED"
+    #: Ended: some chunks have a result, the others are dead letters.
+    PARTIAL = "PARTIAL"
+    #: Ended: no chunk has a result, or the join is a dead letter.
+    FAILED = "FAILED"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing will happen any more unless somebody asks for it."""
+        return self in {JobStatus.SUCCEEDED, JobStatus.PARTIAL, JobStatus.FAILED}
+
+
+class ChunkStatus(StrEnum):
+    """The states of a chunk."""
+
+    #: Never begun in this generation.
+    PENDING = "PENDING"
+    #: Claimed: somebody works on it, as long as the lease is alive.
+    RUNNING = "RUNNING"
+    #: Begun before, to be taken up again at `retry_at`.
+    WAITING = "WAITING"
+    #: Ended well; its result counts.
+    SUCCEEDED = "SUCCEEDED"
+    #: Ended as a dead letter.
+    DEAD = "DEAD"
+    #: Ended because its job was cancelled.
+    CANCELLED = "CANCELLED"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether only an operator can move it on."""
+        return self in {ChunkStatus.SUCCEEDED, ChunkStatus.DEAD, ChunkStatus.CANCELLED}
+
+
+@dataclass(frozen=True, slots=True)
+class JobRef:
+    """A job's name."""
+
+    tenant: str
+    job: str
+
+    @property
+    def pk(self) -> str:
+        """The partition of the job."""
+        return keys.job_pk(self.tenant, self.job)
+
+    def chunk(self, number: int) -> ChunkRef:
+        """Return the name of one of its chunks."""
+        return ChunkRef(self.tenant, self.job, number)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRef:
+    """A chunk's name; the join is the chunk with the number `keys.JOIN_CHUNK`."""
+
+    tenant: str
+    job: str
+    chunk: int
+
+    @property
+    def of(self) -> JobRef:
+        """The job that it belongs to."""
+        return JobRef(self.tenant, self.job)
+
+    @property
+    def pk(self) -> str:
+        """The partition of the chunk."""
+        return keys.chunk_pk(self.tenant, self.job, self.chunk)
+
+    @property
+    def sk(self) -> str:
+        """The sort key of the chunk."""
+        return keys.chunk_sk(self.chunk)
+
+    @property
+    def is_join(self) -> bool:
+        """Whether it is the join."""
+        return self.chunk == keys.JOIN_CHUNK
+
+    def __str__(self) -> str:
+        """Return what a person calls it."""
+        return f"{self.job}/{'join' if self.is_join else self.chunk}"
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A chunk as its item says it stands."""
+
+    ref: ChunkRef
+    status: ChunkStatus
+    gen: int
+    fence: int
+    item: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, ref: ChunkRef, item: Mapping[str, Any]) -> Chunk:
+        """Read an item."""
+        return cls(
+            ref, ChunkStatus(item["status"]), item["gen"], item.get("fence", 0), item
+        )
+
+    @property
+    def attempts(self) -> int:
+        """How often the work on it has begun, hand-backs at a stop not counted."""
+        return int(self.item.get("attempts", 0))
+
+    @property
+    def heartbeat(self) -> tuple[int, int]:
+        """What changes as long as its holder lives."""
+        return self.fence, int(self.item.get("heartbeat", 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job as its META item says it stands."""
+
+    ref: JobRef
+    status: JobStatus
+    gen: int
+    chunks: int
+    pipeline: str
+    item: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, ref: JobRef, item: Mapping[str, Any]) -> Job:
+        """Read an item."""
+        return cls(
+            ref,
+            JobStatus(item["status"]),
+            item["gen"],
+            item["chunks"],
+            item["pipeline"],
+            item,
+        )
+
+
+def iso(moment: float) -> str:
+    """Return a moment as text that sorts by time and reads without a calculator.
+
+    Conditions compare these texts, so they all have one width and one zone.
+    """
+    at = datetime.fromtimestamp(moment, UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"
+
+
+def moment(text: str) -> float:
+    """Return the moment that `iso` wrote, in seconds since 1970."""
+    return datetime.fromisoformat(text).timestamp()

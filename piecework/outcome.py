@@ -1,0 +1,60 @@
+"""What an execution of a chunk comes to: a closed union, settled in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from piecework.errors import ErrorEnvelope
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """Every stage is done; the last one's value is not checkpointed yet."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """It failed for now: tier two hands it out again after `delay` seconds."""
+
+    failure: ErrorEnvelope
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """Its job was cancelled; `stage` is the one that did not begin or was cut off."""
+
+    stage: str
+
+
+class Compensation(StrEnum):
+    """What became of the steps that a dead chunk had taken."""
+
+    #: It had taken none that can be undone.
+    NOTHING = "nothing to undo"
+    #: All were undone.
+    DONE = "compensated"
+    #: At least one could not be undone: a person has to.
+    FAILED = "compensation failed"
+    #: The point of no return was passed: nothing may be undone.
+    PAST_PIVOT = "past the pivot"
+    #: The point of no return may have been passed: a person decides.
+    PIVOT_IN_DOUBT = "pivot in doubt"
+    #: The compensation itself killed its worker too often.
+    ABANDONED = "compensation abandoned"
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """It will not succeed by itself: a dead letter, to be fixed and redriven."""
+
+    failure: ErrorEnvelope
+    compensation: Compensation
+    stranded: tuple[str, ...] = field(default=())
+
+
+Outcome: TypeAlias = Completed | Parked | Cancelled | Dead

@@ -1,0 +1,156 @@
+"""What a user declares: a pipeline is a name and a table of stages.
+
+The order of the stages is the order of the work, and read backwards the order of
+the undoing. The one stage marked `pivot` is the point of no return: above it every
+stage can be undone or leaves nothing behind, below it there is only onwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pydantic import BaseModel
+
+from piecework.errors import UsageError
+from piecework.keys import is_name
+
+if TYPE_CHECKING:
+    from piecework.context import Context, JoinContext
+
+#: `async def` runs on the event loop; a plain `def` runs in a thread beside it.
+StageFunction: TypeAlias = Callable[["Context[Any]"], Any]
+JoinFunction: TypeAlias = Callable[["JoinContext"], Awaitable[Any]]
+
+JOIN = "join"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text that was submitted: its name as the user gave it, and what it says."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One step of a chunk, checkpointed when it is done.
+
+    Attributes:
+        run: The step. Its return annotation types `ctx.result(run)`.
+        compensate: Undoes the step; must be safe when there is nothing to undo.
+        pivot: The point of no return.
+        timeout: Seconds one run of the stage may take; None: the chunk's own limit.
+        name: Stands in tables and keys; defaults to the function's name.
+    """
+
+    run: StageFunction
+    compensate: StageFunction | None = None
+    pivot: bool = False
+    timeout: float | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        """Name the stage after its function."""
+        if not self.name:
+            object.__setattr__(self, "name", self.run.__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """A name, a split, ordered stages and a join.
+
+    Attributes:
+        payload: What one chunk carries; validated at submit and at the worker.
+        split: Cuts a document into payloads; without one only manifests of
+            chunks (JSONL) can be submitted.
+        result: The stage whose value is the chunk's result; default: the last.
+        join: Runs once, after the last chunk, with whatever finished.
+        label: A few words (64 characters) that name a chunk in tables.
+        calls_per_chunk: For the estimate of `submit --dry-run`.
+        owner: Who is told of dead letters; stands in each of them.
+
+    Raises:
+        UsageError: `pipeline.declaration.invalid`, when the table of stages breaks
+            a rule of the saga.
+    """
+
+    name: str
+    stages: Sequence[Stage]
+    payload: type[BaseModel]
+    split: Callable[[Document], Iterable[BaseModel]] | None = None
+    result: StageFunction | None = None
+    join: JoinFunction | None = None
+    label: Callable[[Any], str] | None = None
+    calls_per_chunk: int | None = None
+    owner: str = ""
+    _by_function: dict[StageFunction, int] = field(
+        init=False, repr=False, default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        """Check the declaration, so that a mistake shows at import, not at 3 a.m."""
+        object.__setattr__(self, "stages", tuple(self.stages))
+        for complaint in complaints(self):
+            message = f"Pipeline {self.name!r}: {complaint}."
+            raise UsageError(
+                message,
+                code="pipeline.declaration.invalid",
+                next_step="Correct the table of stages.",
+            )
+        self._by_function.update({s.run: i for i, s in enumerate(self.stages)})
+
+    def index_of(self, function: StageFunction) -> int:
+        """Return the position of the stage that runs `function`.
+
+        Raises:
+            UsageError: When no stage of this pipeline runs it.
+        """
+        try:
+            return self._by_function[function]
+        except KeyError:
+            name = getattr(function, "__name__", repr(function))
+            message = f"{name} is not a stage of pipeline {self.name!r}."
+            raise UsageError(message, code="pipeline.declaration.invalid") from None
+
+    @property
+    def result_index(self) -> int:
+        """The position of the stage whose value is the chunk's result."""
+        if self.result is None:
+            return len(self.stages) - 1
+        return self.index_of(self.result)
+
+    @property
+    def pivot_index(self) -> int:
+        """The position of the pivot; past the end when everything can be undone."""
+        pivots = [i for i, stage in enumerate(self.stages) if stage.pivot]
+        return pivots[0] if pivots else len(self.stages)
+
+
+def complaints(pipeline: Pipeline) -> list[str]:
+    """Say which rules of the saga a declaration breaks, each as a sentence's end."""
+    names = [stage.name for stage in pipeline.stages]
+    pivot = pipeline.pivot_index
+    found = []
+    if not is_name(pipeline.name):
+        found.append("its name may hold letters, digits, '-' and '_' (64 at most)")
+    if not names:
+        found.append("it has no stage")
+    found += [f"{name!r} is not a stage name" for name in names if not is_name(name)]
+    if len(set(names)) < len(names):
+        found.append("two stages have the same name")
+    if sum(stage.pivot for stage in pipeline.stages) > 1:
+        found.append("it has two pivots, but there is one point of no return")
+    found += [
+        f"{stage.name!r} has a compensation, but stands at or after the pivot"
+        for stage in pipeline.stages[pivot:]
+        if stage.compensate
+    ]
+    runs = [stage.run for stage in pipeline.stages]
+    if len(set(runs)) < len(runs):
+        found.append("one function runs two stages")
+    if pipeline.result is not None and pipeline.result not in runs:
+        found.append("its result is not one of its stages")
+    return found

@@ -1,0 +1,134 @@
+"""What the engine asks of the world around it; adapters and the in-memory run answer.
+
+Every write that these verbs stand for is conditional on the claim. When the claim
+was lost the verb raises `ClaimLostError`: whoever holds the chunk now goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from piecework.dependency import Effect
+    from piecework.errors import ErrorEnvelope
+
+
+class ClaimLostError(BaseException):
+    """The chunk belongs to somebody else by now: write nothing, stop at once.
+
+    Not an `Exception`, so that a stage's own `except Exception` cannot hide it.
+    """
+
+
+class CancelRequestedError(BaseException):
+    """The chunk is to be cancelled: stop at this stage boundary and record it."""
+
+
+class Checkpoints(Protocol):
+    """A claimed chunk's progress through its stages."""
+
+    @property
+    def completed(self) -> Mapping[str, str]:
+        """The JSON value of each stage whose checkpoint stands, by stage name."""
+
+    @property
+    def failure(self) -> ErrorEnvelope | None:
+        """Why the chunk is on its way back; None while it goes forward."""
+
+    @property
+    def undone(self) -> Mapping[str, ErrorEnvelope | None]:
+        """The stages already compensated on the way back, and what failed there."""
+
+    @property
+    def entered(self) -> str:
+        """The stage that an earlier claim had begun; empty on the first claim."""
+
+    async def complete(self, index: int, value: str, following: str) -> None:
+        """Checkpoint a stage's value and enter the following stage, in one write."""
+
+    async def turn_back(self, failure: ErrorEnvelope, stage: str) -> None:
+        """Record that the chunk is compensating from now on, whoever works on it."""
+
+    async def undo(self, stage: str, failure: ErrorEnvelope | None) -> None:
+        """Record that a stage was compensated, or what its compensation died of."""
+
+
+class Journal(Protocol):
+    """The remembered results of pure calls."""
+
+    def recall(self, key: str) -> str | None:
+        """Return the JSON result of a call that was made before."""
+
+    async def record(self, key: str, value: str) -> None:
+        """Remember a result; it may be written later, together with others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """An effect may be carried out now, with this epoch in its idempotency key."""
+
+    epoch: int
+    in_doubt: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """An effect has been carried out before; this is what it answered."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """An effect may have happened and cannot be asked after: a person decides."""
+
+
+class Ledger(Protocol):
+    """The effects of a chunk, each written ahead: INTENT before, DONE after."""
+
+    async def begin(self, key: str, stage: str, effect: Effect) -> Begun | Done | Unknown:
+        """Write the intent of an effect, or learn what became of an earlier one."""
+
+    async def finish(self, key: str, value: str) -> None:
+        """Record that an effect was carried out, and its answer."""
+
+    async def refuse(self, key: str) -> None:
+        """Record that an effect was plainly refused: it does not stand."""
+
+    async def doubt(self, key: str) -> None:
+        """Record that nobody can tell whether an effect stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResult:
+    """A chunk's result as it is stored."""
+
+    chunk: int
+    label: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A chunk without a result, and why."""
+
+    chunk: int
+    label: str
+    status: str
+    error_code: str
+
+
+class Harvest(Protocol):
+    """What the join reads, and where it writes."""
+
+    @property
+    def missing(self) -> Sequence[Missing]:
+        """The chunks that have no result."""
+
+    def results(self) -> AsyncIterator[StoredResult]:
+        """Yield the results of all chunks that have one, in chunk order."""
+
+    async def write(self, name: str, content: bytes, media_type: str) -> str:
+        """Save an artifact of the job; return where it stands."""

@@ -1,0 +1,88 @@
+"""What the reconciler does about a job, by the state that it finds it in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from piecework import keys
+from piecework.fanout import fan_out
+from piecework.finish import begin_finish
+from piecework.model import Chunk, ChunkStatus, Job, moment
+from piecework.queue import Message
+from piecework.reconcile.sightings import Sightings
+from piecework.runtime import Runtime
+from piecework.store.census import all_chunks
+from piecework.store.rescue import Rescue
+
+#: Seconds without a sign of life after which a submit counts as stopped half-way.
+SUBMIT_QUIET_S = 30.0
+
+
+async def finish_submit(rt: Runtime, job: Job) -> Counter[str]:
+    """Finish a submit that stopped half-way, from its manifest."""
+    if rt.clock() - moment(str(job.item["created_at"])) < SUBMIT_QUIET_S:
+        return Counter()
+    await fan_out(rt, job)
+    return Counter({"submit finished": 1})
+
+
+async def send_join(rt: Runtime, job: Job, sightings: Sightings) -> Counter[str]:
+    """Send the join of a job whose finisher died with it."""
+    ref = job.ref.chunk(keys.JOIN_CHUNK)
+    item = await rt.table.get(ref.pk, ref.sk)
+    if item is None:
+        return Counter()
+    return await look_at(rt, job, Chunk.read(ref, item), sightings)
+
+
+async def look_at_chunks(rt: Runtime, job: Job, sightings: Sightings) -> Counter[str]:
+    """Look at every chunk; finish the job if all have ended and nobody noticed."""
+    acts: Counter[str] = Counter()
+    if "sent_at" not in job.item:
+        quiet = rt.clock() - moment(str(job.item["opened_at"]))
+        if quiet >= SUBMIT_QUIET_S:
+            await fan_out(rt, job)
+            return Counter({"submit finished": 1})
+    open_chunks = 0
+    async for chunk in all_chunks(rt.table, job.ref, job.chunks):
+        open_chunks += not chunk.status.terminal
+        acts += await look_at(rt, job, chunk, sightings)
+    if open_chunks == 0:
+        begun = await begin_finish(rt, job.ref)
+        if begun is not None:
+            ref, gen = begun
+            await rt.work.send([Message.about(ref, gen)])
+            acts["finish begun"] += 1
+    return acts
+
+
+async def look_at(
+    rt: Runtime, job: Job, chunk: Chunk, sightings: Sightings
+) -> Counter[str]:
+    """Send a chunk again that nobody works on and no message speaks for any more."""
+    rescue = Rescue(rt.table, rt.settings, rt.clock)
+    if chunk.status is ChunkStatus.RUNNING:
+        now = asyncio.get_running_loop().time()
+        if sightings.unchanged_for(chunk, now) < rt.settings.lease_s:
+            return Counter()
+        if not await rescue.give_back(chunk):
+            return Counter()
+        await rt.work.send([Message.about(chunk.ref, chunk.gen)])
+        return Counter({"dead lease given back": 1})
+    sightings.lost_sight_of(chunk.ref)
+    if chunk.status.terminal or not due(chunk, job, rt):
+        return Counter()
+    if not await rescue.send_again(chunk):
+        return Counter()
+    await rt.work.send([Message.about(chunk.ref, chunk.gen)])
+    return Counter({"sent again": 1})
+
+
+def due(chunk: Chunk, job: Job, rt: Runtime) -> bool:
+    """Say whether a waiting chunk should have been picked up by now."""
+    since = chunk.item.get("due_at")
+    if since is not None:
+        return moment(str(since)) <= rt.clock()
+    sent = moment(str(job.item.get("sent_at") or job.item["created_at"]))
+    return sent + rt.settings.redispatch_s <= rt.clock()

@@ -1,0 +1,98 @@
+"""The reconciler's loop: look at every active job, act, wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+
+import structlog
+
+from piecework import telemetry
+from piecework.errors import PieceworkError
+from piecework.model import Job, JobRef, JobStatus
+from piecework.reconcile.dead_letter_queue import drain
+from piecework.reconcile.jobs import finish_submit, look_at_chunks, send_join
+from piecework.reconcile.sightings import Sightings
+from piecework.runtime import Runtime
+
+#: Bytes that a consistent read unit covers, and about what a chunk item has.
+UNIT_BYTES = 4096
+CHUNK_BYTES = 700
+
+
+@dataclass(slots=True)
+class Reconciler:
+    """What one reconciler has seen, and when it may look at a job again."""
+
+    rt: Runtime
+    log: structlog.stdlib.BoundLogger
+    sightings: Sightings = field(default_factory=Sightings)
+    _next_look: dict[JobRef, float] = field(default_factory=dict)
+
+    async def look(self) -> Counter[str]:
+        """Look once at everything that is due; return what was done, by action."""
+        acts: Counter[str] = Counter()
+        async for ref in self.rt.jobs.active():
+            now = asyncio.get_running_loop().time()
+            if self._next_look.get(ref, 0.0) <= now:
+                acts += await self._job(ref)
+        acts += await drain(self.rt, self.log)
+        for action, count in acts.items():
+            telemetry.emit(self.log, "reconcile.action", action=action, count=count)
+        telemetry.emit(self.log, "reconcile.pass", actions=acts.total())
+        return acts
+
+    async def _job(self, ref: JobRef) -> Counter[str]:
+        job = await self.rt.jobs.read(ref)
+        if job is None or job.status.ended:
+            self._next_look.pop(ref, None)
+            self.sightings.forget(ref)
+            return Counter()
+        self._next_look[ref] = asyncio.get_running_loop().time() + self.pause(job)
+        try:
+            match job.status:
+                case JobStatus.SUBMITTING:
+                    return await finish_submit(self.rt, job)
+                case JobStatus.FINALIZING:
+                    return await send_join(self.rt, job, self.sightings)
+                case _:
+                    return await look_at_chunks(self.rt, job, self.sightings)
+        except PieceworkError as error:
+            # One job's trouble is not the others'.
+            self.log.warning("reconcile.failed", job=ref.job, error_code=error.code)
+            return Counter({"failed": 1})
+
+    def pause(self, job: Job) -> float:
+        """Return the seconds until the next look: the larger the job, the rarer.
+
+        Looking costs read units; the pause keeps them below `reconcile_units` a
+        second. What waits longer for it is only what no message speaks for.
+        """
+        settings = self.rt.settings
+        units = job.chunks * CHUNK_BYTES / UNIT_BYTES
+        return max(settings.reconcile_s, units / settings.reconcile_units)
+
+
+async def reconcile_once(
+    rt: Runtime, log: structlog.stdlib.BoundLogger, *, observe_s: float | None = None
+) -> Counter[str]:
+    """Look twice, a lease apart, so that a dead lease can be told from a live one."""
+    reconciler = Reconciler(rt, log)
+    acts = await reconciler.look()
+    if reconciler.sightings.waiting:
+        await asyncio.sleep(rt.settings.lease_s if observe_s is None else observe_s)
+        reconciler._next_look.clear()
+        acts += await reconciler.look()
+    return acts
+
+
+async def reconcile_for_ever(rt: Runtime, log: structlog.stdlib.BoundLogger) -> None:
+    """Look, and look again; several reconcilers drift apart by a little chance."""
+    reconciler = Reconciler(rt, log)
+    while True:
+        try:
+            await reconciler.look()
+        except PieceworkError as error:
+            log.warning("reconcile.failed", error_code=error.code)
+        await asyncio.sleep(rt.settings.reconcile_s * rt.rng.uniform(0.8, 1.2))

@@ -1,0 +1,56 @@
+"""Take secrets and personal data out of a message before it is stored or shown.
+
+An honest short list, not a promise: it knows the shapes below and no others, so keep
+payloads out of messages. Only messages are redacted; codes and types never need it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_MASK: Final = "[redacted {}]"
+_LUHN_BASE: Final = 10
+
+# In this order: a named shape wins over the general ones at the end.
+_SHAPES: Final = tuple(
+    (name, re.compile(pattern))
+    for name, pattern in (
+        ("url password", r"(?<=://)[^\s/:@]{1,256}:[^\s/@]{1,256}(?=@)"),
+        ("email", r"\b[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}\b"),
+        ("aws key", r"\b(?:AKIA|ASIA|AROA|AIDA|ABIA|ACCA)[A-Z0-9]{12,20}\b"),
+        ("token", r"(?i)(?<=\bbearer )[\w.~+/=-]{8,4096}"),
+        ("token", r"(?i)(?<=\bbasic )[\w+/=-]{8,4096}"),
+        ("token", r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?"),
+        ("api key", r"\b(?:sk|pk|rk)[-_][\w-]{12,}"),
+        ("api key", r"\b(?:gh[pousr]_|github_pat_|xox[abprs]-|glpat-)[\w-]{16,}"),
+        ("secret", r"\b(?=[0-9a-fA-F]*[0-9])[0-9a-fA-F]{32,}\b"),
+        (
+            "secret",
+            (
+                r"(?<![\w+/])(?=[\w+/]*[0-9])(?=[\w+/]*[a-z])(?=[\w+/]*[A-Z])"
+                r"[A-Za-z0-9+/]{40,}={0,2}"
+            ),
+        ),
+    )
+)
+_CARD: Final = re.compile(r"(?<![\w-])\d(?:[ -]?\d){12,18}(?![\w-])")
+
+
+def redact(text: str) -> str:
+    """Return the text with everything that looks like a secret masked by its kind."""
+    for name, shape in _SHAPES:
+        text = shape.sub(_MASK.format(name), text)
+    return _CARD.sub(_mask_card, text)
+
+
+def _mask_card(match: re.Match[str]) -> str:
+    """Mask a digit run only if its check digit fits: most long numbers are no cards."""
+    run = match.group()
+    digits = [int(character) for character in run if character.isdigit()]
+    return _MASK.format("card") if _passes_luhn(digits) else run
+
+
+def _passes_luhn(digits: list[int]) -> bool:
+    doubled = [sum(divmod(2 * digit, _LUHN_BASE)) for digit in digits[-2::-2]]
+    return (sum(digits[-1::-2]) + sum(doubled)) % _LUHN_BASE == 0

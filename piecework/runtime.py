@@ -1,0 +1,182 @@
+"""Open the AWS clients once and build everything that stands on them.
+
+No endpoint is ever passed in code: the AWS variables decide, and without them the
+embedded AWS that `piecework up` left in `.piecework/` (see `piecework.endpoint`).
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import aioboto3
+from aiobotocore.config import AioConfig
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    NoCredentialsError,
+    NoRegionError,
+    PartialCredentialsError,
+)
+
+from piecework.classify import classify
+from piecework.endpoint import Endpoint, find_endpoint
+from piecework.errors import UnreachableError, UsageError
+from piecework.objects import Objects
+from piecework.queue import Queue
+from piecework.settings import Settings
+from piecework.store.jobs import Jobs
+from piecework.store.table import Table
+from piecework.store.tallies import Tallies
+
+#: Tier one of our own AWS calls is botocore's: few tries, so that the tiers do not
+#: multiply; what is still refused then is tier two's.
+RETRIES = {"mode": "standard", "total_max_attempts": 4}
+#: The account of the embedded AWS.
+EMBEDDED_ACCOUNT = "000000000000"
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What both processes stand on."""
+
+    settings: Settings
+    endpoint: Endpoint
+    table: Table
+    dead_letters: Table
+    work: Queue
+    dead_letter_queue: Queue
+    #: The same table and queue through clients of their own, so that renewing a lease
+    #: never waits behind the work that it protects.
+    heartbeat_table: Table
+    heartbeat_queue: Queue
+    objects: Objects
+    jobs: Jobs
+    tallies: Tallies
+    clock: Callable[[], float]
+    rng: random.Random
+
+
+@asynccontextmanager
+async def connect(
+    settings: Settings,
+    *,
+    clock: Callable[[], float] = time.time,
+    rng: random.Random | None = None,
+) -> AsyncIterator[Runtime]:
+    """Connect to the deployment that the settings name.
+
+    Raises:
+        UnreachableError: `aws.endpoint.unreachable`.
+        UsageError: `aws.resource.not_found`: nothing is deployed under that name;
+            `config.region.missing`; `aws.credentials.missing`.
+    """
+    endpoint = find_endpoint()
+    rng = rng or random.Random()  # noqa: S311 -- jitter and tokens, no secrets
+    async with AsyncExitStack() as stack:
+        with explained(settings, endpoint):
+            clients = Clients(aioboto3.Session(**endpoint.session_arguments()), stack)
+            sqs = await clients.open("sqs", settings, endpoint)
+            work = await queue_url(sqs, settings.work_queue)
+            dead = await queue_url(sqs, settings.dead_letter_queue)
+            dynamodb = await clients.open("dynamodb", settings, endpoint)
+            runtime = Runtime(
+                settings=settings,
+                endpoint=endpoint,
+                table=Table(dynamodb, settings.checkpoints_table, rng),
+                dead_letters=Table(dynamodb, settings.dead_letters_table, rng),
+                work=Queue(sqs, work, rng),
+                dead_letter_queue=Queue(sqs, dead, rng),
+                heartbeat_table=Table(
+                    await clients.open("dynamodb", settings, endpoint),
+                    settings.checkpoints_table,
+                    rng,
+                ),
+                heartbeat_queue=Queue(
+                    await clients.open("sqs", settings, endpoint), work, rng
+                ),
+                objects=Objects(
+                    await clients.open("s3", settings, endpoint),
+                    await bucket_name(clients, settings, endpoint),
+                ),
+                jobs=Jobs(Table(dynamodb, settings.checkpoints_table, rng), clock),
+                tallies=Tallies(Table(dynamodb, settings.checkpoints_table, rng)),
+                clock=clock,
+                rng=rng,
+            )
+        yield runtime
+
+
+@dataclass(slots=True)
+class Clients:
+    """Opens AWS clients; they close together with the stack."""
+
+    session: aioboto3.Session
+    stack: AsyncExitStack
+
+    async def open(self, service: Any, settings: Settings, endpoint: Endpoint) -> Any:
+        """Open a client of a service."""
+        config = AioConfig(
+            retries=RETRIES,
+            max_pool_connections=settings.concurrency + 16,
+            connect_timeout=5,
+            read_timeout=settings.poll_s + 10,
+            # Our parameters are built in one place and tested; checking each one
+            # again costs a tenth of a request's CPU.
+            parameter_validation=False,
+        )
+        client = self.session.client(
+            service, config=config, **endpoint.client_arguments()
+        )
+        return await self.stack.enter_async_context(client)
+
+
+async def queue_url(sqs: Any, name: str) -> str:
+    """Return a queue's address."""
+    reply = await sqs.get_queue_url(QueueName=name)
+    return str(reply["QueueUrl"])
+
+
+async def bucket_name(clients: Clients, settings: Settings, endpoint: Endpoint) -> str:
+    """Return the bucket's name, which holds the account's number to be unique."""
+    if endpoint.source == "embedded":
+        return settings.bucket(EMBEDDED_ACCOUNT, endpoint.region)
+    sts = await clients.open("sts", settings, endpoint)
+    reply = await sts.get_caller_identity()
+    region = clients.session.region_name or endpoint.region
+    return settings.bucket(reply["Account"], region)
+
+
+@contextmanager
+def explained(settings: Settings, endpoint: Endpoint) -> Iterator[None]:
+    """Turn what the SDK raises while connecting into what a person can act on."""
+    where = endpoint.url or "AWS"
+    try:
+        yield
+    except NoRegionError as error:
+        message = "No AWS region is set."
+        raise UsageError(message, code="config.region.missing") from error
+    except (NoCredentialsError, PartialCredentialsError) as error:
+        message = "No AWS credentials were found."
+        raise UsageError(message, code="aws.credentials.missing") from error
+    except ClientError as error:
+        failure = classify(error, layer="tool")
+        if failure.code == "aws.resource.not_found" or "NonExistent" in str(
+            failure.provider_code
+        ):
+            message = (
+                f"Nothing is deployed as {settings.app}-{settings.env} at {where}."
+            )
+            step = "Run `piecework up`, or set PIECEWORK_APP and PIECEWORK_ENV."
+            raise UsageError(
+                message, code="aws.resource.not_found", next_step=step
+            ) from error
+        message = f"{where} refused: {failure.provider_code}."
+        raise UsageError(message, code=failure.code) from error
+    except (BotoCoreError, OSError) as error:
+        message = f"{where} does not answer."
+        raise UnreachableError(message) from error

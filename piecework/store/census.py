@@ -1,0 +1,78 @@
+"""A look at every chunk of a job, strongly consistent: what decides that it is done."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from piecework import keys
+from piecework.model import Chunk, ChunkStatus, JobRef
+from piecework.ports import Missing
+from piecework.store.table import Table
+
+
+class Counted(NamedTuple):
+    """What the census keeps of a chunk: a job may have very many."""
+
+    chunk: int
+    status: ChunkStatus
+    result_sha256: str
+    error_code: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """Every chunk of a job as it stood."""
+
+    rows: tuple[Counted, ...]
+
+    @property
+    def ended(self) -> bool:
+        """Whether no chunk has anything left to do."""
+        return all(row.status.terminal for row in self.rows)
+
+    @property
+    def by_status(self) -> Counter[str]:
+        """How many chunks have each status."""
+        return Counter(str(row.status) for row in self.rows)
+
+    @property
+    def by_code(self) -> Counter[str]:
+        """How many dead chunks have each error code."""
+        dead = (row for row in self.rows if row.status is ChunkStatus.DEAD)
+        return Counter(row.error_code for row in dead)
+
+    @property
+    def missing(self) -> tuple[Missing, ...]:
+        """The chunks without a result."""
+        return tuple(
+            Missing(row.chunk, row.label, str(row.status), row.error_code)
+            for row in self.rows
+            if row.status is not ChunkStatus.SUCCEEDED
+        )
+
+
+async def take_census(table: Table, ref: JobRef, chunks: int) -> Census:
+    """Look at every chunk of a job."""
+    rows = [
+        Counted(
+            chunk.ref.chunk,
+            chunk.status,
+            str(chunk.item.get("result_sha256", "")),
+            str(chunk.item.get("error_code", "")),
+            str(chunk.item.get("label", "")),
+        )
+        async for chunk in all_chunks(table, ref, chunks)
+    ]
+    return Census(tuple(rows))
+
+
+async def all_chunks(table: Table, ref: JobRef, chunks: int) -> AsyncIterator[Chunk]:
+    """Yield every chunk of a job, in order."""
+    for group in range(keys.groups_in(chunks)):
+        pk = keys.group_pk(ref.tenant, ref.job, group)
+        async for item in table.query(pk, keys.CHUNK_PREFIX):
+            yield Chunk.read(ref.chunk(item["chunk"]), item)

@@ -1,0 +1,185 @@
+"""A claimed chunk's progress, one fenced write a step.
+
+`stage` on the chunk item is the cursor: every stage before it is complete. A value
+lies in an item of its own, written together with the step of the cursor; `null` is
+not written at all, it is what a complete stage without an item returned. The value of
+the pipeline's result stage stands where the join and the people look for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from piecework import keys
+from piecework.claim import Claim
+from piecework.errors import ErrorEnvelope, PermanentError
+from piecework.model import iso
+from piecework.objects import Objects
+from piecework.pipeline import Pipeline
+from piecework.ports import CancelRequestedError, ClaimLostError
+from piecework.store.claims import HELD, NOT_CANCELLED, held
+from piecework.store.ledger import EffectLedger
+from piecework.store.table import Action, Item, Refused, Table, Written
+
+NULL = "null"
+
+
+@dataclass(slots=True)
+class ChunkCheckpoints:
+    """The checkpoints of one claim."""
+
+    table: Table
+    objects: Objects
+    claim: Claim
+    pipeline: Pipeline
+    ledger: EffectLedger
+    clock: Callable[[], float]
+    failure: ErrorEnvelope | None = None
+    entered: str = ""
+    _completed: dict[str, str] = field(default_factory=dict)
+    _undone: dict[str, ErrorEnvelope | None] = field(default_factory=dict)
+
+    @property
+    def completed(self) -> Mapping[str, str]:
+        """The JSON value of each complete stage."""
+        return self._completed
+
+    @property
+    def undone(self) -> Mapping[str, ErrorEnvelope | None]:
+        """The stages that were compensated, and what failed there."""
+        return self._undone
+
+    async def load(self, rows: Mapping[str, Item], result: Item | None) -> None:
+        """Take over what earlier claims wrote: rows by the end of their sort key.
+
+        Raises:
+            PermanentError: `runtime.stage.renamed`, when the pipeline no longer has
+                the stage at which the chunk stands.
+        """
+        cursor = str(self.claim.chunk.item["stage"])
+        names = [stage.name for stage in self.pipeline.stages]
+        if cursor not in names:
+            message = f"Pipeline {self.pipeline.name!r} has no stage {cursor!r} any more."
+            raise PermanentError(message, code="runtime.stage.renamed")
+        self.entered = cursor
+        for index, name in enumerate(names[: names.index(cursor)]):
+            is_result = index == self.pipeline.result_index
+            item = result if is_result else rows.get(f"STAGE#{index:02d}#{name}")
+            self._completed[name] = await self.objects.fetch(item) if item else NULL
+        gen = f"{self.claim.gen:04d}"
+        if f"TURN#{gen}" in rows:
+            self.failure = read_error(rows[f"TURN#{gen}"])
+        self._undone = {
+            row["stage"]: read_error(row) if "error" in row else None
+            for name, row in rows.items()
+            if name.startswith(f"UNDO#{gen}#")
+        }
+
+    async def complete(self, index: int, value: str, following: str) -> None:
+        """Checkpoint a stage's value and enter the following stage, in one write.
+
+        Raises:
+            CancelRequestedError: The job was cancelled: nothing further may begin.
+            ClaimLostError: The chunk is somebody else's by now.
+        """
+        assignments, values = "stage = :following, started_at = :now", {}
+        if index == self.pipeline.result_index:
+            assignments += ", result_sha256 = :sha256"
+            values = {"sha256": keys.sha256(value.encode())}
+        step = self._on_chunk(
+            "Update",
+            condition=f"{HELD} AND {NOT_CANCELLED}",
+            update=f"SET {assignments}",
+            values={"following": following, "now": iso(self.clock()), **values},
+        )
+        actions = [step, *await self.value_actions(index, value)]
+        if len(actions) == 1:
+            reply = await self.table.update(step, returning="NONE")
+        else:
+            reply = await self.table.transact(actions)
+        if isinstance(reply, Refused):
+            self._explain(reply, following)
+        self._completed[self.pipeline.stages[index].name] = value
+
+    def _explain(self, refused: Refused, following: str) -> None:
+        item = refused.item or {}
+        if item.get("claim_token") != self.claim.token:
+            raise ClaimLostError
+        if item.get("stage") == following:
+            return  # the answer to our own first send was lost
+        if "cancel_requested" in item:
+            raise CancelRequestedError
+        raise ClaimLostError
+
+    async def value_actions(self, index: int, value: str) -> list[Action]:
+        """Return the write that keeps a stage's value; none for `null`."""
+        if value == NULL:
+            return []
+        ref, stage = self.claim.ref, self.pipeline.stages[index]
+        is_result = index == self.pipeline.result_index
+        sk = (
+            keys.result_sk(ref.chunk)
+            if is_result
+            else keys.stage_sk(ref.chunk, index, stage.name)
+        )
+        place = f"{keys.chunk_name(ref.chunk)}/{self.claim.gen:04d}-{self.claim.fence:04d}"
+        at = f"{keys.object_prefix(ref.tenant, ref.job)}/values/{place}/{stage.name}.json"
+        item = {
+            "stage": stage.name,
+            "finished_at": iso(self.clock()),
+            "gen": self.claim.gen,
+            "fence": self.claim.fence,
+            "label": self.claim.chunk.item.get("label"),
+            **await self.objects.stow(value, at),
+        }
+        return [self.table.action("Put", ref.pk, sk, item=item)]
+
+    async def turn_back(self, failure: ErrorEnvelope, stage: str) -> None:
+        """Record that the chunk is compensating from now on, whoever works on it.
+
+        Raises:
+            ClaimLostError: The chunk is somebody else's by now.
+        """
+        ref = self.claim.ref
+        check = self._on_chunk(
+            "Update",
+            condition=HELD,
+            update="SET direction = :back, error_code = :code",
+            values={"back": "compensating", "code": failure.code},
+        )
+        sk = f"{keys.work_prefix(ref.chunk)}TURN#{self.claim.gen:04d}"
+        item = {"stage": stage, "error": failure.model_dump_json(exclude_none=True)}
+        await self._both(check, self.table.action("Put", ref.pk, sk, item=item))
+        self.failure = failure
+
+    async def undo(self, stage: str, failure: ErrorEnvelope | None) -> None:
+        """Record that a stage was compensated, or what its compensation died of.
+
+        Raises:
+            ClaimLostError: The chunk is somebody else's by now.
+        """
+        ref = self.claim.ref
+        check = self._on_chunk("ConditionCheck", condition=HELD, values={})
+        sk = f"{keys.work_prefix(ref.chunk)}UNDO#{self.claim.gen:04d}#{stage}"
+        error = failure.model_dump_json(exclude_none=True) if failure else None
+        item = {"stage": stage, "error": error, "finished_at": iso(self.clock())}
+        effects = [] if failure else self.ledger.undoing(stage)
+        put = self.table.action("Put", ref.pk, sk, item=item)
+        await self._both(check, put, *effects)
+        self._undone[stage] = failure
+
+    def _on_chunk(self, kind: str, *, values: dict[str, str], **parts: str) -> Action:
+        ref = self.claim.ref
+        return self.table.action(
+            kind, ref.pk, ref.sk, values={**held(self.claim), **values}, **parts
+        )
+
+    async def _both(self, *actions: Action) -> None:
+        if not isinstance(await self.table.transact(actions), Written):
+            raise ClaimLostError
+
+
+def read_error(row: Item) -> ErrorEnvelope:
+    """Return the error that a row holds."""
+    return ErrorEnvelope.model_validate_json(row["error"])

@@ -1,0 +1,161 @@
+"""The conditional writes that decide whose chunk it is.
+
+A claim is a lease: an owner, an expiry, and a fence that rises with every claim. Any
+write after it names all of `status, gen, fence, claim_token`, so that a worker that
+was paused, cut off or declared dead writes nothing, whatever it believes. Safety
+never rests on a clock: clocks only decide when a lease may be *tried*.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from piecework.claim import Claim, Refusal, judge
+from piecework.model import Chunk, ChunkRef, ChunkStatus, iso
+from piecework.settings import Settings
+from piecework.store.table import Table, Written
+
+# ── the clauses of the conditions ───────────────────────────────────────────
+
+#: Without it an update would create the item: a stray message, a ghost chunk.
+EXISTS = "attribute_exists(pk)"
+#: A message of an earlier life of the chunk starts nothing.
+THIS_GEN = "gen = :gen"
+#: Counted by the claim, before the work: what kills its worker is counted too.
+ATTEMPTS_LEFT = "attempts < :max_attempts"
+ATTEMPTS_SPENT = "attempts >= :max_attempts"
+#: A cancel is decided here, on the chunk, not on the job's item, which would be hot.
+NOT_CANCELLED = "attribute_not_exists(cancel_requested)"
+#: Nobody has it, and its wait is over. An ended chunk is never open again.
+OPEN = "#status IN (:pending, :waiting)"
+DUE = "(attribute_not_exists(retry_at) OR retry_at <= :now)"
+#: Somebody had it, and was silent for longer than two clocks may differ.
+LEASE_DEAD = "(#status = :running AND claim_expires_at < :dead_before)"
+#: We still are who we think we are.
+HELD = "#status = :running AND gen = :gen AND fence = :fence AND claim_token = :token"
+
+CLAIM = (
+    f"{EXISTS} AND {THIS_GEN} AND {ATTEMPTS_LEFT} AND {NOT_CANCELLED}"
+    f" AND (({OPEN} AND {DUE}) OR {LEASE_DEAD})"
+)
+RECOVER = (
+    f"{EXISTS} AND {THIS_GEN} AND {ATTEMPTS_SPENT} AND {NOT_CANCELLED}"
+    f" AND (({OPEN} AND {DUE}) OR {LEASE_DEAD})"
+)
+TAKE = (
+    "SET #status = :running, claimed_by = :worker, claim_token = :token,"
+    " claim_expires_at = :expires, claimed_at = :now, started_at = :now,"
+    " deliveries = :deliveries, heartbeat = :zero"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """The lease lasts on."""
+
+    cancel_requested: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The chunk is somebody else's by now, or has ended."""
+
+
+@dataclass(slots=True)
+class Claims:
+    """The claims of one worker."""
+
+    table: Table
+    settings: Settings
+    worker: str
+    clock: Callable[[], float]
+    rng: Random
+
+    async def acquire(
+        self, ref: ChunkRef, *, gen: int, deliveries: int
+    ) -> Claim | Refusal:
+        """Claim a chunk for an attempt, or say why not; one request either way."""
+        return await self._take(ref, gen, deliveries, CLAIM, "attempts :one")
+
+    async def acquire_spent(
+        self, ref: ChunkRef, *, gen: int, deliveries: int
+    ) -> Claim | Refusal:
+        """Claim a chunk without attempts left, to undo what it did and bury it."""
+        return await self._take(ref, gen, deliveries, RECOVER, "recoveries :one")
+
+    async def _take(
+        self, ref: ChunkRef, gen: int, deliveries: int, condition: str, counted: str
+    ) -> Claim | Refusal:
+        now, token = self.clock(), uuid.UUID(int=self.rng.getrandbits(128)).hex
+        values = {
+            "gen": gen,
+            "token": token,
+            "worker": self.worker,
+            "now": iso(now),
+            "expires": iso(now + self.settings.lease_s),
+            "dead_before": iso(now - self.settings.skew_s),
+            "deliveries": deliveries,
+            "max_attempts": self.settings.max_attempts,
+            "pending": ChunkStatus.PENDING,
+            "waiting": ChunkStatus.WAITING,
+            "running": ChunkStatus.RUNNING,
+            "zero": 0,
+            "one": 1,
+        }
+        action = self.table.action(
+            "Update",
+            ref.pk,
+            ref.sk,
+            condition=condition,
+            update=f"{TAKE} ADD fence :one, {counted} REMOVE retry_at",
+            values=values,
+        )
+        reply = await self.table.update(action)
+        # Refused, but by our own token: the SDK sent it twice, the first was applied
+        # and its answer was lost.
+        ours = reply.item is not None and reply.item.get("claim_token") == token
+        if isinstance(reply, Written) or ours:
+            chunk = Chunk.read(ref, reply.item or {})
+            winding_up = condition is RECOVER
+            return Claim(ref, gen, chunk.fence, token, self.worker, chunk, winding_up)
+        return judge(
+            ref,
+            reply.item,
+            gen=gen,
+            now=now,
+            skew=self.settings.skew_s,
+            max_attempts=self.settings.max_attempts,
+        )
+
+    async def renew(self, claim: Claim) -> Renewed | Lost:
+        """Let the lease begin anew; learn on the way whether the job is cancelled."""
+        action = self.table.action(
+            "Update",
+            claim.ref.pk,
+            claim.ref.sk,
+            condition=HELD,
+            update="SET claim_expires_at = :expires ADD heartbeat :one",
+            values={
+                **held(claim),
+                "expires": iso(self.clock() + self.settings.lease_s),
+                "one": 1,
+            },
+        )
+        reply = await self.table.update(action)
+        if isinstance(reply, Written):
+            return Renewed("cancel_requested" in reply.item)
+        return Lost()
+
+
+def held(claim: Claim) -> dict[str, Any]:
+    """Return the values that `HELD` compares."""
+    return {
+        "running": ChunkStatus.RUNNING,
+        "gen": claim.gen,
+        "fence": claim.fence,
+        "token": claim.token,
+    }

@@ -1,0 +1,121 @@
+"""The remembered results of a chunk's pure calls, written in pages.
+
+A call's result is paid for; losing it means paying again. It is kept in memory at
+once and in the table within `journal_linger_s`, together with its neighbours: 25
+calls cost one write. A claim writes pages of its own, so that a worker that lost its
+claim disturbs nobody; what it still writes is true, and harmless.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from piecework import keys
+from piecework.claim import Claim
+from piecework.objects import Objects
+from piecework.settings import Settings
+from piecework.store.settle import DAY_S
+from piecework.store.table import Item, Table
+
+#: Bytes of results in one page: well below the 400 KB that an item may hold.
+PAGE_BYTES = 256 * 1024
+
+
+@dataclass(slots=True)
+class CallJournal:
+    """The journal of one claim."""
+
+    table: Table
+    objects: Objects
+    claim: Claim
+    settings: Settings
+    clock: Callable[[], float]
+    log: structlog.stdlib.BoundLogger
+    _known: dict[str, str] = field(default_factory=dict)
+    _pending: dict[str, str] = field(default_factory=dict)
+    _pages: int = 0
+    _timer: asyncio.Task[None] | None = None
+    _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def load(self, pages: Iterable[Item]) -> None:
+        """Take over what earlier claims remembered."""
+        for page in pages:
+            self._known.update(page.get("calls", {}))
+            for key, entry in page.get("large", {}).items():
+                self._known[key] = await self.objects.fetch(entry)
+
+    def recall(self, key: str) -> str | None:
+        """Return a remembered result."""
+        return self._known.get(key)
+
+    async def record(self, key: str, value: str) -> None:
+        """Remember a result; it is written within `journal_linger_s`."""
+        self._known[key] = value
+        self._pending[key] = value
+        if len(self._pending) >= self.settings.journal_page:
+            await self.flush()
+        elif self._timer is None:
+            self._timer = asyncio.create_task(self._flush_later())
+
+    async def _flush_later(self) -> None:
+        await asyncio.sleep(self.settings.journal_linger_s)
+        self._timer = None
+        try:
+            await self.flush()
+        except Exception as error:  # noqa: BLE001 -- memory still has it; the next flush tries again
+            self.log.warning("journal.flush_failed", error=type(error).__name__)
+
+    async def flush(self) -> None:
+        """Write what is remembered and not written."""
+        async with self._writing:
+            while self._pending:
+                batch = take_page(self._pending)
+                await self._write(batch)
+                for key in batch:
+                    self._pending.pop(key, None)
+
+    async def _write(self, batch: dict[str, str]) -> None:
+        claim, self._pages = self.claim, self._pages + 1
+        sk = keys.calls_sk(claim.ref.chunk, claim.gen, claim.fence, self._pages)
+        prefix = keys.object_prefix(claim.ref.tenant, claim.ref.job)
+        small, large = {}, {}
+        for key, value in batch.items():
+            entry = await self.objects.stow(value, f"{prefix}/calls/{key}.json")
+            if "value" in entry:
+                small[key] = value
+            else:
+                large[key] = entry
+        item: dict[str, Any] = {
+            "calls": small,
+            "large": large or None,
+            "expires_at": int(self.clock()) + self.settings.keep_jobs_days * DAY_S,
+        }
+        condition = "attribute_not_exists(pk)"
+        await self.table.put(
+            self.table.action("Put", claim.ref.pk, sk, condition=condition, item=item)
+        )
+
+    async def close(self, *, keep: bool) -> None:
+        """Stop the timer; write the rest if somebody may still need it."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if keep:
+            await self.flush()
+
+
+def take_page(pending: dict[str, str]) -> dict[str, str]:
+    """Return the first results that fit into one page."""
+    page: dict[str, str] = {}
+    size = 0
+    for key, value in pending.items():
+        size += len(key) + min(len(value.encode()), PAGE_BYTES // 2)
+        if page and size > PAGE_BYTES:
+            break
+        page[key] = value
+    return page

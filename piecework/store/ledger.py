@@ -1,0 +1,140 @@
+"""The effects of a chunk, written ahead: INTENT before, DONE after.
+
+    (none) -> INTENT -> DONE -> UNDONE -> INTENT ...
+                 |-> REFUSED -> INTENT       it plainly did not happen
+                 |-> UNKNOWN                 a person has to look
+
+An intent is fenced by the claim: a worker that lost the chunk begins no effect. What
+an effect came to is not: it has happened, and whoever says so tells the truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from piecework import keys
+from piecework.claim import Claim
+from piecework.dependency import Effect
+from piecework.model import iso
+from piecework.objects import Objects
+from piecework.ports import Begun, ClaimLostError, Done, Unknown
+from piecework.store.claims import HELD, held
+from piecework.store.table import Action, Item, Refused, Table
+
+INTENT, DONE, UNDONE = "INTENT", "DONE", "UNDONE"
+REFUSED, UNKNOWN = "REFUSED", "UNKNOWN"
+
+#: An effect may be begun if it never was, or if it is known not to stand.
+MAY_BEGIN = "attribute_not_exists(pk) OR effect_state IN (:undone, :refused)"
+#: Only an effect under way can come to something.
+UNDER_WAY = "effect_state IN (:intent, :unknown)"
+
+
+@dataclass(slots=True)
+class EffectLedger:
+    """The ledger of one claim."""
+
+    table: Table
+    objects: Objects
+    claim: Claim
+    clock: Callable[[], float]
+    _rows: dict[str, Item] = field(default_factory=dict)
+
+    def load(self, rows: Iterable[Item]) -> None:
+        """Take over what earlier claims wrote."""
+        self._rows.update({row["effect_key"]: row for row in rows})
+
+    async def begin(self, key: str, stage: str, effect: Effect) -> Begun | Done | Unknown:
+        """Write the intent of an effect, or learn what became of an earlier one.
+
+        Raises:
+            ClaimLostError: The chunk is somebody else's by now.
+        """
+        row = self._rows.get(key)
+        match row["effect_state"] if row else None:
+            case "DONE":
+                return Done(await self.objects.fetch(row or {}))
+            case "INTENT" | "UNKNOWN" if row:
+                if effect is Effect.NON_IDEMPOTENT:
+                    await self.doubt(key)
+                    return Unknown()
+                return Begun(row["epoch"], in_doubt=True)
+            case _:
+                return await self._intend(key, stage, effect)
+
+    async def _intend(self, key: str, stage: str, effect: Effect) -> Begun:
+        ref, epoch = self.claim.ref, self.claim.gen
+        row = {
+            "effect_key": key,
+            "effect_state": INTENT,
+            "effect": effect,
+            "stage": stage,
+            "epoch": epoch,
+            "begun_at": iso(self.clock()),
+            "fence": self.claim.fence,
+        }
+        check = self.table.action(
+            "ConditionCheck", ref.pk, ref.sk, condition=HELD, values=held(self.claim)
+        )
+        put = self.table.action(
+            "Put",
+            ref.pk,
+            keys.effect_sk(ref.chunk, key),
+            condition=MAY_BEGIN,
+            values={"undone": UNDONE, "refused": REFUSED},
+            item=row,
+        )
+        reply = await self.table.transact([check, put])
+        if isinstance(reply, Refused):
+            raise ClaimLostError
+        self._rows[key] = row
+        return Begun(epoch)
+
+    async def finish(self, key: str, value: str) -> None:
+        """Record that an effect was carried out, and its answer."""
+        ref = self.claim.ref
+        at = f"{keys.object_prefix(ref.tenant, ref.job)}/effects/{key}.json"
+        stowed = await self.objects.stow(value, at)
+        await self._come_to(key, DONE, stowed)
+
+    async def refuse(self, key: str) -> None:
+        """Record that an effect was plainly refused: it does not stand."""
+        await self._come_to(key, REFUSED, {})
+
+    async def doubt(self, key: str) -> None:
+        """Record that nobody can tell whether an effect stands."""
+        await self._come_to(key, UNKNOWN, {})
+
+    async def _come_to(self, key: str, state: str, facts: dict[str, Any]) -> None:
+        ref = self.claim.ref
+        facts = {"effect_state": state, "ended_at": iso(self.clock()), **facts}
+        # `value` is a reserved word of DynamoDB's; attribute names are ours to choose.
+        assignments = ", ".join(f"#{name} = :{name}" for name in facts)
+        action = self.table.action(
+            "Update",
+            ref.pk,
+            keys.effect_sk(ref.chunk, key),
+            condition=UNDER_WAY,
+            update=f"SET {assignments}",
+            values={"intent": INTENT, "unknown": UNKNOWN, **facts},
+        )
+        await self.table.update(action, returning="NONE")
+        self._rows[key] = {**self._rows[key], **facts}
+
+    def undoing(self, stage: str) -> list[Action]:
+        """Return the writes that mark a stage's effects as undone."""
+        ref = self.claim.ref
+        return [
+            self.table.action(
+                "Update",
+                ref.pk,
+                keys.effect_sk(ref.chunk, key),
+                condition="attribute_exists(pk)",
+                update="SET effect_state = :undone",
+                values={"undone": UNDONE},
+            )
+            for key, row in self._rows.items()
+            if row["stage"] == stage
+        ]

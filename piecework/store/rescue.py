@@ -1,0 +1,71 @@
+"""The reconciler's two writes: give a dead lease back, and note a resend.
+
+Both are conditional on the very state that was looked at, `heartbeat` included: a
+holder that moved in between is alive, and keeps its chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from piecework.model import Chunk, ChunkStatus, iso
+from piecework.settings import Settings
+from piecework.store.table import Table, Written
+
+AS_SEEN = "#status = :seen AND gen = :gen AND fence = :fence"
+NOT_A_BEAT_SINCE = "heartbeat = :heartbeat"
+
+
+@dataclass(slots=True)
+class Rescue:
+    """The reconciler's writes."""
+
+    table: Table
+    settings: Settings
+    clock: Callable[[], float]
+
+    async def give_back(self, chunk: Chunk) -> bool:
+        """RUNNING with a dead lease -> WAITING; the attempt stays spent."""
+        return await self._write(
+            chunk,
+            f"{AS_SEEN} AND {NOT_A_BEAT_SINCE}",
+            "SET #status = :waiting, due_at = :due, error_code = :code"
+            " REMOVE claimed_by, claim_expires_at",
+            {
+                "heartbeat": chunk.heartbeat[1],
+                "waiting": ChunkStatus.WAITING,
+                "due": iso(self.clock() + self.settings.redispatch_s),
+                "code": "runtime.worker.lost",
+            },
+        )
+
+    async def send_again(self, chunk: Chunk) -> bool:
+        """Note a resend of a PENDING or WAITING chunk; the next comes later."""
+        dispatches = int(chunk.item.get("dispatches", 0))
+        wait = self.settings.redispatch_s * 2.0 ** min(dispatches, 8)
+        return await self._write(
+            chunk,
+            AS_SEEN,
+            "SET due_at = :due ADD dispatches :one",
+            {"due": iso(self.clock() + wait), "one": 1},
+        )
+
+    async def _write(
+        self, chunk: Chunk, condition: str, update: str, values: dict[str, Any]
+    ) -> bool:
+        action = self.table.action(
+            "Update",
+            chunk.ref.pk,
+            chunk.ref.sk,
+            condition=condition,
+            update=update,
+            values={
+                "seen": chunk.status,
+                "gen": chunk.gen,
+                "fence": chunk.fence,
+                **values,
+            },
+        )
+        return isinstance(await self.table.update(action, returning="NONE"), Written)

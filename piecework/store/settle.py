@@ -1,0 +1,196 @@
+"""How a claim ends: five fenced writes, one for each way out.
+
+Each says whether it was we who ended it. A refusal is checked against our own fence
+first: the answer to the first of two sends may have been lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from piecework import keys
+from piecework.claim import Claim
+from piecework.errors import ErrorEnvelope
+from piecework.model import ChunkStatus, iso
+from piecework.outcome import Dead, Parked
+from piecework.settings import Settings
+from piecework.store.claims import HELD, held
+from piecework.store.table import Action, Refused, Table, Written
+
+#: Leaves the item without an owner. The token stays: it tells who wrote last.
+LET_GO = "REMOVE claimed_by, claim_expires_at"
+DAY_S = 86_400
+
+
+@dataclass(slots=True)
+class Settlements:
+    """The ends of one worker's claims."""
+
+    table: Table
+    dead_letters: Table
+    settings: Settings
+    clock: Callable[[], float]
+
+    async def succeed(
+        self, claim: Claim, *, result_sha256: str, also: Sequence[Action], calls: int
+    ) -> bool:
+        """RUNNING -> SUCCEEDED, together with the last stage's value."""
+        update = self._end(
+            claim,
+            ChunkStatus.SUCCEEDED,
+            "result_sha256 = :sha256",
+            {"sha256": result_sha256},
+            calls=calls,
+            remove=", error_code",
+        )
+        return await self._write(claim, ChunkStatus.SUCCEEDED, [update, *also])
+
+    async def park(self, claim: Claim, parked: Parked, *, calls: int) -> bool:
+        """RUNNING -> WAITING: it failed for now, and an attempt is spent."""
+        update = self._wait(
+            claim,
+            "error_code = :code",
+            {"code": parked.failure.code},
+            parked.delay,
+            calls,
+        )
+        trail = self._trail(claim, parked.failure)
+        return await self._write(claim, ChunkStatus.WAITING, [update, trail])
+
+    async def release(self, claim: Claim, *, calls: int) -> bool:
+        """RUNNING -> WAITING: the worker stops; the attempt is handed back.
+
+        A chunk that was handed back too often keeps the attempt it began: something
+        about it makes workers stop.
+        """
+        handed_back = int(claim.chunk.item.get("releases", 0))
+        given = -1 if handed_back < self.settings.max_releases else 0
+        update = self._wait(
+            claim,
+            "releases = if_not_exists(releases, :zero) + :one,"
+            " attempts = attempts + :given",
+            {"zero": 0, "one": 1, "given": given},
+            0.0,
+            calls,
+        )
+        return await self._write(claim, ChunkStatus.WAITING, [update])
+
+    async def bury(
+        self,
+        claim: Claim,
+        dead: Dead,
+        letter: dict[str, Any],
+        *,
+        resume_at: str,
+        also: Sequence[Action],
+        calls: int,
+    ) -> bool:
+        """RUNNING -> DEAD, together with the dead letter and the last error."""
+        update = self._end(
+            claim,
+            ChunkStatus.DEAD,
+            "error_code = :code, compensation = :compensation, resume_at = :resume",
+            {
+                "code": dead.failure.code,
+                "compensation": dead.compensation,
+                "resume": resume_at,
+            },
+            calls=calls,
+        )
+        row = self.dead_letters.action(
+            "Put",
+            claim.ref.of.pk,
+            keys.dead_letter_sk(claim.ref.chunk, claim.gen),
+            item=letter,
+        )
+        actions = [update, row, self._trail(claim, dead.failure), *also]
+        return await self._write(claim, ChunkStatus.DEAD, actions)
+
+    async def cancel(self, claim: Claim, stage: str, *, calls: int) -> bool:
+        """RUNNING -> CANCELLED, at the stage that was cut off."""
+        update = self._end(
+            claim, ChunkStatus.CANCELLED, "stage = :stage", {"stage": stage}, calls=calls
+        )
+        return await self._write(claim, ChunkStatus.CANCELLED, [update])
+
+    def _end(
+        self,
+        claim: Claim,
+        status: ChunkStatus,
+        assignments: str,
+        values: dict[str, Any],
+        *,
+        calls: int,
+        remove: str = "",
+    ) -> Action:
+        return self._update(
+            claim,
+            f"SET #status = :status, settled_at = :now, {assignments}"
+            f" ADD calls :calls {LET_GO}, due_at{remove}",
+            {"status": status, "calls": calls, **values},
+        )
+
+    def _wait(
+        self,
+        claim: Claim,
+        assignments: str,
+        values: dict[str, Any],
+        delay: float,
+        calls: int,
+    ) -> Action:
+        again = self.clock() + delay
+        return self._update(
+            claim,
+            f"SET #status = :status, retry_at = :again, due_at = :due, {assignments}"
+            f" ADD calls :calls {LET_GO}",
+            {
+                "status": ChunkStatus.WAITING,
+                "again": iso(again),
+                "due": iso(again + self.settings.visibility_s),
+                "calls": calls,
+                **values,
+            },
+        )
+
+    def _update(self, claim: Claim, update: str, values: dict[str, Any]) -> Action:
+        now = {"now": iso(self.clock())} if ":now" in update else {}
+        return self.table.action(
+            "Update",
+            claim.ref.pk,
+            claim.ref.sk,
+            condition=HELD,
+            update=update,
+            values={**held(claim), **now, **values},
+        )
+
+    def _trail(self, claim: Claim, failure: ErrorEnvelope) -> Action:
+        """Return the record of what ended this claim; a dead letter tells them all."""
+        now = self.clock()
+        return self.table.action(
+            "Put",
+            claim.ref.pk,
+            keys.error_sk(claim.ref.chunk, claim.gen, claim.fence),
+            item={
+                "at": iso(now),
+                "worker": claim.worker,
+                "attempt": claim.attempt,
+                "error": failure.model_dump_json(exclude_none=True),
+                "expires_at": int(now) + self.settings.keep_jobs_days * DAY_S,
+            },
+        )
+
+    async def _write(
+        self, claim: Claim, status: ChunkStatus, actions: list[Action]
+    ) -> bool:
+        reply: Written | Refused
+        if len(actions) == 1:
+            reply = await self.table.update(actions[0], returning="NONE")
+        else:
+            reply = await self.table.transact(actions)
+        if isinstance(reply, Written):
+            return True
+        item = reply.item or {}
+        ours = item.get("fence") == claim.fence and item.get("claim_token") == claim.token
+        return ours and item.get("gen") == claim.gen and item.get("status") == status

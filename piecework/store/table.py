@@ -1,0 +1,231 @@
+"""One table behind a few verbs; the only file that spells DynamoDB requests.
+
+Every write carries a condition. A condition that does not hold is an answer, not an
+error: `Refused`, with the item as it stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from botocore.exceptions import ClientError
+
+from piecework.store.outage import reaching
+from piecework.store.wire import from_item, to_item, to_value
+
+if TYPE_CHECKING:
+    from types_aiobotocore_dynamodb.client import DynamoDBClient
+
+Item: TypeAlias = dict[str, Any]
+
+#: Attribute names that DynamoDB reserves, such as `status`, are written `#status`.
+MARKED = re.compile(r"#(\w+)")
+
+#: Answers that say "not now" rather than "no": the same write is sent again, a
+#: transaction with its own token, so that it cannot be applied twice.
+CONTENTION = {
+    "TransactionConflict",
+    "TransactionConflictException",
+    "TransactionInProgressException",
+    "ThrottlingError",
+    "ProvisionedThroughputExceeded",
+}
+CONTENTION_TRIES = 8
+CONTENTION_CAP_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The condition held; `item` is what the write was asked to return."""
+
+    item: Item
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A condition did not hold.
+
+    Attributes:
+        item: What stands there; None when nothing does.
+        refused: The positions in a transaction that were, each with its item.
+    """
+
+    item: Item | None
+    refused: Mapping[int, Item | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A write, or the check of a condition, alone or in a transaction."""
+
+    kind: str  # Put, Update, Delete or ConditionCheck
+    table: str
+    pk: str
+    sk: str
+    condition: str = ""
+    update: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    item: Mapping[str, Any] | None = None
+
+    def request(self) -> dict[str, Any]:
+        """Return the action as DynamoDB wants it."""
+        request: dict[str, Any] = {"TableName": self.table}
+        if self.item is None:
+            request["Key"] = {"pk": {"S": self.pk}, "sk": {"S": self.sk}}
+        else:
+            request["Item"] = to_item({"pk": self.pk, "sk": self.sk, **self.item})
+        if self.update:
+            request["UpdateExpression"] = self.update
+        if self.condition:
+            request["ConditionExpression"] = self.condition
+            request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
+        marked = set(MARKED.findall(self.update + self.condition))
+        if marked:
+            request["ExpressionAttributeNames"] = {f"#{name}": name for name in marked}
+        if self.values:
+            request["ExpressionAttributeValues"] = {
+                f":{name}": to_value(value) for name, value in self.values.items()
+            }
+        return request
+
+
+@dataclass(slots=True)
+class Table:
+    """A DynamoDB table with the keys `pk` and `sk`."""
+
+    client: DynamoDBClient
+    name: str
+    rng: Random
+
+    def action(self, kind: str, pk: str, sk: str, **parts: Any) -> Action:
+        """Return an action on an item of this table."""
+        return Action(kind, self.name, pk, sk, **parts)
+
+    async def update(self, action: Action, returning: str = "ALL_NEW") -> Written | Refused:
+        """Change one item on its condition."""
+        request = action.request() | {"ReturnValues": returning}
+        reply = await self._persist(self.client.update_item, request)
+        if isinstance(reply, Refused):
+            return reply
+        return Written(from_item(reply.get("Attributes", {})))
+
+    async def put(self, action: Action) -> Written | Refused:
+        """Put one item on its condition."""
+        reply = await self._persist(self.client.put_item, action.request())
+        return reply if isinstance(reply, Refused) else Written({})
+
+    async def transact(self, actions: Sequence[Action]) -> Written | Refused:
+        """Write up to 100 items, of any table, all or none."""
+        request = {
+            "TransactItems": [{action.kind: action.request()} for action in actions],
+            "ClientRequestToken": str(uuid.UUID(int=self.rng.getrandbits(128))),
+        }
+        reply = await self._persist(self.client.transact_write_items, request)
+        return reply if isinstance(reply, Refused) else Written({})
+
+    async def _persist(self, send: Any, request: Mapping[str, Any]) -> Any:
+        """Send a write until it is decided; contention is not a decision."""
+        with reaching(self.name):
+            for attempt in range(CONTENTION_TRIES):
+                try:
+                    return await send(**request)
+                except ClientError as error:
+                    refusal = read_refusal(error)
+                    if refusal is not None:
+                        return refusal
+                    if not contended(error) or attempt == CONTENTION_TRIES - 1:
+                        raise
+                cap = min(CONTENTION_CAP_S, 0.02 * 2.0**attempt)
+                await asyncio.sleep(self.rng.uniform(0, cap))
+
+    async def get(self, pk: str, sk: str) -> Item | None:
+        """Read one item, strongly consistent."""
+        with reaching(self.name):
+            reply = await self.client.get_item(
+                TableName=self.name,
+                Key={"pk": {"S": pk}, "sk": {"S": sk}},
+                ConsistentRead=True,
+            )
+        item = reply.get("Item")
+        return None if item is None else from_item(item)
+
+    async def query(
+        self, pk: str, prefix: str = "", *, backwards: bool = False
+    ) -> AsyncIterator[Item]:
+        """Yield the items of a partition whose sort key begins so, all pages."""
+        request = self._in_partition(pk, prefix) | {"ScanIndexForward": not backwards}
+        async for page in self._pages(self.client.query, request):
+            for item in page["Items"]:
+                yield from_item(item)
+
+    async def count(self, pk: str, prefix: str) -> int:
+        """Count the items of a partition whose sort key begins so."""
+        request = self._in_partition(pk, prefix) | {"Select": "COUNT"}
+        pages = self._pages(self.client.query, request)
+        return sum([page["Count"] async for page in pages])
+
+    async def scan(self) -> AsyncIterator[Item]:
+        """Yield every item of the table; for operators' views of a small table."""
+        async for page in self._pages(self.client.scan, {"TableName": self.name}):
+            for item in page["Items"]:
+                yield from_item(item)
+
+    def _in_partition(self, pk: str, prefix: str) -> dict[str, Any]:
+        condition = "pk = :pk" + (" AND begins_with(sk, :prefix)" if prefix else "")
+        values = {":pk": {"S": pk}} | ({":prefix": {"S": prefix}} if prefix else {})
+        return {
+            "TableName": self.name,
+            "KeyConditionExpression": condition,
+            "ExpressionAttributeValues": values,
+        }
+
+    async def _pages(self, read: Any, request: dict[str, Any]) -> AsyncIterator[Any]:
+        """Yield the pages of a strongly consistent read."""
+        request = request | {"ConsistentRead": True}
+        while True:
+            with reaching(self.name):
+                page = await read(**request)
+            yield page
+            if "LastEvaluatedKey" not in page:
+                return
+            request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+
+
+def read_refusal(error: ClientError) -> Refused | None:
+    """Return what a failed condition says; None for any other error.
+
+    Of a cancelled transaction the reasons are read one by one: a single failed
+    condition makes it a refusal, whatever else was contended.
+    """
+    code = error.response["Error"]["Code"]
+    if code == "ConditionalCheckFailedException":
+        item: Any = error.response.get("Item")
+        return Refused(from_item(item) if item else None)
+    refused = {
+        position: from_item(reason["Item"]) if reason.get("Item") else None
+        for position, reason in enumerate(reasons(error))
+        if reason.get("Code") == "ConditionalCheckFailed"
+    }
+    if not refused:
+        return None
+    return Refused(refused[min(refused)], refused)
+
+
+def contended(error: ClientError) -> bool:
+    """Say whether the write met another one, rather than a condition or a bug."""
+    codes = {reason.get("Code", "None") for reason in reasons(error)} - {"None"}
+    if codes:
+        return codes <= CONTENTION
+    return error.response["Error"]["Code"] in CONTENTION
+
+
+def reasons(error: ClientError) -> list[dict[str, Any]]:
+    """Return the reason of each action of a cancelled transaction."""
+    found: Any = error.response.get("CancellationReasons", [])
+    return list(found)

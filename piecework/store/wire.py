@@ -1,0 +1,67 @@
+"""Python values to DynamoDB's wire format and back.
+
+Written out because boto3's own serialiser costs more CPU than the request it feeds,
+and because it answers with `Decimal`; our numbers are whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def to_item(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an item; attributes that are None are left out."""
+    return {name: to_value(v) for name, v in values.items() if v is not None}
+
+
+def to_value(value: Any) -> dict[str, Any]:
+    """Return one attribute value.
+
+    Raises:
+        TypeError: For what no item holds: floats above all, which would not come
+            back as they were written.
+    """
+    match value:
+        case bool():
+            return {"BOOL": value}
+        case str():
+            return {"S": value}
+        case int():
+            return {"N": str(value)}
+        case set() | frozenset() if value and all(isinstance(v, int) for v in value):
+            return {"NS": [str(v) for v in sorted(value)]}
+        case Mapping():
+            return {"M": to_item(value)}
+        case list() | tuple():
+            return {"L": [to_value(v) for v in value]}
+        case _:
+            message = f"no item holds a {type(value).__name__}"
+            raise TypeError(message)
+
+
+def from_item(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an item's attributes as Python values."""
+    return {name: from_value(value) for name, value in item.items()}
+
+
+def from_value(value: Mapping[str, Any]) -> Any:
+    """Return one attribute as a Python value."""
+    ((kind, content),) = value.items()
+    match kind:
+        case "S" | "BOOL":
+            return content
+        case "N":
+            return int(content) if content.lstrip("-").isdigit() else float(content)
+        case "NS":
+            return {int(number) for number in content}
+        case "SS":
+            return set(content)
+        case "M":
+            return from_item(content)
+        case "L":
+            return [from_value(v) for v in content]
+        case "NULL":
+            return None
+        case _:
+            return content

@@ -1,0 +1,8 @@
+"""What the processes say of themselves: a catalogue of events, and how they look."""
+
+from __future__ import annotations
+
+from piecework.telemetry.events import BOUND, EVENTS, Event, emit
+from piecework.telemetry.logs import configure
+
+__all__ = ["BOUND", "EVENTS", "Event", "configure", "emit"]

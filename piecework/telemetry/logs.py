@@ -1,0 +1,102 @@
+"""Set logging up once a process: lines of JSON for machines, colours for a person."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Mapping, MutableMapping
+from typing import Any, Final, TextIO
+
+import structlog
+
+from piecework.errors import UsageError
+from piecework.redact import redact
+
+_HANDLER: Final = "piecework"
+
+# For our own events and for those that libraries send through the standard library.
+_SHARED: Final[tuple[structlog.typing.Processor, ...]] = (
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    structlog.processors.format_exc_info,
+)
+
+
+def configure(
+    level: str = "info",
+    *,
+    json: bool | None = None,
+    stream: TextIO | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> None:
+    """Send all logs to the stream (stderr), as JSON unless it is a terminal.
+
+    Results go to stdout, so that a log line never ends up in somebody's pipe.
+    """
+    stream = sys.stderr if stream is None else stream
+    number = _number(level)
+    as_json = not stream.isatty() if json is None else json
+    renderer = _renderer(as_json=as_json, colors=not environ.get("NO_COLOR"))
+    structlog.configure(
+        processors=[*_SHARED, _redact_exception, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.WriteLoggerFactory(file=stream),
+        # a cached logger would keep writing to the stream of an earlier configure
+        cache_logger_on_first_use=False,
+    )
+    _adopt_standard_library(stream, renderer, max(number, logging.WARNING))
+
+
+def _number(level: str) -> int:
+    """Return the level's number in the standard library."""
+    numbers = logging.getLevelNamesMapping()
+    if level.upper() not in numbers:
+        raise UsageError(
+            f"There is no log level {level!r}.",
+            code="config.setting.invalid",
+            next_step="Use debug, info, warning or error.",
+        )
+    return numbers[level.upper()]
+
+
+def _renderer(*, as_json: bool, colors: bool) -> structlog.typing.Processor:
+    if as_json:
+        return structlog.processors.JSONRenderer()
+    # plain: the pretty tracebacks print local variables, and those are payloads
+    return structlog.dev.ConsoleRenderer(
+        colors=colors, exception_formatter=structlog.dev.plain_traceback
+    )
+
+
+def _redact_exception(
+    _log: object, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """Clean tracebacks: the last line of one is a message that we did not write."""
+    if isinstance(event.get("exception"), str):
+        event["exception"] = redact(event["exception"])
+    return event
+
+
+def _adopt_standard_library(
+    stream: TextIO, renderer: structlog.typing.Processor, level: int
+) -> None:
+    """Give warnings of asyncio and botocore the same form: one stream, one format."""
+    handler = logging.StreamHandler(stream)
+    handler.set_name(_HANDLER)
+    handler.setLevel(level)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=_SHARED,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _redact_exception,
+                renderer,
+            ],
+        )
+    )
+    root = logging.getLogger()
+    for earlier in [each for each in root.handlers if each.get_name() == _HANDLER]:
+        root.removeHandler(earlier)
+    root.addHandler(handler)

@@ -1,0 +1,218 @@
+"""Run a pipeline in memory: no AWS, no sleeping, the same engine.
+
+    run = await run_in_memory(pipeline, [Clause(text="..."), ...])
+    assert run.results == {0: "...", 1: "..."}
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import structlog
+from pydantic import BaseModel
+
+from piecework import keys, saga, values
+from piecework.calls import Caller
+from piecework.context import Context, JoinContext
+from piecework.dependency import Effect
+from piecework.errors import ErrorEnvelope
+from piecework.outcome import Completed, Dead, Outcome, Parked
+from piecework.pipeline import JOIN, Pipeline, Stage
+from piecework.ports import Begun, Done, Missing, StoredResult, Unknown
+from piecework.retry import RetryBudget
+
+
+@dataclass(slots=True)
+class MemoryRun:
+    """What became of a run in memory.
+
+    Attributes:
+        results: The result of each chunk that has one.
+        outcomes: How each chunk ended.
+        join_value: What the join returned; None without a join.
+        artifacts: What the join wrote.
+    """
+
+    results: dict[int, Any] = field(default_factory=dict)
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    join_value: Any = None
+    artifacts: dict[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class MemoryCheckpoints:
+    """A chunk's progress, kept over its attempts."""
+
+    names: Sequence[str]
+    completed: dict[str, str] = field(default_factory=dict)
+    undone: dict[str, ErrorEnvelope | None] = field(default_factory=dict)
+    failure: ErrorEnvelope | None = None
+    entered: str = ""
+    cursor: str = ""
+
+    async def complete(self, index: int, value: str, following: str) -> None:
+        """Keep a stage's value and enter the following stage."""
+        self.completed[self.names[index]] = value
+        self.cursor = following
+
+    async def turn_back(self, failure: ErrorEnvelope, stage: str) -> None:
+        """Keep why the chunk is compensating."""
+        self.failure = failure
+        self.cursor = stage
+
+    async def undo(self, stage: str, failure: ErrorEnvelope | None) -> None:
+        """Keep that a stage was compensated."""
+        self.undone[stage] = failure
+
+
+@dataclass(slots=True)
+class MemoryJournal:
+    """The remembered calls and effects of a chunk."""
+
+    calls: dict[str, str] = field(default_factory=dict)
+    effects: dict[str, str | None] = field(default_factory=dict)
+
+    def recall(self, key: str) -> str | None:
+        """Return a remembered result."""
+        return self.calls.get(key)
+
+    async def record(self, key: str, value: str) -> None:
+        """Remember a result."""
+        self.calls[key] = value
+
+    async def begin(self, key: str, stage: str, effect: Effect) -> Begun | Done | Unknown:
+        """Write an intent, or learn what became of an earlier one."""
+        del stage
+        known = self.effects.get(key)
+        if known is not None:
+            return Done(known)
+        in_doubt = key in self.effects
+        if in_doubt and effect is Effect.NON_IDEMPOTENT:
+            return Unknown()
+        self.effects[key] = None
+        return Begun(epoch=1, in_doubt=in_doubt)
+
+    async def finish(self, key: str, value: str) -> None:
+        """Record an effect's answer."""
+        self.effects[key] = value
+
+    async def refuse(self, key: str) -> None:
+        """Forget an intent that came to nothing."""
+        self.effects.pop(key, None)
+
+    async def doubt(self, key: str) -> None:
+        """Leave the intent as it is: it tells of the doubt."""
+
+
+@dataclass(slots=True)
+class MemoryHarvest:
+    """The results of a run, for its join."""
+
+    stored: list[StoredResult]
+    missing: list[Missing]
+    artifacts: dict[str, bytes]
+
+    async def results(self) -> AsyncIterator[StoredResult]:
+        """Yield each result."""
+        for result in self.stored:
+            yield result
+
+    async def write(self, name: str, content: bytes, media_type: str) -> str:
+        """Keep an artifact."""
+        del media_type
+        self.artifacts[name] = content
+        return name
+
+
+async def run_in_memory(
+    pipeline: Pipeline,
+    payloads: Sequence[BaseModel],
+    *,
+    max_attempts: int = 3,
+    seed: int = 0,
+    now: float = 1_700_000_000.0,
+) -> MemoryRun:
+    """Run every payload through the pipeline, then the join; waits cost no time."""
+    run, rng = MemoryRun(), Random(seed)
+    limits = saga.Limits(max_attempts, lambda: now, rng)
+    stored = []
+    for number, payload in enumerate(payloads):
+        outcome, checkpoints = await _run_chunk(pipeline, payload, number, limits)
+        run.outcomes[number] = outcome
+        if isinstance(outcome, Completed):
+            stage = pipeline.stages[pipeline.result_index]
+            text = {**checkpoints.completed, pipeline.stages[-1].name: outcome.value}
+            label = pipeline.label(payload) if pipeline.label else ""
+            stored.append(StoredResult(number, label, text[stage.name]))
+            run.results[number] = values.decode(stage.run, text[stage.name])
+    missing = [_missing(n, o) for n, o in run.outcomes.items() if n not in run.results]
+    if pipeline.join is not None:
+        harvest = MemoryHarvest(stored, missing, run.artifacts)
+        run.join_value = await pipeline.join(_join_context(pipeline, harvest, limits))
+    return run
+
+
+async def _run_chunk(
+    pipeline: Pipeline, payload: BaseModel, number: int, limits: saga.Limits
+) -> tuple[Outcome, MemoryCheckpoints]:
+    checkpoints = MemoryCheckpoints([stage.name for stage in pipeline.stages])
+    journal = MemoryJournal()
+    for attempt in range(1, limits.max_attempts + 1):
+        checkpoints.entered = checkpoints.cursor
+        ctx = Context(
+            payload=payload,
+            pipeline=pipeline,
+            tenant="memory",
+            job="memory",
+            chunk=number,
+            attempt=attempt,
+            caller=_caller(journal, limits),
+            log=structlog.get_logger(),
+        )
+        outcome = await saga.run(pipeline, ctx, checkpoints, limits)
+        if not isinstance(outcome, Parked):
+            break
+    return outcome, checkpoints
+
+
+def _join_context(
+    pipeline: Pipeline, harvest: MemoryHarvest, limits: saga.Limits
+) -> JoinContext:
+    return JoinContext(
+        payload=None,
+        pipeline=pipeline,
+        tenant="memory",
+        job="memory",
+        chunk=keys.JOIN_CHUNK,
+        attempt=1,
+        caller=_caller(MemoryJournal(), limits),
+        log=structlog.get_logger(),
+        stage=JOIN,
+        harvest=harvest,
+    )
+
+
+def _caller(journal: MemoryJournal, limits: saga.Limits) -> Caller:
+    async def at_once(_: float) -> None:
+        await asyncio.sleep(0)
+
+    return Caller(
+        journal=journal,
+        ledger=journal,
+        epoch=1,
+        budget=RetryBudget(60.0),
+        slots=asyncio.Semaphore(64),
+        rng=limits.rng,
+        clock=limits.clock,
+        log=structlog.get_logger(),
+        sleep=at_once,
+    )
+
+
+def _missing(chunk: int, outcome: Outcome) -> Missing:
+    code = outcome.failure.code if isinstance(outcome, Dead | Parked) else ""
+    return Missing(chunk, "", type(outcome).__name__.lower(), code)

@@ -1,0 +1,66 @@
+"""Values that outlive a process: JSON, typed by the annotation of the function.
+
+The first run hands on what a resumed run would read back, never the object itself,
+so that a pipeline cannot come to depend on something a checkpoint loses.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from piecework.errors import PermanentError
+
+
+def encode(function: Callable[..., Any], value: Any) -> str:
+    """Return a function's value as JSON.
+
+    Raises:
+        PermanentError: When the value is not what the function's annotation says.
+    """
+    try:
+        adapter = result_type(function)
+        return adapter.dump_json(value, warnings="error").decode()
+    except (ValidationError, ValueError, TypeError) as error:
+        name = getattr(function, "__qualname__", repr(function))
+        message = f"What {name} returned is not of the type that it declares."
+        raise PermanentError(
+            message,
+            code="runtime.value.unserialisable",
+            next_step="Correct the return annotation, or return what it says.",
+        ) from error
+
+
+def decode(function: Callable[..., Any], text: str) -> Any:
+    """Return the value that JSON text stands for.
+
+    Raises:
+        PermanentError: When the text is not of the function's declared type, as
+            after a deployment that changed the type under a running job.
+    """
+    try:
+        return result_type(function).validate_json(text)
+    except ValidationError as error:
+        name = getattr(function, "__qualname__", repr(function))
+        message = f"The stored value of {name} is not of the type that it declares."
+        raise PermanentError(
+            message,
+            code="runtime.value.unreadable",
+            next_step="Deploy a type that reads the old values too.",
+        ) from error
+
+
+@functools.cache
+def result_type(function: Callable[..., Any]) -> TypeAdapter[Any]:
+    """Return the type of a function's result; without an annotation any JSON."""
+    try:
+        hints = typing.get_type_hints(inspect.unwrap(function), include_extras=True)
+    except NameError:
+        hints = {}
+    hint = hints.get("return", Any)
+    return TypeAdapter(hint)

@@ -1,0 +1,15 @@
+#!/bin/sh
+# Resolve the locks again. Both pip and uv install them, with every hash.
+set -eu
+
+compile() {
+    # UV_CUSTOM_COMPILE_COMMAND keeps the header the same on every machine.
+    UV_CUSTOM_COMPILE_COMMAND="make lock" "$UV" pip compile --quiet --upgrade \
+        --universal --python-version 3.11 --generate-hashes \
+        --no-emit-index-url --no-emit-find-links "$@"
+}
+
+compile pyproject.toml --output-file requirements/runtime.txt
+compile pyproject.toml --group dev --constraint requirements/runtime.txt --output-file requirements/dev.txt
+compile --group build --constraint requirements/dev.txt --output-file requirements/build.txt
+compile requirements/ministack.in --output-file requirements/ministack.txt

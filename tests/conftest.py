@@ -1,0 +1,67 @@
+"""What every test may ask for: an AWS of its own, and names nobody else uses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from orchestrator.embedded import Emulator, deploy, environment, server, state
+from orchestrator.embedded.client import ACCESS_KEY
+
+APP = "piecework"
+NUMBERS = count(1)
+
+
+@pytest.fixture(autouse=True)
+def no_aws_of_the_developer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Keep a test from finding a real account, or an emulator that somebody runs."""
+    for name in list(os.environ):
+        if name.startswith(("AWS_", "PIECEWORK_")) and name != "PIECEWORK_CACHE_DIR":
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "no-aws-config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "no-aws-keys"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("PIECEWORK_STATE_DIR", str(tmp_path / ".piecework"))
+
+
+@pytest.fixture(scope="session")
+def emulator_python() -> Path:
+    """Return the Python of the emulator's environment; made once a machine."""
+    return environment.ensure(say=print)
+
+
+@pytest.fixture(scope="session")
+def emulator(
+    emulator_python: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Emulator]:
+    """Run one emulator for the tests of one process; xdist has one a worker."""
+    state_dir = tmp_path_factory.mktemp("emulator")
+    running = server.start(emulator_python, state_dir, "us-east-1")
+    state.write(state_dir, running)
+    yield running
+    server.stop(running.pid, state_dir)
+
+
+@pytest.fixture
+def environment_name() -> str:
+    """Return an environment's name that no other test of this emulator has."""
+    return f"t{next(NUMBERS)}"
+
+
+@pytest.fixture
+def deployed(
+    emulator: Emulator, environment_name: str, monkeypatch: pytest.MonkeyPatch
+) -> Emulator:
+    """Deploy the data stack under the test's name, and point this process at it."""
+    deploy.into(emulator, APP, environment_name)
+    monkeypatch.setenv("PIECEWORK_APP", APP)
+    monkeypatch.setenv("PIECEWORK_ENV", environment_name)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", emulator.endpoint)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", emulator.region)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", ACCESS_KEY)
+    return emulator

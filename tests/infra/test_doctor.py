@@ -1,0 +1,87 @@
+"""What the doctor says of a healthy machine, and of each thing that is amiss."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from orchestrator.doctor import Check, checks
+from orchestrator.embedded import Emulator, state
+from piecework.settings import Settings
+
+LOOPBACK = "http://127.0.0.1:9"
+
+
+def look(environ: dict[str, str]) -> dict[str, Check]:
+    return {check.name: check for check in checks(Settings(), environ)}
+
+
+@pytest.fixture
+def state_dir(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    monkeypatch.setenv("PIECEWORK_STATE_DIR", str(folder))
+    return folder
+
+
+@pytest.mark.usefixtures("deployed")
+def test_the_doctor_finds_everything_that_was_deployed() -> None:
+    found = {check.name: check for check in checks(Settings())}
+    assert [name for name, check in found.items() if not check.ok] == []
+    queues = [name for name in found if name.startswith(("queue", "table", "bucket"))]
+    assert len(queues) == 5
+
+
+@pytest.mark.usefixtures("deployed")
+def test_the_doctor_names_what_is_missing_and_the_next_step() -> None:
+    found = {check.name: check for check in checks(Settings(env="elsewhere"))}
+    missing = found["table piecework-elsewhere-checkpoints"]
+    assert not missing.ok
+    assert "piecework up" in missing.next_step
+
+
+def test_an_emulator_that_is_running_is_found_without_being_told(
+    deployed: Emulator, state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    state.write(state_dir, deployed)
+    found = look({})
+    assert found["emulator"].detail.startswith("MiniStack 1.5.33")
+    assert found["endpoint"].detail.startswith(deployed.endpoint)
+    assert [name for name, check in found.items() if not check.ok] == []
+
+
+def test_an_emulator_that_is_gone_is_told_with_the_next_step(state_dir: Path) -> None:
+    state.write(state_dir, Emulator(LOOPBACK, 1, "us-east-1", "1.5.33"))
+    gone = look(dict(os.environ))["emulator"]
+    assert not gone.ok
+    assert gone.next_step == "run `piecework up`"
+
+
+def test_a_damaged_state_file_does_not_end_the_doctor(state_dir: Path) -> None:
+    (state_dir / "emulator.json").write_text("{")
+    assert not look({})["endpoint"].ok
+
+
+def test_two_regions_that_differ_are_told() -> None:
+    environ = {"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "us-east-1"}
+    region = look({"AWS_ENDPOINT_URL": LOOPBACK, **environ})["region"]
+    assert not region.ok
+    assert "eu-west-1" in region.detail
+
+
+def test_an_endpoint_of_the_environment_wins_over_the_state_file(
+    state_dir: Path,
+) -> None:
+    state.write(state_dir, Emulator(LOOPBACK, 1, "us-east-1", "1.5.33"))
+    found = look({"AWS_ENDPOINT_URL_SQS": "http://127.0.0.1:8"})
+    assert found["endpoint"].detail == "http://127.0.0.1:8: AWS_ENDPOINT_URL_SQS is set"
+
+
+def test_real_aws_without_an_account_says_what_to_do() -> None:
+    found = look({})
+    assert found["endpoint"].detail.startswith("AWS:")
+    assert not found["credentials"].ok
+    assert "piecework up" in found["credentials"].next_step

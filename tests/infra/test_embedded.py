@@ -1,0 +1,83 @@
+"""The real emulator: started, found, deployed to, stopped, two at a time."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import boto3
+import pytest
+
+from orchestrator import embedded
+from orchestrator.embedded import Emulator, server
+from piecework.errors import UsageError
+
+
+@pytest.mark.usefixtures("emulator_python")
+def test_up_twice_is_one_server_and_down_ends_it(tmp_path: Path) -> None:
+    first = embedded.up("piecework", "local", tmp_path)
+    again = embedded.up("piecework", "local", tmp_path)
+    assert again == first
+    assert embedded.down(tmp_path) == first
+    assert embedded.down(tmp_path) is None
+    assert not server.is_ours(first.pid, tmp_path)
+
+
+@pytest.mark.usefixtures("emulator_python")
+def test_up_after_a_crash_starts_anew(tmp_path: Path) -> None:
+    first = embedded.up("piecework", "local", tmp_path)
+    server.stop(first.pid, tmp_path)  # the state file still tells of it
+    second = embedded.up("piecework", "local", tmp_path)
+    try:
+        assert second.pid != first.pid
+        assert server.health(second.endpoint, 5.0) == second.version
+    finally:
+        embedded.down(tmp_path)
+
+
+@pytest.mark.usefixtures("emulator_python")
+def test_two_folders_have_two_servers(tmp_path: Path) -> None:
+    folders = [tmp_path / "one", tmp_path / "two"]
+    with ThreadPoolExecutor(2) as pool:
+        running = list(
+            pool.map(lambda folder: embedded.up("piecework", "local", folder), folders)
+        )
+    try:
+        assert len({emulator.endpoint for emulator in running}) == 2
+    finally:
+        for folder in folders:
+            embedded.down(folder)
+
+
+def test_a_remote_endpoint_stops_up_and_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://sqs.eu-west-1.amazonaws.com")
+    with pytest.raises(UsageError):
+        embedded.up("piecework", "local", tmp_path)
+    with pytest.raises(UsageError):
+        embedded.down(tmp_path)
+
+
+def test_a_deployed_queue_has_its_redrive_policy(
+    deployed: Emulator, environment_name: str
+) -> None:
+    sqs = boto3.client("sqs")
+    url = sqs.get_queue_url(QueueName=f"piecework-{environment_name}-work")["QueueUrl"]
+    found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    sqs.close()
+    assert url.startswith(deployed.endpoint)
+    assert found["VisibilityTimeout"] == "90"
+    assert f"piecework-{environment_name}-work-dlq" in found["RedrivePolicy"]
+
+
+@pytest.mark.usefixtures("emulator_python")
+def test_a_broken_profile_or_proxy_does_not_stop_the_embedded_aws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "nobody-has-this")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    try:
+        assert embedded.up("piecework", "local", tmp_path).version == "1.5.33"
+    finally:
+        embedded.down(tmp_path)

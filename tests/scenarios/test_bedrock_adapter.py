@@ -1,0 +1,196 @@
+"""The Bedrock client against the wire format: real aioboto3, real HTTP, on loopback."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+
+from examples.contract_review.bedrock import open_bedrock
+from examples.contract_review.config import LARGE_MODEL, SMALL_MODEL
+from examples.contract_review.prompts import (
+    SYSTEM,
+    analysis_prompt,
+    read_findings,
+    score_prompt,
+)
+from examples.contract_review.services.bedrock import BedrockStub
+from examples.contract_review.services.faults import Fault, Faults
+from piecework import ErrorEnvelope, PermanentError, PolicyError, TransientError
+from piecework.classify import classify
+from piecework.codes import ErrorClass
+
+TEXT = "The vendor may act in its sole discretion."
+PROMPT = analysis_prompt("1 Refusal", TEXT, "vagueness")
+
+
+@pytest.fixture
+def stub() -> BedrockStub:
+    return BedrockStub(latency=0, retry_after=7, hang=5)
+
+
+@pytest.fixture
+async def endpoint(
+    stub: BedrockStub, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[str]:
+    async with serving(stub.routes(), monkeypatch) as address:
+        yield address
+
+
+@asynccontextmanager
+async def serving(
+    routes: list[web.RouteDef], monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[str]:
+    app = web.Application()
+    app.add_routes(routes)
+    runner = web.AppRunner(app, shutdown_timeout=0.01)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    address = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    monkeypatch.setenv("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", address)
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    yield address
+    await runner.cleanup()
+
+
+async def ask(
+    model_id: str = LARGE_MODEL, prompt: str = PROMPT, timeout_s: float = 5
+) -> str:
+    async with open_bedrock(model_id, timeout_s) as model:
+        return await model.converse(SYSTEM, prompt, idempotency_key="key")
+
+
+async def failure(**how: object) -> ErrorEnvelope:
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - its class is what is asked
+        await ask(**how)  # type: ignore[arg-type]
+    return classify(caught.value, stage="score")
+
+
+def always(fault: Fault) -> Faults:
+    return Faults(rate=1, tries=99, mix={fault: 1})
+
+
+@pytest.mark.usefixtures("endpoint")
+async def test_an_answer_comes_through_and_can_be_read(stub: BedrockStub) -> None:
+    (finding,) = read_findings(await ask(), TEXT, "vagueness")
+    assert TEXT == finding.quote
+    assert {"200": 1} == stub.stats()["by_status"]
+
+
+@pytest.mark.usefixtures("endpoint")
+async def test_a_throttled_call_is_made_once_and_says_when_to_come_back(
+    stub: BedrockStub,
+) -> None:
+    stub.faults = always(Fault.THROTTLED)
+    said = await failure()
+    assert ("llm.http.429_rate_limited", 429) == (said.code, said.http_status)
+    assert (ErrorClass.TRANSIENT, 7) == (said.error_class, said.retry_after)
+    assert 1 == stub.stats()["calls"]
+
+
+@pytest.mark.usefixtures("endpoint")
+async def test_an_unavailable_service_is_transient(stub: BedrockStub) -> None:
+    stub.faults = always(Fault.UNAVAILABLE)
+    said = await failure()
+    assert ("llm.http.503_unavailable", 503) == (said.code, said.http_status)
+    assert (ErrorClass.TRANSIENT, 1) == (said.error_class, stub.stats()["calls"])
+
+
+@pytest.mark.usefixtures("endpoint")
+async def test_a_hanging_call_ends_at_its_timeout(stub: BedrockStub) -> None:
+    stub.faults = always(Fault.HANG)
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - its class is what is asked
+        await ask(timeout_s=0.2)
+    said = classify(caught.value, layer="llm")
+    assert ("llm.connection.timeout", ErrorClass.TRANSIENT) == (
+        said.code,
+        said.error_class,
+    )
+
+
+@pytest.mark.usefixtures("endpoint")
+async def test_a_body_that_is_cut_off_is_transient(stub: BedrockStub) -> None:
+    stub.faults = always(Fault.MALFORMED)
+    with pytest.raises(TransientError):
+        await ask()
+    said = await failure()
+    assert "llm.http.malformed_body" == said.code
+
+
+@pytest.mark.usefixtures("endpoint")
+async def test_a_prompt_too_long_for_a_small_model_is_an_overflow() -> None:
+    prompt = score_prompt("17 Charges", "word " * 1_000, "payment")
+    with pytest.raises(PermanentError) as caught:
+        await ask(SMALL_MODEL, prompt)
+    assert "llm.context.overflow" == caught.value.code
+    assert "REVIEW_MODEL_ID" in caught.value.next_step
+    assert '"score"' in await ask(LARGE_MODEL, prompt)
+
+
+async def test_another_invalid_request_is_not_an_overflow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with answering(monkeypatch, 400, '{"message": "bad"}', "ValidationException"):
+        said = await failure()
+    assert ("llm.http.400_bad_request", ErrorClass.PERMANENT) == (
+        said.code,
+        said.error_class,
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [
+        ("guardrail_intervened", "llm.policy.content_filtered"),
+        ("content_filtered", "llm.policy.content_filtered"),
+    ],
+)
+async def test_a_guardrail_is_a_refusal_by_policy(
+    reason: str, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with answering(monkeypatch, 200, f'{{"stopReason": "{reason}"}}'):
+        with pytest.raises(PolicyError) as caught:
+            await ask()
+    assert code == caught.value.code
+
+
+async def test_an_answer_that_was_cut_short_is_an_overflow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with answering(monkeypatch, 200, '{"stopReason": "max_tokens"}'):
+        with pytest.raises(PermanentError) as caught:
+            await ask()
+    assert "llm.context.overflow" == caught.value.code
+
+
+async def test_a_refused_connection_is_transient(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with answering(monkeypatch, 200, "{}"):
+        pass  # the port is free again, and nobody listens
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - its class is what is asked
+        await ask()
+    said = classify(caught.value, layer="llm")
+    assert ("llm.connection.failed", ErrorClass.TRANSIENT) == (
+        said.code,
+        said.error_class,
+    )
+
+
+@asynccontextmanager
+async def answering(
+    monkeypatch: pytest.MonkeyPatch, status: int, body: str, error: str = ""
+) -> AsyncIterator[str]:
+    async def answer(_request: web.Request) -> web.Response:
+        headers = {"x-amzn-errortype": error} if error else {}
+        return web.Response(
+            text=body, status=status, headers=headers, content_type="application/json"
+        )
+
+    route = web.post("/model/{model_id}/converse", answer)
+    async with serving([route], monkeypatch) as address:
+        yield address

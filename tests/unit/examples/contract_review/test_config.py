@@ -1,0 +1,39 @@
+"""What the environment decides."""
+
+from __future__ import annotations
+
+import pytest
+
+from examples.contract_review.config import LARGE_MODEL, Config, from_environment
+from piecework import PermanentError
+
+
+def test_without_settings_the_rules_answer() -> None:
+    assert Config() == from_environment({})
+    assert "rules" == Config().model
+
+
+def test_every_setting_is_read() -> None:
+    environment = {
+        "REVIEW_MODEL": "bedrock",
+        "REVIEW_MODEL_ID": LARGE_MODEL,
+        "REVIEW_ADDIN_URL": "http://127.0.0.1:1/",
+        "REVIEW_TIMEOUT_S": "2.5",
+    }
+    expected = Config("bedrock", LARGE_MODEL, "http://127.0.0.1:1", 2.5)
+    assert expected == from_environment(environment)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("REVIEW_MODEL", "oracle"),
+        ("REVIEW_TIMEOUT_S", "soon"),
+        ("REVIEW_TIMEOUT_S", "0"),
+    ],
+)
+def test_a_setting_without_meaning_is_named(name: str, value: str) -> None:
+    with pytest.raises(PermanentError, match=name) as caught:
+        from_environment({name: value})
+    assert "config.review.invalid" == caught.value.code
+    assert name in caught.value.next_step

@@ -1,0 +1,72 @@
+"""The figures that the README states, computed anew; the floors allow small changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from examples.contract_review.clauses import Clause
+from examples.contract_review.findings import Severity
+from examples.contract_review.playbook import categories, specialists
+from examples.contract_review.quality import (
+    Gold,
+    GoldClause,
+    GoldFinding,
+    compared,
+    main,
+    measured,
+    total,
+)
+
+
+def test_the_held_out_contract_reaches_its_floor() -> None:
+    (held_out,) = [part for part in measured() if "held out" in part.name]
+    assert held_out.accuracy >= 0.85
+    assert held_out.precision >= 0.9
+    assert held_out.recall >= 0.9
+
+
+def test_all_contracts_together_reach_their_floor() -> None:
+    whole = total(measured())
+    assert 66 == whole.clauses
+    assert whole.accuracy >= 0.93
+    assert whole.precision >= 0.95
+    assert whole.recall >= 0.95
+
+
+def test_a_wrong_category_a_false_alarm_and_a_miss_are_counted() -> None:
+    gold = Gold(
+        contract="x.md",
+        held_out=False,
+        clauses=(
+            GoldClause(clause=1, category="payment"),
+            GoldClause(
+                clause=2,
+                category="ip",
+                findings=(GoldFinding(specialist="venue", severity=Severity.HIGH),),
+            ),
+        ),
+    )
+    text = "The vendor acts in its sole discretion."
+    quality = compared(
+        gold, [Clause(number=1, heading="Governing Law and Jurisdiction", text=text)]
+    )
+    assert ["1: payment, not disputes", "2: ip, not (no such clause)"] == quality.wrong
+    assert {(1, "vagueness", Severity.MEDIUM)} == quality.false_alarms
+    assert {(2, "venue", Severity.HIGH)} == quality.misses
+    assert (0, 0, 0) == (quality.accuracy, quality.precision, quality.recall)
+
+
+def test_the_last_line_has_the_three_figures(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main()
+    last = capsys.readouterr().out.splitlines()[-1]
+    names = [part.split("=")[0] for part in last.split()]
+    assert ["category_accuracy", "finding_precision", "finding_recall"] == names
+
+
+def test_the_gold_names_only_known_categories_and_specialists() -> None:
+    known = {*categories(), "general"}
+    for part in measured():
+        assert {line.split(": ")[1].split(",")[0] for line in part.wrong} <= known
+        assert {name for _, name, _ in part.hits | part.misses} <= set(specialists())

@@ -1,0 +1,81 @@
+"""The data stack: created once, updated when it differs, told about when it fails."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
+
+from orchestrator.embedded import resources
+from orchestrator.embedded.deploy import deploy
+from piecework.errors import UnreachableError
+
+
+class CloudFormation:
+    """A stack in memory, and the calls that changed it."""
+
+    def __init__(self, status: str = "CREATE_COMPLETE") -> None:
+        self.status = status
+        self.stack: dict[str, Any] | None = None
+        self.body = ""
+        self.changes: list[str] = []
+
+    def describe_stacks(self, **_: str) -> dict[str, Any]:
+        if self.stack is None:
+            answer: Any = {"Error": {"Code": "ValidationError", "Message": "none"}}
+            raise ClientError(answer, "DescribeStacks")
+        return {"Stacks": [self.stack]}
+
+    def get_template(self, **_: str) -> dict[str, Any]:
+        return {"TemplateBody": self.body}
+
+    def create_stack(self, **request: Any) -> None:
+        self._change("create", request)
+
+    def update_stack(self, **request: Any) -> None:
+        self._change("update", request)
+
+    def _change(self, verb: str, request: dict[str, Any]) -> None:
+        self.changes.append(verb)
+        self.body = request["TemplateBody"]
+        self.stack = {
+            "StackName": request["StackName"],
+            "StackStatus": self.status,
+            "StackStatusReason": "bucket exists",
+            "Parameters": request["Parameters"],
+        }
+
+
+def test_deploying_twice_changes_nothing_the_second_time() -> None:
+    client = CloudFormation()
+    deploy(client, "piecework", "local")
+    deploy(client, "piecework", "local")
+    assert client.changes == ["create"]
+    assert client.body == resources.template()
+    assert client.stack is not None
+    assert client.stack["StackName"] == "piecework-local-data"
+
+
+def test_a_stack_of_an_older_template_is_updated() -> None:
+    client = CloudFormation()
+    deploy(client, "piecework", "local")
+    client.body = "an older template"
+    deploy(client, "piecework", "local")
+    assert client.changes == ["create", "update"]
+
+
+def test_a_stack_that_rolls_back_is_told_with_its_reason() -> None:
+    client = CloudFormation(status="ROLLBACK_COMPLETE")
+    with pytest.raises(UnreachableError, match="bucket exists") as failed:
+        deploy(client, "piecework", "local")
+    assert failed.value.code == "embedded.deploy.failed"
+
+
+def test_an_endpoint_that_does_not_answer_is_a_coded_error() -> None:
+    class Nobody(CloudFormation):
+        def describe_stacks(self, **_: str) -> dict[str, Any]:
+            raise EndpointConnectionError(endpoint_url="http://127.0.0.1:1")
+
+    with pytest.raises(UnreachableError, match="piecework-local-data"):
+        deploy(Nobody(), "piecework", "local")

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from piecework import Pipeline
+from piecework.errors import UsageError
+
+
+def fill(root: Path, *names: str) -> None:
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+
+
+async def test_documents_below_are_read_in_the_order_of_their_paths(
+    tmp_path: Path, intake: Any
+) -> None:
+    fill(tmp_path, "b.md", "a/z.txt", "a/b/c.md", "c/a.md", "A.md")
+    expected = ["A.md #1", "a/b/c.md #1", "a/z.txt #1", "b.md #1", "c/a.md #1"]
+    assert expected == [chunk.label for chunk in await intake(tmp_path)]
+
+
+async def test_hidden_files_are_passed_over_and_others_named_in_a_warning(
+    tmp_path: Path, intake: Any
+) -> None:
+    fill(tmp_path, "a.md", ".git/b.md", ".c.md", "~$a.docx", "d.png", "e/f.jsonl")
+    with capture_logs() as logs:
+        assert ["a.md #1"] == [chunk.label for chunk in await intake(tmp_path)]
+    expected = ("input.directory.skipped", 2, ["d.png", "e/f.jsonl"])
+    assert [expected] == [(e["event"], e["count"], e["files"]) for e in logs]
+
+
+async def test_many_skipped_files_are_counted_and_a_few_named(
+    tmp_path: Path, intake: Any
+) -> None:
+    fill(tmp_path, "a.md", *(f"{n}.png" for n in range(30)))
+    with capture_logs() as logs:
+        await intake(tmp_path)
+    assert [(30, 10)] == [(entry["count"], len(entry["files"])) for entry in logs]
+
+
+async def test_a_link_that_leads_in_a_circle_is_not_followed(
+    tmp_path: Path, intake: Any
+) -> None:
+    fill(tmp_path, "a/b.md")
+    (tmp_path / "a" / "again").symlink_to(tmp_path, target_is_directory=True)
+    assert ["a/b.md #1"] == [chunk.label for chunk in await intake(tmp_path)]
+
+
+async def test_one_refused_document_refuses_the_directory(
+    tmp_path: Path, intake: Any
+) -> None:
+    fill(tmp_path, "a.md")
+    (tmp_path / "b.md").write_text("")
+    with pytest.raises(UsageError) as refused:
+        await intake(tmp_path)
+    assert refused.value.code == "input.file.empty"
+    assert "b.md" in refused.value.message
+
+
+async def test_a_directory_without_documents_is_refused(
+    tmp_path: Path, intake: Any
+) -> None:
+    fill(tmp_path, "a.png", ".b.md")
+    with pytest.raises(UsageError) as refused, capture_logs():
+        await intake(tmp_path)
+    assert refused.value.code == "input.directory.empty"
+    assert "1 files skipped" in refused.value.message
+
+
+async def test_a_directory_needs_a_pipeline_with_a_split(
+    tmp_path: Path, intake: Any, manifest_only: Pipeline
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        await intake(tmp_path, manifest_only)
+    assert refused.value.code == "input.split.missing"
+
+
+async def test_a_directory_whose_name_ends_as_a_manifest_is_a_directory(
+    tmp_path: Path, intake: Any
+) -> None:
+    fill(tmp_path, "d.jsonl/a.md")
+    assert len(await intake(tmp_path / "d.jsonl")) == 1

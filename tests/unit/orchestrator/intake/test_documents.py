@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from orchestrator.intake import ChunkInput, Limits
+from piecework import Document, PermanentError, Pipeline
+from piecework.errors import NotFoundError, UsageError
+
+
+@pytest.fixture
+def split_with(
+    pipeline: Pipeline, clause: type[BaseModel]
+) -> Callable[[Callable[[Document], Iterable[Any]]], Pipeline]:
+    return lambda split: replace(pipeline, split=split)
+
+
+async def test_a_document_is_split_into_chunks_named_after_it(
+    tmp_path: Path, intake: Any
+) -> None:
+    (tmp_path / "a.md").write_text("# Term\n\nNotice")
+    expected = [
+        ChunkInput("a.md #1", b'{"text":"# Term","position":0}'),
+        ChunkInput("a.md #2", b'{"text":"Notice","position":1}'),
+    ]
+    assert expected == await intake(tmp_path / "a.md")
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".TXT", ".docx", ".pdf"])
+async def test_every_kind_reaches_the_split_as_text(
+    suffix: str, tmp_path: Path, intake: Any, make_word: Any, make_pdf: Any
+) -> None:
+    made = {
+        ".docx": lambda: make_word(lambda d: d.add_paragraph("Term")),
+        ".pdf": lambda: make_pdf("Term"),
+    }
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(made.get(suffix, lambda: b"Term")())
+    assert [b'{"text":"Term","position":0}'] == [c.payload for c in await intake(path)]
+
+
+async def test_a_long_name_gives_way_to_the_number(tmp_path: Path, intake: Any) -> None:
+    path = tmp_path / ("n" * 100 + ".md")
+    path.write_text("a")
+    assert ["n" * 61 + " #1"] == [c.label for c in await intake(path)]
+
+
+@pytest.mark.parametrize("content", [b"", b" \n\t\n", b"\xef\xbb\xbf"])
+async def test_an_empty_file_is_refused_with_its_name(
+    content: bytes, tmp_path: Path, intake: Any
+) -> None:
+    (tmp_path / "a.md").write_bytes(content)
+    with pytest.raises(UsageError) as refused:
+        await intake(tmp_path / "a.md")
+    assert refused.value.code == "input.file.empty"
+    assert refused.value.message == "a.md holds no text."
+
+
+async def test_a_file_may_be_as_large_as_the_limit_and_no_larger(
+    tmp_path: Path, intake: Any
+) -> None:
+    (tmp_path / "a.md").write_text("abc")
+    assert len(await intake(tmp_path / "a.md", limits=Limits(document_bytes=3))) == 1
+    with pytest.raises(UsageError) as refused:
+        await intake(tmp_path / "a.md", limits=Limits(document_bytes=2))
+    assert refused.value.code == "input.file.too_large"
+
+
+@pytest.mark.parametrize(
+    ("name", "way_out"), [("a.doc", "Save it as .docx."), ("a", "Convert it")]
+)
+async def test_a_kind_that_cannot_be_read_is_refused_with_a_way_out(
+    name: str, way_out: str, tmp_path: Path, intake: Any
+) -> None:
+    (tmp_path / name).write_text("abc")
+    with pytest.raises(UsageError) as refused:
+        await intake(tmp_path / name)
+    assert refused.value.code == "input.file.unsupported"
+    assert refused.value.next_step.startswith(way_out)
+
+
+@pytest.mark.parametrize("name", ["none.md", "none", "none.jsonl", "a.md/below.md"])
+async def test_a_path_without_a_file_is_not_found(
+    name: str, tmp_path: Path, intake: Any
+) -> None:
+    (tmp_path / "a.md").write_text("a")
+    with pytest.raises(NotFoundError) as refused:
+        await intake(tmp_path / name)
+    assert refused.value.code == "input.source.not_found"
+
+
+async def test_a_pipe_is_refused_without_waiting_for_a_writer(
+    tmp_path: Path, intake: Any
+) -> None:
+    os.mkfifo(tmp_path / "a.md")
+    with pytest.raises(UsageError) as refused:
+        await intake(tmp_path / "a.md")
+    assert refused.value.code == "input.file.unreadable"
+
+
+async def test_a_name_that_leads_in_a_circle_is_unreadable(
+    tmp_path: Path, intake: Any
+) -> None:
+    (tmp_path / "a.md").symlink_to(tmp_path / "a.md")
+    with pytest.raises(UsageError) as refused:
+        await intake(tmp_path / "a.md")
+    assert refused.value.code == "input.file.unreadable"
+
+
+async def test_a_pipeline_without_a_split_takes_no_document(
+    tmp_path: Path, intake: Any, manifest_only: Pipeline
+) -> None:
+    (tmp_path / "a.md").write_text("a")
+    with pytest.raises(UsageError) as refused:
+        await intake(tmp_path / "a.md", manifest_only)
+    assert refused.value.code == "input.split.missing"
+
+
+async def test_a_document_without_a_chunk_is_refused_with_its_name(
+    tmp_path: Path, intake: Any, split_with: Any
+) -> None:
+    (tmp_path / "a.md").write_text("a")
+    with pytest.raises(UsageError) as refused:
+        await intake(tmp_path / "a.md", split_with(lambda _: []))
+    assert refused.value.code == "input.split.none"
+    assert "a.md" in refused.value.message
+
+
+async def test_a_split_that_raises_is_named_with_its_line_and_not_quoted(
+    tmp_path: Path, intake: Any, split_with: Any, clause: Any
+) -> None:
+    def split(document: Document) -> Iterable[Any]:
+        yield clause(text="a")
+        raise KeyError(document.text)
+
+    (tmp_path / "a.md").write_text("secret")
+    with pytest.raises(UsageError) as refused:
+        await intake(tmp_path / "a.md", split_with(split))
+    assert refused.value.code == "input.split.failed"
+    assert "KeyError on a.md (test_documents.py:" in refused.value.message
+    assert "secret" not in refused.value.message
+
+
+@pytest.mark.parametrize("split", [lambda _: None, lambda _: next(iter(()))])
+async def test_a_split_that_is_no_iteration_is_named(
+    split: Any, tmp_path: Path, intake: Any, split_with: Any
+) -> None:
+    (tmp_path / "a.md").write_text("a")
+    with pytest.raises(UsageError) as refused:
+        await intake(tmp_path / "a.md", split_with(split))
+    assert refused.value.code == "input.split.failed"
+
+
+async def test_an_error_that_the_split_chose_is_kept(
+    tmp_path: Path, intake: Any, split_with: Any
+) -> None:
+    def split(_: Document) -> Iterable[Any]:
+        raise PermanentError("No clauses.", code="review.contract.not_one")
+
+    (tmp_path / "a.md").write_text("a")
+    with pytest.raises(PermanentError) as refused:
+        await intake(tmp_path / "a.md", split_with(split))
+    assert refused.value.code == "review.contract.not_one"
+
+
+async def test_a_wrong_payload_is_named_by_its_number(
+    tmp_path: Path, intake: Any, split_with: Any, clause: Any
+) -> None:
+    (tmp_path / "a.md").write_text("a")
+    split = split_with(lambda _: [clause(text="a"), {"text": "b"}])
+    with pytest.raises(UsageError) as refused:
+        await intake(tmp_path / "a.md", split)
+    assert refused.value.code == "input.payload.invalid"
+    assert "chunk 2 of a.md" in refused.value.message
+
+
+async def test_reading_and_splitting_leave_the_event_loop_free(
+    tmp_path: Path, intake: Any, split_with: Any, clause: Any
+) -> None:
+    loop, beside = asyncio.get_running_loop(), threading.Event()
+
+    def split(_: Document) -> Iterable[Any]:
+        # Set by the event loop, which it can only be while it is not in here.
+        loop.call_soon_threadsafe(beside.set)
+        assert beside.wait(5)
+        yield clause(text="a")
+
+    (tmp_path / "a.md").write_text("a")
+    assert len(await intake(tmp_path / "a.md", split_with(split))) == 1

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import io
+import sys
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.intake import ChunkInput, Limits, chunk_inputs
+from piecework import Pipeline
+from piecework.errors import UsageError
+
+
+def stdin(*lines: bytes) -> dict[str, Any]:
+    return {"source": "-", "stdin": io.BytesIO(b"\n".join(lines))}
+
+
+async def test_each_line_is_a_chunk_named_by_its_number(intake: Any) -> None:
+    expected = [
+        ChunkInput("line 1", b'{"text":"a","position":0}'),
+        ChunkInput("line 3", b'{"text":"b","position":7}'),
+    ]
+    lines = b'{"text": "a"}\r', b"  ", b'{"position": 7, "text": "b"}', b"", b""
+    assert expected == await intake(**stdin(*lines))
+
+
+@pytest.mark.parametrize("name", ["m.jsonl", "m.ndjson", "M.JSONL"])
+async def test_a_file_is_known_by_its_suffix(
+    name: str, tmp_path: Path, intake: Any
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(b'\xef\xbb\xbf{"text":"a"}')
+    assert [ChunkInput("line 1", b'{"text":"a","position":0}')] == await intake(path)
+
+
+async def test_a_manifest_needs_no_split(intake: Any, manifest_only: Pipeline) -> None:
+    assert len(await intake(pipeline=manifest_only, **stdin(b'{"text":"a"}'))) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        (b'{"text":"secret","positon":1}', "positon: Extra inputs are not permitted"),
+        (b'{"position":"secret"}', "text: Field required; position: Input should be"),
+        (b"secret", "payload: Invalid JSON"),
+        (b'{"text":"secret\xff"}', "payload: Invalid JSON"),
+    ],
+)
+async def test_a_wrong_line_is_named_with_its_fields_and_never_quoted(
+    line: bytes, complaint: str, intake: Any
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        await intake(**stdin(b'{"text":"a"}', b"", line))
+    assert refused.value.code == "input.manifest.invalid_line"
+    assert refused.value.facts["line"] == 3
+    assert "Line 3 of standard input" in refused.value.message
+    assert complaint in refused.value.message
+    assert "secret" not in refused.value.message
+    # A logged traceback prints causes, and pydantic's own error quotes its input.
+    assert refused.value.__cause__ is None
+    assert refused.value.__suppress_context__
+
+
+@pytest.mark.parametrize("data", [b"", b"\n \n\r\n", b"\xef\xbb\xbf\n"])
+async def test_a_manifest_of_blank_lines_is_empty(data: bytes, intake: Any) -> None:
+    with pytest.raises(UsageError) as refused:
+        await intake(**stdin(data))
+    assert refused.value.code == "input.manifest.empty"
+
+
+async def test_a_stream_that_breaks_is_refused(intake: Any) -> None:
+    class Broken(io.BytesIO):
+        def read(self, _: int | None = -1) -> bytes:
+            raise OSError(5, "Input/output error")
+
+    with pytest.raises(UsageError) as refused:
+        await intake("-", stdin=Broken())
+    assert refused.value.code == "input.file.unreadable"
+
+
+async def test_a_file_is_closed_when_the_reader_stops_early(
+    tmp_path: Path, pipeline: Pipeline
+) -> None:
+    path = tmp_path / "m.jsonl"
+    path.write_bytes(b'{"text":"a"}\n' * 3)
+    chunks = chunk_inputs(str(path), pipeline)
+    await anext(chunks)
+    await chunks.aclose()  # an open file would be a ResourceWarning, an error here
+
+
+class Made(io.RawIOBase):
+    """A stream that makes its lines as they are read."""
+
+    def __init__(self, lines: int, width: int) -> None:
+        self.left = lines
+        self.line = b'{"text":"' + b"x" * width + b'"}\n'
+
+    def read(self, size: int = -1) -> bytes:
+        count = min(self.left, max(1, size // len(self.line)))
+        self.left -= count
+        return self.line * count
+
+
+async def test_a_manifest_is_never_held_whole(pipeline: Pipeline) -> None:
+    stream = Made(lines=4_000, width=8_000)  # 32 MB
+    tracemalloc.start()
+    count = 0
+    async for _ in chunk_inputs("-", pipeline, stdin=stream):  # type: ignore[arg-type]
+        count += 1
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert count == 4_000
+    assert peak < 2_000_000
+
+
+async def test_nothing_is_kept_of_200_000_lines(pipeline: Pipeline) -> None:
+    # Counted in live objects, as tracing each of them would take ten seconds.
+    held, count = [], 0
+    async for _ in chunk_inputs("-", pipeline, stdin=Made(200_000, 40)):  # type: ignore[arg-type]
+        count += 1
+        if count % 20_000 == 0:
+            held.append(sys.getallocatedblocks())
+    assert count == 200_000
+    assert max(held) - min(held) < 20_000  # a block's lines, not the manifest's
+
+
+async def test_more_chunks_than_a_job_may_have_are_refused(intake: Any) -> None:
+    lines = [b'{"text":"a"}'] * 3
+    assert len(await intake(**stdin(*lines), limits=Limits(chunks=3))) == 3
+    with pytest.raises(UsageError) as refused:
+        await intake(**stdin(*lines), limits=Limits(chunks=2))
+    assert refused.value.code == "input.chunks.too_many"

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import pypdf
+import pytest
+from pypdf.errors import DependencyError
+from structlog.testing import capture_logs
+
+from orchestrator.intake import pdf
+from orchestrator.intake.limits import Limits
+from piecework.errors import UsageError
+
+MakePdf = Callable[..., bytes]
+
+
+def read(data: bytes, limits: Limits | None = None) -> str:
+    return pdf.read(data, "a.pdf", limits or Limits())
+
+
+def refusal(data: bytes, limits: Limits | None = None) -> UsageError:
+    with pytest.raises(UsageError) as refused:
+        read(data, limits)
+    return refused.value
+
+
+def test_pages_are_read_in_order(make_pdf: MakePdf) -> None:
+    assert read(make_pdf("Term", "Notice")) == "Term\nNotice"
+
+
+@pytest.mark.parametrize("algorithm", ["RC4-128", "AES-256"])
+def test_a_file_that_only_restricts_printing_is_read(
+    make_pdf: MakePdf, encrypt_pdf: MakePdf, algorithm: str
+) -> None:
+    assert read(encrypt_pdf(make_pdf("Term"), "", algorithm)) == "Term"
+
+
+@pytest.mark.parametrize("algorithm", ["RC4-128", "AES-256"])
+def test_a_file_with_a_password_is_refused(
+    make_pdf: MakePdf, encrypt_pdf: MakePdf, algorithm: str
+) -> None:
+    refused = refusal(encrypt_pdf(make_pdf("Term"), "secret", algorithm))
+    assert refused.code == "input.file.encrypted"
+
+
+def test_a_cipher_that_is_not_installed_counts_as_encrypted(
+    make_pdf: MakePdf, encrypt_pdf: MakePdf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def decrypt(*_: object) -> None:
+        raise DependencyError
+
+    monkeypatch.setattr(pypdf.PdfReader, "decrypt", decrypt)
+    refused = refusal(encrypt_pdf(make_pdf("Term"), "", "RC4-128"))
+    assert refused.code == "input.file.encrypted"
+
+
+def test_a_scan_is_refused_and_ocr_is_named(make_pdf: MakePdf) -> None:
+    refused = refusal(make_pdf("", ""))
+    assert refused.code == "input.file.empty"
+    assert "OCR" in refused.next_step
+
+
+def test_single_pages_without_text_are_named_in_a_warning(make_pdf: MakePdf) -> None:
+    with capture_logs() as logs:
+        assert read(make_pdf("Term", "", "Notice", "")) == "Term\nNotice"
+    assert [[2, 4]] == [entry["pages"] for entry in logs]
+
+
+@pytest.mark.parametrize("keep", [0.1, 0.5, 0.9])
+def test_a_file_cut_short_is_read_or_refused_never_a_crash(
+    make_pdf: MakePdf, keep: float
+) -> None:
+    data = make_pdf("Term", "Notice")
+    refused = None
+    try:
+        read(data[: int(len(data) * keep)])
+    except UsageError as error:
+        refused = error.code
+    assert refused in {None, "input.file.unreadable", "input.file.empty"}
+
+
+@pytest.mark.parametrize("data", [b"not a pdf", b"%PDF-1.7\n", b"\x00" * 2000])
+def test_what_is_no_pdf_is_unreadable(data: bytes) -> None:
+    assert refusal(data).code == "input.file.unreadable"
+
+
+def test_too_many_pages_are_refused_with_both_figures(make_pdf: MakePdf) -> None:
+    refused = refusal(make_pdf("a", "b", "c"), Limits(pdf_pages=2))
+    assert refused.code == "input.file.too_large"
+    assert refused.message == "a.pdf has 3 pages; 2 is the most."
+
+
+def test_too_much_text_is_refused(make_pdf: MakePdf) -> None:
+    refused = refusal(make_pdf("abc", "def"), Limits(pdf_characters=5))
+    assert refused.code == "input.file.too_large"
+
+
+def test_repairs_of_a_sloppy_file_are_not_logged(
+    make_pdf: MakePdf, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    sloppy = make_pdf("Term").replace(b"startxref\n", b"startxref\n7")
+    assert read(sloppy) == "Term"
+    assert [] == caplog.records

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable
+
+import pytest
+from docx.document import Document
+from docx.oxml import parse_xml
+from docx.oxml.ns import nsdecls
+
+from orchestrator.intake import word
+from orchestrator.intake.limits import Limits
+from piecework.errors import UsageError
+
+MakeWord = Callable[[Callable[[Document], object]], bytes]
+
+OLE = bytes.fromhex("D0CF11E0A1B11AE1")
+
+
+def read(data: bytes, limits: Limits | None = None) -> str:
+    return word.read(data, "a.docx", limits or Limits())
+
+
+def refusal(data: bytes, limits: Limits | None = None) -> UsageError:
+    with pytest.raises(UsageError) as refused:
+        read(data, limits)
+    return refused.value
+
+
+def body(xml: str) -> Callable[[Document], object]:
+    """Put raw XML at the end of a document's body."""
+
+    def write(document: Document) -> None:
+        wrapped = parse_xml(f"<w:body {nsdecls('w')}>{xml}</w:body>")
+        for element in wrapped:
+            document.element.body.insert(-1, element)
+
+    return write
+
+
+def paragraph(text: str, properties: str = "") -> str:
+    return (
+        f"<w:p><w:pPr>{properties}</w:pPr>"
+        f'<w:r><w:t xml:space="preserve">{text}</w:t></w:r></w:p>'
+    )
+
+
+def test_headings_paragraphs_and_tables_come_in_document_order(
+    make_word: MakeWord,
+) -> None:
+    def write(document: Document) -> None:
+        document.add_heading("Agreement", 0)
+        document.add_heading("Term", 1)
+        document.add_paragraph("Two years.")
+        table = document.add_table(rows=2, cols=2)
+        for row, texts in zip(table.rows, [("Fee", "Due"), ("5", "May")], strict=True):
+            for cell, said in zip(row.cells, texts, strict=True):
+                cell.text = said
+        document.add_heading("Notice", 2)
+
+    expected = "# Agreement\n\n# Term\n\nTwo years.\n\nFee | Due\n5 | May\n\n## Notice"
+    assert expected == read(make_word(write))
+
+
+def test_lists_keep_their_marks_and_numbers(make_word: MakeWord) -> None:
+    def write(document: Document) -> None:
+        document.add_paragraph("first", style="List Number")
+        document.add_paragraph("second", style="List Number")
+        document.add_paragraph("point", style="List Bullet")
+
+    assert read(make_word(write)) == "1. first\n\n2. second\n\n- point"
+
+
+def test_an_empty_numbered_paragraph_is_counted_unless_it_was_deleted(
+    make_word: MakeWord,
+) -> None:
+    def write(document: Document) -> None:
+        for text in ("one", "", "", "last"):
+            document.add_paragraph(text, style="List Number")
+        deleted = document.paragraphs[1].paragraph_format.element.get_or_add_pPr()
+        deleted.append(parse_xml(f"<w:rPr {nsdecls('w')}><w:del/></w:rPr>"))
+
+    assert read(make_word(write)) == "1. one\n\n3. last"
+
+
+def test_inserted_text_is_read_and_deleted_text_is_not(make_word: MakeWord) -> None:
+    tracked = (
+        "<w:p><w:r><w:t>Notice: </w:t></w:r>"
+        "<w:del><w:r><w:delText>30</w:delText><w:tab/></w:r></w:del>"
+        "<w:moveFrom><w:r><w:t>moved</w:t></w:r></w:moveFrom>"
+        "<w:ins><w:r><w:t>60</w:t></w:r></w:ins>"
+        "<w:r><w:tab/><w:t>days</w:t></w:r></w:p>"
+    )
+    assert read(make_word(body(tracked))) == "Notice: 60\tdays"
+
+
+def test_text_within_content_controls_and_links_is_read(make_word: MakeWord) -> None:
+    wrapped = (
+        f"<w:sdt><w:sdtContent>{paragraph('controlled')}</w:sdtContent></w:sdt>"
+        "<w:p><w:hyperlink><w:r><w:t>linked</w:t></w:r></w:hyperlink></w:p>"
+    )
+    assert read(make_word(body(wrapped))) == "controlled\n\nlinked"
+
+
+def test_a_merged_cell_is_read_once_and_a_table_within_a_cell_with_it(
+    make_word: MakeWord,
+) -> None:
+    inner = f"<w:tbl><w:tr><w:tc>{paragraph('in')}</w:tc></w:tr></w:tbl>"
+    table = (
+        '<w:tbl><w:tr><w:tc><w:tcPr><w:gridSpan w:val="2"/></w:tcPr>'
+        f"{paragraph('wide')}</w:tc><w:tc>{inner}{paragraph('out')}</w:tc></w:tr>"
+        f"<w:tr><w:trPr><w:del/></w:trPr><w:tc>{paragraph('gone')}</w:tc></w:tr>"
+        "</w:tbl>"
+    )
+    assert read(make_word(body(table))) == "wide | in out"
+
+
+def test_an_outline_level_makes_a_heading_of_any_paragraph(make_word: MakeWord) -> None:
+    heading = paragraph("Scope", '<w:outlineLvl w:val="2"/>')
+    assert read(make_word(body(heading))) == "### Scope"
+
+
+def test_an_encrypted_file_is_told_from_an_old_one() -> None:
+    encrypted = OLE + bytes(500) + "EncryptedPackage".encode("utf-16-le")
+    assert refusal(encrypted).code == "input.file.encrypted"
+    old = refusal(OLE + bytes(500))
+    assert old.code == "input.file.unreadable"
+    assert ".doc format" in old.message
+
+
+def test_a_member_with_a_password_counts_as_encrypted(make_word: MakeWord) -> None:
+    data = bytearray(make_word(body(paragraph("x"))))
+    data[data.index(b"PK\x01\x02") + 8] |= 1
+    assert refusal(bytes(data)).code == "input.file.encrypted"
+
+
+def bomb(size: int, name: str = "word/media/a.png") -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, bytes(size))
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "limits", "figure"),
+    [
+        (bomb(1_000_000), Limits(), "to one"),
+        (bomb(2000), Limits(docx_unpacked_bytes=1999), "1,999"),
+        (bomb(2000, "word/document.xml"), Limits(docx_xml_bytes=1999), "XML"),
+        (bomb(2000), Limits(docx_members=0), "1 members"),
+    ],
+    ids=["ratio", "unpacked", "xml", "members"],
+)
+def test_a_bomb_is_refused_before_anything_is_unpacked(
+    data: bytes, limits: Limits, figure: str
+) -> None:
+    refused = refusal(data, limits)
+    assert refused.code == "input.file.too_large"
+    assert figure in refused.message
+
+
+def test_a_directory_that_lies_about_sizes_is_found_out(make_word: MakeWord) -> None:
+    data = bytearray(make_word(body(paragraph("x" * 5000))))
+    entry = -1
+    while (entry := data.find(b"PK\x01\x02", entry + 1)) >= 0:
+        data[entry + 24 : entry + 28] = (10).to_bytes(4, "little")
+    assert refusal(bytes(data)).code == "input.file.unreadable"
+
+
+@pytest.mark.parametrize("data", [b"no zip", bomb(10), b"PK\x05\x06" + bytes(18)])
+def test_what_is_no_word_file_is_unreadable(data: bytes) -> None:
+    assert refusal(data).code == "input.file.unreadable"
+
+
+def test_a_file_cut_short_is_unreadable(make_word: MakeWord) -> None:
+    data = make_word(body(paragraph("x")))
+    assert refusal(data[: len(data) // 2]).code == "input.file.unreadable"

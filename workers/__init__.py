@@ -1,0 +1,1 @@
+"""The worker process: receive, claim, carry out, settle."""

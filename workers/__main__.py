@@ -1,0 +1,91 @@
+"""Start a worker: read the settings, load the pipelines, trap the signals, work."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated
+
+import structlog
+import typer
+
+from piecework import telemetry
+from piecework.errors import PieceworkError
+from piecework.loading import load_pipelines
+from piecework.pipeline import Pipeline
+from piecework.reconcile import reconcile_for_ever
+from piecework.runtime import connect
+from piecework.settings import Settings, load_settings
+from workers.station import open_station
+from workers.worker import work
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def run(
+    pipelines: Annotated[
+        list[str],
+        typer.Option(help="A module, or module:object, that holds pipelines."),
+    ],
+    concurrency: Annotated[
+        int | None, typer.Option(help="Chunks in hand at once.", min=1)
+    ] = None,
+    reconcile: Annotated[
+        bool, typer.Option(help="Run the reconciler's loop beside the work.")
+    ] = True,
+) -> None:
+    """Work on the chunks of the given pipelines until told to stop."""
+    telemetry.configure(os.environ.get("PIECEWORK_LOG_LEVEL", "info"))
+    try:
+        overrides = {} if concurrency is None else {"concurrency": concurrency}
+        settings = load_settings(**overrides)
+        found = load_pipelines(pipelines)
+        asyncio.run(serve(settings, found, reconcile=reconcile))
+    except PieceworkError as error:
+        sys.stderr.write(f"{error.code}: {error.message}\n{error.next_step}\n")
+        raise SystemExit(error.exit_code) from error
+
+
+async def serve(
+    settings: Settings, pipelines: dict[str, Pipeline], *, reconcile: bool
+) -> None:
+    """Be a worker until SIGTERM or SIGINT."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    # Plain stage functions run here, one thread a chunk; asyncio's own default is
+    # too few for work that blocks.
+    loop.set_default_executor(ThreadPoolExecutor(settings.concurrency))
+    worker = f"{socket.gethostname()}-{os.getpid()}"
+    log = structlog.get_logger().bind(worker=worker)
+    async with connect(settings) as rt:
+        telemetry.emit(
+            log,
+            "worker.started",
+            pipelines=sorted(pipelines),
+            concurrency=settings.concurrency,
+            pid=os.getpid(),
+        )
+        side = asyncio.create_task(reconcile_for_ever(rt, log)) if reconcile else None
+        try:
+            await work(open_station(rt, worker, pipelines, log), stop)
+        finally:
+            if side is not None:
+                side.cancel()
+                await asyncio.gather(side, return_exceptions=True)
+        telemetry.emit(log, "worker.stopped")
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

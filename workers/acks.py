@@ -1,0 +1,89 @@
+"""After a chunk has ended: count it, delete its message, and see whether it was the last.
+
+In this order, so that a crash in between brings the message back and the count is
+made up for. Chunks that end close together share the requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from piecework import keys
+from piecework.model import ChunkRef, JobRef
+from piecework.runtime import Runtime
+
+#: Ended chunks after which the requests are made at once.
+ENOUGH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """A chunk that has ended, the size of its job, and its message if it had one."""
+
+    ref: ChunkRef
+    chunks: int
+    receipt: str | None
+
+
+@dataclass(slots=True)
+class Acks:
+    """The ended chunks of one worker.
+
+    Attributes:
+        idle: Whether nothing else is in hand, so that waiting gains nothing.
+        all_ended: Told of a job whose tallies are full.
+    """
+
+    rt: Runtime
+    idle: Callable[[], bool]
+    all_ended: Callable[[JobRef], Awaitable[None]]
+    log: structlog.stdlib.BoundLogger
+    _waiting: list[Ack] = field(default_factory=list)
+    _ripe: asyncio.Event = field(default_factory=asyncio.Event)
+    _some: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def add(self, ack: Ack) -> None:
+        """Take a chunk that has ended; returns at once."""
+        self._waiting.append(ack)
+        self._some.set()
+        if len(self._waiting) >= ENOUGH or self.idle():
+            self._ripe.set()
+
+    async def run(self) -> None:
+        """Make the requests, for ever."""
+        while True:
+            await self._some.wait()
+            try:
+                async with asyncio.timeout(self.rt.settings.linger_s):
+                    await self._ripe.wait()
+            except TimeoutError:
+                pass
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Make the requests for all that wait; what fails comes back as a message."""
+        taken, self._waiting = self._waiting, []
+        self._some.clear()
+        self._ripe.clear()
+        groups: dict[tuple[JobRef, int, int], list[Ack]] = defaultdict(list)
+        for ack in taken:
+            groups[ack.ref.of, keys.group_of(ack.ref.chunk), ack.chunks].append(ack)
+        replies = await asyncio.gather(
+            *(self._count(*group, acks) for group, acks in groups.items()),
+            return_exceptions=True,
+        )
+        for reply in replies:
+            if isinstance(reply, BaseException):
+                self.log.warning("acks.failed", error=type(reply).__name__)
+
+    async def _count(self, ref: JobRef, group: int, chunks: int, acks: list[Ack]) -> None:
+        ended = [ack.ref.chunk for ack in acks if not ack.ref.is_join]
+        full = await self.rt.tallies.add(ref, group, ended, chunks)
+        if full:
+            await self.all_ended(ref)
+        await self.rt.work.delete([ack.receipt for ack in acks if ack.receipt])

@@ -1,0 +1,153 @@
+"""Keep the claims in hand alive, and end the work on those that are lost.
+
+Every third of a lease each claim is renewed, first the lease, then the message's
+visibility: a message that shows too early only costs a loser a look. A claim that
+could not be renewed ends by itself on our own monotonic clock, before anybody else
+may take the chunk over: "could not renew" is never taken for "probably still ours".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import TracebackType
+
+import structlog
+
+from piecework import telemetry
+from piecework.claim import Claim
+from piecework.queue import Queue
+from piecework.settings import Settings
+from piecework.store.claims import Claims, Lost
+
+#: Part of the lease that is left when the work on an unrenewed claim is ended.
+MARGIN = 0.1
+
+
+class Reason(StrEnum):
+    """Why the work on a chunk was ended from outside."""
+
+    LOST = "lost"
+    CANCEL = "cancel"
+    STALLED = "stalled"
+    TIMEOUT = "timeout"
+    STOPPING = "stopping"
+
+
+@dataclass(slots=True)
+class Hold:
+    """A claim in hand, with the message that brought it (a join may have none).
+
+    `async with hold:` is the work on it.
+    """
+
+    claim: Claim
+    receipt: str | None
+    lease_s: float
+    taken_at: float
+    alive_at: float
+    reason: Reason | None = None
+    _scope: asyncio.Timeout | None = None
+
+    async def __aenter__(self) -> None:
+        """Begin the work; it is cut off, quietly, once there is a reason to."""
+        deadline = self.taken_at + self.lease_s * (1 - MARGIN)
+        self._scope = await asyncio.timeout_at(deadline).__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        """End the work; True swallows the cut that we made ourselves, and only that."""
+        scope, self._scope = self._scope, None
+        if scope is None:
+            return False
+        try:
+            await scope.__aexit__(kind, error, trace)
+        except TimeoutError:
+            self.reason = self.reason or Reason.LOST
+            return True
+        return False
+
+    def progress(self) -> None:
+        """Note that the work is not hung."""
+        self.alive_at = asyncio.get_running_loop().time()
+
+    def renewed(self, asked_at: float) -> None:
+        """Let the work go on until the end of the lease that was asked for then."""
+        if self._scope is not None and self.reason is None:
+            self._scope.reschedule(asked_at + self.lease_s * (1 - MARGIN))
+
+    def end(self, reason: Reason) -> None:
+        """Cut the work off."""
+        if self.reason is None and self._scope is not None:
+            self.reason = reason
+            self._scope.reschedule(asyncio.get_running_loop().time())
+
+
+@dataclass(slots=True)
+class Heart:
+    """The one task of a worker that renews all claims in hand."""
+
+    claims: Claims
+    queue: Queue
+    settings: Settings
+    log: structlog.stdlib.BoundLogger
+    holds: dict[str, Hold] = field(default_factory=dict)
+
+    @asynccontextmanager
+    async def hold(self, claim: Claim, receipt: str | None, asked_at: float) -> AsyncIterator[Hold]:
+        """Keep a claim alive inside; `asked_at`: loop time before it was asked for."""
+        now = asyncio.get_running_loop().time()
+        hold = Hold(claim, receipt, self.settings.lease_s, asked_at, now)
+        self.holds[claim.token] = hold
+        try:
+            yield hold
+        finally:
+            del self.holds[claim.token]
+
+    async def beat(self) -> None:
+        """Renew for ever; a beat that fails is tried again at the next."""
+        while True:
+            await asyncio.sleep(self.settings.lease_s / 3)
+            try:
+                await self.renew_all()
+            except Exception as error:  # noqa: BLE001 -- the deadline of each hold stands
+                self.log.warning("lease.renew_failed", error=type(error).__name__)
+
+    async def renew_all(self) -> None:
+        """Renew every claim in hand, then hide the messages of those that are ours."""
+        holds = [hold for hold in self.holds.values() if self._may_go_on(hold)]
+        replies = await asyncio.gather(*map(self._renew, holds), return_exceptions=True)
+        kept = [h for h, reply in zip(holds, replies, strict=True) if reply is True]
+        receipts = [hold.receipt for hold in kept if hold.receipt]
+        if receipts:
+            await self.queue.hide(receipts, self.settings.visibility_s)
+        telemetry.emit(self.log, "lease.renewed", count=len(kept))
+        for reply in replies:
+            if isinstance(reply, BaseException):
+                raise reply
+
+    def _may_go_on(self, hold: Hold) -> bool:
+        now = asyncio.get_running_loop().time()
+        if now - hold.taken_at > self.settings.max_runtime_s:
+            hold.end(Reason.TIMEOUT)
+        elif now - hold.alive_at > self.settings.stall_s:
+            hold.end(Reason.STALLED)
+        return hold.reason is None
+
+    async def _renew(self, hold: Hold) -> bool:
+        asked_at = asyncio.get_running_loop().time()
+        reply = await self.claims.renew(hold.claim)
+        if isinstance(reply, Lost):
+            hold.end(Reason.LOST)
+            return False
+        hold.renewed(asked_at)
+        if reply.cancel_requested:
+            hold.end(Reason.CANCEL)
+        return True

@@ -1,0 +1,63 @@
+"""Read what a claimed chunk needs: its payload, and what earlier claims left."""
+
+from __future__ import annotations
+
+from pydantic import ValidationError
+
+from piecework.context import JoinContext
+from piecework.errors import PermanentError
+from piecework.harvest import TableHarvest
+from piecework.model import Job
+from piecework.payloads import PayloadRef
+from piecework.store.census import take_census
+from piecework.store.work import read_work
+from workers.set_up import Task
+from workers.station import Station
+
+
+async def load(task: Task, job: Job, station: Station) -> None:
+    """Fill a task; a chunk that nobody worked on before costs one read or none.
+
+    Raises:
+        PieceworkError: The payload or a checkpoint is not what was written.
+    """
+    if not task.claim.first:
+        await take_over(task, station)
+    if isinstance(task.ctx, JoinContext):
+        rt = station.rt
+        census = await take_census(rt.table, job.ref, job.chunks)
+        task.ctx.harvest = TableHarvest(rt.table, rt.objects, job.ref, census)
+    else:
+        await load_payload(task, station)
+
+
+async def take_over(task: Task, station: Station) -> None:
+    """Read the checkpoints, calls, effects and errors of earlier claims."""
+    work = await read_work(station.rt.table, task.claim.ref)
+    task.trail = work.kind("ERROR")
+    task.ledger.load(work.kind("EFFECT"))
+    await task.journal.load(work.kind("CALLS"))
+    await task.checkpoints.load(work.rows, work.result)
+
+
+async def load_payload(task: Task, station: Station) -> None:
+    """Read, check and validate the payload.
+
+    Raises:
+        PermanentError: `runtime.payload.invalid`: it does not fit the pipeline's
+            model, which must have changed since the submit. The message names the
+            fields, never what they hold.
+    """
+    item, ref = task.claim.chunk.item, task.claim.ref
+    place = PayloadRef.parse(item["payload"])
+    content = await station.payloads.read(
+        ref.tenant, ref.job, place, item["payload_sha256"]
+    )
+    try:
+        task.ctx.payload = task.stages.payload.model_validate_json(content)
+    except ValidationError as error:
+        fields = sorted(
+            {".".join(map(str, e["loc"])) or "payload" for e in error.errors()}
+        )
+        message = f"The payload does not fit {task.stages.payload.__name__}: {fields}."
+        raise PermanentError(message, code="runtime.payload.invalid") from error

@@ -1,0 +1,113 @@
+"""Build what a claimed chunk is worked on with; reads and writes nothing yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from pydantic import BaseModel
+
+from piecework import saga
+from piecework.calls import Caller
+from piecework.claim import Claim
+from piecework.context import Context, JoinContext
+from piecework.harvest import TableHarvest
+from piecework.model import Job
+from piecework.pipeline import JOIN, Pipeline, Stage
+from piecework.retry import RetryBudget
+from piecework.store.census import Census
+from piecework.store.checkpoints import ChunkCheckpoints
+from piecework.store.journal import CallJournal
+from piecework.store.ledger import EffectLedger
+from piecework.store.table import Item
+from workers.heart import Hold
+from workers.station import Station
+
+
+@dataclass(slots=True)
+class Task:
+    """A claimed chunk on the bench.
+
+    Attributes:
+        stages: The pipeline; for the join, the one stage that the join is.
+        trail: The errors that ended earlier claims.
+    """
+
+    claim: Claim
+    stages: Pipeline
+    ctx: Context[Any]
+    checkpoints: ChunkCheckpoints
+    journal: CallJournal
+    ledger: EffectLedger
+    limits: saga.Limits
+    trail: list[Item] = field(default_factory=list)
+
+
+class NoPayload(BaseModel):
+    """The payload of a join."""
+
+
+def set_up(
+    hold: Hold,
+    job: Job,
+    pipeline: Pipeline,
+    station: Station,
+    log: structlog.stdlib.BoundLogger,
+) -> Task:
+    """Build the task of a claim."""
+    claim, rt = hold.claim, station.rt
+    stages = join_as_pipeline(pipeline) if claim.ref.is_join else pipeline
+    journal = CallJournal(rt.table, rt.objects, claim, rt.settings, rt.clock, log)
+    ledger = EffectLedger(rt.table, rt.objects, claim, rt.clock)
+    caller = Caller(
+        journal=journal,
+        ledger=ledger,
+        epoch=claim.gen,
+        budget=RetryBudget(rt.settings.retry_budget_s),
+        slots=station.calls,
+        rng=rt.rng,
+        clock=rt.clock,
+        log=log,
+        progress=hold.progress,
+    )
+    facts: dict[str, Any] = {
+        "payload": None,
+        "pipeline": pipeline,
+        "tenant": claim.ref.tenant,
+        "job": claim.ref.job,
+        "chunk": claim.ref.chunk,
+        "attempt": claim.attempt,
+        "caller": caller,
+        "log": log,
+    }
+    ctx: Context[Any]
+    if claim.ref.is_join:
+        unread = TableHarvest(rt.table, rt.objects, job.ref, Census(()))
+        ctx = JoinContext(**facts, harvest=unread)
+    else:
+        ctx = Context(**facts)
+    return Task(
+        claim=claim,
+        stages=stages,
+        ctx=ctx,
+        checkpoints=ChunkCheckpoints(
+            rt.table, rt.objects, claim, stages, ledger, rt.clock
+        ),
+        journal=journal,
+        ledger=ledger,
+        limits=saga.Limits(rt.settings.max_attempts, rt.clock, rt.rng),
+    )
+
+
+def join_as_pipeline(pipeline: Pipeline) -> Pipeline:
+    """Return a join as what it is: a chunk with one stage."""
+    run = pipeline.join or nothing_to_join
+    stage = Stage(run, name=JOIN)  # type: ignore[arg-type]
+    return Pipeline(
+        name=pipeline.name, stages=[stage], payload=NoPayload, owner=pipeline.owner
+    )
+
+
+async def nothing_to_join(ctx: Context[Any]) -> None:
+    """Stand in for the join of a pipeline without one: its job still ends by it."""

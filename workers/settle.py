@@ -1,0 +1,114 @@
+"""Write an outcome, once, if the chunk is still ours."""
+
+from __future__ import annotations
+
+import structlog
+
+from piecework import keys, telemetry
+from piecework.finish import certify, store_certificate
+from piecework.model import Job
+from piecework.outcome import Cancelled, Completed, Dead, Outcome, Parked
+from piecework.pipeline import Pipeline
+from piecework.ports import ClaimLostError
+from piecework.store.census import take_census
+from piecework.store.table import Action
+from workers.set_up import Task
+from workers.station import Station
+from workers.undertake import Released, Report
+
+
+async def settle(
+    report: Report, job: Job, station: Station, log: structlog.stdlib.BoundLogger
+) -> float | None:
+    """Write what came of a chunk; return the seconds until its next turn, if any.
+
+    Raises:
+        ClaimLostError: The chunk is somebody else's by now, and so is the last word.
+    """
+    task, outcome = report.task, report.outcome
+    counts = task.ctx.caller.counts
+    # A redrive finds what a dead chunk had paid for; a finished one needs it no more.
+    await task.journal.close(keep=not isinstance(outcome, Completed))
+    ours, wait = await write(task, outcome, job, station)
+    if not ours:
+        raise ClaimLostError
+    telemetry.emit(
+        log,
+        "chunk.settled",
+        status=type(outcome).__name__.upper(),
+        calls=counts.made,
+        replayed=counts.replayed,
+        retried=counts.retried,
+    )
+    return wait
+
+
+async def write(
+    task: Task, outcome: Outcome | Released, job: Job, station: Station
+) -> tuple[bool, float | None]:
+    """Make the one write that ends the claim; return whether it was still ours."""
+    ends, claim = station.settlements, task.claim
+    calls = task.ctx.caller.counts.made
+    match outcome:
+        case Completed(value):
+            last = len(task.stages.stages) - 1
+            also = await task.checkpoints.value_actions(last, value)
+            also += await job_end(task, job, station, join_error="")
+            sha256 = result_sha256(task, value)
+            ours = await ends.succeed(claim, result_sha256=sha256, also=also, calls=calls)
+            return ours, None
+        case Parked() as parked:
+            return await ends.park(claim, parked, calls=calls), parked.delay
+        case Cancelled(stage):
+            return await ends.cancel(claim, stage, calls=calls), None
+        case Dead() as dead:
+            return await bury(task, dead, job, station, calls), None
+        case Released():
+            return await ends.release(claim, calls=calls), 0.0
+
+
+def result_sha256(task: Task, last_value: str) -> str:
+    """Return the hash of the chunk's result, by which the join and people check it."""
+    index = task.stages.result_index
+    if index == len(task.stages.stages) - 1:
+        return keys.sha256(last_value.encode())
+    return keys.sha256(task.checkpoints.completed[task.stages.stages[index].name].encode())
+
+
+async def bury(
+    task: Task, dead: Dead, job: Job, station: Station, calls: int
+) -> bool:
+    """Write the death of a chunk, its dead letter and, for a join, the job's end."""
+    letter = station.dead_letters.row(
+        task.claim,
+        dead,
+        task.trail,
+        pipeline=task.stages.name,
+        owner=task.stages.owner,
+    )
+    also = await job_end(task, job, station, join_error=dead.failure.code)
+    return await station.settlements.bury(
+        task.claim, dead, letter, resume_at=resume_at(task), also=also, calls=calls
+    )
+
+
+def resume_at(task: Task) -> str:
+    """Return the stage at which a redrive goes on: the first not done, or undone."""
+    names = [stage.name for stage in task.stages.stages]
+    done, undone = task.checkpoints.completed, task.checkpoints.undone
+    return next((n for n in names if n in undone or n not in done), names[-1])
+
+
+async def job_end(
+    task: Task, job: Job, station: Station, *, join_error: str
+) -> list[Action]:
+    """Return the writes that end the job together with its join; none for a chunk."""
+    if not task.claim.ref.is_join:
+        return []
+    rt = station.rt
+    # Read anew: what the worker remembers may be of an earlier generation.
+    job = await rt.jobs.read(job.ref) or job
+    census = await take_census(rt.table, job.ref, job.chunks)
+    certificate = certify(job, census, rt.clock(), join_error)
+    facts = await store_certificate(rt, certificate)
+    return rt.jobs.ending(job, certificate.status, facts)

@@ -1,0 +1,84 @@
+"""What all chunks in the hands of one worker share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from piecework.model import Job, JobRef
+from piecework.payloads import Payloads
+from piecework.pipeline import Pipeline
+from piecework.runtime import Runtime
+from piecework.store.claims import Claims
+from piecework.store.dead_letters import DeadLetters
+from piecework.store.settle import Settlements
+from workers.heart import Heart
+
+#: Seconds for which what a job's item says of its pipeline and size is believed. Both
+#: never change; what may change is decided on the chunk.
+JOB_KEPT_S = 60.0
+JOBS_KEPT = 1_000
+
+
+@dataclass(slots=True)
+class Station:
+    """One worker's tools."""
+
+    rt: Runtime
+    worker: str
+    pipelines: Mapping[str, Pipeline]
+    log: structlog.stdlib.BoundLogger
+    claims: Claims
+    settlements: Settlements
+    dead_letters: DeadLetters
+    payloads: Payloads
+    heart: Heart
+    calls: asyncio.Semaphore
+    _jobs: dict[JobRef, tuple[float, Job]] = field(default_factory=dict)
+    _noted: set[JobRef] = field(default_factory=set)
+
+    async def job(self, ref: JobRef) -> Job | None:
+        """Return a job, remembered for a while."""
+        now = asyncio.get_running_loop().time()
+        known = self._jobs.get(ref)
+        if known is not None and now - known[0] < JOB_KEPT_S:
+            return known[1]
+        job = await self.rt.jobs.read(ref)
+        if job is not None:
+            if len(self._jobs) >= JOBS_KEPT:
+                self._jobs.clear()
+            self._jobs[ref] = (now, job)
+        return job
+
+    async def note_unknown_pipeline(self, job: Job) -> None:
+        """Tell those who look at the job, once, why it does not get on here."""
+        if job.ref not in self._noted:
+            self._noted.add(job.ref)
+            said = f"worker {self.worker} does not have pipeline {job.pipeline}"
+            await self.rt.jobs.note(job.ref, "runtime.pipeline.unknown", said)
+
+
+def open_station(
+    rt: Runtime, worker: str, pipelines: Mapping[str, Pipeline], log: Any
+) -> Station:
+    """Lay out the tools of a worker."""
+    settings, clock = rt.settings, rt.clock
+    beating = Claims(rt.heartbeat_table, settings, worker, clock, rt.rng)
+    return Station(
+        rt=rt,
+        worker=worker,
+        pipelines=pipelines,
+        log=log,
+        claims=Claims(rt.table, settings, worker, clock, rt.rng),
+        settlements=Settlements(rt.table, rt.dead_letters, settings, clock),
+        dead_letters=DeadLetters(rt.dead_letters, settings, clock),
+        payloads=Payloads(rt.objects),
+        heart=Heart(beating, rt.heartbeat_queue, settings, log),
+        calls=asyncio.Semaphore(settings.calls),
+    )
+
+

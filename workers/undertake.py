@@ -1,0 +1,145 @@
+"""Do the work on a claimed chunk: build its context, run its stages, report.
+
+An end from outside (the lease, a cancel, a stop, a hung stage) becomes an outcome
+here, so that there is one way to settle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import structlog
+
+from piecework import recovery, saga
+from piecework.claim import MAX_RECOVERIES
+from piecework.errors import ErrorEnvelope, StoreError, TransientError
+from piecework.model import Job
+from piecework.outcome import Cancelled, Compensation, Dead, Outcome, Parked
+from piecework.pipeline import Pipeline
+from piecework.ports import ClaimLostError
+from piecework.store.checkpoints import read_error
+from workers.heart import Hold, Reason
+from workers.load import load
+from workers.set_up import Task, set_up
+from workers.station import Station
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The worker stops or cannot write: somebody else goes on, no attempt is spent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of the work on a chunk."""
+
+    task: Task
+    outcome: Outcome | Released
+
+
+async def undertake(
+    hold: Hold,
+    job: Job,
+    pipeline: Pipeline,
+    station: Station,
+    log: structlog.stdlib.BoundLogger,
+) -> Report:
+    """Run a chunk's stages from its last checkpoint and return what came of it.
+
+    Raises:
+        ClaimLostError: The chunk is somebody else's by now; nothing may be written.
+    """
+    task = set_up(hold, job, pipeline, station, log)
+    outcome: Outcome | Released | None = None
+    try:
+        async with hold:
+            outcome = await run(task, job, station)
+    except StoreError as error:
+        log.warning("chunk.store_failed", error_code=error.code)
+        outcome = Released()
+    if outcome is None:
+        outcome = interrupted(hold, task, station)
+    return Report(task, outcome)
+
+
+async def run(task: Task, job: Job, station: Station) -> Outcome:
+    """Take over what earlier claims left, then go on from there."""
+    try:
+        await load(task, job, station)
+    except StoreError:
+        raise
+    except Exception as error:  # noqa: BLE001 -- a payload or a checkpoint that cannot be read
+        return unreadable(task, saga.envelope(error, task.ctx, task.limits))
+    if task.claim.winding_up and task.checkpoints.failure is None:
+        return await wind_up(task)
+    return await saga.run(task.stages, task.ctx, task.checkpoints, task.limits)
+
+
+def unreadable(task: Task, failure: ErrorEnvelope) -> Outcome:
+    """Decide on a chunk whose payload or checkpoints cannot be read.
+
+    Nothing can be undone without them: if anything was begun, a person has to look.
+    """
+    attempts_left = task.limits.max_attempts - task.ctx.attempt
+    if failure.retryable and attempts_left > 0:
+        delay = recovery.delay(failure, task.ctx.attempt, task.limits.rng)
+        return Parked(failure, delay)
+    untouched = task.claim.first or task.checkpoints.entered == task.stages.stages[0].name
+    return Dead(failure, Compensation.NOTHING if untouched else Compensation.ABANDONED)
+
+
+async def wind_up(task: Task) -> Outcome:
+    """Undo and bury a chunk whose attempts are spent without an end on record."""
+    failure = last_failure(task)
+    if task.claim.recoveries > MAX_RECOVERIES:
+        return Dead(failure, Compensation.ABANDONED)
+    names = [stage.name for stage in task.stages.stages]
+    index = names.index(task.checkpoints.entered)
+    task.ctx.stage = task.checkpoints.entered
+    return await saga.recover(
+        task.stages, task.ctx, task.checkpoints, task.limits, index, failure
+    )
+
+
+def last_failure(task: Task) -> ErrorEnvelope:
+    """Return what ended the last attempt: what is on record, else its worker's death."""
+    trail = task.trail
+    if trail and trail[-1]["attempt"] == task.claim.attempt:
+        return read_error(trail[-1])
+    message = "The worker died with the chunk, in its last attempt."
+    error = TransientError(message, code="runtime.worker.lost")
+    task.ctx.stage = task.checkpoints.entered
+    return saga.envelope(error, task.ctx, task.limits)
+
+
+def interrupted(hold: Hold, task: Task, station: Station) -> Outcome | Released:
+    """Turn an end from outside into an outcome.
+
+    Raises:
+        ClaimLostError: It was the claim that ended.
+    """
+    settings = station.rt.settings
+    match hold.reason:
+        case Reason.CANCEL:
+            return Cancelled(task.ctx.stage or str(task.claim.chunk.item["stage"]))
+        case Reason.STOPPING:
+            return Released()
+        case Reason.STALLED:
+            said = f"No call or stage ended for {settings.stall_s:g} s."
+            return timed_out(task, "runtime.stage.stalled", said)
+        case Reason.TIMEOUT:
+            said = f"The chunk ran for more than {settings.max_runtime_s:g} s."
+            return timed_out(task, "runtime.stage.timeout", said)
+        case _:
+            raise ClaimLostError
+
+
+def timed_out(task: Task, code: str, said: str) -> Parked:
+    """Return the outcome of a chunk that took too long.
+
+    Parked even when its attempts are spent: whoever picks it up then has a fresh
+    lease to wind it up in.
+    """
+    error = TransientError(said, code=code)
+    failure = saga.envelope(error, task.ctx, task.limits)
+    return Parked(failure, recovery.delay(failure, task.ctx.attempt, task.limits.rng))

@@ -1,0 +1,159 @@
+"""Receive and execute until told to stop; then finish or hand back what is in hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from piecework import telemetry
+from piecework.errors import PieceworkError
+from piecework.finish import begin_finish
+from piecework.model import JobRef
+from piecework.queue import BATCH, Delivery
+from workers.acks import Ack, Acks
+from workers.executor import End, Turn, execute
+from workers.heart import Reason
+from workers.station import Station
+
+#: Seconds to wait for more free slots before asking for fewer messages than SQS would
+#: give: ten messages cost as much as one.
+GATHER_S = 0.02
+#: Seconds to wait after SQS could not be reached.
+OUTAGE_S = 1.0
+
+
+async def work(station: Station, stop: asyncio.Event) -> None:
+    """Be a worker until `stop` is set."""
+    worker = Worker(station)
+    beating = asyncio.create_task(station.heart.beat())
+    counting = asyncio.create_task(worker.acks.run())
+    receiving = asyncio.create_task(worker.receive())
+    try:
+        await stop.wait()
+        receiving.cancel()
+        await worker.drain()
+        await worker.acks.flush()
+    finally:
+        for task in (receiving, counting, beating):
+            task.cancel()
+        await asyncio.gather(receiving, counting, beating, return_exceptions=True)
+
+
+@dataclass(slots=True)
+class Worker:
+    """The receiving half of a worker, and the chunks in its hands."""
+
+    station: Station
+    in_hand: set[asyncio.Task[None]] = field(default_factory=set)
+    freed: asyncio.Event = field(default_factory=asyncio.Event)
+    acks: Acks = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Let ended chunks be counted, and the last one of a job start its join."""
+        self.acks = Acks(
+            self.station.rt, lambda: len(self.in_hand) <= 1, self.join, self.station.log
+        )
+
+    async def receive(self) -> None:
+        """Take messages as long as there are free slots, for ever."""
+        settings = self.station.rt.settings
+        while True:
+            free = await self.free_slots()
+            try:
+                deliveries = await self.station.rt.work.receive(
+                    free, wait_s=settings.poll_s, hide_s=settings.visibility_s
+                )
+            except PieceworkError as error:
+                self.station.log.warning("worker.receive_failed", error_code=error.code)
+                await asyncio.sleep(OUTAGE_S)
+                continue
+            for delivery in deliveries:
+                self.start(self.deliver(delivery))
+
+    async def free_slots(self) -> int:
+        """Wait until there is a free slot, and a moment for a batch's worth of them."""
+        most = self.station.rt.settings.concurrency
+        enough = min(BATCH, most)
+        while len(self.in_hand) >= most:
+            self.freed.clear()
+            await self.freed.wait()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + GATHER_S
+        while most - len(self.in_hand) < enough and loop.time() < until:
+            await asyncio.sleep(GATHER_S / 4)
+        return most - len(self.in_hand)
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Take something in hand; its failure is its own."""
+        task = asyncio.create_task(self.contain(work))
+        self.in_hand.add(task)
+        task.add_done_callback(self.finished)
+
+    def finished(self, task: asyncio.Task[None]) -> None:
+        """Free the slot."""
+        self.in_hand.discard(task)
+        self.freed.set()
+
+    async def contain(self, work: Coroutine[Any, Any, None]) -> None:
+        """Keep one chunk's outage from its neighbours: its message shows again."""
+        try:
+            await work
+        except Exception:
+            self.station.log.exception("worker.turn_failed")
+
+    async def deliver(self, delivery: Delivery) -> None:
+        """Carry out what a message asks for."""
+        message = delivery.message
+        if message is None:
+            await self.quarantine(delivery, "runtime.message.malformed")
+            return
+        job = await self.station.job(message.ref.of)
+        turn = Turn(message.ref, message.gen, delivery.received, delivery.receipt)
+        end = End.ORPHAN if job is None else await execute(turn, job, self.station)
+        match end:
+            case End.COUNT if job is not None:
+                self.acks.add(Ack(turn.ref, job.chunks, turn.receipt))
+            case End.DROP:
+                await self.station.rt.work.delete([delivery.receipt])
+            case End.ORPHAN:
+                await self.quarantine(delivery, "runtime.message.orphan")
+
+    async def quarantine(self, delivery: Delivery, code: str) -> None:
+        """Set a message aside that belongs to nothing we know."""
+        await self.station.dead_letters.quarantine(delivery, code)
+        await self.station.rt.work.delete([delivery.receipt])
+        telemetry.emit(
+            self.station.log,
+            "message.quarantined",
+            message_id=delivery.message_id,
+            error_code=code,
+        )
+
+    async def join(self, ref: JobRef) -> None:
+        """Begin the join of a job whose chunks have all ended, and run it right here.
+
+        Should we die now, the reconciler sends the join as a message.
+        """
+        begun = await begin_finish(self.station.rt, ref)
+        job = await self.station.rt.jobs.read(ref)
+        if begun is None or job is None:
+            return
+        join, gen = begun
+
+        async def run() -> None:
+            await execute(Turn(join, gen), job, self.station)
+
+        self.start(run())
+
+    async def drain(self) -> None:
+        """Let what is in hand end; hand back what does not end in time."""
+        log, drain_s = self.station.log, self.station.rt.settings.drain_s
+        telemetry.emit(log, "worker.stopping", in_hand=len(self.in_hand))
+        if self.in_hand:
+            await asyncio.wait(self.in_hand, timeout=drain_s)
+        for hold in list(self.station.heart.holds.values()):
+            hold.end(Reason.STOPPING)
+        if self.in_hand:
+            await asyncio.wait(self.in_hand, timeout=drain_s)

@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.embedded import Emulator, find, server
 from orchestrator.embedded.client import client
-from orchestrator.embedded.endpoint import is_loopback
+from piecework.endpoint import is_loopback
 from piecework.errors import PieceworkError
 from piecework.settings import Settings
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import IO
 
+from orchestrator.intake import ChunkInput
 from piecework import keys
 from piecework.errors import UsageError
 from piecework.fanout import Progress, fan_out
@@ -21,7 +22,6 @@ from piecework.model import Job, JobRef
 from piecework.payloads import PACK_SIZE, PayloadRef, pack_key
 from piecework.pipeline import Pipeline
 from piecework.runtime import Runtime
-from orchestrator.intake import ChunkInput
 
 
 @dataclass(frozen=True, slots=True)

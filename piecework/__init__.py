@@ -33,9 +33,9 @@ __all__ = [
     "PieceworkError",
     "Pipeline",
     "PolicyError",
+    "RetryPolicy",
     "SemanticError",
     "Stage",
     "StateError",
     "TransientError",
-    "RetryPolicy",
 ]

@@ -1,7 +1,7 @@
 """Carry one call of a stage to the outside world, and pay for it once.
 
-    pure      remembered? -> retries -> remember
-    effect    what became of it? -> intent -> retries -> done
+pure      remembered? -> retries -> remember
+effect    what became of it? -> intent -> retries -> done
 """
 
 from __future__ import annotations

@@ -1,19 +1,17 @@
 """What a stage is given: its payload, the earlier results, and the only way out.
 
-    ctx.call = key -> remembered? -> intent -> retries -> remembered
+ctx.call = key -> remembered? -> intent -> retries -> remembered
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from random import Random
 from typing import Any, Generic, TypeVar, cast, overload
 
 import structlog
 
-from piecework import keys, telemetry, values
+from piecework import keys, values
 from piecework.calls import Caller, CallScope
 from piecework.dependency import Dependency
 from piecework.errors import UsageError

@@ -9,15 +9,14 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ValidationError
-
 from piecework.errors import UsageError
 
-STATE_DIRECTORY = ".piecework"
+STATE_FOLDER = ".piecework"
 STATE_FILE = "emulator.json"
 DEFAULT_REGION = "us-east-1"
 #: The embedded AWS asks for a signature and does not check it.
@@ -25,11 +24,11 @@ DUMMY_CREDENTIALS = {
     "aws_access_key_id": "embedded",
     "aws_secret_access_key": "embedded",
 }
-LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 
 
-class EmulatorState(BaseModel):
-    """What `piecework up` remembers of the server that it started."""
+@dataclass(frozen=True, slots=True)
+class Emulator:
+    """Where the embedded AWS answers, and which process it is."""
 
     endpoint: str
     pid: int
@@ -54,7 +53,7 @@ class Endpoint:
     @property
     def loopback(self) -> bool:
         """Whether it is on this machine, where a mistake costs nothing."""
-        return bool(self.url) and urlsplit(self.url).hostname in LOOPBACK
+        return is_loopback(self.url)
 
     def session_arguments(self) -> dict[str, Any]:
         """Return what a boto session is to be made with."""
@@ -78,36 +77,55 @@ def find_endpoint(
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_DYNAMODB"):
         if environment.get(name):
             return Endpoint(environment[name], "environment", region or DEFAULT_REGION)
-    state = read_state(state_file(environment, directory or Path.cwd()))
+    state = read_state(state_folder(environment, directory or Path.cwd()))
     if state is not None:
         return Endpoint(state.endpoint, "embedded", state.region)
     return Endpoint("", "aws", region)
 
 
-def state_file(environment: Mapping[str, str], directory: Path) -> Path:
-    """Return the state file: the named one, the nearest upwards, or the one to make."""
+def state_folder(environment: Mapping[str, str], directory: Path) -> Path:
+    """Return the state folder: the named one, the nearest upwards, or one to make."""
     named = environment.get("PIECEWORK_STATE_DIR")
     if named:
-        return Path(named) / STATE_FILE
-    for place in (directory, *directory.parents):
-        found = place / STATE_DIRECTORY / STATE_FILE
-        if found.is_file():
-            return found
-    return directory / STATE_DIRECTORY / STATE_FILE
+        return Path(named).absolute()
+    here = directory.absolute()
+    for place in (here, *here.parents):
+        if (place / STATE_FOLDER / STATE_FILE).is_file():
+            return place / STATE_FOLDER
+    return here / STATE_FOLDER
 
 
-def read_state(path: Path) -> EmulatorState | None:
+def read_state(folder: Path) -> Emulator | None:
     """Return what the state file says; None without one.
 
     Raises:
         UsageError: `embedded.state.unreadable`.
     """
+    path = folder / STATE_FILE
     try:
-        return EmulatorState.model_validate(json.loads(path.read_text()))
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        return Emulator(
+            endpoint=str(fields["endpoint"]),
+            pid=int(fields["pid"]),
+            region=str(fields["region"]),
+            version=str(fields["version"]),
+        )
     except FileNotFoundError:
         return None
-    except (ValidationError, ValueError, OSError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         message = f"{path} is not what `piecework up` writes."
+        step = f"Remove {path}, then `piecework up`."
         raise UsageError(
-            message, code="embedded.state.unreadable", next_step=f"Remove {path}."
+            message, code="embedded.state.unreadable", next_step=step
         ) from error
+
+
+def is_loopback(url: str) -> bool:
+    """Say whether a URL's host is this machine, without asking DNS."""
+    host = urlsplit(url).hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -76,7 +76,7 @@ async def connect(
             `config.region.missing`; `aws.credentials.missing`.
     """
     endpoint = find_endpoint()
-    rng = rng or random.Random()  # noqa: S311 -- jitter and tokens, no secrets
+    rng = rng or random.Random()
     async with AsyncExitStack() as stack:
         with explained(settings, endpoint):
             clients = Clients(aioboto3.Session(**endpoint.session_arguments()), stack)

@@ -12,7 +12,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from piecework.errors import UsageError
 
-_NAME = r"^[a-z][a-z0-9-]{1,31}$"
+#: Together with an account and a region they make a bucket name: 63 characters.
+_APP = r"^[a-z][a-z0-9-]{0,19}$"
+_ENV = r"^[a-z][a-z0-9-]{0,13}$"
 
 
 class Settings(BaseSettings):
@@ -21,8 +23,8 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="PIECEWORK_", frozen=True)
 
     #: The first two words of every resource's name: `{app}-{env}-work` and so on.
-    app: str = Field(default="piecework", pattern=_NAME)
-    env: str = Field(default="local", pattern=_NAME)
+    app: str = Field(default="piecework", pattern=_APP)
+    env: str = Field(default="local", pattern=_ENV)
     #: Whose jobs these are; part of every key.
     tenant: str = Field(default="default", pattern=r"^[A-Za-z0-9_-]{1,64}$")
 

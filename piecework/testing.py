@@ -1,7 +1,7 @@
 """Run a pipeline in memory: no AWS, no sleeping, the same engine.
 
-    run = await run_in_memory(pipeline, [Clause(text="..."), ...])
-    assert run.results == {0: "...", 1: "..."}
+run = await run_in_memory(pipeline, [Clause(text="..."), ...])
+assert run.results == {0: "...", 1: "..."}
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from piecework.context import Context, JoinContext
 from piecework.dependency import Effect
 from piecework.errors import ErrorEnvelope
 from piecework.outcome import Completed, Dead, Outcome, Parked
-from piecework.pipeline import JOIN, Pipeline, Stage
+from piecework.pipeline import JOIN, Pipeline
 from piecework.ports import Begun, Done, Missing, StoredResult, Unknown
 from piecework.retry import RetryBudget
 

@@ -8,7 +8,6 @@ from piecework import keys, telemetry
 from piecework.finish import certify, store_certificate
 from piecework.model import Job
 from piecework.outcome import Cancelled, Completed, Dead, Outcome, Parked
-from piecework.pipeline import Pipeline
 from piecework.ports import ClaimLostError
 from piecework.store.census import take_census
 from piecework.store.table import Action

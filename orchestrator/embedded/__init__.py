@@ -14,7 +14,8 @@ from pathlib import Path
 
 from orchestrator.embedded import deploy, environment, server, state
 from orchestrator.embedded.endpoint import refuse_remote
-from orchestrator.embedded.state import Emulator, find
+from orchestrator.embedded.state import find
+from piecework.endpoint import Emulator, read_state
 
 __all__ = ["Emulator", "down", "find", "up"]
 
@@ -41,7 +42,7 @@ def up(
     refuse_remote(os.environ)
     folder = state.folder(state_dir)
     with state.locked(folder):
-        emulator = state.read(folder)
+        emulator = read_state(folder)
         if emulator is None or not server.is_ours(emulator.pid, folder):
             python = environment.ensure(say=say)
             emulator = server.start(python, folder, region)
@@ -57,7 +58,7 @@ def down(state_dir: Path | None = None) -> Emulator | None:
     if not folder.is_dir():
         return None
     with state.locked(folder):
-        emulator = state.read(folder)
+        emulator = read_state(folder)
         if emulator is not None:
             refuse_remote({"AWS_ENDPOINT_URL": emulator.endpoint})
             server.stop(emulator.pid, folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.embedded.state import Emulator
+from piecework.endpoint import Emulator
 
 ACCESS_KEY = "test"  # opens nothing: the emulator takes any
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.embedded import resources
 from orchestrator.embedded.client import client
-from orchestrator.embedded.state import Emulator
+from piecework.endpoint import Emulator
 from piecework.errors import UnreachableError
 
 PATIENCE_S = 120.0

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from ipaddress import ip_address
-from urllib.parse import urlsplit
 
+from piecework.endpoint import is_loopback
 from piecework.errors import UsageError
 
 
@@ -19,14 +18,3 @@ def refuse_remote(environ: Mapping[str, str]) -> None:
                 next_step=f"unset {name}, or use a loopback address",
                 endpoint=url,
             )
-
-
-def is_loopback(url: str) -> bool:
-    """Say whether a URL's host is this machine, without asking DNS."""
-    host = urlsplit(url).hostname or ""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -13,7 +13,7 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from orchestrator.embedded.state import Emulator
+from piecework.endpoint import Emulator
 from piecework.errors import UnreachableError
 
 LOOPBACK = "127.0.0.1"

@@ -1,8 +1,8 @@
 """A job's own item: its birth, its states, and where to find it.
 
-    SUBMITTING -> RUNNING -> FINALIZING -> SUCCEEDED | PARTIAL | FAILED
-                     ^                          |
-                     +-------- reopen ----------+
+SUBMITTING -> RUNNING -> FINALIZING -> SUCCEEDED | PARTIAL | FAILED
+^                          |
++-------- reopen ----------+
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 
 from piecework import keys
 from piecework.model import SCHEMA, ChunkRef, ChunkStatus, Job, JobRef, JobStatus, iso
-from piecework.store.settle import DAY_S
 from piecework.store.table import Action, Item, Refused, Table, Written
 
 NEW = "attribute_not_exists(pk)"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.embedded.endpoint import is_loopback, refuse_remote
+from orchestrator.embedded.endpoint import refuse_remote
+from piecework.endpoint import is_loopback
 from piecework.errors import UsageError
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.embedded import state
-from orchestrator.embedded.state import Emulator
+from piecework.endpoint import Emulator
 from piecework.errors import UsageError
 
 HERE = Emulator("http://127.0.0.1:41233", 1, "us-east-1", "1.5.33")

@@ -1,0 +1,36 @@
+"""Bring a dead chunk back to life: an operator's write, in a new generation."""
+
+from __future__ import annotations
+
+from piecework.model import Chunk, ChunkStatus
+from piecework.store.table import Table, Written
+
+#: Still dead, in the life that was looked at.
+DEAD_AS_SEEN = "#status = :dead AND gen = :gen"
+
+
+async def reopen_chunk(table: Table, chunk: Chunk, gen: int) -> bool:
+    """DEAD -> PENDING in generation `gen`, with all its attempts before it.
+
+    It goes on at `resume_at`: its first stage that is not done, or was undone. The
+    fence goes on rising, so that no claim of an earlier life can be mistaken.
+    """
+    action = table.action(
+        "Update",
+        chunk.ref.pk,
+        chunk.ref.sk,
+        condition=DEAD_AS_SEEN,
+        update="SET #status = :pending, gen = :next, attempts = :zero, stage = :stage"
+        " ADD replays :one REMOVE settled_at, direction, compensation, resume_at,"
+        " recoveries, releases, retry_at, due_at, dispatches",
+        values={
+            "dead": ChunkStatus.DEAD,
+            "gen": chunk.gen,
+            "pending": ChunkStatus.PENDING,
+            "next": gen,
+            "zero": 0,
+            "one": 1,
+            "stage": str(chunk.item.get("resume_at", chunk.item["stage"])),
+        },
+    )
+    return isinstance(await table.update(action, returning="NONE"), Written)

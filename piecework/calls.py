@@ -17,8 +17,8 @@ import structlog
 
 from piecework import keys, telemetry, values
 from piecework.classify import classify
-from piecework.dependency import Dependency, Effect
-from piecework.errors import ErrorEnvelope, PermanentError
+from piecework.dependency import Dependency, Effect, in_doubt, plainly_refused
+from piecework.errors import ErrorEnvelope
 from piecework.ports import Begun, Done, Journal, Ledger
 from piecework.retry import Retry, RetryBudget, retried
 
@@ -35,11 +35,12 @@ class CallScope:
 
 @dataclass(slots=True)
 class CallCounts:
-    """What a claim spent on calls."""
+    """What a claim spent on calls, and which stages left something behind."""
 
     made: int = 0
     replayed: int = 0
     retried: int = 0
+    stages_with_effects: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -64,7 +65,7 @@ class Caller:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     progress: Callable[[], None] = lambda: None
     counts: CallCounts = field(default_factory=CallCounts)
-    _flying: dict[str, asyncio.Future[Any]] = field(default_factory=dict)
+    _flying: dict[str, asyncio.Future[str]] = field(default_factory=dict)
 
     async def call(
         self,
@@ -74,14 +75,23 @@ class Caller:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
     ) -> Any:
-        """Return the call's value; equal calls that are under way share one."""
+        """Return the call's value; equal calls that are under way share one.
+
+        If the first caller is cancelled, one of the others makes the call instead.
+        """
         key = call_key(scope, dependency, function, args, kwargs)
-        if key in self._flying:
-            return await asyncio.shield(self._flying[key])
+        while (shared := self._flying.get(key)) is not None:
+            await asyncio.wait([shared])
+            if not shared.cancelled():
+                return values.decode(function, shared.result())
         flight = self._flying[key] = asyncio.get_running_loop().create_future()
         try:
-            text = await self._value(key, scope, dependency, function, args, kwargs)
-            flight.set_result(values.decode(function, text))
+            bound = functools.partial(function, *args, **kwargs)
+            text = await self._value(key, scope, dependency, bound)
+            flight.set_result(text)
+        except asyncio.CancelledError:
+            flight.cancel()
+            raise
         except BaseException as error:
             flight.set_exception(error)
             flight.exception()  # it is raised right here; the future may have no reader
@@ -89,25 +99,23 @@ class Caller:
         finally:
             del self._flying[key]
             self.progress()
-        return flight.result()
+        return values.decode(function, text)
 
     async def _value(
         self,
         key: str,
         scope: CallScope,
         dependency: Dependency,
-        function: Callable[..., Awaitable[Any]],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
+        bound: functools.partial[Awaitable[Any]],
     ) -> str:
-        bound = functools.partial(function, *args, **kwargs)
         if dependency.effect is not Effect.PURE:
             return await self._effect(key, scope, dependency, bound)
         remembered = self.journal.recall(key)
         if remembered is not None:
             self.counts.replayed += 1
             return remembered
-        value = await self._attempts(provider_key(key, self.epoch), dependency, bound)
+        sent_key = provider_key(key, self.epoch)
+        value = await self._attempts(sent_key, dependency, bound, [])
         await self.journal.record(key, value)
         return value
 
@@ -121,18 +129,22 @@ class Caller:
         match await self.ledger.begin(key, scope.stage, dependency.effect):
             case Done(answer):
                 self.counts.replayed += 1
+                self.counts.stages_with_effects.add(scope.stage)
                 return answer
-            case Begun(epoch, in_doubt):
+            case Begun(epoch, doubtful):
                 sent_key = provider_key(key, epoch)
                 value: str | None = None
-                if in_doubt and dependency.lookup is not None:
-                    value = await self._look_up(sent_key, dependency.lookup, bound)
+                if doubtful:
+                    value = await self._look_up(sent_key, dependency, bound)
                 if value is None:
-                    value = await self._carry_out(key, sent_key, dependency, bound)
+                    value = await self._carry_out(
+                        key, sent_key, dependency, bound, doubtful=doubtful
+                    )
                 await self.ledger.finish(key, value)
+                self.counts.stages_with_effects.add(scope.stage)
                 return value
             case _:
-                raise in_doubt_error(dependency, bound)
+                raise in_doubt(dependency, bound.func)
 
     async def _carry_out(
         self,
@@ -140,26 +152,40 @@ class Caller:
         sent_key: str,
         dependency: Dependency,
         bound: functools.partial[Awaitable[Any]],
+        *,
+        doubtful: bool,
     ) -> str:
-        """Make the attempts of an effect; on failure record what is known of it."""
+        """Make the attempts of an effect; on failure record what is known of it.
+
+        It was refused only if every attempt was: a refusal that follows a time-out
+        says nothing of what the time-out hid.
+        """
         once = dependency.effect is Effect.NON_IDEMPOTENT
+        earlier: list[ErrorEnvelope] = []
         try:
-            return await self._attempts(sent_key, dependency, bound, once=once)
+            return await self._attempts(sent_key, dependency, bound, earlier, once=once)
         except Exception as error:
-            if plainly_refused(classify(error, layer=dependency.layer)):
+            failures = [*earlier, classify(error, layer=dependency.layer)]
+            if not doubtful and all(map(plainly_refused, failures)):
                 await self.ledger.refuse(key)
             elif once:
                 await self.ledger.doubt(key)
-                raise in_doubt_error(dependency, bound) from error
+                raise in_doubt(dependency, bound.func) from error
             raise
 
     async def _look_up(
         self,
         sent_key: str,
-        lookup: Callable[..., Awaitable[Any]],
+        dependency: Dependency,
         bound: functools.partial[Awaitable[Any]],
     ) -> str | None:
-        found = await lookup(*bound.args, **bound.keywords, idempotency_key=sent_key)
+        look_up = dependency.lookup
+        if look_up is None:
+            return None
+        async with self.slots, asyncio.timeout(dependency.timeout):
+            found = await look_up(
+                *bound.args, **bound.keywords, idempotency_key=sent_key
+            )
         return None if found is None else values.encode(bound.func, found)
 
     async def _attempts(
@@ -167,15 +193,22 @@ class Caller:
         sent_key: str,
         dependency: Dependency,
         bound: functools.partial[Awaitable[Any]],
+        failures: list[ErrorEnvelope],
         *,
         once: bool = False,
     ) -> str:
         async def attempt() -> Any:
+            now = asyncio.get_running_loop().time
             async with self.slots, asyncio.timeout(dependency.timeout):
-                return await bound(idempotency_key=sent_key)
+                asked_at = now()
+                answer = await bound(idempotency_key=sent_key)
+            spent, name = round((now() - asked_at) * 1000), dependency.name
+            telemetry.emit(self.log, "call.made", dependency=name, duration_ms=spent)
+            return answer
 
         def note(retry: Retry) -> None:
             self.counts.retried += 1
+            failures.append(retry.envelope)
             self.progress()
             telemetry.emit(
                 self.log,
@@ -211,10 +244,7 @@ def call_key(
 ) -> str:
     """Return the key under which a call is remembered, equal for equal calls."""
     return keys.call_key(
-        scope.tenant,
-        scope.job,
-        scope.chunk,
-        scope.stage,
+        *(scope.tenant, scope.job, scope.chunk, scope.stage),
         dependency.name,
         function.__qualname__,
         args=[args, kwargs],
@@ -224,22 +254,3 @@ def call_key(
 def provider_key(key: str, epoch: int) -> str:
     """Return the idempotency key that the provider sees."""
     return keys.sha256(f"{key}#{epoch}".encode())
-
-
-def plainly_refused(failure: ErrorEnvelope) -> bool:
-    """Say whether the other side answered that it did not do it.
-
-    A time-out, a broken connection or a 5xx says nothing of what happened behind it.
-    """
-    status = failure.http_status
-    return status is not None and 400 <= status < 500 and status not in {408, 409}
-
-
-def in_doubt_error(
-    dependency: Dependency, bound: functools.partial[Awaitable[Any]]
-) -> PermanentError:
-    """Return the error of an effect that may or may not have happened."""
-    message = (
-        f"Nobody can tell whether {bound.func.__name__} of {dependency.name} took place."
-    )
-    return PermanentError(message, code="runtime.effect.unknown")

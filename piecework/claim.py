@@ -94,7 +94,7 @@ MAX_RECOVERIES = 3
 SOON = 1.0
 
 
-def judge(
+def judge(  # noqa: PLR0911 -- one row of the table, one return
     ref: ChunkRef,
     item: Mapping[str, Any] | None,
     *,

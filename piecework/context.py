@@ -78,7 +78,9 @@ class Context(Generic[P]):
                 effect of an earlier attempt took place.
         """
         scope = CallScope(self.tenant, self.job, self.chunk, self.stage)
-        return cast("R", await self.caller.call(scope, dependency, function, args, kwargs))
+        return cast(
+            "R", await self.caller.call(scope, dependency, function, args, kwargs)
+        )
 
     def progress(self) -> None:
         """Say that the stage is alive; one silent for too long counts as hung."""

@@ -1,13 +1,13 @@
-"""An outside service as a pipeline sees it: how to retry it, and what a call to it does."""
+"""An outside service as a pipeline sees it: its retries, and what its calls do."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
-from piecework.errors import UsageError
+from piecework.errors import ErrorEnvelope, PermanentError, UsageError
 from piecework.retry import RetryPolicy
 
 
@@ -43,7 +43,7 @@ class Dependency:
     """
 
     name: str
-    retry: RetryPolicy = RetryPolicy()
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
     effect: Effect = Effect.PURE
     layer: Literal["llm", "tool"] = "tool"
     timeout: float = 60.0
@@ -52,5 +52,27 @@ class Dependency:
     def __post_init__(self) -> None:
         """Refuse a dependency that could not do what it declares."""
         if (self.effect is Effect.LOOKUP) != (self.lookup is not None):
-            message = f"Dependency {self.name!r}: `lookup` and Effect.LOOKUP go together."
+            message = (
+                f"Dependency {self.name!r}: `lookup` and Effect.LOOKUP go together."
+            )
             raise UsageError(message, code="pipeline.declaration.invalid")
+
+
+#: HTTP statuses that say "not done". Not 408, a time-out, nor 409, which may mean that
+#: the same thing is being done already.
+REFUSALS = frozenset(range(400, 500)) - {408, 409}
+
+
+def plainly_refused(failure: ErrorEnvelope) -> bool:
+    """Say whether the other side answered that it did not do it.
+
+    A time-out, a broken connection or a 5xx says nothing of what happened behind it.
+    """
+    return failure.http_status in REFUSALS
+
+
+def in_doubt(dependency: Dependency, function: Callable[..., Any]) -> PermanentError:
+    """Return the error of an effect that may or may not have happened."""
+    called = f"{function.__name__} of {dependency.name}"
+    message = f"Nobody can tell whether {called} took place."
+    return PermanentError(message, code="runtime.effect.unknown")

@@ -99,7 +99,9 @@ async def grouped(things: AsyncIterator[T], size: int) -> AsyncIterator[list[T]]
 
 
 async def side_by_side(
-    work: Callable[[list[T]], Awaitable[None]], groups: AsyncIterator[list[T]], most: int
+    work: Callable[[list[T]], Awaitable[None]],
+    groups: AsyncIterator[list[T]],
+    most: int,
 ) -> None:
     """Do the work for each group, at most so many at a time; hold no more than that."""
     slots = asyncio.Semaphore(most)

@@ -80,11 +80,15 @@ async def check_against_manifest(rt: Runtime, job: Job, census: Census) -> None:
     listed = {entry.chunk async for entry in entries}
     if found != listed:
         different = sorted(found ^ listed)[:10]
-        message = f"Chunks {different} of job {job.ref.job} are not as the manifest says."
+        message = (
+            f"Chunks {different} of job {job.ref.job} are not as the manifest says."
+        )
         raise StateError(message, code="job.manifest.mismatch")
 
 
-def certify(job: Job, census: Census, finished_at: float, join_error: str) -> Certificate:
+def certify(
+    job: Job, census: Census, finished_at: float, join_error: str
+) -> Certificate:
     """Return what the job came to."""
     return Certificate(
         job=job.ref.job,

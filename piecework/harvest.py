@@ -46,7 +46,9 @@ class TableHarvest:
                 item = stored.get(keys.result_sk(row.chunk))
                 value = NULL if item is None else await self.objects.fetch(item)
                 if keys.sha256(value.encode()) != row.result_sha256:
-                    message = f"Chunk {row.chunk} did not settle with its stored result."
+                    message = (
+                        f"Chunk {row.chunk} did not settle with its stored result."
+                    )
                     raise StateError(message, code="runtime.state.checkpoint_corrupt")
                 yield StoredResult(row.chunk, row.label, value)
 

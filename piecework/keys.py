@@ -23,6 +23,9 @@ from pydantic_core import to_jsonable_python
 
 GROUP_SIZE = 256
 JOIN_CHUNK = -1
+#: The largest numbers of the width that sorts.
+MOST_CHUNKS = 99_999_999
+MOST_GENS = 9_999
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}\Z")
@@ -104,7 +107,7 @@ def result_sk(chunk: int) -> str:
 
 
 def work_prefix(chunk: int) -> str:
-    """Return what the sort keys of a chunk's stages, calls, effects and errors share."""
+    """Return what the sort keys of a chunk's rows share."""
     return f"WORK#{chunk_name(chunk)}#"
 
 

@@ -22,10 +22,18 @@ def load_pipelines(names: Iterable[str]) -> dict[str, Pipeline]:
 
     Raises:
         UsageError: `pipeline.module.not_found`, `pipeline.module.failed`,
-            `pipeline.object.not_a_pipeline`.
+            `pipeline.object.not_a_pipeline`; `pipeline.declaration.invalid` for two
+            of one name.
     """
-    found = [pipeline for name in names for pipeline in _pipelines_of(name)]
-    return {pipeline.name: pipeline for pipeline in found}
+    found: dict[str, Pipeline] = {}
+    for pipeline in (p for name in names for p in _pipelines_of(name)):
+        if found.setdefault(pipeline.name, pipeline) is not pipeline:
+            message = f"Two pipelines have the name {pipeline.name!r}."
+            step = "Rename one: the jobs of both would go to the same."
+            raise UsageError(
+                message, code="pipeline.declaration.invalid", next_step=step
+            )
+    return found
 
 
 def load_pipeline(name: str) -> Pipeline:

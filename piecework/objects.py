@@ -71,9 +71,10 @@ class Objects:
     async def names(self, prefix: str) -> AsyncIterator[str]:
         """Yield the keys that begin so."""
         pages = self.client.get_paginator("list_objects_v2")
-        async for page in pages.paginate(Bucket=self.bucket, Prefix=prefix):
-            for found in page.get("Contents", []):
-                yield found["Key"]
+        with reaching(self.bucket):
+            async for page in pages.paginate(Bucket=self.bucket, Prefix=prefix):
+                for found in page.get("Contents", []):
+                    yield found["Key"]
 
     async def stow(self, text: str, key: str) -> dict[str, str]:
         """Return the attributes under which a row keeps a value of any size."""

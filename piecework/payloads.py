@@ -85,11 +85,14 @@ class Payloads:
         reading = asyncio.ensure_future(
             self.objects.get(key, start=index * WINDOW, length=WINDOW)
         )
+        reading.add_done_callback(lambda read: self._keep(place, read))
         self._windows[place] = reading
         if len(self._windows) > WINDOWS_KEPT:
             self._windows.popitem(last=False)
-        try:
-            return await asyncio.shield(reading)
-        except Exception:
-            self._windows.pop(place, None)
-            raise
+        return await asyncio.shield(reading)
+
+    def _keep(self, place: tuple[str, int], reading: asyncio.Future[bytes]) -> None:
+        """Forget a read that failed, whether or not somebody still waits for it."""
+        failed = reading.cancelled() or reading.exception() is not None
+        if failed and self._windows.get(place) is reading:
+            del self._windows[place]

@@ -88,7 +88,9 @@ class Unknown:
 class Ledger(Protocol):
     """The effects of a chunk, each written ahead: INTENT before, DONE after."""
 
-    async def begin(self, key: str, stage: str, effect: Effect) -> Begun | Done | Unknown:
+    async def begin(
+        self, key: str, stage: str, effect: Effect
+    ) -> Begun | Done | Unknown:
         """Write the intent of an effect, or learn what became of an earlier one."""
 
     async def finish(self, key: str, value: str) -> None:

@@ -38,8 +38,8 @@ class Message(BaseModel):
     v: Literal[1] = 1  # model.SCHEMA; strict: what is newer is left to newer workers
     tenant: str = Field(pattern=_NAME)
     job: str = Field(pattern=_NAME)
-    chunk: int = Field(ge=keys.JOIN_CHUNK)
-    gen: int = Field(ge=1)
+    chunk: int = Field(ge=keys.JOIN_CHUNK, le=keys.MOST_CHUNKS)
+    gen: int = Field(ge=1, le=keys.MOST_GENS)
 
     @classmethod
     def about(cls, ref: ChunkRef, gen: int) -> Message:
@@ -103,7 +103,10 @@ class Queue:
         extra = {"VisibilityTimeout": min(math.ceil(seconds), 43_200)}
         for batch in batches(receipts):
             await self._all(
-                self.client.change_message_visibility_batch, "ReceiptHandle", batch, extra
+                self.client.change_message_visibility_batch,
+                "ReceiptHandle",
+                batch,
+                extra,
             )
 
     async def delete(self, receipts: Sequence[str]) -> None:
@@ -112,7 +115,7 @@ class Queue:
             await self._all(self.client.delete_message_batch, "ReceiptHandle", batch)
 
     async def depth(self) -> int:
-        """Return about how many messages there are, hidden and delayed ones included."""
+        """Return about how many messages there are, hidden and delayed ones too."""
         names: list[Any] = [
             "ApproximateNumberOfMessages",
             "ApproximateNumberOfMessagesNotVisible",
@@ -132,7 +135,7 @@ class Queue:
         extra: dict[str, Any] | None = None,
     ) -> list[str]:
         """Send a batch, again for exactly what failed; return what failed for good."""
-        left = dict(enumerate(contents))
+        left, refused = dict(enumerate(contents)), []
         for attempt in range(BATCH_TRIES):
             entries = [
                 {"Id": str(i), field: text, **(extra or {})} for i, text in left.items()
@@ -140,11 +143,13 @@ class Queue:
             with reaching(self.url):
                 reply = await call(QueueUrl=self.url, Entries=entries)
             failed = reply.get("Failed", [])
-            left = {int(f["Id"]): left[int(f["Id"])] for f in failed if not f["SenderFault"]}
+            refused += [contents[int(f["Id"])] for f in failed if f["SenderFault"]]
+            again = [int(f["Id"]) for f in failed if not f["SenderFault"]]
+            left = {i: left[i] for i in again}
             if not left:
-                return [contents[int(f["Id"])] for f in failed]
+                break
             await asyncio.sleep(self.rng.uniform(0, 0.05 * 2.0**attempt))
-        return list(left.values())
+        return refused + list(left.values())
 
 
 def read(found: Any) -> Delivery:

@@ -56,7 +56,12 @@ Decision: TypeAlias = Again | Undo | Bury
 
 
 def decide(
-    failure: ErrorEnvelope, *, attempts_left: int, attempt: int, pivot: Pivot, rng: Random
+    failure: ErrorEnvelope,
+    *,
+    attempts_left: int,
+    attempt: int,
+    pivot: Pivot,
+    rng: Random,
 ) -> Decision:
     """Return what becomes of a chunk whose stage failed for good in this run."""
     comes_back = failure.error_class in {ErrorClass.TRANSIENT, ErrorClass.STATE}
@@ -72,6 +77,6 @@ def decide(
 
 
 def delay(failure: ErrorEnvelope, attempt: int, rng: Random) -> float:
-    """Return the seconds before the next attempt; the provider's own word comes first."""
+    """Return the seconds before the next attempt, after those the provider asked."""
     jitter = rng.uniform(0, min(CAP, BASE * 2.0**attempt))
     return (failure.retry_after or 0.0) + jitter

@@ -19,11 +19,18 @@ from typing import Any
 from piecework import recovery, telemetry, values
 from piecework.classify import classify
 from piecework.context import Context
-from piecework.errors import ErrorEnvelope, StoreError
+from piecework.errors import ErrorEnvelope, PermanentError, StoreError
 from piecework.outcome import Cancelled, Compensation, Completed, Dead, Outcome, Parked
 from piecework.pipeline import Pipeline, Stage
 from piecework.ports import CancelRequestedError, Checkpoints
 from piecework.recovery import Again, Bury, Pivot
+
+#: Codes of failures that come after the work of a stage or of a call, or may do.
+AFTERWARDS = {
+    "runtime.effect.unknown",
+    "runtime.value.unserialisable",
+    "runtime.value.unreadable",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +46,13 @@ async def run(
     pipeline: Pipeline, ctx: Context[Any], checkpoints: Checkpoints, limits: Limits
 ) -> Outcome:
     """Walk the stages from the last checkpoint; on failure decide, then recover."""
-    done = restore(pipeline, ctx, checkpoints)
+    unreadable = restore(pipeline, ctx, checkpoints)
     if checkpoints.failure is not None:
         return await compensate(pipeline, ctx, checkpoints, checkpoints.failure)
+    done = stages_done(pipeline, checkpoints)
+    if unreadable is not None:
+        failure = envelope(unreadable, ctx, limits)
+        return await recover(pipeline, ctx, checkpoints, limits, done, failure)
     for index in range(done, len(pipeline.stages)):
         stage = pipeline.stages[index]
         ctx.stage = stage.name
@@ -54,7 +65,7 @@ async def run(
             return Cancelled(stage.name)
         except StoreError:
             raise
-        except Exception as error:  # noqa: BLE001 -- whatever a stage raises is its failure
+        except Exception as error:  # noqa: BLE001 -- whatever a stage raises
             failure = envelope(error, ctx, limits)
             return await recover(pipeline, ctx, checkpoints, limits, index, failure)
         telemetry.emit(ctx.log, "stage.completed", stage=stage.name)
@@ -63,18 +74,34 @@ async def run(
     raise AssertionError(message)
 
 
-def restore(pipeline: Pipeline, ctx: Context[Any], checkpoints: Checkpoints) -> int:
-    """Put the values of completed stages into the context; return how many there are.
+def restore(
+    pipeline: Pipeline, ctx: Context[Any], checkpoints: Checkpoints
+) -> PermanentError | None:
+    """Put the values of completed stages into the context.
 
-    The completed stages are the longest run of checkpoints from the start: what came
-    after a stage that was undone since is done again.
+    Return what keeps one of them from being read, if anything; the others are there
+    all the same, for the way back.
     """
-    for index, stage in enumerate(pipeline.stages):
-        text = checkpoints.completed.get(stage.name)
-        if text is None:
-            return index
-        ctx.values[stage.name] = values.decode(stage.run, text)
-    return len(pipeline.stages)
+    unreadable = None
+    for stage in pipeline.stages[: stages_done(pipeline, checkpoints)]:
+        text = checkpoints.completed[stage.name]
+        try:
+            ctx.values[stage.name] = values.decode(stage.run, text)
+        except PermanentError as error:
+            ctx.stage, unreadable = stage.name, error
+    return unreadable
+
+
+def stages_done(pipeline: Pipeline, checkpoints: Checkpoints) -> int:
+    """Return the longest run of completed stages from the start.
+
+    What came after a stage that was undone since is done again.
+    """
+    names = [stage.name for stage in pipeline.stages]
+    return next(
+        (i for i, name in enumerate(names) if name not in checkpoints.completed),
+        len(names),
+    )
 
 
 async def run_stage(stage: Stage, ctx: Context[Any]) -> str:
@@ -142,14 +169,17 @@ def pivot_seen_from(
     """Say whether the point of no return is passed, ahead, or nobody can tell.
 
     A pivot that failed has plainly not happened only if it was refused outright: on
-    its first try, in its first claim, with an error that is not transient.
+    its first try, in its first claim, with an error that is not transient, before any
+    effect of it stood, and not for what it answered.
     """
     if index < pipeline.pivot_index:
         return Pivot.AHEAD
     if index > pipeline.pivot_index:
         return Pivot.BEHIND
-    tried_before = checkpoints.entered == ctx.stage or ctx.caller.counts.retried > 0
-    refused = not failure.retryable and not tried_before
+    counts = ctx.caller.counts
+    tried_before = checkpoints.entered == ctx.stage or counts.retried > 0
+    happened = ctx.stage in counts.stages_with_effects or failure.code in AFTERWARDS
+    refused = not failure.retryable and not tried_before and not happened
     return Pivot.AHEAD if refused else Pivot.IN_DOUBT
 
 
@@ -170,6 +200,7 @@ async def compensate(
         if stage.name not in checkpoints.undone:
             ctx.stage = f"undo:{stage.name}:{ctx.caller.epoch}"
             await checkpoints.undo(stage.name, await undo(stage, ctx, failure))
+            ctx.progress()
     stranded = tuple(s.name for s in to_undo if checkpoints.undone[s.name] is not None)
     if not to_undo:
         return Dead(failure, Compensation.NOTHING)

@@ -84,7 +84,9 @@ class MemoryJournal:
         """Remember a result."""
         self.calls[key] = value
 
-    async def begin(self, key: str, stage: str, effect: Effect) -> Begun | Done | Unknown:
+    async def begin(
+        self, key: str, stage: str, effect: Effect
+    ) -> Begun | Done | Unknown:
         """Write an intent, or learn what became of an earlier one."""
         del stage
         known = self.effects.get(key)
@@ -139,20 +141,26 @@ async def run_in_memory(
     """Run every payload through the pipeline, then the join; waits cost no time."""
     run, rng = MemoryRun(), Random(seed)
     limits = saga.Limits(max_attempts, lambda: now, rng)
-    stored = []
+    stored, missing = [], []
     for number, payload in enumerate(payloads):
         outcome, checkpoints = await _run_chunk(pipeline, payload, number, limits)
         run.outcomes[number] = outcome
+        label = pipeline.label(payload) if pipeline.label else ""
         if isinstance(outcome, Completed):
             stage = pipeline.stages[pipeline.result_index]
             text = {**checkpoints.completed, pipeline.stages[-1].name: outcome.value}
-            label = pipeline.label(payload) if pipeline.label else ""
             stored.append(StoredResult(number, label, text[stage.name]))
             run.results[number] = values.decode(stage.run, text[stage.name])
-    missing = [_missing(n, o) for n, o in run.outcomes.items() if n not in run.results]
+        else:
+            missing.append(_missing(number, label, outcome))
     if pipeline.join is not None:
-        harvest = MemoryHarvest(stored, missing, run.artifacts)
-        run.join_value = await pipeline.join(_join_context(pipeline, harvest, limits))
+        ctx = _join_context(
+            pipeline, MemoryHarvest(stored, missing, run.artifacts), limits
+        )
+        value = await saga.invoke(pipeline.join, ctx)
+        run.join_value = values.decode(
+            pipeline.join, values.encode(pipeline.join, value)
+        )
     return run
 
 
@@ -213,6 +221,6 @@ def _caller(journal: MemoryJournal, limits: saga.Limits) -> Caller:
     )
 
 
-def _missing(chunk: int, outcome: Outcome) -> Missing:
+def _missing(chunk: int, label: str, outcome: Outcome) -> Missing:
     code = outcome.failure.code if isinstance(outcome, Dead | Parked) else ""
-    return Missing(chunk, "", type(outcome).__name__.lower(), code)
+    return Missing(chunk, label, type(outcome).__name__.upper(), code)

@@ -2,6 +2,9 @@
 
 The first run hands on what a resumed run would read back, never the object itself,
 so that a pipeline cannot come to depend on something a checkpoint loses.
+
+JSON is written and read by the names of the fields: an alias may differ between
+writing and reading, a field's own name cannot.
 """
 
 from __future__ import annotations
@@ -16,6 +19,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from piecework.errors import PermanentError
 
+#: Functions whose type is remembered; bounded, since a stage may make new ones.
+FUNCTIONS_KEPT = 1_024
+
 
 def encode(function: Callable[..., Any], value: Any) -> str:
     """Return a function's value as JSON.
@@ -25,7 +31,7 @@ def encode(function: Callable[..., Any], value: Any) -> str:
     """
     try:
         adapter = result_type(function)
-        return adapter.dump_json(value, warnings="error").decode()
+        return adapter.dump_json(value, round_trip=True, warnings="error").decode()
     except (ValidationError, ValueError, TypeError) as error:
         name = getattr(function, "__qualname__", repr(function))
         message = f"What {name} returned is not of the type that it declares."
@@ -44,7 +50,7 @@ def decode(function: Callable[..., Any], text: str) -> Any:
             after a deployment that changed the type under a running job.
     """
     try:
-        return result_type(function).validate_json(text)
+        return result_type(function).validate_json(text, by_alias=False, by_name=True)
     except ValidationError as error:
         name = getattr(function, "__qualname__", repr(function))
         message = f"The stored value of {name} is not of the type that it declares."
@@ -55,7 +61,7 @@ def decode(function: Callable[..., Any], text: str) -> Any:
         ) from error
 
 
-@functools.cache
+@functools.lru_cache(FUNCTIONS_KEPT)
 def result_type(function: Callable[..., Any]) -> TypeAdapter[Any]:
     """Return the type of a function's result; without an annotation any JSON."""
     try:

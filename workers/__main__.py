@@ -35,7 +35,7 @@ def run(
     concurrency: Annotated[
         int | None, typer.Option(help="Chunks in hand at once.", min=1)
     ] = None,
-    reconcile: Annotated[
+    reconcile: Annotated[  # noqa: FBT002 -- a flag of a command
         bool, typer.Option(help="Run the reconciler's loop beside the work.")
     ] = True,
 ) -> None:

@@ -1,4 +1,4 @@
-"""After a chunk has ended: count it, delete its message, and see whether it was the last.
+"""After a chunk has ended: count it, delete its message, see whether it was the last.
 
 In this order, so that a crash in between brings the message back and the count is
 made up for. Chunks that end close together share the requests.
@@ -81,7 +81,9 @@ class Acks:
             if isinstance(reply, BaseException):
                 self.log.warning("acks.failed", error=type(reply).__name__)
 
-    async def _count(self, ref: JobRef, group: int, chunks: int, acks: list[Ack]) -> None:
+    async def _count(
+        self, ref: JobRef, group: int, chunks: int, acks: list[Ack]
+    ) -> None:
         ended = [ack.ref.chunk for ack in acks if not ack.ref.is_join]
         full = await self.rt.tallies.add(ref, group, ended, chunks)
         if full:

@@ -74,18 +74,24 @@ class Hold:
             return True
         return False
 
+    @property
+    def cut(self) -> bool:
+        """Whether the work was cut off; it may still be on its way out."""
+        expired = self._scope is not None and self._scope.expired()
+        return expired or self.reason is not None
+
     def progress(self) -> None:
         """Note that the work is not hung."""
         self.alive_at = asyncio.get_running_loop().time()
 
     def renewed(self, asked_at: float) -> None:
         """Let the work go on until the end of the lease that was asked for then."""
-        if self._scope is not None and self.reason is None:
+        if self._scope is not None and not self.cut:
             self._scope.reschedule(asked_at + self.lease_s * (1 - MARGIN))
 
     def end(self, reason: Reason) -> None:
         """Cut the work off."""
-        if self.reason is None and self._scope is not None:
+        if self._scope is not None and not self.cut:
             self.reason = reason
             self._scope.reschedule(asyncio.get_running_loop().time())
 
@@ -101,7 +107,9 @@ class Heart:
     holds: dict[str, Hold] = field(default_factory=dict)
 
     @asynccontextmanager
-    async def hold(self, claim: Claim, receipt: str | None, asked_at: float) -> AsyncIterator[Hold]:
+    async def hold(
+        self, claim: Claim, receipt: str | None, asked_at: float
+    ) -> AsyncIterator[Hold]:
         """Keep a claim alive inside; `asked_at`: loop time before it was asked for."""
         now = asyncio.get_running_loop().time()
         hold = Hold(claim, receipt, self.settings.lease_s, asked_at, now)
@@ -112,17 +120,21 @@ class Heart:
             del self.holds[claim.token]
 
     async def beat(self) -> None:
-        """Renew for ever; a beat that fails is tried again at the next."""
+        """Renew for ever; a beat that fails, or hangs, is tried again at the next."""
+        third = self.settings.lease_s / 3
         while True:
-            await asyncio.sleep(self.settings.lease_s / 3)
+            await asyncio.sleep(third)
             try:
-                await self.renew_all()
-            except Exception as error:  # noqa: BLE001 -- the deadline of each hold stands
+                async with asyncio.timeout(third):
+                    await self.renew_all()
+            except Exception as error:  # noqa: BLE001 -- each hold's deadline stands
                 self.log.warning("lease.renew_failed", error=type(error).__name__)
 
     async def renew_all(self) -> None:
         """Renew every claim in hand, then hide the messages of those that are ours."""
         holds = [hold for hold in self.holds.values() if self._may_go_on(hold)]
+        if not holds:
+            return
         replies = await asyncio.gather(*map(self._renew, holds), return_exceptions=True)
         kept = [h for h, reply in zip(holds, replies, strict=True) if reply is True]
         receipts = [hold.receipt for hold in kept if hold.receipt]
@@ -139,7 +151,7 @@ class Heart:
             hold.end(Reason.TIMEOUT)
         elif now - hold.alive_at > self.settings.stall_s:
             hold.end(Reason.STALLED)
-        return hold.reason is None
+        return not hold.cut
 
     async def _renew(self, hold: Hold) -> bool:
         asked_at = asyncio.get_running_loop().time()

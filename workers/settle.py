@@ -54,7 +54,9 @@ async def write(
             also = await task.checkpoints.value_actions(last, value)
             also += await job_end(task, job, station, join_error="")
             sha256 = result_sha256(task, value)
-            ours = await ends.succeed(claim, result_sha256=sha256, also=also, calls=calls)
+            ours = await ends.succeed(
+                claim, result_sha256=sha256, also=also, calls=calls
+            )
             return ours, None
         case Parked() as parked:
             return await ends.park(claim, parked, calls=calls), parked.delay
@@ -71,12 +73,12 @@ def result_sha256(task: Task, last_value: str) -> str:
     index = task.stages.result_index
     if index == len(task.stages.stages) - 1:
         return keys.sha256(last_value.encode())
-    return keys.sha256(task.checkpoints.completed[task.stages.stages[index].name].encode())
+    return keys.sha256(
+        task.checkpoints.completed[task.stages.stages[index].name].encode()
+    )
 
 
-async def bury(
-    task: Task, dead: Dead, job: Job, station: Station, calls: int
-) -> bool:
+async def bury(task: Task, dead: Dead, job: Job, station: Station, calls: int) -> bool:
     """Write the death of a chunk, its dead letter and, for a join, the job's end."""
     letter = station.dead_letters.row(
         task.claim,

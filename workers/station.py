@@ -80,5 +80,3 @@ def open_station(
         heart=Heart(beating, rt.heartbeat_queue, settings, log),
         calls=asyncio.Semaphore(settings.calls),
     )
-
-

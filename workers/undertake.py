@@ -68,8 +68,11 @@ async def run(task: Task, job: Job, station: Station) -> Outcome:
         await load(task, job, station)
     except StoreError:
         raise
-    except Exception as error:  # noqa: BLE001 -- a payload or a checkpoint that cannot be read
+    except Exception as error:  # noqa: BLE001 -- what was stored cannot be read
         return unreadable(task, saga.envelope(error, task.ctx, task.limits))
+    if task.claim.winding_up and task.claim.recoveries > MAX_RECOVERIES:
+        failure = task.checkpoints.failure or last_failure(task)
+        return Dead(failure, Compensation.ABANDONED)
     if task.claim.winding_up and task.checkpoints.failure is None:
         return await wind_up(task)
     return await saga.run(task.stages, task.ctx, task.checkpoints, task.limits)
@@ -84,15 +87,15 @@ def unreadable(task: Task, failure: ErrorEnvelope) -> Outcome:
     if failure.retryable and attempts_left > 0:
         delay = recovery.delay(failure, task.ctx.attempt, task.limits.rng)
         return Parked(failure, delay)
-    untouched = task.claim.first or task.checkpoints.entered == task.stages.stages[0].name
+    untouched = (
+        task.claim.first or task.checkpoints.entered == task.stages.stages[0].name
+    )
     return Dead(failure, Compensation.NOTHING if untouched else Compensation.ABANDONED)
 
 
 async def wind_up(task: Task) -> Outcome:
     """Undo and bury a chunk whose attempts are spent without an end on record."""
     failure = last_failure(task)
-    if task.claim.recoveries > MAX_RECOVERIES:
-        return Dead(failure, Compensation.ABANDONED)
     names = [stage.name for stage in task.stages.stages]
     index = names.index(task.checkpoints.entered)
     task.ctx.stage = task.checkpoints.entered
@@ -102,9 +105,10 @@ async def wind_up(task: Task) -> Outcome:
 
 
 def last_failure(task: Task) -> ErrorEnvelope:
-    """Return what ended the last attempt: what is on record, else its worker's death."""
+    """Return what ended the last attempt: by its record, else its worker's death."""
     trail = task.trail
-    if trail and trail[-1]["attempt"] == task.claim.attempt:
+    last = (trail[-1]["gen"], trail[-1]["attempt"]) if trail else None
+    if last == (task.claim.gen, task.claim.attempt):
         return read_error(trail[-1])
     message = "The worker died with the chunk, in its last attempt."
     error = TransientError(message, code="runtime.worker.lost")

@@ -12,6 +12,7 @@ from piecework.errors import PieceworkError
 from piecework.finish import begin_finish
 from piecework.model import JobRef
 from piecework.queue import BATCH, Delivery
+from piecework.runtime import Runtime
 from workers.acks import Ack, Acks
 from workers.executor import End, Turn, execute
 from workers.heart import Reason
@@ -22,18 +23,19 @@ from workers.station import Station
 GATHER_S = 0.02
 #: Seconds to wait after SQS could not be reached.
 OUTAGE_S = 1.0
+#: Seconds for writing what a stop cut off.
+HAND_BACK_S = 5.0
 
 
 async def work(station: Station, stop: asyncio.Event) -> None:
     """Be a worker until `stop` is set."""
-    worker = Worker(station)
+    worker = Worker(station, stop)
     beating = asyncio.create_task(station.heart.beat())
     counting = asyncio.create_task(worker.acks.run())
     receiving = asyncio.create_task(worker.receive())
     try:
         await stop.wait()
-        receiving.cancel()
-        await worker.drain()
+        await worker.drain(receiving)
         await worker.acks.flush()
     finally:
         for task in (receiving, counting, beating):
@@ -46,6 +48,7 @@ class Worker:
     """The receiving half of a worker, and the chunks in its hands."""
 
     station: Station
+    stop: asyncio.Event
     in_hand: set[asyncio.Task[None]] = field(default_factory=set)
     freed: asyncio.Event = field(default_factory=asyncio.Event)
     acks: Acks = field(init=False)
@@ -57,18 +60,26 @@ class Worker:
         )
 
     async def receive(self) -> None:
-        """Take messages as long as there are free slots, for ever."""
-        settings = self.station.rt.settings
-        while True:
+        """Take messages as long as there are free slots, until told to stop.
+
+        A long poll under way is never cut off: SQS would hand its messages to nobody,
+        and hide them all the same. What it brings after the stop goes straight back.
+        """
+        rt = self.station.rt
+        wait_s = poll_seconds(rt)
+        while not self.stop.is_set():
             free = await self.free_slots()
             try:
-                deliveries = await self.station.rt.work.receive(
-                    free, wait_s=settings.poll_s, hide_s=settings.visibility_s
+                deliveries = await rt.work.receive(
+                    free, wait_s=wait_s, hide_s=rt.settings.visibility_s
                 )
             except PieceworkError as error:
                 self.station.log.warning("worker.receive_failed", error_code=error.code)
                 await asyncio.sleep(OUTAGE_S)
                 continue
+            if self.stop.is_set():
+                await rt.work.hide([delivery.receipt for delivery in deliveries], 0)
+                return
             for delivery in deliveries:
                 self.start(self.deliver(delivery))
 
@@ -76,14 +87,14 @@ class Worker:
         """Wait until there is a free slot, and a moment for a batch's worth of them."""
         most = self.station.rt.settings.concurrency
         enough = min(BATCH, most)
-        while len(self.in_hand) >= most:
+        while len(self.in_hand) >= most and not self.stop.is_set():
             self.freed.clear()
             await self.freed.wait()
         loop = asyncio.get_running_loop()
         until = loop.time() + GATHER_S
-        while most - len(self.in_hand) < enough and loop.time() < until:
+        while most - len(self.in_hand) < enough and loop.time() < until:  # noqa: ASYNC110 -- `freed` would wake for one
             await asyncio.sleep(GATHER_S / 4)
-        return most - len(self.in_hand)
+        return max(1, most - len(self.in_hand))
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Take something in hand; its failure is its own."""
@@ -147,13 +158,21 @@ class Worker:
 
         self.start(run())
 
-    async def drain(self) -> None:
+    async def drain(self, receiving: asyncio.Task[None]) -> None:
         """Let what is in hand end; hand back what does not end in time."""
         log, drain_s = self.station.log, self.station.rt.settings.drain_s
         telemetry.emit(log, "worker.stopping", in_hand=len(self.in_hand))
-        if self.in_hand:
-            await asyncio.wait(self.in_hand, timeout=drain_s)
+        self.freed.set()
+        await asyncio.wait({receiving, *self.in_hand}, timeout=drain_s)
         for hold in list(self.station.heart.holds.values()):
             hold.end(Reason.STOPPING)
         if self.in_hand:
-            await asyncio.wait(self.in_hand, timeout=drain_s)
+            await asyncio.wait(self.in_hand, timeout=HAND_BACK_S)
+
+
+def poll_seconds(rt: Runtime) -> int:
+    """Return how long to wait for a message: a stop waits for it, too.
+
+    On loopback a request costs nothing, and nobody likes to wait for Ctrl-C.
+    """
+    return min(rt.settings.poll_s, 2) if rt.endpoint.loopback else rt.settings.poll_s

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
+from piecework.endpoint import STATE_FILE, Emulator, read_state, state_folder
+
 
 def find(start: Path | None = None) -> Emulator | None:
     """Return the emulator that commands started here would use, if there is one."""

@@ -43,6 +43,10 @@ class Reconciler:
         telemetry.emit(self.log, "reconcile.pass", actions=acts.total())
         return acts
 
+    def look_now(self) -> None:
+        """Let the next look spare no job."""
+        self._next_look.clear()
+
     async def _job(self, ref: JobRef) -> Counter[str]:
         job = await self.rt.jobs.read(ref)
         if job is None or job.status.ended:
@@ -82,7 +86,7 @@ async def reconcile_once(
     acts = await reconciler.look()
     if reconciler.sightings.waiting:
         await asyncio.sleep(rt.settings.lease_s if observe_s is None else observe_s)
-        reconciler._next_look.clear()
+        reconciler.look_now()
         acts += await reconciler.look()
     return acts
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from piecework.model import Chunk, ChunkStatus, iso
+from piecework.store.rescue import NOT_A_BEAT_SINCE
 from piecework.store.table import Table, Written
 
 #: Still as it was looked at, and asked to stop: no holder has it.
@@ -14,11 +15,13 @@ UNCLAIMED = (
 
 async def cancel_unclaimed(table: Table, chunk: Chunk, now: float) -> bool:
     """PENDING | WAITING | RUNNING with a dead lease -> CANCELLED."""
+    running = chunk.status is ChunkStatus.RUNNING
+    beat = {"heartbeat": chunk.heartbeat[1]} if running else {}
     action = table.action(
         "Update",
         chunk.ref.pk,
         chunk.ref.sk,
-        condition=UNCLAIMED,
+        condition=f"{UNCLAIMED} AND {NOT_A_BEAT_SINCE}" if running else UNCLAIMED,
         update="SET #status = :cancelled, settled_at = :now"
         " REMOVE claimed_by, claim_expires_at, due_at, retry_at",
         values={
@@ -27,6 +30,7 @@ async def cancel_unclaimed(table: Table, chunk: Chunk, now: float) -> bool:
             "fence": chunk.fence,
             "cancelled": ChunkStatus.CANCELLED,
             "now": iso(now),
+            **beat,
         },
     )
     return isinstance(await table.update(action, returning="NONE"), Written)

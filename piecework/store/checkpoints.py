@@ -23,6 +23,8 @@ from piecework.store.ledger import EffectLedger
 from piecework.store.table import Action, Item, Refused, Table, Written
 
 NULL = "null"
+#: DynamoDB takes 100 actions in a transaction; one looks at the chunk, one records.
+EFFECTS_AT_ONCE = 98
 
 
 @dataclass(slots=True)
@@ -60,7 +62,9 @@ class ChunkCheckpoints:
         cursor = str(self.claim.chunk.item["stage"])
         names = [stage.name for stage in self.pipeline.stages]
         if cursor not in names:
-            message = f"Pipeline {self.pipeline.name!r} has no stage {cursor!r} any more."
+            message = (
+                f"Pipeline {self.pipeline.name!r} has no stage {cursor!r} any more."
+            )
             raise PermanentError(message, code="runtime.stage.renamed")
         self.entered = cursor
         for index, name in enumerate(names[: names.index(cursor)]):
@@ -113,9 +117,10 @@ class ChunkCheckpoints:
         raise ClaimLostError
 
     async def value_actions(self, index: int, value: str) -> list[Action]:
-        """Return the write that keeps a stage's value; none for `null`."""
-        if value == NULL:
-            return []
+        """Return the write that keeps a stage's value; none for `null`.
+
+        An earlier life of the chunk may have left a value there: it has to go.
+        """
         ref, stage = self.claim.ref, self.pipeline.stages[index]
         is_result = index == self.pipeline.result_index
         sk = (
@@ -123,8 +128,12 @@ class ChunkCheckpoints:
             if is_result
             else keys.stage_sk(ref.chunk, index, stage.name)
         )
-        place = f"{keys.chunk_name(ref.chunk)}/{self.claim.gen:04d}-{self.claim.fence:04d}"
-        at = f"{keys.object_prefix(ref.tenant, ref.job)}/values/{place}/{stage.name}.json"
+        if value == NULL:
+            anew = self.claim.gen > 1
+            return [self.table.action("Delete", ref.pk, sk)] if anew else []
+        claim = f"{self.claim.gen:04d}-{self.claim.fence:04d}"
+        place = f"values/{keys.chunk_name(ref.chunk)}/{claim}/{stage.name}.json"
+        at = f"{keys.object_prefix(ref.tenant, ref.job)}/{place}"
         item = {
             "stage": stage.name,
             "finished_at": iso(self.clock()),
@@ -165,6 +174,9 @@ class ChunkCheckpoints:
         error = failure.model_dump_json(exclude_none=True) if failure else None
         item = {"stage": stage, "error": error, "finished_at": iso(self.clock())}
         effects = [] if failure else self.ledger.undoing(stage)
+        while len(effects) > EFFECTS_AT_ONCE:
+            some, effects = effects[:EFFECTS_AT_ONCE], effects[EFFECTS_AT_ONCE:]
+            await self._both(check, *some)
         put = self.table.action("Put", ref.pk, sk, item=item)
         await self._both(check, put, *effects)
         self._undone[stage] = failure

@@ -95,16 +95,17 @@ class DeadLetters:
     async def redriven(
         self, ref: ChunkRef, gen: int, *, next_gen: int, actor: str, reason: str
     ) -> bool:
-        """OPEN -> REDRIVEN, with who and why."""
+        """Move OPEN -> REDRIVEN, with who and why."""
         action = self.table.action(
             "Update",
             ref.of.pk,
             keys.dead_letter_sk(ref.chunk, gen),
-            condition="attribute_exists(pk)",
-            update="SET letter_state = :state, redriven_at = :now, redriven_by = :actor,"
-            " redrive_reason = :reason, redriven_as = :next",
+            condition="letter_state = :open",
+            update="SET letter_state = :redriven, redriven_at = :now,"
+            " redriven_by = :actor, redrive_reason = :reason, redriven_as = :next",
             values={
-                "state": "REDRIVEN",
+                "open": "OPEN",
+                "redriven": "REDRIVEN",
                 "now": iso(self.clock()),
                 "actor": actor,
                 "reason": reason,

@@ -31,7 +31,12 @@ class Jobs:
     async def create(self, ref: JobRef, facts: dict[str, Any]) -> Job | None:
         """(absent) -> SUBMITTING. Return None, or the job that has the name already."""
         now = iso(self.clock())
-        meta = {"status": JobStatus.SUBMITTING, "gen": 1, "v": SCHEMA, "created_at": now}
+        meta = {
+            "status": JobStatus.SUBMITTING,
+            "gen": 1,
+            "v": SCHEMA,
+            "created_at": now,
+        }
         actions = [
             self._put(ref.pk, keys.META_SK, {**meta, "job": ref.job, **facts}),
             self._active(ref, "Put"),
@@ -93,7 +98,7 @@ class Jobs:
         return total
 
     async def open(self, ref: JobRef, gen: int) -> bool:
-        """SUBMITTING -> RUNNING: every chunk of the manifest is written."""
+        """Move SUBMITTING -> RUNNING: every chunk of the manifest is written."""
         facts = {"opened_at": iso(self.clock())}
         return await self._move(
             ref, gen, JobStatus.SUBMITTING, JobStatus.RUNNING, facts
@@ -117,7 +122,7 @@ class Jobs:
         await self.table.update(action, returning="NONE")
 
     async def finalize(self, job: Job, join: dict[str, Any]) -> bool:
-        """RUNNING -> FINALIZING, together with the chunk that is the join."""
+        """Move RUNNING -> FINALIZING, together with the chunk that is the join."""
         ref = job.ref.chunk(keys.JOIN_CHUNK)
         move = self._moving(
             job.ref,
@@ -136,7 +141,9 @@ class Jobs:
         )
         return isinstance(await self.table.transact([move, put]), Written)
 
-    def ending(self, job: Job, status: JobStatus, facts: dict[str, Any]) -> list[Action]:
+    def ending(
+        self, job: Job, status: JobStatus, facts: dict[str, Any]
+    ) -> list[Action]:
         """Return FINALIZING -> ended; it goes with the end of the join."""
         facts = {"finished_at": iso(self.clock()), **facts}
         move = self._moving(job.ref, job.gen, JobStatus.FINALIZING, status, facts)

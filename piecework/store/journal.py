@@ -67,7 +67,7 @@ class CallJournal:
         self._timer = None
         try:
             await self.flush()
-        except Exception as error:  # noqa: BLE001 -- memory still has it; the next flush tries again
+        except Exception as error:  # noqa: BLE001 -- memory has it; the next flush tries
             self.log.warning("journal.flush_failed", error=type(error).__name__)
 
     async def flush(self) -> None:

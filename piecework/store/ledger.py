@@ -1,7 +1,7 @@
 """The effects of a chunk, written ahead: INTENT before, DONE after.
 
     (none) -> INTENT -> DONE -> UNDONE -> INTENT ...
-                 |-> REFUSED -> INTENT       it plainly did not happen
+                 |-> REFUSED -> INTENT       it plainly did not happen; or DONE
                  |-> UNKNOWN                 a person has to look
 
 An intent is fenced by the claim: a worker that lost the chunk begins no effect. What
@@ -30,6 +30,8 @@ REFUSED, UNKNOWN = "REFUSED", "UNKNOWN"
 MAY_BEGIN = "attribute_not_exists(pk) OR effect_state IN (:undone, :refused)"
 #: Only an effect under way can come to something.
 UNDER_WAY = "effect_state IN (:intent, :unknown)"
+#: That it was done is the last word, also after somebody else was refused.
+NOT_ENDED = "effect_state IN (:intent, :unknown, :refused)"
 
 
 @dataclass(slots=True)
@@ -46,7 +48,9 @@ class EffectLedger:
         """Take over what earlier claims wrote."""
         self._rows.update({row["effect_key"]: row for row in rows})
 
-    async def begin(self, key: str, stage: str, effect: Effect) -> Begun | Done | Unknown:
+    async def begin(
+        self, key: str, stage: str, effect: Effect
+    ) -> Begun | Done | Unknown:
         """Write the intent of an effect, or learn what became of an earlier one.
 
         Raises:
@@ -97,7 +101,7 @@ class EffectLedger:
         ref = self.claim.ref
         at = f"{keys.object_prefix(ref.tenant, ref.job)}/effects/{key}.json"
         stowed = await self.objects.stow(value, at)
-        await self._come_to(key, DONE, stowed)
+        await self._come_to(key, DONE, stowed, NOT_ENDED, refused=REFUSED)
 
     async def refuse(self, key: str) -> None:
         """Record that an effect was plainly refused: it does not stand."""
@@ -107,7 +111,14 @@ class EffectLedger:
         """Record that nobody can tell whether an effect stands."""
         await self._come_to(key, UNKNOWN, {})
 
-    async def _come_to(self, key: str, state: str, facts: dict[str, Any]) -> None:
+    async def _come_to(
+        self,
+        key: str,
+        state: str,
+        facts: dict[str, Any],
+        condition: str = UNDER_WAY,
+        **compared: str,
+    ) -> None:
         ref = self.claim.ref
         facts = {"effect_state": state, "ended_at": iso(self.clock()), **facts}
         # `value` is a reserved word of DynamoDB's; attribute names are ours to choose.
@@ -116,9 +127,9 @@ class EffectLedger:
             "Update",
             ref.pk,
             keys.effect_sk(ref.chunk, key),
-            condition=UNDER_WAY,
+            condition=condition,
             update=f"SET {assignments}",
-            values={"intent": INTENT, "unknown": UNKNOWN, **facts},
+            values={"intent": INTENT, "unknown": UNKNOWN, **compared, **facts},
         )
         await self.table.update(action, returning="NONE")
         self._rows[key] = {**self._rows[key], **facts}

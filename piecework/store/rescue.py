@@ -27,7 +27,7 @@ class Rescue:
     clock: Callable[[], float]
 
     async def give_back(self, chunk: Chunk) -> bool:
-        """RUNNING with a dead lease -> WAITING; the attempt stays spent."""
+        """Move RUNNING with a dead lease -> WAITING; the attempt stays spent."""
         return await self._write(
             chunk,
             f"{AS_SEEN} AND {NOT_A_BEAT_SINCE}",

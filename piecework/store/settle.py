@@ -36,7 +36,7 @@ class Settlements:
     async def succeed(
         self, claim: Claim, *, result_sha256: str, also: Sequence[Action], calls: int
     ) -> bool:
-        """RUNNING -> SUCCEEDED, together with the last stage's value."""
+        """Move RUNNING -> SUCCEEDED, together with the last stage's value."""
         update = self._end(
             claim,
             ChunkStatus.SUCCEEDED,
@@ -48,7 +48,7 @@ class Settlements:
         return await self._write(claim, ChunkStatus.SUCCEEDED, [update, *also])
 
     async def park(self, claim: Claim, parked: Parked, *, calls: int) -> bool:
-        """RUNNING -> WAITING: it failed for now, and an attempt is spent."""
+        """Move RUNNING -> WAITING: it failed for now, and an attempt is spent."""
         update = self._wait(
             claim,
             "error_code = :code",
@@ -60,7 +60,7 @@ class Settlements:
         return await self._write(claim, ChunkStatus.WAITING, [update, trail])
 
     async def release(self, claim: Claim, *, calls: int) -> bool:
-        """RUNNING -> WAITING: the worker stops; the attempt is handed back.
+        """Move RUNNING -> WAITING: the worker stops; the attempt is handed back.
 
         A chunk that was handed back too often keeps the attempt it began: something
         about it makes workers stop.
@@ -87,7 +87,7 @@ class Settlements:
         also: Sequence[Action],
         calls: int,
     ) -> bool:
-        """RUNNING -> DEAD, together with the dead letter and the last error."""
+        """Move RUNNING -> DEAD, together with the dead letter and the last error."""
         update = self._end(
             claim,
             ChunkStatus.DEAD,
@@ -109,9 +109,13 @@ class Settlements:
         return await self._write(claim, ChunkStatus.DEAD, actions)
 
     async def cancel(self, claim: Claim, stage: str, *, calls: int) -> bool:
-        """RUNNING -> CANCELLED, at the stage that was cut off."""
+        """Move RUNNING -> CANCELLED, at the stage that was cut off."""
         update = self._end(
-            claim, ChunkStatus.CANCELLED, "stage = :stage", {"stage": stage}, calls=calls
+            claim,
+            ChunkStatus.CANCELLED,
+            "stage = :stage",
+            {"stage": stage},
+            calls=calls,
         )
         return await self._write(claim, ChunkStatus.CANCELLED, [update])
 
@@ -175,6 +179,7 @@ class Settlements:
             item={
                 "at": iso(now),
                 "worker": claim.worker,
+                "gen": claim.gen,
                 "attempt": claim.attempt,
                 "error": failure.model_dump_json(exclude_none=True),
                 "expires_at": int(now) + self.settings.keep_jobs_days * DAY_S,
@@ -192,5 +197,7 @@ class Settlements:
         if isinstance(reply, Written):
             return True
         item = reply.item or {}
-        ours = item.get("fence") == claim.fence and item.get("claim_token") == claim.token
+        ours = (
+            item.get("fence") == claim.fence and item.get("claim_token") == claim.token
+        )
         return ours and item.get("gen") == claim.gen and item.get("status") == status

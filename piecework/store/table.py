@@ -107,7 +107,9 @@ class Table:
         """Return an action on an item of this table."""
         return Action(kind, self.name, pk, sk, **parts)
 
-    async def update(self, action: Action, returning: str = "ALL_NEW") -> Written | Refused:
+    async def update(
+        self, action: Action, returning: str = "ALL_NEW"
+    ) -> Written | Refused:
         """Change one item on its condition."""
         request = action.request() | {"ReturnValues": returning}
         reply = await self._persist(self.client.update_item, request)
@@ -143,6 +145,8 @@ class Table:
                         raise
                 cap = min(CONTENTION_CAP_S, 0.02 * 2.0**attempt)
                 await asyncio.sleep(self.rng.uniform(0, cap))
+        message = "the last try returns or raises"
+        raise AssertionError(message)
 
     async def get(self, pk: str, sk: str) -> Item | None:
         """Read one item, strongly consistent."""

@@ -21,7 +21,9 @@ class Tallies:
 
     table: Table
 
-    async def add(self, ref: JobRef, group: int, ended: Iterable[int], chunks: int) -> bool:
+    async def add(
+        self, ref: JobRef, group: int, ended: Iterable[int], chunks: int
+    ) -> bool:
         """Count chunks of one group as ended; say whether all of the job's have."""
         settled = set(ended)
         if not settled:

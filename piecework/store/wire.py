@@ -45,7 +45,7 @@ def from_item(item: Mapping[str, Any]) -> dict[str, Any]:
     return {name: from_value(value) for name, value in item.items()}
 
 
-def from_value(value: Mapping[str, Any]) -> Any:
+def from_value(value: Mapping[str, Any]) -> Any:  # noqa: PLR0911 -- a return a type
     """Return one attribute as a Python value."""
     ((kind, content),) = value.items()
     match kind:

@@ -102,6 +102,7 @@ _STAGE: Final = {
         "error_code attempt_number delay_ms idempotency_key_hash dependency stage",
         "warning",
     ),
+    "call.made": _event("a call was answered", "dependency duration_ms", "debug"),
     "call.replayed": _event(
         "a remembered result was used in place of a call",
         "dependency stage idempotency_key_hash",

@@ -1,0 +1,44 @@
+"""The commands and their groups, in the order in which somebody meets them."""
+
+from __future__ import annotations
+
+import typer
+
+from orchestrator.cli import (
+    chunks,
+    config,
+    dead_letters,
+    error_codes,
+    jobs,
+    local,
+    reconcile,
+    results,
+    submit,
+)
+
+app = typer.Typer(
+    name="piecework",
+    help="Cut a job into chunks, fan them out over SQS, account for every single one.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+app.command()(local.demo)
+app.command()(local.up)
+app.command()(local.down)
+app.command()(local.doctor)
+app.command()(submit.submit)
+app.add_typer(jobs.app, name="jobs")
+app.add_typer(chunks.app, name="chunks")
+app.command()(results.results)
+app.add_typer(dead_letters.app, name="dlq")
+app.command()(reconcile.reconcile)
+app.command(
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)(local.worker)
+app.add_typer(error_codes.app, name="errors")
+app.add_typer(config.app, name="config")
+app.command()(local.version)

@@ -1,0 +1,115 @@
+"""Show on stderr how far something is: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from orchestrator.cli.output import Output, console_of
+from orchestrator.cli.times import clock_time
+from orchestrator.waiting import Look, Watcher
+from piecework.model import ChunkStatus
+
+#: Seconds between two plain lines: a log is read later, and by people.
+LINE_EVERY_S = 2.0
+
+
+@contextmanager
+def watching(out: Output, hint: str) -> Iterator[Watcher]:
+    """Show a job as it gets on."""
+    if not out.stderr.isatty():
+        yield Watcher(told=plain_looks(out), remark=out.say, hint=hint)
+        return
+    with bar(out.stderr) as progress:
+        task = progress.add_task("job", total=None, said="")
+
+        def told(look: Look) -> None:
+            progress.update(
+                task,
+                description=look.job.ref.job,
+                total=look.job.chunks,
+                completed=look.settled,
+                said=details(look),
+            )
+
+        yield Watcher(told=told, remark=progress.console.print, hint=hint)
+
+
+def plain_looks(
+    out: Output, clock: Callable[[], float] = time.monotonic
+) -> Callable[[Look], None]:
+    """Return what writes a line when something changed, and not too often."""
+    last: dict[str, Any] = {"line": "", "at": -LINE_EVERY_S}
+
+    def told(look: Look) -> None:
+        line = f"{look.settled}/{look.job.chunks} chunks {details(look)}"
+        now, ended = clock(), look.job.status.ended
+        if line != last["line"] and (ended or now - last["at"] >= LINE_EVERY_S):
+            out.say(f"{look.job.ref.job} {line}")
+            last.update(line=line, at=now)
+
+    return told
+
+
+def details(look: Look) -> str:
+    """Return what stands behind the bar."""
+    running = look.counts[ChunkStatus.RUNNING]
+    waiting = look.counts[ChunkStatus.WAITING]
+    words = [str(look.job.status)]
+    words += [f"{running} running"] if running else []
+    words += [f"{waiting} waiting"] if waiting else []
+    words += [f"{look.dead} dead"] if look.dead else []
+    if look.eta and not look.job.status.ended:
+        words.append(f"eta {clock_time(look.eta)}")
+    return "  ".join(words)
+
+
+class SubmitProgress:
+    """Shows the steps of a submit: read, written, sent."""
+
+    def __init__(self, out: Output, progress: Progress | None) -> None:
+        self._out = out
+        self._progress = progress
+        self._tasks: dict[str, TaskID] = {}
+        self._done: dict[str, int] = {}
+
+    def __call__(self, step: str, done: int) -> None:
+        """Note how many chunks a step has done."""
+        new = step not in self._done
+        self._done[step] = done
+        total = self._done.get("read") if step != "read" else None
+        if self._progress is not None:
+            if new:
+                self._tasks[step] = self._progress.add_task(step, total=total, said="")
+            self._progress.update(self._tasks[step], completed=done, total=total or done)
+        elif step == "read" or done == total:
+            self._out.say(f"{step} {done} chunks")
+
+
+@contextmanager
+def submitting(out: Output) -> Iterator[SubmitProgress]:
+    """Show a submit as it gets on."""
+    if not out.stderr.isatty():
+        yield SubmitProgress(out, None)
+        return
+    with bar(out.stderr) as progress:
+        yield SubmitProgress(out, progress)
+
+
+def bar(stream: Any) -> Progress:
+    """Return a bar that leaves its last state behind."""
+    console: Console = console_of(stream)
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed:.0f}/{task.total}", markup=False),
+        TextColumn("{task.fields[said]}", markup=False),
+        console=console,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )

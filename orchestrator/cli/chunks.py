@@ -1,0 +1,68 @@
+"""`chunks`: the checkpoint table, by chunk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli.formats import Format
+from orchestrator.cli.options import (
+    ChunkArgument,
+    JobArgument,
+    OutputOption,
+    limit_option,
+)
+from orchestrator.cli.run import run_connected
+
+if TYPE_CHECKING:
+    from orchestrator.cli.output import Output
+    from piecework.runtime import Runtime
+
+app = typer.Typer(help="Look at the chunks of a job.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_chunks(
+    job: JobArgument,
+    status: Annotated[
+        str | None, typer.Option(help="Only these: RUNNING, WAITING, DEAD, …")
+    ] = None,
+    limit: Annotated[int, limit_option("Chunks")] = 100,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """List the chunks of a job, in order."""
+
+    async def act(rt: Runtime, out: Output) -> None:
+        from orchestrator.cli.lists import first, known_status
+        from orchestrator.cli.views import chunk_columns
+        from orchestrator.inspector import listed_chunks, require_job
+        from piecework.model import ChunkStatus
+
+        wanted = known_status(status, ChunkStatus)
+        record = await require_job(rt, job)
+        found, more = await first(listed_chunks(rt, record, wanted), limit)
+        empty = f"no chunk is {wanted or 'there'}; next: piecework jobs show {job}"
+        out.rows(found, chunk_columns(rt.clock()), empty)
+        if more and out.table:
+            out.say(f"the first {limit}; --limit 0 lists all")
+
+    run_connected(act, output)
+
+
+@app.command("show")
+def show_chunk(
+    job: JobArgument, chunk: ChunkArgument, output: OutputOption = Format.TABLE
+) -> None:
+    """Show a chunk: its item, its stages, calls, effects and errors."""
+
+    async def act(rt: Runtime, out: Output) -> None:
+        from orchestrator.cli.lists import chunk_number
+        from orchestrator.cli.views import chunk_view
+        from orchestrator.inspector import chunk_document, require_job
+
+        record = await require_job(rt, job)
+        document = await chunk_document(rt, record.ref.chunk(chunk_number(chunk)))
+        out.document(document, chunk_view(document, rt.clock()))
+
+    run_connected(act, output)

@@ -1,0 +1,33 @@
+"""The options that several commands have, in one wording."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.formats import Format
+
+OutputOption = Annotated[
+    Format,
+    typer.Option("-o", "--output", help="The form of the result.", show_default=True),
+]
+JobArgument = Annotated[str, typer.Argument(help="The job's id.", show_default=False)]
+ChunkArgument = Annotated[
+    str,
+    typer.Argument(help="The chunk's number, or `join`.", show_default=False),
+]
+TimeoutOption = Annotated[
+    float | None,
+    typer.Option(
+        help="Seconds to wait at the most (exit code 7).", min=0, show_default="no limit"
+    ),
+]
+
+
+def limit_option(what: str) -> typer.models.OptionInfo:
+    """Return the option that cuts a list."""
+    option: typer.models.OptionInfo = typer.Option(
+        help=f"{what} at the most; 0 for all.", min=0
+    )
+    return option

@@ -1,0 +1,190 @@
+"""How a command answers: its result on stdout in the form asked for, the rest on stderr.
+
+A table is for people: short, relative times, cut to the terminal. The other forms are
+for programs: complete, ISO times, and the same documents in all three.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.cli.formats import Format
+
+Document = Mapping[str, Any]
+Cell = Callable[[Document], object]
+
+#: Columns of what is not a terminal: nothing is cut for a pipe.
+PIPE_WIDTH = 10_000
+#: The colour of a status; a word without one is plain.
+STYLES = {
+    "SUCCEEDED": "green",
+    "DONE": "green",
+    "ok": "green",
+    "RUNNING": "cyan",
+    "FINALIZING": "cyan",
+    "WAITING": "yellow",
+    "PARTIAL": "yellow",
+    "UNKNOWN": "yellow",
+    "DEAD": "red",
+    "FAILED": "red",
+    "OPEN": "red",
+    "fails": "red",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: its title, and what stands in it.
+
+    Attributes:
+        shrinks: It gives way when the terminal is narrow, and ends in an ellipsis.
+        folds: It is read whole, on several lines if need be.
+    """
+
+    title: str
+    cell: Cell | str
+    right: bool = False
+    shrinks: bool = False
+    folds: bool = False
+
+    def text(self, document: Document) -> Text:
+        """Return what stands in the document's row."""
+        found = (
+            document.get(self.cell)
+            if isinstance(self.cell, str)
+            else self.cell(document)
+        )
+        return cell_text(found)
+
+
+@dataclass(slots=True)
+class Output:
+    """Where a command's result and its remarks go."""
+
+    format: Format = Format.TABLE
+    stdout: IO[str] = field(default_factory=lambda: sys.stdout)
+    stderr: IO[str] = field(default_factory=lambda: sys.stderr)
+
+    @property
+    def table(self) -> bool:
+        """Whether a person reads the result."""
+        return self.format is Format.TABLE
+
+    @property
+    def console(self) -> Console:
+        """The console of the result."""
+        return console_of(self.stdout)
+
+    def rows(
+        self, documents: Iterable[Document], columns: Sequence[Column], empty: str
+    ) -> None:
+        """Write documents of one kind; `empty` is said of none, with the next step."""
+        found = list(documents)
+        if self.format is not Format.TABLE:
+            self.stdout.write(encode_all(found, self.format))
+        elif found:
+            self.console.print(as_table(found, columns))
+        else:
+            self.say(empty)
+
+    def document(self, document: Document, view: Callable[[Console], None]) -> None:
+        """Write one document; `view` draws it for a person."""
+        if self.format is Format.TABLE:
+            view(self.console)
+        else:
+            self.stdout.write(encode(document, self.format))
+
+    def line(self, document: Document) -> None:
+        """Write one document as a line, at once: somebody may be waiting for it."""
+        self.stdout.write(encode(document, Format.JSONL))
+        self.stdout.flush()
+
+    def say(self, text: str) -> None:
+        """Say something beside the result."""
+        self.stderr.write(f"{clean(text)}\n")
+        self.stderr.flush()
+
+
+def console_of(stream: IO[str]) -> Console:
+    """Return a console that takes every text as it is, in the width that there is."""
+    width = None
+    if not stream.isatty():
+        width = int(os.environ.get("COLUMNS") or 0) or PIPE_WIDTH
+    return Console(
+        file=stream, width=width, markup=False, highlight=False, emoji=False
+    )
+
+
+def as_table(documents: Iterable[Document], columns: Sequence[Column]) -> Table:
+    """Return a table without lines, as `kubectl` and `docker` print them."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+    for column in columns:
+        table.add_column(
+            column.title,
+            justify="right" if column.right else "left",
+            no_wrap=not column.folds,
+            overflow="fold" if column.folds else "ellipsis",
+            ratio=None,
+            min_width=4 if column.shrinks else None,
+        )
+    for document in documents:
+        table.add_row(*(column.text(document) for column in columns))
+    return table
+
+
+def facts(pairs: Iterable[tuple[str, object]]) -> Table:
+    """Return names and values below each other; what has no value is left out."""
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in pairs:
+        if value not in (None, "", {}, []):
+            table.add_row(name, cell_text(value))
+    return table
+
+
+def cell_text(value: object) -> Text:
+    """Return a value as a cell: never read as markup, never steering the terminal."""
+    if value is None or value == "":
+        return Text("-", style="dim")
+    text = clean(str(value))
+    return Text(text, style=STYLES.get(text.split(" ", 1)[0], ""))
+
+
+def clean(text: str) -> str:
+    """Replace what a terminal would obey rather than show; texts come from anywhere."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else "\N{MIDDLE DOT}" for c in text)
+
+
+def encode_all(documents: Sequence[Document], form: Format) -> str:
+    """Return a list in a form for programs."""
+    if form is Format.JSONL:
+        return "".join(encode(document, form) for document in documents)
+    return encode(documents, form)
+
+
+def encode(value: object, form: Format) -> str:
+    """Return a document in a form for programs."""
+    from pydantic_core import to_jsonable_python
+
+    plain = to_jsonable_python(value)
+    match form:
+        case Format.YAML:
+            import yaml
+
+            return str(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
+        case Format.JSONL:
+            return json.dumps(plain, ensure_ascii=False) + "\n"
+        case _:
+            return json.dumps(plain, ensure_ascii=False, indent=2) + "\n"

@@ -1,0 +1,103 @@
+"""Start a job and, if asked to, stay until it has ended."""
+
+from __future__ import annotations
+
+import getpass
+import secrets
+import socket
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from orchestrator.cli.bars import submitting
+from orchestrator.cli.output import Output, facts
+from orchestrator.cli.waited import wait_for
+from orchestrator.inspector import job_facts
+from orchestrator.intake import chunk_inputs
+from orchestrator.submit import Submission, submit
+from piecework.errors import UsageError
+from piecework.keys import is_name
+from piecework.model import Job, JobRef
+from piecework.pipeline import Pipeline
+from piecework.runtime import Runtime
+
+#: Without the letters and digits that people mistake for others.
+ALPHABET = "23456789abcdefghjkmnpqrstvwxyz"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was typed."""
+
+    name: str
+    pipeline: Pipeline
+    source: str
+    job_id: str
+
+    @property
+    def module(self) -> str:
+        """The module of the pipeline: what a worker is to be given."""
+        return self.name.partition(":")[0]
+
+
+def check(job_id: str, *, wait: bool, timeout: float | None) -> None:
+    """Refuse arguments that do not fit together.
+
+    Raises:
+        UsageError: `cli.usage.invalid`.
+    """
+    if job_id and not is_name(job_id):
+        message = f"{job_id!r} cannot be a job's id."
+        step = "Use up to 64 letters, digits, `-` and `_`."
+        raise UsageError(message, next_step=step)
+    if timeout is not None and not wait:
+        message = "--timeout says how long to wait, and there is no --wait."
+        raise UsageError(message, next_step="Add --wait.")
+
+
+async def start(
+    rt: Runtime, out: Output, asked: Asked, *, wait: bool, timeout: float | None
+) -> int:
+    """Submit; return the exit code."""
+    job_id = asked.job_id or new_job_id(rt.clock())
+    ref = JobRef(rt.settings.tenant, job_id)
+    source = "standard input" if asked.source == "-" else asked.source
+    submission = Submission(ref, asked.pipeline, source, whoami())
+    chunks = chunk_inputs(asked.source, asked.pipeline, s3=rt.objects.client)
+    with submitting(out) as progress:
+        job, new = await submit(rt, submission, chunks, progress)
+    if wait:
+        if not new:
+            out.say(f"job {ref.job} exists, and is the same")
+        return await wait_for(rt, out, ref.job, module=asked.module, timeout=timeout)
+    job = await rt.jobs.read(ref) or job
+    show(out, job, new=new)
+    return 0
+
+
+def show(out: Output, job: Job, *, new: bool) -> None:
+    """Write the job that was started."""
+    document = {**job_facts(job), "new": new}
+    shown = facts(
+        [
+            ("job", job.ref.job),
+            ("status", f"{job.status}" + ("" if new else "  (it existed: same content)")),
+            ("chunks", job.chunks),
+        ]
+    )
+    out.document(document, lambda console: console.print(shown))
+    out.say(f"next: piecework jobs watch {job.ref.job}")
+
+
+def new_job_id(now: float) -> str:
+    """Return an id that sorts by time, reads as one, and nobody else has."""
+    token = "".join(secrets.choice(ALPHABET) for _ in range(5))
+    return f"{datetime.fromtimestamp(now, UTC):%y%m%d-%H%M%S}-{token}"
+
+
+def whoami() -> str:
+    """Return who types, for the record."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"

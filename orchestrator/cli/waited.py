@@ -1,0 +1,40 @@
+"""Wait for a job, write what it came to, and say it in the exit code."""
+
+from __future__ import annotations
+
+from orchestrator.cli.bars import watching
+from orchestrator.cli.output import Output
+from orchestrator.cli.views import job_view
+from orchestrator.inspector import Document, job_document
+from orchestrator.waiting import watch
+from piecework.model import JobStatus
+from piecework.runtime import Runtime
+
+OK, FAILED, DEAD_LETTERS_LEFT = 0, 1, 5
+
+
+async def wait_for(
+    rt: Runtime, out: Output, job: str, *, module: str, timeout: float | None
+) -> int:
+    """Watch a job to its end and write it; return the exit code.
+
+    Raises:
+        WaitTimeoutError: `cli.wait.timeout`.
+    """
+    hint = (
+        "no worker seems to be running, start one with "
+        f"`piecework-worker --pipelines {module}`"
+    )
+    with watching(out, hint) as watcher:
+        ended = await watch(rt, job, watcher, timeout)
+    document = await job_document(rt, ended)
+    out.document(document, job_view(document, rt.clock()))
+    return exit_code(document)
+
+
+def exit_code(job: Document) -> int:
+    """Return how an ended job is told to scripts."""
+    if job["status"] == JobStatus.SUCCEEDED:
+        return OK
+    partial = job["status"] == JobStatus.PARTIAL
+    return DEAD_LETTERS_LEFT if partial and job["dead_letters"] else FAILED

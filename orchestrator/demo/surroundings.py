@@ -1,0 +1,56 @@
+"""What the demo's processes see of the world: this machine and nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+#: Short leases, so that a newcomer does not wait a minute for the takeover, and few
+#: chunks and calls at once, so that there is something to see.
+PACE = {
+    "PIECEWORK_LEASE_S": "3",
+    "PIECEWORK_VISIBILITY_S": "5",
+    "PIECEWORK_SKEW_S": "0.5",
+    "PIECEWORK_RECONCILE_S": "0.5",
+    "PIECEWORK_POLL_S": "1",
+    "PIECEWORK_DRAIN_S": "5",
+    "PIECEWORK_CONCURRENCY": "3",
+    "PIECEWORK_CALLS": "6",
+}
+#: The SDK wants to sign with something, and is to find nothing of the user's.
+NOBODY = {
+    "AWS_ACCESS_KEY_ID": "demo",
+    "AWS_SECRET_ACCESS_KEY": "demo",
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "NO_PROXY": "*",
+}
+LEFT_OUT = ("AWS_", "PIECEWORK_", "REVIEW_")
+KEPT = ("PIECEWORK_CACHE_DIR",)
+
+
+def surroundings(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Return the environment of the demo's own embedded AWS."""
+    rest = {
+        name: value
+        for name, value in environ.items()
+        if name in KEPT
+        or not (name.startswith(LEFT_OUT) or name.lower().endswith("_proxy"))
+    }
+    return {**rest, **NOBODY, **PACE, "PIECEWORK_STATE_DIR": str(folder)}
+
+
+@contextmanager
+def only(environment: Mapping[str, str]) -> Iterator[None]:
+    """Let this process see that environment alone, for a while."""
+    before = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(environment)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

@@ -1,0 +1,242 @@
+"""Read what the record says of jobs and chunks, as documents for people and programs.
+
+Nothing here writes. Whatever is counted is counted from the chunks themselves, as
+long as the job is small enough to look at all of them in passing; see `LOOKED_AT`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from piecework import keys
+from piecework.errors import NotFoundError
+from piecework.model import Chunk, ChunkRef, Job, JobRef, JobStatus
+from piecework.objects import verify
+from piecework.runtime import Runtime
+from piecework.store.census import all_chunks, take_census
+from piecework.store.tallies import Tallies
+from piecework.store.work import Work, read_work
+
+Document = dict[str, Any]
+
+#: Chunks of a job that a list looks at one by one: four queries. Above it, the full
+#: groups on the job's own item have to do.
+LOOKED_AT = 4 * keys.GROUP_SIZE
+FACTS = (
+    "source",
+    "submitted_by",
+    "created_at",
+    "opened_at",
+    "sent_at",
+    "finalizing_at",
+    "finished_at",
+    "redriven_by",
+    "redrive_reason",
+    "manifest",
+    "manifest_sha256",
+)
+
+
+async def require_job(rt: Runtime, job: str) -> Job:
+    """Return a job.
+
+    Raises:
+        NotFoundError: `job.record.not_found`.
+    """
+    found = await rt.jobs.read(JobRef(rt.settings.tenant, job))
+    if found is None:
+        message = f"There is no job {job} of tenant {rt.settings.tenant}."
+        raise NotFoundError(message, code="job.record.not_found")
+    return found
+
+
+async def job_document(rt: Runtime, job: Job) -> Document:
+    """Return everything there is to know of a job."""
+    census = await take_census(rt.table, job.ref, job.chunks)
+    return {
+        **job_facts(job),
+        "counts": dict(sorted(census.by_status.items())),
+        "error_codes": dict(sorted(census.by_code.items())),
+        "dead_letters": await open_letters(rt, job.ref),
+        "certificate": await certificate(rt, job),
+    }
+
+
+def job_facts(job: Job) -> Document:
+    """Return what the job's own item says."""
+    facts = {name: job.item[name] for name in FACTS if name in job.item}
+    document = {
+        "job": job.ref.job,
+        "tenant": job.ref.tenant,
+        "pipeline": job.pipeline,
+        "status": str(job.status),
+        "gen": job.gen,
+        "chunks": job.chunks,
+        **facts,
+    }
+    told = notice(job)
+    return document | ({"notice": told} if told else {})
+
+
+def notice(job: Job) -> Document | None:
+    """Return why the job does not get on; None once it has ended."""
+    if job.status.ended or "notice" not in job.item:
+        return None
+    item = job.item
+    return {
+        "code": item["notice_code"],
+        "message": item["notice"],
+        "at": item["noticed_at"],
+    }
+
+
+async def open_letters(rt: Runtime, ref: JobRef) -> int:
+    """Count the dead letters of a job that nobody has redriven."""
+    letters = rt.dead_letters.query(ref.pk)
+    return sum([letter.get("letter_state") == "OPEN" async for letter in letters])
+
+
+async def certificate(rt: Runtime, job: Job) -> Document | None:
+    """Return what an ended job came to, checked against its hash; None before.
+
+    Raises:
+        PermanentError: `runtime.payload.corrupt`.
+    """
+    if not job.status.ended or "certificate" not in job.item:
+        return None
+    key = str(job.item["certificate"])
+    content = await rt.objects.get(key)
+    verify(content, str(job.item["certificate_sha256"]), f"The certificate {key}")
+    document: Document = json.loads(content)
+    return document
+
+
+async def listed_jobs(rt: Runtime, status: str | None) -> AsyncIterator[Document]:
+    """Yield a tenant's jobs, the newest first, each with how far it is."""
+    async for ref in rt.jobs.listed(rt.settings.tenant):
+        job = await rt.jobs.read(ref)
+        if job is not None and status in (None, str(job.status)):
+            yield {**job_facts(job), **await how_far(rt, job)}
+
+
+async def how_far(rt: Runtime, job: Job) -> Document:
+    """Return how many chunks have ended, and of an ended job how they did."""
+    if job.status.ended:
+        outcomes = dict(job.item.get("outcomes", {}))
+        return {"settled": sum(outcomes.values()), "outcomes": outcomes}
+    if job.status is JobStatus.SUBMITTING:
+        return {"settled": 0}
+    if job.chunks > LOOKED_AT:
+        full = len(job.item.get("full_groups", ()))
+        return {"settled": min(full * keys.GROUP_SIZE, job.chunks)}
+    return {"settled": await Tallies(rt.table).settled(job.ref, job.chunks)}
+
+
+async def job_events(rt: Runtime, job: Job) -> list[Document]:
+    """Return what happened to a job, in order: its states, its deaths, its redrives."""
+    item = job.item
+    moments: list[Document] = [
+        {"at": item[name], "event": event, "facts": facts}
+        for name, event, facts in (
+            ("created_at", "submitted", {"by": item.get("submitted_by", "")}),
+            ("opened_at", "running", {"chunks": job.chunks}),
+            ("sent_at", "sent", {}),
+            ("noticed_at", "notice", {"code": item.get("notice_code", "")}),
+            ("finalizing_at", "joining", {"gen": job.gen}),
+            ("finished_at", "finished", dict(item.get("outcomes", {}))),
+        )
+        if name in item
+    ]
+    for row in await rt.jobs.events(job.ref):
+        told = {k: v for k, v in row.items() if k not in {"pk", "sk", "at", "event"}}
+        told.pop("job", None)
+        moments.append({"at": row["at"], "event": row["event"], "facts": told})
+    async for letter in rt.dead_letters.query(job.ref.pk):
+        told = {"chunk": letter["chunk"], "code": letter["error_code"]}
+        moments.append({"at": letter["died_at"], "event": "died", "facts": told})
+    return sorted(moments, key=lambda moment: str(moment["at"]))
+
+
+async def listed_chunks(
+    rt: Runtime, job: Job, status: str | None
+) -> AsyncIterator[Document]:
+    """Yield the chunks of a job, in order."""
+    async for chunk in all_chunks(rt.table, job.ref, job.chunks):
+        if status in (None, str(chunk.status)):
+            yield chunk_facts(chunk)
+
+
+def chunk_facts(chunk: Chunk) -> Document:
+    """Return a chunk's item, without its keys and its secret: the claim's token."""
+    hidden = {"pk", "sk", "v", "claim_token"}
+    facts = {k: v for k, v in chunk.item.items() if k not in hidden}
+    return {"chunk": chunk.ref.chunk, "label": chunk.item.get("label", ""), **facts}
+
+
+async def require_chunk(rt: Runtime, ref: ChunkRef) -> Chunk:
+    """Return a chunk.
+
+    Raises:
+        NotFoundError: `job.chunk.not_found`.
+    """
+    item = await rt.table.get(ref.pk, ref.sk)
+    if item is None:
+        message = f"There is no chunk {ref}."
+        step = f"`piecework chunks list {ref.job}`"
+        raise NotFoundError(message, code="job.chunk.not_found", next_step=step)
+    return Chunk.read(ref, item)
+
+
+async def chunk_document(rt: Runtime, ref: ChunkRef) -> Document:
+    """Return a chunk with all that claims have written about it."""
+    chunk, work = await asyncio.gather(
+        require_chunk(rt, ref), read_work(rt.table, ref)
+    )
+    return {
+        **chunk_facts(chunk),
+        "stages": stages(work),
+        "calls_remembered": sum(
+            len(page.get("calls", {})) + len(page.get("large", {}))
+            for page in work.kind("CALLS")
+        ),
+        "effects": [effect(row) for row in work.kind("EFFECT")],
+        "errors": [error(row) for row in work.kind("ERROR")],
+        "undone": [
+            {"stage": row["stage"], "at": row.get("finished_at"), "ok": "error" not in row}
+            for row in work.kind("UNDO")
+        ],
+    }
+
+
+def stages(work: Work) -> list[Document]:
+    """Return the stages that left a value, in the order in which they did."""
+    rows = [*work.kind("STAGE"), *([work.result] if work.result else [])]
+    names = ("stage", "finished_at", "gen", "fence")
+    done = [
+        {name: row.get(name) for name in names} | {"is_result": row is work.result}
+        for row in rows
+    ]
+    return sorted(done, key=lambda row: str(row["finished_at"]))
+
+
+def effect(row: Mapping[str, Any]) -> Document:
+    """Return an effect of the ledger."""
+    names = ("stage", "effect_state", "effect", "begun_at", "ended_at", "effect_key")
+    return {name: row.get(name) for name in names}
+
+
+def error(row: Mapping[str, Any]) -> Document:
+    """Return the error that ended a claim."""
+    envelope: Document = json.loads(row["error"])
+    return {"attempt": row["attempt"], "at": row["at"], "worker": row["worker"]} | {
+        **envelope
+    }
+
+
+def error_counts(letters: list[Document]) -> Counter[str]:
+    """Count dead letters by their code."""
+    return Counter(str(letter["error_code"]) for letter in letters)

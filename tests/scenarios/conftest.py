@@ -1,0 +1,209 @@
+"""A deployment of its own for each scenario, with the true submit and the true worker."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from orchestrator.embedded import Emulator
+from orchestrator.intake import ChunkInput
+from orchestrator.redrive import Redrive, redrive
+from orchestrator.submit import Submission, submit
+from piecework.model import Chunk, Job, JobRef
+from piecework.pipeline import Pipeline
+from piecework.runtime import Runtime, connect
+from piecework.settings import Settings, load_settings
+from piecework.store.census import all_chunks
+from piecework.store.dead_letters import DeadLetters
+from tests.scenarios import pipelines
+from workers.station import Station, open_station
+from workers.worker import work
+
+ROOT = Path(__file__).parents[2]
+ALL = {p.name: p for p in (pipelines.counting, pipelines.travel, pipelines.blocking)}
+#: Short, so that a scenario is over in seconds; their relations are the real ones.
+SHORT = {
+    "PIECEWORK_LEASE_S": "1.5",
+    "PIECEWORK_VISIBILITY_S": "2",
+    "PIECEWORK_SKEW_S": "0.2",
+    "PIECEWORK_RECONCILE_S": "0.3",
+    "PIECEWORK_POLL_S": "1",
+    "PIECEWORK_DRAIN_S": "0.5",
+}
+
+
+@dataclass
+class Process:
+    """A worker as a process of its own."""
+
+    process: asyncio.subprocess.Process
+
+    @property
+    def name(self) -> str:
+        """What it calls itself in the tables."""
+        return f"{os.uname().nodename}-{self.process.pid}"
+
+    async def kill(self) -> None:
+        """Kill it as the kernel does."""
+        self.process.send_signal(signal.SIGKILL)
+        await self.process.wait()
+
+    async def stop(self) -> int:
+        """Ask it to stop, as a deployment does; return its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return await asyncio.wait_for(self.process.wait(), 15)
+
+
+@dataclass
+class Scenario:
+    """A deployment, and what a scenario does with it."""
+
+    rt: Runtime
+    ledger_path: Path
+    processes: list[Process] = field(default_factory=list)
+
+    @property
+    def log(self) -> Any:
+        """A logger."""
+        return structlog.get_logger()
+
+    @property
+    def ledger(self) -> list[list[str]]:
+        """What really happened, in words."""
+        if not self.ledger_path.exists():
+            return []
+        return [line.split() for line in self.ledger_path.read_text().splitlines()]
+
+    def happened(self, *words: str) -> int:
+        """Count the lines of the ledger that begin with these words."""
+        return sum(line[: len(words)] == list(words) for line in self.ledger)
+
+    def fix(self) -> None:
+        """Put the cause of the trouble right."""
+        Path(f"{self.ledger_path}.fixed").touch()
+
+    async def submit(
+        self, pipeline: Pipeline, items: Sequence[pipelines.Item], job: str = "job-1"
+    ) -> tuple[Job, bool]:
+        """Submit a job."""
+        ref = JobRef("default", job)
+        asked = Submission(ref, pipeline, "scenario", "tester")
+        return await submit(self.rt, asked, chunk_inputs(pipeline, items))
+
+    @asynccontextmanager
+    async def worker(
+        self, name: str = "w1", *, frozen: bool = False, **parts: Any
+    ) -> AsyncIterator[Station]:
+        """Run a worker in this process; a frozen one renews nothing and notices nothing."""
+        settings = self.rt.settings
+        if frozen:
+            settings = settings.model_copy(update={"concurrency": 1})
+        rt = replace(self.rt, settings=settings, **parts)
+        station = open_station(rt, name, ALL, structlog.get_logger())
+        if frozen:
+            never = {"lease_s": 1000.0, "visibility_s": 2000.0}
+            station.heart.settings = settings.model_copy(update=never)
+        stop = asyncio.Event()
+        running = asyncio.create_task(work(station, stop))
+        try:
+            yield station
+        finally:
+            stop.set()
+            await asyncio.wait_for(running, 15)
+
+    async def process(self, *arguments: str) -> Process:
+        """Run a worker as a process of its own."""
+        started = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "workers",
+            "--pipelines",
+            "tests.scenarios.pipelines",
+            *arguments,
+            cwd=ROOT,
+            env={**os.environ, "PIECEWORK_LOG_LEVEL": "warning"},
+        )
+        self.processes.append(Process(started))
+        return self.processes[-1]
+
+    async def job(self, job: str = "job-1") -> Job:
+        """Return a job as it stands."""
+        found = await self.rt.jobs.read(JobRef("default", job))
+        assert found is not None
+        return found
+
+    async def chunks(self, job: str = "job-1") -> list[Chunk]:
+        """Return the chunks of a job as they stand."""
+        found = await self.job(job)
+        return [c async for c in all_chunks(self.rt.table, found.ref, found.chunks)]
+
+    async def ended(self, job: str = "job-1", within: float = 20) -> Job:
+        """Wait until a job has ended."""
+
+        async def has_ended() -> bool:
+            return (await self.job(job)).status.ended
+
+        await self.until(has_ended, within)
+        return await self.job(job)
+
+    async def until(self, condition: Callable[[], object], within: float = 20) -> None:
+        """Wait until something is so; the only waiting that a scenario does."""
+        async with asyncio.timeout(within):
+            while True:
+                answer = condition()
+                if await answer if asyncio.iscoroutine(answer) else answer:
+                    return
+                await asyncio.sleep(0.03)
+
+    async def letters(self, job: str = "job-1") -> list[dict[str, object]]:
+        """Return the dead letters of a job."""
+        store = DeadLetters(self.rt.dead_letters, self.rt.settings, self.rt.clock)
+        return [row async for row in store.of_job(JobRef("default", job))]
+
+    async def redrive(self, job: str = "job-1") -> tuple[int, int]:
+        """Redrive all dead letters of a job."""
+        letters = [r for r in await self.letters(job) if r["letter_state"] == "OPEN"]
+        ref = JobRef("default", job)
+        return await redrive(self.rt, Redrive(ref, letters, "tester", "it is fixed"))
+
+
+async def chunk_inputs(
+    pipeline: Pipeline, items: Sequence[pipelines.Item]
+) -> AsyncIterator[ChunkInput]:
+    """Yield items as the intake would."""
+    for item in items:
+        label = pipeline.label(item) if pipeline.label else ""
+        yield ChunkInput(label, item.model_dump_json().encode())
+
+
+@pytest.fixture
+def settings(deployed: Emulator, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Return short settings, which the processes that a scenario starts have, too."""
+    for name, value in SHORT.items():
+        monkeypatch.setenv(name, value)
+    return load_settings()
+
+
+@pytest.fixture
+async def scenario(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Scenario]:
+    """Return a scenario on a deployment of its own."""
+    ledger = tmp_path / "ledger"
+    monkeypatch.setenv("SCENARIO_LEDGER", str(ledger))
+    async with connect(settings) as rt:
+        scenario = Scenario(rt, ledger)
+        yield scenario
+        for process in scenario.processes:
+            if process.process.returncode is None:
+                await process.kill()

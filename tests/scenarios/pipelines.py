@@ -1,0 +1,204 @@
+"""The pipelines that the scenarios run, and a ledger outside of everything.
+
+What a stage or a call really did is appended to the file that `SCENARIO_LEDGER`
+names: one line an event, written in one piece, readable after any kill.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from piecework import (
+    Context,
+    Dependency,
+    Effect,
+    JoinContext,
+    PermanentError,
+    Pipeline,
+    RetryPolicy,
+    Stage,
+    TransientError,
+)
+
+QUICK = RetryPolicy(attempts=2, base=0.01, cap=0.02)
+model = Dependency("model", retry=QUICK)
+shop = Dependency("shop", retry=QUICK, effect=Effect.PROVIDER_IDEMPOTENT)
+
+
+class Item(BaseModel):
+    """A chunk: a number, and the trouble that it is to make."""
+
+    n: int
+    trouble: str = ""
+    calls: int = 0
+    seconds: float = 0.0
+
+
+def note(*words: object) -> None:
+    """Write a line to the ledger."""
+    line = " ".join(map(str, words)) + "\n"
+    path = os.environ["SCENARIO_LEDGER"]
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(descriptor, line.encode())
+    os.close(descriptor)
+
+
+def fixed() -> bool:
+    """Say whether the cause of the trouble has been put right."""
+    return Path(os.environ["SCENARIO_LEDGER"] + ".fixed").exists()
+
+
+# ── two stages and a join ───────────────────────────────────────────────────
+
+
+async def score(n: int, *, idempotency_key: str) -> int:
+    """Be a slow, paid model call."""
+    note("call", n, idempotency_key)
+    await asyncio.sleep(0.03)
+    return n * 2
+
+
+async def first(ctx: Context[Item]) -> int:
+    """Do something quick and remember it."""
+    note("first", ctx.chunk)
+    return ctx.payload.n + 100
+
+
+async def second(ctx: Context[Item]) -> list[int]:
+    """Make the chunk's calls, four at a time, or its trouble."""
+    note("second", ctx.chunk)
+    await trouble(ctx)
+    gate = asyncio.Semaphore(4)
+
+    async def one(i: int) -> int:
+        async with gate:
+            return await ctx.call(model, score, ctx.chunk * 1000 + i)
+
+    return list(await asyncio.gather(*map(one, range(ctx.payload.calls))))
+
+
+async def trouble(ctx: Context[Item]) -> None:
+    """Make the trouble that the payload names, until it is fixed."""
+    await asyncio.sleep(ctx.payload.seconds)
+    if fixed():
+        return
+    match ctx.payload.trouble:
+        case "permanent":
+            raise PermanentError("out of stock", code="tool.stock.none")
+        case "transient":
+            raise TransientError("not now", code="tool.stock.busy", retry_after=0.0)
+        case "poison":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def total(ctx: JoinContext) -> int:
+    """Add the results up."""
+    note("join", ctx.job)
+    found = 0
+    async for result in ctx.results():
+        found += 1 + len(result.value)
+    await ctx.write("total.txt", f"{found} {len(ctx.missing)}")
+    return found
+
+
+counting = Pipeline(
+    name="counting",
+    payload=Item,
+    stages=[Stage(first), Stage(second)],
+    join=total,
+    label=lambda item: f"item {item.n}",
+    owner="the scenarios",
+)
+
+
+# ── a saga ──────────────────────────────────────────────────────────────────
+
+
+async def book(what: str, n: int, *, idempotency_key: str) -> str:
+    """Book something in a shop that honours idempotency keys."""
+    note("book", what, n, idempotency_key)
+    return f"{what}-{n}"
+
+
+async def unbook(what: str, n: int, *, idempotency_key: str) -> None:
+    """Give back what was booked, if it was."""
+    note("unbook", what, n, idempotency_key)
+
+
+async def flight(ctx: Context[Item]) -> str:
+    """Book the flight."""
+    return await ctx.call(shop, book, "flight", ctx.payload.n)
+
+
+async def cancel_flight(ctx: Context[Item]) -> None:
+    """Undo the flight."""
+    await ctx.call(shop, unbook, "flight", ctx.payload.n)
+
+
+async def hotel(ctx: Context[Item]) -> str:
+    """Book the hotel."""
+    return await ctx.call(shop, book, "hotel", ctx.payload.n)
+
+
+async def cancel_hotel(ctx: Context[Item]) -> None:
+    """Undo the hotel."""
+    await ctx.call(shop, unbook, "hotel", ctx.payload.n)
+
+
+async def car(ctx: Context[Item]) -> str:
+    """Book the car, where the trouble is before the pivot."""
+    if ctx.payload.trouble.startswith("car-"):
+        ctx.payload.trouble = ctx.payload.trouble.removeprefix("car-")
+        await trouble(ctx)
+    return await ctx.call(shop, book, "car", ctx.payload.n)
+
+
+async def cancel_car(ctx: Context[Item]) -> None:
+    """Undo the car, which may never have been booked."""
+    await ctx.call(shop, unbook, "car", ctx.payload.n)
+
+
+async def pay(ctx: Context[Item]) -> str:
+    """Pay: the point of no return."""
+    return await ctx.call(shop, book, "payment", ctx.payload.n)
+
+
+async def tell(ctx: Context[Item]) -> None:
+    """Tell the customer, where the trouble is after the pivot."""
+    if ctx.payload.trouble.startswith("tell-"):
+        ctx.payload.trouble = ctx.payload.trouble.removeprefix("tell-")
+        await trouble(ctx)
+    note("tell", ctx.payload.n)
+
+
+travel = Pipeline(
+    name="travel",
+    payload=Item,
+    stages=[
+        Stage(flight, compensate=cancel_flight),
+        Stage(hotel, compensate=cancel_hotel),
+        Stage(car, compensate=cancel_car),
+        Stage(pay, pivot=True),
+        Stage(tell),
+    ],
+    result=pay,
+)
+
+
+# ── a stage that blocks its thread ──────────────────────────────────────────
+
+
+def grind(ctx: Context[Item]) -> int:
+    """Block for longer than a lease, as CPU work does."""
+    note("grind", ctx.chunk)
+    time.sleep(ctx.payload.seconds)
+    return ctx.payload.n
+
+
+blocking = Pipeline(name="blocking", payload=Item, stages=[Stage(grind)])

@@ -1,0 +1,116 @@
+"""Promise: a worker that dies costs its chunks time, and no call that was journalled."""
+
+from __future__ import annotations
+
+import asyncio
+
+from piecework import keys
+from piecework.model import ChunkStatus, JobStatus
+from tests.scenarios.conftest import Scenario
+from tests.scenarios.pipelines import Item, counting
+
+
+async def test_a_killed_worker_costs_time_and_no_journalled_call(
+    scenario: Scenario,
+) -> None:
+    await scenario.submit(counting, [Item(n=1, calls=60)])
+    victim = await scenario.process("--no-reconcile")
+    heir = await scenario.process()
+    await scenario.until(lambda: scenario.happened("call") >= 36)
+    (chunk,) = await scenario.chunks()
+    holder = victim if chunk.item["claimed_by"] == victim.name else heir
+
+    await holder.kill()
+    killed_at = asyncio.get_running_loop().time()
+    made_before = [line[1] for line in scenario.ledger if line[0] == "call"]
+    journalled = await remembered_calls(scenario)
+    if holder is heir:
+        await scenario.process()  # the one with the reconciler's loop is gone
+
+    async def taken_over() -> bool:
+        (now,) = await scenario.chunks()
+        return now.fence == 2
+
+    await scenario.until(taken_over)
+    takeover_s = asyncio.get_running_loop().time() - killed_at
+    ended = await scenario.ended()
+    for process in scenario.processes:
+        if process is not holder:
+            await process.stop()
+
+    calls = [line[1] for line in scenario.ledger if line[0] == "call"]
+    repeated = len(calls) - len(set(calls))
+    assert ended.status is JobStatus.SUCCEEDED
+    assert scenario.happened("first") == 1
+    assert len(set(calls)) == 60
+    # All that may be paid twice: what was in flight (4), and what was not yet a
+    # quarter of a second old; pages of 25 had been written before.
+    assert journalled >= 25
+    assert repeated <= len(made_before) - journalled
+    assert takeover_s <= scenario.rt.settings.lease_s + 5
+
+
+async def remembered_calls(scenario: Scenario) -> int:
+    """Count the results that the journal of chunk 0 holds."""
+    job = await scenario.job()
+    prefix = keys.work_prefix(0) + "CALLS#"
+    pages = scenario.rt.table.query(job.ref.pk, prefix)
+    return sum([len(page["calls"]) async for page in pages])
+
+
+async def test_a_crash_resumes_at_the_last_checkpoint(scenario: Scenario) -> None:
+    await scenario.submit(counting, [Item(n=n, seconds=1.0) for n in range(4)])
+    victim = await scenario.process("--no-reconcile")
+    await scenario.until(lambda: scenario.happened("second") == 4)
+    await victim.kill()
+
+    async with scenario.worker("heir"):
+        ended = await scenario.ended()
+
+    assert ended.status is JobStatus.SUCCEEDED
+    assert scenario.happened("first") == 4
+    assert scenario.happened("second") == 8
+    assert [chunk.attempts for chunk in await scenario.chunks()] == [2] * 4
+
+
+async def test_a_chunk_that_kills_its_worker_ends_as_a_dead_letter(
+    scenario: Scenario,
+) -> None:
+    items = [Item(n=0), Item(n=1, trouble="poison"), Item(n=2)]
+    await scenario.submit(counting, items)
+
+    async def keep_a_worker_running() -> None:
+        while True:
+            await (await scenario.process("--concurrency", "1")).process.wait()
+
+    keeper = asyncio.create_task(keep_a_worker_running())
+    try:
+        ended = await scenario.ended(within=60)
+        # The last worker is alive: no poison is left to kill it.
+    finally:
+        keeper.cancel()
+
+    (letter,) = await scenario.letters()
+    assert ended.status is JobStatus.PARTIAL
+    assert (letter["chunk"], letter["error_code"]) == (1, "runtime.worker.lost")
+    assert letter["attempts"] == scenario.rt.settings.max_attempts
+    assert scenario.happened("second", "1") == scenario.rt.settings.max_attempts
+
+
+async def test_a_stop_hands_the_chunk_back_without_spending_an_attempt(
+    scenario: Scenario,
+) -> None:
+    await scenario.submit(counting, [Item(n=1, seconds=4.0)])
+    stopped = await scenario.process("--no-reconcile")
+    await scenario.until(lambda: scenario.happened("second"))
+
+    exit_code = await stopped.stop()
+
+    (chunk,) = await scenario.chunks()
+    assert exit_code == 0
+    assert (chunk.status, chunk.attempts) == (ChunkStatus.WAITING, 0)
+    assert chunk.item["releases"] == 1
+    async with scenario.worker("next"):
+        ended = await scenario.ended()
+    assert ended.status is JobStatus.SUCCEEDED
+    assert scenario.happened("first") == 1

@@ -1,0 +1,128 @@
+"""Promise: whatever is lost between two steps, the reconciler puts it right."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+
+from piecework import JoinContext
+from piecework.model import ChunkStatus, JobStatus
+from piecework.queue import Message
+from piecework.reconcile.loop import Reconciler
+from piecework.runtime import connect
+from piecework.store.tallies import Tallies
+from tests.scenarios.conftest import Scenario
+from tests.scenarios.pipelines import Item, counting, note
+
+
+async def test_a_chunk_whose_message_was_lost_is_sent_again(scenario: Scenario) -> None:
+    rt = scenario.rt
+    await scenario.submit(counting, [Item(n=n) for n in range(3)])
+    await rt.work.client.purge_queue(QueueUrl=rt.work.url)
+    assert (await Reconciler(rt, scenario.log).look())["sent again"] == 0
+
+    much_later = connect(rt.settings, clock=lambda: time.time() + 3600)
+    async with much_later as later:
+        acts = await Reconciler(later, scenario.log).look()
+
+    assert acts["sent again"] == 3
+    async with scenario.worker():
+        ended = await scenario.ended()
+    assert ended.status is JobStatus.SUCCEEDED
+
+
+async def test_a_dead_lease_is_given_back_and_a_live_one_is_not(
+    scenario: Scenario,
+) -> None:
+    rt = scenario.rt
+    await scenario.submit(counting, [Item(n=1, seconds=3.0)])
+    victim = await scenario.process("--no-reconcile")
+    await scenario.until(lambda: scenario.happened("second"))
+    reconciler = Reconciler(rt, scenario.log)
+
+    async def look() -> int:
+        reconciler.look_now()
+        return (await reconciler.look())["dead lease given back"]
+
+    for _ in range(4):
+        await asyncio.sleep(rt.settings.lease_s / 3)
+        assert await look() == 0
+    await victim.kill()
+
+    await scenario.until(look)
+    (chunk,) = await scenario.chunks()
+    assert (chunk.status, chunk.attempts) == (ChunkStatus.WAITING, 1)
+
+
+async def test_a_full_job_that_nobody_finished_is_finished(scenario: Scenario) -> None:
+    rt = scenario.rt
+    await scenario.submit(counting, [Item(n=n) for n in range(3)])
+
+    async with scenario.worker(tallies=Forgetful(rt.table)):
+
+        async def all_ended() -> bool:
+            return all(c.status.terminal for c in await scenario.chunks())
+
+        await scenario.until(all_ended)
+        assert (await scenario.job()).status is JobStatus.RUNNING
+        acts = await Reconciler(rt, scenario.log).look()
+        ended = await scenario.ended()
+
+    assert acts["finish begun"] == 1
+    assert ended.status is JobStatus.SUCCEEDED
+    assert scenario.happened("join") == 1
+
+
+class Forgetful(Tallies):
+    """What a worker that dies between a settlement and its tally comes to."""
+
+    async def add(self, *_: object) -> bool:
+        """Count nothing."""
+        return False
+
+
+async def test_the_dead_letter_queue_is_emptied_into_the_record(
+    scenario: Scenario,
+) -> None:
+    rt = scenario.rt
+    job, _ = await scenario.submit(counting, [Item(n=1)])
+    await rt.work.client.purge_queue(QueueUrl=rt.work.url)
+    orphan = Message.about(job.ref.chunk(9), 1)
+    await rt.dead_letter_queue.send([Message.about(job.ref.chunk(0), 1), orphan])
+
+    acts = await Reconciler(rt, scenario.log).look()
+
+    assert acts["dead-letter queue: sent again"] == 1
+    assert acts["dead-letter queue: quarantined"] == 1
+    assert await rt.dead_letter_queue.depth() == 0
+    async with scenario.worker():
+        ended = await scenario.ended()
+    assert ended.status is JobStatus.SUCCEEDED
+
+
+async def test_a_join_whose_finisher_died_is_run_by_another(scenario: Scenario) -> None:
+    rt = scenario.rt
+    await scenario.submit(counting, [Item(n=n) for n in range(3)])
+    async with scenario.worker("finisher", frozen=True) as station:
+        station.pipelines = {"counting": replace(counting, join=never_ends)}
+        await scenario.until(lambda: scenario.happened("never"))
+        reconciler = Reconciler(rt, scenario.log)
+
+        async with scenario.worker("other"):
+
+            async def ended() -> bool:
+                reconciler.look_now()
+                await reconciler.look()
+                return (await scenario.job()).status.ended
+
+            await scenario.until(ended)
+
+    assert (await scenario.job()).status is JobStatus.SUCCEEDED
+    assert scenario.happened("join") == 1
+
+
+async def never_ends(ctx: JoinContext) -> None:
+    """Be a join in the middle of which its worker dies."""
+    note("never", ctx.job)
+    await asyncio.sleep(30)

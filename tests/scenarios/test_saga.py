@@ -1,0 +1,108 @@
+"""Promise: what failed for good is undone in reverse, once, and never past the pivot."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from piecework.model import JobStatus
+from tests.scenarios.conftest import Scenario
+from tests.scenarios.pipelines import Item, travel
+
+
+def effects(scenario: Scenario) -> list[str]:
+    """Return the bookings of the ledger in their order, without keys."""
+    return [f"{line[0]} {line[1]}" for line in scenario.ledger if "book" in line[0]]
+
+
+async def test_undo_runs_in_reverse_with_the_step_in_doubt_first(
+    scenario: Scenario,
+) -> None:
+    await scenario.submit(travel, [Item(n=1, trouble="car-permanent")])
+
+    async with scenario.worker():
+        ended = await scenario.ended()
+
+    (letter,) = await scenario.letters()
+    assert ended.status is JobStatus.FAILED
+    assert effects(scenario) == [
+        "book flight",
+        "book hotel",
+        "unbook car",
+        "unbook hotel",
+        "unbook flight",
+    ]
+    assert letter["error_code"] == "tool.stock.none"
+    assert letter["compensation"] == "compensated"
+
+
+async def test_nothing_is_undone_past_the_pivot(scenario: Scenario) -> None:
+    await scenario.submit(travel, [Item(n=1, trouble="tell-permanent")])
+
+    async with scenario.worker():
+        await scenario.ended()
+
+    (letter,) = await scenario.letters()
+    assert effects(scenario) == [
+        "book flight",
+        "book hotel",
+        "book car",
+        "book payment",
+    ]
+    assert letter["compensation"] == "past the pivot"
+
+
+async def test_transient_trouble_is_tried_again_and_then_undone(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("piecework.recovery.BASE", 0.05)
+    await scenario.submit(travel, [Item(n=1, trouble="car-transient")])
+
+    async with scenario.worker():
+        await scenario.ended()
+
+    (letter,) = await scenario.letters()
+    assert letter["attempts"] == 3
+    assert str(letter["trail"]).count("tool.stock.busy") == 3
+    assert effects(scenario)[-3:] == ["unbook car", "unbook hotel", "unbook flight"]
+    assert effects(scenario).count("book flight") == 1
+
+
+async def test_a_redrive_after_the_undo_books_anew_with_fresh_keys(
+    scenario: Scenario,
+) -> None:
+    await scenario.submit(travel, [Item(n=1, trouble="car-permanent")])
+
+    async with scenario.worker():
+        await scenario.ended()
+        scenario.fix()
+        assert await scenario.redrive() == (1, 2)
+        await asyncio.sleep(0)
+        ended = await scenario.ended()
+
+    flights = [line for line in scenario.ledger if line[:2] == ["book", "flight"]]
+    (letter,) = await scenario.letters()
+    assert ended.status is JobStatus.SUCCEEDED
+    assert effects(scenario)[5:] == [
+        "book flight",
+        "book hotel",
+        "book car",
+        "book payment",
+    ]
+    assert len({line[3] for line in flights}) == 2
+    assert (letter["letter_state"], letter["redriven_as"]) == ("REDRIVEN", 2)
+
+
+async def test_a_redrive_past_the_pivot_repeats_no_effect(scenario: Scenario) -> None:
+    await scenario.submit(travel, [Item(n=1, trouble="tell-permanent")])
+
+    async with scenario.worker():
+        await scenario.ended()
+        scenario.fix()
+        await scenario.redrive()
+        ended = await scenario.ended()
+
+    assert ended.status is JobStatus.SUCCEEDED
+    assert len(effects(scenario)) == 4
+    assert scenario.happened("tell") == 1

@@ -174,7 +174,8 @@ def chunk_facts(chunk: Chunk) -> Document:
     """Return a chunk's item, without its keys and its secret: the claim's token."""
     hidden = {"pk", "sk", "v", "claim_token"}
     facts = {k: v for k, v in chunk.item.items() if k not in hidden}
-    return {"chunk": chunk.ref.chunk, "label": chunk.item.get("label", ""), **facts}
+    name = {"job": chunk.ref.job, "chunk": chunk.ref.chunk}
+    return {**name, "label": chunk.item.get("label", ""), **facts}
 
 
 async def require_chunk(rt: Runtime, ref: ChunkRef) -> Chunk:
@@ -193,9 +194,7 @@ async def require_chunk(rt: Runtime, ref: ChunkRef) -> Chunk:
 
 async def chunk_document(rt: Runtime, ref: ChunkRef) -> Document:
     """Return a chunk with all that claims have written about it."""
-    chunk, work = await asyncio.gather(
-        require_chunk(rt, ref), read_work(rt.table, ref)
-    )
+    chunk, work = await asyncio.gather(require_chunk(rt, ref), read_work(rt.table, ref))
     return {
         **chunk_facts(chunk),
         "stages": stages(work),
@@ -206,7 +205,11 @@ async def chunk_document(rt: Runtime, ref: ChunkRef) -> Document:
         "effects": [effect(row) for row in work.kind("EFFECT")],
         "errors": [error(row) for row in work.kind("ERROR")],
         "undone": [
-            {"stage": row["stage"], "at": row.get("finished_at"), "ok": "error" not in row}
+            {
+                "stage": row["stage"],
+                "at": row.get("finished_at"),
+                "ok": "error" not in row,
+            }
             for row in work.kind("UNDO")
         ],
     }

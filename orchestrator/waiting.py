@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from orchestrator.inspector import LOOKED_AT, notice, require_job
@@ -51,6 +51,8 @@ class Watcher:
     """Who is told what; each remark is made once."""
 
     told: Callable[[Look], None]
+    #: Asked at each look to look further; the last time once the job has ended.
+    looked: Callable[[Job], Awaitable[None]] | None = None
     remark: Callable[[str], None] = lambda _: None
     #: What to say when no worker seems to be there.
     hint: str = "no worker seems to be running"
@@ -98,6 +100,8 @@ async def watch_to_the_end(rt: Runtime, job: str, watcher: Watcher) -> Job:
         eta = remaining(found.chunks - settled, settled - first, now - began)
         look = Look(found, settled, counts, claimed, now - began, eta)
         watcher.told(look)
+        if watcher.looked is not None:
+            await watcher.looked(found)
         if found.status.ended:
             return found
         if told := notice(found):

@@ -85,21 +85,20 @@ class Caller:
             if not shared.cancelled():
                 return values.decode(function, shared.result())
         flight = self._flying[key] = asyncio.get_running_loop().create_future()
+        bound = functools.partial(function, *args, **kwargs)
         try:
-            bound = functools.partial(function, *args, **kwargs)
-            text = await self._value(key, scope, dependency, bound)
-            flight.set_result(text)
+            flight.set_result(await self._value(key, scope, dependency, bound))
         except asyncio.CancelledError:
             flight.cancel()
             raise
         except BaseException as error:
             flight.set_exception(error)
-            flight.exception()  # it is raised right here; the future may have no reader
+            flight.exception()  # raised right here; the future may have no reader
             raise
         finally:
             del self._flying[key]
             self.progress()
-        return values.decode(function, text)
+        return values.decode(function, flight.result())
 
     async def _value(
         self,
@@ -110,8 +109,7 @@ class Caller:
     ) -> str:
         if dependency.effect is not Effect.PURE:
             return await self._effect(key, scope, dependency, bound)
-        remembered = self.journal.recall(key)
-        if remembered is not None:
+        if (remembered := self.journal.recall(key)) is not None:
             self.counts.replayed += 1
             return remembered
         sent_key = provider_key(key, self.epoch)
@@ -133,7 +131,7 @@ class Caller:
                 return answer
             case Begun(epoch, doubtful):
                 sent_key = provider_key(key, epoch)
-                value: str | None = None
+                value = None
                 if doubtful:
                     value = await self._look_up(sent_key, dependency, bound)
                 if value is None:
@@ -157,18 +155,16 @@ class Caller:
     ) -> str:
         """Make the attempts of an effect; on failure record what is known of it.
 
-        It was refused only if every attempt was: a refusal that follows a time-out
-        says nothing of what the time-out hid.
+        It was refused only if every attempt was: a time-out may hide an effect.
         """
-        once = dependency.effect is Effect.NON_IDEMPOTENT
         earlier: list[ErrorEnvelope] = []
         try:
-            return await self._attempts(sent_key, dependency, bound, earlier, once=once)
+            return await self._attempts(sent_key, dependency, bound, earlier)
         except Exception as error:
             failures = [*earlier, classify(error, layer=dependency.layer)]
             if not doubtful and all(map(plainly_refused, failures)):
                 await self.ledger.refuse(key)
-            elif once:
+            elif dependency.effect is Effect.NON_IDEMPOTENT:
                 await self.ledger.doubt(key)
                 raise in_doubt(dependency, bound.func) from error
             raise
@@ -179,13 +175,11 @@ class Caller:
         dependency: Dependency,
         bound: functools.partial[Awaitable[Any]],
     ) -> str | None:
-        look_up = dependency.lookup
-        if look_up is None:
+        if dependency.lookup is None:
             return None
+        look_up = functools.partial(dependency.lookup, *bound.args, **bound.keywords)
         async with self.slots, asyncio.timeout(dependency.timeout):
-            found = await look_up(
-                *bound.args, **bound.keywords, idempotency_key=sent_key
-            )
+            found = await look_up(idempotency_key=sent_key)
         return None if found is None else values.encode(bound.func, found)
 
     async def _attempts(
@@ -194,16 +188,16 @@ class Caller:
         dependency: Dependency,
         bound: functools.partial[Awaitable[Any]],
         failures: list[ErrorEnvelope],
-        *,
-        once: bool = False,
     ) -> str:
+        once = dependency.effect is Effect.NON_IDEMPOTENT
+
         async def attempt() -> Any:
             now = asyncio.get_running_loop().time
             async with self.slots, asyncio.timeout(dependency.timeout):
                 asked_at = now()
                 answer = await bound(idempotency_key=sent_key)
-            spent, name = round((now() - asked_at) * 1000), dependency.name
-            telemetry.emit(self.log, "call.made", dependency=name, duration_ms=spent)
+            spent = {"duration_ms": round((now() - asked_at) * 1000)}
+            telemetry.emit(self.log, "call.made", dependency=dependency.name, **spent)
             return answer
 
         def note(retry: Retry) -> None:

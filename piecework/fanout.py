@@ -49,7 +49,7 @@ async def write_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
 
     async def write(entries: list[Entry]) -> None:
         chunks = [(entry.chunk, entry.item(stage)) for entry in entries]
-        await rt.jobs.add_chunks(job.ref, chunks)
+        await rt.jobs.add_chunks(job.ref, job.gen, chunks)
         written.add(len(entries))
 
     entries = read_manifest(rt.objects, str(job.item["manifest"]))

@@ -18,7 +18,7 @@ from piecework.model import ChunkRef, ChunkStatus, Job, JobRef, JobStatus, iso
 from piecework.pipeline import JOIN
 from piecework.ports import Missing
 from piecework.runtime import Runtime
-from piecework.store.census import Census, take_census
+from piecework.store.census import Census, Counted, take_census
 
 
 class Certificate(BaseModel):
@@ -86,16 +86,44 @@ async def check_against_manifest(rt: Runtime, job: Job, census: Census) -> None:
         raise StateError(message, code="job.manifest.mismatch")
 
 
+async def finish_cancel(rt: Runtime, ref: JobRef) -> bool:
+    """Move a job that is being cancelled to its end, once every chunk has ended.
+
+    A submit that was cut off has chunks that were never written: nobody can write
+    them any more, and the certificate names them as cancelled, too.
+    """
+    job = await rt.jobs.read(ref)
+    if job is None or job.status is not JobStatus.CANCELLING:
+        return False
+    census = await take_census(rt.table, ref, job.chunks)
+    if not census.ended:
+        return False
+    written = {row.chunk for row in census.rows}
+    entries = read_manifest(rt.objects, str(job.item["manifest"]))
+    unwritten = [
+        Counted(e.chunk, ChunkStatus.CANCELLED, "", "", e.label)
+        async for e in entries
+        if e.chunk not in written
+    ]
+    census = Census(tuple(sorted([*census.rows, *unwritten])))
+    certificate = certify(job, census, rt.clock(), "", JobStatus.CANCELLED)
+    return await rt.jobs.cancelled(job, await store_certificate(rt, certificate))
+
+
 def certify(
-    job: Job, census: Census, finished_at: float, join_error: str
+    job: Job,
+    census: Census,
+    finished_at: float,
+    join_error: str,
+    status: JobStatus | None = None,
 ) -> Certificate:
-    """Return what the job came to."""
+    """Return what the job came to; its status follows from its chunks unless given."""
     return Certificate(
         job=job.ref.job,
         tenant=job.ref.tenant,
         pipeline=job.pipeline,
         gen=job.gen,
-        status=verdict(census, join_error),
+        status=status or verdict(census, join_error),
         finished_at=iso(finished_at),
         chunks=job.chunks,
         manifest=str(job.item["manifest"]),

@@ -23,17 +23,28 @@ class JobStatus(StrEnum):
     RUNNING = "RUNNING"
     #: Every chunk has ended; the join runs and the certificate is written.
     FINALIZING = "FINALIZING"
+    #: An operator takes chunks up again; the next generation begins.
+    RESUMING = "RESUMING"
+    #: An operator wants it to stop; chunks in hand are being let go.
+    CANCELLING = "CANCELLING"
     #: Ended: every chunk has a result.
     SUCCEEDED = "SUCCEEDED"
     #: Ended: some chunks have a result, the others are dead letters.
     PARTIAL = "PARTIAL"
     #: Ended: no chunk has a result, or the join is a dead letter.
     FAILED = "FAILED"
+    #: Ended: somebody cancelled it; what had a result keeps it.
+    CANCELLED = "CANCELLED"
 
     @property
     def ended(self) -> bool:
         """Whether nothing will happen any more unless somebody asks for it."""
-        return self in {JobStatus.SUCCEEDED, JobStatus.PARTIAL, JobStatus.FAILED}
+        return self in {
+            JobStatus.SUCCEEDED,
+            JobStatus.PARTIAL,
+            JobStatus.FAILED,
+            JobStatus.CANCELLED,
+        }
 
 
 class ChunkStatus(StrEnum):

@@ -8,7 +8,7 @@ stage can be undone or leaves nothing behind, below it there is only onwards.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import BaseModel
@@ -58,7 +58,7 @@ class Stage:
             object.__setattr__(self, "name", self.run.__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Pipeline:
     """A name, a split, ordered stages and a join.
 
@@ -78,6 +78,7 @@ class Pipeline:
     """
 
     name: str
+    _: KW_ONLY
     stages: Sequence[Stage]
     payload: type[BaseModel]
     split: Callable[[Document], Iterable[BaseModel]] | None = None

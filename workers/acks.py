@@ -28,6 +28,7 @@ class Ack:
     ref: ChunkRef
     chunks: int
     receipt: str | None
+    cancelled: bool = False
 
 
 @dataclass(slots=True)
@@ -36,7 +37,8 @@ class Acks:
 
     Attributes:
         idle: Whether nothing else is in hand, so that waiting gains nothing.
-        all_ended: Told of a job whose tallies are full.
+        all_ended: Told of a job that may have ended: its tallies are full, or it was
+            cancelled.
     """
 
     rt: Runtime
@@ -86,6 +88,7 @@ class Acks:
     ) -> None:
         ended = [ack.ref.chunk for ack in acks if not ack.ref.is_join]
         full = await self.rt.tallies.add(ref, group, ended, chunks)
-        if full:
+        # The tallies know nothing of what a sweep cancelled: look for ourselves.
+        if full or any(ack.cancelled for ack in acks):
             await self.all_ended(ref)
         await self.rt.work.delete([ack.receipt for ack in acks if ack.receipt])

@@ -9,6 +9,7 @@ from enum import Enum, auto
 from piecework import telemetry
 from piecework.claim import Absent, Cancelling, Claim, Ended, Held, Refusal, Spent
 from piecework.model import ChunkRef, Job
+from piecework.outcome import Cancelled
 from piecework.pipeline import Pipeline
 from piecework.ports import ClaimLostError
 from piecework.store.cancels import cancel_unclaimed
@@ -35,6 +36,8 @@ class End(Enum):
 
     #: The chunk has ended: count it, then delete the message.
     COUNT = auto()
+    #: The chunk was cancelled: as COUNT, and it may have been the last.
+    CANCELLED = auto()
     #: It belongs to an earlier life of the chunk: delete it.
     DROP = auto()
     #: It is hidden until its time: leave it.
@@ -87,7 +90,8 @@ async def carry_out(
             telemetry.emit(log, "lease.lost", reason=str(hold.reason or "refused"))
             return End.LEFT
     if wait is None:
-        return End.COUNT
+        cancelled = isinstance(report.outcome, Cancelled)
+        return End.CANCELLED if cancelled else End.COUNT
     await hide(turn, wait, station)
     return End.LEFT
 

@@ -9,7 +9,7 @@ may take the chunk over: "could not renew" is never taken for "probably still ou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -50,6 +50,7 @@ class Hold:
     taken_at: float
     alive_at: float
     reason: Reason | None = None
+    may_stop: Callable[[], bool] = lambda: True
     _scope: asyncio.Timeout | None = None
 
     async def __aenter__(self) -> None:
@@ -88,6 +89,11 @@ class Hold:
         """Let the work go on until the end of the lease that was asked for then."""
         if self._scope is not None and not self.cut:
             self._scope.reschedule(asked_at + self.lease_s * (1 - MARGIN))
+
+    def cancel(self) -> None:
+        """Cut the work off, unless it is past the point of no return."""
+        if self.may_stop():
+            self.end(Reason.CANCEL)
 
     def end(self, reason: Reason) -> None:
         """Cut the work off."""
@@ -161,5 +167,5 @@ class Heart:
             return False
         hold.renewed(asked_at)
         if reply.cancel_requested:
-            hold.end(Reason.CANCEL)
+            hold.cancel()
         return True

@@ -87,6 +87,7 @@ def set_up(
         ctx = JoinContext(**facts, harvest=unread)
     else:
         ctx = Context(**facts)
+    hold.may_stop = lambda: before_pivot(stages, ctx.stage)
     return Task(
         claim=claim,
         stages=stages,
@@ -98,6 +99,12 @@ def set_up(
         ledger=ledger,
         limits=saga.Limits(rt.settings.max_attempts, rt.clock, rt.rng),
     )
+
+
+def before_pivot(stages: Pipeline, stage: str) -> bool:
+    """Say whether a cancel may still cut a stage off: the pivot itself it may not."""
+    names = [s.name for s in stages.stages]
+    return stage not in names or names.index(stage) < stages.pivot_index
 
 
 def join_as_pipeline(pipeline: Pipeline) -> Pipeline:

@@ -9,7 +9,7 @@ from typing import Any
 
 from piecework import telemetry
 from piecework.errors import PieceworkError
-from piecework.finish import begin_finish
+from piecework.finish import begin_finish, finish_cancel
 from piecework.model import JobRef
 from piecework.queue import BATCH, Delivery
 from piecework.runtime import Runtime
@@ -17,6 +17,7 @@ from workers.acks import Ack, Acks
 from workers.executor import End, Turn, execute
 from workers.heart import Reason
 from workers.station import Station
+from workers.watch import Watch
 
 #: Seconds to wait for more free slots before asking for fewer messages than SQS would
 #: give: ten messages cost as much as one.
@@ -32,15 +33,18 @@ async def work(station: Station, stop: asyncio.Event) -> None:
     worker = Worker(station, stop)
     beating = asyncio.create_task(station.heart.beat())
     counting = asyncio.create_task(worker.acks.run())
+    watch = Watch(station.rt, station.heart, station.log)
+    watching = asyncio.create_task(watch.run())
     receiving = asyncio.create_task(worker.receive())
     try:
         await stop.wait()
         await worker.drain(receiving)
         await worker.acks.flush()
     finally:
-        for task in (receiving, counting, beating):
+        beside = (receiving, counting, watching, beating)
+        for task in beside:
             task.cancel()
-        await asyncio.gather(receiving, counting, beating, return_exceptions=True)
+        await asyncio.gather(*beside, return_exceptions=True)
 
 
 @dataclass(slots=True)
@@ -124,8 +128,9 @@ class Worker:
         turn = Turn(message.ref, message.gen, delivery.received, delivery.receipt)
         end = End.ORPHAN if job is None else await execute(turn, job, self.station)
         match end:
-            case End.COUNT if job is not None:
-                self.acks.add(Ack(turn.ref, job.chunks, turn.receipt))
+            case End.COUNT | End.CANCELLED if job is not None:
+                cancelled = end is End.CANCELLED
+                self.acks.add(Ack(turn.ref, job.chunks, turn.receipt, cancelled))
             case End.DROP:
                 await self.station.rt.work.delete([delivery.receipt])
             case End.ORPHAN:
@@ -147,6 +152,8 @@ class Worker:
 
         Should we die now, the reconciler sends the join as a message.
         """
+        if await finish_cancel(self.station.rt, ref):
+            return
         begun = await begin_finish(self.station.rt, ref)
         job = await self.station.rt.jobs.read(ref)
         if begun is None or job is None:

@@ -86,7 +86,9 @@ class SubmitProgress:
         if self._progress is not None:
             if new:
                 self._tasks[step] = self._progress.add_task(step, total=total, said="")
-            self._progress.update(self._tasks[step], completed=done, total=total or done)
+            self._progress.update(
+                self._tasks[step], completed=done, total=total or done
+            )
         elif step == "read" or done == total:
             self._out.say(f"{step} {done} chunks")
 

@@ -26,7 +26,8 @@ app = typer.Typer(help="Look at the chunks of a job.", no_args_is_help=True)
 def list_chunks(
     job: JobArgument,
     status: Annotated[
-        str | None, typer.Option(help="Only these: RUNNING, WAITING, DEAD, …")
+        str | None,
+        typer.Option(metavar="STATUS", help="Only these: RUNNING, WAITING, DEAD, …"),
     ] = None,
     limit: Annotated[int, limit_option("Chunks")] = 100,
     output: OutputOption = Format.TABLE,
@@ -54,7 +55,7 @@ def list_chunks(
 def show_chunk(
     job: JobArgument, chunk: ChunkArgument, output: OutputOption = Format.TABLE
 ) -> None:
-    """Show a chunk: its item, its stages, calls, effects and errors."""
+    """Show a chunk, its stages, calls, effects and errors."""
 
     async def act(rt: Runtime, out: Output) -> None:
         from orchestrator.cli.lists import chunk_number

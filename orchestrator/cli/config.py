@@ -25,7 +25,7 @@ OTHERS = {LOG_LEVEL, "PIECEWORK_STATE_DIR", "PIECEWORK_CACHE_DIR"}
 
 @app.command("show")
 def show(output: OutputOption = Format.TABLE) -> None:
-    """Show every setting with its source, and where AWS is and why."""
+    """Show every setting, where AWS is, and why."""
 
     def act(out: Output) -> None:
         from orchestrator.cli.output import Column
@@ -44,7 +44,10 @@ def show(output: OutputOption = Format.TABLE) -> None:
 
 @app.command("validate")
 def validate(output: OutputOption = Format.TABLE) -> None:
-    """Check the settings, and that every PIECEWORK_ variable is one; exit code 2."""
+    """Check the settings.
+
+    A PIECEWORK_ variable that is no setting is refused, too: exit code 2.
+    """
 
     def act(out: Output) -> None:
         from piecework.errors import UsageError
@@ -64,7 +67,7 @@ def validate(output: OutputOption = Format.TABLE) -> None:
 
 def place() -> list[dict[str, Any]]:
     """Return where AWS is, and who says so."""
-    from piecework.endpoint import find_endpoint, state_file
+    from piecework.endpoint import find_endpoint, state_folder
 
     found = find_endpoint()
     sources = {
@@ -76,7 +79,7 @@ def place() -> list[dict[str, Any]]:
     if found.source == "embedded":
         from pathlib import Path
 
-        source += f" ({state_file(os.environ, Path.cwd())})"
+        source += f" ({state_folder(os.environ, Path.cwd())})"
     return [
         {"setting": "endpoint", "value": found.url or "AWS", "source": source},
         {

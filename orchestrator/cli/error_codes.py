@@ -20,7 +20,8 @@ app = typer.Typer(help="Look up error codes.", no_args_is_help=True)
 @app.command("list")
 def list_codes(
     layer: Annotated[
-        str | None, typer.Option(help="Only these: llm, aws, runtime, …")
+        str | None,
+        typer.Option(metavar="LAYER", help="Only these: llm, aws, runtime, …"),
     ] = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
@@ -63,7 +64,11 @@ def show_code(
         if found is None:
             near = get_close_matches(code, REGISTRY, n=3)
             message = f"There is no error code {code}."
-            step = f"Did you mean {' or '.join(near)}?" if near else "piecework errors list"
+            step = (
+                f"Did you mean {' or '.join(near)}?"
+                if near
+                else "piecework errors list"
+            )
             raise NotFoundError(message, code="cli.usage.invalid", next_step=step)
         told = document(found)
         out.document(told, lambda console: console.print(facts(told.items())))

@@ -1,4 +1,4 @@
-"""The forms of a result; in a module of its own, since every command needs the names."""
+"""The forms of a result: apart, so that naming them loads nothing else."""
 
 from __future__ import annotations
 

@@ -25,7 +25,8 @@ app = typer.Typer(help="Look at jobs.", no_args_is_help=True)
 @app.command("list")
 def list_jobs(
     status: Annotated[
-        str | None, typer.Option(help="Only these: RUNNING, PARTIAL, …")
+        str | None,
+        typer.Option(metavar="STATUS", help="Only these: RUNNING, PARTIAL, …"),
     ] = None,
     limit: Annotated[int, limit_option("Jobs")] = 20,
     output: OutputOption = Format.TABLE,
@@ -54,7 +55,7 @@ def list_jobs(
 
 @app.command("show")
 def show_job(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
-    """Show a job: its facts, its chunks counted, its certificate, what to type next."""
+    """Show a job, its chunks counted, and what to type next."""
 
     async def act(rt: Runtime, out: Output) -> None:
         from orchestrator.cli.views import job_view
@@ -72,19 +73,23 @@ def watch_job(
     timeout: TimeoutOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Watch a job until it ends; the exit code says how it did."""
+    """Watch a job until it ends.
+
+    The exit code is 0 when all chunks have a result, 5 when some are dead letters,
+    and 1 when the job failed.
+    """
 
     async def act(rt: Runtime, out: Output) -> int:
         from orchestrator.cli.waited import wait_for
 
-        return await wait_for(rt, out, job, module="MODULE", timeout=timeout)
+        return await wait_for(rt, out, job, module="MODULE", limit_s=timeout)
 
     run_connected(act, output)
 
 
 @app.command("events")
 def list_events(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
-    """List what happened to a job: its states, its deaths, its redrives."""
+    """List what happened to a job."""
 
     async def act(rt: Runtime, out: Output) -> None:
         from orchestrator.cli.output import Column

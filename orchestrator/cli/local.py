@@ -1,4 +1,4 @@
-"""This machine: the embedded AWS, the demo, the worker process, the version."""
+"""On this machine: the embedded AWS, the demo, the worker process, the version."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def demo(
         Path, typer.Option(help="Where the report goes.", file_okay=False)
     ] = Path("out"),
 ) -> None:
-    """Review a contract under faults, on this machine, and count what was lost."""
+    """Review a contract under faults, on this machine."""
 
-    async def act(_: Output) -> int:
+    async def act(output: Output) -> int:
         from orchestrator.demo import run_demo
 
-        return await run_demo(seed=seed, keep=keep, out=out)
+        return await run_demo(seed=seed, keep=keep, out=out, stream=output.stdout)
 
     run_async(act, Format.TABLE)
 
 
 def up(output: OutputOption = Format.TABLE) -> None:
-    """Start the embedded AWS on this machine, with queues, tables and bucket in it."""
+    """Start the embedded AWS on this machine."""
 
     def act(out: Output) -> None:
         from dataclasses import asdict
@@ -70,7 +70,10 @@ def down(output: OutputOption = Format.TABLE) -> None:
 
 
 def doctor(output: OutputOption = Format.TABLE) -> None:
-    """Look at everything that a run needs; exit code 2 when something is amiss."""
+    """Look at everything that a run needs.
+
+    The exit code is 2 when something is amiss.
+    """
 
     def act(out: Output) -> int:
         from dataclasses import asdict
@@ -94,7 +97,7 @@ def doctor(output: OutputOption = Format.TABLE) -> None:
 
 
 def worker(context: typer.Context) -> None:
-    """Run a worker process: `piecework-worker` with these arguments."""
+    """Run a worker: `piecework-worker` with these arguments."""
     # Workers are a program of their own, which this one does not import.
     os.execv(sys.executable, [sys.executable, "-m", "workers", *context.args])  # noqa: S606 -- no shell is the point
 

@@ -20,7 +20,10 @@ ChunkArgument = Annotated[
 TimeoutOption = Annotated[
     float | None,
     typer.Option(
-        help="Seconds to wait at the most (exit code 7).", min=0, show_default="no limit"
+        metavar="SECONDS",
+        help="How long to wait at the most (exit code 7).",
+        min=0,
+        show_default="no limit",
     ),
 ]
 
@@ -28,6 +31,6 @@ TimeoutOption = Annotated[
 def limit_option(what: str) -> typer.models.OptionInfo:
     """Return the option that cuts a list."""
     option: typer.models.OptionInfo = typer.Option(
-        help=f"{what} at the most; 0 for all.", min=0
+        metavar="N", help=f"{what} at the most; 0 for all.", min=0
     )
     return option

@@ -1,4 +1,4 @@
-"""How a command answers: its result on stdout in the form asked for, the rest on stderr.
+"""How a command answers: its result on stdout as asked for, the rest on stderr.
 
 A table is for people: short, relative times, cut to the terminal. The other forms are
 for programs: complete, ISO times, and the same documents in all three.
@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import IO, Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -24,6 +24,10 @@ Cell = Callable[[Document], object]
 
 #: Columns of what is not a terminal: nothing is cut for a pipe.
 PIPE_WIDTH = 10_000
+#: Columns that a text keeps when it has to give way.
+NARROWEST = 12
+#: Spaces between columns.
+GAP = 2
 #: The colour of a status; a word without one is plain.
 STYLES = {
     "SUCCEEDED": "green",
@@ -71,18 +75,13 @@ class Output:
     """Where a command's result and its remarks go."""
 
     format: Format = Format.TABLE
-    stdout: IO[str] = field(default_factory=lambda: sys.stdout)
-    stderr: IO[str] = field(default_factory=lambda: sys.stderr)
+    stdout: TextIO = field(default_factory=lambda: sys.stdout)
+    stderr: TextIO = field(default_factory=lambda: sys.stderr)
 
     @property
     def table(self) -> bool:
         """Whether a person reads the result."""
         return self.format is Format.TABLE
-
-    @property
-    def console(self) -> Console:
-        """The console of the result."""
-        return console_of(self.stdout)
 
     def rows(
         self, documents: Iterable[Document], columns: Sequence[Column], empty: str
@@ -92,16 +91,24 @@ class Output:
         if self.format is not Format.TABLE:
             self.stdout.write(encode_all(found, self.format))
         elif found:
-            self.console.print(as_table(found, columns))
+            self.draw(lambda console: print_table(console, found, columns))
         else:
             self.say(empty)
 
     def document(self, document: Document, view: Callable[[Console], None]) -> None:
         """Write one document; `view` draws it for a person."""
         if self.format is Format.TABLE:
-            view(self.console)
+            self.draw(view)
         else:
             self.stdout.write(encode(document, self.format))
+
+    def draw(self, view: Callable[[Console], None]) -> None:
+        """Draw for a person; what fills a table's last column is not for a pipe."""
+        console = console_of(self.stdout)
+        with console.capture() as drawn:
+            view(console)
+        lines = drawn.get().splitlines()
+        self.stdout.write("".join(f"{line.rstrip()}\n" for line in lines))
 
     def line(self, document: Document) -> None:
         """Write one document as a line, at once: somebody may be waiting for it."""
@@ -114,31 +121,53 @@ class Output:
         self.stderr.flush()
 
 
-def console_of(stream: IO[str]) -> Console:
+def console_of(stream: TextIO) -> Console:
     """Return a console that takes every text as it is, in the width that there is."""
     width = None
     if not stream.isatty():
         width = int(os.environ.get("COLUMNS") or 0) or PIPE_WIDTH
-    return Console(
-        file=stream, width=width, markup=False, highlight=False, emoji=False
-    )
+    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
 
 
-def as_table(documents: Iterable[Document], columns: Sequence[Column]) -> Table:
-    """Return a table without lines, as `kubectl` and `docker` print them."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    for column in columns:
+def print_table(
+    console: Console, documents: Iterable[Document], columns: Sequence[Column]
+) -> None:
+    """Print a table without lines, as `kubectl` and `docker` do.
+
+    Where it is narrow only the columns that may shrink do: half an id helps nobody.
+    What does not fit even so is left to the terminal to wrap.
+    """
+    rows = [[column.text(document) for column in columns] for document in documents]
+    whole = [
+        max([len(column.title), *(row[index].cell_len for row in rows)])
+        for index, column in enumerate(columns)
+    ]
+    widths = fitted(whole, columns, console.width)
+    table = Table(box=None, padding=(0, GAP, 0, 0), header_style="bold", pad_edge=False)
+    for column, width in zip(columns, widths, strict=True):
         table.add_column(
             column.title,
             justify="right" if column.right else "left",
             no_wrap=not column.folds,
             overflow="fold" if column.folds else "ellipsis",
-            ratio=None,
-            min_width=4 if column.shrinks else None,
+            width=width,
         )
-    for document in documents:
-        table.add_row(*(column.text(document) for column in columns))
-    return table
+    for row in rows:
+        table.add_row(*row)
+    needed = sum(widths) + GAP * len(widths)
+    console.print(table, width=max(console.width, needed), crop=False)
+
+
+def fitted(whole: list[int], columns: Sequence[Column], width: int) -> list[int]:
+    """Return the width of each column: the widest that may give way do so first."""
+    widths = list(whole)
+    giving = [i for i, column in enumerate(columns) if column.shrinks or column.folds]
+    while giving and sum(widths) + GAP * (len(widths) - 1) > width:
+        widest = max(giving, key=widths.__getitem__)
+        if widths[widest] <= NARROWEST:
+            break
+        widths[widest] -= 1
+    return widths
 
 
 def facts(pairs: Iterable[tuple[str, object]]) -> Table:
@@ -164,7 +193,9 @@ def clean(text: str) -> str:
     """Replace what a terminal would obey rather than show; texts come from anywhere."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c == "\n" else "\N{MIDDLE DOT}" for c in text)
+    return "".join(
+        c if c.isprintable() or c == "\n" else "\N{MIDDLE DOT}" for c in text
+    )
 
 
 def encode_all(documents: Sequence[Document], form: Format) -> str:

@@ -22,7 +22,10 @@ def reconcile(
     ] = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Finish what was left half done, send again what was lost; harmless at any time."""
+    """Put right what was left half done or lost.
+
+    Harmless at any time: beside workers, and beside other reconcilers.
+    """
 
     async def act(rt: Runtime, out: Output) -> None:
         import structlog

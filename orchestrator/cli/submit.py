@@ -32,11 +32,14 @@ def submit(
         str,
         typer.Option(
             "--job-id",
+            metavar="ID",
             help="Submitting twice under one id makes one job.",
             show_default="a new one",
         ),
     ] = "",
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the job's end.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for the job's end.")
+    ] = False,
     timeout: TimeoutOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read and cut everything, make nothing.")
@@ -56,7 +59,7 @@ def submit(
             return None
         asked = submitting.Asked(pipeline, found, source, job_id)
         async with connection(out) as rt:
-            return await submitting.start(rt, out, asked, wait=wait, timeout=timeout)
+            return await submitting.start(rt, out, asked, wait=wait, limit_s=timeout)
 
     run_async(act, output)
 

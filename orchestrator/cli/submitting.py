@@ -55,7 +55,7 @@ def check(job_id: str, *, wait: bool, timeout: float | None) -> None:
 
 
 async def start(
-    rt: Runtime, out: Output, asked: Asked, *, wait: bool, timeout: float | None
+    rt: Runtime, out: Output, asked: Asked, *, wait: bool, limit_s: float | None
 ) -> int:
     """Submit; return the exit code."""
     job_id = asked.job_id or new_job_id(rt.clock())
@@ -68,7 +68,7 @@ async def start(
     if wait:
         if not new:
             out.say(f"job {ref.job} exists, and is the same")
-        return await wait_for(rt, out, ref.job, module=asked.module, timeout=timeout)
+        return await wait_for(rt, out, ref.job, module=asked.module, limit_s=limit_s)
     job = await rt.jobs.read(ref) or job
     show(out, job, new=new)
     return 0
@@ -80,7 +80,10 @@ def show(out: Output, job: Job, *, new: bool) -> None:
     shown = facts(
         [
             ("job", job.ref.job),
-            ("status", f"{job.status}" + ("" if new else "  (it existed: same content)")),
+            (
+                "status",
+                f"{job.status}" + ("" if new else "  (it existed: same content)"),
+            ),
             ("chunks", job.chunks),
         ]
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from orchestrator.cli.output import Column, Document, as_table, facts
+from orchestrator.cli.output import Column, Document, facts, print_table
 from orchestrator.cli.times import ago, between, span
 
 View = Callable[[Console], None]
@@ -116,7 +116,9 @@ def next_step(job: Document) -> str:
     name = job["job"]
     told = job.get("notice")
     if told and told["code"] == "runtime.pipeline.unknown":
-        return f"piecework-worker --pipelines MODULE  (one that holds {job['pipeline']})"
+        return (
+            f"piecework-worker --pipelines MODULE  (one that holds {job['pipeline']})"
+        )
     match job["status"]:
         case "SUBMITTING":
             return "piecework reconcile  (or the same submit again)"
@@ -174,7 +176,7 @@ def section(
     """Draw a table under a title, if it has rows."""
     if rows:
         console.print(f"\n{title}", style="bold")
-        console.print(as_table(rows, columns))
+        print_table(console, rows, columns)
 
 
 def pretty(payload: Any) -> str:
@@ -198,7 +200,7 @@ EFFECT_COLUMNS = [
 ]
 TRAIL_COLUMNS = [
     Column("TRY", "attempt", right=True),
-    Column("AT", "at"),
+    Column("AT", lambda row: str(row["at"])[:19] + "Z"),
     Column("WORKER", "worker", shrinks=True),
     Column("CODE", "code"),
     Column("MESSAGE", "message", folds=True),

@@ -14,7 +14,7 @@ OK, FAILED, DEAD_LETTERS_LEFT = 0, 1, 5
 
 
 async def wait_for(
-    rt: Runtime, out: Output, job: str, *, module: str, timeout: float | None
+    rt: Runtime, out: Output, job: str, *, module: str, limit_s: float | None
 ) -> int:
     """Watch a job to its end and write it; return the exit code.
 
@@ -26,7 +26,7 @@ async def wait_for(
         f"`piecework-worker --pipelines {module}`"
     )
     with watching(out, hint) as watcher:
-        ended = await watch(rt, job, watcher, timeout)
+        ended = await watch(rt, job, watcher, limit_s)
     document = await job_document(rt, ended)
     out.document(document, job_view(document, rt.clock()))
     return exit_code(document)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.demo.scenes import Death
+from orchestrator.demo.killing import Death
 from orchestrator.demo.verdict import Counts
 from orchestrator.demo.watch import Watch
 from piecework.finish import Certificate
@@ -17,7 +17,7 @@ from piecework.store.dead_letters import DeadLetters
 EFFECTS = ("notify", "publish", "reserve")
 
 
-async def count(watch: Watch, death: Death, began: float) -> Counts:
+async def count(watch: Watch, death: Death) -> Counts:
     """Count, when all workers are gone and nothing moves any more."""
     rt, look = watch.rt, await watch.look()
     census = await take_census(rt.table, watch.ref, look.job.chunks)
@@ -36,9 +36,7 @@ async def count(watch: Watch, death: Death, began: float) -> Counts:
         calls_paid_twice=look.model.answered_twice,
         in_hand=len(death.held),
         taken_over=len(death.takeovers),
-        slowest_s=max((t.seconds for t in death.takeovers), default=0.0),
         redriven=len([row async for row in rows if row["letter_state"] == "REDRIVEN"]),
-        seconds=look.at - began,
     )
 
 
@@ -67,6 +65,7 @@ async def accounted_for(rt: Runtime, job: Job, census: Census) -> set[int]:
 
 def tell_counts(counts: Counts, watch: Watch, death: Death) -> None:
     """Say where each figure of the last line comes from."""
+    watch.screen.say("took", f"{watch.rt.clock() - watch.began:.1f} s from the submit")
     remembered = sum(
         watch.logs.replayed.get((held.chunk, held.fence + 1), 0) for held in death.held
     )

@@ -97,7 +97,9 @@ def running(folder: Path, seed: int, *, keep: bool) -> Iterator[Machine]:
         with only(environment):
             yield machine
     finally:
-        children.end([*(machine.workers.values() if machine else ()), *started])
+        children.end(
+            [*(machine.workers.values() if machine is not None else ()), *started]
+        )
         if machine is None or not keep:
             down(folder)
 

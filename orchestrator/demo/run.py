@@ -11,23 +11,25 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from orchestrator.demo.failure import StoryError
-from orchestrator.demo.machine import Machine, running
+from orchestrator.demo.machine import running
 from orchestrator.demo.screen import Screen, screen_on
 from orchestrator.demo.story import tell
-from orchestrator.demo.surroundings import PACE
 from orchestrator.demo.verdict import Counts, failures, last_line
 from orchestrator.embedded.endpoint import refuse_remote
 from piecework.errors import UsageError
 
 INTERRUPTED = 130
-#: Lease and five seconds.
-TAKEOVER_LIMIT_S = float(PACE["PIECEWORK_LEASE_S"]) + 5.0
 
 
 async def run_demo(
-    *, seed: int = 42, keep: bool = False, out: Path = Path("out")
+    *,
+    seed: int = 42,
+    keep: bool = False,
+    out: Path = Path("out"),
+    stream: TextIO | None = None,
 ) -> int:
     """Tell the story; 0 if everything that it promises was counted to be true.
 
@@ -35,6 +37,7 @@ async def run_demo(
         seed: Decides which calls fail and which worker is killed.
         keep: Leave the embedded AWS running, with all the job's records in it.
         out: The folder that the report and the certificate are written to.
+        stream: Where the story is told; default: standard output.
 
     Raises:
         UsageError: `embedded.endpoint.not_loopback`; a folder cannot be written to.
@@ -42,27 +45,37 @@ async def run_demo(
     """
     refuse_remote(os.environ)
     folder = make_folders(out)
-    screen = screen_on(sys.stdout)
-    ended_well = False
-    with stopping_on_signals() as stopped:
-        try:
-            with running(folder, seed, keep=keep) as machine:
-                counts = await tell(machine, screen, seed, out)
-            if keep:
-                tell_how_to_look(machine, screen)
-            ended_well = tell_verdict(counts, screen)
-            return 0 if ended_well else 1
-        except StoryError as error:
-            screen.say("failed", str(error))
-            return 1
-        except asyncio.CancelledError:
-            ended_well = True  # as it was asked to: there is nothing to look into
-            if stopped:
-                return INTERRUPTED
+    screen = screen_on(stream or sys.stdout)
+    broken, figures = ["it did not come to its end"], ""
+    try:
+        with stopping_on_signals() as stopped:
+            counts = await on_stage(folder, screen, seed, keep=keep, out=out)
+        broken, figures = failures(counts), last_line(counts)
+    except StoryError as error:
+        broken = [str(error)]
+    except asyncio.CancelledError:
+        broken = []  # as somebody wanted it: there is nothing to look into
+        if not stopped:
             raise
-        finally:
-            screen.rest()
-            tidy(folder, screen, keep=keep, ended_well=ended_well)
+        return INTERRUPTED
+    finally:
+        tidy(folder, screen, broken, keep=keep)
+    for promise in broken:
+        screen.say("failed", promise)
+    if figures:
+        screen.figures(figures)
+    return 1 if broken else 0
+
+
+async def on_stage(
+    folder: Path, screen: Screen, seed: int, *, keep: bool, out: Path
+) -> Counts:
+    """Tell the story with everything running that it needs."""
+    try:
+        with running(folder, seed, keep=keep) as machine:
+            return await tell(machine, screen, seed, out)
+    finally:
+        screen.rest()
 
 
 def make_folders(out: Path) -> Path:
@@ -99,25 +112,13 @@ def stopping_on_signals() -> Iterator[list[int]]:
             loop.remove_signal_handler(number)
 
 
-def tell_verdict(counts: Counts, screen: Screen) -> bool:
-    """Say which promises were not kept, then the figures; return whether all were."""
-    broken = failures(counts, TAKEOVER_LIMIT_S)
-    for promise in broken:
-        screen.say("failed", promise)
-    screen.figures(last_line(counts))
-    return not broken
-
-
-def tell_how_to_look(machine: Machine, screen: Screen) -> None:
-    """Say how to look at what was kept, and how to stop it."""
-    where = f"PIECEWORK_STATE_DIR={machine.folder}"
-    screen.say("kept", f"{where} piecework jobs list")
-    screen.say("", f"{where} piecework down    # stops it")
-
-
-def tidy(folder: Path, screen: Screen, *, keep: bool, ended_well: bool) -> None:
-    """Remove what nobody needs any more; after a failure the logs stay."""
-    if ended_well and not keep:
-        shutil.rmtree(folder, ignore_errors=True)
-    elif not ended_well:
+def tidy(folder: Path, screen: Screen, broken: list[str], *, keep: bool) -> None:
+    """Remove what nobody needs any more, or say where it is and what to do with it."""
+    if keep:
+        where = f"PIECEWORK_STATE_DIR={folder}"
+        screen.say("kept", f"{where} piecework jobs list")
+        screen.say("", f"{where} piecework down    # stops it")
+    elif broken:
         screen.say("logs", str(folder))
+    else:
+        shutil.rmtree(folder, ignore_errors=True)

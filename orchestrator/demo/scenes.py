@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import platform
 import signal
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from importlib.resources import as_file, files
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from orchestrator.demo.children import Child
-from orchestrator.demo.machine import EXAMPLE, FAULT_RATE, Machine
+from orchestrator.demo.killing import Death, tell_takeovers
+from orchestrator.demo.machine import EXAMPLE, Machine
 from orchestrator.demo.screen import Screen
-from orchestrator.demo.takeover import Held, Takeover, choose, in_hand, taken_over
 from orchestrator.demo.watch import Look, Watch
 from orchestrator.intake import chunk_inputs
 from orchestrator.redrive import Redrive, redrive
@@ -30,45 +27,7 @@ from piecework.store.dead_letters import DeadLetters
 
 CONTRACT = "contracts/msa-northwind.md"
 CALLS = "12 categories + 11 specialists + 3 to the add-in"
-#: Chunks that have ended before a worker is killed, so that the job is in full swing,
-#: and after which the choice of the worker gets less particular.
-IN_SWING, LATE = 4, 9
 REASON = "a model with a larger context reads the clause"
-
-
-@dataclass(slots=True)
-class Death:
-    """A killed worker, the chunks that it had in hand, and who has them now.
-
-    Attributes:
-        paid_twice: Calls that the model had answered twice by then.
-    """
-
-    worker: Child
-    at: float
-    paid_twice: int
-    held: list[Held]
-    takeovers: list[Takeover] = field(default_factory=list)
-
-    @property
-    def waiting(self) -> list[Held]:
-        """The chunks that nobody has taken over yet."""
-        done = {takeover.held for takeover in self.takeovers}
-        return [held for held in self.held if held not in done]
-
-
-def tell_doctor(machine: Machine, screen: Screen) -> None:
-    """Say what the demo runs on."""
-    emulator = machine.emulator
-    screen.say(
-        "doctor",
-        f"python {platform.python_version()} ok   MiniStack {emulator.version} "
-        f"at {emulator.endpoint} ok",
-    )
-    screen.say(
-        "",
-        f"model: Bedrock stub at {machine.urls['bedrock']}   no AWS credentials used",
-    )
 
 
 async def hand_in(rt: Runtime, screen: Screen) -> tuple[Job, Pipeline]:
@@ -87,49 +46,6 @@ async def hand_in(rt: Runtime, screen: Screen) -> tuple[Job, Pipeline]:
     return job, pipeline
 
 
-def tell_faults(screen: Screen, seed: int) -> None:
-    """Say what will go wrong."""
-    screen.say(
-        "faults",
-        f"{FAULT_RATE:.0%} of calls answer 429 or 503, come cut off or never, "
-        f"1 of 3 workers is killed in mid-chunk, 1 poison clause (17)   seed {seed}",
-    )
-
-
-async def kill_one(watch: Watch, workers: Sequence[Child], rng: Random) -> Death:
-    """Kill a worker with SIGKILL while the table says that it is in mid-chunk.
-
-    It is frozen first, so that what the table says still holds when it is killed.
-    """
-    while True:
-        look = await watch.until(
-            lambda look: look.ended >= IN_SWING, "chunks end, so that one may be killed"
-        )
-        pids = [worker.pid for worker in workers]
-        pid = choose(look.chunks, pids, rng, pick=look.ended < LATE)
-        worker = next((worker for worker in workers if worker.pid == pid), None)
-        if worker is not None:
-            worker.signal(signal.SIGSTOP)
-            frozen = await watch.look()
-            if choose(frozen.chunks, [worker.pid], rng, pick=False):
-                break
-            worker.signal(signal.SIGCONT)
-        await asyncio.sleep(0)
-    watch.machine.dismissed.add(worker.name)
-    worker.signal(signal.SIGKILL)
-    at = watch.rt.clock()
-    await worker.gone()
-    # What it had sent before may still have been written: so the table is asked again.
-    look = await watch.look()
-    held = in_hand(look.chunks, worker.pid)
-    said = ", ".join(f"{h.chunk} ({h.stage})" for h in held)
-    watch.screen.say(
-        "kill",
-        f"SIGKILL to {worker.name} (pid {worker.pid}) with chunks in hand: {said}",
-    )
-    return Death(worker, at, look.model.answered_twice, held)
-
-
 async def end_of_job(watch: Watch, expected: JobStatus, death: Death) -> None:
     """Wait for the end of the job, and tell of takeovers on the way."""
 
@@ -145,21 +61,6 @@ async def end_of_job(watch: Watch, expected: JobStatus, death: Death) -> None:
     watch.screen.say("job", f"{look.job.status}   {said}   of {look.job.chunks} chunks")
 
 
-def tell_takeovers(watch: Watch, death: Death, look: Look) -> None:
-    """Tell which chunks of the dead worker others have claimed since the last look."""
-    fresh = taken_over(death.waiting, look.chunks, look.at - death.at)
-    for takeover in fresh:
-        held = takeover.held
-        by = takeover.by or watch.logs.claimed.get((held.chunk, held.fence + 1), "")
-        watch.screen.say(
-            "takeover",
-            f"chunk {held.chunk}: {death.worker.name} -> "
-            f"{watch.machine.name_of(by) or 'another'} after {takeover.seconds:.1f} s, "
-            f"goes on in {held.stage}",
-        )
-    death.takeovers += fresh
-
-
 async def tell_dead_letters(watch: Watch) -> list[dict[str, Any]]:
     """Show the open dead letters, and what a person would type to see them."""
     rt, ref = watch.rt, watch.ref
@@ -171,7 +72,8 @@ async def tell_dead_letters(watch: Watch) -> list[dict[str, Any]]:
             f"chunk {row['chunk']} ({row['label']}): {row['error_code']} in "
             f"{row['stage']}, attempt {row['attempts']}",
         )
-    watch.screen.say("", f"you would type: piecework dlq list --job {ref.job}")
+        command = f"piecework dlq show {ref.job} {row['chunk']}"
+        watch.screen.say("", f"you would type: {command}")
     return letters
 
 
@@ -223,19 +125,3 @@ async def save(rt: Runtime, ref: JobRef, out: Path, screen: Screen) -> None:
     for name, key in wanted.items():
         (out / name).write_bytes(await rt.objects.get(key))
     screen.say("report", "   ".join(str(out / name) for name in wanted))
-
-
-def tell_what_next(screen: Screen) -> None:
-    """Name three things to try."""
-    screen.say("", "")
-    screen.say("try", "piecework demo --seed 7 --keep      then look into the tables")
-    screen.say(
-        "",
-        "piecework up; piecework-worker --pipelines examples.contract_review   "
-        "and kill it yourself",
-    )
-    screen.say(
-        "",
-        "piecework submit examples.contract_review:pipeline YOUR_CONTRACT.docx --wait",
-    )
-    screen.say("", "")

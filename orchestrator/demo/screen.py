@@ -95,7 +95,13 @@ class Terminal:
     def show(self, progress: Progress) -> None:
         """Draw the bars, in place of the last ones."""
         if self._live is None:
-            self._live = Live(console=self.console, auto_refresh=False, transient=True)
+            self._live = Live(
+                console=self.console,
+                auto_refresh=False,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
             self._live.start()
         self._live.update(bars(progress), refresh=True)
 

@@ -1,4 +1,4 @@
-"""The story in its order: each scene is one function of `scenes.py`."""
+"""The story in its order: a scene is one function."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from random import Random
 
 from aiohttp import ClientSession
 
-from orchestrator.demo import scenes
+from orchestrator.demo import remarks, scenes
 from orchestrator.demo.books import Books
 from orchestrator.demo.count import count, tell_counts
+from orchestrator.demo.killing import kill_one
 from orchestrator.demo.logs import Logs
 from orchestrator.demo.machine import LARGE_MODEL, SMALL_MODEL, Machine
 from orchestrator.demo.screen import Screen
@@ -30,11 +31,10 @@ async def tell(machine: Machine, screen: Screen, seed: int, out: Path) -> Counts
     """
     await machine.listen()
     async with connect(load_settings()) as rt, ClientSession() as http:
-        began = rt.clock()
-        scenes.tell_doctor(machine, screen)
+        remarks.tell_doctor(machine, screen)
         first = [machine.start_worker(SMALL_MODEL) for _ in range(WORKERS)]
         job, pipeline = await scenes.hand_in(rt, screen)
-        scenes.tell_faults(screen, seed)
+        remarks.tell_faults(screen, seed)
         watch = Watch(
             rt=rt,
             machine=machine,
@@ -44,7 +44,7 @@ async def tell(machine: Machine, screen: Screen, seed: int, out: Path) -> Counts
             ref=job.ref,
             calls_per_chunk=pipeline.calls_per_chunk or 1,
         )
-        death = await scenes.kill_one(watch, first, Random(seed))
+        death = await kill_one(watch, first, Random(seed))
         await scenes.end_of_job(watch, JobStatus.PARTIAL, death)
         letters = await scenes.tell_dead_letters(watch)
         await scenes.fix(watch, LARGE_MODEL)
@@ -53,7 +53,7 @@ async def tell(machine: Machine, screen: Screen, seed: int, out: Path) -> Counts
         await scenes.dismiss(watch)
         screen.rest()
         await scenes.save(rt, job.ref, out, screen)
-        counts = await count(watch, death, began)
+        counts = await count(watch, death)
         tell_counts(counts, watch, death)
-        scenes.tell_what_next(screen)
+        remarks.tell_what_next(screen)
     return counts

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from random import Random
 
 from piecework.model import Chunk, ChunkStatus
 
 #: The stages in which a chunk makes the calls that cost money.
-PAYING = {"score", "analyse"}
-#: Of those, the one with a checkpoint behind it.
-CHECKPOINTED = "analyse"
+PAYING = frozenset({"score", "analyse"})
+#: Of those, the one with twelve paid calls behind it.
+CHECKPOINTED = frozenset({"analyse"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,24 +53,11 @@ def in_hand(chunks: Iterable[Chunk], pid: int) -> list[Held]:
     ]
 
 
-def choose(
-    chunks: Sequence[Chunk], pids: Sequence[int], rng: Random, *, pick: bool
-) -> int | None:
-    """Choose a process that is in the middle of a chunk.
-
-    Args:
-        chunks: All chunks of the job.
-        pids: Who may be chosen.
-        rng: Chooses among those that are alike.
-        pick: Whether one with a checkpoint behind it must be found.
-    """
-    stages = {CHECKPOINTED} if pick else PAYING
-    fit = [
-        pid
-        for pid in pids
-        if any(held.stage in stages for held in in_hand(chunks, pid))
-    ]
-    return rng.choice(fit) if fit else None
+def in_mid_chunk(
+    chunks: Sequence[Chunk], pids: Iterable[int], stages: Collection[str] = PAYING
+) -> list[int]:
+    """Return the processes that have a chunk in hand in one of the stages."""
+    return [pid for pid in pids if any(h.stage in stages for h in in_hand(chunks, pid))]
 
 
 def taken_over(

@@ -34,9 +34,15 @@ ROWS: Final = (
         "See the jobs with `piecework jobs list`.",
     ),
     Code(
+        "job.state.not_cancellable",
+        _P,
+        "The job has ended, or its join is running: there is nothing to cancel.",
+        "See how it ended with `piecework jobs show JOB`.",
+    ),
+    Code(
         "job.state.not_finished",
         _P,
-        "The job is still running, so it has no result as a whole yet.",
+        "The job has not ended yet: it has no result as a whole, and is not resumed.",
         "Wait with `piecework jobs watch JOB`, or read `piecework results JOB "
         "--follow`.",
     ),

@@ -12,8 +12,10 @@ from piecework.model import Chunk, ChunkStatus, Job, moment
 from piecework.queue import Message
 from piecework.reconcile.sightings import Sightings
 from piecework.runtime import Runtime
+from piecework.store.cancels import cancel_unclaimed
 from piecework.store.census import all_chunks
 from piecework.store.rescue import Rescue
+from piecework.sweep import sweep
 
 #: Seconds without a sign of life after which a submit counts as stopped half-way.
 SUBMIT_QUIET_S = 30.0
@@ -25,6 +27,30 @@ async def finish_submit(rt: Runtime, job: Job) -> Counter[str]:
         return Counter()
     await fan_out(rt, job)
     return Counter({"submit finished": 1})
+
+
+async def finish_resume(rt: Runtime, job: Job) -> Counter[str]:
+    """Let a job run on whose resume stopped half-way: with what it had reopened."""
+    if rt.clock() - moment(str(job.item["reopened_at"])) < SUBMIT_QUIET_S:
+        return Counter()
+    await rt.jobs.resume(job)
+    return Counter({"resume finished": 1})
+
+
+async def finish_cancelling(
+    rt: Runtime, job: Job, sightings: Sightings
+) -> Counter[str]:
+    """Sweep again; cancel what a dead worker holds; end the job when all have ended."""
+    acts: Counter[str] = Counter()
+    async for chunk in all_chunks(rt.table, job.ref, job.chunks):
+        if chunk.status is not ChunkStatus.RUNNING:
+            continue
+        now = asyncio.get_running_loop().time()
+        if sightings.unchanged_for(chunk, now) >= rt.settings.lease_s:
+            done = await cancel_unclaimed(rt.table, chunk, rt.clock())
+            acts["dead lease cancelled"] += done
+    cancelled, asked = await sweep(rt, job)
+    return acts + Counter({"cancelled": cancelled, "asked to stop": asked})
 
 
 async def send_join(rt: Runtime, job: Job, sightings: Sightings) -> Counter[str]:

@@ -12,7 +12,13 @@ from piecework import telemetry
 from piecework.errors import PieceworkError
 from piecework.model import Job, JobRef, JobStatus
 from piecework.reconcile.dead_letter_queue import drain
-from piecework.reconcile.jobs import finish_submit, look_at_chunks, send_join
+from piecework.reconcile.jobs import (
+    finish_cancelling,
+    finish_resume,
+    finish_submit,
+    look_at_chunks,
+    send_join,
+)
 from piecework.reconcile.sightings import Sightings
 from piecework.runtime import Runtime
 
@@ -60,6 +66,10 @@ class Reconciler:
                     return await finish_submit(self.rt, job)
                 case JobStatus.FINALIZING:
                     return await send_join(self.rt, job, self.sightings)
+                case JobStatus.CANCELLING:
+                    return await finish_cancelling(self.rt, job, self.sightings)
+                case JobStatus.RESUMING:
+                    return await finish_resume(self.rt, job)
                 case _:
                     return await look_at_chunks(self.rt, job, self.sightings)
         except PieceworkError as error:

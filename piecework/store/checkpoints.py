@@ -93,7 +93,7 @@ class ChunkCheckpoints:
             values = {"sha256": keys.sha256(value.encode())}
         step = self._on_chunk(
             "Update",
-            condition=f"{HELD} AND {NOT_CANCELLED}",
+            condition=self._may_go_on(index + 1),
             update=f"SET {assignments}",
             values={"following": following, "now": iso(self.clock()), **values},
         )
@@ -105,6 +105,15 @@ class ChunkCheckpoints:
         if isinstance(reply, Refused):
             self._explain(reply, following)
         self._completed[self.pipeline.stages[index].name] = value
+
+    def _may_go_on(self, following: int) -> str:
+        """Return the condition of entering a stage.
+
+        A cancel stops a chunk before its pivot; past it there is only onwards.
+        """
+        if following > self.pipeline.pivot_index:
+            return HELD
+        return f"{HELD} AND {NOT_CANCELLED}"
 
     def _explain(self, refused: Refused, following: str) -> None:
         item = refused.item or {}

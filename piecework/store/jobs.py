@@ -1,8 +1,8 @@
 """A job's own item: its birth, its states, and where to find it.
 
 SUBMITTING -> RUNNING -> FINALIZING -> SUCCEEDED | PARTIAL | FAILED
-^                          |
-+-------- reopen ----------+
+SUBMITTING | RUNNING | RESUMING -> CANCELLING -> CANCELLED
+PARTIAL | FAILED | CANCELLED -> RESUMING -> RUNNING
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Jobs:
         return None if item is None else Job.read(ref, item)
 
     async def add_chunks(
-        self, ref: JobRef, chunks: Sequence[tuple[int, dict[str, Any]]]
+        self, ref: JobRef, gen: int, chunks: Sequence[tuple[int, dict[str, Any]]]
     ) -> bool:
         """(absent) -> PENDING for up to 99 chunks; False when the job has moved on.
 
@@ -67,7 +67,7 @@ class Jobs:
         todo = list(chunks)
         while todo:
             check = self._check_submitting(ref)
-            puts = [self._new_chunk(ref, number, facts) for number, facts in todo]
+            puts = [self._new_chunk(ref, gen, number, facts) for number, facts in todo]
             reply = await self.table.transact([check, *puts])
             if isinstance(reply, Written):
                 return True
@@ -85,9 +85,11 @@ class Jobs:
             values={"from": JobStatus.SUBMITTING},
         )
 
-    def _new_chunk(self, ref: JobRef, number: int, facts: dict[str, Any]) -> Action:
+    def _new_chunk(
+        self, ref: JobRef, gen: int, number: int, facts: dict[str, Any]
+    ) -> Action:
         chunk = ref.chunk(number)
-        return self._put(chunk.pk, chunk.sk, new_chunk(chunk, 1, facts))
+        return self._put(chunk.pk, chunk.sk, new_chunk(chunk, gen, facts))
 
     async def count_chunks(self, ref: JobRef, chunks: int) -> int:
         """Count a job's chunks, strongly consistent."""
@@ -150,12 +152,43 @@ class Jobs:
         return [move, self._active(job.ref, "Delete")]
 
     async def reopen(self, job: Job, facts: dict[str, Any]) -> int | None:
-        """PARTIAL | FAILED -> RUNNING in the next generation; None: it moved on."""
+        """Ended -> RESUMING in the next generation; None: it moved on.
+
+        Nobody may finish the job until its chunks are reopened, one by one.
+        """
+        facts = {**facts, "reopened_at": iso(self.clock())}
         move = self._moving(
-            job.ref, job.gen, job.status, JobStatus.RUNNING, facts, next_gen=job.gen + 1
+            job.ref,
+            job.gen,
+            job.status,
+            JobStatus.RESUMING,
+            facts,
+            next_gen=job.gen + 1,
         )
         reply = await self.table.transact([move, self._active(job.ref, "Put")])
         return job.gen + 1 if isinstance(reply, Written) else None
+
+    async def resume(self, job: Job) -> bool:
+        """RESUMING -> RUNNING, or back to SUBMITTING where that was cut off."""
+        opened = "opened_at" in job.item
+        target = JobStatus.RUNNING if opened else JobStatus.SUBMITTING
+        return await self._move(job.ref, job.gen, JobStatus.RESUMING, target, {})
+
+    async def cancel(self, job: Job, facts: dict[str, Any]) -> bool:
+        """SUBMITTING | RUNNING | RESUMING -> CANCELLING."""
+        facts = {**facts, "cancelled_at": iso(self.clock())}
+        return await self._move(
+            job.ref, job.gen, job.status, JobStatus.CANCELLING, facts
+        )
+
+    async def cancelled(self, job: Job, facts: dict[str, Any]) -> bool:
+        """CANCELLING -> CANCELLED: every chunk has ended."""
+        facts = {"finished_at": iso(self.clock()), **facts}
+        move = self._moving(
+            job.ref, job.gen, JobStatus.CANCELLING, JobStatus.CANCELLED, facts
+        )
+        reply = await self.table.transact([move, self._active(job.ref, "Delete")])
+        return isinstance(reply, Written)
 
     async def record(self, ref: JobRef, event: str, facts: dict[str, Any]) -> None:
         """Write an event of the job, for `jobs events` and for the audit."""

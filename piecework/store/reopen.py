@@ -1,30 +1,34 @@
-"""Bring a dead chunk back to life: an operator's write, in a new generation."""
+"""Take an ended chunk up again: an operator's write, in a new generation."""
 
 from __future__ import annotations
 
 from piecework.model import Chunk, ChunkStatus
 from piecework.store.table import Table, Written
 
-#: Still dead, in the life that was looked at.
-DEAD_AS_SEEN = "#status = :dead AND gen = :gen"
+#: Still ended as it was, in the life that was looked at. A result is never undone.
+ENDED_AS_SEEN = "#status = :seen AND #status IN (:dead, :cancelled) AND gen = :gen"
 
 
 async def reopen_chunk(table: Table, chunk: Chunk, gen: int) -> bool:
-    """DEAD -> PENDING in generation `gen`, with all its attempts before it.
+    """DEAD | CANCELLED -> PENDING in generation `gen`, with all its attempts before it.
 
-    It goes on at `resume_at`: its first stage that is not done, or was undone. The
-    fence goes on rising, so that no claim of an earlier life can be mistaken.
+    It goes on at `resume_at`, its first stage that is not done or was undone, else
+    where it stood. The fence goes on rising, so that no claim of an earlier life can
+    be mistaken.
     """
     action = table.action(
         "Update",
         chunk.ref.pk,
         chunk.ref.sk,
-        condition=DEAD_AS_SEEN,
+        condition=ENDED_AS_SEEN,
         update="SET #status = :pending, gen = :next, attempts = :zero, stage = :stage"
         " ADD replays :one REMOVE settled_at, direction, compensation, resume_at,"
-        " recoveries, releases, retry_at, due_at, dispatches",
+        " recoveries, releases, retry_at, due_at, dispatches, cancel_requested,"
+        " cancelled",
         values={
+            "seen": chunk.status,
             "dead": ChunkStatus.DEAD,
+            "cancelled": ChunkStatus.CANCELLED,
             "gen": chunk.gen,
             "pending": ChunkStatus.PENDING,
             "next": gen,

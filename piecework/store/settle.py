@@ -16,6 +16,7 @@ from piecework.errors import ErrorEnvelope
 from piecework.model import ChunkStatus, iso
 from piecework.outcome import Dead, Parked
 from piecework.settings import Settings
+from piecework.store.cancels import cancelled_at
 from piecework.store.claims import HELD, held
 from piecework.store.table import Action, Refused, Table, Written
 
@@ -113,8 +114,8 @@ class Settlements:
         update = self._end(
             claim,
             ChunkStatus.CANCELLED,
-            "stage = :stage",
-            {"stage": stage},
+            "cancelled = :at",
+            {"at": cancelled_at(stage)},
             calls=calls,
         )
         return await self._write(claim, ChunkStatus.CANCELLED, [update])

@@ -1,0 +1,112 @@
+"""The results of a job's chunks, whole or as they come, each checked by its hash."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from piecework import keys
+from piecework.errors import StateError
+from piecework.model import Chunk, ChunkStatus, Job
+from piecework.runtime import Runtime
+from piecework.store.checkpoints import NULL
+from piecework.store.table import Item
+
+Line = dict[str, Any]
+
+#: Results that are read one by one; for more, the whole group is read at once.
+ONE_BY_ONE = 16
+
+
+async def ended_chunks(rt: Runtime, job: Job) -> AsyncIterator[Line]:
+    """Yield a line for each chunk that has ended, in order."""
+    for group in range(keys.groups_in(job.chunks)):
+        for chunk, result in await read_group(rt, job, group):
+            yield await line(rt, chunk, result)
+
+
+@dataclass(slots=True)
+class Follower:
+    """Prints every chunk once when it has ended, and again if it ends otherwise.
+
+    A group's tally says when to look; the last look, of an ended job, looks at all.
+    """
+
+    rt: Runtime
+    write: Callable[[Line], None]
+    _tallied: dict[int, frozenset[int]] = field(default_factory=dict)
+    _written: dict[int, tuple[str, int]] = field(default_factory=dict)
+
+    async def look(self, job: Job) -> None:
+        """Print what has ended since the last look."""
+        for group in range(keys.groups_in(job.chunks)):
+            new = await self._news(job, group)
+            if not new and not job.status.ended:
+                continue
+            found = await read_group(
+                self.rt, job, group, None if job.status.ended else new
+            )
+            for chunk, result in found:
+                mark = (str(chunk.status), chunk.gen)
+                if self._written.get(chunk.ref.chunk) != mark:
+                    self.write(await line(self.rt, chunk, result))
+                    self._written[chunk.ref.chunk] = mark
+
+    async def _news(self, job: Job, group: int) -> frozenset[int]:
+        seen = self._tallied.get(group, frozenset())
+        if len(seen) == keys.group_size(group, job.chunks) and job.gen == 1:
+            return frozenset()  # full, and nobody takes anything out of it
+        pk = keys.group_pk(job.ref.tenant, job.ref.job, group)
+        item = await self.rt.table.get(pk, keys.TALLY_SK)
+        self._tallied[group] = frozenset((item or {}).get("settled", ()))
+        return self._tallied[group] - seen
+
+
+async def read_group(
+    rt: Runtime, job: Job, group: int, wanted: Iterable[int] | None = None
+) -> list[tuple[Chunk, Item | None]]:
+    """Return the chunks of a group that have ended, each with its stored result.
+
+    The chunks are read before the results: a chunk that has ended has its result.
+    """
+    pk = keys.group_pk(job.ref.tenant, job.ref.job, group)
+    if wanted is not None and len(numbers := sorted(wanted)) <= ONE_BY_ONE:
+        refs = [job.ref.chunk(number) for number in numbers]
+        items = await asyncio.gather(*(rt.table.get(pk, ref.sk) for ref in refs))
+        found = [Chunk.read(r, i) for r, i in zip(refs, items, strict=True) if i]
+        rows = await asyncio.gather(
+            *(rt.table.get(pk, keys.result_sk(chunk.ref.chunk)) for chunk in found)
+        )
+        pairs = list(zip(found, rows, strict=True))
+    else:
+        chunks = [
+            Chunk.read(job.ref.chunk(item["chunk"]), item)
+            async for item in rt.table.query(pk, keys.CHUNK_PREFIX)
+        ]
+        results = {i["sk"]: i async for i in rt.table.query(pk, keys.RESULT_PREFIX)}
+        pairs = [(c, results.get(keys.result_sk(c.ref.chunk))) for c in chunks]
+    return [(chunk, row) for chunk, row in pairs if chunk.status.terminal]
+
+
+async def line(rt: Runtime, chunk: Chunk, result: Item | None) -> Line:
+    """Return what is printed of a chunk.
+
+    Raises:
+        StateError: `runtime.state.checkpoint_corrupt`: the stored result is not the
+            one that the chunk settled with.
+    """
+    said: Line = {
+        "chunk": chunk.ref.chunk,
+        "label": chunk.item.get("label", ""),
+        "status": str(chunk.status),
+    }
+    if chunk.status is not ChunkStatus.SUCCEEDED:
+        return {**said, "error_code": chunk.item.get("error_code", "")}
+    value = NULL if result is None else await rt.objects.fetch(result)
+    if keys.sha256(value.encode()) != chunk.item.get("result_sha256"):
+        message = f"Chunk {chunk.ref} did not settle with its stored result."
+        raise StateError(message, code="runtime.state.checkpoint_corrupt")
+    return {**said, "value": json.loads(value)}

@@ -1,0 +1,92 @@
+"""Promise: a cancel cuts off what is in flight, and a resume repeats nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from orchestrator.cancel import cancel
+from orchestrator.resume import Resume, resume
+from piecework.errors import UsageError
+from piecework.model import ChunkStatus, JobRef, JobStatus
+from tests.scenarios.conftest import Scenario
+from tests.scenarios.pipelines import Item, counting
+
+JOB = JobRef("default", "job-1")
+
+
+async def test_a_cancel_cuts_off_the_calls_in_flight_and_then_is_quiet(scenario: Scenario) -> None:
+    await scenario.submit(counting, [Item(n=n, calls=400) for n in range(40)])
+
+    async with scenario.worker("w1"), scenario.worker("w2"):
+        await scenario.until(lambda: scenario.happened("call") > 100)
+        job = await cancel(scenario.rt, JOB, actor="me", reason="enough")
+        ended = await scenario.ended()
+        made = scenario.happened("call")
+        await asyncio.sleep(0.3)
+
+    chunks = await scenario.chunks()
+    cut_off = [c.item["cancelled"] for c in chunks if c.fence]
+    assert job.status is JobStatus.CANCELLING
+    assert ended.status is JobStatus.CANCELLED
+    assert scenario.happened("call") == made
+    assert {chunk.status for chunk in chunks} == {ChunkStatus.CANCELLED}
+    assert set(cut_off) == {"cancelled-at-stage-second"}
+    assert (ended.item["cancelled_by"], ended.item["cancel_reason"]) == ("me", "enough")
+
+
+async def test_a_resume_goes_on_from_the_checkpoints(scenario: Scenario) -> None:
+    await scenario.submit(counting, [Item(n=n, calls=240) for n in range(3)])
+
+    async with scenario.worker():
+        await scenario.until(lambda: scenario.happened("call") > 90)
+        await cancel(scenario.rt, JOB, actor="me", reason="wait")
+        await scenario.ended()
+        made = scenario.happened("call")
+        count, gen = await resume(scenario.rt, Resume(JOB, "me", "go on"))
+        await scenario.until(lambda: scenario.happened("call") > made)
+        ended = await scenario.ended()
+
+    calls = [line[1] for line in scenario.ledger if line[0] == "call"]
+    assert (count, gen) == (3, 2)
+    assert ended.status is JobStatus.SUCCEEDED
+    assert scenario.happened("first") == 3
+    assert len(set(calls)) == 720
+    # Only what a cancel cut off in flight is made again: four calls a chunk.
+    assert len(calls) - len(set(calls)) <= 12
+
+
+async def test_a_cancel_before_any_worker_cancels_every_chunk_at_once(
+    scenario: Scenario,
+) -> None:
+    await scenario.submit(counting, [Item(n=n) for n in range(300)])
+
+    job = await cancel(scenario.rt, JOB, actor="me", reason="no")
+
+    certificate = json.loads(await scenario.rt.objects.get(job.item["certificate"]))
+    assert job.status is JobStatus.CANCELLED
+    assert certificate["outcomes"] == {"CANCELLED": 300}
+    assert len(certificate["missing"]) == 300
+    async with scenario.worker():
+
+        async def queue_is_empty() -> bool:
+            return await scenario.rt.work.depth() == 0
+
+        await scenario.until(queue_is_empty)
+    assert scenario.ledger == []
+
+
+async def test_a_job_that_has_ended_cannot_be_cancelled(scenario: Scenario) -> None:
+    await scenario.submit(counting, [Item(n=1)])
+    async with scenario.worker():
+        await scenario.ended()
+
+    with pytest.raises(UsageError) as refused:
+        await cancel(scenario.rt, JOB, actor="me", reason="late")
+
+    assert refused.value.code == "job.state.not_cancellable"
+    with pytest.raises(UsageError) as running:
+        await resume(scenario.rt, Resume(JOB, "me", "again"))
+    assert running.value.code == "job.state.not_finished"

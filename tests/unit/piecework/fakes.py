@@ -1,0 +1,154 @@
+"""What the engine is given in place of the world: nothing sleeps, nothing is random."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from pydantic import BaseModel
+
+from piecework import saga
+from piecework.calls import Caller, CallScope
+from piecework.codes import ErrorClass
+from piecework.context import Context
+from piecework.errors import ErrorEnvelope
+from piecework.pipeline import Pipeline
+from piecework.retry import RetryBudget
+from piecework.testing import MemoryCheckpoints, MemoryJournal
+
+NOW = 1_700_000_000.0
+SCOPE = CallScope("acme", "job", 7, "analyse")
+
+
+class Clause(BaseModel):
+    """A payload."""
+
+    text: str = "text"
+
+
+class Log:
+    """Keeps what was said."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, dict[str, Any]]] = []
+
+    def debug(self, event: str, **fields: Any) -> None:
+        self.said.append((event, fields))
+
+    info = warning = error = exception = debug
+
+    def bind(self, **_: Any) -> Log:
+        return self
+
+    def names(self) -> list[str]:
+        return [event for event, _ in self.said]
+
+
+class Highest(Random):
+    """Always draws the highest number."""
+
+    def uniform(self, a: float, b: float) -> float:
+        del a
+        return b
+
+
+class Lowest(Random):
+    """Always draws the lowest number, so that a jittered wait is none."""
+
+    def uniform(self, a: float, b: float) -> float:
+        del b
+        return a
+
+
+def envelope(
+    error_class: ErrorClass = ErrorClass.PERMANENT, **facts: Any
+) -> ErrorEnvelope:
+    facts = {"code": "runtime.stage.permanent", "message": "it failed", **facts}
+    return ErrorEnvelope(error_class=error_class, **facts)
+
+
+class Killed(BaseException):
+    """The worker dies here."""
+
+
+@dataclass
+class Diary(MemoryJournal):
+    """A journal and ledger that keeps what was asked of it."""
+
+    said: list[str] = field(default_factory=list)
+
+    async def begin(self, key: str, stage: str, effect: Any) -> Any:
+        self.said.append("begin")
+        return await MemoryJournal.begin(self, key, stage, effect)
+
+    async def finish(self, key: str, value: str) -> None:
+        self.said.append("finish")
+        await MemoryJournal.finish(self, key, value)
+
+    async def refuse(self, key: str) -> None:
+        self.said.append("refuse")
+        await MemoryJournal.refuse(self, key)
+
+    async def doubt(self, key: str) -> None:
+        self.said.append("doubt")
+        await MemoryJournal.doubt(self, key)
+
+
+def caller(journal: MemoryJournal | None = None, **facts: Any) -> Caller:
+    async def no_wait(_: float) -> None:
+        await asyncio.sleep(0)
+
+    diary = Diary() if journal is None else journal
+    given: dict[str, Any] = {
+        "journal": diary,
+        "ledger": diary,
+        "epoch": 1,
+        "budget": RetryBudget(60.0),
+        "slots": asyncio.Semaphore(64),
+        "rng": Lowest(),
+        "clock": lambda: NOW,
+        "log": Log(),
+        "sleep": no_wait,
+    }
+    return Caller(**(given | facts))
+
+
+def context(pipeline: Pipeline, *, attempt: int = 1, **facts: Any) -> Context[Any]:
+    given: dict[str, Any] = {
+        "payload": Clause(),
+        "tenant": "acme",
+        "job": "job",
+        "chunk": 7,
+        "caller": caller(),
+        "log": Log(),
+    }
+    return Context(pipeline=pipeline, attempt=attempt, **(given | facts))
+
+
+def checkpoints_of(pipeline: Pipeline, **facts: Any) -> MemoryCheckpoints:
+    return MemoryCheckpoints([stage.name for stage in pipeline.stages], **facts)
+
+
+def limits(max_attempts: int = 3) -> saga.Limits:
+    return saga.Limits(max_attempts, lambda: NOW, Highest())
+
+
+async def run(
+    pipeline: Pipeline,
+    checkpoints: MemoryCheckpoints | None = None,
+    *,
+    attempt: int = 1,
+    max_attempts: int = 3,
+    ctx: Context[Any] | None = None,
+) -> Any:
+    """Carry one claim's run of a chunk through."""
+    kept = checkpoints_of(pipeline) if checkpoints is None else checkpoints
+    ctx = context(pipeline, attempt=attempt) if ctx is None else ctx
+    return await saga.run(pipeline, ctx, kept, limits(max_attempts))
+
+
+def names(stages: Sequence[Any]) -> list[str]:
+    return [stage.name for stage in stages]

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from piecework.claim import (
+    SOON,
+    Absent,
+    Cancelling,
+    Claim,
+    Ended,
+    Held,
+    Refusal,
+    Spent,
+    judge,
+)
+from piecework.model import Chunk, ChunkRef, ChunkStatus, iso
+
+REF = ChunkRef("acme", "job", 3)
+NOW = 1_700_000_000.0
+SKEW = 5.0
+GEN = 2
+
+
+def item(status: str = "PENDING", **facts: Any) -> dict[str, Any]:
+    return {"status": status, "gen": GEN, "fence": 1, "attempts": 0, **facts}
+
+
+def running(left: float, **facts: Any) -> dict[str, Any]:
+    """An item whose lease ends so many seconds from now."""
+    return item("RUNNING", claim_expires_at=iso(NOW + left), **facts)
+
+
+def judged(found: dict[str, Any] | None, gen: int = GEN) -> Refusal:
+    return judge(REF, found, gen=gen, now=NOW, skew=SKEW, max_attempts=3)
+
+
+def ended(found: dict[str, Any]) -> Ended:
+    return Ended(Chunk.read(REF, found))
+
+
+def cancelling(found: dict[str, Any]) -> Cancelling:
+    return Cancelling(Chunk.read(REF, found))
+
+
+def test_without_an_item_there_is_no_such_chunk() -> None:
+    assert Absent() == judged(None)
+
+
+@pytest.mark.parametrize("status", ["SUCCEEDED", "DEAD", "CANCELLED"])
+def test_what_has_ended_has_nothing_left_to_do(status: str) -> None:
+    assert ended(item(status)) == judged(item(status))
+
+
+@pytest.mark.parametrize("status", list(ChunkStatus))
+def test_a_message_of_an_earlier_life_has_nothing_left_to_do(status: str) -> None:
+    found = item(status, gen=GEN + 1)
+    assert ended(found) == judged(found)
+
+
+@pytest.mark.parametrize("status", list(ChunkStatus))
+def test_a_message_of_a_later_life_than_the_item_waits(status: str) -> None:
+    assert Held(SOON) == judged(item(status, gen=GEN - 1))
+
+
+def test_a_living_lease_is_waited_for_with_the_skew_on_top() -> None:
+    assert Held(25.0) == judged(running(20.0))
+
+
+@pytest.mark.parametrize(
+    ("left", "wait"), [(0.0, 5.0), (-4.0, 1.0), (-4.75, 0.25), (20.0, 25.0)]
+)
+def test_a_lease_that_is_over_lives_on_for_the_skew(left: float, wait: float) -> None:
+    assert Held(wait) == judged(running(left))
+
+
+@pytest.mark.parametrize("left", [-5.0, -5.25, -600.0])
+def test_a_lease_over_for_longer_than_the_skew_holds_nobody_up(left: float) -> None:
+    assert Held(SOON) == judged(running(left))
+
+
+def test_a_living_lease_comes_before_a_cancel() -> None:
+    found = running(20.0, cancel_requested=True)
+    assert Held(25.0) == judged(found)
+
+
+@pytest.mark.parametrize("status", ["PENDING", "WAITING"])
+def test_what_is_to_be_cancelled_and_nobody_has_is_cancelled(status: str) -> None:
+    found = item(status, cancel_requested=True)
+    assert cancelling(found) == judged(found)
+
+
+def test_a_dead_lease_does_not_keep_a_cancel_away() -> None:
+    found = running(-6.0, cancel_requested=True)
+    assert cancelling(found) == judged(found)
+
+
+def test_a_cancel_does_not_wait_for_the_retry() -> None:
+    found = item("WAITING", cancel_requested=True, retry_at=iso(NOW + 60))
+    assert cancelling(found) == judged(found)
+
+
+def test_what_has_ended_is_not_cancelled() -> None:
+    found = item("SUCCEEDED", cancel_requested=True)
+    assert ended(found) == judged(found)
+
+
+def test_a_retry_that_is_not_due_is_waited_for() -> None:
+    assert Held(60.0) == judged(item("WAITING", retry_at=iso(NOW + 60)))
+
+
+def test_a_retry_that_is_due_is_not_waited_for() -> None:
+    assert Held(SOON) == judged(item("WAITING", retry_at=iso(NOW)))
+
+
+@pytest.mark.parametrize("attempts", [3, 4])
+def test_spent_attempts_are_wound_up(attempts: int) -> None:
+    assert Spent() == judged(item("WAITING", attempts=attempts))
+    assert Spent() == judged(running(-6.0, attempts=attempts))
+
+
+def test_spent_attempts_wait_for_the_lease_and_for_the_retry() -> None:
+    assert Held(25.0) == judged(running(20.0, attempts=3))
+    found = item("WAITING", attempts=3, retry_at=iso(NOW + 60))
+    assert Held(60.0) == judged(found)
+
+
+def test_one_attempt_left_is_not_spent() -> None:
+    assert Held(SOON) == judged(item("WAITING", attempts=2))
+
+
+def test_a_refusal_without_a_reason_is_asked_again_soon() -> None:
+    assert Held(SOON) == judged(item())
+
+
+def claim(**facts: Any) -> Claim:
+    found = item("RUNNING", **facts)
+    chunk = Chunk.read(REF, found)
+    return Claim(REF, GEN, chunk.fence, "token", "worker", chunk)
+
+
+def test_only_the_first_fence_means_that_nobody_worked_on_it_before() -> None:
+    assert claim(fence=1).first is True
+    assert claim(fence=2).first is False
+
+
+def test_a_claim_counts_its_attempts_and_its_windings_up() -> None:
+    assert claim(attempts=2).attempt == 2
+    assert claim(attempts=2).recoveries == 0
+    assert claim(recoveries=4).recoveries == 4

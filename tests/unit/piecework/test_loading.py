@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from piecework.errors import UsageError
+from piecework.loading import load_pipeline, load_pipelines
+
+HEAD = """
+from pydantic import BaseModel
+from piecework import Pipeline, Stage
+class Clause(BaseModel):
+    text: str
+async def extract(ctx): ...
+"""
+
+
+def line(variable: str, name: str) -> str:
+    return f"{variable} = Pipeline(name='{name}', payload=Clause, stages=[Stage(extract)])"
+
+
+@pytest.fixture
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose modules can be imported, and are forgotten after the test."""
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    return tmp_path
+
+
+def written(folder: Path, module: str, *lines: str, head: str = HEAD) -> str:
+    (folder / f"{module}.py").write_text("\n".join([head, *lines]))
+    return module
+
+
+def code_of(name: str) -> tuple[str, str]:
+    with pytest.raises(UsageError) as caught:
+        load_pipelines([name])
+    return caught.value.code, caught.value.message
+
+
+def test_a_module_stands_for_all_its_pipelines(modules: Path) -> None:
+    module = written(modules, "pw_both", line("one", "first"), line("two", "second"))
+    assert set(load_pipelines([module])) == {"first", "second"}
+
+
+def test_an_object_stands_for_itself(modules: Path) -> None:
+    module = written(modules, "pw_pick", line("one", "first"), line("two", "second"))
+    assert set(load_pipelines([f"{module}:two"])) == {"second"}
+
+
+def test_one_pipeline_under_two_names_is_one(modules: Path) -> None:
+    module = written(modules, "pw_alias", line("one", "first"), "same = one")
+    assert load_pipeline(module).name == "first"
+    assert set(load_pipelines([module, f"{module}:same"])) == {"first"}
+
+
+def test_two_pipelines_of_one_name_are_refused(modules: Path) -> None:
+    written(modules, "pw_here", line("one", "first"))
+    written(modules, "pw_there", line("one", "first"))
+    with pytest.raises(UsageError, match="Two pipelines have the name 'first'"):
+        load_pipelines(["pw_here", "pw_there"])
+
+
+def test_of_several_one_has_to_be_named(modules: Path) -> None:
+    module = written(modules, "pw_many", line("one", "first"), line("two", "second"))
+    with pytest.raises(UsageError) as caught:
+        load_pipeline(module)
+    assert caught.value.next_step == "Name one: pw_many:one, pw_many:two."
+
+
+def test_a_module_that_is_not_there_is_named(modules: Path) -> None:
+    del modules
+    assert code_of("pw_absent") == (
+        "pipeline.module.not_found",
+        "There is no module 'pw_absent'.",
+    )
+    assert code_of("pw_absent.inner:x")[0] == "pipeline.module.not_found"
+
+
+def test_a_module_that_misses_another_has_failed(modules: Path) -> None:
+    module = written(modules, "pw_needy", "import pw_missing")
+    code, message = code_of(module)
+    assert code == "pipeline.module.failed"
+    assert "pw_missing" in message
+
+
+def test_a_module_that_breaks_says_how(modules: Path) -> None:
+    code, message = code_of(written(modules, "pw_broken", "1 / 0"))
+    assert code == "pipeline.module.failed"
+    assert "ZeroDivisionError: division by zero" in message
+
+
+def test_a_bad_declaration_keeps_its_own_code(modules: Path) -> None:
+    module = written(
+        modules, "pw_bad", "p = Pipeline(name='p', payload=Clause, stages=[])"
+    )
+    assert code_of(module)[0] == "pipeline.declaration.invalid"
+
+
+@pytest.mark.parametrize("name", ["pw_empty", "pw_empty:extract", "pw_empty:absent"])
+def test_what_is_not_a_pipeline_is_refused(name: str, modules: Path) -> None:
+    written(modules, "pw_empty")
+    code, message = code_of(name)
+    assert code == "pipeline.object.not_a_pipeline"
+    assert message == f"{name} is not a Pipeline."
+
+
+def test_a_module_in_the_working_directory_is_found(
+    modules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = modules / "here"
+    here.mkdir()
+    written(here, "pw_local", line("one", "local"))
+    monkeypatch.chdir(here)
+    assert load_pipeline("pw_local").name == "local"

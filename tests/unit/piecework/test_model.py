@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from piecework import keys
+from piecework.model import (
+    Chunk,
+    ChunkRef,
+    ChunkStatus,
+    Job,
+    JobRef,
+    JobStatus,
+    iso,
+    moment,
+)
+
+MOMENTS = st.integers(0, 4_000_000_000_000).map(lambda ms: ms / 1000)
+
+
+@given(MOMENTS, MOMENTS)
+def test_moments_as_text_sort_as_they_come(one: float, other: float) -> None:
+    assert len(iso(one)) == len(iso(other)) == 24
+    if abs(one - other) >= 0.002:
+        assert (one < other) == (iso(one) < iso(other))
+
+
+@given(MOMENTS)
+def test_a_moment_reads_back_to_the_millisecond_and_never_later(at: float) -> None:
+    assert -0.0011 < moment(iso(at)) - at <= 0.000001
+
+
+def test_a_moment_reads_without_a_calculator() -> None:
+    assert iso(1_700_000_000.5) == "2023-11-14T22:13:20.500Z"
+
+
+def test_which_states_are_ends() -> None:
+    ends = {s for s in ChunkStatus if s.terminal}
+    assert ends == {ChunkStatus.SUCCEEDED, ChunkStatus.DEAD, ChunkStatus.CANCELLED}
+    over = {s for s in JobStatus if s.ended}
+    assert {JobStatus.SUCCEEDED, JobStatus.PARTIAL, JobStatus.FAILED} <= over
+    assert not over & {JobStatus.SUBMITTING, JobStatus.RUNNING, JobStatus.FINALIZING}
+
+
+def test_a_chunk_knows_its_job_and_its_place() -> None:
+    ref = JobRef("acme", "j").chunk(300)
+    assert ref.of == JobRef("acme", "j")
+    assert (ref.pk, ref.sk) == ("T#acme#J#j#G#0001", "CHUNK#00000300")
+    assert str(ref) == "j/300"
+
+
+def test_the_join_is_called_by_its_name() -> None:
+    ref = ChunkRef("acme", "j", keys.JOIN_CHUNK)
+    assert ref.is_join
+    assert str(ref) == "j/join"
+
+
+def test_a_chunk_that_nobody_claimed_has_no_fence_and_no_attempts() -> None:
+    chunk = Chunk.read(ChunkRef("a", "j", 0), {"status": "PENDING", "gen": 1})
+    assert (chunk.fence, chunk.attempts, chunk.heartbeat) == (0, 0, (0, 0))
+
+
+def test_a_chunk_is_read_as_it_stands() -> None:
+    item = {"status": "RUNNING", "gen": 2, "fence": 5, "attempts": 3, "heartbeat": 7}
+    chunk = Chunk.read(ChunkRef("a", "j", 0), item)
+    assert (chunk.status, chunk.gen) == (ChunkStatus.RUNNING, 2)
+    assert (chunk.attempts, chunk.heartbeat) == (3, (5, 7))
+
+
+def test_a_state_that_nobody_knows_is_not_read_as_another() -> None:
+    with pytest.raises(ValueError, match="LOST"):
+        Chunk.read(ChunkRef("a", "j", 0), {"status": "LOST", "gen": 1})
+
+
+def test_a_job_is_read_as_it_stands() -> None:
+    item = {"status": "RUNNING", "gen": 2, "chunks": 5, "pipeline": "review"}
+    job = Job.read(JobRef("a", "j"), item)
+    assert (job.status, job.gen, job.chunks) == (JobStatus.RUNNING, 2, 5)

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from piecework.errors import UsageError
+from piecework.pipeline import Document, Pipeline, Stage
+from tests.unit.piecework.fakes import Clause
+
+
+async def first(_: Any) -> str:
+    return "first"
+
+
+async def second(_: Any) -> str:
+    return "second"
+
+
+async def third(_: Any) -> str:
+    return "third"
+
+
+async def undo(_: Any) -> None: ...
+
+
+def declared(*stages: Stage, name: str = "review", **facts: Any) -> Pipeline:
+    return Pipeline(name=name, payload=Clause, stages=list(stages), **facts)
+
+
+def refused(*stages: Stage, **facts: Any) -> str:
+    with pytest.raises(UsageError) as caught:
+        declared(*stages, **facts)
+    assert caught.value.code == "pipeline.declaration.invalid"
+    return caught.value.message
+
+
+def test_a_stage_is_named_after_its_function() -> None:
+    assert Stage(first).name == "first"
+
+
+def test_a_stage_may_have_a_name_of_its_own() -> None:
+    assert Stage(first, name="other").name == "other"
+
+
+def test_the_stages_of_a_pipeline_cannot_be_changed_behind_its_back() -> None:
+    stages = [Stage(first)]
+    pipeline = Pipeline(name="review", payload=Clause, stages=stages)
+    stages.append(Stage(second))
+    assert pipeline.stages == (Stage(first),)
+
+
+def test_a_pipeline_says_where_a_function_stands() -> None:
+    assert declared(Stage(first), Stage(second)).index_of(second) == 1
+
+
+def test_a_function_of_another_pipeline_has_no_place() -> None:
+    with pytest.raises(UsageError, match="third is not a stage") as caught:
+        declared(Stage(first)).index_of(third)
+    assert caught.value.code == "pipeline.declaration.invalid"
+
+
+def test_the_result_is_the_last_stages_unless_another_is_named() -> None:
+    stages = Stage(first), Stage(second), Stage(third)
+    assert declared(*stages).result_index == 2
+    assert declared(*stages, result=second).result_index == 1
+
+
+def test_without_a_pivot_it_lies_past_the_end() -> None:
+    assert declared(Stage(first), Stage(second)).pivot_index == 2
+
+
+def test_the_pivot_is_where_it_was_marked() -> None:
+    assert declared(Stage(first), Stage(second, pivot=True)).pivot_index == 1
+
+
+def test_a_compensation_above_the_pivot_is_allowed() -> None:
+    stages = Stage(first, compensate=undo), Stage(second, pivot=True), Stage(third)
+    assert declared(*stages).stages == stages
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "x" * 65, "a#b"])
+def test_a_name_that_cannot_stand_in_keys_is_refused(name: str) -> None:
+    assert "its name may hold letters" in refused(Stage(first), name=name)
+
+
+def test_a_pipeline_without_a_stage_is_refused() -> None:
+    assert "it has no stage" in refused()
+
+
+def test_a_stage_name_that_cannot_stand_in_keys_is_refused() -> None:
+    assert "'a#b' is not a stage name" in refused(Stage(first, name="a#b"))
+
+
+def test_an_unnamed_function_needs_a_name() -> None:
+    assert "'<lambda>' is not a stage name" in refused(Stage(lambda _: None))
+
+
+def test_two_stages_of_one_name_are_refused() -> None:
+    said = refused(Stage(first), Stage(second, name="first"))
+    assert "two stages have the same name" in said
+
+
+def test_two_pivots_are_refused() -> None:
+    said = refused(Stage(first, pivot=True), Stage(second, pivot=True))
+    assert "two pivots" in said
+
+
+def test_a_compensation_of_the_pivot_is_refused() -> None:
+    said = refused(Stage(first, pivot=True, compensate=undo))
+    assert "'first' has a compensation, but stands at or after the pivot" in said
+
+
+def test_a_compensation_below_the_pivot_is_refused() -> None:
+    said = refused(Stage(first, pivot=True), Stage(second, compensate=undo))
+    assert "'second' has a compensation" in said
+
+
+def test_one_function_for_two_stages_is_refused() -> None:
+    said = refused(Stage(first), Stage(first, name="again"))
+    assert "one function runs two stages" in said
+
+
+def test_a_result_that_is_no_stage_is_refused() -> None:
+    said = refused(Stage(first), result=second)
+    assert "its result is not one of its stages" in said
+
+
+def test_the_refusal_names_the_pipeline() -> None:
+    assert "Pipeline 'review'" in refused()
+
+
+def test_declarations_are_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Document("name", "text").name = "other"  # type: ignore[misc]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        declared(Stage(first)).name = "other"  # type: ignore[misc]

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from itertools import product
+from random import Random
+
+import pytest
+
+from piecework import recovery
+from piecework.codes import ErrorClass
+from piecework.outcome import Compensation
+from piecework.recovery import Again, Bury, Decision, Pivot, Undo
+from tests.unit.piecework.fakes import Highest, Lowest, envelope
+
+COMES_BACK = {ErrorClass.TRANSIENT, ErrorClass.STATE}
+AT_LAST = {
+    Pivot.AHEAD: Undo(),
+    Pivot.IN_DOUBT: Bury(Compensation.PIVOT_IN_DOUBT),
+    Pivot.BEHIND: Bury(Compensation.PAST_PIVOT),
+}
+
+
+def decided(error_class: ErrorClass, pivot: Pivot, attempts_left: int) -> Decision:
+    return recovery.decide(
+        envelope(error_class),
+        attempts_left=attempts_left,
+        attempt=1,
+        pivot=pivot,
+        rng=Highest(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("error_class", "pivot", "left"), list(product(ErrorClass, Pivot, [2, 1, 0, -1]))
+)
+def test_the_whole_table(error_class: ErrorClass, pivot: Pivot, left: int) -> None:
+    again = error_class in COMES_BACK and left > 0
+    expected = Again(4.0) if again else AT_LAST[pivot]
+    assert expected == decided(error_class, pivot, left)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "ceiling"), [(1, 4.0), (2, 8.0), (3, 16.0), (7, 256.0), (8, 300.0)]
+)
+def test_the_wait_doubles_up_to_the_cap(attempt: int, ceiling: float) -> None:
+    assert ceiling == recovery.delay(envelope(), attempt, Highest())
+
+
+def test_the_wait_may_be_nothing() -> None:
+    assert recovery.delay(envelope(), 3, Lowest()) == 0.0
+
+
+def test_what_the_provider_asked_for_comes_first_and_jitter_on_top() -> None:
+    asked = envelope(retry_after=17.0)
+    assert recovery.delay(asked, 1, Lowest()) == 17.0
+    assert recovery.delay(asked, 1, Highest()) == 21.0
+
+
+def test_two_chunks_that_fail_together_do_not_come_back_together() -> None:
+    rng = Random(3)
+    assert recovery.delay(envelope(), 3, rng) != recovery.delay(envelope(), 3, rng)
+
+
+def test_attempts_beyond_counting_wait_no_longer_than_the_cap() -> None:
+    assert recovery.delay(envelope(), 100, Highest()) == 300.0

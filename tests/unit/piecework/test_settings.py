@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from piecework.errors import UsageError
+from piecework.settings import Settings, load_settings
+
+
+def refused(**overrides: Any) -> str:
+    with pytest.raises(UsageError) as caught:
+        load_settings(**overrides)
+    assert caught.value.code == "config.setting.invalid"
+    return caught.value.message
+
+
+def test_the_defaults_hang_together() -> None:
+    settings = load_settings()
+    assert settings.lease_s < settings.visibility_s
+    assert settings.lease_s + settings.skew_s < settings.visibility_s
+    assert settings.stall_s < settings.max_runtime_s < 12 * 3600
+    assert settings.drain_s < 30
+
+
+def test_every_resource_is_named_after_the_deployment() -> None:
+    settings = load_settings(app="cases", env="prod")
+    assert settings.work_queue == "cases-prod-work"
+    assert settings.dead_letter_queue == "cases-prod-work-dlq"
+    assert settings.checkpoints_table == "cases-prod-checkpoints"
+    assert settings.dead_letters_table == "cases-prod-dead-letters"
+    assert settings.bucket("1", "eu-west-1") == "cases-prod-1-eu-west-1"
+
+
+def test_the_longest_names_still_make_a_bucket() -> None:
+    settings = load_settings(app="a" * 20, env="e" * 14)
+    assert len(settings.bucket("0" * 12, "ap-southeast-2")) <= 63
+
+
+def test_the_environment_is_read_by_its_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIECEWORK_LEASE_S", "7.5")
+    monkeypatch.setenv("LEASE_S", "8")
+    assert load_settings().lease_s == 7.5
+
+
+def test_an_argument_comes_before_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PIECEWORK_CONCURRENCY", "3")
+    assert load_settings(concurrency=5).concurrency == 5
+
+
+@pytest.mark.parametrize("visibility_s", [60.0, 59.0])
+def test_a_message_that_shows_before_the_lease_is_over_is_refused(
+    visibility_s: float,
+) -> None:
+    said = refused(lease_s=60.0, visibility_s=visibility_s)
+    assert "visibility_s must be longer than lease_s" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("app", "Upper"),
+        ("app", "-a"),
+        ("app", "a" * 21),
+        ("env", "a" * 15),
+        ("env", "a\n"),
+        ("tenant", "a#b"),
+        ("tenant", ""),
+        ("lease_s", 0.4),
+        ("visibility_s", 43_201),
+        ("skew_s", -0.1),
+        ("max_attempts", 0),
+        ("max_attempts", 101),
+        ("max_runtime_s", 39_601),
+        ("max_runtime_s", 0),
+        ("stall_s", 0),
+        ("poll_s", 21),
+        ("concurrency", 0),
+        ("journal_page", 0),
+        ("journal_page", 101),
+        ("keep_dead_letters_days", 13),
+    ],
+)
+def test_a_bad_setting_is_named(name: str, value: Any) -> None:
+    assert name in refused(**{name: value})
+
+
+def test_every_bad_setting_is_named_at_once() -> None:
+    said = refused(lease_s=0, poll_s=99)
+    assert "lease_s" in said
+    assert "poll_s" in said
+
+
+def test_what_was_given_is_not_repeated_since_it_may_be_secret() -> None:
+    assert "hunter2!" not in refused(tenant="hunter2!")
+
+
+def test_settings_do_not_change_under_a_process() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Settings().lease_s = 1

@@ -1,0 +1,50 @@
+"""Look at the jobs in hand every second, and let go of those that are cancelled.
+
+The renewal of a lease would tell, too, but only every third of a lease; a call that
+costs money should be cut off sooner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from dataclasses import dataclass
+
+import structlog
+
+from piecework.errors import StoreError
+from piecework.model import JobRef, JobStatus
+from piecework.runtime import Runtime
+from workers.heart import Heart, Hold, Reason
+
+#: Seconds between two looks; a worker with nothing in hand does not look.
+LOOK_S = 1.0
+
+
+@dataclass(slots=True)
+class Watch:
+    """Watches the jobs whose chunks a worker has in hand."""
+
+    rt: Runtime
+    heart: Heart
+    log: structlog.stdlib.BoundLogger
+
+    async def run(self) -> None:
+        """Look for ever."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                await self.look()
+            except StoreError as error:
+                self.log.warning("watch.failed", error_code=error.code)
+
+    async def look(self) -> None:
+        """Look once at each job; one request a job, whatever it has in hand."""
+        by_job: dict[JobRef, list[Hold]] = defaultdict(list)
+        for hold in self.heart.holds.values():
+            by_job[hold.claim.ref.of].append(hold)
+        for ref, holds in by_job.items():
+            job = await self.rt.jobs.read(ref)
+            if job is not None and job.status is JobStatus.CANCELLING:
+                for hold in holds:
+                    hold.cancel()

@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.embedded import Emulator, find, server
 from orchestrator.embedded.client import client
-from piecework.endpoint import is_loopback
+from piecework.endpoint import ENDPOINT_VARIABLES, is_loopback
 from piecework.errors import PieceworkError
 from piecework.settings import Settings
 
@@ -82,8 +82,8 @@ def _packages() -> Check:
 
 def _target(environ: Mapping[str, str]) -> Target:
     """Decide as the runtime does: environment, then state file, then real AWS."""
-    for name in sorted(environ):
-        if name.startswith("AWS_ENDPOINT_URL") and environ[name]:
+    for name in ENDPOINT_VARIABLES:
+        if environ.get(name):
             return Target(environ[name], f"{name} is set")
     if emulator := find():
         return Target(emulator.endpoint, "started by `piecework up`", emulator)

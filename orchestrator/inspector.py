@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -34,8 +33,10 @@ FACTS = (
     "sent_at",
     "finalizing_at",
     "finished_at",
-    "redriven_by",
-    "redrive_reason",
+    "resumed_by",
+    "resume_reason",
+    "cancelled_by",
+    "cancel_reason",
     "manifest",
     "manifest_sha256",
 )
@@ -238,8 +239,3 @@ def error(row: Mapping[str, Any]) -> Document:
     return {"attempt": row["attempt"], "at": row["at"], "worker": row["worker"]} | {
         **envelope
     }
-
-
-def error_counts(letters: list[Document]) -> Counter[str]:
-    """Count dead letters by their code."""
-    return Counter(str(letter["error_code"]) for letter in letters)

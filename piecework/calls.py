@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from piecework import keys, telemetry, values
-from piecework.classify import classify
+from piecework.classify import classify, mark
 from piecework.dependency import Dependency, Effect, in_doubt, plainly_refused
 from piecework.errors import ErrorEnvelope
 from piecework.ports import Begun, Done, Journal, Ledger
@@ -214,17 +214,21 @@ class Caller:
                 idempotency_key_hash=keys.sha256(sent_key.encode())[:12],
             )
 
-        value = await retried(
-            attempt,
-            replace(dependency.retry, attempts=1) if once else dependency.retry,
-            budget=self.budget,
-            rng=self.rng,
-            sleep=self.sleep,
-            classify=lambda error: classify(
-                error, layer=dependency.layer, now=self.clock()
-            ),
-            on_retry=note,
-        )
+        try:
+            value = await retried(
+                attempt,
+                replace(dependency.retry, attempts=1) if once else dependency.retry,
+                budget=self.budget,
+                rng=self.rng,
+                sleep=self.sleep,
+                classify=lambda error: classify(
+                    error, layer=dependency.layer, now=self.clock()
+                ),
+                on_retry=note,
+            )
+        except Exception as error:
+            mark(error, dependency.layer)
+            raise
         self.counts.made += 1
         return values.encode(bound.func, value)
 

@@ -18,6 +18,14 @@ from piecework.errors import UsageError
 
 STATE_FOLDER = ".piecework"
 STATE_FILE = "emulator.json"
+#: The variables that say where our own AWS is. Those of other services, such as a
+#: model's, say nothing of it.
+ENDPOINT_VARIABLES = (
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_DYNAMODB",
+    "AWS_ENDPOINT_URL_SQS",
+    "AWS_ENDPOINT_URL_S3",
+)
 DEFAULT_REGION = "us-east-1"
 #: The embedded AWS asks for a signature and does not check it.
 DUMMY_CREDENTIALS = {
@@ -74,7 +82,7 @@ def find_endpoint(
     set, is mapped here.
     """
     region = environment.get("AWS_DEFAULT_REGION") or environment.get("AWS_REGION", "")
-    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_DYNAMODB"):
+    for name in ENDPOINT_VARIABLES:
         if environment.get(name):
             return Endpoint(environment[name], "environment", region or DEFAULT_REGION)
     state = read_state(state_folder(environment, directory or Path.cwd()))

@@ -7,6 +7,7 @@ ones it can vouch for.
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from piecework import keys
-from piecework.model import ChunkRef
+from piecework.model import SCHEMA, ChunkRef
 from piecework.store.outage import reaching
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Delivery:
 
     Attributes:
         message: What it says; None when it is not one of ours.
+        newer: It is of a version that this worker does not know: left to others.
         received: How often SQS has handed it out, this time included.
     """
 
@@ -66,6 +68,7 @@ class Delivery:
     receipt: str
     message_id: str
     received: int
+    newer: bool = False
 
 
 @dataclass(slots=True)
@@ -85,6 +88,11 @@ class Queue:
                 await self._all(self.client.send_message_batch, "MessageBody", bodies)
             )
         return taken
+
+    async def send_body(self, body: str) -> None:
+        """Send on, as it is, what a newer version wrote."""
+        with reaching(self.url):
+            await self.client.send_message(QueueUrl=self.url, MessageBody=body)
 
     async def receive(self, most: int, *, wait_s: int, hide_s: float) -> list[Delivery]:
         """Take up to `most` messages (10 at the most), hidden for `hide_s` seconds."""
@@ -165,7 +173,17 @@ def read(found: Any) -> Delivery:
         receipt=found["ReceiptHandle"],
         message_id=found["MessageId"],
         received=int(found.get("Attributes", {}).get("ApproximateReceiveCount", 1)),
+        newer=message is None and is_newer(body),
     )
+
+
+def is_newer(body: str) -> bool:
+    """Say whether a body that we cannot read is a later version's message."""
+    try:
+        version = json.loads(body).get("v") if len(body) <= BODY_LIMIT else None
+    except (ValueError, AttributeError, RecursionError):
+        return False
+    return type(version) is int and version > SCHEMA
 
 
 def batches(things: Iterable[Any]) -> Iterable[list[Any]]:

@@ -14,7 +14,7 @@ from piecework.model import JobRef
 from piecework.queue import BATCH, Delivery
 from piecework.runtime import Runtime
 from workers.acks import Ack, Acks
-from workers.executor import End, Turn, execute
+from workers.executor import UNKNOWN_S, End, Turn, execute
 from workers.heart import Reason
 from workers.station import Station
 from workers.watch import Watch
@@ -121,6 +121,10 @@ class Worker:
     async def deliver(self, delivery: Delivery) -> None:
         """Carry out what a message asks for."""
         message = delivery.message
+        if delivery.newer:
+            # A newer submitter is about, so a newer worker will be.
+            await self.station.rt.work.hide([delivery.receipt], UNKNOWN_S)
+            return
         if message is None:
             await self.quarantine(delivery, "runtime.message.malformed")
             return

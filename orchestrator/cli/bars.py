@@ -26,7 +26,7 @@ def watching(out: Output, hint: str) -> Iterator[Watcher]:
         yield Watcher(told=plain_looks(out), remark=out.say, hint=hint)
         return
     with bar(out.stderr) as progress:
-        task = progress.add_task("job", total=None, said="")
+        task = progress.add_task("", total=None, said="", visible=False)
 
         def told(look: Look) -> None:
             progress.update(
@@ -35,6 +35,7 @@ def watching(out: Output, hint: str) -> Iterator[Watcher]:
                 total=look.job.chunks,
                 completed=look.settled,
                 said=details(look),
+                visible=True,
             )
 
         yield Watcher(told=told, remark=progress.console.print, hint=hint)

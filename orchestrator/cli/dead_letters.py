@@ -11,6 +11,7 @@ from orchestrator.cli.options import (
     ChunkArgument,
     JobArgument,
     OutputOption,
+    YesOption,
     limit_option,
 )
 from orchestrator.cli.run import run_connected
@@ -111,7 +112,7 @@ def redrive_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show exactly what would be redriven.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: YesOption = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Hand dead chunks out again, after what killed them was fixed."""
@@ -125,8 +126,7 @@ def redrive_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
         if dry_run:
             redriving.show(rt, out, plan)
             return
-        redriving.check(plan, reason)
-        redriving.confirm(plan, out, yes=yes)
+        await redriving.check(plan, out, reason, yes=yes)
         await redriving.carry_out(rt, out, plan, reason)
 
     run_connected(act, output)

@@ -10,7 +10,9 @@ from orchestrator.cli.formats import Format
 from orchestrator.cli.options import (
     JobArgument,
     OutputOption,
+    ReasonOption,
     TimeoutOption,
+    YesOption,
     limit_option,
 )
 from orchestrator.cli.run import run_connected
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from orchestrator.cli.output import Output
     from piecework.runtime import Runtime
 
-app = typer.Typer(help="Look at jobs.", no_args_is_help=True)
+app = typer.Typer(help="Look at jobs; cancel and resume them.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -76,7 +78,7 @@ def watch_job(
     """Watch a job until it ends.
 
     The exit code is 0 when all chunks have a result, 5 when some are dead letters,
-    and 1 when the job failed.
+    4 when the job was cancelled, and 1 when it failed.
     """
 
     async def act(rt: Runtime, out: Output) -> int:
@@ -106,5 +108,48 @@ def list_events(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
             ),
         ]
         out.rows(found, columns, "nothing happened yet")
+
+    run_connected(act, output)
+
+
+@app.command("cancel")
+def cancel_job(
+    job: JobArgument,
+    reason: ReasonOption = "",
+    yes: YesOption = False,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Cancel a job; what has a result keeps it."""
+
+    async def act(rt: Runtime, out: Output) -> None:
+        from orchestrator.cancel import cancel
+        from orchestrator.cli.asking import confirm
+        from orchestrator.cli.submitting import show, whoami
+        from orchestrator.inspector import require_job
+
+        record = await require_job(rt, job)
+        await confirm(f"Cancel job {job} ({record.status})", out, yes=yes)
+        show(out, await cancel(rt, record.ref, actor=whoami(), reason=reason))
+
+    run_connected(act, output)
+
+
+@app.command("resume")
+def resume_job(
+    job: JobArgument,
+    reason: ReasonOption = "",
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Take up every chunk of an ended job that has no result."""
+
+    async def act(rt: Runtime, out: Output) -> None:
+        from orchestrator.cli.submitting import show, whoami
+        from orchestrator.inspector import require_job
+        from orchestrator.resume import Resume, resume
+
+        record = await require_job(rt, job)
+        count, gen = await resume(rt, Resume(record.ref, whoami(), reason))
+        out.say(f"{count} chunks are taken up again, in generation {gen}")
+        show(out, await require_job(rt, job))
 
     run_connected(act, output)

@@ -27,6 +27,11 @@ TimeoutOption = Annotated[
     ),
 ]
 
+ReasonOption = Annotated[
+    str, typer.Option(metavar="TEXT", help="Why; it stands in the record.")
+]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
 
 def limit_option(what: str) -> typer.models.OptionInfo:
     """Return the option that cuts a list."""

@@ -25,7 +25,7 @@ Cell = Callable[[Document], object]
 #: Columns of what is not a terminal: nothing is cut for a pipe.
 PIPE_WIDTH = 10_000
 #: Columns that a text keeps when it has to give way.
-NARROWEST = 12
+NARROWEST = 8
 #: Spaces between columns.
 GAP = 2
 #: The colour of a status; a word without one is plain.
@@ -155,7 +155,9 @@ def print_table(
     for row in rows:
         table.add_row(*row)
     needed = sum(widths) + GAP * len(widths)
-    console.print(table, width=max(console.width, needed), crop=False)
+    width, console.width = console.width, max(console.width, needed)
+    console.print(table)
+    console.width = width
 
 
 def fitted(whole: list[int], columns: Sequence[Column], width: int) -> list[int]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from dataclasses import dataclass
 
+from orchestrator.cli.asking import confirm
 from orchestrator.cli.letter_views import letter_columns, letter_line
 from orchestrator.cli.letters import Filter, Letter, select
 from orchestrator.cli.output import Column, Output
@@ -62,35 +62,17 @@ def show(rt: Runtime, out: Output, planned: Plan) -> None:
     out.say(f"{planned} would be redriven; nothing was changed")
 
 
-def check(planned: Plan, reason: str) -> None:
-    """Refuse a redrive that would leave no trace of why.
+async def check(planned: Plan, out: Output, reason: str, *, yes: bool) -> None:
+    """Refuse a redrive that would leave no trace of why, or that nobody means.
 
     Raises:
-        UsageError: `redrive.reason.missing`.
+        UsageError: `redrive.reason.missing`; `cli.confirmation.needed`.
     """
     if not reason.strip():
         message = f"Say why {planned} would fare better now."
         step = "Add --reason 'what was fixed'."
         raise UsageError(message, code="redrive.reason.missing", next_step=step)
-
-
-def confirm(planned: Plan, out: Output, *, yes: bool) -> None:
-    """Ask, unless it was answered beforehand.
-
-    Raises:
-        UsageError: `cli.confirmation.needed`: there is no terminal to ask at, or the
-            answer was no.
-    """
-    if yes:
-        return
-    if not (sys.stdin.isatty() and out.stderr.isatty()):
-        message = f"{planned} would be redriven, and there is no terminal to ask at."
-        raise UsageError(message, code="cli.confirmation.needed")
-    out.stderr.write(f"Redrive {planned}? [y/N] ")
-    out.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        message = "Nothing was redriven."
-        raise UsageError(message, code="cli.confirmation.needed")
+    await confirm(f"Redrive {planned}", out, yes=yes)
 
 
 async def carry_out(rt: Runtime, out: Output, planned: Plan, reason: str) -> None:

@@ -74,15 +74,16 @@ async def start(
     return 0
 
 
-def show(out: Output, job: Job, *, new: bool) -> None:
-    """Write the job that was started."""
-    document = {**job_facts(job), "new": new}
+def show(out: Output, job: Job, *, new: bool | None = None) -> None:
+    """Write a job as it stands now; `new` tells whether this submit made it."""
+    document = job_facts(job) | ({} if new is None else {"new": new})
     shown = facts(
         [
             ("job", job.ref.job),
             (
                 "status",
-                f"{job.status}" + ("" if new else "  (it existed: same content)"),
+                f"{job.status}"
+                + ("  (it existed: same content)" if new is False else ""),
             ),
             ("chunks", job.chunks),
         ]

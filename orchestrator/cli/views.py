@@ -57,7 +57,8 @@ def job_view(job: Document, now: float) -> View:
                     ("source", job.get("source")),
                     ("created", created(job, now)),
                     ("took", took(job, now)),
-                    ("redriven", redriven(job)),
+                    ("resumed", resumed(job)),
+                    ("cancelled", cancelled(job)),
                     ("chunks", counted(job)),
                     ("errors", tally(job["error_codes"])),
                     ("dead letters", f"{dead} open" if dead else ""),
@@ -77,12 +78,19 @@ def created(job: Document, now: float) -> str:
     return f"{ago(job['created_at'], now)}{by}"
 
 
-def redriven(job: Document) -> str:
-    """Return how often a job was redriven, by whom at last and why."""
-    if "redriven_by" not in job:
+def resumed(job: Document) -> str:
+    """Return how often a job was taken up again, by whom at last and why."""
+    if "resumed_by" not in job:
         return ""
     times = job["gen"] - 1
-    return f"{times} x, last by {job['redriven_by']}: {job.get('redrive_reason', '')}"
+    return f"{times} x, last by {job['resumed_by']}: {job.get('resume_reason', '')}"
+
+
+def cancelled(job: Document) -> str:
+    """Return who cancelled a job and why; what was taken up again since is not."""
+    if job["status"] not in {"CANCELLING", "CANCELLED"}:
+        return ""
+    return f"by {job.get('cancelled_by', '')}: {job.get('cancel_reason', '')}"
 
 
 def counted(job: Document) -> str:
@@ -119,15 +127,14 @@ def next_step(job: Document) -> str:
         return (
             f"piecework-worker --pipelines MODULE  (one that holds {job['pipeline']})"
         )
-    match job["status"]:
-        case "SUBMITTING":
-            return "piecework reconcile  (or the same submit again)"
-        case "RUNNING" | "FINALIZING":
-            return f"piecework jobs watch {name}"
-        case _ if job["dead_letters"]:
-            return f"piecework dlq list --job {name}"
-        case _:
-            return f"piecework results {name}"
+    by_status = {
+        "SUBMITTING": "piecework reconcile  (or the same submit again)",
+        "SUCCEEDED": f"piecework results {name}",
+        "CANCELLED": f"piecework jobs resume {name} --reason 'why'",
+        "PARTIAL": f"piecework dlq list --job {name}",
+        "FAILED": f"piecework dlq list --job {name}",
+    }
+    return by_status.get(job["status"], f"piecework jobs watch {name}")
 
 
 def chunk_columns(now: float) -> list[Column]:

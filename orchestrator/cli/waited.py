@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from orchestrator.cli.bars import watching
 from orchestrator.cli.output import Output
 from orchestrator.cli.views import job_view
@@ -10,7 +12,7 @@ from orchestrator.waiting import watch
 from piecework.model import JobStatus
 from piecework.runtime import Runtime
 
-OK, FAILED, DEAD_LETTERS_LEFT = 0, 1, 5
+OK, FAILED, CANCELLED, DEAD_LETTERS_LEFT = 0, 1, 4, 5
 
 
 async def wait_for(
@@ -25,8 +27,12 @@ async def wait_for(
         "no worker seems to be running, start one with "
         f"`piecework-worker --pipelines {module}`"
     )
-    with watching(out, hint) as watcher:
-        ended = await watch(rt, job, watcher, limit_s)
+    try:
+        with watching(out, hint) as watcher:
+            ended = await watch(rt, job, watcher, limit_s)
+    except asyncio.CancelledError:
+        out.say(f"the job goes on; next: piecework jobs watch {job}")
+        raise
     document = await job_document(rt, ended)
     out.document(document, job_view(document, rt.clock()))
     return exit_code(document)
@@ -34,7 +40,12 @@ async def wait_for(
 
 def exit_code(job: Document) -> int:
     """Return how an ended job is told to scripts."""
-    if job["status"] == JobStatus.SUCCEEDED:
-        return OK
-    partial = job["status"] == JobStatus.PARTIAL
-    return DEAD_LETTERS_LEFT if partial and job["dead_letters"] else FAILED
+    match job["status"]:
+        case JobStatus.SUCCEEDED:
+            return OK
+        case JobStatus.CANCELLED:
+            return CANCELLED
+        case JobStatus.PARTIAL if job["dead_letters"]:
+            return DEAD_LETTERS_LEFT
+        case _:
+            return FAILED

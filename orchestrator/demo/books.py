@@ -6,7 +6,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from aiohttp import ClientSession
+from aiohttp import ClientError, ClientSession
+
+from orchestrator.demo.failure import StoryError
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class Addin:
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """Reads both, over HTTP."""
+    """Reads both, over HTTP; a StoryError when they do not answer."""
 
     http: ClientSession
     urls: dict[str, str]
@@ -55,6 +57,10 @@ class Books:
         )
 
     async def _get(self, url: str, **query: str) -> Any:
-        async with self.http.get(url, params=query) as response:
-            response.raise_for_status()
-            return await response.json()
+        try:
+            async with self.http.get(url, params=query) as response:
+                response.raise_for_status()
+                return await response.json()
+        except ClientError as error:
+            message = f"{url} does not answer: {type(error).__name__}"
+            raise StoryError(message) from error

@@ -81,7 +81,8 @@ def tell_counts(counts: Counts, watch: Watch, death: Death) -> None:
     )
     watch.screen.say(
         "",
-        f"calls: {remembered} of the killed worker's were remembered, "
+        f"calls: beside its checkpoints {remembered} journalled calls of the killed "
+        "worker were remembered, "
         f"{counts.calls_paid_twice} paid twice by the model's own count "
         f"({death.paid_twice} before the kill): their answers were on the way, or at "
         "most 250 ms old and not yet written, when it was killed",

@@ -1,4 +1,4 @@
-"""The scene of the killing: which worker, with what in hand, and who goes on with it."""
+"""The killing: which worker, with what in hand, and who goes on with it."""
 
 from __future__ import annotations
 

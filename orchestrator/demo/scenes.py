@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.demo.children import Child
+from orchestrator.demo.failure import StoryError
 from orchestrator.demo.killing import Death, tell_takeovers
 from orchestrator.demo.machine import EXAMPLE, Machine
 from orchestrator.demo.screen import Screen
@@ -62,7 +63,11 @@ async def end_of_job(watch: Watch, expected: JobStatus, death: Death) -> None:
 
 
 async def tell_dead_letters(watch: Watch) -> list[dict[str, Any]]:
-    """Show the open dead letters, and what a person would type to see them."""
+    """Show the open dead letters, and what a person would type to see them.
+
+    Raises:
+        StoryError: There is none.
+    """
     rt, ref = watch.rt, watch.ref
     rows = DeadLetters(rt.dead_letters, rt.settings, rt.clock).of_job(ref)
     letters = [row async for row in rows if row["letter_state"] == "OPEN"]
@@ -74,6 +79,9 @@ async def tell_dead_letters(watch: Watch) -> list[dict[str, Any]]:
         )
         command = f"piecework dlq show {ref.job} {row['chunk']}"
         watch.screen.say("", f"you would type: {command}")
+    if not letters:
+        message = "the poison clause left no dead letter"
+        raise StoryError(message)
     return letters
 
 

@@ -115,8 +115,9 @@ class Watch:
         for name, worker in self.machine.workers.items():
             held = in_hand(look.chunks, worker.pid)
             work = ", ".join(f"chunk {h.chunk} {h.stage}" for h in held)
-            gone = name in self.machine.dismissed
-            said[name] = f"gone; left {work}" if gone and work else work or "-"
+            if name in self.machine.dismissed:
+                work = f"gone; left {work}" if work else "gone"
+            said[name] = work or "-"
         return said
 
     def check_workers(self) -> None:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from piecework.classify.exception import classify
+from piecework.classify.exception import classify, mark
 
-__all__ = ["classify"]
+__all__ = ["classify", "mark"]

@@ -6,6 +6,7 @@ trying again helps says so with TransientError.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 from piecework.classify.aws_client import from_aws_client
@@ -39,6 +40,7 @@ _GRAVITY: Final = (
     ErrorClass.POLICY,
     ErrorClass.PERMANENT,
 )
+_LAYER: Final = "_piecework_layer"
 _CHAIN_LIMIT: Final = 5  # deeper causes are the libraries' own affair
 
 
@@ -61,7 +63,7 @@ def classify(
     return ErrorEnvelope(
         code=verdict.code,
         error_class=verdict.error_class,
-        message=_message(error),
+        message=_spoken(error, layer),
         http_status=verdict.http_status,
         provider_code=verdict.provider_code,
         attempt=attempt,
@@ -77,6 +79,7 @@ def _judge(error: BaseException, layer: str, now: float | None) -> Verdict:
     """Judge by the error itself, else by what it was explicitly raised from."""
     if isinstance(error, BaseExceptionGroup):
         return _gravest([_judge(each, layer, now) for each in error.exceptions])
+    layer = getattr(error, _LAYER, layer)
     for each in _causes(error):
         for shape in _SHAPES:
             verdict = shape(each, layer, now)
@@ -113,6 +116,23 @@ def _chain(error: BaseException) -> list[BaseException]:
             break
         chain.append(before)
     return chain
+
+
+def _spoken(error: BaseException, layer: str) -> str:
+    """Return the message; a group speaks through the member that decided on it."""
+    if not isinstance(error, BaseExceptionGroup):
+        return _message(error)
+    members = list(error.exceptions)
+    verdicts = [_judge(each, layer, None) for each in members]
+    decided = members[verdicts.index(_gravest(verdicts))]
+    others = f" (and {len(members) - 1} more)" if len(members) > 1 else ""
+    return _spoken(decided, layer) + others
+
+
+def mark(error: BaseException, layer: str) -> None:
+    """Note on an error whose call it was, for whoever classifies it later."""
+    with suppress(AttributeError):  # an exception with slots keeps to itself
+        setattr(error, _LAYER, layer)
 
 
 def _message(error: BaseException) -> str:

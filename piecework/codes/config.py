@@ -13,7 +13,7 @@ ROWS: Final = (
         "config.region.missing",
         _P,
         "No AWS region is set.",
-        "Set `AWS_REGION` or `PIECEWORK_REGION`, then `piecework doctor`.",
+        "Set `AWS_REGION`, then `piecework doctor`.",
     ),
     Code(
         "config.setting.invalid",

@@ -17,6 +17,6 @@ ROWS: Final = (
         "submit.token.conflict",
         ErrorClass.PERMANENT,
         "A job with this token exists and was made from other content.",
-        "Use another `--token`, or see that job with `piecework jobs show JOB`.",
+        "Use another `--job-id`, or see that job with `piecework jobs show JOB`.",
     ),
 )

@@ -39,6 +39,9 @@ async def place(
 ) -> str:
     """Do with one message what its chunk's record asks for."""
     message = delivery.message
+    if delivery.newer:
+        await rt.work.send_body(delivery.body)
+        return "dead-letter queue: sent again"
     if message is None:
         return await quarantine(rt, delivery, "runtime.message.malformed", log)
     item = await rt.table.get(message.ref.pk, message.ref.sk)

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from piecework.model import ChunkStatus, JobStatus
+from piecework.store import dead_letters, ledger
+from piecework.store.checkpoints import ChunkCheckpoints
+from piecework.store.claims import Claims
+from piecework.store.dead_letters import DeadLetters
+from piecework.store.jobs import Jobs
+from piecework.store.ledger import EffectLedger
+from piecework.store.rescue import Rescue
+from piecework.store.settle import Settlements
+from tests.docs.pages import ROOT, prose
+
+STORES = (
+    ChunkCheckpoints,
+    Claims,
+    DeadLetters,
+    EffectLedger,
+    Jobs,
+    Rescue,
+    Settlements,
+)
+
+STATE = r"[A-Z]{4,}"
+ARROWS = re.compile(
+    rf"{STATE}(?: \| {STATE})*(?: with a dead lease)?"
+    rf"(?: -> {STATE}(?: \| {STATE})*)+"
+)
+
+STATES = ROOT / "docs/states.md"
+
+
+def drawings() -> dict[str, str]:
+    """Return the drawing under each heading."""
+    parts = re.split(r"^## (.+)$", STATES.read_text("utf-8"), flags=re.MULTILINE)
+    found = {
+        title: re.findall(r"^```mermaid\n(.*?)^```$", body, re.MULTILINE | re.DOTALL)
+        for title, body in zip(parts[1::2], parts[2::2], strict=True)
+    }
+    return {title: bodies[0] for title, bodies in found.items() if bodies}
+
+
+def drawn(body: str) -> set[tuple[str, str]]:
+    return set(re.findall(r"^ +(\[\*\]|\w+) --> (\[\*\]|\w+)", body, re.MULTILINE))
+
+
+EFFECT_STATES = {
+    ledger.INTENT,
+    ledger.DONE,
+    ledger.REFUSED,
+    ledger.UNKNOWN,
+    ledger.UNDONE,
+}
+
+
+@pytest.mark.parametrize(
+    ("title", "states"),
+    [
+        ("Job", set(JobStatus)),
+        ("Chunk", set(ChunkStatus)),
+        ("Effect", EFFECT_STATES),
+        ("Dead letter", {"OPEN", "REDRIVEN"}),
+    ],
+)
+def test_a_drawing_has_exactly_the_states_of_the_code(
+    title: str, states: set[str]
+) -> None:
+    ends = {end for edge in drawn(drawings()[title]) for end in edge}
+
+    assert {str(state) for state in states} == ends - {"[*]"}
+
+
+def test_every_arrow_in_the_docstrings_of_the_store_is_drawn() -> None:
+    known_edges = {edge for body in drawings().values() for edge in drawn(body)}
+    said = set(arrows_of_the_store())
+
+    assert len(said) >= 15
+    assert set() == said - known_edges
+
+
+def arrows_of_the_store() -> Iterator[tuple[str, str]]:
+    for path in (ROOT / "piecework/store").glob("*.py"):
+        tree = ast.parse(path.read_text("utf-8"))
+        documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        for node in ast.walk(tree):
+            if isinstance(node, documented):
+                yield from arrows(ast.get_docstring(node) or "")
+
+
+def arrows(text: str) -> Iterator[tuple[str, str]]:
+    for chain in ARROWS.findall(text):
+        steps = [re.findall(STATE, step) for step in chain.split(" -> ")]
+        for sources, targets in pairwise(steps):
+            yield from ((s, t) for s in sources for t in targets)
+
+
+def test_every_verb_that_the_page_of_states_names_exists() -> None:
+    stores = {store.__name__: store for store in STORES}
+    named = re.findall(r"`([A-Z]\w+)\.(\w+)`", STATES.read_text("utf-8"))
+    plain = re.findall(r"`(\w+)` in `(piecework/store/\w+\.py)`", prose(STATES))
+    missing = [f"{c}.{v}" for c, v in named if not hasattr(stores.get(c), v)]
+    missing += [v for v, f in plain if f"def {v}(" not in (ROOT / f).read_text("utf-8")]
+
+    assert len(named) >= 20
+    assert [] == missing
+
+
+def test_every_attribute_of_a_dead_letter_is_on_the_page_of_tables() -> None:
+    source = Path(dead_letters.__file__).read_text("utf-8")
+    tree = ast.parse(source)
+    written = {
+        key.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Dict)
+        for key in node.keys
+        if isinstance(key, ast.Constant) and isinstance(key.value, str)
+    }
+    page = (ROOT / "docs/tables.md").read_text("utf-8")
+    # Values of a condition are no attributes.
+    values = {"open", "redriven", "now", "actor", "reason", "next"}
+    missing = {name for name in written - values if not re.search(rf"\b{name}\b", page)}
+
+    assert set() == missing

@@ -1,0 +1,235 @@
+"""One deployed pair of tables for all conditional writes; a job of its own each test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from itertools import count
+from random import Random
+from typing import Any
+
+import aioboto3
+import pytest
+from aiobotocore.config import AioConfig
+
+from orchestrator.embedded import Emulator, deploy
+from piecework import keys
+from piecework.claim import Claim
+from piecework.model import Chunk, ChunkRef, JobRef, JobStatus, iso
+from piecework.settings import Settings
+from piecework.store.checkpoints import ChunkCheckpoints
+from piecework.store.claims import Claims
+from piecework.store.dead_letters import DeadLetters
+from piecework.store.jobs import Jobs
+from piecework.store.ledger import EffectLedger
+from piecework.store.rescue import Rescue
+from piecework.store.settle import Settlements
+from piecework.store.table import Table
+from piecework.store.tallies import Tallies
+from piecework.store.wire import to_item
+from tests.store.pipelines import PIPELINE
+from tests.unit.piecework.bucket import Bucket
+
+APP, ENV = "piecework", "store"
+NUMBERS = count(1)
+NOW = 1_700_000_000.0
+SETTINGS = Settings(app=APP, env=ENV, lease_s=60, skew_s=5, max_attempts=3)
+
+
+@dataclass
+class Store:
+    """The stores of one test, and its own look behind them."""
+
+    client: Any
+    ref: JobRef
+    now: float = NOW
+    rng: Random = field(default_factory=lambda: Random(next(NUMBERS)))
+
+    @property
+    def table(self) -> Table:
+        return Table(self.client, SETTINGS.checkpoints_table, self.rng)
+
+    @property
+    def letters(self) -> Table:
+        return Table(self.client, SETTINGS.dead_letters_table, self.rng)
+
+    def clock(self) -> float:
+        return self.now
+
+    @property
+    def chunk(self) -> ChunkRef:
+        return self.ref.chunk(3)
+
+    @property
+    def claims(self) -> Claims:
+        return Claims(self.table, SETTINGS, "worker", self.clock, self.rng)
+
+    @property
+    def settlements(self) -> Settlements:
+        return Settlements(self.table, self.letters, SETTINGS, self.clock)
+
+    @property
+    def jobs(self) -> Jobs:
+        return Jobs(self.table, self.clock)
+
+    @property
+    def rescue(self) -> Rescue:
+        return Rescue(self.table, SETTINGS, self.clock)
+
+    @property
+    def tallies(self) -> Tallies:
+        return Tallies(self.table)
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        return DeadLetters(self.letters, SETTINGS, self.clock)
+
+    def ledger(self, claim: Claim) -> EffectLedger:
+        return EffectLedger(self.table, bucket(), claim, self.clock)
+
+    def checkpoints(self, claim: Claim) -> ChunkCheckpoints:
+        ledger = self.ledger(claim)
+        return ChunkCheckpoints(
+            self.table, bucket(), claim, PIPELINE, ledger, self.clock
+        )
+
+    # ── items as they lie there ─────────────────────────────────────────────
+
+    async def put(self, pk: str, sk: str, table: str = "", **item: Any) -> None:
+        await self.client.put_item(
+            TableName=table or SETTINGS.checkpoints_table,
+            Item=to_item({"pk": pk, "sk": sk, **item}),
+        )
+
+    async def put_chunk(self, **facts: Any) -> Chunk:
+        """Lay a chunk down: PENDING and untouched but for what is said."""
+        item = {
+            "status": "PENDING",
+            "gen": 2,
+            "fence": 0,
+            "attempts": 0,
+            "stage": "first",
+            "chunk": 3,
+        }
+        facts = {name: v for name, v in (item | facts).items() if v is not None}
+        await self.put(self.chunk.pk, self.chunk.sk, **facts)
+        return Chunk.read(self.chunk, facts)
+
+    async def put_job(self, status: JobStatus, gen: int = 2, **facts: Any) -> Any:
+        item = {"status": status, "gen": gen, "chunks": 5, "pipeline": "p", **facts}
+        await self.put(self.ref.pk, keys.META_SK, **item)
+        return await self.jobs.read(self.ref)
+
+    async def running(self, **facts: Any) -> Claim:
+        """Lay a claimed chunk down and return its claim."""
+        item = {
+            "status": "RUNNING",
+            "fence": 4,
+            "attempts": 2,
+            "claim_token": "ours",
+            "claimed_by": "worker",
+            "claim_expires_at": iso(self.now + 60),
+            "heartbeat": 7,
+        }
+        chunk = await self.put_chunk(**(item | facts))
+        return Claim(self.chunk, chunk.gen, chunk.fence, "ours", "worker", chunk)
+
+    async def change(self, pk: str = "", sk: str = "", **facts: Any) -> None:
+        """Change attributes of an item behind everybody's back; None removes."""
+        pk, sk = pk or self.chunk.pk, sk or self.chunk.sk
+        item = await self.table.get(pk, sk) or {}
+        facts = {n: v for n, v in (item | facts).items() if v is not None}
+        del facts["pk"], facts["sk"]
+        await self.put(pk, sk, **facts)
+
+    async def drop(self) -> None:
+        """Delete the chunk."""
+        key = {"pk": {"S": self.chunk.pk}, "sk": {"S": self.chunk.sk}}
+        await self.client.delete_item(TableName=SETTINGS.checkpoints_table, Key=key)
+
+    async def item(self, pk: str = "", sk: str = "") -> dict[str, Any]:
+        return await self.table.get(pk or self.chunk.pk, sk or self.chunk.sk) or {}
+
+    async def everything(self) -> list[dict[str, Any]]:
+        """Return all that there is of the job, in all tables and lists."""
+        active = await self.table.get(
+            keys.ACTIVE_PK, keys.active_sk(self.ref.tenant, self.ref.job)
+        )
+        found = [active or {}]
+        partitions = [self.ref.pk, keys.jobs_pk(self.ref.tenant)]
+        for pk in partitions:
+            found += [item async for item in self.table.query(pk)]
+        found += [item async for item in self.letters.query(self.ref.pk)]
+        return found
+
+
+class Stutter:
+    """A client whose first answer is lost: the SDK sends the same request again."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.sent = 0
+
+    def __getattr__(self, name: str) -> Any:
+        send = getattr(self.client, name)
+        if name not in {"update_item", "put_item", "transact_write_items"}:
+            return send
+
+        async def twice(**request: Any) -> Any:
+            self.sent += 1
+            await send(**request)
+            return await send(**request)
+
+        return twice
+
+
+class Deaf:
+    """A client whose first answer is lost for good, though its write was applied."""
+
+    def __init__(self, client: Any, error: Exception) -> None:
+        self.client = client
+        self.error: Exception | None = error
+
+    def __getattr__(self, name: str) -> Any:
+        send = getattr(self.client, name)
+
+        async def once(**request: Any) -> Any:
+            reply = await send(**request)
+            error, self.error = self.error, None
+            if error is not None:
+                raise error
+            return reply
+
+        return once
+
+
+def bucket() -> Any:
+    from piecework.objects import Objects
+
+    return Objects(Bucket(), "bucket")  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="session")
+def tables(emulator: Emulator) -> Emulator:
+    deploy.into(emulator, APP, ENV)
+    return emulator
+
+
+@pytest.fixture(scope="session")
+def session() -> aioboto3.Session:
+    """One session for all tests: the service's model is read once."""
+    return aioboto3.Session(
+        aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1"
+    )
+
+
+@pytest.fixture
+async def store(tables: Emulator, session: aioboto3.Session) -> AsyncIterator[Store]:
+    config = AioConfig(
+        retries={"total_max_attempts": 1}, max_pool_connections=64, proxies={}
+    )
+    number = next(NUMBERS)
+    async with session.client(
+        "dynamodb", endpoint_url=tables.endpoint, config=config
+    ) as client:
+        yield Store(client, JobRef(f"tenant{number}", f"job{number}"))

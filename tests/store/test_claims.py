@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from botocore.exceptions import EndpointConnectionError
+
+from piecework.claim import Absent, Cancelling, Claim, Ended, Held, Spent
+from piecework.errors import StoreError
+from piecework.model import iso
+from piecework.store.claims import Lost, Renewed
+from tests.store.conftest import NOW, Deaf, Store, Stutter
+
+OTHERS = {"claim_token": "theirs", "claimed_by": "other", "heartbeat": 1}
+
+
+def lease(left: float) -> dict[str, Any]:
+    return {"status": "RUNNING", "claim_expires_at": iso(NOW + left), **OTHERS}
+
+
+#: States in which a chunk may be claimed.
+OPEN: dict[str, dict[str, Any]] = {
+    "pending": {},
+    "waiting": {"status": "WAITING"},
+    "its wait is over": {"status": "WAITING", "retry_at": iso(NOW)},
+    "its lease is dead": lease(-5.001),
+}
+#: What alone keeps it from being claimed, and what the loser is told.
+CLOSED: dict[str, tuple[dict[str, Any], type]] = {
+    "of a later life": ({"gen": 3}, Ended),
+    "of an earlier life": ({"gen": 1}, Held),
+    "to be cancelled": ({"cancel_requested": True}, Cancelling),
+    "succeeded": ({"status": "SUCCEEDED"}, Ended),
+    "dead": ({"status": "DEAD"}, Ended),
+    "cancelled": ({"status": "CANCELLED"}, Ended),
+    "pending, not due": ({"retry_at": iso(NOW + 0.001)}, Held),
+    "waiting, not due": ({"status": "WAITING", "retry_at": iso(NOW + 60)}, Held),
+    "its lease lives": (lease(60), Held),
+    "its lease is over, but not for longer than clocks differ": (lease(-5), Held),
+}
+
+
+async def acquire(store: Store, attempts: int, gen: int = 2) -> Any:
+    take = store.claims.acquire if attempts < 3 else store.claims.acquire_spent
+    return await take(store.chunk, gen=gen, deliveries=4)
+
+
+@pytest.mark.parametrize("attempts", [0, 2, 3])
+@pytest.mark.parametrize("state", list(OPEN))
+async def test_an_open_chunk_is_claimed(store: Store, state: str, attempts: int) -> None:
+    await store.put_chunk(fence=6, attempts=attempts, **OPEN[state])
+    claim = await acquire(store, attempts)
+    assert isinstance(claim, Claim)
+    item = await store.item()
+    assert (item["status"], item["fence"], claim.fence) == ("RUNNING", 7, 7)
+    assert (item["claim_token"], item["claimed_by"]) == (claim.token, "worker")
+    assert item["claim_expires_at"] == iso(NOW + 60)
+    assert item["started_at"] == item["claimed_at"] == iso(NOW)
+    assert (item["deliveries"], item["heartbeat"]) == (4, 0)
+    assert "retry_at" not in item
+    assert claim.chunk.item == item
+
+
+async def test_an_attempt_is_counted_by_the_claim(store: Store) -> None:
+    await store.put_chunk(attempts=1)
+    claim = await acquire(store, 1)
+    assert (claim.attempt, claim.recoveries, claim.winding_up) == (2, 0, False)
+
+
+async def test_a_winding_up_counts_no_attempt(store: Store) -> None:
+    await store.put_chunk(attempts=3)
+    claim = await acquire(store, 3)
+    assert (claim.attempt, claim.recoveries, claim.winding_up) == (3, 1, True)
+
+
+@pytest.mark.parametrize("attempts", [0, 3])
+@pytest.mark.parametrize("why", list(CLOSED))
+async def test_a_closed_chunk_is_not_claimed_and_nothing_changes(
+    store: Store, why: str, attempts: int
+) -> None:
+    facts, told = CLOSED[why]
+    await store.put_chunk(**({"fence": 6, "attempts": attempts} | facts))
+    before = await store.everything()
+    assert isinstance(await acquire(store, attempts), told)
+    assert before == await store.everything()
+
+
+async def test_a_chunk_that_is_not_there_is_not_made(store: Store) -> None:
+    assert await acquire(store, 0) == Absent()
+    assert await acquire(store, 3) == Absent()
+    assert await store.item() == {}
+
+
+async def test_spent_attempts_are_not_spent_again(store: Store) -> None:
+    await store.put_chunk(attempts=3)
+    before = await store.everything()
+    assert await store.claims.acquire(store.chunk, gen=2, deliveries=1) == Spent()
+    assert before == await store.everything()
+
+
+async def test_attempts_that_are_left_are_not_wound_up(store: Store) -> None:
+    await store.put_chunk(attempts=2)
+    before = await store.everything()
+    answer = await store.claims.acquire_spent(store.chunk, gen=2, deliveries=1)
+    assert isinstance(answer, Held)
+    assert before == await store.everything()
+
+
+@pytest.mark.parametrize("attempts", [0, 3])
+async def test_of_many_claimers_one_wins(store: Store, attempts: int) -> None:
+    await store.put_chunk(attempts=attempts)
+    answers = await asyncio.gather(*(acquire(store, attempts) for _ in range(32)))
+    won = [answer for answer in answers if isinstance(answer, Claim)]
+    lost = [answer for answer in answers if isinstance(answer, Held)]
+    assert (len(won), len(lost)) == (1, 31)
+    item = await store.item()
+    assert (item["fence"], item["claim_token"]) == (1, won[0].token)
+
+
+@pytest.mark.parametrize("attempts", [1, 3])
+async def test_a_claim_whose_answer_was_lost_is_ours_and_counted_once(
+    store: Store, attempts: int
+) -> None:
+    await store.put_chunk(attempts=attempts, fence=6)
+    store.client = Stutter(store.client)
+    claim = await acquire(store, attempts)
+    assert isinstance(claim, Claim)
+    assert store.client.sent == 1
+    assert claim.fence == 7
+    assert (claim.attempt, claim.recoveries) == ((2, 0) if attempts < 3 else (3, 1))
+
+
+async def test_a_claim_whose_answer_never_came_belongs_to_nobody(store: Store) -> None:
+    await store.put_chunk()
+    store.client = Deaf(store.client, EndpointConnectionError(endpoint_url="x"))
+    with pytest.raises(StoreError):
+        await acquire(store, 0)
+    assert isinstance(await acquire(store, 0), Held)
+
+
+# ── renewal ──────────────────────────────────────────────────────────────────
+
+#: Each changes one word of who we think we are.
+NOT_OURS: dict[str, dict[str, Any]] = {
+    "status": {"status": "WAITING"},
+    "gen": {"gen": 3},
+    "fence": {"fence": 5},
+    "token": {"claim_token": "theirs"},
+}
+
+
+async def test_a_lease_begins_anew_from_now(store: Store) -> None:
+    claim = await store.running()
+    store.now += 20
+    assert await store.claims.renew(claim) == Renewed(cancel_requested=False)
+    item = await store.item()
+    assert item["claim_expires_at"] == iso(NOW + 80)
+    assert item["heartbeat"] == 8
+
+
+async def test_a_renewal_tells_of_a_cancel(store: Store) -> None:
+    claim = await store.running(cancel_requested=True)
+    assert await store.claims.renew(claim) == Renewed(cancel_requested=True)
+
+
+@pytest.mark.parametrize("word", list(NOT_OURS))
+async def test_a_lease_that_is_not_ours_is_not_renewed(store: Store, word: str) -> None:
+    claim = await store.running()
+    await store.change(**NOT_OURS[word])
+    before = await store.everything()
+    assert await store.claims.renew(claim) == Lost()
+    assert before == await store.everything()
+
+
+async def test_a_lease_of_a_chunk_that_is_gone_is_not_renewed(store: Store) -> None:
+    claim = await store.running()
+    await store.drop()
+    assert await store.claims.renew(claim) == Lost()
+    assert await store.item() == {}

@@ -1,0 +1,165 @@
+"""A deployment in memory: rows as the stores write them, and a runtime to read them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from piecework import keys
+from piecework.endpoint import Endpoint
+from piecework.errors import StateError
+from piecework.model import JobRef
+from piecework.settings import Settings
+from piecework.store.jobs import Jobs
+from piecework.store.tallies import Tallies
+
+NOW = 1_800_000_000.0  # 2027-01-15T08:00:00Z
+CREATED = "2027-01-15T07:58:00.000Z"
+SETTLED = "2027-01-15T07:59:30.000Z"
+
+
+@dataclass
+class Rows:
+    """A table in memory; what a command reads of one."""
+
+    rows: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+
+    def add(self, pk: str, sk: str, **item: Any) -> None:
+        self.rows[pk, sk] = {"pk": pk, "sk": sk, **item}
+
+    async def get(self, pk: str, sk: str) -> dict[str, Any] | None:
+        return self.rows.get((pk, sk))
+
+    async def query(
+        self, pk: str, prefix: str = "", *, backwards: bool = False
+    ) -> AsyncIterator[dict[str, Any]]:
+        for place in sorted(self.rows, reverse=backwards):
+            if place[0] == pk and place[1].startswith(prefix):
+                yield self.rows[place]
+
+    async def scan(self) -> AsyncIterator[dict[str, Any]]:
+        for row in self.rows.values():
+            yield row
+
+
+@dataclass
+class Bucket:
+    """A bucket in memory."""
+
+    stored: dict[str, bytes] = field(default_factory=dict)
+    client: None = None
+
+    async def get(self, key: str, *, start: int = 0, length: int = 0) -> bytes:
+        if key not in self.stored:
+            message = f"The object {key} is gone."
+            raise StateError(message, code="runtime.object.missing")
+        return self.stored[key][start : start + length if length else None]
+
+    async def fetch(self, item: dict[str, Any]) -> str:
+        return str(item["value"])
+
+    async def names(self, prefix: str) -> AsyncIterator[str]:
+        for name in sorted(self.stored):
+            if name.startswith(prefix):
+                yield name
+
+
+@dataclass
+class Deployment:
+    """Its tables and its bucket, and what a test puts into them."""
+
+    table: Rows = field(default_factory=Rows)
+    letters: Rows = field(default_factory=Rows)
+    bucket: Bucket = field(default_factory=Bucket)
+
+    def job(self, name: str, status: str, chunks: int, **item: Any) -> None:
+        """Add a job."""
+        ref = JobRef("default", name)
+        facts = {"gen": 1, "pipeline": "toy", "created_at": CREATED, "job": name}
+        manifest = {"manifest": "m.jsonl", "manifest_sha256": "ab" * 32}
+        self.table.add(
+            ref.pk,
+            keys.META_SK,
+            status=status,
+            chunks=chunks,
+            **facts | manifest | item,
+        )
+        listed = keys.jobs_pk("default")
+        self.table.add(listed, f"{CREATED}#{name}", job=name, pipeline="toy")
+
+    def chunk(self, job: str, number: int, status: str, **item: Any) -> None:
+        """Add a chunk; one that succeeded needs its result, too."""
+        ref = JobRef("default", job).chunk(number)
+        facts = {"status": status, "gen": 1, "fence": 1, "attempts": 1, "chunk": number}
+        facts |= {"label": f"chunk {number}", "stage": "shout", "settled_at": SETTLED}
+        self.table.add(ref.pk, ref.sk, **facts | item)
+
+    def succeeded(self, job: str, number: int, value: Any) -> None:
+        """Add a chunk with its result."""
+        text = json.dumps(value)
+        sha256 = keys.sha256(text.encode())
+        self.chunk(job, number, "SUCCEEDED", result_sha256=sha256)
+        ref = JobRef("default", job).chunk(number)
+        self.table.add(ref.pk, keys.result_sk(number), value=text, stage="shout")
+
+    def letter(self, job: str, number: int, **item: Any) -> None:
+        """Add a dead letter, and its payload."""
+        ref = JobRef("default", job).chunk(number)
+        payload = json.dumps({"text": f"line {number}"}).encode()
+        self.bucket.stored[f"tenants/default/jobs/{job}/payload/p{number}.jsonl"] = (
+            payload
+        )
+        trail = [{"attempt": 1, "at": SETTLED, "worker": "w1", "code": "toy.line.bad"}]
+        facts = {
+            "kind": "dead-letter",
+            "letter_state": "OPEN",
+            "tenant": "default",
+            "job": job,
+            "chunk": number,
+            "gen": 1,
+            "stage": "shout",
+            "error_code": "toy.line.bad",
+            "error_class": "permanent",
+            "error": "The line is bad.",
+            "attempts": 1,
+            "compensation": "nothing to undo",
+            "trail": json.dumps(trail),
+            "payload": f"p{number}/0+{len(payload)}",
+            "payload_sha256": keys.sha256(payload),
+            "died_at": SETTLED,
+        }
+        self.letters.add(ref.of.pk, keys.dead_letter_sk(number, 1), **facts | item)
+
+    def certificate(self, job: str, **facts: Any) -> dict[str, str]:
+        """Store a certificate; return what the job's item keeps of it."""
+        content = json.dumps({"job": job, "join_error": "", **facts}).encode()
+        self.bucket.stored[f"{job}.json"] = content
+        return {
+            "certificate": f"{job}.json",
+            "certificate_sha256": keys.sha256(content),
+        }
+
+    def runtime(self, settings: Settings) -> Any:
+        """Return what stands in for `piecework.runtime.Runtime`."""
+        table: Any = self.table
+        return SimpleNamespace(
+            settings=settings,
+            endpoint=Endpoint("http://127.0.0.1:4566", "embedded", "us-east-1"),
+            table=table,
+            dead_letters=self.letters,
+            objects=self.bucket,
+            jobs=Jobs(table, lambda: NOW),
+            tallies=Tallies(table),
+            clock=lambda: NOW,
+            rng=random.Random(1),
+        )
+
+    @asynccontextmanager
+    async def connect(self, settings: Settings) -> AsyncIterator[Any]:
+        """Stand in for `piecework.runtime.connect`."""
+        yield self.runtime(settings)

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from piecework import keys
+from piecework.model import JobRef
+from tests.unit.orchestrator.cli.deployment import SETTLED, Deployment
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def job(deployment: Deployment) -> None:
+    deployment.job("a", "RUNNING", 2)
+    deployment.succeeded("a", 0, ["x"])
+    deployment.chunk("a", 1, "WAITING", claim_token="secret", error_code="llm.x.y")
+
+
+def test_chunks_are_listed_in_order(run: Run) -> None:
+    lines = [line.split() for line in run("chunks", "list", "a").stdout.splitlines()]
+    assert [["0", "SUCCEEDED"], ["1", "WAITING"]] == [line[:2] for line in lines[1:]]
+
+
+def test_chunks_are_filtered_by_status(run: Run) -> None:
+    done = run("chunks", "list", "a", "--status", "waiting", "-o", "jsonl")
+    assert [1] == [json.loads(line)["chunk"] for line in done.stdout.splitlines()]
+
+
+def test_no_chunk_of_a_status_says_so(run: Run) -> None:
+    done = run("chunks", "list", "a", "--status", "dead")
+    assert "no chunk is DEAD; next: piecework jobs show a" in done.stderr
+
+
+def test_the_token_of_a_claim_is_shown_to_nobody(run: Run) -> None:
+    assert "secret" not in run("chunks", "show", "a", "1", "-o", "json").stdout
+    assert "secret" not in run("chunks", "list", "a", "-o", "json").stdout
+
+
+def test_a_chunk_is_shown_with_its_stages_calls_effects_and_errors(
+    run: Run, deployment: Deployment
+) -> None:
+    pk, work = JobRef("default", "a").pk, keys.work_prefix(1)
+    error = json.dumps({"code": "llm.x.y", "error_class": "transient", "message": "no"})
+    add = deployment.table.add
+    add(pk, f"{work}STAGE#00#cut", stage="cut", finished_at=SETTLED, gen=1, fence=1)
+    add(
+        pk,
+        f"{work}CALLS#0001#0001#0001",
+        calls={"k1": "1", "k2": "2"},
+        large={"k3": {}},
+    )
+    add(pk, f"{work}EFFECT#k", effect_key="k", effect_state="UNKNOWN", stage="book")
+    add(pk, f"{work}ERROR#0001#0001", error=error, attempt=1, at=SETTLED, worker="w1")
+    found = json.loads(run("chunks", "show", "a", "1", "-o", "json").stdout)
+    assert ["cut"] == [stage["stage"] for stage in found["stages"]]
+    assert 3 == found["calls_remembered"]
+    assert ["UNKNOWN"] == [effect["effect_state"] for effect in found["effects"]]
+    assert ["llm.x.y"] == [error["code"] for error in found["errors"]]
+    shown = run("chunks", "show", "a", "1").stdout
+    assert [] == [w for w in ("stages done", "effects", "errors") if w not in shown]
+
+
+def test_a_chunk_that_there_is_not_is_not_found(run: Run) -> None:
+    done = run("chunks", "show", "a", "9")
+    assert done.exit_code == 3
+    assert "error job.chunk.not_found: There is no chunk a/9." in done.stderr
+
+
+@pytest.mark.parametrize("word", ["x", "1.5", "", "\N{ARABIC-INDIC DIGIT ONE}"])
+def test_what_is_no_number_is_no_chunk(run: Run, word: str) -> None:
+    assert 2 == run("chunks", "show", "a", word).exit_code

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from orchestrator.cli import redriving
+from orchestrator.redrive import Redrive
+from piecework.errors import UsageError
+from tests.unit.orchestrator.cli.deployment import Deployment
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def letters(deployment: Deployment) -> None:
+    deployment.job("a", "PARTIAL", 3)
+    deployment.job("b", "PARTIAL", 1)
+    deployment.letter(
+        "a", 0, error_code="llm.http.500", died_at="2027-01-15T07:00:00.000Z"
+    )
+    deployment.letter("a", 1, stage="publish")
+    deployment.letter("a", 2, letter_state="REDRIVEN", redriven_by="me@here")
+    deployment.letter("b", 0, error_code="llm.http.503")
+
+
+@pytest.fixture
+def redriven(monkeypatch: pytest.MonkeyPatch) -> list[Redrive]:
+    """Return the redrives that were asked for; none is carried out."""
+    asked: list[Redrive] = []
+
+    async def redrive(_: object, one: Redrive) -> tuple[int, int]:
+        asked.append(one)
+        return len(one.letters), 2
+
+    monkeypatch.setattr(redriving, "redrive", redrive)
+    return asked
+
+
+def listed(run: Run, *options: str) -> set[tuple[str, int]]:
+    done = run("dlq", "list", "-o", "json", *options)
+    return {(letter["job"], letter["chunk"]) for letter in json.loads(done.stdout)}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], {("a", 0), ("a", 1), ("b", 0)}),
+        (["--all"], {("a", 0), ("a", 1), ("a", 2), ("b", 0)}),
+        (["--job", "b"], {("b", 0)}),
+        (["--code", "llm.http.500"], {("a", 0)}),
+        (["--code", "llm.*"], {("a", 0), ("b", 0)}),
+        (["--stage", "publish"], {("a", 1)}),
+        (["--since", "10m"], {("a", 1), ("b", 0)}),
+        (["--since", "10m", "--stage", "nowhere"], set()),
+    ],
+)
+def test_letters_are_filtered(
+    run: Run, options: list[str], expected: set[tuple[str, int]]
+) -> None:
+    assert expected == listed(run, *options)
+
+
+def test_a_list_says_how_to_read_the_first(run: Run) -> None:
+    assert "next: piecework dlq show " in run("dlq", "list").stderr
+
+
+def test_no_letters_say_so(run: Run) -> None:
+    assert "no dead letters" in run("dlq", "list", "--code", "x.*").stderr
+
+
+def test_letters_of_an_unknown_job_are_not_found(run: Run) -> None:
+    assert 3 == run("dlq", "list", "--job", "nobody").exit_code
+
+
+def test_the_story_of_a_letter_has_its_trail_payload_and_next_step(run: Run) -> None:
+    found = json.loads(run("dlq", "show", "a", "1", "-o", "json").stdout)
+    assert {"text": "line 1"} == found["payload"]
+    assert ["w1"] == [attempt["worker"] for attempt in found["trail"]]
+    shown = run("dlq", "show", "a", "1").stdout
+    assert "text: line 1" in shown
+    assert "piecework dlq redrive --job a --chunk 1 --reason" in shown
+
+
+def test_a_story_is_told_without_its_payload_too(
+    run: Run, deployment: Deployment
+) -> None:
+    deployment.bucket.stored.clear()
+    done = run("dlq", "show", "a", "1")
+    assert done.exit_code == 0
+    assert "payload: runtime.object.missing" in done.stdout
+
+
+def test_a_chunk_that_is_not_dead_has_no_story(run: Run) -> None:
+    done = run("dlq", "show", "a", "77")
+    assert done.exit_code == 3
+    assert "error job.dead_letter.not_found" in done.stderr
+
+
+def test_a_dry_run_shows_the_rows_and_changes_nothing(
+    run: Run, redriven: list[Redrive]
+) -> None:
+    done = run("dlq", "redrive", "--dry-run")
+    assert (0, 4) == (done.exit_code, len(done.stdout.splitlines()))
+    assert "3 dead letters of 2 jobs would be redriven" in done.stderr
+    assert [] == redriven
+
+
+def test_a_redrive_without_a_reason_is_refused(
+    run: Run, redriven: list[Redrive]
+) -> None:
+    done = run("dlq", "redrive", "--yes")
+    assert (2, []) == (done.exit_code, redriven)
+    assert "error redrive.reason.missing" in done.stderr
+
+
+def test_without_a_terminal_a_redrive_wants_a_yes(
+    run: Run, redriven: list[Redrive]
+) -> None:
+    done = run("dlq", "redrive", "--reason", "fixed", stdin="y\n")
+    assert (2, []) == (done.exit_code, redriven)
+    assert "error cli.confirmation.needed" in done.stderr
+
+
+def test_a_redrive_of_nothing_is_refused(run: Run, redriven: list[Redrive]) -> None:
+    done = run("dlq", "redrive", "--job", "a", "--chunk", "2", "--reason", "x", "--yes")
+    assert (2, []) == (done.exit_code, redriven)
+    assert "error redrive.selection.empty" in done.stderr
+
+
+def test_chunks_are_named_together_with_their_job(
+    run: Run, redriven: list[Redrive]
+) -> None:
+    assert 2 == run("dlq", "redrive", "--chunk", "0", "--reason", "x").exit_code
+
+
+def test_a_redrive_goes_job_by_job_with_who_and_why(
+    run: Run, redriven: list[Redrive]
+) -> None:
+    done = run("dlq", "redrive", "--reason", "fixed it", "--yes", "-o", "json")
+    asked = {one.ref.job: {row["chunk"] for row in one.letters} for one in redriven}
+    assert {"a": {0, 1}, "b": {0}} == asked
+    assert {"fixed it"} == {one.reason for one in redriven}
+    assert all("@" in one.actor for one in redriven)
+    counts = {row["job"]: row["redriven"] for row in json.loads(done.stdout)}
+    assert {"a": 2, "b": 1} == counts
+
+
+def test_a_job_that_cannot_be_redriven_does_not_hinder_the_others(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def redrive(_: object, one: Redrive) -> tuple[int, int]:
+        if one.ref.job == "a":
+            message = "Job a is RUNNING."
+            raise UsageError(message, code="redrive.job.running")
+        return len(one.letters), 2
+
+    monkeypatch.setattr(redriving, "redrive", redrive)
+    done = run("dlq", "redrive", "--reason", "x", "--yes", "-o", "json")
+    assert ["b"] == [row["job"] for row in json.loads(done.stdout)]
+    assert "left out a: redrive.job.running" in done.stderr
+    alone = run("dlq", "redrive", "--job", "a", "--reason", "x", "--yes")
+    assert 2 == alone.exit_code

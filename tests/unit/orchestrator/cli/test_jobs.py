@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from orchestrator.cli.waited import exit_code
+from tests.unit.orchestrator.cli.deployment import SETTLED, Deployment
+
+Run = Callable[..., Any]
+
+
+def test_without_jobs_the_list_says_how_to_make_one(
+    run: Run, deployment: Deployment
+) -> None:
+    done = run("jobs", "list")
+    assert (0, "") == (done.exit_code, done.stdout)
+    assert "no jobs yet; next: piecework submit" in done.stderr
+
+
+def test_the_list_names_each_job_whole_with_how_far_it_is(
+    run: Run, deployment: Deployment
+) -> None:
+    deployment.job("a" * 64, "RUNNING", 3)
+    deployment.table.add(f"T#default#J#{'a' * 64}", "TALLY", settled={0, 2})
+    outcomes = {"SUCCEEDED": 2, "DEAD": 1}
+    deployment.job("b", "PARTIAL", 3, outcomes=outcomes, finished_at=SETTLED)
+    lines = [line.split() for line in run("jobs", "list").stdout.splitlines()]
+    assert ["b", "PARTIAL", "2/3", "toy", "2m", "ago", "1m30s"] == lines[1]
+    assert ["a" * 64, "RUNNING", "2/3", "toy", "2m", "ago", "2m", "so", "far"] == lines[
+        2
+    ]
+
+
+def test_the_list_is_filtered_by_status_however_it_is_typed(
+    run: Run, deployment: Deployment
+) -> None:
+    deployment.job("a", "RUNNING", 1)
+    deployment.job("b", "FAILED", 1)
+    done = run("jobs", "list", "--status", "failed", "-o", "json")
+    assert ["b"] == [job["job"] for job in json.loads(done.stdout)]
+
+
+def test_a_status_that_there_is_not_is_refused_with_those_that_there_are(
+    run: Run, deployment: Deployment
+) -> None:
+    done = run("jobs", "list", "--status", "BROKEN")
+    assert done.exit_code == 2
+    assert "PARTIAL" in done.stderr
+
+
+def test_a_cut_list_says_that_it_is_cut(run: Run, deployment: Deployment) -> None:
+    for name in "abc":
+        deployment.job(name, "FAILED", 1)
+    done = run("jobs", "list", "--limit", "2")
+    assert 3 == len(done.stdout.splitlines())
+    assert "--limit 0" in done.stderr
+
+
+def test_an_unknown_job_is_not_found(run: Run, deployment: Deployment) -> None:
+    done = run("jobs", "show", "nobody")
+    assert 3 == done.exit_code
+    assert "error job.record.not_found" in done.stderr
+
+
+def test_the_counts_of_a_job_add_up_to_its_chunks(
+    run: Run, deployment: Deployment
+) -> None:
+    deployment.job("a", "RUNNING", 3)
+    deployment.succeeded("a", 0, 1)
+    deployment.chunk("a", 1, "DEAD", error_code="toy.line.bad")
+    deployment.chunk("a", 2, "RUNNING")
+    deployment.letter("a", 1)
+    found = json.loads(run("jobs", "show", "a", "-o", "json").stdout)
+    assert {"DEAD": 1, "RUNNING": 1, "SUCCEEDED": 1} == found["counts"]
+    assert {"toy.line.bad": 1} == found["error_codes"]
+    assert (1, None) == (found["dead_letters"], found["certificate"])
+
+
+def test_an_ended_job_shows_its_certificate_and_what_to_type_next(
+    run: Run, deployment: Deployment
+) -> None:
+    missing = [{"chunk": 1, "label": "", "status": "DEAD", "error_code": "x.y.z"}]
+    facts = {"chunks": 2, "results": {"0": "ab"}, "manifest_sha256": "cd" * 32}
+    kept = deployment.certificate("a", missing=missing, **facts)
+    deployment.job("a", "PARTIAL", 2, finished_at=SETTLED, **kept)
+    deployment.letter("a", 1)
+    shown = run("jobs", "show", "a").stdout
+    assert "1 of 2 results; missing: 1; manifest cdcdcdcdcdcd" in shown
+    assert "next          piecework dlq list --job a" in shown
+
+
+def test_a_certificate_that_was_changed_is_not_shown(
+    run: Run, deployment: Deployment
+) -> None:
+    kept = deployment.certificate("a", chunks=1)
+    deployment.job("a", "SUCCEEDED", 1, **kept)
+    deployment.bucket.stored["a.json"] += b" "
+    done = run("jobs", "show", "a")
+    assert done.exit_code == 1
+    assert "error runtime.payload.corrupt" in done.stderr
+
+
+def test_a_notice_is_shown_with_its_code_while_the_job_goes_on(
+    run: Run, deployment: Deployment
+) -> None:
+    noted = {"notice": "worker w1 does not have pipeline toy", "noticed_at": SETTLED}
+    noted["notice_code"] = "runtime.pipeline.unknown"
+    deployment.job("a", "RUNNING", 1, **noted)
+    deployment.job("b", "SUCCEEDED", 1, **noted)
+    shown = run("jobs", "show", "a").stdout
+    assert "runtime.pipeline.unknown: worker w1 does not have pipeline toy" in shown
+    assert "piecework-worker --pipelines MODULE" in shown
+    assert "unknown" not in run("jobs", "show", "b").stdout
+
+
+@pytest.mark.parametrize(
+    ("status", "letters", "code"),
+    [
+        ("SUCCEEDED", 0, 0),
+        ("PARTIAL", 0, 1),
+        ("PARTIAL", 2, 5),
+        ("FAILED", 2, 1),
+        ("CANCELLED", 1, 4),
+    ],
+)
+def test_a_watched_job_ends_with_its_exit_code(
+    run: Run, deployment: Deployment, status: str, letters: int, code: int
+) -> None:
+    deployment.job("a", status, 2)
+    for number in range(letters):
+        deployment.letter("a", number)
+    assert code == run("jobs", "watch", "a").exit_code
+    assert code == exit_code({"status": status, "dead_letters": letters})
+    assert 0 == run("jobs", "show", "a").exit_code
+
+
+def test_a_watch_that_lasts_too_long_is_7_and_says_that_the_job_goes_on(
+    run: Run, deployment: Deployment
+) -> None:
+    deployment.job("a", "RUNNING", 1)
+    done = run("jobs", "watch", "a", "--timeout", "0.01")
+    assert done.exit_code == 7
+    assert "error cli.wait.timeout" in done.stderr
+    assert "piecework jobs watch a" in done.stderr
+
+
+def test_the_events_of_a_job_come_in_order_with_its_deaths(
+    run: Run, deployment: Deployment
+) -> None:
+    deployment.job("a", "PARTIAL", 2, finished_at="2027-01-15T07:59:59.000Z")
+    deployment.letter("a", 1)
+    lines = run("jobs", "events", "a", "-o", "jsonl").stdout.splitlines()
+    assert ["submitted", "died", "finished"] == [json.loads(x)["event"] for x in lines]
+
+
+def test_a_job_is_not_cancelled_unasked(run: Run, deployment: Deployment) -> None:
+    deployment.job("a", "RUNNING", 1)
+    done = run("jobs", "cancel", "a", "--reason", "x")
+    assert done.exit_code == 2
+    assert "error cli.confirmation.needed" in done.stderr
+
+
+def test_where_aws_is_is_said_once_and_to_people_only(
+    run: Run, deployment: Deployment
+) -> None:
+    said = "embedded AWS at http://127.0.0.1:4566\n"
+    assert 1 == run("jobs", "list").stderr.count(said)
+    assert "" == run("jobs", "list", "-o", "json").stderr

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from orchestrator import doctor, embedded
+from orchestrator.doctor import Check
+from orchestrator.embedded import Emulator
+from piecework.codes import REGISTRY
+
+Run = Callable[..., Any]
+
+
+def test_a_doctor_who_finds_all_well_is_0(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        doctor, "checks", lambda _: [Check("python", ok=True, detail="3.11")]
+    )
+    done = run("doctor")
+    assert (0, "ok  python  3.11") == (done.exit_code, done.stdout.splitlines()[1])
+
+
+def test_a_doctor_who_finds_something_amiss_is_2_and_says_what_to_do(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    amiss = Check("emulator", ok=False, detail="gone", next_step="run it")
+    monkeypatch.setattr(doctor, "checks", lambda _: [amiss])
+    done = run("doctor")
+    assert done.exit_code == 2
+    assert "fails  emulator  gone  run it" in done.stdout
+
+
+def test_up_says_where_aws_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Emulator("http://127.0.0.1:1", 7, "us-east-1", "1.5")
+    monkeypatch.setattr(embedded, "up", lambda *_, **__: found)
+    assert "embedded AWS at http://127.0.0.1:1 (MiniStack 1.5)\n" == run("up").stdout
+    assert 7 == json.loads(run("up", "-o", "json").stdout)["pid"]
+
+
+def test_down_without_an_emulator_is_no_error(run: Run) -> None:
+    done = run("down")
+    assert (0, "no embedded AWS was running\n") == (done.exit_code, done.stdout)
+
+
+def test_down_refuses_an_endpoint_elsewhere(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://sqs.eu-west-1.amazonaws.com")
+    done = run("down")
+    assert done.exit_code == 2
+    assert "error embedded.endpoint.not_loopback" in done.stderr
+
+
+def test_worker_becomes_the_worker_with_its_arguments(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    became: list[object] = []
+    monkeypatch.setattr(os, "execv", lambda *words: became.extend(words))
+    run("worker", "--pipelines", "mine", "--help")
+    words = [sys.executable, "-m", "workers", "--pipelines", "mine", "--help"]
+    assert [sys.executable, words] == became
+
+
+def test_version_is_said(run: Run) -> None:
+    assert run("version").stdout.startswith("piecework ")
+
+
+def test_every_code_is_listed_and_can_be_looked_up(run: Run) -> None:
+    listed = json.loads(run("errors", "list", "-o", "json").stdout)
+    assert list(REGISTRY) == [row["code"] for row in listed]
+    shown = run("errors", "show", "cli.wait.timeout").stdout
+    assert REGISTRY["cli.wait.timeout"].recovery in shown
+
+
+def test_codes_are_listed_by_layer(run: Run) -> None:
+    listed = json.loads(run("errors", "list", "--layer", "aws", "-o", "json").stdout)
+    assert {"aws"} == {row["code"].partition(".")[0] for row in listed}
+    assert 2 == run("errors", "list", "--layer", "nonsense").exit_code
+
+
+def test_an_unknown_code_names_its_neighbours(run: Run) -> None:
+    done = run("errors", "show", "cli.wait.timeuot")
+    assert done.exit_code == 3
+    assert "cli.wait.timeout" in done.stderr
+
+
+def test_each_setting_is_shown_with_its_source(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIECEWORK_LEASE_S", "30")
+    rows = json.loads(run("config", "show", "-o", "json").stdout)
+    found = {row["setting"]: (row["value"], row["source"]) for row in rows}
+    assert (30.0, "PIECEWORK_LEASE_S") == found["lease_s"]
+    assert (90.0, "default") == found["visibility_s"]
+    assert "AWS" == found["endpoint"][0]
+
+
+def test_settings_that_contradict_each_other_are_refused(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert 0 == run("config", "validate").exit_code
+    monkeypatch.setenv("PIECEWORK_LEASE_S", "100")
+    done = run("config", "validate")
+    assert done.exit_code == 2
+    assert "error config.setting.invalid" in done.stderr
+
+
+def test_a_setting_that_is_misspelt_is_refused_with_what_may_be_meant(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIECEWORK_LEESE_S", "30")
+    done = run("config", "validate")
+    assert done.exit_code == 2
+    assert "PIECEWORK_LEESE_S (do you mean PIECEWORK_LEASE_S?)" in done.stderr

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+import yaml
+
+from orchestrator.cli.formats import Format
+from orchestrator.cli.output import Column, Output, clean, console_of, fitted
+
+ROWS = [{"id": "a-1", "label": "Überschrift"}, {"id": "b-2", "label": None}]
+COLUMNS = [Column("ID", "id"), Column("LABEL", "label", shrinks=True)]
+
+
+def written(form: Format, rows: list[dict[str, object]]) -> tuple[str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    Output(form, out, err).rows(rows, COLUMNS, "no things; next: make one")
+    return out.getvalue(), err.getvalue()
+
+
+def test_a_table_has_titles_and_no_trailing_spaces() -> None:
+    expected = "ID   LABEL\na-1  Überschrift\nb-2  -\n"
+    assert (expected, "") == written(Format.TABLE, ROWS)
+
+
+def test_an_empty_table_says_so_beside_the_result() -> None:
+    assert ("", "no things; next: make one\n") == written(Format.TABLE, [])
+
+
+@pytest.mark.parametrize(
+    ("form", "text"), [(Format.JSON, "[]\n"), (Format.JSONL, ""), (Format.YAML, "[]\n")]
+)
+def test_an_empty_list_is_one_for_programs(form: Format, text: str) -> None:
+    assert (text, "") == written(form, [])
+
+
+def test_json_yaml_and_lines_hold_the_same() -> None:
+    lines = written(Format.JSONL, ROWS)[0].splitlines()
+    assert ROWS == json.loads(written(Format.JSON, ROWS)[0])
+    assert ROWS == yaml.safe_load(written(Format.YAML, ROWS)[0])
+    assert ROWS == [json.loads(line) for line in lines]
+
+
+def test_a_text_is_never_read_as_markup() -> None:
+    assert "[red]x[/red]" in written(Format.TABLE, [{"id": "[red]x[/red]"}])[0]
+
+
+def test_a_text_cannot_steer_the_terminal() -> None:
+    assert "·[31mred·" == clean("\x1b[31mred\x07")
+    assert "\x1b" not in written(Format.TABLE, [{"id": "\x1b]0;title\x07"}])[0]
+
+
+def test_only_a_column_that_may_shrink_does() -> None:
+    assert [20, 38] == fitted([20, 70], COLUMNS, 60)
+
+
+def test_a_column_shrinks_no_further_than_it_can_be_read() -> None:
+    assert [60, 8] == fitted([60, 70], COLUMNS, 60)
+
+
+def test_a_pipe_gets_everything_whatever_its_width() -> None:
+    long = "x" * 500
+    assert long in written(Format.TABLE, [{"id": "a", "label": long}])[0]
+
+
+def test_colours_are_for_terminals() -> None:
+    assert not console_of(io.StringIO()).is_terminal
+    assert "\x1b" not in written(Format.TABLE, [{"id": "FAILED"}])[0]
+
+
+def test_a_terminal_that_wants_no_colour_gets_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm-256color")
+    coloured, plain = Terminal(), Terminal()
+    Output(Format.TABLE, coloured).rows([{"id": "FAILED"}], COLUMNS, "")
+    monkeypatch.setenv("NO_COLOR", "1")
+    Output(Format.TABLE, plain).rows([{"id": "FAILED"}], COLUMNS, "")
+    assert "\x1b[31m" in coloured.getvalue()
+    assert "\x1b[31m" not in plain.getvalue()

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.cli.harvesting import Follower, Line
+from piecework.model import JobRef
+from piecework.settings import Settings
+from tests.unit.orchestrator.cli.deployment import Deployment
+
+Run = Callable[..., Any]
+ARTIFACTS = "tenants/default/jobs/a/artifacts"
+
+
+def printed(done: Any) -> list[Any]:
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_each_ended_chunk_is_a_line_and_a_dead_one_has_its_code(
+    run: Run, deployment: Deployment
+) -> None:
+    deployment.job("a", "RUNNING", 3)
+    deployment.succeeded("a", 0, {"n": 1})
+    deployment.chunk("a", 1, "DEAD", error_code="toy.line.bad")
+    deployment.chunk("a", 2, "RUNNING")
+    done = run("results", "a")
+    first = {"chunk": 0, "label": "chunk 0", "status": "SUCCEEDED", "value": {"n": 1}}
+    second = {"chunk": 1, "label": "chunk 1", "status": "DEAD"}
+    assert [first, second | {"error_code": "toy.line.bad"}] == printed(done)
+    assert "2 of 3 chunks have ended; next: piecework results a --follow" in done.stderr
+
+
+def test_a_result_of_nothing_is_null(run: Run, deployment: Deployment) -> None:
+    deployment.job("a", "SUCCEEDED", 1)
+    deployment.succeeded("a", 0, None)
+    deployment.table.rows.pop((JobRef("default", "a").pk, "RESULT#00000000"))
+    assert [None] == [line["value"] for line in printed(run("results", "a"))]
+
+
+def test_a_result_that_is_not_the_one_of_the_settling_is_refused(
+    run: Run, deployment: Deployment
+) -> None:
+    deployment.job("a", "SUCCEEDED", 1)
+    deployment.succeeded("a", 0, 1)
+    deployment.table.rows[JobRef("default", "a").pk, "RESULT#00000000"]["value"] = "2"
+    done = run("results", "a")
+    assert (1, "") == (done.exit_code, done.stdout)
+    assert "error runtime.state.checkpoint_corrupt" in done.stderr
+
+
+def test_results_make_one_document_if_asked_to(
+    run: Run, deployment: Deployment
+) -> None:
+    deployment.job("a", "SUCCEEDED", 1)
+    deployment.succeeded("a", 0, 7)
+    assert 7 == json.loads(run("results", "a", "-o", "json").stdout)[0]["value"]
+    assert "SUCCEEDED  chunk 0  7" in run("results", "a", "-o", "table").stdout
+
+
+def test_following_an_ended_job_prints_all_and_ends_with_it(
+    run: Run, deployment: Deployment
+) -> None:
+    deployment.job("a", "PARTIAL", 2)
+    deployment.chunk("a", 0, "DEAD", error_code="x.y.z")
+    deployment.succeeded("a", 1, 7)
+    deployment.letter("a", 0)
+    done = run("results", "a", "--follow")
+    assert (5, [0, 1]) == (done.exit_code, [line["chunk"] for line in printed(done)])
+
+
+def test_following_is_for_lines_only(run: Run, deployment: Deployment) -> None:
+    deployment.job("a", "RUNNING", 1)
+    assert 2 == run("results", "a", "--follow", "-o", "json").exit_code
+
+
+async def test_a_follower_prints_each_chunk_once_and_anew_when_it_ends_otherwise(
+    deployment: Deployment,
+) -> None:
+    deployment.job("a", "RUNNING", 2)
+    deployment.succeeded("a", 0, 1)
+    deployment.chunk("a", 1, "RUNNING")
+    rt, pk = deployment.runtime(Settings()), JobRef("default", "a").pk
+    lines: list[Line] = []
+    follower = Follower(rt, lines.append)
+
+    async def look() -> list[tuple[int, str]]:
+        lines.clear()
+        job = await rt.jobs.read(JobRef("default", "a"))
+        await follower.look(job)
+        return [(line["chunk"], line["status"]) for line in lines]
+
+    assert [] == await look()
+    deployment.table.add(pk, "TALLY", settled={0})
+    assert [(0, "SUCCEEDED")] == await look()
+    deployment.chunk("a", 1, "DEAD", error_code="x.y.z")
+    deployment.table.add(pk, "TALLY", settled={0, 1})
+    assert [(1, "DEAD")] == await look()
+    deployment.job("a", "RUNNING", 2, gen=2)
+    deployment.table.add(pk, "TALLY", settled={0})
+    assert [] == await look()
+    deployment.succeeded("a", 1, 2)
+    deployment.job("a", "SUCCEEDED", 2, gen=2)
+    assert [(1, "SUCCEEDED")] == await look()
+
+
+@pytest.fixture
+def certified(deployment: Deployment) -> Deployment:
+    deployment.job("a", "SUCCEEDED", 1, **deployment.certificate("a", chunks=1))
+    deployment.succeeded("a", 0, 1)
+    return deployment
+
+
+def test_artifacts_and_certificate_are_saved(
+    run: Run, certified: Deployment, tmp_path: Path
+) -> None:
+    certified.bucket.stored[f"{ARTIFACTS}/report.md"] = b"# report"
+    done = run("results", "a", "--save", str(tmp_path / "out"))
+    assert 0 == done.exit_code
+    assert b"# report" == (tmp_path / "out" / "report.md").read_bytes()
+    proof = json.loads((tmp_path / "out" / "certificate.json").read_text())
+    assert ("a", 1) == (proof["job"], proof["chunks"])
+
+
+@pytest.mark.parametrize("name", ["../evil", "/etc/evil", ".hidden", "a/b", ""])
+def test_a_name_that_leads_out_of_the_folder_is_not_saved(
+    run: Run, certified: Deployment, tmp_path: Path, name: str
+) -> None:
+    certified.bucket.stored[f"{ARTIFACTS}/{name}"] = b"evil"
+    run("results", "a", "--save", str(tmp_path / "out"))
+    files = [path.name for path in tmp_path.rglob("*") if path.is_file()]
+    assert ["certificate.json"] == files
+
+
+def test_an_artifact_of_the_name_of_the_certificate_is_not_overwritten(
+    run: Run, certified: Deployment, tmp_path: Path
+) -> None:
+    certified.bucket.stored[f"{ARTIFACTS}/certificate.json"] = b"theirs"
+    run("results", "a", "--save", str(tmp_path))
+    assert b"theirs" == (tmp_path / "certificate.json").read_bytes()
+    assert (tmp_path / "a.certificate.json").exists()
+
+
+def test_a_running_job_has_nothing_to_save(
+    run: Run, deployment: Deployment, tmp_path: Path
+) -> None:
+    deployment.job("a", "RUNNING", 1)
+    done = run("results", "a", "--save", str(tmp_path))
+    assert done.exit_code == 2
+    assert "error job.state.not_finished" in done.stderr

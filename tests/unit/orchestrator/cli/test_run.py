@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+import typer
+from botocore.exceptions import ClientError, EndpointConnectionError
+
+from orchestrator.cli.formats import Format
+from orchestrator.cli.output import Output
+from orchestrator.cli.run import run_local
+from piecework.errors import (
+    NotFoundError,
+    PermanentError,
+    UnreachableError,
+    UsageError,
+    WaitTimeoutError,
+)
+
+
+def ended_with(
+    raised: BaseException, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, str]:
+    def act(_: Output) -> None:
+        raise raised
+
+    with pytest.raises(typer.Exit) as ended:
+        run_local(act, Format.TABLE)
+    return ended.value.exit_code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (PermanentError("x"), 1),
+        (UsageError("x"), 2),
+        (NotFoundError("x"), 3),
+        (UnreachableError("x"), 6),
+        (WaitTimeoutError("x"), 7),
+    ],
+)
+def test_each_kind_of_error_has_its_exit_code(
+    error: Exception, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert code == ended_with(error, capsys)[0]
+
+
+def test_an_error_says_its_code_a_sentence_and_the_next_step(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    error = NotFoundError("There is no job x.", next_step="piecework jobs list")
+    said = ended_with(error, capsys)[1]
+    expected = (
+        "error job.record.not_found: There is no job x.\nnext: piecework jobs list\n"
+    )
+    assert expected == said
+
+
+def test_what_nobody_expected_is_one_line_and_no_traceback(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, said = ended_with(ZeroDivisionError("division by zero"), capsys)
+    assert (1, "error ZeroDivisionError: division by zero") == (
+        code,
+        said.split("\n")[0],
+    )
+    assert "PIECEWORK_LOG_LEVEL=debug" in said
+    assert "Traceback" not in said
+
+
+def test_at_debug_an_error_shows_where_it_was_raised(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIECEWORK_LOG_LEVEL", "debug")
+    assert "Traceback" in ended_with(UsageError("x"), capsys)[1]
+
+
+def test_an_interrupt_is_130_without_a_traceback(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert (130, "interrupted\n") == ended_with(KeyboardInterrupt(), capsys)
+
+
+def test_an_endpoint_that_does_not_answer_is_6(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    error = EndpointConnectionError(endpoint_url="http://127.0.0.1:1")
+    code, said = ended_with(error, capsys)
+    assert (6, "error aws.endpoint.unreachable") == (code, said.partition(":")[0])
+
+
+def test_a_refusal_by_aws_that_repeating_does_not_heal_is_2(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answer = {"Error": {"Code": "AccessDeniedException", "Message": "no"}}
+    code, said = ended_with(ClientError(answer, "Query"), capsys)  # type: ignore[arg-type]
+    assert code == 2
+    assert "AccessDeniedException" in said
+
+
+def test_a_log_level_that_there_is_not_is_2(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIECEWORK_LOG_LEVEL", "loud")
+    assert ended_with(AssertionError(), capsys)[0] == 2
+
+
+def test_what_others_print_does_not_end_up_in_the_result(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def act(out: Output) -> None:
+        print("noise")  # noqa: T201 -- as a user's module may
+        out.line({"a": 1})
+
+    with pytest.raises(typer.Exit):
+        run_local(act, Format.JSON)
+    assert ('{"a": 1}\n', "noise\n") == tuple(capsys.readouterr())
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = "import sys, orchestrator.cli.app; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    heavy = {"aioboto3", "boto3", "botocore", "pydantic", "rich", "piecework", "yaml"}
+    assert set() == heavy & set(done.stdout.split())
+
+
+@pytest.mark.parametrize("word", ["jobs", "chunks", "dlq", "errors", "config"])
+def test_a_group_alone_shows_its_commands(
+    run: Callable[..., object], word: str
+) -> None:
+    done = run(word)
+    assert "Commands" in f"{done.stdout}{done.stderr}"  # type: ignore[attr-defined]
+
+
+def test_an_unknown_option_is_a_mistake_of_usage(run: Callable[..., object]) -> None:
+    assert run("jobs", "list", "--nonsense").exit_code == 2  # type: ignore[attr-defined]

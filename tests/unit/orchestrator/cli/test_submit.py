@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.cli.submitting import new_job_id
+from piecework.keys import is_name
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def document(tmp_path: Path) -> str:
+    path = tmp_path / "in.txt"
+    path.write_text("one\ntwo\nthree\nfour\nfive\nsix\n")
+    return str(path)
+
+
+def test_a_dry_run_counts_and_needs_no_aws(run: Run, toy: str, document: str) -> None:
+    done = run("submit", f"{toy}:toy", document, "--dry-run", "-o", "json")
+    found = json.loads(done.stdout)
+    assert (0, 6, 18) == (done.exit_code, found["chunks"], found["calls"])
+    assert ["one", "two", "three", "four", "five"] == found["first_labels"]
+    assert "a module that prints" in done.stderr
+
+
+def test_calls_that_the_pipeline_does_not_tell_are_unknown(
+    run: Run, toy: str, document: str
+) -> None:
+    shown = run("submit", f"{toy}:other", document, "--dry-run").stdout
+    assert "calls     unknown" in shown
+    assert "… and 1 more" in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("no_such_module_here:x", "pipeline.module.not_found"),
+        ("{toy}:Line", "pipeline.object.not_a_pipeline"),
+        ("{toy}:nothing", "pipeline.object.not_a_pipeline"),
+        ("{toy}", "pipeline.object.not_a_pipeline"),
+    ],
+)
+def test_a_name_that_is_no_pipeline_is_refused(
+    run: Run, toy: str, document: str, name: str, code: str
+) -> None:
+    done = run("submit", name.format(toy=toy), document)
+    assert (2, "") == (done.exit_code, done.stdout)
+    assert f"error {code}" in done.stderr
+
+
+def test_a_module_of_two_pipelines_names_them(
+    run: Run, toy: str, document: str
+) -> None:
+    assert f"{toy}:toy, {toy}:other" in run("submit", toy, document).stderr
+
+
+def test_a_source_that_there_is_not_is_not_found(run: Run, toy: str) -> None:
+    done = run("submit", f"{toy}:toy", "no-such-file.txt", "--dry-run")
+    assert done.exit_code == 3
+    assert "error input.source.not_found" in done.stderr
+
+
+def test_an_invalid_line_is_named_before_there_is_a_job(run: Run, toy: str) -> None:
+    lines = '{"text": "fine"}\n{"txet": "secret"}\n'
+    done = run("submit", f"{toy}:toy", "-", "--dry-run", stdin=lines)
+    assert done.exit_code == 2
+    assert "error input.manifest.invalid_line: Line 2" in done.stderr
+    assert "secret" not in done.stderr
+
+
+@pytest.mark.parametrize("job", ["a/b", "a#b", "x" * 65, "ü", "a b"])
+def test_an_id_that_cannot_stand_in_keys_is_refused(
+    run: Run, toy: str, document: str, job: str
+) -> None:
+    assert 2 == run("submit", f"{toy}:toy", document, "--job-id", job).exit_code
+
+
+def test_a_timeout_needs_something_to_wait_for(
+    run: Run, toy: str, document: str
+) -> None:
+    done = run("submit", f"{toy}:toy", document, "--timeout", "5")
+    assert done.exit_code == 2
+    assert "--wait" in done.stderr
+
+
+def test_new_ids_are_names_that_sort_by_time() -> None:
+    moments = [1.7e9, 1.75e9, 1.75e9 + 1, 1.9e9]
+    ids = [new_job_id(moment) for moment in moments]
+    assert sorted(ids) == ids
+    assert all(is_name(each) for each in ids)
+    assert new_job_id(1.8e9) != new_job_id(1.8e9)
+    assert new_job_id(1_800_000_000.0).startswith("270115-080000-")

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.cli.times import ago, between, clock_time, parse_span, span
+from piecework.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30s", 30), ("15m", 900), ("1h30m", 5400), ("2d", 172_800)]
+)
+def test_a_span_is_read(text: str, seconds: float) -> None:
+    assert seconds == parse_span(text)
+
+
+@pytest.mark.parametrize("text", ["", "1", "h", "1 h", "1w", "-1h", "1h x"])
+def test_what_is_no_span_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_span(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.25, "250ms"),
+        (3.14, "3.1s"),
+        (59, "59s"),
+        (60, "1m"),
+        (90, "1m30s"),
+        (3600, "1h"),
+        (5460, "1h31m"),
+        (90_000, "1d1h"),
+    ],
+)
+def test_a_span_is_said_in_two_units(seconds: float, text: str) -> None:
+    assert text == span(seconds)
+
+
+def test_a_moment_is_said_from_now() -> None:
+    assert "10s ago" == ago("1970-01-01T00:00:00.000Z", 10.0)
+    assert "in 10s" == ago("1970-01-01T00:00:20.000Z", 10.0)
+    assert "" == ago(None, 10.0)
+
+
+def test_two_moments_have_a_span_between_them() -> None:
+    moments = "1970-01-01T00:00:00.000Z", "1970-01-01T00:02:00.000Z"
+    assert "2m" == between(*moments)
+
+
+def test_an_eta_reads_as_a_clock() -> None:
+    assert ("0:07", "1:02:03") == (clock_time(7), clock_time(3723))

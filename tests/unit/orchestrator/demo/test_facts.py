@@ -1,0 +1,31 @@
+"""What the demo says of the example is what the example says of itself."""
+
+from __future__ import annotations
+
+from examples.contract_review import pipeline
+from examples.contract_review.clauses import split
+from examples.contract_review.config import LARGE_MODEL, SMALL_MODEL
+from examples.contract_review.playbook import HERE, categories, specialists
+from orchestrator.demo import count, machine, scenes, takeover
+from piecework import Document
+
+
+def test_the_calls_of_a_chunk_are_the_playbook_s() -> None:
+    effects = len(count.EFFECTS)
+    said = f"{len(categories())} categories + {len(specialists())} specialists"
+
+    assert f"{said} + {effects} to the add-in" == scenes.CALLS
+    assert len(categories()) + len(specialists()) + effects == pipeline.calls_per_chunk
+
+
+def test_models_and_stages_have_the_example_s_names() -> None:
+    assert (SMALL_MODEL, LARGE_MODEL) == (machine.SMALL_MODEL, machine.LARGE_MODEL)
+    assert takeover.PAYING <= {stage.name for stage in pipeline.stages}
+
+
+def test_the_contract_has_22_clauses_and_the_17th_is_the_longest() -> None:
+    text = (HERE / scenes.CONTRACT).read_text("utf-8")
+    clauses = list(split(Document("msa", text)))
+
+    assert 22 == len(clauses)
+    assert 17 == max(clauses, key=lambda clause: len(clause.text)).number

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from orchestrator.demo.progress import Progress
+from orchestrator.demo.screen import Plain, Terminal, bars, screen_on
+
+PROGRESS = Progress(9, 22, 301, 286, 572, 14, 9, 0.41, 10.0, {"w1": "chunk 12 score"})
+
+
+class Tty(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_bars_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    assert isinstance(screen_on(Tty()), Terminal)
+    assert isinstance(screen_on(io.StringIO()), Plain)
+    monkeypatch.setenv("TERM", "dumb")
+    assert isinstance(screen_on(Tty()), Plain)
+
+
+async def test_elsewhere_progress_is_a_line_now_and_then() -> None:
+    stream = io.StringIO()
+    screen = Plain(stream)
+
+    screen.show(PROGRESS)
+    screen.show(PROGRESS)
+    screen.say("kill", "w3")
+    screen.say("", "")
+    screen.figures("lost=0")
+
+    lines = stream.getvalue().splitlines()
+    assert [f" progress {PROGRESS.line()}", " kill     w3", "", "lost=0"] == lines
+
+
+def test_a_label_that_the_stream_cannot_write_does_not_end_the_demo() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+
+    Plain(stream).say("dead", "§ 17")
+
+    stream.seek(0)
+    assert " dead     ? 17\n" == stream.read()
+
+
+def test_the_bars_fit_a_terminal_of_80_columns() -> None:
+    console = Console(file=io.StringIO(), width=80)
+
+    with console.capture() as drawn:
+        console.print(bars(PROGRESS))
+
+    lines = drawn.get().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[1].rstrip().endswith(" 9/22")
+    assert lines[2].rstrip().endswith(" 286/572")
+    assert "w1" == lines[4].split()[0]
+
+
+def test_a_long_line_goes_on_under_itself() -> None:
+    stream = io.StringIO()
+    screen = Terminal(Console(file=stream, width=30))
+
+    screen.say("failed", "one two three four five six seven")
+
+    first, second = stream.getvalue().splitlines()
+    assert "failed   one two three four" == first.rstrip()
+    assert "         five six seven" == second.rstrip()

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from piecework.errors import StoreError
+from piecework.objects import INLINE_LIMIT
+from piecework.settings import Settings
+from piecework.store.journal import PAGE_BYTES, CallJournal, take_page
+from tests.unit.piecework.fakes import Log
+from tests.unit.piecework.store.tables import NOW, Paper, claim, objects, paper
+from tests.unit.virtual import run_virtually
+
+
+def journal(table: Paper, **facts: Any) -> CallJournal:
+    settings = Settings(journal_page=3, journal_linger_s=0.25, keep_jobs_days=2)
+    held = claim(**facts)
+    return CallJournal(table, objects(), held, settings, lambda: NOW, Log())  # type: ignore[arg-type]
+
+
+def pages(table: Paper) -> list[dict[str, str]]:
+    return [item["calls"] for item in table.items()]
+
+
+async def test_a_result_is_known_at_once() -> None:
+    kept = journal(paper())
+    await kept.record("a", "1")
+    assert kept.recall("a") == "1"
+    assert kept.recall("b") is None
+    await kept.close(keep=False)
+
+
+async def test_a_full_page_is_written_at_once() -> None:
+    table = paper()
+    kept = journal(table)
+    for key in "abc":
+        await kept.record(key, f"{key}1")
+    assert pages(table) == [{"a": "a1", "b": "b1", "c": "c1"}]
+    assert kept.recall("a") == "a1"
+    await kept.close(keep=True)
+    assert len(table.written) == 1
+
+
+def test_a_lonely_result_waits_for_company_and_no_longer_than_the_linger() -> None:
+    async def main() -> None:
+        table = paper()
+        kept = journal(table)
+        await kept.record("a", "1")
+        await asyncio.sleep(0.2)
+        await kept.record("b", "2")
+        assert table.written == []
+        await asyncio.sleep(0.06)
+        assert pages(table) == [{"a": "1", "b": "2"}]
+        await kept.record("c", "3")
+        await asyncio.sleep(0.26)
+        assert pages(table)[1:] == [{"c": "3"}]
+
+    run_virtually(main())
+
+
+async def test_the_pages_of_a_claim_have_places_of_their_own() -> None:
+    table = paper()
+    kept = journal(table, gen=2, fence=5)
+    for key in "ab":
+        await kept.record(key, "1")
+        await kept.flush()
+    keys = [actions[0].sk for actions in table.written]
+    assert keys == [
+        "WORK#00000003#CALLS#0002#0005#0001",
+        "WORK#00000003#CALLS#0002#0005#0002",
+    ]
+    conditions = {actions[0].condition for actions in table.written}
+    assert conditions == {"attribute_not_exists(pk)"}
+
+
+async def test_a_page_may_be_swept_away_one_day() -> None:
+    table = paper()
+    kept = journal(table)
+    await kept.record("a", "1")
+    await kept.close(keep=True)
+    assert table.items()[0]["expires_at"] == NOW + 2 * 86_400
+
+
+async def test_nothing_to_write_is_no_request() -> None:
+    table = paper()
+    await journal(table).close(keep=True)
+    assert table.written == []
+
+
+async def test_a_finished_chunk_needs_its_last_results_no_more() -> None:
+    table = paper()
+    kept = journal(table)
+    await kept.record("a", "1")
+    await kept.close(keep=False)
+    await asyncio.sleep(0)
+    assert table.written == []
+    assert kept._timer is None
+
+
+async def test_a_large_result_goes_to_the_bucket_and_comes_back() -> None:
+    table = paper()
+    kept = journal(table)
+    large = "x" * (INLINE_LIMIT + 1)
+    await kept.record("a", large)
+    await kept.record("b", "1")
+    await kept.flush()
+    (item,) = table.items()
+    assert item["calls"] == {"b": "1"}
+    assert set(item["large"]) == {"a"}
+    later = journal(paper())
+    later.objects = kept.objects
+    await later.load([item])
+    assert (later.recall("a"), later.recall("b")) == (large, "1")
+
+
+async def test_what_earlier_claims_remembered_is_taken_over_and_not_written() -> None:
+    table = paper()
+    kept = journal(table)
+    await kept.load([{"calls": {"a": "1"}}, {"calls": {"b": "2"}}, {}])
+    await kept.close(keep=True)
+    assert (kept.recall("a"), kept.recall("b")) == ("1", "2")
+    assert table.written == []
+
+
+async def test_what_could_not_be_written_is_written_by_the_next_flush() -> None:
+    table = paper(StoreError("gone"))
+    kept = journal(table)
+    await kept.record("a", "1")
+    with pytest.raises(StoreError):
+        await kept.flush()
+    await kept.record("b", "2")
+    await kept.flush()
+    assert pages(table)[1:] == [{"a": "1", "b": "2"}]
+    await kept.close(keep=True)
+
+
+def test_a_flush_in_the_background_that_fails_says_so_and_forgets_nothing() -> None:
+    async def main() -> None:
+        table = paper(StoreError("gone"))
+        kept = journal(table)
+        await kept.record("a", "1")
+        await asyncio.sleep(0.3)
+        assert kept.log.names() == ["journal.flush_failed"]  # type: ignore[attr-defined]
+        await kept.close(keep=True)
+        assert pages(table)[1:] == [{"a": "1"}]
+
+    run_virtually(main())
+
+
+async def test_two_flushes_at_once_write_everything_once() -> None:
+    table = paper()
+    kept = journal(table)
+    await kept.record("a", "1")
+    await kept.record("b", "2")
+    await asyncio.gather(kept.flush(), kept.flush())
+    assert pages(table) == [{"a": "1", "b": "2"}]
+    await kept.close(keep=True)
+
+
+def test_a_page_holds_as_much_as_an_item_may() -> None:
+    half = "x" * (PAGE_BYTES // 2 - 1)
+    pending = {"a": half, "b": half, "c": "1"}
+    assert list(take_page(pending)) == ["a", "b"]
+    assert list(take_page({"a": half, "b": half + "xx"})) == ["a"]
+
+
+def test_a_page_holds_at_least_one_result() -> None:
+    assert list(take_page({"a" * 64: "x" * PAGE_BYTES * 2, "b": "1"}))[0] == "a" * 64
+    assert take_page({}) == {}
+
+
+def test_a_page_is_measured_in_bytes() -> None:
+    third = "\u00e9" * (PAGE_BYTES // 6 + 1)
+    assert len(take_page(dict.fromkeys("abcd", third))) == 2
+
+
+async def test_pages_too_large_for_one_item_become_several() -> None:
+    table = paper()
+    kept = journal(table)
+    value = "x" * (INLINE_LIMIT - 10)
+    kept._pending = dict.fromkeys("abcdef", value)
+    await kept.flush()
+    assert [len(page) for page in pages(table)] == [4, 2]

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from piecework.dependency import Effect
+from piecework.objects import INLINE_LIMIT
+from piecework.ports import Begun, ClaimLostError, Done, Unknown
+from piecework.store.ledger import EffectLedger
+from piecework.store.table import Refused
+from tests.unit.piecework.store.tables import NOW, Paper, claim, objects, paper
+
+KEYED, ONCE, LOOKUP = Effect.PROVIDER_IDEMPOTENT, Effect.NON_IDEMPOTENT, Effect.LOOKUP
+
+
+def ledger(table: Paper, **facts: Any) -> EffectLedger:
+    return EffectLedger(table, objects(), claim(**facts), lambda: NOW)
+
+
+def row(state: str, **facts: Any) -> dict[str, Any]:
+    return {
+        "effect_key": "key",
+        "effect_state": state,
+        "epoch": 1,
+        "stage": "a",
+        **facts,
+    }
+
+
+def states(table: Paper) -> list[Any]:
+    return [actions[-1].values.get("effect_state") for actions in table.written]
+
+
+async def test_an_intent_is_written_under_the_claim() -> None:
+    table = paper()
+    kept = ledger(table, gen=2, fence=5)
+    assert await kept.begin("key", "reserve", KEYED) == Begun(2)
+    check, put = table.written[0]
+    assert check.kind == "ConditionCheck"
+    assert "fence = :fence" in check.condition
+    assert check.values["fence"] == 5
+    assert put.sk == "WORK#00000003#EFFECT#key"
+    assert table.items() == [
+        {
+            "effect_key": "key",
+            "effect_state": "INTENT",
+            "effect": "provider_idempotent",
+            "stage": "reserve",
+            "epoch": 2,
+            "begun_at": "2023-11-14T22:13:20.000Z",
+            "fence": 5,
+        }
+    ]
+
+
+async def test_an_intent_that_is_refused_means_that_the_claim_was_lost() -> None:
+    kept = ledger(paper(Refused(None, {0: None})))
+    with pytest.raises(ClaimLostError):
+        await kept.begin("key", "reserve", KEYED)
+    assert kept._rows == {}
+
+
+async def test_what_was_done_is_answered_from_its_row() -> None:
+    table = paper()
+    kept = ledger(table)
+    kept.load([row("DONE", value='"answer"')])
+    assert await kept.begin("key", "a", ONCE) == Done('"answer"')
+    assert table.written == []
+
+
+@pytest.mark.parametrize("effect", [KEYED, LOOKUP])
+@pytest.mark.parametrize("state", ["INTENT", "UNKNOWN"])
+async def test_an_effect_in_doubt_is_begun_again_in_its_own_epoch(
+    effect: Effect, state: str
+) -> None:
+    table = paper()
+    kept = ledger(table, gen=3)
+    kept.load([row(state)])
+    assert await kept.begin("key", "a", effect) == Begun(1, in_doubt=True)
+    assert table.written == []
+
+
+@pytest.mark.parametrize("state", ["INTENT", "UNKNOWN"])
+async def test_what_can_be_neither_repeated_nor_looked_up_becomes_unknown(
+    state: str,
+) -> None:
+    table = paper()
+    kept = ledger(table)
+    kept.load([row(state)])
+    assert await kept.begin("key", "a", ONCE) == Unknown()
+    assert states(table) == ["UNKNOWN"]
+
+
+@pytest.mark.parametrize("state", ["UNDONE", "REFUSED"])
+async def test_what_does_not_stand_is_begun_anew_in_this_epoch(state: str) -> None:
+    table = paper()
+    kept = ledger(table, gen=3)
+    kept.load([row(state)])
+    assert await kept.begin("key", "a", ONCE) == Begun(3)
+    assert table.items()[0]["epoch"] == 3
+
+
+async def test_an_answer_is_known_to_the_same_claim_too() -> None:
+    table = paper()
+    kept = ledger(table)
+    await kept.begin("key", "a", ONCE)
+    await kept.finish("key", '"answer"')
+    assert states(table)[-1] == "DONE"
+    assert await kept.begin("key", "a", ONCE) == Done('"answer"')
+
+
+async def test_a_large_answer_goes_to_the_bucket_and_comes_back() -> None:
+    kept = ledger(paper())
+    answer = "x" * (INLINE_LIMIT + 1)
+    await kept.begin("key", "a", KEYED)
+    await kept.finish("key", answer)
+    assert await kept.begin("key", "a", KEYED) == Done(answer)
+
+
+async def test_a_refusal_lets_it_begin_again() -> None:
+    table = paper()
+    kept = ledger(table)
+    await kept.begin("key", "a", ONCE)
+    await kept.refuse("key")
+    assert states(table)[-1] == "REFUSED"
+    assert await kept.begin("key", "a", ONCE) == Begun(1)
+
+
+async def test_a_doubt_stays() -> None:
+    table = paper()
+    kept = ledger(table)
+    await kept.begin("key", "a", ONCE)
+    await kept.doubt("key")
+    assert states(table)[-1] == "UNKNOWN"
+    assert await kept.begin("key", "a", ONCE) == Unknown()
+
+
+def test_undoing_a_stage_marks_its_effects_and_no_others() -> None:
+    kept = ledger(paper())
+    kept.load([row("DONE"), row("DONE", effect_key="other", stage="b")])
+    (action,) = kept.undoing("a")
+    assert action.sk == "WORK#00000003#EFFECT#key"
+    assert action.values == {"undone": "UNDONE"}
+    assert kept.undoing("c") == []

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
+
+from piecework.errors import StoreError
+from piecework.store.table import (
+    CONTENTION_TRIES,
+    Action,
+    Refused,
+    Table,
+    Written,
+    contended,
+    read_refusal,
+)
+from tests.unit.piecework.fakes import Lowest
+
+ITEM = {"status": {"S": "DONE"}}
+
+
+def error(code: str, *reasons: str, item: Any = None) -> ClientError:
+    response: dict[str, Any] = {"Error": {"Code": code, "Message": code}}
+    if item:
+        response["Item"] = item
+    if reasons:
+        response["CancellationReasons"] = [
+            {"Code": reason, **({"Item": ITEM} if "Check" in reason else {})}
+            for reason in reasons
+        ]
+    return ClientError(response, "UpdateItem")  # type: ignore[arg-type]
+
+
+CANCELLED = "TransactionCanceledException"
+FAILED = "ConditionalCheckFailed"
+
+
+class Client:
+    """Raises the given errors in turn, then answers."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.asked: list[dict[str, Any]] = []
+
+    async def write(self, **request: Any) -> dict[str, Any]:
+        self.asked.append(request)
+        if self.errors:
+            raise self.errors.pop(0)
+        return {"Attributes": {"fence": {"N": "2"}}}
+
+    update_item = put_item = transact_write_items = write
+
+
+def table(client: Client) -> Table:
+    return Table(client, "t", Lowest())  # type: ignore[arg-type]
+
+
+def action(**parts: Any) -> Action:
+    return Action("Update", "t", "p", "s", **({"update": "SET a = :a"} | parts))
+
+
+def test_a_request_names_what_its_expressions_mark() -> None:
+    request = action(
+        condition="#status = :seen AND gen = :gen",
+        update="SET #status = :to, #value = :v",
+        values={"seen": "A", "gen": 1, "to": "B", "v": "x"},
+    ).request()
+    assert request["ExpressionAttributeNames"] == {"#status": "status", "#value": "value"}
+    assert request["ExpressionAttributeValues"][":gen"] == {"N": "1"}
+    assert request["Key"] == {"pk": {"S": "p"}, "sk": {"S": "s"}}
+    assert request["ReturnValuesOnConditionCheckFailure"] == "ALL_OLD"
+
+
+def test_a_request_without_marks_or_values_has_no_empty_maps() -> None:
+    request = Action("Put", "t", "p", "s", item={"a": 1}).request()
+    assert set(request) == {"TableName", "Item"}
+    assert request["Item"]["pk"] == {"S": "p"}
+
+
+async def test_a_write_says_what_it_left() -> None:
+    assert await table(Client()).update(action()) == Written({"fence": 2})
+
+
+async def test_a_condition_that_does_not_hold_is_an_answer_with_the_item() -> None:
+    refused = error("ConditionalCheckFailedException", item=ITEM)
+    assert await table(Client(refused)).update(action()) == Refused({"status": "DONE"})
+    absent = error("ConditionalCheckFailedException")
+    assert await table(Client(absent)).put(action()) == Refused(None)
+
+
+async def test_a_transaction_says_which_conditions_did_not_hold() -> None:
+    client = Client(error(CANCELLED, "None", FAILED, "TransactionConflict"))
+    reply = await table(client).transact([action()] * 3)
+    assert reply == Refused({"status": "DONE"}, {1: {"status": "DONE"}})
+
+
+@pytest.mark.parametrize(
+    "met",
+    [
+        error("TransactionConflictException"),
+        error("TransactionInProgressException"),
+        error(CANCELLED, "None", "TransactionConflict"),
+        error(CANCELLED, "ThrottlingError", "TransactionConflict"),
+        error(CANCELLED, "ProvisionedThroughputExceeded"),
+    ],
+)
+async def test_contention_is_no_answer_and_the_same_request_is_sent_again(
+    met: ClientError,
+) -> None:
+    client = Client(met, met)
+    assert await table(client).transact([action()]) == Written({})
+    assert len(client.asked) == 3
+    assert client.asked[0] == client.asked[2]
+    assert client.asked[0]["ClientRequestToken"]
+
+
+async def test_two_transactions_have_two_tokens() -> None:
+    client = Client()
+    one = table(client)
+    await one.transact([action()])
+    await one.transact([action()])
+    tokens = {request["ClientRequestToken"] for request in client.asked}
+    assert len(tokens) == 2
+
+
+async def test_contention_without_end_is_the_stores_failure() -> None:
+    met = error("TransactionConflictException")
+    client = Client(*[met] * (CONTENTION_TRIES + 1))
+    with pytest.raises(StoreError):
+        await table(client).update(action())
+    assert len(client.asked) == CONTENTION_TRIES
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        error("ValidationException"),
+        error(CANCELLED, "ValidationError"),
+        error(CANCELLED, "TransactionConflict", "ValidationError"),
+        error("ResourceNotFoundException"),
+        EndpointConnectionError(endpoint_url="http://dynamodb"),
+    ],
+)
+async def test_any_other_failure_is_sent_once_and_is_the_stores(
+    failure: Exception,
+) -> None:
+    client = Client(failure)
+    with pytest.raises(StoreError):
+        await table(client).update(action())
+    assert len(client.asked) == 1
+
+
+def test_one_failed_condition_makes_a_refusal_whatever_else_was_contended() -> None:
+    mixed = error(CANCELLED, "TransactionConflict", FAILED)
+    assert read_refusal(mixed) == Refused({"status": "DONE"}, {1: {"status": "DONE"}})
+    assert read_refusal(error(CANCELLED, "TransactionConflict")) is None
+
+
+def test_what_is_contention_and_what_is_not() -> None:
+    assert contended(error(CANCELLED, "None", "TransactionConflict")) is True
+    assert contended(error(CANCELLED, "None", "ValidationError")) is False
+    assert contended(error("ValidationException")) is False

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from piecework.model import JobRef
+from piecework.store.table import Refused, Written
+from piecework.store.tallies import Tallies
+from tests.unit.piecework.store.tables import Paper, paper
+
+REF = JobRef("acme", "job")
+
+
+def settled(count: int) -> Written:
+    return Written({"settled": set(range(count))})
+
+
+async def added(
+    table: Paper, chunks: int, group: int = 0, ended: Any = (1, 2, 2)
+) -> bool:
+    return await Tallies(table).add(REF, group, ended, chunks)
+
+
+async def test_chunks_are_counted_as_a_set() -> None:
+    table = paper(settled(2))
+    assert await added(table, 10) is False
+    ((action,),) = table.written
+    assert (action.pk, action.sk) == (REF.pk, "TALLY")
+    assert action.update == "ADD settled :settled"
+    assert action.values == {"settled": {1, 2}}
+
+
+async def test_nothing_to_count_is_no_request() -> None:
+    table = paper()
+    assert await added(table, 10, ended=[]) is False
+    assert table.written == []
+
+
+@pytest.mark.parametrize(("count", "full"), [(9, False), (10, True)])
+async def test_a_small_job_is_full_with_its_only_group(
+    count: int,
+    full: bool,  # noqa: FBT001
+) -> None:
+    table = paper(settled(count))
+    assert await added(table, 10) is full
+    assert len(table.written) == 1
+
+
+async def test_a_full_group_of_a_large_job_is_tallied_on_the_job() -> None:
+    table = paper(settled(256), Written({"full_groups": {0}}))
+    assert await added(table, 300) is False
+    _, (action,) = table.written
+    assert (action.pk, action.sk) == (REF.pk, "META")
+    assert action.update == "ADD full_groups :group"
+    assert action.values == {"group": {0}}
+    assert action.condition == "attribute_exists(pk)"
+
+
+async def test_the_last_group_fills_the_job() -> None:
+    table = paper(settled(44), Written({"full_groups": {0, 1}}))
+    assert await added(table, 300, group=1) is True
+    assert table.written[0][0].pk == f"{REF.pk}#G#0001"
+
+
+async def test_a_group_that_is_not_full_is_not_tallied() -> None:
+    table = paper(settled(43))
+    assert await added(table, 300, group=1) is False
+    assert len(table.written) == 1
+
+
+async def test_a_job_that_is_gone_is_not_full() -> None:
+    table = paper(settled(256), Refused(None))
+    assert await added(table, 300) is False
+
+
+async def test_reopened_chunks_leave_the_tally_and_their_group_the_jobs() -> None:
+    table = paper()
+    await Tallies(table).remove(REF, 1, [257, 258])
+    (tally,), (full,) = table.written
+    assert (tally.update, tally.values["removed"]) == (
+        "DELETE settled :removed",
+        {257, 258},
+    )
+    assert tally.pk == f"{REF.pk}#G#0001"
+    assert (full.update, full.values) == ("DELETE full_groups :group", {"group": {1}})
+    assert full.condition == "attribute_exists(pk)"

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from piecework.context import ChunkResult, JoinContext
+from piecework.dependency import Dependency
+from piecework.errors import PermanentError, UsageError
+from piecework.pipeline import Pipeline, Stage
+from piecework.ports import Missing, StoredResult
+from tests.unit.piecework.fakes import Clause, Log, caller, context
+
+
+async def extract(_: Any) -> str: ...  # type: ignore[empty-body]
+async def count(_: Any) -> tuple[int, ...]: ...  # type: ignore[empty-body]
+async def stranger(_: Any) -> str: ...  # type: ignore[empty-body]
+
+
+PIPELINE = Pipeline(name="review", payload=Clause, stages=[Stage(extract), Stage(count)])
+
+
+@dataclass
+class Harvest:
+    stored: list[StoredResult] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+    written: dict[str, tuple[bytes, str]] = field(default_factory=dict)
+
+    async def results(self) -> AsyncIterator[StoredResult]:
+        for result in self.stored:
+            yield result
+
+    async def write(self, name: str, content: bytes, media_type: str) -> str:
+        self.written[name] = (content, media_type)
+        return f"at/{name}"
+
+
+def join(harvest: Harvest, **facts: Any) -> JoinContext:
+    return JoinContext(
+        payload=None,
+        pipeline=PIPELINE,
+        tenant="acme",
+        job="job",
+        chunk=-1,
+        attempt=1,
+        caller=caller(**facts),
+        log=Log(),  # type: ignore[arg-type]
+        harvest=harvest,
+    )
+
+
+def test_a_stage_reads_what_an_earlier_one_returned() -> None:
+    ctx = context(PIPELINE, values={"extract": "text"})
+    assert ctx.result(extract) == "text"
+
+
+def test_a_stage_that_has_not_run_has_no_result() -> None:
+    ctx = context(PIPELINE, stage="extract")
+    with pytest.raises(UsageError, match="'extract' asks for 'count'"):
+        ctx.result(count)
+
+
+def test_a_result_may_be_none() -> None:
+    assert context(PIPELINE, values={"extract": None}).result(extract) is None
+
+
+def test_a_stage_of_another_pipeline_has_no_result() -> None:
+    with pytest.raises(UsageError, match="stranger is not a stage"):
+        context(PIPELINE).result(stranger)
+
+
+async def test_a_call_is_made_in_the_name_of_its_chunk_and_stage() -> None:
+    seen: list[str] = []
+
+    async def ask(word: str, *, times: int, idempotency_key: str) -> str:
+        seen.append(idempotency_key)
+        return word * times
+
+    model = Dependency("model")
+    for facts in ({}, {"chunk": 8}, {"stage": "count"}, {"job": "j"}, {"tenant": "t"}):
+        ctx = context(PIPELINE, **({"caller": caller(), "stage": "extract"} | facts))
+        assert await ctx.call(model, ask, "a", times=2) == "aa"
+    assert len(set(seen)) == 5
+
+
+def test_progress_reaches_whoever_watches() -> None:
+    signs: list[int] = []
+    ctx = context(PIPELINE, caller=caller(progress=lambda: signs.append(1)))
+    ctx.progress()
+    assert signs == [1]
+
+
+async def test_a_join_reads_results_as_the_result_stage_declares_them() -> None:
+    signs: list[int] = []
+    harvest = Harvest([StoredResult(0, "a", "[1,2]"), StoredResult(2, "c", "[3]")])
+    ctx = join(harvest, progress=lambda: signs.append(1))
+    found = [result async for result in ctx.results()]
+    assert found == [ChunkResult(0, "a", (1, 2)), ChunkResult(2, "c", (3,))]
+    assert len(signs) == 2
+
+
+async def test_a_result_of_another_type_stops_the_join() -> None:
+    ctx = join(Harvest([StoredResult(0, "a", '"text"')]))
+    with pytest.raises(PermanentError) as caught:
+        [result async for result in ctx.results()]
+    assert caught.value.code == "runtime.value.unreadable"
+
+
+def test_a_join_sees_who_is_missing() -> None:
+    gone = Missing(1, "b", "DEAD", "llm.content.filtered")
+    assert join(Harvest(missing=[gone])).missing == (gone,)
+
+
+async def test_an_artifact_is_saved_as_bytes_with_its_media_type() -> None:
+    harvest = Harvest()
+    ctx = join(harvest)
+    assert await ctx.write("a.md", "\u00e9", media_type="text/markdown") == "at/a.md"
+    await ctx.write("b.bin", b"\x00")
+    assert harvest.written == {
+        "a.md": ("\u00e9".encode(), "text/markdown"),
+        "b.bin": (b"\x00", "application/octet-stream"),
+    }
+
+
+@pytest.mark.parametrize("name", ["../a", "a/b", ".a", "", "a b"])
+async def test_an_artifact_may_not_name_a_path(name: str) -> None:
+    harvest = Harvest()
+    with pytest.raises(UsageError) as caught:
+        await join(harvest).write(name, "text")
+    assert caught.value.code == "pipeline.artifact.bad_name"
+    assert harvest.written == {}

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import hashlib
+import io
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from piecework.manifest import Entry, manifest_key, read_manifest, write_manifest
+from piecework.objects import Objects
+from tests.unit.piecework.bucket import Bucket
+
+ENTRIES = st.builds(
+    Entry, chunk=st.integers(0), label=st.text(), payload=st.text(), sha256=st.text()
+)
+
+
+@given(ENTRIES)
+def test_an_entry_is_one_line_and_reads_back(entry: Entry) -> None:
+    line = entry.line()
+    assert line.endswith(b"\n")
+    assert b"\n" not in line[:-1]
+    assert Entry.read(line) == entry
+
+
+def test_a_label_stays_readable() -> None:
+    entry = Entry(0, "Haftung \u00a7 5", "p/0+1", "ab")
+    assert entry.line() == '[0, "Haftung \u00a7 5", "p/0+1", "ab"]\n'.encode()
+
+
+def test_a_new_chunk_takes_its_payload_and_stage_from_the_entry() -> None:
+    facts = {"payload": "p/0+1", "payload_sha256": "ab", "stage": "extract"}
+    assert Entry(0, "", "p/0+1", "ab").item("extract") == facts
+    assert Entry(0, "a", "p/0+1", "ab").item("extract") == facts | {"label": "a"}
+
+
+async def test_a_manifest_is_named_by_its_content_and_reads_back() -> None:
+    bucket = Bucket()
+    objects = Objects(bucket, "bucket")  # type: ignore[arg-type]
+    entries = [Entry(n, f"label {n}", f"p/{n}+1", "ab") for n in range(3)]
+    content = b"".join(entry.line() for entry in entries)
+    spool = io.BytesIO(content)
+    spool.read()
+    key, sha256 = await write_manifest(objects, "acme", "j", spool)
+    assert sha256 == hashlib.sha256(content).hexdigest()
+    assert key == manifest_key("acme", "j", sha256)
+    assert bucket.objects[key] == content
+    assert [entry async for entry in read_manifest(objects, key)] == entries
+
+
+def test_two_different_manifests_of_one_job_do_not_overwrite_each_other() -> None:
+    assert manifest_key("acme", "j", "a") != manifest_key("acme", "j", "b")
+    assert manifest_key("acme", "j", "a") != manifest_key("other", "j", "a")

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from piecework.context import JoinContext
+from piecework.dependency import Dependency, Effect
+from piecework.errors import PermanentError, TransientError
+from piecework.outcome import Compensation, Completed, Dead
+from piecework.pipeline import Pipeline, Stage
+from piecework.ports import Missing
+from piecework.retry import RetryPolicy
+from piecework.testing import run_in_memory
+from tests.unit.piecework.fakes import Clause
+
+MODEL = Dependency("model", retry=RetryPolicy(attempts=2, base=20.0, cap=30.0))
+CLAUSES = [Clause(text=text) for text in ("a", "b", "c")]
+
+
+class Report(BaseModel):
+    lines: list[str]
+
+
+class Longer(Report):
+    lost: int = 1
+
+
+async def upper(ctx: Any) -> str:
+    return str(ctx.payload.text.upper())
+
+
+async def length(ctx: Any) -> int:
+    return len(ctx.result(upper))
+
+
+async def report(ctx: JoinContext) -> Report:
+    lines = [f"{r.chunk} {r.label} {r.value}" async for r in ctx.results()]
+    await ctx.write("report.txt", "\n".join(lines))
+    return Longer(lines=lines + [f"{m.label}: {m.status}" for m in ctx.missing])
+
+
+def pipeline(*stages: Stage, **facts: Any) -> Pipeline:
+    given = {"payload": Clause, "label": lambda clause: f"<{clause.text}>"}
+    return Pipeline(name="review", stages=list(stages), **(given | facts))
+
+
+async def test_every_payload_runs_through_every_stage() -> None:
+    run = await run_in_memory(pipeline(Stage(upper), Stage(length)), CLAUSES)
+    assert run.results == {0: 1, 1: 1, 2: 1}
+    assert run.outcomes == dict.fromkeys(range(3), Completed("1"))
+    assert run.join_value is None
+
+
+async def test_the_result_is_that_of_the_result_stage() -> None:
+    stages = Stage(upper), Stage(length)
+    run = await run_in_memory(pipeline(*stages, result=upper), CLAUSES)
+    assert run.results == {0: "A", 1: "B", 2: "C"}
+
+
+async def fails_on_b(ctx: Any) -> str:
+    if ctx.payload.text == "b":
+        message = "no"
+        raise PermanentError(message, code="llm.content.filtered")
+    return str(ctx.payload.text)
+
+
+async def test_a_join_is_given_results_and_missing_as_in_a_deployment() -> None:
+    seen: list[Missing] = []
+
+    async def join(ctx: JoinContext) -> Report:
+        seen.extend(ctx.missing)
+        return await report(ctx)
+
+    run = await run_in_memory(pipeline(Stage(fails_on_b), join=join), CLAUSES)
+    assert seen == [Missing(1, "<b>", "DEAD", "llm.content.filtered")]
+    assert run.artifacts == {"report.txt": b"0 <a> a\n2 <c> c"}
+    assert run.join_value == Report(lines=["0 <a> a", "2 <c> c", "<b>: DEAD"])
+    assert set(run.results) == {0, 2}
+
+
+async def test_a_plain_join_runs_too() -> None:
+    def join(ctx: JoinContext) -> int:
+        return len(ctx.missing)
+
+    run = await run_in_memory(pipeline(Stage(fails_on_b), join=join), CLAUSES)  # type: ignore[arg-type]
+    assert run.join_value == 1
+
+
+async def test_a_chunk_comes_back_until_its_attempts_are_spent() -> None:
+    tried: list[int] = []
+
+    async def fails(ctx: Any) -> None:
+        tried.append(ctx.attempt)
+        message = "later"
+        raise TransientError(message)
+
+    run = await run_in_memory(pipeline(Stage(fails)), CLAUSES[:1], max_attempts=4)
+    assert tried == [1, 2, 3, 4]
+    outcome = run.outcomes[0]
+    assert isinstance(outcome, Dead)
+    assert outcome.compensation is Compensation.NOTHING
+
+
+async def test_an_attempt_goes_on_from_the_checkpoint_and_the_journal() -> None:
+    asked: list[str] = []
+    ran: list[str] = []
+
+    async def ask(word: str, *, idempotency_key: str) -> str:
+        asked.append(idempotency_key)
+        return word
+
+    async def first(ctx: Any) -> str:
+        ran.append("first")
+        return str(ctx.payload.text)
+
+    async def second(ctx: Any) -> str:
+        ran.append("second")
+        word = str(await ctx.call(MODEL, ask, ctx.result(first)))
+        if ctx.attempt == 1:
+            message = "later"
+            raise TransientError(message)
+        return word
+
+    run = await run_in_memory(pipeline(Stage(first), Stage(second)), CLAUSES[:1])
+    assert run.results == {0: "a"}
+    assert ran == ["first", "second", "second"]
+    assert len(asked) == 1
+
+
+async def test_retries_wait_for_nothing() -> None:
+    failures = [TransientError("later")]
+
+    async def ask(*, idempotency_key: str) -> str:
+        if failures:
+            raise failures.pop()
+        return idempotency_key[:0]
+
+    async def stage(ctx: Any) -> str:
+        return str(await ctx.call(MODEL, ask))
+
+    run = await run_in_memory(pipeline(Stage(stage)), CLAUSES[:1])
+    assert run.results == {0: ""}
+
+
+@pytest.mark.parametrize(
+    ("effect", "dies"), [(Effect.NON_IDEMPOTENT, True), (Effect.PURE, False)]
+)
+async def test_effects_in_doubt_follow_their_kind(effect: Effect, dies: bool) -> None:  # noqa: FBT001
+    asked: list[str] = []
+
+    async def ask(*, idempotency_key: str) -> str:
+        asked.append(idempotency_key)
+        if len(asked) == 1:
+            raise TimeoutError
+        return "done"
+
+    once = Dependency("fax", effect=effect, retry=RetryPolicy(attempts=1))
+
+    async def stage(ctx: Any) -> str:
+        return str(await ctx.call(once, ask))
+
+    run = await run_in_memory(pipeline(Stage(stage)), CLAUSES[:1])
+    assert isinstance(run.outcomes[0], Dead) is dies
+    assert len(asked) == (1 if dies else 2)
+
+
+async def test_two_runs_of_one_seed_are_the_same_run() -> None:
+    one = await run_in_memory(pipeline(Stage(fails_on_b)), CLAUSES, seed=3)
+    two = await run_in_memory(pipeline(Stage(fails_on_b)), CLAUSES, seed=3)
+    assert one == two

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from piecework import keys
+from piecework.errors import StoreError
+from piecework.model import ChunkRef, JobRef
+from piecework.settings import Settings
+from tests.unit.piecework.fakes import Log
+from tests.unit.virtual import run_virtually
+from workers.acks import ENOUGH, Ack, Acks
+
+JOB = JobRef("acme", "job")
+
+
+@dataclass
+class World:
+    """Tallies and queue in one: notes what is asked, in order."""
+
+    said: list[str] = field(default_factory=list)
+    full: bool = False
+    errors: dict[str, Exception] = field(default_factory=dict)
+
+    async def add(self, ref: JobRef, group: int, ended: list[int], chunks: int) -> bool:
+        await asyncio.sleep(0)
+        self.say("count", f"count {ref.job}/{group}: {ended} of {chunks}")
+        return self.full and bool(ended)
+
+    async def delete(self, receipts: list[str]) -> None:
+        await asyncio.sleep(0)
+        self.say("delete", f"delete {receipts}")
+
+    async def all_ended(self, ref: JobRef) -> None:
+        self.say("join", f"join {ref.job}")
+
+    def say(self, what: str, said: str) -> None:
+        if what in self.errors:
+            raise self.errors[what]
+        self.said.append(said)
+
+
+def acks(world: World, *, idle: bool = False, linger_s: float = 0.05) -> Acks:
+    rt: Any = SimpleNamespace(
+        tallies=world, work=world, settings=Settings(linger_s=linger_s)
+    )
+    return Acks(rt, lambda: idle, world.all_ended, Log())  # type: ignore[arg-type]
+
+
+def ack(chunk: int, job: str = "job", receipt: str | None = "r") -> Ack:
+    receipt = f"{receipt}{chunk}" if receipt else None
+    return Ack(ChunkRef("acme", job, chunk), 300, receipt)
+
+
+async def flushed(world: World, *some: Ack) -> Acks:
+    one = acks(world)
+    for each in some:
+        one.add(each)
+    await one.flush()
+    return one
+
+
+async def test_a_chunk_is_counted_before_its_message_goes() -> None:
+    world = World()
+    await flushed(world, ack(3))
+    assert world.said == ["count job/0: [3] of 300", "delete ['r3']"]
+
+
+async def test_chunks_of_one_group_share_the_requests() -> None:
+    world = World()
+    await flushed(world, ack(3), ack(4), ack(5))
+    assert world.said == ["count job/0: [3, 4, 5] of 300", "delete ['r3', 'r4', 'r5']"]
+
+
+async def test_groups_and_jobs_are_counted_apart() -> None:
+    world = World()
+    await flushed(world, ack(3), ack(256), ack(3, "other"))
+    assert sorted(world.said[:3]) == [
+        "count job/0: [3] of 300",
+        "count job/1: [256] of 300",
+        "count other/0: [3] of 300",
+    ]
+
+
+async def test_the_last_chunk_starts_the_join_before_its_message_goes() -> None:
+    world = World(full=True)
+    await flushed(world, ack(3))
+    assert world.said == ["count job/0: [3] of 300", "join job", "delete ['r3']"]
+
+
+async def test_the_join_itself_is_not_counted() -> None:
+    world = World(full=True)
+    await flushed(world, ack(keys.JOIN_CHUNK))
+    assert world.said == ["count job/0: [] of 300", "delete ['r-1']"]
+
+
+async def test_what_came_without_a_message_deletes_none() -> None:
+    world = World()
+    await flushed(world, ack(3, receipt=None), ack(4))
+    assert world.said[-1] == "delete ['r4']"
+
+
+@pytest.mark.parametrize("what", ["count", "join"])
+async def test_a_count_or_a_join_that_fails_keeps_the_message(what: str) -> None:
+    world = World(full=True, errors={what: StoreError("gone")})
+    one = await flushed(world, ack(3))
+    assert not [said for said in world.said if said.startswith("delete")]
+    assert one.log.names() == ["acks.failed"]  # type: ignore[attr-defined]
+
+
+async def test_one_group_that_fails_does_not_hold_up_another() -> None:
+    world = World()
+    broken = World(errors={"count": StoreError("gone")})
+
+    async def add(ref: JobRef, *rest: Any) -> bool:
+        return await (broken if ref.job == "other" else world).add(ref, *rest)
+
+    one = acks(world)
+    one.rt.tallies = SimpleNamespace(add=add)  # type: ignore[misc,assignment]
+    one.add(ack(3, "other"))
+    one.add(ack(4))
+    await one.flush()
+    assert world.said == ["count job/0: [4] of 300", "delete ['r4']"]
+
+
+async def test_nothing_to_count_is_no_request() -> None:
+    world = World()
+    await flushed(world)
+    assert world.said == []
+
+
+async def test_what_was_counted_is_not_counted_again() -> None:
+    world = World()
+    one = await flushed(world, ack(3))
+    await one.flush()
+    assert len(world.said) == 2
+
+
+def counted_at(*adds: float, idle: bool = False) -> list[float]:
+    """Add chunks at the given moments; return when requests were made."""
+    moments: list[float] = []
+
+    async def main() -> None:
+        world = World()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        one = acks(world, idle=idle)
+        running = asyncio.create_task(one.run())
+        for number, at in enumerate(adds):
+            loop.call_at(began + at, one.add, ack(number))
+        for tick in range(100):
+            before = len(world.said)
+            await asyncio.sleep(0.01)
+            if len(world.said) > before:
+                moments.append(round((tick + 1) * 0.01, 3))
+        running.cancel()
+
+    run_virtually(main())
+    return moments
+
+
+def test_chunks_wait_for_company_for_the_linger() -> None:
+    (moment,) = counted_at(0.1, 0.12)
+    assert 0.15 <= moment <= 0.17
+
+
+def test_an_idle_worker_does_not_wait() -> None:
+    (moment,) = counted_at(0.1, idle=True)
+    assert 0.1 <= moment <= 0.12
+
+
+def test_enough_chunks_do_not_wait() -> None:
+    (moment,) = counted_at(*[0.1] * ENOUGH)
+    assert 0.1 <= moment <= 0.12
+
+
+def test_later_chunks_are_counted_later() -> None:
+    assert len(counted_at(0.1, 0.5)) == 2

@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from piecework.claim import MAX_RECOVERIES, Claim
+from piecework.codes import ErrorClass
+from piecework.errors import ErrorEnvelope, PermanentError
+from piecework.model import Chunk
+from piecework.outcome import Cancelled, Compensation, Dead, Parked
+from piecework.pipeline import Pipeline, Stage
+from piecework.ports import ClaimLostError
+from piecework.settings import Settings
+from tests.unit.piecework.fakes import (
+    Clause,
+    Lowest,
+    checkpoints_of,
+    context,
+    envelope,
+    limits,
+)
+from tests.unit.piecework.store.tables import REF
+from workers import undertake
+from workers.heart import Hold, Reason
+from workers.undertake import Released, interrupted, last_failure
+
+DID: list[str] = []
+
+
+async def first(_: Any) -> None:
+    DID.append("first")
+
+
+async def second(_: Any) -> None:
+    DID.append("second")
+
+
+async def undo(_: Any) -> None:
+    DID.append("undo")
+
+
+PIPELINE = Pipeline(
+    name="review", payload=Clause, stages=[Stage(first, compensate=undo), Stage(second)]
+)
+
+
+def task(
+    *, trail: Any = (), gen: int = 1, fence: int = 3, entered: str = "second", **facts: Any
+) -> Any:
+    item = {"status": "RUNNING", "gen": gen, "fence": fence, "attempts": 3, **facts}
+    item.setdefault("stage", entered)
+    chunk = Chunk.read(REF, item)
+    winding_up = "recoveries" in facts
+    claim = Claim(REF, gen, fence, "token", "worker", chunk, winding_up)
+    kept = checkpoints_of(PIPELINE, entered=entered)
+    if entered == "second":
+        kept.completed = {"first": "null"}
+    return SimpleNamespace(
+        claim=claim,
+        stages=PIPELINE,
+        ctx=context(PIPELINE, attempt=claim.attempt, stage=""),
+        checkpoints=kept,
+        limits=limits(),
+        trail=list(trail),
+    )
+
+
+def ended(gen: int = 1, attempt: int = 3, **facts: Any) -> dict[str, Any]:
+    error = envelope(stage="first", **facts).model_dump_json()
+    return {"gen": gen, "attempt": attempt, "error": error}
+
+
+def lost(failure: ErrorEnvelope) -> bool:
+    return failure.code == "runtime.worker.lost"
+
+
+# ── what ended the last attempt ──────────────────────────────────────────────
+
+
+def test_what_is_on_record_ended_the_last_attempt() -> None:
+    failure = last_failure(task(trail=[ended(attempt=2), ended()]))
+    assert (failure.code, failure.stage) == ("runtime.stage.permanent", "first")
+
+
+def test_an_attempt_without_a_record_ended_with_its_worker() -> None:
+    failure = last_failure(task(trail=[ended(attempt=2)]))
+    assert lost(failure)
+    assert (failure.stage, failure.attempt) == ("second", 3)
+    assert lost(last_failure(task()))
+
+
+def test_the_record_of_an_earlier_life_is_not_of_this_attempt() -> None:
+    assert lost(last_failure(task(gen=2, trail=[ended(gen=1)])))
+    assert not lost(last_failure(task(gen=2, trail=[ended(gen=1), ended(gen=2)])))
+
+
+# ── ends from outside ────────────────────────────────────────────────────────
+
+
+def end(reason: Reason | None, one: Any = None) -> Any:
+    one = task() if one is None else one
+    settings = Settings(stall_s=100.0, max_runtime_s=500.0)
+    station: Any = SimpleNamespace(rt=SimpleNamespace(settings=settings))
+    return interrupted(Hold(one.claim, None, 60.0, 0.0, 0.0, reason), one, station)
+
+
+@pytest.mark.parametrize("reason", [Reason.LOST, None])
+def test_a_lost_claim_writes_nothing(reason: Reason | None) -> None:
+    with pytest.raises(ClaimLostError):
+        end(reason)
+
+
+def test_a_stop_hands_the_chunk_back() -> None:
+    assert end(Reason.STOPPING) == Released()
+
+
+def test_a_cancel_names_the_stage_that_was_cut_off() -> None:
+    one = task()
+    one.ctx.stage = "second"
+    outcome = end(Reason.CANCEL, one)
+    assert isinstance(outcome, Cancelled)
+    assert outcome.stage == "second"
+
+
+@pytest.mark.parametrize(
+    ("reason", "code", "said"),
+    [
+        (Reason.STALLED, "runtime.stage.stalled", "100 s"),
+        (Reason.TIMEOUT, "runtime.stage.timeout", "500 s"),
+    ],
+)
+def test_what_took_too_long_comes_back_even_when_its_attempts_are_spent(
+    reason: Reason, code: str, said: str
+) -> None:
+    outcome = end(reason)
+    assert isinstance(outcome, Parked)
+    assert outcome.failure.code == code
+    assert outcome.failure.error_class is ErrorClass.TRANSIENT
+    assert said in outcome.failure.message
+    assert outcome.delay == 16.0
+
+
+# ── winding up ───────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(autouse=True)
+def nothing_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def load(*_: Any) -> None: ...
+
+    monkeypatch.setattr(undertake, "load", load)
+    DID.clear()
+
+
+async def ran(one: Any) -> Any:
+    return await undertake.run(one, None, None)  # type: ignore[arg-type]
+
+
+async def test_a_chunk_whose_attempts_are_spent_is_undone_and_buried() -> None:
+    outcome = await ran(task(recoveries=1))
+    assert isinstance(outcome, Dead)
+    assert outcome.compensation is Compensation.DONE
+    assert lost(outcome.failure)
+    assert DID == ["undo"]
+
+
+async def test_a_winding_up_goes_on_backwards_where_the_last_one_stopped() -> None:
+    one = task(recoveries=2)
+    one.checkpoints.failure = envelope(stage="second", code="llm.content.filtered")
+    outcome = await ran(one)
+    assert isinstance(outcome, Dead)
+    assert outcome.failure.code == "llm.content.filtered"
+    assert DID == ["undo"]
+
+
+@pytest.mark.parametrize("on_its_way_back", [True, False])
+async def test_a_winding_up_that_kills_its_workers_is_given_up(
+    on_its_way_back: bool,  # noqa: FBT001
+) -> None:
+    one = task(recoveries=MAX_RECOVERIES + 1)
+    if on_its_way_back:
+        one.checkpoints.failure = envelope(code="llm.content.filtered")
+    outcome = await ran(one)
+    assert isinstance(outcome, Dead)
+    assert outcome.compensation is Compensation.ABANDONED
+    assert lost(outcome.failure) is not on_its_way_back
+    assert DID == []
+
+
+async def test_the_last_winding_up_that_is_allowed_is_tried() -> None:
+    outcome = await ran(task(recoveries=MAX_RECOVERIES))
+    assert isinstance(outcome, Dead)
+    assert outcome.compensation is Compensation.DONE
+
+
+# ── what cannot be read ──────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("facts", "compensation"),
+    [
+        ({"fence": 1}, Compensation.NOTHING),
+        ({"entered": "first"}, Compensation.NOTHING),
+        ({}, Compensation.ABANDONED),
+    ],
+)
+async def test_what_cannot_be_read_is_buried_and_a_person_told_if_it_had_begun(
+    monkeypatch: pytest.MonkeyPatch, facts: Any, compensation: Compensation
+) -> None:
+    async def load(*_: Any) -> None:
+        message = "not what was submitted"
+        raise PermanentError(message, code="runtime.payload.corrupt")
+
+    monkeypatch.setattr(undertake, "load", load)
+    outcome = await ran(task(**facts))
+    assert isinstance(outcome, Dead)
+    assert outcome.compensation is compensation
+    assert outcome.failure.code == "runtime.payload.corrupt"
+
+
+async def test_what_cannot_be_read_for_now_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def load(*_: Any) -> None:
+        raise ConnectionResetError
+
+    monkeypatch.setattr(undertake, "load", load)
+    one = task()
+    one.ctx.attempt = 2
+    one.limits.rng.__class__ = Lowest
+    assert isinstance(await ran(one), Parked)
+    one.ctx.attempt = 3
+    assert isinstance(await ran(one), Dead)

@@ -70,6 +70,8 @@ async def job_document(rt: Runtime, job: Job) -> Document:
 def job_facts(job: Job) -> Document:
     """Return what the job's own item says."""
     facts = {name: job.item[name] for name in FACTS if name in job.item}
+    if not job.status.ended:
+        facts.pop("finished_at", None)  # of an earlier generation
     document = {
         "job": job.ref.job,
         "tenant": job.ref.tenant,
@@ -203,7 +205,10 @@ async def chunk_document(rt: Runtime, ref: ChunkRef) -> Document:
             len(page.get("calls", {})) + len(page.get("large", {}))
             for page in work.kind("CALLS")
         ),
-        "effects": [effect(row) for row in work.kind("EFFECT")],
+        "effects": sorted(
+            (effect(row) for row in work.kind("EFFECT")),
+            key=lambda row: str(row["begun_at"]),
+        ),
         "errors": [error(row) for row in work.kind("ERROR")],
         "undone": [
             {

@@ -61,4 +61,6 @@ async def dead_chunk(rt: Runtime, ref: JobRef, row: dict[str, Any]) -> Chunk | N
     if item is None or chunk_ref.is_join:
         return None
     chunk = Chunk.read(chunk_ref, item)
-    return chunk if (chunk.status, chunk.gen) == (ChunkStatus.DEAD, row["gen"]) else None
+    return (
+        chunk if (chunk.status, chunk.gen) == (ChunkStatus.DEAD, row["gen"]) else None
+    )

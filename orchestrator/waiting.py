@@ -104,7 +104,7 @@ async def watch_to_the_end(rt: Runtime, job: str, watcher: Watcher) -> Job:
             await watcher.looked(found)
         if found.status.ended:
             return found
-        if told := notice(found):
+        if not claimed and (told := notice(found)):
             watcher.once(f"notice {told['code']}: {told['message']}")
         if claimed or settled != last:
             last_claim, last = now, settled

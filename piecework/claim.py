@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from piecework.model import Chunk, ChunkRef, ChunkStatus, moment
+from piecework.model import Chunk, ChunkRef, ChunkStatus, iso, moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +111,10 @@ def judge(  # noqa: PLR0911 -- one row of the table, one return
         return Ended(chunk)
     if chunk.gen < gen:
         return Held(SOON)
-    if chunk.status is ChunkStatus.RUNNING:
-        left = moment(item["claim_expires_at"]) + skew - now
-        if left > 0:
-            return Held(left)
+    # Compared as the claim does: as texts, to the millisecond.
+    running = chunk.status is ChunkStatus.RUNNING
+    if running and item["claim_expires_at"] >= iso(now - skew):
+        return Held(max(0.0, moment(item["claim_expires_at"]) + skew - now))
     if "cancel_requested" in item:
         return Cancelling(chunk)
     if "retry_at" in item and moment(item["retry_at"]) > now:

@@ -145,7 +145,11 @@ class StoreError(PieceworkError):
     """Our own tables, queues or objects cannot be reached: no fault of the chunk's."""
 
     code = "aws.service.unavailable"
-    exit_code = 6
+
+    @property
+    def exit_code(self) -> int:  # type: ignore[override]
+        """6 while AWS does not answer; 2 when it answers that it will not."""
+        return 6 if self.error_class is ErrorClass.TRANSIENT else 2
 
 
 class ErrorEnvelope(BaseModel):

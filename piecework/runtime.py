@@ -36,6 +36,7 @@ from piecework.store.tallies import Tallies
 #: Tier one of our own AWS calls is botocore's: few tries, so that the tiers do not
 #: multiply; what is still refused then is tier two's.
 RETRIES = {"mode": "standard", "total_max_attempts": 4}
+USER_AGENT = "piecework"
 #: The account of the embedded AWS.
 EMBEDDED_ACCOUNT = "000000000000"
 
@@ -128,6 +129,9 @@ class Clients:
             # Our parameters are built in one place and tested; checking each one
             # again costs a tenth of a request's CPU.
             parameter_validation=False,
+            # Left to itself the SDK puts its name together anew for each request, at
+            # another tenth.
+            user_agent=USER_AGENT,
         )
         client = self.session.client(
             service, config=config, **endpoint.client_arguments()

@@ -55,10 +55,8 @@ async def serve(
     settings: Settings, pipelines: dict[str, Pipeline], *, reconcile: bool
 ) -> None:
     """Be a worker until SIGTERM or SIGINT."""
-    stop = asyncio.Event()
+    stop = stop_on_signals()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
     # Plain stage functions run here, one thread a chunk; asyncio's own default is
     # too few for work that blocks.
     loop.set_default_executor(ThreadPoolExecutor(settings.concurrency))
@@ -72,14 +70,34 @@ async def serve(
             concurrency=settings.concurrency,
             pid=os.getpid(),
         )
-        side = asyncio.create_task(reconcile_for_ever(rt, log)) if reconcile else None
+        station = open_station(rt, worker, pipelines, log)
+        side = asyncio.create_task(
+            reconcile_for_ever(rt, log, station.busy) if reconcile else stop.wait()
+        )
         try:
-            await work(open_station(rt, worker, pipelines, log), stop)
+            await work(station, stop)
         finally:
-            if side is not None:
-                side.cancel()
-                await asyncio.gather(side, return_exceptions=True)
+            side.cancel()
+            await asyncio.gather(side, return_exceptions=True)
         telemetry.emit(log, "worker.stopped")
+
+
+def stop_on_signals() -> asyncio.Event:
+    """Return an event that SIGTERM or SIGINT sets; a second signal ends it all at once.
+
+    What is in hand then is taken over after its lease, as after any death.
+    """
+    stop = asyncio.Event()
+
+    def signalled(number: int) -> None:
+        if stop.is_set():
+            os._exit(128 + number)
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, signalled, number)
+    return stop
 
 
 def main() -> None:

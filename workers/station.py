@@ -38,6 +38,8 @@ class Station:
     payloads: Payloads
     heart: Heart
     calls: asyncio.Semaphore
+    #: Set whenever a message comes in: wakes an idle reconciler beside the worker.
+    busy: asyncio.Event = field(default_factory=asyncio.Event)
     _jobs: dict[JobRef, tuple[float, Job]] = field(default_factory=dict)
     _noted: set[JobRef] = field(default_factory=set)
 

@@ -15,7 +15,7 @@ import structlog
 from piecework.errors import StoreError
 from piecework.model import JobRef, JobStatus
 from piecework.runtime import Runtime
-from workers.heart import Heart, Hold, Reason
+from workers.heart import Heart, Hold
 
 #: Seconds between two looks; a worker with nothing in hand does not look.
 LOOK_S = 1.0

@@ -29,22 +29,34 @@ HAND_BACK_S = 5.0
 
 
 async def work(station: Station, stop: asyncio.Event) -> None:
-    """Be a worker until `stop` is set."""
+    """Be a worker until `stop` is set.
+
+    Raises:
+        Exception: What ended one of its loops; a worker that lacks one would only
+            look alive, so it hands back what it has and ends.
+    """
     worker = Worker(station, stop)
-    beating = asyncio.create_task(station.heart.beat())
-    counting = asyncio.create_task(worker.acks.run())
     watch = Watch(station.rt, station.heart, station.log)
-    watching = asyncio.create_task(watch.run())
     receiving = asyncio.create_task(worker.receive())
+    beside = [
+        asyncio.create_task(loop)
+        for loop in (worker.acks.run(), watch.run(), station.heart.beat())
+    ]
+    stopping = asyncio.create_task(stop.wait())
     try:
-        await stop.wait()
+        ends = {stopping, receiving, *beside}
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        stop.set()
         await worker.drain(receiving)
         await worker.acks.flush()
     finally:
-        beside = (receiving, counting, watching, beating)
-        for task in beside:
+        tasks = [stopping, receiving, *beside]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*beside, return_exceptions=True)
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
 
 
 @dataclass(slots=True)
@@ -84,6 +96,8 @@ class Worker:
             if self.stop.is_set():
                 await rt.work.hide([delivery.receipt for delivery in deliveries], 0)
                 return
+            if deliveries:
+                self.station.busy.set()
             for delivery in deliveries:
                 self.start(self.deliver(delivery))
 

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from orchestrator.cli.output import Column, Document, facts, print_table
-from orchestrator.cli.times import ago, between, span
+from orchestrator.cli.times import ago, at, between, span
 
 View = Callable[[Console], None]
 
@@ -37,8 +37,6 @@ def took(job: Document, now: float) -> str:
     """Return how long a job took, or has been at it."""
     if job.get("finished_at"):
         return between(job["created_at"], job["finished_at"])
-    from orchestrator.cli.times import at
-
     return f"{span(now - at(job['created_at']))} so far"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import structlog
@@ -25,6 +26,8 @@ from piecework.runtime import Runtime
 #: Bytes that a consistent read unit covers, and about what a chunk item has.
 UNIT_BYTES = 4096
 CHUNK_BYTES = 700
+#: Seconds between two looks while no job is active.
+IDLE_S = 20.0
 
 
 @dataclass(slots=True)
@@ -34,12 +37,15 @@ class Reconciler:
     rt: Runtime
     log: structlog.stdlib.BoundLogger
     sightings: Sightings = field(default_factory=Sightings)
+    active: int = 0
     _next_look: dict[JobRef, float] = field(default_factory=dict)
 
     async def look(self) -> Counter[str]:
         """Look once at everything that is due; return what was done, by action."""
         acts: Counter[str] = Counter()
+        self.active = 0
         async for ref in self.rt.jobs.active():
+            self.active += 1
             now = asyncio.get_running_loop().time()
             if self._next_look.get(ref, 0.0) <= now:
                 acts += await self._job(ref)
@@ -53,7 +59,9 @@ class Reconciler:
         """Let the next look spare no job."""
         self._next_look.clear()
 
-    async def _job(self, ref: JobRef) -> Counter[str]:
+    async def _job(  # noqa: PLR0911 -- a return a state
+        self, ref: JobRef
+    ) -> Counter[str]:
         job = await self.rt.jobs.read(ref)
         if job is None or job.status.ended:
             self._next_look.pop(ref, None)
@@ -101,12 +109,25 @@ async def reconcile_once(
     return acts
 
 
-async def reconcile_for_ever(rt: Runtime, log: structlog.stdlib.BoundLogger) -> None:
-    """Look, and look again; several reconcilers drift apart by a little chance."""
+async def reconcile_for_ever(
+    rt: Runtime, log: structlog.stdlib.BoundLogger, wake: asyncio.Event | None = None
+) -> None:
+    """Look, and look again; several reconcilers drift apart by a little chance.
+
+    While there is no job it looks rarely, unless `wake` says that there is work.
+    """
     reconciler = Reconciler(rt, log)
+    wake = wake or asyncio.Event()
     while True:
         try:
             await reconciler.look()
-        except PieceworkError as error:
-            log.warning("reconcile.failed", error_code=error.code)
-        await asyncio.sleep(rt.settings.reconcile_s * rt.rng.uniform(0.8, 1.2))
+        except Exception:
+            log.exception("reconcile.failed")
+        pause = rt.settings.reconcile_s * rt.rng.uniform(0.8, 1.2)
+        if reconciler.active:
+            await asyncio.sleep(pause)
+            continue
+        wake.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(pause, IDLE_S)):
+                await wake.wait()

@@ -23,7 +23,7 @@ async def cancel_unclaimed(table: Table, chunk: Chunk, now: float) -> bool:
         chunk.ref.sk,
         condition=f"{AS_SEEN} AND {NOT_A_BEAT_SINCE}" if running else AS_SEEN,
         update="SET #status = :cancelled, settled_at = :now, cancelled = :at"
-        " REMOVE claimed_by, claim_expires_at, due_at, retry_at",
+        " REMOVE claimed_by, claim_expires_at, claim_token, due_at, retry_at",
         values={
             "seen": chunk.status,
             "gen": chunk.gen,

@@ -152,7 +152,7 @@ class Jobs:
         return [move, self._active(job.ref, "Delete")]
 
     async def reopen(self, job: Job, facts: dict[str, Any]) -> int | None:
-        """Ended -> RESUMING in the next generation; None: it moved on.
+        """Move ended -> RESUMING in the next generation; None: it moved on.
 
         Nobody may finish the job until its chunks are reopened, one by one.
         """
@@ -175,14 +175,14 @@ class Jobs:
         return await self._move(job.ref, job.gen, JobStatus.RESUMING, target, {})
 
     async def cancel(self, job: Job, facts: dict[str, Any]) -> bool:
-        """SUBMITTING | RUNNING | RESUMING -> CANCELLING."""
+        """Move SUBMITTING | RUNNING | RESUMING -> CANCELLING."""
         facts = {**facts, "cancelled_at": iso(self.clock())}
         return await self._move(
             job.ref, job.gen, job.status, JobStatus.CANCELLING, facts
         )
 
     async def cancelled(self, job: Job, facts: dict[str, Any]) -> bool:
-        """CANCELLING -> CANCELLED: every chunk has ended."""
+        """Move CANCELLING -> CANCELLED: every chunk has ended."""
         facts = {"finished_at": iso(self.clock()), **facts}
         move = self._moving(
             job.ref, job.gen, JobStatus.CANCELLING, JobStatus.CANCELLED, facts

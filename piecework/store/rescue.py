@@ -1,7 +1,8 @@
 """The reconciler's two writes: give a dead lease back, and note a resend.
 
 Both are conditional on the very state that was looked at, `heartbeat` included: a
-holder that moved in between is alive, and keeps its chunk.
+holder that moved in between is alive, and keeps its chunk. A lease that is given back
+takes its token along, so that its holder cannot take our write for its own.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Rescue:
             chunk,
             f"{AS_SEEN} AND {NOT_A_BEAT_SINCE}",
             "SET #status = :waiting, due_at = :due, error_code = :code"
-            " REMOVE claimed_by, claim_expires_at",
+            " REMOVE claimed_by, claim_expires_at, claim_token",
             {
                 "heartbeat": chunk.heartbeat[1],
                 "waiting": ChunkStatus.WAITING,

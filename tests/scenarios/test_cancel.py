@@ -17,7 +17,9 @@ from tests.scenarios.pipelines import Item, counting
 JOB = JobRef("default", "job-1")
 
 
-async def test_a_cancel_cuts_off_the_calls_in_flight_and_then_is_quiet(scenario: Scenario) -> None:
+async def test_a_cancel_cuts_off_the_calls_in_flight_and_then_is_quiet(
+    scenario: Scenario,
+) -> None:
     await scenario.submit(counting, [Item(n=n, calls=400) for n in range(40)])
 
     async with scenario.worker("w1"), scenario.worker("w2"):

@@ -1,8 +1,8 @@
-"""One deployed pair of tables for all conditional writes; a job of its own each test."""
+"""One deployed pair of tables for all conditional writes; each test has its own job."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
@@ -166,8 +166,11 @@ class Store:
 class Stutter:
     """A client whose first answer is lost: the SDK sends the same request again."""
 
-    def __init__(self, client: Any) -> None:
+    def __init__(
+        self, client: Any, between: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         self.client = client
+        self.between = between
         self.sent = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -178,6 +181,8 @@ class Stutter:
         async def twice(**request: Any) -> Any:
             self.sent += 1
             await send(**request)
+            if self.between is not None:
+                await self.between()
             return await send(**request)
 
         return twice

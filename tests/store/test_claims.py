@@ -34,6 +34,10 @@ CLOSED: dict[str, tuple[dict[str, Any], type]] = {
     "succeeded": ({"status": "SUCCEEDED"}, Ended),
     "dead": ({"status": "DEAD"}, Ended),
     "cancelled": ({"status": "CANCELLED"}, Ended),
+    "succeeded, with an old lease left": (
+        lease(-60) | {"status": "SUCCEEDED"},
+        Ended,
+    ),
     "pending, not due": ({"retry_at": iso(NOW + 0.001)}, Held),
     "waiting, not due": ({"status": "WAITING", "retry_at": iso(NOW + 60)}, Held),
     "its lease lives": (lease(60), Held),
@@ -48,7 +52,9 @@ async def acquire(store: Store, attempts: int, gen: int = 2) -> Any:
 
 @pytest.mark.parametrize("attempts", [0, 2, 3])
 @pytest.mark.parametrize("state", list(OPEN))
-async def test_an_open_chunk_is_claimed(store: Store, state: str, attempts: int) -> None:
+async def test_an_open_chunk_is_claimed(
+    store: Store, state: str, attempts: int
+) -> None:
     await store.put_chunk(fence=6, attempts=attempts, **OPEN[state])
     claim = await acquire(store, attempts)
     assert isinstance(claim, Claim)
@@ -143,7 +149,7 @@ async def test_a_claim_whose_answer_never_came_belongs_to_nobody(store: Store) -
 
 #: Each changes one word of who we think we are.
 NOT_OURS: dict[str, dict[str, Any]] = {
-    "status": {"status": "WAITING"},
+    "status": {"status": "PENDING"},
     "gen": {"gen": 3},
     "fence": {"fence": 5},
     "token": {"claim_token": "theirs"},

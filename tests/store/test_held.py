@@ -3,99 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
-from piecework import keys
-from piecework.claim import Claim
-from piecework.dependency import Effect
-from piecework.model import iso
-from piecework.outcome import Compensation, Dead, Parked
 from piecework.ports import CancelRequestedError, ClaimLostError
-from tests.store.conftest import NOW, Store, Stutter
+from tests.store.conftest import Store, Stutter
 from tests.store.test_claims import NOT_OURS
-from tests.unit.piecework.fakes import envelope
-
-FAILURE = envelope(stage="second", code="llm.content.filtered")
-DEAD = Dead(FAILURE, Compensation.DONE, ("first",))
-Write = Callable[[Store, Claim], Awaitable[Any]]
-
-
-async def complete_null(store: Store, claim: Claim) -> Any:
-    return await store.checkpoints(claim).complete(0, "null", "second")
-
-
-async def complete_value(store: Store, claim: Claim) -> Any:
-    return await store.checkpoints(claim).complete(0, '"value"', "second")
-
-
-async def complete_result(store: Store, claim: Claim) -> Any:
-    return await store.checkpoints(claim).complete(1, '"result"', "third")
-
-
-async def turn_back(store: Store, claim: Claim) -> Any:
-    return await store.checkpoints(claim).turn_back(FAILURE, "second")
-
-
-async def undo(store: Store, claim: Claim) -> Any:
-    return await store.checkpoints(claim).undo("first", None)
-
-
-async def undo_failed(store: Store, claim: Claim) -> Any:
-    return await store.checkpoints(claim).undo("first", FAILURE)
-
-
-async def begin(store: Store, claim: Claim) -> Any:
-    effect = Effect.PROVIDER_IDEMPOTENT
-    return await store.ledger(claim).begin("key", "first", effect)
-
-
-async def succeed(store: Store, claim: Claim) -> Any:
-    also = await store.checkpoints(claim).value_actions(2, '"last"')
-    ends = store.settlements
-    return await ends.succeed(claim, result_sha256="ab", also=also, calls=5)
-
-
-async def succeed_alone(store: Store, claim: Claim) -> Any:
-    ends = store.settlements
-    return await ends.succeed(claim, result_sha256="ab", also=[], calls=5)
-
-
-async def park(store: Store, claim: Claim) -> Any:
-    return await store.settlements.park(claim, Parked(FAILURE, 30.0), calls=5)
-
-
-async def release(store: Store, claim: Claim) -> Any:
-    return await store.settlements.release(claim, calls=5)
-
-
-async def bury(store: Store, claim: Claim) -> Any:
-    letter = store.dead_letters.row(claim, DEAD, [], pipeline="review", owner="")
-    return await store.settlements.bury(
-        claim, DEAD, letter, resume_at="first", also=[], calls=5
-    )
-
-
-async def cancel(store: Store, claim: Claim) -> Any:
-    return await store.settlements.cancel(claim, "second", calls=5)
-
-
-STEPS: list[Write] = [
+from tests.store.writes import (
+    ENDS,
+    STEPS,
+    Write,
+    begin,
     complete_null,
-    complete_value,
     complete_result,
+    complete_value,
+    named,
     turn_back,
     undo,
-    undo_failed,
-    begin,
-]
-ENDS: list[Write] = [succeed, succeed_alone, park, release, bury, cancel]
-
-
-def named(writes: list[Write]) -> Any:
-    return pytest.mark.parametrize("write", writes, ids=lambda w: w.__name__)
+)
 
 
 @named(STEPS + ENDS)
@@ -140,8 +65,26 @@ async def test_an_end_whose_answer_was_lost_is_ours_and_counted_once(
     assert (await store.item())["calls"] == 5
 
 
+@named(ENDS)
+async def test_an_end_that_somebody_else_wrote_is_not_ours(
+    store: Store, write: Write
+) -> None:
+    claim = await store.running()
+    await write(store, claim)
+    await store.change(fence=5, claim_token="theirs")
+    before = await store.everything()
+    assert await write(store, claim) is False
+    await store.change(fence=4, claim_token="ours", gen=3)
+    assert await write(store, claim) is False
+    await store.change(gen=2)
+    assert before != await store.everything()
+    assert await write(store, claim) is True
+
+
 @named(STEPS)
-async def test_a_step_whose_answer_was_lost_was_taken(store: Store, write: Write) -> None:
+async def test_a_step_whose_answer_was_lost_was_taken(
+    store: Store, write: Write
+) -> None:
     claim = await store.running()
     store.client = Stutter(store.client)
     await write(store, claim)
@@ -168,236 +111,25 @@ async def test_a_cancel_stops_a_chunk_between_two_stages(
     assert before == await store.everything()
 
 
+async def test_a_cancel_between_two_sends_of_a_step_comes_after_it(
+    store: Store,
+) -> None:
+    claim = await store.running(gen=1)  # whose `null` is one plain update
+    client = store.client
+
+    async def ask_to_stop() -> None:
+        store.client = client
+        await store.change(cancel_requested=True)
+
+    checkpoints = store.checkpoints(claim)
+    checkpoints.table.client = Stutter(client, ask_to_stop)
+    await checkpoints.complete(0, "null", "second")
+    assert checkpoints.completed == {"first": "null"}
+
+
 @named([turn_back, undo, begin, *ENDS])
 async def test_a_cancel_does_not_keep_a_chunk_from_ending(
     store: Store, write: Write
 ) -> None:
     claim = await store.running(cancel_requested=True)
     assert await write(store, claim) is not False
-
-
-# ── what each write leaves ───────────────────────────────────────────────────
-
-
-async def rows(store: Store) -> dict[str, dict[str, Any]]:
-    prefix = keys.work_prefix(3)
-    found = store.table.query(store.chunk.pk, prefix)
-    return {item["sk"].removeprefix(prefix): item async for item in found}
-
-
-async def test_a_complete_stage_moves_the_cursor_and_keeps_its_value(
-    store: Store,
-) -> None:
-    await complete_value(store, await store.running())
-    item = await store.item()
-    assert (item["stage"], item["started_at"]) == ("second", iso(NOW))
-    assert item["claimed_by"] == "worker"
-    row = (await rows(store))["STAGE#00#first"]
-    assert (row["value"], row["gen"], row["fence"]) == ('"value"', 2, 4)
-
-
-async def test_the_result_stands_where_the_join_looks_for_it(store: Store) -> None:
-    await complete_result(store, await store.running(stage="second"))
-    found = await store.table.get(store.chunk.pk, keys.result_sk(3))
-    assert found is not None
-    assert found["value"] == '"result"'
-    item = await store.item()
-    assert item["result_sha256"] == keys.sha256(b'"result"')
-    assert await rows(store) == {}
-
-
-async def test_null_replaces_what_an_earlier_life_had_left(store: Store) -> None:
-    claim = await store.running()
-    await complete_value(store, claim)
-    await store.change(stage="first")
-    await complete_null(store, claim)
-    assert await rows(store) == {}
-
-
-async def test_null_of_a_first_life_is_one_request(store: Store) -> None:
-    claim = await store.running(gen=1)
-    assert await store.checkpoints(claim).value_actions(0, "null") == []
-
-
-async def test_the_way_back_is_on_record(store: Store) -> None:
-    claim = await store.running()
-    await turn_back(store, claim)
-    await undo(store, claim)
-    await store.checkpoints(claim).undo("second", FAILURE)
-    item = await store.item()
-    assert (item["direction"], item["error_code"]) == (
-        "compensating",
-        "llm.content.filtered",
-    )
-    later = store.checkpoints(claim)
-    await later.load(await rows(store), None)
-    assert later.failure == FAILURE
-    assert later.undone == {"first": None, "second": FAILURE}
-
-
-async def test_the_way_back_of_an_earlier_life_is_over(store: Store) -> None:
-    await turn_back(store, await store.running())
-    await undo(store, await store.running())
-    later = store.checkpoints(await store.running(gen=3))
-    await later.load(await rows(store), None)
-    assert later.failure is None
-    assert later.undone == {}
-
-
-async def test_an_undone_stage_undoes_its_effects_however_many(store: Store) -> None:
-    claim = await store.running()
-    kept = store.checkpoints(claim)
-    for n in range(120):
-        await store.put(
-            store.chunk.pk, keys.effect_sk(3, f"{n:03d}"), effect_state="DONE"
-        )
-    stages = ["first"] * 110 + ["second"] * 10
-    kept.ledger.load(
-        {"effect_key": f"{n:03d}", "stage": stage} for n, stage in enumerate(stages)
-    )
-    await kept.undo("first", None)
-    found = [row["effect_state"] for n, row in (await rows(store)).items() if "EFF" in n]
-    assert found == ["UNDONE"] * 110 + ["DONE"] * 10
-
-
-async def test_a_failed_compensation_leaves_its_effects_standing(store: Store) -> None:
-    claim = await store.running()
-    kept = store.checkpoints(claim)
-    sk = keys.effect_sk(3, "key")
-    await store.put(store.chunk.pk, sk, effect_state="DONE")
-    kept.ledger.load([{"effect_key": "key", "stage": "first"}])
-    await kept.undo("first", FAILURE)
-    assert (await store.item(store.chunk.pk, sk))["effect_state"] == "DONE"
-
-
-async def test_an_effect_that_is_gone_stops_its_undoing(store: Store) -> None:
-    claim = await store.running()
-    kept = store.checkpoints(claim)
-    kept.ledger.load([{"effect_key": "key", "stage": "first"}])
-    with pytest.raises(ClaimLostError):
-        await kept.undo("first", None)
-    assert await rows(store) == {}
-
-
-LEFT: dict[Write, dict[str, Any]] = {
-    succeed: {"status": "SUCCEEDED", "result_sha256": "ab", "settled_at": iso(NOW)},
-    park: {
-        "status": "WAITING",
-        "retry_at": iso(NOW + 30),
-        "due_at": iso(NOW + 120),
-        "error_code": "llm.content.filtered",
-        "attempts": 2,
-    },
-    release: {"status": "WAITING", "retry_at": iso(NOW), "attempts": 1, "releases": 1},
-    bury: {
-        "status": "DEAD",
-        "error_code": "llm.content.filtered",
-        "compensation": "compensated",
-        "resume_at": "first",
-        "settled_at": iso(NOW),
-    },
-    cancel: {"status": "CANCELLED", "settled_at": iso(NOW)},
-}
-
-
-@named(list(LEFT))
-async def test_an_end_says_what_became_of_the_chunk_and_lets_it_go(
-    store: Store, write: Write
-) -> None:
-    claim = await store.running(due_at=iso(NOW))
-    assert await write(store, claim) is True
-    item = await store.item()
-    assert LEFT[write] == {name: item.get(name) for name in LEFT[write]}
-    assert "claimed_by" not in item
-    assert "claim_expires_at" not in item
-    assert ("due_at" in item) is (item["status"] == "WAITING")
-
-
-async def test_a_success_forgets_the_errors_before_it(store: Store) -> None:
-    await succeed(store, await store.running(error_code="tool.http.timeout"))
-    assert "error_code" not in await store.item()
-
-
-async def test_calls_add_up_over_the_claims(store: Store) -> None:
-    await park(store, await store.running(calls=7))
-    assert (await store.item())["calls"] == 12
-
-
-async def test_a_chunk_that_was_handed_back_too_often_keeps_its_attempt(
-    store: Store,
-) -> None:
-    await release(store, await store.running(releases=9))
-    assert (await store.item())["attempts"] == 1
-    await release(store, await store.running(releases=10))
-    item = await store.item()
-    assert (item["attempts"], item["releases"]) == (2, 11)
-
-
-async def test_an_error_is_kept_for_the_dead_letter(store: Store) -> None:
-    await park(store, await store.running())
-    row = (await rows(store))["ERROR#0002#0004"]
-    assert (row["gen"], row["attempt"], row["worker"]) == (2, 2, "worker")
-
-
-async def test_a_death_and_its_dead_letter_are_one_write(store: Store) -> None:
-    await bury(store, await store.running(payload="p/0+1", label="L"))
-    (letter,) = [row async for row in store.dead_letters.of_job(store.ref)]
-    assert letter["sk"] == "CHUNK#00000003#GEN#0002"
-    assert (letter["letter_state"], letter["error_code"]) == (
-        "OPEN",
-        "llm.content.filtered",
-    )
-    assert (letter["attempts"], letter["claims"], letter["stranded"]) == (2, 4, ["first"])
-    assert (letter["payload"], letter["label"]) == ("p/0+1", "L")
-    assert "ERROR#0002#0004" in await rows(store)
-
-
-# ── the ledger's other states ────────────────────────────────────────────────
-
-EFFECT_STATES = ["INTENT", "UNKNOWN", "REFUSED", "DONE", "UNDONE", None]
-MAY: dict[str, set[Any]] = {
-    "begin": {None, "UNDONE", "REFUSED"},
-    "finish": {"INTENT", "UNKNOWN", "REFUSED"},
-    "refuse": {"INTENT", "UNKNOWN"},
-    "doubt": {"INTENT", "UNKNOWN"},
-}
-BECOMES = {"begin": "INTENT", "finish": "DONE", "refuse": "REFUSED", "doubt": "UNKNOWN"}
-
-
-@pytest.mark.parametrize("verb", list(MAY))
-@pytest.mark.parametrize("state", EFFECT_STATES)
-async def test_an_effect_moves_only_along_its_states(
-    store: Store, verb: str, state: str | None
-) -> None:
-    claim = await store.running()
-    ledger = store.ledger(claim)
-    sk = keys.effect_sk(3, "key")
-    if state is not None:
-        await store.put(store.chunk.pk, sk, effect_state=state, stage="first")
-    before = await store.everything()
-    if verb == "begin":
-        moved = ledger.begin("key", "first", Effect.NON_IDEMPOTENT)
-        if state not in MAY[verb]:
-            with pytest.raises(ClaimLostError):
-                await moved
-        else:
-            await moved
-    else:
-        ledger.load([{"effect_key": "key", "stage": "first", "effect_state": state}])
-        await getattr(ledger, verb)(*(["key", '"x"'] if verb == "finish" else ["key"]))
-    if state in MAY[verb]:
-        assert (await store.item(store.chunk.pk, sk))["effect_state"] == BECOMES[verb]
-    else:
-        assert before == await store.everything()
-
-
-async def test_what_an_effect_came_to_is_told_even_after_the_claim_was_lost(
-    store: Store,
-) -> None:
-    claim = await store.running()
-    ledger = store.ledger(claim)
-    await ledger.begin("key", "first", Effect.LOOKUP)
-    await store.change(fence=5, claim_token="theirs")
-    await ledger.finish("key", '"answer"')
-    row = (await rows(store))["EFFECT#key"]
-    assert (row["effect_state"], row["value"]) == ("DONE", '"answer"')

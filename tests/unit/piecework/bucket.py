@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Self
 
 from botocore.exceptions import ClientError
 
@@ -14,7 +14,7 @@ class Body:
     def __init__(self, content: bytes) -> None:
         self.content = content
 
-    async def __aenter__(self) -> Body:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None: ...

@@ -69,13 +69,14 @@ def test_a_living_lease_is_waited_for_with_the_skew_on_top() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "wait"), [(0.0, 5.0), (-4.0, 1.0), (-4.75, 0.25), (20.0, 25.0)]
+    ("left", "wait"),
+    [(0.0, 5.0), (-4.0, 1.0), (-4.75, 0.25), (-5.0, 0.0), (20.0, 25.0)],
 )
 def test_a_lease_that_is_over_lives_on_for_the_skew(left: float, wait: float) -> None:
     assert Held(wait) == judged(running(left))
 
 
-@pytest.mark.parametrize("left", [-5.0, -5.25, -600.0])
+@pytest.mark.parametrize("left", [-5.001, -5.25, -600.0])
 def test_a_lease_over_for_longer_than_the_skew_holds_nobody_up(left: float) -> None:
     assert Held(SOON) == judged(running(left))
 

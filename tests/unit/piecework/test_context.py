@@ -19,7 +19,9 @@ async def count(_: Any) -> tuple[int, ...]: ...  # type: ignore[empty-body]
 async def stranger(_: Any) -> str: ...  # type: ignore[empty-body]
 
 
-PIPELINE = Pipeline(name="review", payload=Clause, stages=[Stage(extract), Stage(count)])
+PIPELINE = Pipeline(
+    name="review", payload=Clause, stages=[Stage(extract), Stage(count)]
+)
 
 
 @dataclass

@@ -41,7 +41,9 @@ def test_a_refusal_says_that_it_was_not_done(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [None, 200, 302, 399, 408, 409, 500, 503])
-def test_a_time_out_a_conflict_and_a_server_error_say_nothing(status: int | None) -> None:
+def test_a_time_out_a_conflict_and_a_server_error_say_nothing(
+    status: int | None,
+) -> None:
     assert plainly_refused(envelope(http_status=status)) is False
 
 

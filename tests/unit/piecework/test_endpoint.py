@@ -106,7 +106,9 @@ def test_no_state_is_none(tmp_path: Path) -> None:
     assert read_state(tmp_path) is None
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[]", "{", '{"endpoint": "a", "pid": "x"}', "\udcff"])
+@pytest.mark.parametrize(
+    "content", ["", "{}", "[]", "{", '{"endpoint": "a", "pid": "x"}', "\udcff"]
+)
 def test_a_broken_state_is_refused_with_its_name(content: str, tmp_path: Path) -> None:
     path = tmp_path / "emulator.json"
     path.write_bytes(content.encode(errors="surrogateescape"))

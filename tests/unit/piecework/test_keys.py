@@ -51,7 +51,9 @@ def test_the_join_lies_with_the_job_and_not_among_its_chunks() -> None:
     ("chunks", "groups", "last"),
     [(1, 1, 1), (255, 1, 255), (256, 1, 256), (257, 2, 1), (512, 2, 256), (513, 3, 1)],
 )
-def test_groups_hold_all_chunks_and_no_more(chunks: int, groups: int, last: int) -> None:
+def test_groups_hold_all_chunks_and_no_more(
+    chunks: int, groups: int, last: int
+) -> None:
     assert groups == keys.groups_in(chunks)
     assert last == keys.group_size(groups - 1, chunks)
     sizes = [keys.group_size(group, chunks) for group in range(groups)]
@@ -135,6 +137,7 @@ def test_what_json_cannot_say_has_no_key(number: float) -> None:
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
 )
 
 

@@ -18,7 +18,9 @@ async def extract(ctx): ...
 
 
 def line(variable: str, name: str) -> str:
-    return f"{variable} = Pipeline(name='{name}', payload=Clause, stages=[Stage(extract)])"
+    return (
+        f"{variable} = Pipeline(name='{name}', payload=Clause, stages=[Stage(extract)])"
+    )
 
 
 @pytest.fixture

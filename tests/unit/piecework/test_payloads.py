@@ -81,12 +81,22 @@ async def test_a_payload_over_a_border_reads_two_windows(
     assert len(bucket.reads) == 2
 
 
-async def test_a_large_payload_is_read_alone_and_not_kept(
-    payloads: Payloads, bucket: Bucket
+@pytest.mark.parametrize("offset", [0, WINDOW - 10])
+async def test_a_payload_up_to_a_border_reads_no_window_beyond(
+    payloads: Payloads, bucket: Bucket, offset: int
 ) -> None:
+    await read(payloads, offset, WINDOW - offset)
+    assert len(bucket.reads) == 1
+
+
+@pytest.mark.parametrize("offset", [1, WINDOW - 1])
+async def test_a_large_payload_is_read_alone_and_not_kept(
+    payloads: Payloads, bucket: Bucket, offset: int
+) -> None:
+    length = 2 * WINDOW + 1 - offset
     for _ in range(2):
-        await read(payloads, 1, 3 * WINDOW)
-    assert bucket.reads == [f"{KEY} bytes=1-{3 * WINDOW}"] * 2
+        await read(payloads, offset, length)
+    assert bucket.reads == [f"{KEY} bytes={offset}-{2 * WINDOW}"] * 2
 
 
 async def test_only_so_many_windows_are_kept_the_oldest_goes_first(
@@ -95,7 +105,9 @@ async def test_only_so_many_windows_are_kept_the_oldest_goes_first(
     for n in range(WINDOWS_KEPT + 1):
         bucket.objects[pack_key("acme", "j", f"p{n}")] = b"text"
         if n == WINDOWS_KEPT:
-            await payloads.read("acme", "j", PayloadRef("p0", 0, 4), keys.sha256(b"text"))
+            await payloads.read(
+                "acme", "j", PayloadRef("p0", 0, 4), keys.sha256(b"text")
+            )
         ref = PayloadRef(f"p{n}", 0, 4)
         await payloads.read("acme", "j", ref, keys.sha256(b"text"))
     assert len(payloads._windows) == WINDOWS_KEPT

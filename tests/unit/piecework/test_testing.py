@@ -170,3 +170,37 @@ async def test_two_runs_of_one_seed_are_the_same_run() -> None:
     one = await run_in_memory(pipeline(Stage(fails_on_b)), CLAUSES, seed=3)
     two = await run_in_memory(pipeline(Stage(fails_on_b)), CLAUSES, seed=3)
     assert one == two
+
+
+async def test_an_effect_in_doubt_is_not_repeated_by_a_stage_that_tries_again() -> None:
+    asked: list[str] = []
+
+    async def ask(*, idempotency_key: str) -> str:
+        asked.append(idempotency_key)
+        raise TimeoutError
+
+    fax = Dependency("fax", effect=Effect.NON_IDEMPOTENT)
+
+    async def stage(ctx: Any) -> None:
+        for _ in range(2):
+            with pytest.raises(PermanentError, match="Nobody can tell"):
+                await ctx.call(fax, ask)
+
+    run = await run_in_memory(pipeline(Stage(stage)), CLAUSES[:1])
+    assert run.outcomes == {0: Completed("null")}
+    assert len(asked) == 1
+
+
+async def test_a_pivot_that_was_begun_before_is_in_doubt() -> None:
+    async def pivot(ctx: Any) -> None:
+        if ctx.attempt == 1:
+            message = "later"
+            raise TransientError(message)
+        message = "no"
+        raise PermanentError(message)
+
+    stages = Stage(upper), Stage(pivot, pivot=True)
+    run = await run_in_memory(pipeline(*stages), CLAUSES[:1])
+    outcome = run.outcomes[0]
+    assert isinstance(outcome, Dead)
+    assert outcome.compensation is Compensation.PIVOT_IN_DOUBT

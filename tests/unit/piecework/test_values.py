@@ -51,7 +51,7 @@ async def text(_: Any) -> str: ...  # type: ignore[empty-body]
 async def texts(_: Any) -> tuple[str, ...]: ...  # type: ignore[empty-body]
 async def nothing(_: Any) -> None: ...
 async def real(_: Any) -> float: ...  # type: ignore[empty-body]
-async def untyped(_): ...  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+async def untyped(_): ...  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
 
 
 def there_and_back(function: Any, value: Any) -> Any:
@@ -92,6 +92,7 @@ def test_none_is_null() -> None:
     st.recursive(
         st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
         lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=8,
     )
 )
 def test_without_an_annotation_any_json_reads_back(value: Any) -> None:

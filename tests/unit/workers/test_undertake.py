@@ -47,7 +47,12 @@ PIPELINE = Pipeline(
 
 
 def task(
-    *, trail: Any = (), gen: int = 1, fence: int = 3, entered: str = "second", **facts: Any
+    *,
+    trail: Any = (),
+    gen: int = 1,
+    fence: int = 3,
+    entered: str = "second",
+    **facts: Any,
 ) -> Any:
     item = {"status": "RUNNING", "gen": gen, "fence": fence, "attempts": 3, **facts}
     item.setdefault("stage", entered)

@@ -103,6 +103,15 @@ def test_a_certificate_that_was_changed_is_not_shown(
     assert "error runtime.payload.corrupt" in done.stderr
 
 
+def test_a_job_that_was_taken_up_again_has_not_finished(
+    run: Run, deployment: Deployment
+) -> None:
+    deployment.job("a", "RUNNING", 1, gen=2, finished_at=SETTLED, resumed_by="me")
+    found = json.loads(run("jobs", "show", "a", "-o", "json").stdout)
+    assert "finished_at" not in found
+    assert "2m so far" in run("jobs", "show", "a").stdout
+
+
 def test_a_notice_is_shown_with_its_code_while_the_job_goes_on(
     run: Run, deployment: Deployment
 ) -> None:

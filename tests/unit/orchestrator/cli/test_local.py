@@ -4,11 +4,12 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, TextIO
 
 import pytest
 
-from orchestrator import doctor, embedded
+from orchestrator import demo, doctor, embedded
 from orchestrator.doctor import Check
 from orchestrator.embedded import Emulator
 from piecework.codes import REGISTRY
@@ -118,3 +119,15 @@ def test_a_setting_that_is_misspelt_is_refused_with_what_may_be_meant(
     done = run("config", "validate")
     assert done.exit_code == 2
     assert "PIECEWORK_LEESE_S (do you mean PIECEWORK_LEASE_S?)" in done.stderr
+
+
+def test_the_demo_tells_its_story_on_stdout_and_its_exit_code_is_ours(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run_demo(*, seed: int, keep: bool, out: Path, stream: TextIO) -> int:
+        stream.write(f"{seed} {keep} {out}\n")
+        return 5
+
+    monkeypatch.setattr(demo, "run_demo", run_demo)
+    done = run("demo", "--seed", "7", "--out", "there")
+    assert (5, "7 False there\n") == (done.exit_code, done.stdout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -31,6 +32,7 @@ class Paper(Table):
         return self.answer(action)
 
     async def put(self, action: Action) -> Written | Refused:
+        await asyncio.sleep(0)
         return self.answer(action)
 
     async def transact(self, actions: Sequence[Action]) -> Written | Refused:

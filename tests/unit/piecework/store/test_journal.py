@@ -167,7 +167,7 @@ def test_a_page_holds_as_much_as_an_item_may() -> None:
 
 
 def test_a_page_holds_at_least_one_result() -> None:
-    assert list(take_page({"a" * 64: "x" * PAGE_BYTES * 2, "b": "1"}))[0] == "a" * 64
+    assert next(iter(take_page({"a": "x" * PAGE_BYTES * 2, "b": "1"}))) == "a"
     assert take_page({}) == {}
 
 

@@ -66,7 +66,10 @@ def test_a_request_names_what_its_expressions_mark() -> None:
         update="SET #status = :to, #value = :v",
         values={"seen": "A", "gen": 1, "to": "B", "v": "x"},
     ).request()
-    assert request["ExpressionAttributeNames"] == {"#status": "status", "#value": "value"}
+    assert request["ExpressionAttributeNames"] == {
+        "#status": "status",
+        "#value": "value",
+    }
     assert request["ExpressionAttributeValues"][":gen"] == {"N": "1"}
     assert request["Key"] == {"pk": {"S": "p"}, "sk": {"S": "s"}}
     assert request["ReturnValuesOnConditionCheckFailure"] == "ALL_OLD"

@@ -14,8 +14,9 @@ NUMBERS = st.integers(-(10**37), 10**37)
 SETS = st.frozensets(NUMBERS, min_size=1, max_size=5)
 VALUES = st.recursive(
     st.text() | st.booleans() | NUMBERS | SETS,
-    lambda inner: st.lists(inner, max_size=4)
-    | st.dictionaries(st.text(), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4)
+    ),
     max_leaves=10,
 )
 

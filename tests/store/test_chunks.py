@@ -1,0 +1,162 @@
+"""The writes on chunks that nobody holds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from piecework.model import Chunk, iso
+from piecework.outcome import Parked
+from piecework.store.cancels import cancel_unclaimed, request_cancel
+from piecework.store.reopen import reopen_chunk
+from tests.store.conftest import NOW, Store
+from tests.unit.piecework.fakes import envelope
+
+ChunkWrite = Callable[[Store, Chunk], Awaitable[bool]]
+
+
+async def give_back(store: Store, seen: Chunk) -> bool:
+    return await store.rescue.give_back(seen)
+
+
+async def send_again(store: Store, seen: Chunk) -> bool:
+    return await store.rescue.send_again(seen)
+
+
+async def cancel_chunk(store: Store, seen: Chunk) -> bool:
+    return await cancel_unclaimed(store.table, seen, store.now)
+
+
+async def ask_to_stop(store: Store, seen: Chunk) -> bool:
+    return await request_cancel(store.table, seen)
+
+
+async def reopen(store: Store, seen: Chunk) -> bool:
+    return await reopen_chunk(store.table, seen, 5)
+
+
+RUNNING = {"status": "RUNNING", "fence": 4, "heartbeat": 7, "claimed_by": "other"}
+WAITING = {"status": "WAITING", "fence": 4}
+DEAD = {"status": "DEAD", "fence": 4, "attempts": 3, "resume_at": "second"}
+
+#: A write, the state it is for, and the status that it leaves.
+CHUNK_WRITES: dict[str, tuple[ChunkWrite, dict[str, Any], str]] = {
+    "give back": (give_back, RUNNING, "WAITING"),
+    "send again, pending": (send_again, {}, "PENDING"),
+    "send again, waiting": (send_again, WAITING, "WAITING"),
+    "cancel, pending": (cancel_chunk, {}, "CANCELLED"),
+    "cancel, waiting": (cancel_chunk, WAITING, "CANCELLED"),
+    "cancel, running": (cancel_chunk, RUNNING, "CANCELLED"),
+    "ask to stop": (ask_to_stop, RUNNING, "RUNNING"),
+    "reopen, dead": (reopen, DEAD, "PENDING"),
+    "reopen, cancelled": (reopen, DEAD | {"status": "CANCELLED"}, "PENDING"),
+}
+#: What may have changed since the look, and the writes that care.
+SINCE: dict[str, tuple[dict[str, Any], set[ChunkWrite]]] = {
+    "status": (
+        {"status": "SUCCEEDED"},
+        {give_back, send_again, cancel_chunk, ask_to_stop, reopen},
+    ),
+    "gen": ({"gen": 3}, {give_back, send_again, cancel_chunk, ask_to_stop, reopen}),
+    "fence": ({"fence": 5}, {give_back, send_again, cancel_chunk}),
+    "heartbeat": ({"heartbeat": 8}, {give_back}),
+}
+
+
+@pytest.mark.parametrize("name", list(CHUNK_WRITES))
+async def test_a_chunk_as_it_was_seen_is_written(store: Store, name: str) -> None:
+    write, state, status = CHUNK_WRITES[name]
+    seen = await store.put_chunk(**state)
+    assert await write(store, seen) is True
+    item = await store.item()
+    assert status == item["status"]
+    assert write is ask_to_stop or "claimed_by" not in item
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        (name, what)
+        for name, (write, _, _) in CHUNK_WRITES.items()
+        for what, (_, concerned) in SINCE.items()
+        if write in concerned or (name, what) == ("cancel, running", "heartbeat")
+    ],
+)
+async def test_a_chunk_that_moved_since_is_left_alone(
+    store: Store, name: str, what: str
+) -> None:
+    write, state, _ = CHUNK_WRITES[name]
+    change, _ = SINCE[what]
+    seen = await store.put_chunk(**state)
+    await store.change(**change)
+    before = await store.everything()
+    assert await write(store, seen) is False
+    assert before == await store.everything()
+
+
+@pytest.mark.parametrize("name", list(CHUNK_WRITES))
+async def test_a_chunk_that_is_gone_is_not_made(store: Store, name: str) -> None:
+    write, state, _ = CHUNK_WRITES[name]
+    seen = await store.put_chunk(**state)
+    await store.drop()
+    assert await write(store, seen) is False
+    assert await store.item() == {}
+
+
+async def test_a_result_is_never_reopened_whatever_was_asked(store: Store) -> None:
+    seen = await store.put_chunk(status="SUCCEEDED")
+    assert await reopen(store, seen) is False
+
+
+@pytest.mark.parametrize("name", ["give back", "cancel, pending", "reopen, dead"])
+async def test_of_many_who_saw_the_same_one_writes(store: Store, name: str) -> None:
+    write, state, _ = CHUNK_WRITES[name]
+    seen = await store.put_chunk(**state)
+    done = await asyncio.gather(*(write(store, seen) for _ in range(8)))
+    assert sum(done) == 1
+
+
+@pytest.mark.parametrize("write", [give_back, cancel_chunk])
+async def test_a_holder_that_was_given_up_does_not_take_that_for_its_own_end(
+    store: Store, write: ChunkWrite
+) -> None:
+    claim = await store.running()
+    assert await write(store, claim.chunk) is True
+    before = await store.everything()
+    parked = Parked(envelope(), 30.0)
+    assert await store.settlements.park(claim, parked, calls=1) is False
+    assert await store.settlements.release(claim, calls=1) is False
+    assert await store.settlements.cancel(claim, "first", calls=1) is False
+    assert before == await store.everything()
+
+
+async def test_a_dead_lease_that_is_given_back_keeps_its_attempt(store: Store) -> None:
+    await give_back(store, await store.put_chunk(**(RUNNING | {"attempts": 2})))
+    item = await store.item()
+    assert (item["attempts"], item["error_code"]) == (2, "runtime.worker.lost")
+    assert "retry_at" not in item
+
+
+@pytest.mark.parametrize(
+    ("dispatches", "wait"), [(None, 900), (1, 1800), (8, 900 * 256), (99, 900 * 256)]
+)
+async def test_each_resend_doubles_the_wait_for_the_next(
+    store: Store, dispatches: int | None, wait: int
+) -> None:
+    await send_again(store, await store.put_chunk(dispatches=dispatches))
+    item = await store.item()
+    assert item["due_at"] == iso(NOW + wait)
+    assert item["dispatches"] == (dispatches or 0) + 1
+
+
+async def test_a_reopened_chunk_begins_a_new_life_where_it_has_to(store: Store) -> None:
+    state = DEAD | {"stage": "third", "recoveries": 4, "cancel_requested": True}
+    await reopen(store, await store.put_chunk(**state))
+    item = await store.item()
+    assert (item["gen"], item["attempts"], item["fence"]) == (5, 0, 4)
+    assert (item["stage"], item["replays"]) == ("second", 1)
+    gone = {"resume_at", "recoveries", "cancel_requested", "settled_at"}
+    assert not gone & set(item)

@@ -1,0 +1,162 @@
+"""A job moves along its states, from the one it is in."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from piecework import keys
+from piecework.model import Job, JobStatus, iso
+from piecework.store.table import Written
+from tests.store.conftest import NOW, Store, Stutter
+
+JobWrite = Callable[[Store, Job], Awaitable[Any]]
+S = JobStatus
+
+
+async def open_job(store: Store, job: Job) -> Any:
+    return await store.jobs.open(job.ref, job.gen)
+
+
+async def sent(store: Store, job: Job) -> Any:
+    return await store.jobs.sent(job.ref, job.gen)
+
+
+async def finalize(store: Store, job: Job) -> Any:
+    return await store.jobs.finalize(job, {"stage": "join"})
+
+
+async def ending(store: Store, job: Job) -> Any:
+    actions = store.jobs.ending(job, S.PARTIAL, {"certificate": "c", "outcomes": {}})
+    return isinstance(await store.table.transact(actions), Written)
+
+
+async def reopen_job(store: Store, job: Job) -> Any:
+    facts = {"reopened_by": "me", "reopen_reason": "why"}
+    return await store.jobs.reopen(job, facts) == job.gen + 1
+
+
+async def resume(store: Store, job: Job) -> Any:
+    return await store.jobs.resume(job)
+
+
+async def cancel_job(store: Store, job: Job) -> Any:
+    return await store.jobs.cancel(job, {"cancelled_by": "me", "cancel_reason": "why"})
+
+
+async def cancelled(store: Store, job: Job) -> Any:
+    return await store.jobs.cancelled(job, {"certificate": "c"})
+
+
+#: A write, the state it is for, the one that it leaves, and by how much gen rises.
+JOB_WRITES: list[tuple[JobWrite, JobStatus, JobStatus, int]] = [
+    (open_job, S.SUBMITTING, S.RUNNING, 0),
+    (sent, S.RUNNING, S.RUNNING, 0),
+    (finalize, S.RUNNING, S.FINALIZING, 0),
+    (ending, S.FINALIZING, S.PARTIAL, 0),
+    (reopen_job, S.PARTIAL, S.RESUMING, 1),
+    (reopen_job, S.CANCELLED, S.RESUMING, 1),
+    (resume, S.RESUMING, S.SUBMITTING, 0),
+    (cancel_job, S.SUBMITTING, S.CANCELLING, 0),
+    (cancel_job, S.RUNNING, S.CANCELLING, 0),
+    (cancel_job, S.RESUMING, S.CANCELLING, 0),
+    (cancelled, S.CANCELLING, S.CANCELLED, 0),
+]
+moves = pytest.mark.parametrize(
+    ("write", "source", "target", "raised"),
+    JOB_WRITES,
+    ids=[f"{w.__name__}-{s}" for w, s, _, _ in JOB_WRITES],
+)
+
+
+@moves
+async def test_a_job_moves_from_the_state_it_is_in(
+    store: Store, write: JobWrite, source: S, target: S, raised: int
+) -> None:
+    job = await store.put_job(source)
+    assert await write(store, job) is True
+    item = await store.item(store.ref.pk, keys.META_SK)
+    assert (item["status"], item["gen"]) == (target, 2 + raised)
+
+
+@moves
+async def test_a_job_that_moved_on_is_left_alone(
+    store: Store, write: JobWrite, source: S, target: S, raised: int
+) -> None:
+    del raised
+    job = await store.put_job(source)
+    for status in set(S) - {source, target}:
+        await store.change(store.ref.pk, keys.META_SK, status=status)
+        before = await store.everything()
+        assert await write(store, job) is False
+        assert before == await store.everything()
+
+
+@moves
+async def test_a_job_of_another_generation_is_left_alone(
+    store: Store, write: JobWrite, source: S, target: S, raised: int
+) -> None:
+    del target, raised
+    job = await store.put_job(source)
+    await store.change(store.ref.pk, keys.META_SK, gen=3)
+    before = await store.everything()
+    assert await write(store, job) is False
+    assert before == await store.everything()
+
+
+@moves
+async def test_a_job_that_is_gone_is_not_made(
+    store: Store, write: JobWrite, source: S, target: S, raised: int
+) -> None:
+    del target, raised
+    job = await store.put_job(source)
+    job = replace(job, ref=replace(job.ref, job="gone"))
+    assert await write(store, job) is False
+    assert await store.jobs.read(job.ref) is None
+
+
+@moves
+async def test_a_move_whose_answer_was_lost_was_made(
+    store: Store, write: JobWrite, source: S, target: S, raised: int
+) -> None:
+    job = await store.put_job(source)
+    store.client = Stutter(store.client)
+    assert await write(store, job) is True
+    assert store.client.sent == 1
+    item = await store.item(store.ref.pk, keys.META_SK)
+    assert (item["status"], item["gen"]) == (target, 2 + raised)
+
+
+async def test_a_job_that_had_opened_is_resumed_to_running(store: Store) -> None:
+    job = await store.put_job(S.RESUMING, opened_at=iso(NOW))
+    assert await store.jobs.resume(job) is True
+    assert (await store.item(store.ref.pk, keys.META_SK))["status"] == "RUNNING"
+
+
+@pytest.mark.parametrize(("gen", "done"), [(1, True), (2, False), (3, False)])
+async def test_a_join_is_made_once_a_generation(
+    store: Store,
+    gen: int,
+    done: bool,  # noqa: FBT001
+) -> None:
+    job = await store.put_job(S.RUNNING)
+    await store.put(store.ref.pk, "JOIN", status="DEAD", gen=gen)
+    before = await store.everything()
+    assert await finalize(store, job) is done
+    assert (before == await store.everything()) is not done
+
+
+async def test_a_job_that_ends_leaves_the_list_of_the_active(store: Store) -> None:
+    async def active() -> bool:
+        return store.ref in [ref async for ref in store.jobs.active()]
+
+    job = await store.put_job(S.PARTIAL)
+    assert await active() is False
+    await reopen_job(store, job)
+    assert await active() is True
+    await store.change(store.ref.pk, keys.META_SK, status="FINALIZING", gen=2)
+    await ending(store, job)
+    assert await active() is False

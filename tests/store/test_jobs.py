@@ -1,0 +1,108 @@
+"""A job is born once, gets its chunks, and is told of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from piecework import keys
+from piecework.model import JobStatus
+from tests.store.conftest import Store, Stutter
+
+S = JobStatus
+
+FACTS = {"pipeline": "review", "chunks": 5, "owner": "me"}
+
+
+async def test_a_job_is_born_listed_and_active(store: Store) -> None:
+    assert await store.jobs.create(store.ref, FACTS) is None
+    job = await store.jobs.read(store.ref)
+    assert job is not None
+    assert (job.status, job.gen, job.chunks) == (S.SUBMITTING, 1, 5)
+    assert [r async for r in store.jobs.listed(store.ref.tenant)] == [store.ref]
+    assert store.ref in [ref async for ref in store.jobs.active()]
+
+
+async def test_a_job_is_born_once(store: Store) -> None:
+    await store.jobs.create(store.ref, FACTS)
+    before = await store.everything()
+    store.now += 100
+    there = await store.jobs.create(store.ref, FACTS | {"chunks": 9})
+    assert there is not None
+    assert there.chunks == 5
+    assert before == await store.everything()
+
+
+async def test_a_birth_whose_answer_was_lost_is_a_birth(store: Store) -> None:
+    store.client = Stutter(store.client)
+    assert await store.jobs.create(store.ref, FACTS) is None
+
+
+def chunks(*numbers: int) -> list[tuple[int, dict[str, Any]]]:
+    return [(number, {"stage": "first", "payload": "p/0+1"}) for number in numbers]
+
+
+async def test_chunks_are_added_to_a_submit(store: Store) -> None:
+    await store.put_job(S.SUBMITTING)
+    assert await store.jobs.add_chunks(store.ref, 2, chunks(*range(99))) is True
+    assert await store.jobs.count_chunks(store.ref, 99) == 99
+    item = await store.item()
+    assert (item["status"], item["gen"], item["fence"]) == ("PENDING", 2, 0)
+    assert (item["attempts"], item["stage"]) == (0, "first")
+
+
+async def test_chunks_of_several_groups_are_all_counted(store: Store) -> None:
+    await store.put_job(S.SUBMITTING)
+    await store.jobs.add_chunks(store.ref, 2, chunks(0, 255, 256, 600))
+    assert await store.jobs.count_chunks(store.ref, 601) == 4
+
+
+async def test_chunks_that_exist_are_left_as_they_are(store: Store) -> None:
+    await store.put_job(S.SUBMITTING)
+    await store.running()
+    before = await store.item()
+    assert await store.jobs.add_chunks(store.ref, 2, chunks(2, 3, 4)) is True
+    assert await store.jobs.count_chunks(store.ref, 5) == 3
+    assert before == await store.item()
+
+
+@pytest.mark.parametrize("status", sorted(set(S) - {S.SUBMITTING}))
+async def test_a_job_that_moved_on_gets_no_more_chunks(store: Store, status: S) -> None:
+    await store.put_job(status)
+    before = await store.everything()
+    assert await store.jobs.add_chunks(store.ref, 2, chunks(1, 2)) is False
+    assert before == await store.everything()
+
+
+async def test_a_job_that_is_gone_gets_no_chunks(store: Store) -> None:
+    assert await store.jobs.add_chunks(store.ref, 2, chunks(1, 2)) is False
+    assert await store.jobs.count_chunks(store.ref, 5) == 0
+
+
+async def test_chunks_whose_answer_was_lost_were_added(store: Store) -> None:
+    await store.put_job(S.SUBMITTING)
+    store.client = Stutter(store.client)
+    assert await store.jobs.add_chunks(store.ref, 2, chunks(1, 2)) is True
+    assert await store.jobs.count_chunks(store.ref, 5) == 2
+
+
+async def test_a_notice_is_left_on_a_job_and_on_nothing_else(store: Store) -> None:
+    await store.jobs.note(store.ref, "runtime.pipeline.unknown", "said")
+    assert await store.jobs.read(store.ref) is None
+    await store.put_job(S.RUNNING)
+    await store.jobs.note(store.ref, "runtime.pipeline.unknown", "said")
+    item = await store.item(store.ref.pk, keys.META_SK)
+    assert (item["notice"], item["notice_code"]) == ("said", "runtime.pipeline.unknown")
+
+
+async def test_events_are_kept_in_their_order_and_never_overwritten(
+    store: Store,
+) -> None:
+    for n in range(3):
+        await store.jobs.record(store.ref, "cancelled", {"n": n})
+        store.now += 1
+    await store.jobs.record(store.ref, "a", {})
+    await store.jobs.record(store.ref, "a", {})
+    found = [e.get("n", e["event"]) for e in await store.jobs.events(store.ref)]
+    assert found == [0, 1, 2, "a", "a"]

@@ -1,0 +1,200 @@
+"""What the sources may not do, read from the sources themselves."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+STORE = sorted((ROOT / "piecework" / "store").glob("*.py"))
+LIBRARY = sorted((ROOT / "piecework").rglob("*.py"))
+WORKERS = sorted((ROOT / "workers").rglob("*.py"))
+RESERVED = set((Path(__file__).parent / "reserved_words.txt").read_text().split())
+
+#: Writes without a condition of their own, and why they need none: file, function.
+UNCONDITIONAL = {
+    ("tallies.py", "add"): "adding to a set twice is adding once",
+    ("tallies.py", "remove"): "taking from a set twice is taking once",
+    ("checkpoints.py", "value_actions"): "goes with the fenced step of the cursor",
+    ("checkpoints.py", "turn_back"): "goes with a fenced write on the chunk",
+    ("checkpoints.py", "undo"): "goes with a fenced check of the chunk",
+    ("dead_letters.py", "quarantine"): "the same message, written again",
+    ("jobs.py", "create"): "goes with the birth of the job, which is conditional",
+    ("jobs.py", "_active"): "goes with a move of the job, which is conditional",
+    ("settle.py", "_trail"): "goes with the fenced end of the claim",
+    ("settle.py", "bury"): "goes with the fenced end of the claim",
+}
+
+ITEM_CALL = re.compile(r"\.(update|put|delete|get|transact_write)_items?\b")
+#: Who may know the SDK.
+ADAPTERS = {"queue.py", "objects.py", "runtime.py"}
+SDK = re.compile(
+    r"^\s*(?:import|from) (?:botocore|aiobotocore|boto3|aioboto3)\b", re.MULTILINE
+)
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def calls(node: ast.AST) -> Iterator[tuple[str, ast.Call]]:
+    """Yield each call in a tree, by its dotted name."""
+    for found in ast.walk(node):
+        if isinstance(found, ast.Call):
+            yield ast.unparse(found.func), found
+
+
+def writes(node: ast.AST) -> Iterator[ast.Call]:
+    return (call for name, call in calls(node) if name.endswith(".action"))
+
+
+def test_every_write_has_a_condition_or_a_reason() -> None:
+    bare = {
+        (path.name, function.name)
+        for path in STORE
+        for function in functions(path)
+        for write in writes(function)
+        if not {"condition", None} & {word.arg for word in write.keywords}
+        and path.name != "table.py"
+    }
+    assert bare == set(UNCONDITIONAL)
+
+
+def test_there_are_writes_to_be_looked_at() -> None:
+    assert sum(1 for path in STORE for _ in writes(ast.parse(path.read_text()))) > 20
+
+
+def test_only_the_table_speaks_to_dynamodb() -> None:
+    spoken = {
+        path.name
+        for path in LIBRARY
+        if re.search(
+            r"\.(update|put|delete|get|transact_write)_items?\b", path.read_text()
+        )
+    }
+    assert spoken == {"table.py"}
+
+
+def test_only_the_adapters_know_the_sdk() -> None:
+    knowing = {path.relative_to(ROOT / "piecework") for path in LIBRARY if knows(path)}
+    outside = {p for p in knowing if p.parts[0] != "store" and p.name not in ADAPTERS}
+    assert outside == set()
+    assert [path.name for path in WORKERS if knows(path)] == []
+
+
+def knows(path: Path) -> bool:
+    return SDK.search(path.read_text()) is not None
+
+
+# ── reserved words ───────────────────────────────────────────────────────────
+
+#: What of an expression is no attribute: its keywords, and the placeholders.
+KEYWORDS = {
+    *("SET", "ADD", "REMOVE", "DELETE", "AND", "OR", "NOT", "IN", "BETWEEN"),
+    *("attribute_exists", "attribute_not_exists", "if_not_exists", "begins_with"),
+}
+WORD = re.compile(r"[#:]?\b[a-z_][a-z0-9_]*\b", re.IGNORECASE)
+EXPRESSION = re.compile(
+    r"\b(SET|ADD|REMOVE|DELETE)\b|= :|attribute_(not_)?exists|<=? :"
+)
+
+
+def texts(path: Path) -> Iterator[str]:
+    """Yield each text of a file that is part of an expression."""
+    tree = ast.parse(path.read_text())
+    docs = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(
+            node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        )
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in docs
+            and EXPRESSION.search(node.value)
+        ):
+            yield node.value
+
+
+def attributes(expression: str) -> set[str]:
+    words = set(WORD.findall(expression))
+    return {w for w in words if w[0] not in "#:" and w not in KEYWORDS}
+
+
+def test_attributes_that_dynamodb_reserves_are_marked() -> None:
+    found = {
+        (path.name, name)
+        for path in STORE
+        for text in texts(path)
+        for name in attributes(text)
+        if name.upper() in RESERVED
+    }
+    assert found == set()
+
+
+def test_the_names_that_jobs_put_into_expressions_are_not_reserved() -> None:
+    # `_moving` writes `name = :name` for each fact that it is given.
+    sources = [*STORE, *LIBRARY, *sorted((ROOT / "orchestrator").rglob("*.py"))]
+    facts = {
+        key.value
+        for path in sources
+        for name, call in calls(ast.parse(path.read_text()))
+        if name.rpartition(".")[2]
+        in {"_moving", "_move", "ending", "reopen", "cancel", "cancelled"}
+        for argument in call.args
+        for node in ast.walk(argument)
+        if isinstance(node, ast.Dict)
+        for key in node.keys
+        if isinstance(key, ast.Constant)
+    }
+    facts |= {"opened_at", "sent_at", "reopened_at", "cancelled_at", "finished_at"}
+    facts |= {"certificate", "certificate_sha256", "outcomes", "gen"}
+    assert {name for name in facts if name.upper() in RESERVED} == set()
+
+
+def test_the_look_at_expressions_sees_them() -> None:
+    assert attributes("SET status = :status, #name = :n ADD calls :one") == {
+        "status",
+        "calls",
+    }
+    found = {
+        name for path in STORE for text in texts(path) for name in attributes(text)
+    }
+    assert {"fence", "gen", "claim_token", "heartbeat", "settled"} <= found
+    assert {"STATUS", "VALUE", "NAME", "OWNER", "TTL"} <= RESERVED
+
+
+# ── time and chance ──────────────────────────────────────────────────────────
+
+AMBIENT = re.compile(
+    r"^(time\.(time|monotonic|sleep|time_ns)|(datetime\.)?(datetime|date)"
+    r"\.(now|utcnow|today)|random\.\w+|uuid\.uuid[14]|secrets\.\w+|os\.urandom)$"
+)
+#: Where the outside is let in, and why.
+LET_IN = {("runtime.py", "random.Random"): "the edge: both processes start here"}
+
+
+@pytest.mark.parametrize("path", LIBRARY + WORKERS, ids=lambda p: p.name)
+def test_time_and_chance_are_passed_in(path: Path) -> None:
+    found = {
+        (path.name, name)
+        for name, _ in calls(ast.parse(path.read_text()))
+        if AMBIENT.match(name)
+    }
+    assert found - set(LET_IN) == set()
+
+
+def test_ambient_time_and_chance_would_be_seen() -> None:
+    source = "time.time(); datetime.now(UTC); random.random(); uuid.uuid4()"
+    names = {name for name, _ in calls(ast.parse(source)) if AMBIENT.match(name)}
+    assert names == {"time.time", "datetime.now", "random.random", "uuid.uuid4"}

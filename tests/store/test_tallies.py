@@ -1,0 +1,79 @@
+"""Tallies count each chunk once; dead letters are redriven once."""
+
+from __future__ import annotations
+
+import asyncio
+
+from piecework import keys
+from piecework.model import JobStatus
+from tests.store.conftest import Store
+
+
+async def test_counting_twice_counts_once(store: Store) -> None:
+    tallies = store.tallies
+    assert await tallies.add(store.ref, 0, [0, 1], 3) is False
+    assert await tallies.add(store.ref, 0, [0, 1], 3) is False
+    assert await tallies.settled(store.ref, 3) == 2
+    assert await tallies.add(store.ref, 0, [2], 3) is True
+    assert await tallies.add(store.ref, 0, [1], 3) is True
+
+
+async def test_many_who_count_at_once_lose_nothing_and_one_sees_the_end(
+    store: Store,
+) -> None:
+    adds = (store.tallies.add(store.ref, 0, [n], 32) for n in range(32))
+    assert any(await asyncio.gather(*adds))
+    assert await store.tallies.settled(store.ref, 32) == 32
+
+
+async def test_a_large_job_is_full_with_its_last_group(store: Store) -> None:
+    await store.put_job(JobStatus.RUNNING)
+    tallies = store.tallies
+    assert await tallies.add(store.ref, 1, range(256, 300), 300) is False
+    assert await tallies.add(store.ref, 0, range(255), 300) is False
+    assert await tallies.add(store.ref, 0, [255], 300) is True
+    assert await tallies.settled(store.ref, 300) == 300
+
+
+async def test_a_tally_makes_no_job(store: Store) -> None:
+    assert await store.tallies.add(store.ref, 0, range(256), 300) is False
+    await store.tallies.remove(store.ref, 0, [1])
+    assert await store.jobs.read(store.ref) is None
+
+
+async def test_reopened_chunks_are_counted_anew(store: Store) -> None:
+    await store.put_job(JobStatus.RUNNING)
+    await store.tallies.add(store.ref, 1, range(256, 300), 300)
+    await store.tallies.add(store.ref, 0, range(256), 300)
+    await store.tallies.remove(store.ref, 0, [3, 4])
+    assert await store.tallies.settled(store.ref, 300) == 298
+    assert await store.tallies.add(store.ref, 0, [3], 300) is False
+    assert await store.tallies.add(store.ref, 0, [4], 300) is True
+
+
+async def redriven(store: Store) -> bool:
+    letters = store.dead_letters
+    return await letters.redriven(
+        store.chunk, 2, next_gen=3, actor="me", reason="fixed"
+    )
+
+
+async def put_letter(store: Store, state: str) -> None:
+    table, sk = store.letters.name, keys.dead_letter_sk(3, 2)
+    await store.put(store.ref.pk, sk, table, letter_state=state, kind="dead-letter")
+
+
+async def test_an_open_dead_letter_is_redriven_once(store: Store) -> None:
+    await put_letter(store, "OPEN")
+    assert await redriven(store) is True
+    before = await store.everything()
+    (letter,) = [row async for row in store.dead_letters.of_job(store.ref)]
+    assert (letter["letter_state"], letter["redriven_as"]) == ("REDRIVEN", 3)
+    store.now += 10
+    assert await redriven(store) is False
+    assert before == await store.everything()
+
+
+async def test_a_dead_letter_that_is_not_there_is_not_made(store: Store) -> None:
+    assert await redriven(store) is False
+    assert [row async for row in store.dead_letters.of_job(store.ref)] == []

@@ -1,0 +1,100 @@
+"""Every write of a claim's holder, as one call."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from piecework import keys
+from piecework.claim import Claim
+from piecework.dependency import Effect
+from piecework.outcome import Compensation, Dead, Parked
+from tests.store.conftest import Store
+from tests.unit.piecework.fakes import envelope
+
+FAILURE = envelope(stage="second", code="llm.content.filtered")
+DEAD = Dead(FAILURE, Compensation.DONE, ("first",))
+Write = Callable[[Store, Claim], Awaitable[Any]]
+
+
+async def complete_null(store: Store, claim: Claim) -> Any:
+    return await store.checkpoints(claim).complete(0, "null", "second")
+
+
+async def complete_value(store: Store, claim: Claim) -> Any:
+    return await store.checkpoints(claim).complete(0, '"value"', "second")
+
+
+async def complete_result(store: Store, claim: Claim) -> Any:
+    return await store.checkpoints(claim).complete(1, '"result"', "third")
+
+
+async def turn_back(store: Store, claim: Claim) -> Any:
+    return await store.checkpoints(claim).turn_back(FAILURE, "second")
+
+
+async def undo(store: Store, claim: Claim) -> Any:
+    return await store.checkpoints(claim).undo("first", None)
+
+
+async def undo_failed(store: Store, claim: Claim) -> Any:
+    return await store.checkpoints(claim).undo("first", FAILURE)
+
+
+async def begin(store: Store, claim: Claim) -> Any:
+    effect = Effect.PROVIDER_IDEMPOTENT
+    return await store.ledger(claim).begin("key", "first", effect)
+
+
+async def succeed(store: Store, claim: Claim) -> Any:
+    also = await store.checkpoints(claim).value_actions(2, '"last"')
+    ends = store.settlements
+    return await ends.succeed(claim, result_sha256="ab", also=also, calls=5)
+
+
+async def succeed_alone(store: Store, claim: Claim) -> Any:
+    ends = store.settlements
+    return await ends.succeed(claim, result_sha256="ab", also=[], calls=5)
+
+
+async def park(store: Store, claim: Claim) -> Any:
+    return await store.settlements.park(claim, Parked(FAILURE, 30.0), calls=5)
+
+
+async def release(store: Store, claim: Claim) -> Any:
+    return await store.settlements.release(claim, calls=5)
+
+
+async def bury(store: Store, claim: Claim) -> Any:
+    letter = store.dead_letters.row(claim, DEAD, [], pipeline="review", owner="")
+    return await store.settlements.bury(
+        claim, DEAD, letter, resume_at="first", also=[], calls=5
+    )
+
+
+async def cancel(store: Store, claim: Claim) -> Any:
+    return await store.settlements.cancel(claim, "second", calls=5)
+
+
+STEPS: list[Write] = [
+    complete_null,
+    complete_value,
+    complete_result,
+    turn_back,
+    undo,
+    undo_failed,
+    begin,
+]
+ENDS: list[Write] = [succeed, succeed_alone, park, release, bury, cancel]
+
+
+def named(writes: list[Write]) -> Any:
+    return pytest.mark.parametrize("write", writes, ids=lambda w: w.__name__)
+
+
+async def rows(store: Store) -> dict[str, dict[str, Any]]:
+    prefix = keys.work_prefix(3)
+    found = store.table.query(store.chunk.pk, prefix)
+    return {item["sk"].removeprefix(prefix): item async for item in found}

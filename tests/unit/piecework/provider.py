@@ -1,0 +1,52 @@
+"""An outside service that does as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from piecework.calls import CallScope
+from piecework.dependency import Dependency, Effect
+from piecework.retry import RetryPolicy
+from tests.unit.piecework.fakes import SCOPE
+
+PURE = Dependency("model", retry=RetryPolicy(attempts=3, base=1.0))
+KEYED = Dependency("bank", effect=Effect.PROVIDER_IDEMPOTENT)
+ONCE = Dependency("fax", effect=Effect.NON_IDEMPOTENT)
+
+
+class RefusedError(Exception):
+    """As aiohttp raises it."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"{status}")
+        self.status = status
+        self.headers: dict[str, str] = {}
+
+
+class Provider:
+    """Answers, or fails with the given errors first; keeps what it was asked."""
+
+    def __init__(self, *errors: BaseException, answer: Any = "answer") -> None:
+        self.errors = list(errors)
+        self.answer = answer
+        self.keys: list[str] = []
+        self.args: list[tuple[Any, ...]] = []
+
+    async def ask(self, *args: Any, idempotency_key: str, **kwargs: Any) -> Any:
+        self.keys.append(idempotency_key)
+        self.args.append((*args, kwargs))
+        await asyncio.sleep(0)
+        if self.errors:
+            raise self.errors.pop(0)
+        return self.answer
+
+
+async def call(
+    made_by: Any,
+    dependency: Dependency,
+    provider: Provider,
+    *args: Any,
+    scope: CallScope = SCOPE,
+) -> Any:
+    return await made_by.call(scope, dependency, provider.ask, args, {})

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from piecework.dependency import Dependency, Effect
+from piecework.errors import PermanentError, PolicyError, TransientError
+from piecework.retry import RetryPolicy
+from tests.unit.piecework.fakes import SCOPE, Diary, caller
+from tests.unit.piecework.provider import (
+    KEYED,
+    ONCE,
+    PURE,
+    Provider,
+    RefusedError,
+    call,
+)
+from tests.unit.virtual import run_virtually
+
+
+async def test_an_effect_is_written_ahead_and_done_after() -> None:
+    diary = Diary()
+    provider = Provider()
+
+    async def ask(*, idempotency_key: str) -> str:
+        diary.said.append("call")
+        return str(await provider.ask(idempotency_key=idempotency_key))
+
+    one = caller(diary)
+    assert await one.call(SCOPE, KEYED, ask, [], {}) == "answer"
+    assert diary.said == ["begin", "call", "finish"]
+    assert one.counts.stages_with_effects == {"analyse"}
+
+
+async def test_an_effect_that_was_done_is_not_done_again() -> None:
+    diary, provider = Diary(), Provider()
+    await call(caller(diary), ONCE, provider)
+    later = caller(diary, epoch=2)
+    assert await call(later, ONCE, provider) == "answer"
+    assert len(provider.keys) == 1
+    assert later.counts.replayed == 1
+    assert later.counts.stages_with_effects == {"analyse"}
+
+
+async def test_a_pure_call_leaves_nothing_behind() -> None:
+    one = caller()
+    await call(one, PURE, Provider())
+    assert one.counts.stages_with_effects == set()
+
+
+async def begun(diary: Diary, dependency: Dependency) -> Provider:
+    """Begin an effect and be killed before its end is written."""
+    provider = Provider(asyncio.CancelledError())
+    with pytest.raises(asyncio.CancelledError):
+        await call(caller(diary), dependency, provider)
+    return provider
+
+
+async def test_an_idempotent_provider_is_asked_again_with_the_same_key() -> None:
+    diary = Diary()
+    provider = await begun(diary, KEYED)
+    later = caller(diary, epoch=2)
+    assert await call(later, KEYED, provider) == "answer"
+    assert len(provider.keys) == 2
+    assert len(set(provider.keys)) == 1
+
+
+async def test_what_can_be_neither_repeated_nor_looked_up_is_left_to_a_person() -> None:
+    diary = Diary()
+    provider = await begun(diary, ONCE)
+    with pytest.raises(PermanentError) as caught:
+        await call(caller(diary), ONCE, provider)
+    assert caught.value.code == "runtime.effect.unknown"
+    assert len(provider.keys) == 1
+
+
+def looked_up(answer: Any) -> tuple[Dependency, list[str]]:
+    asked: list[str] = []
+
+    async def find(*args: Any, idempotency_key: str) -> Any:
+        asked.append(idempotency_key)
+        return answer
+
+    return Dependency("bank", effect=Effect.LOOKUP, lookup=find), asked
+
+
+async def test_an_effect_is_not_looked_up_before_its_first_try() -> None:
+    bank, asked = looked_up("found")
+    assert await call(caller(), bank, Provider()) == "answer"
+    assert asked == []
+
+
+async def test_an_effect_in_doubt_that_is_found_is_not_done_again() -> None:
+    diary = Diary()
+    bank, asked = looked_up("found")
+    provider = await begun(diary, bank)
+    assert await call(caller(diary), bank, provider) == "found"
+    assert asked == provider.keys
+    assert diary.said[-1] == "finish"
+    assert await call(caller(diary), bank, provider) == "found"
+
+
+async def test_an_effect_in_doubt_that_is_not_found_is_done() -> None:
+    diary = Diary()
+    bank, asked = looked_up(None)
+    provider = await begun(diary, bank)
+    assert await call(caller(diary), bank, provider) == "answer"
+    assert len(asked) == 1
+    assert provider.keys == [asked[0]] * 2
+
+
+def test_a_lookup_that_hangs_is_cut_off() -> None:
+    async def main() -> None:
+        async def find(*_: Any, idempotency_key: str) -> None:
+            del idempotency_key
+            await asyncio.Event().wait()
+
+        bank = Dependency("bank", effect=Effect.LOOKUP, lookup=find, timeout=3.0)
+        diary = Diary()
+        provider = await begun(diary, bank)
+        with pytest.raises(TimeoutError):
+            await call(caller(diary), bank, provider)
+
+    run_virtually(main())
+
+
+async def test_a_plain_refusal_is_recorded() -> None:
+    diary = Diary()
+    with pytest.raises(RefusedError):
+        await call(caller(diary), KEYED, Provider(RefusedError(422)))
+    assert diary.said == ["begin", "refuse"]
+    assert diary.effects == {}
+
+
+@pytest.mark.parametrize("error", [RefusedError(503), RefusedError(409), OSError()])
+async def test_a_failure_that_says_nothing_leaves_the_intent(error: Exception) -> None:
+    diary = Diary()
+    bank = Dependency(
+        "bank", effect=Effect.PROVIDER_IDEMPOTENT, retry=RetryPolicy(attempts=1)
+    )
+    with pytest.raises(type(error)):
+        await call(caller(diary), bank, Provider(error))
+    assert diary.said == ["begin"]
+    assert list(diary.effects.values()) == [None]
+
+
+async def test_a_refusal_after_a_time_out_says_nothing_of_what_the_time_out_hid() -> (
+    None
+):
+    diary = Diary()
+    bank, asked = looked_up("found")
+    provider = Provider(TimeoutError(), RefusedError(400))
+    with pytest.raises(RefusedError):
+        await call(caller(diary), bank, provider)
+    assert "refuse" not in diary.said
+    assert await call(caller(diary), bank, provider) == "found"
+    assert len(asked) == 1
+
+
+async def test_a_refusal_of_an_effect_in_doubt_does_not_take_the_doubt_away() -> None:
+    diary = Diary()
+    provider = await begun(diary, KEYED)
+    provider.errors = [RefusedError(400)]
+    with pytest.raises(RefusedError):
+        await call(caller(diary), KEYED, provider)
+    assert "refuse" not in diary.said
+
+
+async def test_refusals_all_the_way_are_a_refusal() -> None:
+    diary = Diary()
+    provider = Provider(RefusedError(429), RefusedError(400))
+    with pytest.raises(RefusedError):
+        await call(caller(diary), KEYED, provider)
+    assert len(provider.keys) == 2
+    assert diary.said == ["begin", "refuse"]
+
+
+async def test_what_cannot_be_repeated_is_tried_once_and_then_in_doubt() -> None:
+    diary, provider = Diary(), Provider(TransientError("a"), TransientError("b"))
+    with pytest.raises(PermanentError) as caught:
+        await call(caller(diary), ONCE, provider)
+    assert caught.value.code == "runtime.effect.unknown"
+    assert isinstance(caught.value.__cause__, TransientError)
+    assert len(provider.keys) == 1
+    assert diary.said == ["begin", "doubt"]
+
+
+async def test_what_cannot_be_repeated_and_was_refused_did_not_happen() -> None:
+    diary = Diary()
+    with pytest.raises(RefusedError):
+        await call(caller(diary), ONCE, Provider(RefusedError(403)))
+    assert diary.said == ["begin", "refuse"]
+
+
+async def test_an_error_of_our_own_code_says_nothing_of_the_provider() -> None:
+    diary = Diary()
+    with pytest.raises(PolicyError):
+        await call(caller(diary), KEYED, Provider(PolicyError("no")))
+    assert diary.said == ["begin"]

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from piecework.errors import (
+    PermanentError,
+    StateError,
+    StoreError,
+    TransientError,
+)
+from piecework.outcome import Cancelled, Compensation, Parked
+from piecework.ports import CancelRequestedError, ClaimLostError
+from piecework.testing import MemoryCheckpoints
+from tests.unit.piecework.fakes import (
+    Killed,
+    checkpoints_of,
+    context,
+    envelope,
+    names,
+    run,
+)
+from tests.unit.piecework.script import Script, dead
+
+
+async def test_a_transient_failure_parks_the_chunk_with_what_it_has() -> None:
+    script = Script(fails={"c": TransientError("later", retry_after=10.0)})
+    kept = checkpoints_of(script.pipeline)
+    outcome = await run(script.pipeline, kept)
+    assert isinstance(outcome, Parked)
+    assert outcome.delay == 14.0
+    assert outcome.failure.stage == "c"
+    assert set(kept.completed) == {"a", "b"}
+    assert kept.failure is None
+    assert script.undone() == []
+
+
+async def test_a_lost_state_is_tried_again_from_the_checkpoint() -> None:
+    script = Script(fails={"c": StateError("lost")})
+    assert isinstance(await run(script.pipeline), Parked)
+
+
+async def test_the_last_attempt_is_not_parked() -> None:
+    script = Script(fails={"c": TransientError("later")})
+    outcome = await run(script.pipeline, attempt=3, max_attempts=3)
+    assert dead(outcome, Compensation.DONE).code == "runtime.stage.transient"
+
+
+async def test_the_last_attempt_but_one_is_parked() -> None:
+    script = Script(fails={"c": TransientError("later")})
+    outcome = await run(script.pipeline, attempt=2, max_attempts=3)
+    assert isinstance(outcome, Parked)
+
+
+async def test_a_failure_is_described_with_its_place_and_time() -> None:
+    script = Script(fails={"b": PermanentError("no", code="llm.content.filtered")})
+    ctx = context(script.pipeline, attempt=2)
+    failure = dead(await run(script.pipeline, ctx=ctx), Compensation.DONE)
+    assert (failure.stage, failure.attempt) == ("b", 2)
+    assert failure.correlation_id == "job/7"
+    assert failure.at == "2023-11-14T22:13:20.000+00:00"
+
+
+async def test_what_cannot_be_read_back_is_a_failure_and_not_a_crash() -> None:
+    script = Script()
+    kept = checkpoints_of(
+        script.pipeline, completed={"a": '"1"', "b": "not json"}, entered="c"
+    )
+    outcome = await run(script.pipeline, kept)
+    failure = dead(outcome, Compensation.DONE)
+    assert (failure.code, failure.stage) == ("runtime.value.unreadable", "b")
+    assert script.did == ["undo c", "undo b", "undo a"]
+
+
+async def test_what_cannot_be_read_back_does_not_stop_the_way_back() -> None:
+    script = Script()
+    kept = checkpoints_of(
+        script.pipeline,
+        completed={"a": "not json", "b": '"2"'},
+        failure=envelope(stage="c"),
+    )
+    ctx = context(script.pipeline)
+    assert dead(await run(script.pipeline, kept, ctx=ctx), Compensation.DONE)
+    assert script.undone() == ["undo c", "undo b", "undo a"]
+    assert ctx.values == {"b": "2"}
+
+
+async def test_our_own_stores_failure_is_not_the_stages() -> None:
+    script = Script(fails={"b": StoreError("the table does not answer")})
+    with pytest.raises(StoreError):
+        await run(script.pipeline)
+    assert script.undone() == []
+
+
+async def test_a_checkpoint_that_cannot_be_written_is_not_the_stages_failure() -> None:
+    @dataclass
+    class Broken(MemoryCheckpoints):
+        async def complete(self, *_: Any) -> None:
+            message = "the table does not answer"
+            raise StoreError(message)
+
+    script = Script()
+    with pytest.raises(StoreError):
+        await run(script.pipeline, Broken(names(script.pipeline.stages)))
+
+
+@pytest.mark.parametrize(
+    "error", [ClaimLostError(), Killed(), asyncio.CancelledError()]
+)
+async def test_what_ends_the_worker_or_the_claim_passes_through(
+    error: BaseException,
+) -> None:
+    script = Script(fails={"b": error})
+    with pytest.raises(type(error)):
+        await run(script.pipeline)
+    assert script.undone() == []
+
+
+async def test_a_cancel_stops_the_chunk_at_the_stage_boundary() -> None:
+    @dataclass
+    class Asked(MemoryCheckpoints):
+        async def complete(self, index: int, value: str, following: str) -> None:
+            if index == 1:
+                raise CancelRequestedError
+            await MemoryCheckpoints.complete(self, index, value, following)
+
+    script = Script()
+    kept = Asked(names(script.pipeline.stages))
+    outcome = await run(script.pipeline, kept)
+    assert isinstance(outcome, Cancelled)
+    assert script.did == ["a", "b"]
+    assert set(kept.completed) == {"a"}

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from typing import Any
+
+from piecework.errors import (
+    PermanentError,
+    TransientError,
+)
+from piecework.outcome import Compensation
+from piecework.pipeline import Pipeline, Stage
+from tests.unit.piecework.fakes import (
+    Clause,
+    caller,
+    checkpoints_of,
+    context,
+    run,
+)
+from tests.unit.piecework.script import BANK, ONCE, Script, dead
+
+
+async def test_ahead_of_the_pivot_everything_is_undone() -> None:
+    script = Script(pivot="c", fails={"b": PermanentError("no")})
+    assert dead(await run(script.pipeline), Compensation.DONE)
+    assert script.undone() == ["undo b", "undo a"]
+
+
+async def test_behind_the_pivot_nothing_is_undone() -> None:
+    script = Script(pivot="c", fails={"d": PermanentError("no")})
+    kept = checkpoints_of(script.pipeline)
+    assert dead(await run(script.pipeline, kept), Compensation.PAST_PIVOT)
+    assert script.undone() == []
+    assert kept.failure is None
+
+
+async def test_a_pivot_that_was_refused_outright_did_not_happen() -> None:
+    script = Script(pivot="c", fails={"c": PermanentError("no")})
+    assert dead(await run(script.pipeline), Compensation.DONE)
+    assert script.undone() == ["undo b", "undo a"]
+
+
+async def test_a_pivot_that_timed_out_for_the_last_time_is_in_doubt() -> None:
+    script = Script(pivot="c", fails={"c": TransientError("?")})
+    outcome = await run(script.pipeline, attempt=3)
+    assert dead(outcome, Compensation.PIVOT_IN_DOUBT)
+    assert script.undone() == []
+
+
+async def test_a_pivot_that_an_earlier_claim_had_begun_is_in_doubt() -> None:
+    script = Script(pivot="c", fails={"c": PermanentError("no")})
+    kept = checkpoints_of(
+        script.pipeline, completed={"a": '"1"', "b": '"2"'}, entered="c"
+    )
+    assert dead(await run(script.pipeline, kept), Compensation.PIVOT_IN_DOUBT)
+    assert script.undone() == []
+
+
+async def test_a_pivot_that_needed_retries_is_in_doubt() -> None:
+    script = Script(pivot="c", fails={"c": PermanentError("no")})
+    one = caller()
+    one.counts.retried = 1
+    ctx = context(script.pipeline, caller=one)
+    assert dead(await run(script.pipeline, ctx=ctx), Compensation.PIVOT_IN_DOUBT)
+
+
+async def test_a_pivot_whose_effect_is_in_doubt_is_in_doubt() -> None:
+    async def publish(*, idempotency_key: str) -> None:
+        del idempotency_key
+        raise TimeoutError
+
+    async def pivot(ctx: Any) -> None:
+        await ctx.call(ONCE, publish)
+
+    script = Script(pivot="c", fails={"c": pivot})
+    failure = dead(await run(script.pipeline), Compensation.PIVOT_IN_DOUBT)
+    assert failure.code == "runtime.effect.unknown"
+    assert script.undone() == []
+
+
+async def test_a_pivot_that_fails_after_its_effect_is_in_doubt() -> None:
+    async def publish(*, idempotency_key: str) -> None:
+        del idempotency_key
+
+    async def pivot(ctx: Any) -> None:
+        await ctx.call(BANK, publish)
+        message = "too late"
+        raise PermanentError(message)
+
+    script = Script(pivot="c", fails={"c": pivot})
+    assert dead(await run(script.pipeline), Compensation.PIVOT_IN_DOUBT)
+    assert script.undone() == []
+
+
+async def test_an_effect_before_the_pivot_does_not_put_the_pivot_in_doubt() -> None:
+    async def reserve(*, idempotency_key: str) -> str:
+        return idempotency_key
+
+    async def earlier(ctx: Any) -> str:
+        return str(await ctx.call(BANK, reserve))
+
+    script = Script(pivot="c", fails={"b": earlier, "c": PermanentError("no")})
+    assert dead(await run(script.pipeline), Compensation.DONE)
+    assert script.undone() == ["undo b", "undo a"]
+
+
+async def test_a_pivot_whose_answer_cannot_be_kept_is_in_doubt() -> None:
+    async def undo(_: Any) -> None: ...
+    async def first(_: Any) -> None: ...
+    async def wrong(_: Any) -> int:
+        return "text"  # type: ignore[return-value]
+
+    stages = [Stage(first, compensate=undo), Stage(wrong, pivot=True)]
+    pipeline = Pipeline(name="wrong", payload=Clause, stages=stages)
+    outcome = await run(pipeline)
+    failure = dead(outcome, Compensation.PIVOT_IN_DOUBT)
+    assert failure.code == "runtime.value.unserialisable"

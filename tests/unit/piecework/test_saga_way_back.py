@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from piecework.errors import (
+    ErrorEnvelope,
+    PermanentError,
+    StoreError,
+    TransientError,
+)
+from piecework.outcome import Compensation, Dead
+from piecework.pipeline import Pipeline, Stage
+from piecework.testing import MemoryCheckpoints
+from tests.unit.piecework.fakes import (
+    Clause,
+    Killed,
+    caller,
+    checkpoints_of,
+    context,
+    envelope,
+    names,
+    run,
+)
+from tests.unit.piecework.script import BANK, Script, dead
+
+
+@pytest.mark.parametrize("failing", list("abcd"))
+async def test_a_permanent_failure_undoes_in_reverse_exactly_what_was_begun(
+    failing: str,
+) -> None:
+    script = Script(fails={failing: PermanentError("no")})
+    assert dead(await run(script.pipeline), Compensation.DONE).stage == failing
+    begun = "abcd"[: "abcd".index(failing) + 1]
+    assert script.did[: len(begun)] == list(begun)
+    assert script.undone() == [f"undo {name}" for name in reversed(begun)]
+
+
+async def test_only_stages_with_a_compensation_are_undone() -> None:
+    script = Script(undoable="ac", fails={"d": PermanentError("no")})
+    await run(script.pipeline)
+    assert script.undone() == ["undo c", "undo a"]
+
+
+async def test_without_a_compensation_there_is_nothing_to_undo() -> None:
+    script = Script(undoable="", fails={"d": PermanentError("no")})
+    kept = checkpoints_of(script.pipeline)
+    assert dead(await run(script.pipeline, kept), Compensation.NOTHING)
+    assert kept.failure is not None
+
+
+async def test_the_way_back_is_on_record_before_its_first_step() -> None:
+    script = Script(fails={"b": PermanentError("no")})
+
+    @dataclass
+    class Noting(MemoryCheckpoints):
+        async def turn_back(self, failure: ErrorEnvelope, stage: str) -> None:
+            script.did.append(f"turn at {stage}")
+            await MemoryCheckpoints.turn_back(self, failure, stage)
+
+        async def undo(self, stage: str, failure: ErrorEnvelope | None) -> None:
+            script.did.append(f"kept {stage}")
+            await MemoryCheckpoints.undo(self, stage, failure)
+
+    await run(script.pipeline, Noting(names(script.pipeline.stages)))
+    back = ["turn at b", "undo b", "kept b", "undo a", "kept a"]
+    assert script.did == ["a", "b", *back]
+
+
+async def test_a_stage_that_an_earlier_claim_had_entered_is_undone_too() -> None:
+    script = Script()
+    kept = checkpoints_of(
+        script.pipeline,
+        completed={"a": '"1"'},
+        entered="b",
+        failure=envelope(stage="a"),
+    )
+    await run(script.pipeline, kept)
+    assert script.undone() == ["undo b", "undo a"]
+
+
+async def test_a_failed_compensation_is_recorded_and_the_others_still_run() -> None:
+    script = Script(fails={"c": PermanentError("no"), "undo b": TransientError("oh")})
+    kept = checkpoints_of(script.pipeline)
+    outcome = await run(script.pipeline, kept)
+    assert dead(outcome, Compensation.FAILED).stage == "c"
+    assert outcome.stranded == ("b",)
+    assert script.undone() == ["undo c", "undo b", "undo a"]
+    failed = kept.undone["b"]
+    assert failed is not None
+    assert (failed.code, failed.stage) == ("runtime.stage.transient", "undo:b:1")
+    assert (kept.undone["a"], kept.undone["c"]) == (None, None)
+
+
+async def test_a_compensation_has_the_time_of_its_stage() -> None:
+    async def no(_: Any) -> None:
+        message = "no"
+        raise PermanentError(message)
+
+    async def hang(_: Any) -> None:
+        await asyncio.Event().wait()
+
+    stages = [Stage(no, compensate=hang, timeout=0.0)]
+    pipeline = Pipeline(name="slow", payload=Clause, stages=stages)
+    outcome = await run(pipeline)
+    assert isinstance(outcome, Dead)
+    assert outcome.stranded == ("no",)
+
+
+async def test_an_outage_on_the_way_back_is_not_a_failed_compensation() -> None:
+    script = Script(fails={"b": PermanentError("no"), "undo b": StoreError("gone")})
+    kept = checkpoints_of(script.pipeline)
+    with pytest.raises(StoreError):
+        await run(script.pipeline, kept)
+    assert kept.undone == {}
+
+
+async def test_each_step_back_is_a_sign_of_life() -> None:
+    signs: list[int] = []
+    script = Script(fails={"c": PermanentError("no")})
+    one = caller(progress=lambda: signs.append(1))
+    await run(script.pipeline, ctx=context(script.pipeline, caller=one))
+    assert len(signs) == 2 + 3
+
+
+async def test_the_calls_of_a_compensation_are_its_own_in_each_life() -> None:
+    keys: list[str] = []
+
+    async def release(*, idempotency_key: str) -> None:
+        keys.append(idempotency_key)
+
+    async def undo(ctx: Any) -> None:
+        await ctx.call(BANK, release)
+
+    for epoch in (1, 2):
+        script = Script(fails={"a": PermanentError("no"), "undo a": undo})
+        ctx = context(script.pipeline, caller=caller(epoch=epoch))
+        await run(script.pipeline, ctx=ctx)
+    assert len(set(keys)) == 2
+
+
+@dataclass
+class Fragile(MemoryCheckpoints):
+    """Dies before or after the n-th write, as a worker may at any await."""
+
+    writes: int = 0
+    die_at: int = -1
+    after: bool = False
+    log: list[str] = field(default_factory=list)
+
+    async def turn_back(self, failure: ErrorEnvelope, stage: str) -> None:
+        self.die(after=False)
+        await MemoryCheckpoints.turn_back(self, failure, stage)
+        self.die(after=True)
+
+    async def undo(self, stage: str, failure: ErrorEnvelope | None) -> None:
+        self.die(after=False)
+        await MemoryCheckpoints.undo(self, stage, failure)
+        self.log.append(stage)
+        self.die(after=True)
+
+    def die(self, *, after: bool) -> None:
+        if after is self.after:
+            self.writes += 1
+            if self.writes == self.die_at:
+                raise Killed
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("die_at", [1, 2, 3, 4])
+async def test_whoever_follows_a_dead_worker_goes_on_backwards(
+    die_at: int,
+    after: bool,  # noqa: FBT001
+) -> None:
+    script = Script(fails={"c": PermanentError("no")})
+    kept = Fragile(names(script.pipeline.stages), die_at=die_at, after=after)
+    with pytest.raises(Killed):
+        await run(script.pipeline, kept)
+    on_record = kept.failure is not None
+    kept.entered = kept.cursor
+    script.did.append("next worker")
+    outcome = await run(script.pipeline, kept, attempt=2)
+    assert dead(outcome, Compensation.DONE).stage == "c"
+    assert kept.log == ["c", "b", "a"]
+    after_death = script.did[script.did.index("next worker") + 1 :]
+    if on_record:
+        assert all(did.startswith("undo") for did in after_death)
+
+
+@pytest.mark.parametrize("dying", ["undo a", "undo b", "undo c"])
+async def test_a_worker_that_dies_in_a_compensation_is_followed_there(
+    dying: str,
+) -> None:
+    script = Script(fails={"c": PermanentError("no"), dying: Killed()})
+    kept = checkpoints_of(script.pipeline)
+    with pytest.raises(Killed):
+        await run(script.pipeline, kept)
+    begun = script.undone()
+    del script.fails[dying]
+    script.did.clear()
+    assert dead(await run(script.pipeline, kept, attempt=2), Compensation.DONE)
+    assert script.did[0] == dying == begun[-1]
+    assert begun[:-1] + script.did == ["undo c", "undo b", "undo a"]
+
+
+async def test_a_compensation_that_had_failed_is_not_tried_again_and_still_told() -> (
+    None
+):
+    script = Script()
+    kept = checkpoints_of(
+        script.pipeline,
+        completed={"a": '"1"', "b": '"2"'},
+        undone={"b": envelope()},
+        failure=envelope(stage="b"),
+    )
+    outcome = await run(script.pipeline, kept)
+    assert script.undone() == ["undo a"]
+    assert isinstance(outcome, Dead)
+    assert outcome.stranded == ("b",)

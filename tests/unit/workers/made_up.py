@@ -1,0 +1,43 @@
+"""Work in made-up time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from tests.unit.piecework.store.tables import claim
+from tests.unit.virtual import run_virtually
+from workers.heart import Hold
+
+LEASE = 60.0
+
+
+def time() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def hold() -> Hold:
+    return Hold(claim(), "receipt", LEASE, time(), time())
+
+
+async def for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+async def cut_off_after(
+    seconds: float, cut: Callable[[Hold], None], held: Hold
+) -> float:
+    """Work for ever; return for how long it was, given what happens in between."""
+    began = time()
+    asyncio.get_running_loop().call_later(seconds, cut, held)
+    async with held:
+        await for_ever()
+    return time() - began
+
+
+def virtually(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+    def run() -> None:
+        run_virtually(test())  # type: ignore[arg-type]
+
+    run.__name__ = test.__name__
+    return run

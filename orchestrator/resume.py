@@ -111,7 +111,7 @@ async def forget_ends(rt: Runtime, ref: JobRef, numbers: Sequence[int]) -> None:
 async def hand_out(
     rt: Runtime, ref: JobRef, refs: Sequence[ChunkRef], gen: int
 ) -> None:
-    """Send the reopened chunks; finish a submit, or a job, that waits for nothing else."""
+    """Send the reopened chunks; finish a submit or a job that waits for none."""
     job = await rt.jobs.read(ref)
     if job is not None and job.status is JobStatus.SUBMITTING:
         await fan_out(rt, job)

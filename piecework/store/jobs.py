@@ -1,9 +1,4 @@
-"""A job's own item: its birth, its states, and where to find it.
-
-SUBMITTING -> RUNNING -> FINALIZING -> SUCCEEDED | PARTIAL | FAILED
-SUBMITTING | RUNNING | RESUMING -> CANCELLING -> CANCELLED
-PARTIAL | FAILED | CANCELLED -> RESUMING -> RUNNING
-"""
+"""A job's records: its birth, its chunks', its events, and where to find it."""
 
 from __future__ import annotations
 
@@ -12,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from piecework import keys
-from piecework.model import SCHEMA, ChunkRef, ChunkStatus, Job, JobRef, JobStatus, iso
-from piecework.store.table import Action, Item, Refused, Table, Written
+from piecework.model import SCHEMA, Job, JobRef, JobStatus, iso
+from piecework.store.births import active_mark, event_put, new_chunk
+from piecework.store.table import Action, Item, Table, Written
 
 NEW = "attribute_not_exists(pk)"
-IN_STATE = "#status = :from AND gen = :gen"
 #: DynamoDB takes 100 actions in a transaction; one of them looks at the job.
 CHUNKS_AT_ONCE = 99
 
@@ -39,7 +34,7 @@ class Jobs:
         }
         actions = [
             self._put(ref.pk, keys.META_SK, {**meta, "job": ref.job, **facts}),
-            self._active(ref, "Put"),
+            active_mark(self.table, ref, "Put"),
             self.table.action(
                 "Put",
                 keys.jobs_pk(ref.tenant),
@@ -99,18 +94,6 @@ class Jobs:
             total += await self.table.count(pk, keys.CHUNK_PREFIX)
         return total
 
-    async def open(self, ref: JobRef, gen: int) -> bool:
-        """Move SUBMITTING -> RUNNING: every chunk of the manifest is written."""
-        facts = {"opened_at": iso(self.clock())}
-        return await self._move(
-            ref, gen, JobStatus.SUBMITTING, JobStatus.RUNNING, facts
-        )
-
-    async def sent(self, ref: JobRef, gen: int) -> bool:
-        """Note that every chunk's message was sent."""
-        facts = {"sent_at": iso(self.clock())}
-        return await self._move(ref, gen, JobStatus.RUNNING, JobStatus.RUNNING, facts)
-
     async def note(self, ref: JobRef, code: str, said: str) -> None:
         """Note why a job does not get on, for those who look at it."""
         action = self.table.action(
@@ -123,80 +106,9 @@ class Jobs:
         )
         await self.table.update(action, returning="NONE")
 
-    async def finalize(self, job: Job, join: dict[str, Any]) -> bool:
-        """Move RUNNING -> FINALIZING, together with the chunk that is the join."""
-        ref = job.ref.chunk(keys.JOIN_CHUNK)
-        move = self._moving(
-            job.ref,
-            job.gen,
-            JobStatus.RUNNING,
-            JobStatus.FINALIZING,
-            {"finalizing_at": iso(self.clock())},
-        )
-        put = self.table.action(
-            "Put",
-            ref.pk,
-            ref.sk,
-            condition="attribute_not_exists(pk) OR gen < :gen",
-            values={"gen": job.gen},
-            item=new_chunk(ref, job.gen, join),
-        )
-        return isinstance(await self.table.transact([move, put]), Written)
-
-    def ending(
-        self, job: Job, status: JobStatus, facts: dict[str, Any]
-    ) -> list[Action]:
-        """Return FINALIZING -> ended; it goes with the end of the join."""
-        facts = {"finished_at": iso(self.clock()), **facts}
-        move = self._moving(job.ref, job.gen, JobStatus.FINALIZING, status, facts)
-        return [move, self._active(job.ref, "Delete")]
-
-    async def reopen(self, job: Job, facts: dict[str, Any]) -> int | None:
-        """Move ended -> RESUMING in the next generation; None: it moved on.
-
-        Nobody may finish the job until its chunks are reopened, one by one.
-        """
-        facts = {**facts, "reopened_at": iso(self.clock())}
-        move = self._moving(
-            job.ref,
-            job.gen,
-            job.status,
-            JobStatus.RESUMING,
-            facts,
-            next_gen=job.gen + 1,
-        )
-        reply = await self.table.transact([move, self._active(job.ref, "Put")])
-        return job.gen + 1 if isinstance(reply, Written) else None
-
-    async def resume(self, job: Job) -> bool:
-        """RESUMING -> RUNNING, or back to SUBMITTING where that was cut off."""
-        opened = "opened_at" in job.item
-        target = JobStatus.RUNNING if opened else JobStatus.SUBMITTING
-        return await self._move(job.ref, job.gen, JobStatus.RESUMING, target, {})
-
-    async def cancel(self, job: Job, facts: dict[str, Any]) -> bool:
-        """Move SUBMITTING | RUNNING | RESUMING -> CANCELLING."""
-        facts = {**facts, "cancelled_at": iso(self.clock())}
-        return await self._move(
-            job.ref, job.gen, job.status, JobStatus.CANCELLING, facts
-        )
-
-    async def cancelled(self, job: Job, facts: dict[str, Any]) -> bool:
-        """Move CANCELLING -> CANCELLED: every chunk has ended."""
-        facts = {"finished_at": iso(self.clock()), **facts}
-        move = self._moving(
-            job.ref, job.gen, JobStatus.CANCELLING, JobStatus.CANCELLED, facts
-        )
-        reply = await self.table.transact([move, self._active(job.ref, "Delete")])
-        return isinstance(reply, Written)
-
     async def record(self, ref: JobRef, event: str, facts: dict[str, Any]) -> None:
         """Write an event of the job, for `jobs events` and for the audit."""
-        now = iso(self.clock())
-        token = f"{self.table.rng.getrandbits(32):08x}"
-        item = {"event": event, "at": now, **facts}
-        sk = f"{keys.EVENT_PREFIX}{now}#{event}#{token}"
-        await self.table.put(self._put(ref.pk, sk, item))
+        await self.table.put(event_put(self.table, ref, event, self.clock(), facts))
 
     async def events(self, ref: JobRef) -> list[Item]:
         """Return the events of a job in their order."""
@@ -212,63 +124,5 @@ class Jobs:
         async for item in self.table.query(keys.ACTIVE_PK):
             yield JobRef(item["tenant"], item["job"])
 
-    async def _move(
-        self,
-        ref: JobRef,
-        gen: int,
-        source: JobStatus,
-        target: JobStatus,
-        facts: dict[str, Any],
-    ) -> bool:
-        action = self._moving(ref, gen, source, target, facts)
-        reply = await self.table.update(action, returning="NONE")
-        if isinstance(reply, Refused):
-            item = reply.item or {}
-            return item.get("status") == target and item.get("gen") == gen
-        return True
-
-    def _moving(
-        self,
-        ref: JobRef,
-        gen: int,
-        source: JobStatus,
-        target: JobStatus,
-        facts: dict[str, Any],
-        next_gen: int | None = None,
-    ) -> Action:
-        if next_gen is not None:
-            facts = {**facts, "next_gen": next_gen}
-        assignments = "".join(
-            f", {'gen' if name == 'next_gen' else name} = :{name}" for name in facts
-        )
-        return self.table.action(
-            "Update",
-            ref.pk,
-            keys.META_SK,
-            condition=IN_STATE,
-            update=f"SET #status = :to{assignments}",
-            values={"from": source, "to": target, "gen": gen, **facts},
-        )
-
-    def _active(self, ref: JobRef, kind: str) -> Action:
-        item = {"tenant": ref.tenant, "job": ref.job} if kind == "Put" else None
-        return self.table.action(
-            kind, keys.ACTIVE_PK, keys.active_sk(ref.tenant, ref.job), item=item
-        )
-
     def _put(self, pk: str, sk: str, item: dict[str, Any]) -> Action:
         return self.table.action("Put", pk, sk, condition=NEW, item=item)
-
-
-def new_chunk(ref: ChunkRef, gen: int, facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the item of a chunk that nobody has touched."""
-    return {
-        "status": ChunkStatus.PENDING,
-        "gen": gen,
-        "v": SCHEMA,
-        "job": ref.job,
-        "chunk": ref.chunk,
-        "fence": 0,
-        "attempts": 0,
-        **facts,
-    }

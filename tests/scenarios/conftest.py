@@ -1,4 +1,4 @@
-"""A deployment of its own for each scenario, with the true submit and the true worker."""
+"""A deployment of its own for each scenario; the true submit, the true worker."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Scenario:
     async def worker(
         self, name: str = "w1", *, frozen: bool = False, **parts: Any
     ) -> AsyncIterator[Station]:
-        """Run a worker in this process; a frozen one renews nothing and notices nothing."""
+        """Run a worker in this process; a frozen one renews and notices nothing."""
         settings = self.rt.settings
         if frozen:
             settings = settings.model_copy(update={"concurrency": 1})

@@ -1,0 +1,45 @@
+"""The items that come into being together with others: chunks, marks, events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from piecework import keys
+from piecework.model import SCHEMA, ChunkRef, ChunkStatus, JobRef, iso
+from piecework.store.table import Action, Table
+
+
+def new_chunk(ref: ChunkRef, gen: int, facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the item of a chunk that nobody has touched."""
+    return {
+        "status": ChunkStatus.PENDING,
+        "gen": gen,
+        "v": SCHEMA,
+        "job": ref.job,
+        "chunk": ref.chunk,
+        "fence": 0,
+        "attempts": 0,
+        **facts,
+    }
+
+
+def active_mark(table: Table, ref: JobRef, kind: str) -> Action:
+    """Return the write (`Put` or `Delete`) of the mark by which reconcilers find a job."""
+    item = {"tenant": ref.tenant, "job": ref.job} if kind == "Put" else None
+    return table.action(
+        kind, keys.ACTIVE_PK, keys.active_sk(ref.tenant, ref.job), item=item
+    )
+
+
+def event_put(
+    table: Table, ref: JobRef, event: str, now: float, facts: dict[str, Any]
+) -> Action:
+    """Return the write of an event: what happened to a job, when, and by whom."""
+    at, token = iso(now), f"{table.rng.getrandbits(32):08x}"
+    return table.action(
+        "Put",
+        ref.pk,
+        f"{keys.EVENT_PREFIX}{at}#{event}#{token}",
+        condition="attribute_not_exists(pk)",
+        item={"event": event, "at": at, **facts},
+    )

@@ -1,0 +1,146 @@
+"""A job's ways from state to state, each one conditional write.
+
+SUBMITTING -> RUNNING -> FINALIZING -> SUCCEEDED | PARTIAL | FAILED
+SUBMITTING | RUNNING | RESUMING -> CANCELLING -> CANCELLED
+PARTIAL | FAILED | CANCELLED -> RESUMING -> RUNNING
+
+A way starts in a state of a generation: whoever looked at an earlier one moves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from piecework import keys
+from piecework.model import Job, JobRef, JobStatus, iso
+from piecework.store.births import active_mark, event_put, new_chunk
+from piecework.store.table import Action, Refused, Table, Written
+
+IN_STATE = "#status = :from AND gen = :gen"
+
+
+@dataclass(slots=True)
+class JobMoves:
+    """The moves of one deployment's jobs."""
+
+    table: Table
+    clock: Callable[[], float]
+
+    async def open(self, ref: JobRef, gen: int) -> bool:
+        """Move SUBMITTING -> RUNNING: every chunk of the manifest is written."""
+        facts = {"opened_at": iso(self.clock())}
+        return await self._move(
+            ref, gen, JobStatus.SUBMITTING, JobStatus.RUNNING, facts
+        )
+
+    async def sent(self, ref: JobRef, gen: int) -> bool:
+        """Note that every chunk's message was sent."""
+        facts = {"sent_at": iso(self.clock())}
+        return await self._move(ref, gen, JobStatus.RUNNING, JobStatus.RUNNING, facts)
+
+    async def finalize(self, job: Job, join: dict[str, Any]) -> bool:
+        """Move RUNNING -> FINALIZING, together with the chunk that is the join."""
+        ref = job.ref.chunk(keys.JOIN_CHUNK)
+        move = self._moving(
+            job.ref,
+            job.gen,
+            JobStatus.RUNNING,
+            JobStatus.FINALIZING,
+            {"finalizing_at": iso(self.clock())},
+        )
+        put = self.table.action(
+            "Put",
+            ref.pk,
+            ref.sk,
+            condition="attribute_not_exists(pk) OR gen < :gen",
+            values={"gen": job.gen},
+            item=new_chunk(ref, job.gen, join),
+        )
+        return isinstance(await self.table.transact([move, put]), Written)
+
+    def ending(
+        self, job: Job, status: JobStatus, facts: dict[str, Any]
+    ) -> list[Action]:
+        """Return FINALIZING -> ended; it goes with the end of the join."""
+        facts = {"finished_at": iso(self.clock()), **facts}
+        move = self._moving(job.ref, job.gen, JobStatus.FINALIZING, status, facts)
+        return [move, active_mark(self.table, job.ref, "Delete")]
+
+    async def reopen(self, job: Job, facts: dict[str, Any]) -> int | None:
+        """Move ended -> RESUMING in the next generation; None: it moved on.
+
+        Nobody may finish the job until its chunks are reopened, one by one.
+        """
+        facts = {**facts, "reopened_at": iso(self.clock())}
+        move = self._moving(
+            job.ref,
+            job.gen,
+            job.status,
+            JobStatus.RESUMING,
+            facts,
+            next_gen=job.gen + 1,
+        )
+        reply = await self.table.transact([move, active_mark(self.table, job.ref, "Put")])
+        return job.gen + 1 if isinstance(reply, Written) else None
+
+    async def resume(self, job: Job) -> bool:
+        """RESUMING -> RUNNING, or back to SUBMITTING where that was cut off."""
+        opened = "opened_at" in job.item
+        target = JobStatus.RUNNING if opened else JobStatus.SUBMITTING
+        return await self._move(job.ref, job.gen, JobStatus.RESUMING, target, {})
+
+    async def cancel(self, job: Job, facts: dict[str, Any]) -> bool:
+        """Move SUBMITTING | RUNNING | RESUMING -> CANCELLING."""
+        facts = {**facts, "cancelled_at": iso(self.clock())}
+        return await self._move(
+            job.ref, job.gen, job.status, JobStatus.CANCELLING, facts
+        )
+
+    async def cancelled(self, job: Job, facts: dict[str, Any]) -> bool:
+        """Move CANCELLING -> CANCELLED: every chunk has ended."""
+        facts = {"finished_at": iso(self.clock()), **facts}
+        move = self._moving(
+            job.ref, job.gen, JobStatus.CANCELLING, JobStatus.CANCELLED, facts
+        )
+        reply = await self.table.transact([move, active_mark(self.table, job.ref, "Delete")])
+        return isinstance(reply, Written)
+
+    async def _move(
+        self,
+        ref: JobRef,
+        gen: int,
+        source: JobStatus,
+        target: JobStatus,
+        facts: dict[str, Any],
+    ) -> bool:
+        action = self._moving(ref, gen, source, target, facts)
+        reply = await self.table.update(action, returning="NONE")
+        if isinstance(reply, Refused):
+            item = reply.item or {}
+            return item.get("status") == target and item.get("gen") == gen
+        return True
+
+    def _moving(
+        self,
+        ref: JobRef,
+        gen: int,
+        source: JobStatus,
+        target: JobStatus,
+        facts: dict[str, Any],
+        next_gen: int | None = None,
+    ) -> Action:
+        if next_gen is not None:
+            facts = {**facts, "next_gen": next_gen}
+        assignments = "".join(
+            f", {'gen' if name == 'next_gen' else name} = :{name}" for name in facts
+        )
+        return self.table.action(
+            "Update",
+            ref.pk,
+            keys.META_SK,
+            condition=IN_STATE,
+            update=f"SET #status = :to{assignments}",
+            values={"from": source, "to": target, "gen": gen, **facts},
+        )

@@ -23,7 +23,7 @@ async def cancel(rt: Runtime, ref: JobRef, *, actor: str, reason: str) -> Job:
     job = await rt.jobs.read(ref)
     while job is not None and job.status in CANCELLABLE:
         facts = {"cancelled_by": actor, "cancel_reason": reason}
-        if await rt.jobs.cancel(job, facts):
+        if await rt.moves.cancel(job, facts):
             await rt.jobs.record(ref, "cancelled", {"actor": actor, "reason": reason})
         job = await rt.jobs.read(ref)
     if job is None:

@@ -80,14 +80,14 @@ async def reopen(
     """Reopen chunks of an ended job and hand them out; return which, and the gen."""
     if job.status is not JobStatus.RESUMING:
         facts = {"resumed_by": asked.actor, "resume_reason": asked.reason}
-        if await rt.jobs.reopen(job, facts) is None:
+        if await rt.moves.reopen(job, facts) is None:
             return await reopen(
                 rt, await resumable(rt, asked.ref), chunks, asked, event
             )
         job = await rt.jobs.read(asked.ref) or job
     await forget_ends(rt, asked.ref, [chunk.ref.chunk for chunk in chunks])
     refs = [c.ref for c in chunks if await reopen_chunk(rt.table, c, job.gen)]
-    await rt.jobs.resume(job)
+    await rt.moves.resume(job)
     await hand_out(rt, asked.ref, refs, job.gen)
     noted: dict[str, Any] = {
         "actor": asked.actor,

@@ -27,6 +27,10 @@ SENDERS = 8
 Progress = Callable[[str, int], None]
 
 
+class MovedOnError(Exception):
+    """The job is not being submitted any more: cancelled, or opened by another."""
+
+
 async def fan_out(rt: Runtime, job: Job, progress: Progress = lambda *_: None) -> None:
     """Bring a job from SUBMITTING to RUNNING and send its chunks.
 
@@ -35,11 +39,14 @@ async def fan_out(rt: Runtime, job: Job, progress: Progress = lambda *_: None) -
             as many as the manifest lists.
     """
     if job.status is JobStatus.SUBMITTING:
-        await write_chunks(rt, job, progress)
-        if not await rt.jobs.open(job.ref, job.gen):
+        try:
+            await write_chunks(rt, job, progress)
+        except MovedOnError:
+            return
+        if not await rt.moves.open(job.ref, job.gen):
             return
     await send_chunks(rt, job, progress)
-    await rt.jobs.sent(job.ref, job.gen)
+    await rt.moves.sent(job.ref, job.gen)
 
 
 async def write_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
@@ -49,7 +56,8 @@ async def write_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
 
     async def write(entries: list[Entry]) -> None:
         chunks = [(entry.chunk, entry.item(stage)) for entry in entries]
-        await rt.jobs.add_chunks(job.ref, job.gen, chunks)
+        if not await rt.jobs.add_chunks(job.ref, job.gen, chunks):
+            raise MovedOnError
         written.add(len(entries))
 
     entries = read_manifest(rt.objects, str(job.item["manifest"]))

@@ -64,7 +64,7 @@ async def begin_finish(rt: Runtime, ref: JobRef) -> tuple[ChunkRef, int] | None:
     if not census.ended:
         return None
     await check_against_manifest(rt, job, census)
-    if not await rt.jobs.finalize(job, {"stage": JOIN, "label": JOIN}):
+    if not await rt.moves.finalize(job, {"stage": JOIN, "label": JOIN}):
         return None
     return join, job.gen
 
@@ -107,7 +107,7 @@ async def finish_cancel(rt: Runtime, ref: JobRef) -> bool:
     ]
     census = Census(tuple(sorted([*census.rows, *unwritten])))
     certificate = certify(job, census, rt.clock(), "", JobStatus.CANCELLED)
-    return await rt.jobs.cancelled(job, await store_certificate(rt, certificate))
+    return await rt.moves.cancelled(job, await store_certificate(rt, certificate))
 
 
 def certify(

@@ -142,6 +142,11 @@ class Chunk:
         return int(self.item.get("attempts", 0))
 
     @property
+    def on_its_way_back(self) -> bool:
+        """Whether what it did is being undone: it goes on to its end whatever comes."""
+        return "direction" in self.item
+
+    @property
     def heartbeat(self) -> tuple[int, int]:
         """What changes as long as its holder lives."""
         return self.fence, int(self.item.get("heartbeat", 0))

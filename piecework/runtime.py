@@ -15,12 +15,14 @@ from typing import Any
 
 import aioboto3
 from aiobotocore.config import AioConfig
+from aiobotocore.session import AioSession
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
     NoCredentialsError,
     NoRegionError,
     PartialCredentialsError,
+    ProfileNotFound,
 )
 
 from piecework.classify import classify
@@ -30,6 +32,7 @@ from piecework.objects import Objects
 from piecework.queue import Queue
 from piecework.settings import Settings
 from piecework.store.jobs import Jobs
+from piecework.store.moves import JobMoves
 from piecework.store.table import Table
 from piecework.store.tallies import Tallies
 
@@ -37,6 +40,8 @@ from piecework.store.tallies import Tallies
 #: multiply; what is still refused then is tier two's.
 RETRIES = {"mode": "standard", "total_max_attempts": 4}
 USER_AGENT = "piecework"
+#: Seconds to wait for an answer; a long poll is waited for that much longer.
+READ_TIMEOUT_S = 10.0
 #: The account of the embedded AWS.
 EMBEDDED_ACCOUNT = "000000000000"
 
@@ -57,6 +62,7 @@ class Runtime:
     heartbeat_queue: Queue
     objects: Objects
     jobs: Jobs
+    moves: JobMoves
     tallies: Tallies
     clock: Callable[[], float]
     rng: random.Random
@@ -80,36 +86,47 @@ async def connect(
     rng = rng or random.Random()
     async with AsyncExitStack() as stack:
         with explained(settings, endpoint):
-            clients = Clients(aioboto3.Session(**endpoint.session_arguments()), stack)
-            sqs = await clients.open("sqs", settings, endpoint)
+            clients = Clients(session_for(endpoint), stack, settings, endpoint)
+            sqs = await clients.open("sqs", settings.poll_s + READ_TIMEOUT_S)
             work = await queue_url(sqs, settings.work_queue)
             dead = await queue_url(sqs, settings.dead_letter_queue)
-            dynamodb = await clients.open("dynamodb", settings, endpoint)
+            dynamodb = await clients.open("dynamodb")
+            table = Table(dynamodb, settings.checkpoints_table, rng)
+            beat_s = max(1.0, settings.lease_s / 3)
+            beating = await clients.open("dynamodb", beat_s)
             runtime = Runtime(
                 settings=settings,
                 endpoint=endpoint,
-                table=Table(dynamodb, settings.checkpoints_table, rng),
+                table=table,
                 dead_letters=Table(dynamodb, settings.dead_letters_table, rng),
                 work=Queue(sqs, work, rng),
                 dead_letter_queue=Queue(sqs, dead, rng),
-                heartbeat_table=Table(
-                    await clients.open("dynamodb", settings, endpoint),
-                    settings.checkpoints_table,
-                    rng,
-                ),
-                heartbeat_queue=Queue(
-                    await clients.open("sqs", settings, endpoint), work, rng
-                ),
+                heartbeat_table=Table(beating, settings.checkpoints_table, rng),
+                heartbeat_queue=Queue(await clients.open("sqs", beat_s), work, rng),
                 objects=Objects(
-                    await clients.open("s3", settings, endpoint),
+                    await clients.open("s3"),
                     await bucket_name(clients, settings, endpoint),
                 ),
-                jobs=Jobs(Table(dynamodb, settings.checkpoints_table, rng), clock),
-                tallies=Tallies(Table(dynamodb, settings.checkpoints_table, rng)),
+                jobs=Jobs(table, clock),
+                moves=JobMoves(table, clock),
+                tallies=Tallies(table),
                 clock=clock,
                 rng=rng,
             )
         yield runtime
+
+
+def session_for(endpoint: Endpoint) -> aioboto3.Session:
+    """Return the session; that of the embedded AWS knows nothing of the user's account.
+
+    A broken profile must not stop the embedded AWS, and a good one is not to be used.
+    """
+    arguments = endpoint.session_arguments()
+    if endpoint.source == "embedded":
+        nothing = (None, None, None, None)
+        own = {"profile": nothing, "config_file": nothing}
+        arguments["botocore_session"] = AioSession(own)
+    return aioboto3.Session(**arguments)
 
 
 @dataclass(slots=True)
@@ -118,14 +135,16 @@ class Clients:
 
     session: aioboto3.Session
     stack: AsyncExitStack
+    settings: Settings
+    endpoint: Endpoint
 
-    async def open(self, service: Any, settings: Settings, endpoint: Endpoint) -> Any:
+    async def open(self, service: Any, read_timeout: float = READ_TIMEOUT_S) -> Any:
         """Open a client of a service."""
         config = AioConfig(
             retries=RETRIES,
-            max_pool_connections=settings.concurrency + 16,
+            max_pool_connections=self.settings.concurrency + 16,
             connect_timeout=5,
-            read_timeout=settings.poll_s + 10,
+            read_timeout=read_timeout,
             # Our parameters are built in one place and tested; checking each one
             # again costs a tenth of a request's CPU.
             parameter_validation=False,
@@ -134,7 +153,7 @@ class Clients:
             user_agent=USER_AGENT,
         )
         client = self.session.client(
-            service, config=config, **endpoint.client_arguments()
+            service, config=config, **self.endpoint.client_arguments()
         )
         return await self.stack.enter_async_context(client)
 
@@ -149,7 +168,7 @@ async def bucket_name(clients: Clients, settings: Settings, endpoint: Endpoint) 
     """Return the bucket's name, which holds the account's number to be unique."""
     if endpoint.source == "embedded":
         return settings.bucket(EMBEDDED_ACCOUNT, endpoint.region)
-    sts = await clients.open("sts", settings, endpoint)
+    sts = await clients.open("sts")
     reply = await sts.get_caller_identity()
     region = clients.session.region_name or endpoint.region
     return settings.bucket(reply["Account"], region)
@@ -164,8 +183,8 @@ def explained(settings: Settings, endpoint: Endpoint) -> Iterator[None]:
     except NoRegionError as error:
         message = "No AWS region is set."
         raise UsageError(message, code="config.region.missing") from error
-    except (NoCredentialsError, PartialCredentialsError) as error:
-        message = "No AWS credentials were found."
+    except (NoCredentialsError, PartialCredentialsError, ProfileNotFound) as error:
+        message = f"No AWS credentials were found: {error}."
         raise UsageError(message, code="aws.credentials.missing") from error
     except ClientError as error:
         failure = classify(error, layer="tool")

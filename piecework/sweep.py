@@ -17,6 +17,8 @@ async def sweep(rt: Runtime, job: Job) -> tuple[int, int]:
     """Cancel and ask; return how many chunks were cancelled, and how many asked."""
     cancelled = asked = 0
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
+        if chunk.on_its_way_back:
+            continue
         if chunk.status is ChunkStatus.RUNNING and "cancel_requested" not in chunk.item:
             asked += await request_cancel(rt.table, chunk)
         elif chunk.status in {ChunkStatus.PENDING, ChunkStatus.WAITING}:

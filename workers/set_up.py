@@ -87,14 +87,17 @@ def set_up(
         ctx = JoinContext(**facts, harvest=unread)
     else:
         ctx = Context(**facts)
-    hold.may_stop = lambda: before_pivot(stages, ctx.stage)
+    checkpoints = ChunkCheckpoints(
+        rt.table, rt.objects, claim, stages, ledger, rt.clock
+    )
+    hold.may_stop = lambda: (
+        checkpoints.failure is None and before_pivot(stages, ctx.stage)
+    )
     return Task(
         claim=claim,
         stages=stages,
         ctx=ctx,
-        checkpoints=ChunkCheckpoints(
-            rt.table, rt.objects, claim, stages, ledger, rt.clock
-        ),
+        checkpoints=checkpoints,
         journal=journal,
         ledger=ledger,
         limits=saga.Limits(rt.settings.max_attempts, rt.clock, rt.rng),

@@ -112,4 +112,4 @@ async def job_end(
     census = await take_census(rt.table, job.ref, job.chunks)
     certificate = certify(job, census, rt.clock(), join_error)
     facts = await store_certificate(rt, certificate)
-    return rt.jobs.ending(job, certificate.status, facts)
+    return rt.moves.ending(job, certificate.status, facts)

@@ -33,7 +33,7 @@ async def finish_resume(rt: Runtime, job: Job) -> Counter[str]:
     """Let a job run on whose resume stopped half-way: with what it had reopened."""
     if rt.clock() - moment(str(job.item["reopened_at"])) < SUBMIT_QUIET_S:
         return Counter()
-    await rt.jobs.resume(job)
+    await rt.moves.resume(job)
     return Counter({"resume finished": 1})
 
 
@@ -43,6 +43,9 @@ async def finish_cancelling(
     """Sweep again; cancel what a dead worker holds; end the job when all have ended."""
     acts: Counter[str] = Counter()
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
+        if chunk.on_its_way_back:
+            acts += await look_at(rt, job, chunk, sightings)
+            continue
         if chunk.status is not ChunkStatus.RUNNING:
             continue
         now = asyncio.get_running_loop().time()

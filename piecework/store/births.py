@@ -24,7 +24,7 @@ def new_chunk(ref: ChunkRef, gen: int, facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def active_mark(table: Table, ref: JobRef, kind: str) -> Action:
-    """Return the write (`Put` or `Delete`) of the mark by which reconcilers find a job."""
+    """Return the `Put` or `Delete` of the mark by which reconcilers find a job."""
     item = {"tenant": ref.tenant, "job": ref.job} if kind == "Put" else None
     return table.action(
         kind, keys.ACTIVE_PK, keys.active_sk(ref.tenant, ref.job), item=item

@@ -10,6 +10,9 @@ from piecework.model import Chunk, ChunkStatus, iso
 from piecework.store.rescue import AS_SEEN, NOT_A_BEAT_SINCE
 from piecework.store.table import Table, Written
 
+#: What it did is being undone: that is not cut off.
+NOT_ON_ITS_WAY_BACK = "attribute_not_exists(direction)"
+UNCLAIMED = f"{AS_SEEN} AND {NOT_ON_ITS_WAY_BACK}"
 RUNNING_IN_THIS_GEN = "#status = :running AND gen = :gen"
 
 
@@ -21,7 +24,7 @@ async def cancel_unclaimed(table: Table, chunk: Chunk, now: float) -> bool:
         "Update",
         chunk.ref.pk,
         chunk.ref.sk,
-        condition=f"{AS_SEEN} AND {NOT_A_BEAT_SINCE}" if running else AS_SEEN,
+        condition=f"{UNCLAIMED} AND {NOT_A_BEAT_SINCE}" if running else UNCLAIMED,
         update="SET #status = :cancelled, settled_at = :now, cancelled = :at"
         " REMOVE claimed_by, claim_expires_at, claim_token, due_at, retry_at",
         values={

@@ -28,8 +28,10 @@ THIS_GEN = "gen = :gen"
 #: Counted by the claim, before the work: what kills its worker is counted too.
 ATTEMPTS_LEFT = "attempts < :max_attempts"
 ATTEMPTS_SPENT = "attempts >= :max_attempts"
-#: A cancel is decided here, on the chunk, not on the job's item, which would be hot.
-NOT_CANCELLED = "attribute_not_exists(cancel_requested)"
+#: A cancel is decided here, on the chunk, not on the job's item, which would be hot. A
+#: chunk on its way back is not cancelled: what it did is undone to the end.
+ON_ITS_WAY_BACK = "attribute_exists(direction)"
+NOT_CANCELLED = f"(attribute_not_exists(cancel_requested) OR {ON_ITS_WAY_BACK})"
 #: Nobody has it, and its wait is over. An ended chunk is never open again.
 OPEN = "#status IN (:pending, :waiting)"
 DUE = "(attribute_not_exists(retry_at) OR retry_at <= :now)"

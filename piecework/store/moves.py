@@ -64,9 +64,19 @@ class JobMoves:
         self, job: Job, status: JobStatus, facts: dict[str, Any]
     ) -> list[Action]:
         """Return FINALIZING -> ended; it goes with the end of the join."""
-        facts = {"finished_at": iso(self.clock()), **facts}
-        move = self._moving(job.ref, job.gen, JobStatus.FINALIZING, status, facts)
-        return [move, active_mark(self.table, job.ref, "Delete")]
+        return self._ending(job, JobStatus.FINALIZING, status, facts)
+
+    def _ending(
+        self, job: Job, source: JobStatus, target: JobStatus, facts: dict[str, Any]
+    ) -> list[Action]:
+        now = self.clock()
+        ended = {"finished_at": iso(now), **facts}
+        told = {"status": target, "gen": job.gen, **facts.get("outcomes", {})}
+        return [
+            self._moving(job.ref, job.gen, source, target, ended),
+            active_mark(self.table, job.ref, "Delete"),
+            event_put(self.table, job.ref, "finished", now, told),
+        ]
 
     async def reopen(self, job: Job, facts: dict[str, Any]) -> int | None:
         """Move ended -> RESUMING in the next generation; None: it moved on.
@@ -82,7 +92,9 @@ class JobMoves:
             facts,
             next_gen=job.gen + 1,
         )
-        reply = await self.table.transact([move, active_mark(self.table, job.ref, "Put")])
+        reply = await self.table.transact(
+            [move, active_mark(self.table, job.ref, "Put")]
+        )
         return job.gen + 1 if isinstance(reply, Written) else None
 
     async def resume(self, job: Job) -> bool:
@@ -100,12 +112,8 @@ class JobMoves:
 
     async def cancelled(self, job: Job, facts: dict[str, Any]) -> bool:
         """Move CANCELLING -> CANCELLED: every chunk has ended."""
-        facts = {"finished_at": iso(self.clock()), **facts}
-        move = self._moving(
-            job.ref, job.gen, JobStatus.CANCELLING, JobStatus.CANCELLED, facts
-        )
-        reply = await self.table.transact([move, active_mark(self.table, job.ref, "Delete")])
-        return isinstance(reply, Written)
+        actions = self._ending(job, JobStatus.CANCELLING, JobStatus.CANCELLED, facts)
+        return isinstance(await self.table.transact(actions), Written)
 
     async def _move(
         self,
@@ -131,11 +139,10 @@ class JobMoves:
         facts: dict[str, Any],
         next_gen: int | None = None,
     ) -> Action:
+        assignments = "".join(f", {name} = :{name}" for name in facts)
         if next_gen is not None:
+            assignments += ", gen = :next_gen"
             facts = {**facts, "next_gen": next_gen}
-        assignments = "".join(
-            f", {'gen' if name == 'next_gen' else name} = :{name}" for name in facts
-        )
         return self.table.action(
             "Update",
             ref.pk,

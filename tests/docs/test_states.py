@@ -15,6 +15,7 @@ from piecework.store.claims import Claims
 from piecework.store.dead_letters import DeadLetters
 from piecework.store.jobs import Jobs
 from piecework.store.ledger import EffectLedger
+from piecework.store.moves import JobMoves
 from piecework.store.rescue import Rescue
 from piecework.store.settle import Settlements
 from tests.docs.pages import ROOT, prose
@@ -24,6 +25,7 @@ STORES = (
     Claims,
     DeadLetters,
     EffectLedger,
+    JobMoves,
     Jobs,
     Rescue,
     Settlements,

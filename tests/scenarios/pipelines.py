@@ -147,7 +147,8 @@ async def hotel(ctx: Context[Item]) -> str:
 
 
 async def cancel_hotel(ctx: Context[Item]) -> None:
-    """Undo the hotel."""
+    """Undo the hotel, which takes its time."""
+    await asyncio.sleep(ctx.payload.seconds)
     await ctx.call(shop, unbook, "hotel", ctx.payload.n)
 
 

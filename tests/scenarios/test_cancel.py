@@ -11,8 +11,9 @@ from orchestrator.cancel import cancel
 from orchestrator.resume import Resume, resume
 from piecework.errors import UsageError
 from piecework.model import ChunkStatus, JobRef, JobStatus
+from piecework.reconcile.loop import Reconciler
 from tests.scenarios.conftest import Scenario
-from tests.scenarios.pipelines import Item, counting
+from tests.scenarios.pipelines import Item, counting, travel
 
 JOB = JobRef("default", "job-1")
 
@@ -92,3 +93,26 @@ async def test_a_job_that_has_ended_cannot_be_cancelled(scenario: Scenario) -> N
     with pytest.raises(UsageError) as running:
         await resume(scenario.rt, Resume(JOB, "me", "again"))
     assert running.value.code == "job.state.not_finished"
+
+
+async def test_a_cancel_does_not_cut_off_an_undo(scenario: Scenario) -> None:
+    item = Item(n=1, trouble="car-permanent", seconds=2.5)
+    await scenario.submit(travel, [item])
+
+    async with scenario.worker():
+        await scenario.until(lambda: scenario.happened("unbook", "car"))
+        await cancel(scenario.rt, JOB, actor="me", reason="enough")
+        reconciler = Reconciler(scenario.rt, scenario.log)
+
+        async def ended() -> bool:
+            reconciler.look_now()
+            await reconciler.look()
+            return (await scenario.job()).status.ended
+
+        await scenario.until(ended)
+
+    (chunk,) = await scenario.chunks()
+    assert (await scenario.job()).status is JobStatus.CANCELLED
+    assert chunk.status is ChunkStatus.DEAD
+    undone = [line[1] for line in scenario.ledger if line[0] == "unbook"]
+    assert undone == ["car", "hotel", "flight"]

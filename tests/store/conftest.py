@@ -22,6 +22,7 @@ from piecework.store.claims import Claims
 from piecework.store.dead_letters import DeadLetters
 from piecework.store.jobs import Jobs
 from piecework.store.ledger import EffectLedger
+from piecework.store.moves import JobMoves
 from piecework.store.rescue import Rescue
 from piecework.store.settle import Settlements
 from piecework.store.table import Table
@@ -71,6 +72,10 @@ class Store:
     @property
     def jobs(self) -> Jobs:
         return Jobs(self.table, self.clock)
+
+    @property
+    def moves(self) -> JobMoves:
+        return JobMoves(self.table, self.clock)
 
     @property
     def rescue(self) -> Rescue:

@@ -63,6 +63,7 @@ SINCE: dict[str, tuple[dict[str, Any], set[ChunkWrite]]] = {
     "gen": ({"gen": 3}, {give_back, send_again, cancel_chunk, ask_to_stop, reopen}),
     "fence": ({"fence": 5}, {give_back, send_again, cancel_chunk}),
     "heartbeat": ({"heartbeat": 8}, {give_back}),
+    "direction": ({"direction": "compensating"}, {cancel_chunk}),
 }
 
 

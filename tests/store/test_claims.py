@@ -25,6 +25,10 @@ OPEN: dict[str, dict[str, Any]] = {
     "waiting": {"status": "WAITING"},
     "its wait is over": {"status": "WAITING", "retry_at": iso(NOW)},
     "its lease is dead": lease(-5.001),
+    "to be cancelled, but on its way back": {
+        "cancel_requested": True,
+        "direction": "compensating",
+    },
 }
 #: What alone keeps it from being claimed, and what the loser is told.
 CLOSED: dict[str, tuple[dict[str, Any], type]] = {

@@ -24,7 +24,7 @@ UNCONDITIONAL = {
     ("checkpoints.py", "undo"): "goes with a fenced check of the chunk",
     ("dead_letters.py", "quarantine"): "the same message, written again",
     ("jobs.py", "create"): "goes with the birth of the job, which is conditional",
-    ("jobs.py", "_active"): "goes with a move of the job, which is conditional",
+    ("births.py", "active_mark"): "goes with a move of the job, which is conditional",
     ("settle.py", "_trail"): "goes with the fenced end of the claim",
     ("settle.py", "bury"): "goes with the fenced end of the claim",
 }

@@ -16,21 +16,12 @@ from typing import Any
 import structlog
 
 from piecework import keys, telemetry, values
+from piecework.call_names import CallScope, call_key
 from piecework.classify import classify, mark
 from piecework.dependency import Dependency, Effect, in_doubt, plainly_refused
 from piecework.errors import ErrorEnvelope
 from piecework.ports import Begun, Done, Journal, Ledger
 from piecework.retry import Retry, RetryBudget, retried
-
-
-@dataclass(frozen=True, slots=True)
-class CallScope:
-    """Whose call it is: the part of a call's key that is not the call itself."""
-
-    tenant: str
-    job: str
-    chunk: int
-    stage: str
 
 
 @dataclass(slots=True)
@@ -100,6 +91,15 @@ class Caller:
             self.progress()
         return values.decode(function, flight.result())
 
+    async def landed(self) -> None:
+        """Wait until no call is under way.
+
+        A stage that failed may have left some: their answers are paid for, and no
+        effect may land after it was undone.
+        """
+        while self._flying:
+            await asyncio.wait(self._flying.values())
+
     async def _value(
         self,
         key: str,
@@ -112,7 +112,7 @@ class Caller:
         if (remembered := self.journal.recall(key)) is not None:
             self.counts.replayed += 1
             return remembered
-        sent_key = provider_key(key, self.epoch)
+        sent_key = keys.provider_key(key, self.epoch)
         value = await self._attempts(sent_key, dependency, bound, [])
         await self.journal.record(key, value)
         return value
@@ -130,7 +130,7 @@ class Caller:
                 self.counts.stages_with_effects.add(scope.stage)
                 return answer
             case Begun(epoch, doubtful):
-                sent_key = provider_key(key, epoch)
+                sent_key = keys.provider_key(key, epoch)
                 value = None
                 if doubtful:
                     value = await self._look_up(sent_key, dependency, bound)
@@ -231,24 +231,3 @@ class Caller:
             raise
         self.counts.made += 1
         return values.encode(bound.func, value)
-
-
-def call_key(
-    scope: CallScope,
-    dependency: Dependency,
-    function: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-) -> str:
-    """Return the key under which a call is remembered, equal for equal calls."""
-    return keys.call_key(
-        *(scope.tenant, scope.job, scope.chunk, scope.stage),
-        dependency.name,
-        function.__qualname__,
-        args=[args, kwargs],
-    )
-
-
-def provider_key(key: str, epoch: int) -> str:
-    """Return the idempotency key that the provider sees."""
-    return keys.sha256(f"{key}#{epoch}".encode())

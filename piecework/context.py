@@ -12,7 +12,8 @@ from typing import Any, Generic, TypeVar, cast, overload
 import structlog
 
 from piecework import keys, values
-from piecework.calls import Caller, CallScope
+from piecework.call_names import CallScope
+from piecework.calls import Caller
 from piecework.dependency import Dependency
 from piecework.errors import UsageError
 from piecework.pipeline import Pipeline

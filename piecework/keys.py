@@ -171,3 +171,8 @@ def call_key(*scope: str | int, args: Any) -> str:
     an attempt or a random number: the same logical call has the same key for ever.
     """
     return sha256(canonical_json([*scope, args]).encode())
+
+
+def provider_key(key: str, epoch: int) -> str:
+    """Return the idempotency key that the provider sees."""
+    return sha256(f"{key}#{epoch}".encode())

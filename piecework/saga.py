@@ -12,7 +12,6 @@ import asyncio
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
@@ -20,6 +19,7 @@ from piecework import recovery, telemetry, values
 from piecework.classify import classify
 from piecework.context import Context
 from piecework.errors import ErrorEnvelope, PermanentError, StoreError
+from piecework.model import iso
 from piecework.outcome import Cancelled, Compensation, Completed, Dead, Outcome, Parked
 from piecework.pipeline import Pipeline, Stage
 from piecework.ports import CancelRequestedError, Checkpoints
@@ -66,6 +66,7 @@ async def run(
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 -- whatever a stage raises
+            await ctx.caller.landed()
             failure = envelope(error, ctx, limits)
             return await recover(pipeline, ctx, checkpoints, limits, index, failure)
         telemetry.emit(ctx.log, "stage.completed", stage=stage.name)
@@ -127,7 +128,7 @@ def envelope(error: BaseException, ctx: Context[Any], limits: Limits) -> ErrorEn
         error,
         stage=ctx.stage,
         attempt=ctx.attempt,
-        at=datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds"),
+        at=iso(now),
         correlation_id=f"{ctx.job}/{ctx.chunk}",
         now=now,
     )

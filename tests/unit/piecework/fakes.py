@@ -11,7 +11,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from piecework import saga
-from piecework.calls import Caller, CallScope
+from piecework.call_names import CallScope
+from piecework.calls import Caller
 from piecework.codes import ErrorClass
 from piecework.context import Context
 from piecework.errors import ErrorEnvelope

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from piecework.calls import CallScope
+from piecework.call_names import CallScope
 from piecework.dependency import Dependency, Effect
 from piecework.retry import RetryPolicy
 from tests.unit.piecework.fakes import SCOPE

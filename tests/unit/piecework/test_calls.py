@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from piecework.calls import CallScope, call_key, provider_key
+from piecework.call_names import CallScope, call_key
 from piecework.dependency import Dependency
 from piecework.errors import PermanentError, TransientError
+from piecework.keys import provider_key
 from piecework.retry import RetryBudget, RetryPolicy
 from tests.unit.piecework.fakes import SCOPE, Diary, Log, caller
 from tests.unit.piecework.provider import (

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
+from piecework import Context, Dependency, Effect, Pipeline, Stage
 from piecework.errors import (
     PermanentError,
     StateError,
@@ -24,6 +26,10 @@ from tests.unit.piecework.fakes import (
     run,
 )
 from tests.unit.piecework.script import Script, dead
+
+
+class Nothing(BaseModel):
+    pass
 
 
 async def test_a_transient_failure_parks_the_chunk_with_what_it_has() -> None:
@@ -61,7 +67,7 @@ async def test_a_failure_is_described_with_its_place_and_time() -> None:
     failure = dead(await run(script.pipeline, ctx=ctx), Compensation.DONE)
     assert (failure.stage, failure.attempt) == ("b", 2)
     assert failure.correlation_id == "job/7"
-    assert failure.at == "2023-11-14T22:13:20.000+00:00"
+    assert failure.at == "2023-11-14T22:13:20.000Z"
 
 
 async def test_what_cannot_be_read_back_is_a_failure_and_not_a_crash() -> None:
@@ -133,3 +139,31 @@ async def test_a_cancel_stops_the_chunk_at_the_stage_boundary() -> None:
     assert isinstance(outcome, Cancelled)
     assert script.did == ["a", "b"]
     assert set(kept.completed) == {"a"}
+
+
+async def test_a_failed_stage_waits_for_the_calls_that_it_left_flying() -> None:
+    answered: list[str] = []
+
+    async def slow(*, idempotency_key: str) -> str:
+        del idempotency_key
+        for _ in range(50):  # turns of the loop: far more than an undo takes
+            await asyncio.sleep(0)
+        answered.append("slow")
+        return "done"
+
+    async def refused(*, idempotency_key: str) -> str:
+        del idempotency_key
+        raise PermanentError("no", code="tool.test.no")
+
+    shop = Dependency("shop", effect=Effect.PROVIDER_IDEMPOTENT)
+
+    async def both(ctx: Context[Any]) -> list[str]:
+        return await asyncio.gather(ctx.call(shop, slow), ctx.call(shop, refused))
+
+    async def undo(ctx: Context[Any]) -> None:
+        del ctx
+        answered.append("undone")
+
+    pipeline = Pipeline("both", payload=Nothing, stages=[Stage(both, compensate=undo)])
+    await run(pipeline)
+    assert answered == ["slow", "undone"]

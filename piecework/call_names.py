@@ -1,0 +1,36 @@
+"""The name of a call: whose it is, and what makes two calls the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from piecework import keys
+from piecework.dependency import Dependency
+
+
+@dataclass(frozen=True, slots=True)
+class CallScope:
+    """Whose call it is: the part of a call's key that is not the call itself."""
+
+    tenant: str
+    job: str
+    chunk: int
+    stage: str
+
+
+def call_key(
+    scope: CallScope,
+    dependency: Dependency,
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> str:
+    """Return the key under which a call is remembered, equal for equal calls."""
+    return keys.call_key(
+        *(scope.tenant, scope.job, scope.chunk, scope.stage),
+        dependency.name,
+        function.__qualname__,
+        args=[args, kwargs],
+    )

@@ -111,9 +111,9 @@ def work_prefix(chunk: int) -> str:
     return f"WORK#{chunk_name(chunk)}#"
 
 
-def stage_sk(chunk: int, index: int, stage: str) -> str:
+def stage_sk(chunk: int, stage: str) -> str:
     """Return the sort key of a completed stage."""
-    return f"{work_prefix(chunk)}STAGE#{index:02d}#{stage}"
+    return f"{work_prefix(chunk)}STAGE#{stage}"
 
 
 def calls_sk(chunk: int, gen: int, fence: int, page: int) -> str:

@@ -69,7 +69,7 @@ class ChunkCheckpoints:
         self.entered = cursor
         for index, name in enumerate(names[: names.index(cursor)]):
             is_result = index == self.pipeline.result_index
-            item = result if is_result else rows.get(f"STAGE#{index:02d}#{name}")
+            item = result if is_result else rows.get(f"STAGE#{name}")
             self._completed[name] = await self.objects.fetch(item) if item else NULL
         gen = f"{self.claim.gen:04d}"
         if f"TURN#{gen}" in rows:
@@ -135,7 +135,7 @@ class ChunkCheckpoints:
         sk = (
             keys.result_sk(ref.chunk)
             if is_result
-            else keys.stage_sk(ref.chunk, index, stage.name)
+            else keys.stage_sk(ref.chunk, stage.name)
         )
         if value == NULL:
             anew = self.claim.gen > 1

@@ -35,7 +35,7 @@ async def test_a_complete_stage_moves_the_cursor_and_keeps_its_value(
     item = await store.item()
     assert (item["stage"], item["started_at"]) == ("second", iso(NOW))
     assert item["claimed_by"] == "worker"
-    row = (await rows(store))["STAGE#00#first"]
+    row = (await rows(store))["STAGE#first"]
     assert (row["value"], row["gen"], row["fence"]) == ('"value"', 2, 4)
 
 

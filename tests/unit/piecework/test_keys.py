@@ -72,13 +72,13 @@ def test_sort_keys_sort_as_the_chunks_do(one: int, other: int) -> None:
 @given(CHUNKS, CHUNKS)
 def test_no_chunk_reads_the_rows_of_another(one: int, other: int) -> None:
     if one != other:
-        assert not keys.stage_sk(one, 0, "s").startswith(keys.work_prefix(other))
+        assert not keys.stage_sk(one, "s").startswith(keys.work_prefix(other))
 
 
 @pytest.mark.parametrize(
     "row",
     [
-        keys.stage_sk(3, 0, "extract"),
+        keys.stage_sk(3, "extract"),
         keys.calls_sk(3, 1, 1, 1),
         keys.effect_sk(3, "ab"),
         keys.error_sk(3, 1, 1),

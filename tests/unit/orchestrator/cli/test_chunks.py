@@ -46,7 +46,7 @@ def test_a_chunk_is_shown_with_its_stages_calls_effects_and_errors(
     pk, work = JobRef("default", "a").pk, keys.work_prefix(1)
     error = json.dumps({"code": "llm.x.y", "error_class": "transient", "message": "no"})
     add = deployment.table.add
-    add(pk, f"{work}STAGE#00#cut", stage="cut", finished_at=SETTLED, gen=1, fence=1)
+    add(pk, f"{work}STAGE#cut", stage="cut", finished_at=SETTLED, gen=1, fence=1)
     add(
         pk,
         f"{work}CALLS#0001#0001#0001",

@@ -7,54 +7,8 @@ from typing import Any
 import pytest
 
 from piecework.errors import PermanentError, TransientError, UsageError
-from piecework.retry import Retry, RetryBudget, RetryPolicy, retried
-
-TOOL = RetryPolicy()
-
-
-MODEL = RetryPolicy(attempts=3, base=1.0, cap=30.0)
-
-
-class Call:
-    """Fails with the given errors in turn, then answers."""
-
-    def __init__(self, *errors: BaseException) -> None:
-        self.errors = list(errors)
-        self.made = 0
-
-    async def __call__(self) -> str:
-        self.made += 1
-        if self.errors:
-            raise self.errors.pop(0)
-        return "answer"
-
-
-class Run:
-    """Runs a call without sleeping, and keeps what happened."""
-
-    def __init__(self, seconds: float = 60.0, seed: int = 7) -> None:
-        self.budget = RetryBudget(seconds)
-        self.rng = Random(seed)
-        self.slept: list[float] = []
-        self.retries: list[Retry] = []
-
-    async def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-
-    async def __call__(self, call: Call, policy: RetryPolicy, **kw: Any) -> str:
-        return await retried(
-            call,
-            policy,
-            budget=self.budget,
-            rng=self.rng,
-            sleep=self.sleep,
-            on_retry=self.retries.append,
-            **kw,
-        )
-
-
-def failures(count: int, **kw: Any) -> list[TransientError]:
-    return [TransientError(f"failure {n}", **kw) for n in range(1, count + 1)]
+from piecework.retry import RetryBudget, RetryPolicy, retried
+from tests.unit.piecework.retrying import MODEL, TOOL, Call, Run, failures
 
 
 async def test_a_call_that_answers_is_made_once_and_waits_for_nothing() -> None:

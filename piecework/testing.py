@@ -7,10 +7,11 @@ assert run.results == {0: "...", 1: "..."}
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import structlog
 from pydantic import BaseModel
@@ -179,7 +180,7 @@ async def _run_chunk(
             chunk=number,
             attempt=attempt,
             caller=_caller(journal, limits),
-            log=structlog.get_logger(),
+            log=quiet_log(),
         )
         outcome = await saga.run(pipeline, ctx, checkpoints, limits)
         if not isinstance(outcome, Parked):
@@ -198,7 +199,7 @@ def _join_context(
         chunk=keys.JOIN_CHUNK,
         attempt=1,
         caller=_caller(MemoryJournal(), limits),
-        log=structlog.get_logger(),
+        log=quiet_log(),
         stage=JOIN,
         harvest=harvest,
     )
@@ -216,7 +217,7 @@ def _caller(journal: MemoryJournal, limits: saga.Limits) -> Caller:
         slots=asyncio.Semaphore(64),
         rng=limits.rng,
         clock=limits.clock,
-        log=structlog.get_logger(),
+        log=quiet_log(),
         sleep=at_once,
     )
 
@@ -224,3 +225,15 @@ def _caller(journal: MemoryJournal, limits: saga.Limits) -> Caller:
 def _missing(chunk: int, label: str, outcome: Outcome) -> Missing:
     code = outcome.failure.code if isinstance(outcome, Dead | Parked) else ""
     return Missing(chunk, label, type(outcome).__name__.upper(), code)
+
+
+def quiet_log() -> structlog.stdlib.BoundLogger:
+    """Return the logger that the user configured; without one, nothing is logged.
+
+    structlog left to itself prints every debug line to stdout.
+    """
+    if structlog.is_configured():
+        return cast("structlog.stdlib.BoundLogger", structlog.get_logger())
+    silent = structlog.make_filtering_bound_logger(logging.CRITICAL)
+    log = structlog.wrap_logger(structlog.ReturnLogger(), wrapper_class=silent)
+    return cast("structlog.stdlib.BoundLogger", log)

@@ -79,14 +79,15 @@ class Queue:
     url: str
     rng: Random
 
-    async def send(self, messages: Sequence[Message]) -> int:
-        """Send messages in batches; return how many SQS took."""
+    async def send(self, messages: Sequence[Message], *, delay_s: float = 0.0) -> int:
+        """Send messages in batches, at most 900 s late; return how many SQS took."""
+        extra = {"DelaySeconds": min(math.ceil(delay_s), 900)} if delay_s else None
         taken = 0
         for batch in batches(messages):
             bodies = [m.model_dump_json() for m in batch]
-            taken += len(batch) - len(
-                await self._all(self.client.send_message_batch, "MessageBody", bodies)
-            )
+            send = self.client.send_message_batch
+            failed = await self._all(send, "MessageBody", bodies, extra)
+            taken += len(batch) - len(failed)
         return taken
 
     async def send_body(self, body: str) -> None:

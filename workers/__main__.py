@@ -72,7 +72,9 @@ async def serve(
         )
         station = open_station(rt, worker, pipelines, log)
         side = asyncio.create_task(
-            reconcile_for_ever(rt, log, station.busy) if reconcile else stop.wait()
+            reconcile_for_ever(rt, log, station.busy, station.take)
+            if reconcile
+            else stop.wait()
         )
         try:
             await work(station, stop)

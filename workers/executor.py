@@ -12,6 +12,7 @@ from piecework.model import ChunkRef, Job
 from piecework.outcome import Cancelled
 from piecework.pipeline import Pipeline
 from piecework.ports import ClaimLostError
+from piecework.queue import Message
 from piecework.store.cancels import cancel_unclaimed
 from workers.settle import settle
 from workers.station import Station
@@ -92,6 +93,8 @@ async def carry_out(
     if wait is None:
         cancelled = isinstance(report.outcome, Cancelled)
         return End.CANCELLED if cancelled else End.COUNT
+    if turn.receipt is None:
+        await station.rt.work.send([Message.about(turn.ref, turn.gen)], delay_s=wait)
     await hide(turn, wait, station)
     return End.LEFT
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 
-from piecework.model import Job, JobRef
+from piecework.model import ChunkRef, Job, JobRef
 from piecework.payloads import Payloads
 from piecework.pipeline import Pipeline
 from piecework.runtime import Runtime
@@ -40,6 +40,8 @@ class Station:
     calls: asyncio.Semaphore
     #: Set whenever a message comes in: wakes an idle reconciler beside the worker.
     busy: asyncio.Event = field(default_factory=asyncio.Event)
+    #: Takes a chunk in hand without a message; None while the worker does not run.
+    takes: Callable[[ChunkRef, int], Awaitable[bool]] | None = None
     _jobs: dict[JobRef, tuple[float, Job]] = field(default_factory=dict)
     _noted: set[JobRef] = field(default_factory=set)
 
@@ -55,6 +57,10 @@ class Station:
                 self._jobs.clear()
             self._jobs[ref] = (now, job)
         return job
+
+    async def take(self, ref: ChunkRef, gen: int) -> bool:
+        """Offer the worker a chunk; say whether it took it."""
+        return self.takes is not None and await self.takes(ref, gen)
 
     async def note_unknown_pipeline(self, job: Job) -> None:
         """Tell those who look at the job, once, why it does not get on here."""

@@ -10,7 +10,7 @@ from typing import Any
 from piecework import telemetry
 from piecework.errors import PieceworkError
 from piecework.finish import begin_finish, finish_cancel
-from piecework.model import JobRef
+from piecework.model import ChunkRef, Job, JobRef
 from piecework.queue import BATCH, Delivery
 from piecework.runtime import Runtime
 from workers.acks import Ack, Acks
@@ -74,6 +74,7 @@ class Worker:
         self.acks = Acks(
             self.station.rt, lambda: len(self.in_hand) <= 1, self.join, self.station.log
         )
+        self.station.takes = self.take
 
     async def receive(self) -> None:
         """Take messages as long as there are free slots, until told to stop.
@@ -114,7 +115,7 @@ class Worker:
             await asyncio.sleep(GATHER_S / 4)
         return max(1, most - len(self.in_hand))
 
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
+    def start(self, work: Coroutine[Any, Any, object]) -> None:
         """Take something in hand; its failure is its own."""
         task = asyncio.create_task(self.contain(work))
         self.in_hand.add(task)
@@ -125,7 +126,7 @@ class Worker:
         self.in_hand.discard(task)
         self.freed.set()
 
-    async def contain(self, work: Coroutine[Any, Any, None]) -> None:
+    async def contain(self, work: Coroutine[Any, Any, object]) -> None:
         """Keep one chunk's outage from its neighbours: its message shows again."""
         try:
             await work
@@ -142,17 +143,36 @@ class Worker:
         if message is None:
             await self.quarantine(delivery, "runtime.message.malformed")
             return
-        job = await self.station.job(message.ref.of)
         turn = Turn(message.ref, message.gen, delivery.received, delivery.receipt)
-        end = End.ORPHAN if job is None else await execute(turn, job, self.station)
-        match end:
-            case End.COUNT | End.CANCELLED if job is not None:
-                cancelled = end is End.CANCELLED
-                self.acks.add(Ack(turn.ref, job.chunks, turn.receipt, cancelled))
+        job = await self.station.job(message.ref.of)
+        match End.ORPHAN if job is None else await self.perform(turn, job):
             case End.DROP:
                 await self.station.rt.work.delete([delivery.receipt])
             case End.ORPHAN:
                 await self.quarantine(delivery, "runtime.message.orphan")
+
+    async def perform(self, turn: Turn, job: Job) -> End:
+        """Take a turn of a chunk; if that ends it, see to it that it is counted."""
+        end = await execute(turn, job, self.station)
+        if end in {End.COUNT, End.CANCELLED}:
+            cancelled = end is End.CANCELLED
+            self.acks.add(Ack(turn.ref, job.chunks, turn.receipt, cancelled))
+        return end
+
+    async def take(self, ref: ChunkRef, gen: int) -> bool:
+        """Take a chunk in hand without a message, if there is a slot for it.
+
+        For what a reconciler beside us gave back or began to finish: it need not wait
+        behind all that is queued.
+        """
+        job = await self.station.job(ref.of)
+        full = len(self.in_hand) >= self.station.rt.settings.concurrency
+        if job is None or full or self.stop.is_set():
+            return False
+        if job.pipeline not in self.station.pipelines:
+            return False
+        self.start(self.perform(Turn(ref, gen), job))
+        return True
 
     async def quarantine(self, delivery: Delivery, code: str) -> None:
         """Set a message aside that belongs to nothing we know."""
@@ -177,11 +197,7 @@ class Worker:
         if begun is None or job is None:
             return
         join, gen = begun
-
-        async def run() -> None:
-            await execute(Turn(join, gen), job, self.station)
-
-        self.start(run())
+        self.start(self.perform(Turn(join, gen), job))
 
     async def drain(self, receiving: asyncio.Task[None]) -> None:
         """Let what is in hand end; hand back what does not end in time."""

@@ -10,7 +10,7 @@ from piecework.fanout import fan_out
 from piecework.finish import begin_finish
 from piecework.model import Chunk, ChunkStatus, Job, moment
 from piecework.queue import Message
-from piecework.reconcile.sightings import Sightings
+from piecework.reconcile.look import Look
 from piecework.runtime import Runtime
 from piecework.store.cancels import cancel_unclaimed
 from piecework.store.census import all_chunks
@@ -37,36 +37,37 @@ async def finish_resume(rt: Runtime, job: Job) -> Counter[str]:
     return Counter({"resume finished": 1})
 
 
-async def finish_cancelling(
-    rt: Runtime, job: Job, sightings: Sightings
-) -> Counter[str]:
+async def finish_cancelling(look: Look, job: Job) -> Counter[str]:
     """Sweep again; cancel what a dead worker holds; end the job when all have ended."""
+    rt = look.rt
     acts: Counter[str] = Counter()
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
         if chunk.on_its_way_back:
-            acts += await look_at(rt, job, chunk, sightings)
+            acts += await look_at(look, job, chunk)
             continue
         if chunk.status is not ChunkStatus.RUNNING:
             continue
         now = asyncio.get_running_loop().time()
-        if sightings.unchanged_for(chunk, now) >= rt.settings.lease_s:
+        if look.sightings.unchanged_for(chunk, now) >= rt.settings.lease_s:
             done = await cancel_unclaimed(rt.table, chunk, rt.clock())
             acts["dead lease cancelled"] += done
     cancelled, asked = await sweep(rt, job)
     return acts + Counter({"cancelled": cancelled, "asked to stop": asked})
 
 
-async def send_join(rt: Runtime, job: Job, sightings: Sightings) -> Counter[str]:
+async def send_join(look: Look, job: Job) -> Counter[str]:
     """Send the join of a job whose finisher died with it."""
+    rt = look.rt
     ref = job.ref.chunk(keys.JOIN_CHUNK)
     item = await rt.table.get(ref.pk, ref.sk)
     if item is None:
         return Counter()
-    return await look_at(rt, job, Chunk.read(ref, item), sightings)
+    return await look_at(look, job, Chunk.read(ref, item))
 
 
-async def look_at_chunks(rt: Runtime, job: Job, sightings: Sightings) -> Counter[str]:
+async def look_at_chunks(look: Look, job: Job) -> Counter[str]:
     """Look at every chunk; finish the job if all have ended and nobody noticed."""
+    rt = look.rt
     acts: Counter[str] = Counter()
     if "sent_at" not in job.item:
         quiet = rt.clock() - moment(str(job.item["opened_at"]))
@@ -76,30 +77,28 @@ async def look_at_chunks(rt: Runtime, job: Job, sightings: Sightings) -> Counter
     open_chunks = 0
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
         open_chunks += not chunk.status.terminal
-        acts += await look_at(rt, job, chunk, sightings)
+        acts += await look_at(look, job, chunk)
     if open_chunks == 0:
         begun = await begin_finish(rt, job.ref)
         if begun is not None:
-            ref, gen = begun
-            await rt.work.send([Message.about(ref, gen)])
+            await look.hand_out(*begun)
             acts["finish begun"] += 1
     return acts
 
 
-async def look_at(
-    rt: Runtime, job: Job, chunk: Chunk, sightings: Sightings
-) -> Counter[str]:
+async def look_at(look: Look, job: Job, chunk: Chunk) -> Counter[str]:
     """Send a chunk again that nobody works on and no message speaks for any more."""
+    rt = look.rt
     rescue = Rescue(rt.table, rt.settings, rt.clock)
     if chunk.status is ChunkStatus.RUNNING:
         now = asyncio.get_running_loop().time()
-        if sightings.unchanged_for(chunk, now) < rt.settings.lease_s:
+        if look.sightings.unchanged_for(chunk, now) < rt.settings.lease_s:
             return Counter()
         if not await rescue.give_back(chunk):
             return Counter()
-        await rt.work.send([Message.about(chunk.ref, chunk.gen)])
+        await look.hand_out(chunk.ref, chunk.gen)
         return Counter({"dead lease given back": 1})
-    sightings.lost_sight_of(chunk.ref)
+    look.sightings.lost_sight_of(chunk.ref)
     if chunk.status.terminal or not due(chunk, job, rt):
         return Counter()
     if not await rescue.send_again(chunk):
@@ -113,5 +112,8 @@ def due(chunk: Chunk, job: Job, rt: Runtime) -> bool:
     since = chunk.item.get("due_at")
     if since is not None:
         return moment(str(since)) <= rt.clock()
+    if "reopened_at" in job.item:
+        # Reopened, and perhaps never sent: a resume that stopped there is soon made up.
+        return moment(str(job.item["reopened_at"])) + SUBMIT_QUIET_S <= rt.clock()
     sent = moment(str(job.item.get("sent_at") or job.item["created_at"]))
     return sent + rt.settings.redispatch_s <= rt.clock()

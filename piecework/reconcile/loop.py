@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -11,7 +12,7 @@ import structlog
 
 from piecework import telemetry
 from piecework.errors import PieceworkError
-from piecework.model import Job, JobRef, JobStatus
+from piecework.model import ChunkRef, Job, JobRef, JobStatus
 from piecework.reconcile.dead_letter_queue import drain
 from piecework.reconcile.jobs import (
     finish_cancelling,
@@ -20,6 +21,7 @@ from piecework.reconcile.jobs import (
     look_at_chunks,
     send_join,
 )
+from piecework.reconcile.look import Look, nobody
 from piecework.reconcile.sightings import Sightings
 from piecework.runtime import Runtime
 
@@ -36,9 +38,19 @@ class Reconciler:
 
     rt: Runtime
     log: structlog.stdlib.BoundLogger
-    sightings: Sightings = field(default_factory=Sightings)
+    take: Callable[[ChunkRef, int], Awaitable[bool]] = nobody
     active: int = 0
+    _look: Look = field(init=False)
     _next_look: dict[JobRef, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Begin with nothing seen."""
+        self._look = Look(self.rt, self.take)
+
+    @property
+    def sightings(self) -> Sightings:
+        """What has been seen of running chunks."""
+        return self._look.sightings
 
     async def look(self) -> Counter[str]:
         """Look once at everything that is due; return what was done, by action."""
@@ -73,13 +85,13 @@ class Reconciler:
                 case JobStatus.SUBMITTING:
                     return await finish_submit(self.rt, job)
                 case JobStatus.FINALIZING:
-                    return await send_join(self.rt, job, self.sightings)
+                    return await send_join(self._look, job)
                 case JobStatus.CANCELLING:
-                    return await finish_cancelling(self.rt, job, self.sightings)
+                    return await finish_cancelling(self._look, job)
                 case JobStatus.RESUMING:
                     return await finish_resume(self.rt, job)
                 case _:
-                    return await look_at_chunks(self.rt, job, self.sightings)
+                    return await look_at_chunks(self._look, job)
         except PieceworkError as error:
             # One job's trouble is not the others'.
             self.log.warning("reconcile.failed", job=ref.job, error_code=error.code)
@@ -110,13 +122,17 @@ async def reconcile_once(
 
 
 async def reconcile_for_ever(
-    rt: Runtime, log: structlog.stdlib.BoundLogger, wake: asyncio.Event | None = None
+    rt: Runtime,
+    log: structlog.stdlib.BoundLogger,
+    wake: asyncio.Event | None = None,
+    take: Callable[[ChunkRef, int], Awaitable[bool]] = nobody,
 ) -> None:
     """Look, and look again; several reconcilers drift apart by a little chance.
 
-    While there is no job it looks rarely, unless `wake` says that there is work.
+    While there is no job it looks rarely, unless `wake` says that there is work. What
+    it gives back goes to the worker beside it first, which may `take` it or not.
     """
-    reconciler = Reconciler(rt, log)
+    reconciler = Reconciler(rt, log, take)
     wake = wake or asyncio.Event()
     while True:
         try:

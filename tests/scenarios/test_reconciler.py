@@ -55,6 +55,29 @@ async def test_a_dead_lease_is_given_back_and_a_live_one_is_not(
     assert (chunk.status, chunk.attempts) == (ChunkStatus.WAITING, 1)
 
 
+async def test_what_is_given_back_waits_behind_no_queue(scenario: Scenario) -> None:
+    rt = scenario.rt
+    await scenario.submit(counting, [Item(n=1, seconds=3.0)])
+    victim = await scenario.process("--no-reconcile")
+    await scenario.until(lambda: scenario.happened("second"))
+    await victim.kill()
+    await rt.work.client.purge_queue(QueueUrl=rt.work.url)
+
+    async with scenario.worker("heir") as station:
+        reconciler = Reconciler(rt, scenario.log, station.take)
+
+        async def look() -> int:
+            reconciler.look_now()
+            return (await reconciler.look())["dead lease given back"]
+
+        await scenario.until(look)
+        assert await rt.work.depth() == 0
+        ended = await scenario.ended()
+
+    assert ended.status is JobStatus.SUCCEEDED
+    assert scenario.happened("first") == 1
+
+
 async def test_a_full_job_that_nobody_finished_is_finished(scenario: Scenario) -> None:
     rt = scenario.rt
     await scenario.submit(counting, [Item(n=n) for n in range(3)])

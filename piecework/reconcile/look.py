@@ -1,0 +1,31 @@
+"""What a look at a job is taken with."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from piecework.model import ChunkRef
+from piecework.queue import Message
+from piecework.reconcile.sightings import Sightings
+from piecework.runtime import Runtime
+
+
+async def nobody(ref: ChunkRef, gen: int) -> bool:
+    """Stand in where no worker runs beside the reconciler."""
+    del ref, gen
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The deployment, what was seen of it so far, and the worker beside us, if any."""
+
+    rt: Runtime
+    take: Callable[[ChunkRef, int], Awaitable[bool]] = nobody
+    sightings: Sightings = field(default_factory=Sightings)
+
+    async def hand_out(self, ref: ChunkRef, gen: int) -> None:
+        """Give a chunk to the worker beside us, else to whoever gets the message."""
+        if not await self.take(ref, gen):
+            await self.rt.work.send([Message.about(ref, gen)])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO
 
 from orchestrator.intake import ChunkInput
@@ -78,42 +78,54 @@ async def pack(
     spool: IO[bytes],
     progress: Progress,
 ) -> int:
-    """Store the payloads in packs and spool the manifest; return how many there are.
-
-    Holds one pack at a time, whatever the size of the job.
-    """
-    lines: list[bytes] = []
-    inputs: list[ChunkInput] = []
-    size = number = 0
-
-    async def close() -> None:
-        content = b"".join(lines)
-        name = keys.sha256(content)[:32]
-        await rt.objects.put(
-            pack_key(ref.tenant, ref.job, name), content, "application/jsonl"
-        )
-        offset = 0
-        first = number - len(inputs)
-        for chunk, taken in enumerate(inputs, start=first):
-            place = PayloadRef(name, offset, len(taken.payload))
-            sha256 = keys.sha256(taken.payload)
-            spool.write(Entry(chunk, taken.label, str(place), sha256).line())
-            offset += len(taken.payload) + 1
-        progress("read", number)
-        lines.clear()
-        inputs.clear()
-
+    """Store the payloads in packs and spool the manifest; return how many there are."""
+    packer = Packer(rt, ref, spool)
     async for chunk in chunks:
-        lines.append(chunk.payload + b"\n")
-        inputs.append(chunk)
-        size += len(chunk.payload) + 1
-        number += 1
-        if size >= PACK_SIZE:
-            await close()
-            size = 0
-    if inputs:
-        await close()
-    return number
+        if await packer.add(chunk):
+            progress("read", packer.packed)
+    await packer.close()
+    progress("read", packer.packed)
+    return packer.packed
+
+
+@dataclass(slots=True)
+class Packer:
+    """Fills one pack after the other; holds one at a time, whatever the job's size."""
+
+    rt: Runtime
+    ref: JobRef
+    spool: IO[bytes]
+    packed: int = 0
+    _size: int = 0
+    _chunks: list[ChunkInput] = field(default_factory=list)
+
+    async def add(self, chunk: ChunkInput) -> bool:
+        """Take a payload; say whether that filled a pack."""
+        self._chunks.append(chunk)
+        self._size += len(chunk.payload) + 1
+        if self._size < PACK_SIZE:
+            return False
+        await self.close()
+        return True
+
+    async def close(self) -> None:
+        """Store what is held, and write its lines of the manifest."""
+        if not self._chunks:
+            return
+        content = b"".join(chunk.payload + b"\n" for chunk in self._chunks)
+        pack = keys.sha256(content)[:32]
+        key = pack_key(self.ref.tenant, self.ref.job, pack)
+        await self.rt.objects.put(key, content, "application/jsonl")
+        offset = 0
+        for chunk in self._chunks:
+            place = PayloadRef(pack, offset, len(chunk.payload))
+            sha256 = keys.sha256(chunk.payload)
+            entry = Entry(self.packed, chunk.label, str(place), sha256)
+            self.spool.write(entry.line())
+            offset += len(chunk.payload) + 1
+            self.packed += 1
+        self._chunks.clear()
+        self._size = 0
 
 
 def check_same(job: Job, facts: dict[str, object]) -> None:

@@ -45,6 +45,8 @@ async def fan_out(rt: Runtime, job: Job, progress: Progress = lambda *_: None) -
             return
         if not await rt.moves.open(job.ref, job.gen):
             return
+    elif job.status is not JobStatus.RUNNING:
+        return
     await send_chunks(rt, job, progress)
     await rt.moves.sent(job.ref, job.gen)
 

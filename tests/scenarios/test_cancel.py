@@ -9,10 +9,11 @@ import pytest
 
 from orchestrator.cancel import cancel
 from orchestrator.resume import Resume, resume
+from orchestrator.submit import Submission, submit
 from piecework.errors import UsageError
 from piecework.model import ChunkStatus, JobRef, JobStatus
 from piecework.reconcile.loop import Reconciler
-from tests.scenarios.conftest import Scenario
+from tests.scenarios.conftest import Scenario, chunk_inputs
 from tests.scenarios.pipelines import Item, counting, travel
 
 JOB = JobRef("default", "job-1")
@@ -116,3 +117,32 @@ async def test_a_cancel_does_not_cut_off_an_undo(scenario: Scenario) -> None:
     assert chunk.status is ChunkStatus.DEAD
     undone = [line[1] for line in scenario.ledger if line[0] == "unbook"]
     assert undone == ["car", "hotel", "flight"]
+
+
+async def test_a_submit_that_was_cancelled_is_not_sent_by_submitting_again(
+    scenario: Scenario,
+) -> None:
+    items = [Item(n=n) for n in range(700)]
+
+    class CrashError(Exception):
+        pass
+
+    def crash(done: str, count: int) -> None:
+        if done == "written" and count > 10:
+            raise CrashError
+
+    asked = Submission(JOB, counting, "scenario", "tester")
+    with pytest.raises(CrashError):
+        await submit(scenario.rt, asked, chunk_inputs(counting, items), crash)
+    cancelled = await cancel(scenario.rt, JOB, actor="me", reason="no")
+    again, is_new = await scenario.submit(counting, items)
+
+    assert cancelled.status is JobStatus.CANCELLED
+    assert (again.status, is_new) == (JobStatus.CANCELLED, False)
+    assert await scenario.rt.work.depth() == 0
+    async with scenario.worker():
+        count, _ = await resume(scenario.rt, Resume(JOB, "me", "go on"))
+        ended = await scenario.ended(within=60)
+    assert ended.status is JobStatus.SUCCEEDED
+    assert count < 700
+    assert scenario.happened("first") == 700

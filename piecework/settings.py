@@ -70,7 +70,8 @@ class Settings(BaseSettings):
     #: Read units a second that the reconciler may spend on looking at chunks.
     reconcile_units: float = Field(default=200.0, gt=0)
 
-    #: Days after which finished jobs, and dead letters, may be swept away.
+    #: Days after which the remembered calls and errors of a job, and dead letters, may
+    #: be swept away. Jobs, chunks and results stay until somebody deletes them.
     keep_jobs_days: int = Field(default=45, ge=1)
     keep_dead_letters_days: int = Field(default=90, ge=14)
 

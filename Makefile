@@ -10,7 +10,7 @@ WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test demo up down verify docs quality lock ci clean
+.PHONY: help setup check format test demo up down verify docs quality model mutants lock ci clean
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,15 @@ docs: setup ## write the generated pages again
 
 quality: setup ## how well the example's analysts find what a person marked
 	@$(BIN)/python -m examples.contract_review.quality $(ARGS)
+
+# How many states `make model` looks at: 1400000 takes some minutes.
+STATES ?= 1400000
+
+model: setup ## the protocol's states, and what breaks without each guard (STATES=100000)
+	@$(BIN)/python -m tests.model --states $(STATES)
+
+mutants: setup ## drop each guard of the protocol: a test must notice (ARGS="--sample 12")
+	@$(BIN)/python -m tests.mutants $(ARGS)
 
 lock: ## resolve the dependencies again (needs uv)
 	@test -n "$(UV)" || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }

@@ -50,7 +50,7 @@ class Claim:
     @property
     def first(self) -> bool:
         """Whether nobody can have worked on the chunk before."""
-        return self.fence == 1
+        return self.fence == 1 and self.gen == 1
 
 
 @dataclass(frozen=True, slots=True)

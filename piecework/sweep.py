@@ -17,7 +17,8 @@ async def sweep(rt: Runtime, job: Job) -> tuple[int, int]:
     """Cancel and ask; return how many chunks were cancelled, and how many asked."""
     cancelled = asked = 0
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
-        if chunk.on_its_way_back:
+        # A life that began since the job was looked at was cancelled by nobody.
+        if chunk.on_its_way_back or chunk.gen > job.gen:
             continue
         if chunk.status is ChunkStatus.RUNNING and "cancel_requested" not in chunk.item:
             asked += await request_cancel(rt.table, chunk)

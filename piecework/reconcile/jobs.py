@@ -45,7 +45,7 @@ async def finish_cancelling(look: Look, job: Job) -> Counter[str]:
         if chunk.on_its_way_back:
             acts += await look_at(look, job, chunk)
             continue
-        if chunk.status is not ChunkStatus.RUNNING:
+        if chunk.status is not ChunkStatus.RUNNING or chunk.gen > job.gen:
             continue
         now = asyncio.get_running_loop().time()
         if look.sightings.unchanged_for(chunk, now) >= rt.settings.lease_s:

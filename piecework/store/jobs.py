@@ -61,7 +61,7 @@ class Jobs:
         """
         todo = list(chunks)
         while todo:
-            check = self._check_submitting(ref)
+            check = self._check_submitting(ref, gen)
             puts = [self._new_chunk(ref, gen, number, facts) for number, facts in todo]
             reply = await self.table.transact([check, *puts])
             if isinstance(reply, Written):
@@ -71,13 +71,13 @@ class Jobs:
             todo = [c for i, c in enumerate(todo, start=1) if i not in reply.refused]
         return True
 
-    def _check_submitting(self, ref: JobRef) -> Action:
+    def _check_submitting(self, ref: JobRef, gen: int) -> Action:
         return self.table.action(
             "ConditionCheck",
             ref.pk,
             keys.META_SK,
-            condition="#status = :from",
-            values={"from": JobStatus.SUBMITTING},
+            condition="#status = :from AND gen = :gen",
+            values={"from": JobStatus.SUBMITTING, "gen": gen},
         )
 
     def _new_chunk(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from piecework.model import Chunk, ChunkStatus
+from piecework import keys
+from piecework.model import Chunk, ChunkStatus, JobStatus
 from piecework.store.table import Table, Written
 
 #: Still ended as it was, in the life that was looked at. A result is never undone.
 ENDED_AS_SEEN = "#status = :seen AND #status IN (:dead, :cancelled) AND gen = :gen"
+#: An operator who is late, and whose job has ended again since, takes nothing up.
+BEING_RESUMED = "#status = :resuming AND gen = :next"
 
 
 async def reopen_chunk(table: Table, chunk: Chunk, gen: int) -> bool:
@@ -16,7 +19,7 @@ async def reopen_chunk(table: Table, chunk: Chunk, gen: int) -> bool:
     where it stood. The fence goes on rising, so that no claim of an earlier life can
     be mistaken.
     """
-    action = table.action(
+    update = table.action(
         "Update",
         chunk.ref.pk,
         chunk.ref.sk,
@@ -37,4 +40,11 @@ async def reopen_chunk(table: Table, chunk: Chunk, gen: int) -> bool:
             "stage": str(chunk.item.get("resume_at", chunk.item["stage"])),
         },
     )
-    return isinstance(await table.update(action, returning="NONE"), Written)
+    check = table.action(
+        "ConditionCheck",
+        chunk.ref.of.pk,
+        keys.META_SK,
+        condition=BEING_RESUMED,
+        values={"resuming": JobStatus.RESUMING, "next": gen},
+    )
+    return isinstance(await table.transact([update, check]), Written)

@@ -64,10 +64,11 @@ class Settlements:
         """Move RUNNING -> WAITING: the worker stops; the attempt is handed back.
 
         A chunk that was handed back too often keeps the attempt it began: something
-        about it makes workers stop.
+        about it makes workers stop. A claim that only winds up began none.
         """
         handed_back = int(claim.chunk.item.get("releases", 0))
-        given = -1 if handed_back < self.settings.max_releases else 0
+        may = handed_back < self.settings.max_releases and not claim.winding_up
+        given = -1 if may else 0
         update = self._wait(
             claim,
             "releases = if_not_exists(releases, :zero) + :one,"

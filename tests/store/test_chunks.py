@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from piecework.model import Chunk, iso
+from piecework.model import Chunk, JobStatus, iso
 from piecework.outcome import Parked
 from piecework.store.cancels import cancel_unclaimed, request_cancel
 from piecework.store.reopen import reopen_chunk
@@ -16,6 +16,11 @@ from tests.store.conftest import NOW, Store
 from tests.unit.piecework.fakes import envelope
 
 ChunkWrite = Callable[[Store, Chunk], Awaitable[bool]]
+
+
+@pytest.fixture(autouse=True)
+async def _a_job_being_resumed(store: Store) -> None:
+    await store.put_job(JobStatus.RESUMING, gen=5)
 
 
 async def give_back(store: Store, seen: Chunk) -> bool:

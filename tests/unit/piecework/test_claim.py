@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -141,9 +142,14 @@ def claim(**facts: Any) -> Claim:
     return Claim(REF, GEN, chunk.fence, "token", "worker", chunk)
 
 
-def test_only_the_first_fence_means_that_nobody_worked_on_it_before() -> None:
-    assert claim(fence=1).first is True
-    assert claim(fence=2).first is False
+@pytest.mark.parametrize(
+    ("gen", "fence", "first"), [(1, 1, True), (1, 2, False), (2, 1, False)]
+)
+def test_only_the_first_fence_of_the_first_life_means_that_nobody_was_here(
+    *, gen: int, fence: int, first: bool
+) -> None:
+    # A join is laid down anew for each generation; its calls and effects stay.
+    assert replace(claim(fence=fence), gen=gen).first is first
 
 
 def test_a_claim_counts_its_attempts_and_its_windings_up() -> None:

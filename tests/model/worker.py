@@ -1,0 +1,120 @@
+"""A worker's turn, one step of the outside world at a time; it may die at each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tests.model.endings import bury, delete, finalize, look, park, release, stop, tally
+from tests.model.stages import call, complete, failed, record, stage, turn, undid, undo
+from tests.model.state import ENDED, OPEN, Js, Pc, St, Step, ended
+from tests.model.turn import At, begun
+
+
+def steps(at: At) -> Iterator[Step]:
+    """Yield what the worker may do next."""
+    if at.w.pc == Pc.IDLE:
+        yield from receive(at)
+        return
+    yield from STEPS[at.w.pc](at)
+    if at.w.pc not in {Pc.TALLY, Pc.LOOK, Pc.FINALIZE, Pc.DELETE, Pc.CLAIM} and at.held:
+        if not at.c.alive:
+            mark = (2 if not at.cfg.has("heartbeat in give-back") else 0) * at.c.mark
+            yield at.to("renews", at.c._replace(alive=1, mark=min(mark, 2)))
+        if at.cfg.releases and at.w.pc in {Pc.STAGE, Pc.UNDO}:
+            yield at.to("is told to stop", pc=Pc.RELEASE, fault=True)
+        if at.w.pc in {Pc.STAGE, Pc.CALL, Pc.RECORD, Pc.COMPLETE} and may_stop(at):
+            yield at.to("is told of the cancel", pc=Pc.STOP)
+    yield at.rest(f"CRASHES at {at.w.pc.name}", fault=True)
+
+
+def may_stop(at: At) -> bool:
+    told = at.c.asked or at.j.st == Js.CANCELLING
+    return bool(told) and not at.is_join and at.w.stage < at.cfg.pivot
+
+
+def receive(at: At) -> Iterator[Step]:
+    for gen, number in enumerate(at.c.queue, start=1):
+        if number % 3:
+            yield at.to(
+                f"receives chunk {at.number} gen {gen}",
+                pc=Pc.CLAIM,
+                target=at.number,
+                gen=gen,
+            )
+
+
+def claim(at: At) -> Iterator[Step]:
+    c, w, has = at.c, at.w, at.cfg.has
+    this_gen = c.gen == w.gen or not has("gen in claim")
+    free = c.st in OPEN or (c.st == St.RUNNING and not c.alive)
+    free = free or (not has("status in claim") and c.st in ENDED)
+    free = free or (not has("lease in claim") and c.st == St.RUNNING)
+    not_cancelled = not c.asked or c.back or not has("cancel flag in claim")
+    if c.st != St.ABSENT and this_gen and free and not_cancelled:
+        yield taken(at)
+        return
+    if c.gen > w.gen or (c.gen == w.gen and c.st in ENDED):
+        after = Pc.TALLY if c.gen == w.gen else Pc.DELETE
+        yield at.to("meets an ended chunk", pc=after)
+        return
+    if c.gen == w.gen and c.asked and not c.back and free:
+        yield at.rest("cancels a chunk asked to stop", ended(c, St.CANCELLED))
+    elif not has("loser leaves the message"):
+        yield at.to("loses, and deletes", pc=Pc.DELETE)
+    else:
+        yield at.rest("loses")
+
+
+def taken(at: At) -> Step:
+    c, w = at.c, at.w
+    broken = ""
+    if c.gen != w.gen:
+        broken = "a message of an earlier life starts nothing"
+    elif c.st in ENDED:
+        broken = "an ended chunk stays ended"
+    elif at.j.st == Js.CANCELLED and at.j.gen == c.gen:
+        broken = "no claim after the job is CANCELLED"
+    elif c.asked and not c.back:
+        broken = "no claim of a chunk asked to stop"
+    elif c.st == St.RUNNING and c.alive:
+        broken = "a live lease is not taken"
+    spent = c.attempts >= at.cfg.attempts and at.cfg.has("attempts in claim")
+    if c.attempts >= at.cfg.attempts and not spent:
+        broken = broken or "attempts are bounded"
+    counted = (
+        {"recoveries": min(c.recoveries + 1, 2)}
+        if spent
+        else {"attempts": min(c.attempts + 1, at.cfg.attempts)}
+    )
+    chunk = c._replace(st=St.RUNNING, own=at.me, alive=1, mark=0, **counted)
+    facts = {"stage": c.cursor, "fresh": 0, "winding": int(spent)}
+    if spent and chunk.recoveries > 1:
+        pc = Pc.BURY
+    elif c.back:
+        pc = Pc.UNDO
+        facts["stage"] = begun(at, c) - 1
+    else:
+        pc = Pc.FAILED if spent else Pc.STAGE
+    label = "claims to wind up" if spent else f"claims for attempt {chunk.attempts}"
+    return at.to(label, chunk, pc=pc, broken=broken, **facts)
+
+
+STEPS: dict[Pc, Callable[[At], Iterator[Step]]] = {
+    Pc.CLAIM: claim,
+    Pc.STAGE: stage,
+    Pc.CALL: call,
+    Pc.RECORD: record,
+    Pc.COMPLETE: complete,
+    Pc.FAILED: failed,
+    Pc.TURN: turn,
+    Pc.UNDO: undo,
+    Pc.UNDID: undid,
+    Pc.BURY: bury,
+    Pc.PARK: park,
+    Pc.RELEASE: release,
+    Pc.STOP: stop,
+    Pc.TALLY: tally,
+    Pc.LOOK: look,
+    Pc.FINALIZE: finalize,
+    Pc.DELETE: delete,
+}

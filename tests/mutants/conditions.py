@@ -1,0 +1,143 @@
+"""Each condition of a write in the store, without one of its parts.
+
+A condition is found where it is given to a write (`condition=`), and put together from
+the constants that it names; the part is dropped there alone, so that a condition which
+several writes share has to be tested by each.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.mutants.grammar import droppings
+from tests.mutants.mutant import Mutant, scopes, span
+
+STORE = "piecework/store"
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def condition_mutants(root: Path) -> Iterator[Mutant]:
+    """Yield every condition without each of its parts."""
+    paths = sorted((root / STORE).glob("*.py"))
+    trees = {path: ast.parse(path.read_text()) for path in paths}
+    constants = all_constants(list(trees.values()))
+    for path, tree in trees.items():
+        where = scopes(tree)
+        source = path.read_text()
+        for node in sites(tree, constants):
+            text = resolve(node, constants)
+            assert text is not None
+            target, scope = assignment(tree, node) or (node, where[node])
+            start, end = span(target, source)
+            name = path.relative_to(root).as_posix()
+            for part, rest in droppings(text):
+                what = f"without `{part}`"
+                quoted = repr(rest)
+                line = target.lineno
+                yield Mutant(name, line, scope, what, start, end, quoted)
+
+
+def all_constants(trees: list[ast.Module]) -> dict[str, ast.expr]:
+    """Return the module-level constants of the store: their names are unique."""
+    return {
+        target.id: statement.value
+        for tree in trees
+        for statement in tree.body
+        if isinstance(statement, ast.Assign)
+        for target in statement.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def resolve(node: ast.expr, constants: dict[str, ast.expr]) -> str | None:
+    """Return the text of an expression; None if only the running program knows."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.Name(id=name) if name in constants:
+            return resolve(constants[name], constants)
+        case ast.FormattedValue(value=value):
+            return resolve(value, constants)
+        case ast.JoinedStr(values=values):
+            parts = [resolve(value, constants) for value in values]
+            return None if None in parts else "".join(filter(None, parts))
+    return None
+
+
+def sites(tree: ast.Module, constants: dict[str, ast.expr]) -> list[ast.expr]:
+    """Return the expressions that become the condition of a write."""
+    functions = {n.name: n for n in ast.walk(tree) if isinstance(n, FUNCTIONS)}
+    given: list[ast.expr] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.keyword(arg="condition", value=value):
+                given.append(value)
+            case ast.Assign(targets=[ast.Name(id="condition")], value=value):
+                given.append(value)
+            case ast.Call(func=ast.Attribute(attr=name), args=args):
+                if name in functions:
+                    given += positional(functions[name], args)
+            case ast.FunctionDef(args=args) | ast.AsyncFunctionDef(args=args):
+                given += defaults(args)
+    found = [part for node in given for part in branches(node, functions)]
+    return [node for node in found if resolve(node, constants)]
+
+
+def positional(
+    function: ast.FunctionDef | ast.AsyncFunctionDef, args: list[ast.expr]
+) -> Iterator[ast.expr]:
+    names = [argument.arg for argument in function.args.args][1:]  # without `self`
+    yield from (a for n, a in zip(names, args, strict=False) if n == "condition")
+
+
+def defaults(args: ast.arguments) -> Iterator[ast.expr]:
+    named = [argument.arg for argument in args.args][::-1]
+    pairs = zip(named, args.defaults[::-1], strict=False)
+    yield from (value for name, value in pairs if name == "condition")
+
+
+def branches(
+    node: ast.expr, functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef]
+) -> Iterator[ast.expr]:
+    """Follow a choice into both its branches, and a method into what it returns."""
+    match node:
+        case ast.IfExp(body=body, orelse=orelse):
+            yield from (body, orelse)
+        case ast.Call(func=ast.Attribute(attr=name)) if name in functions:
+            for inner in ast.walk(functions[name]):
+                if isinstance(inner, ast.Return) and inner.value is not None:
+                    yield inner.value
+        case _:
+            yield node
+
+
+def assignment(tree: ast.Module, node: ast.expr) -> tuple[ast.expr, str] | None:
+    """Return the assignment of a constant that this is the only use of.
+
+    There the change keeps the constant one object: it may be compared with `is`.
+    """
+    if not isinstance(node, ast.Name):
+        return None
+    compared = {
+        id(side)
+        for found in ast.walk(tree)
+        if isinstance(found, ast.Compare)
+        for side in found.comparators
+    }
+    uses = [
+        found
+        for found in ast.walk(tree)
+        if isinstance(found, ast.Name)
+        and found.id == node.id
+        and isinstance(found.ctx, ast.Load)
+        and id(found) not in compared
+    ]
+    values = [
+        (statement.value, node.id)
+        for statement in tree.body
+        if isinstance(statement, ast.Assign)
+        and ast.unparse(statement.targets[0]) == node.id
+    ]
+    return values[0] if len(uses) == 1 and values else None

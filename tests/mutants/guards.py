@@ -1,0 +1,69 @@
+"""Each guard on the ways of losers, ends, rescue and cancel, as True and as False."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.mutants.mutant import Mutant, scopes, span
+
+PATHS = [
+    "piecework/claim.py",
+    "piecework/store/settle.py",
+    "piecework/store/rescue.py",
+    "piecework/store/cancels.py",
+    "piecework/sweep.py",
+    "piecework/reconcile/dead_letter_queue.py",
+    "piecework/reconcile/jobs.py",
+    "piecework/reconcile/loop.py",
+    "piecework/reconcile/sightings.py",
+    "workers/executor.py",
+    "workers/settle.py",
+    "workers/undertake.py",
+    "workers/watch.py",
+    "orchestrator/cancel.py",
+]
+
+
+def guard_mutants(root: Path) -> Iterator[Mutant]:
+    """Yield every guard, and every operand of an `and`, as True and as False."""
+    for path in PATHS:
+        source = (root / path).read_text()
+        tree = ast.parse(source)
+        where = scopes(tree)
+        for node in ast.walk(tree):
+            for test, values in tests(node):
+                start, end = span(test, source)
+                said = ast.unparse(test)
+                for value in values:
+                    what = f"`{said}` as {value}"
+                    scope = where[test]
+                    line = test.lineno
+                    yield Mutant(path, line, scope, what, start, end, value)
+
+
+def tests(node: ast.AST) -> Iterator[tuple[ast.expr, list[str]]]:
+    """Yield what a node decides by, and what to put there instead."""
+    both = ["True", "False"]
+    match node:
+        case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
+            if not isinstance(test, ast.Constant):
+                yield test, both
+        case ast.match_case(guard=ast.expr() as guard):
+            yield guard, both
+        case ast.comprehension(ifs=ifs):
+            yield from ((test, both) for test in ifs)
+        case ast.BoolOp(op=ast.And(), values=values):
+            yield from ((value, ["True"]) for value in values)
+        case ast.BoolOp(op=ast.Or(), values=values) if decides(values):
+            yield from ((value, ["False"]) for value in values)
+
+
+def decides(operands: list[ast.expr]) -> bool:
+    """Tell `a or b` of two conditions from `given or default`."""
+    plain = ast.Compare | ast.BoolOp | ast.UnaryOp
+    either = plain | ast.Attribute
+    return all(isinstance(x, either) for x in operands) and any(
+        isinstance(x, plain) for x in operands
+    )

@@ -1,0 +1,82 @@
+"""A runtime on the store of a test: its queues and bucket are kept in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from piecework.queue import Delivery, Message
+from piecework.reconcile.look import Look
+from piecework.reconcile.sightings import Sightings
+from piecework.runtime import Runtime
+from tests.store.conftest import SETTINGS, Store, bucket
+from tests.unit.piecework.fakes import Log
+
+LOG: Any = Log()
+
+
+@dataclass
+class Sent:
+    """A queue that keeps what it is sent, and hands out what lies in it."""
+
+    messages: list[Message] = field(default_factory=list)
+    bodies: list[str] = field(default_factory=list)
+    lying: list[Delivery] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+
+    async def send(self, messages: list[Message], *, delay_s: float = 0.0) -> int:
+        self.messages += messages
+        return len(messages)
+
+    async def send_body(self, body: str) -> None:
+        self.bodies.append(body)
+
+    async def receive(self, most: int, *, wait_s: int, hide_s: float) -> list[Delivery]:
+        taken, self.lying = self.lying[:most], self.lying[most:]
+        return taken
+
+    async def delete(self, receipts: list[str]) -> None:
+        self.deleted += receipts
+
+
+class Seen(Sightings):
+    """Has seen every chunk unchanged for so many seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    def unchanged_for(self, *_: Any) -> float:
+        return self.seconds
+
+
+def runtime(store: Store) -> Runtime:
+    work: Any = Sent()
+    dead: Any = Sent()
+    nothing: Any = None
+    return Runtime(
+        settings=SETTINGS,
+        endpoint=nothing,
+        table=store.table,
+        dead_letters=store.letters,
+        work=work,
+        dead_letter_queue=dead,
+        heartbeat_table=store.table,
+        heartbeat_queue=work,
+        objects=bucket(),
+        jobs=store.jobs,
+        moves=store.moves,
+        tallies=store.tallies,
+        clock=store.clock,
+        rng=Random(1),
+    )
+
+
+def look(store: Store, seen: float = 0.0) -> Look:
+    return Look(runtime(store), sightings=Seen(seen))
+
+
+def sent(rt: Runtime) -> list[Message]:
+    work: Any = rt.work
+    return work.messages  # type: ignore[no-any-return]

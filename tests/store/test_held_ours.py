@@ -1,0 +1,20 @@
+"""An end is taken for our own only if all of it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.store.conftest import Store
+from tests.store.test_claims import NOT_OURS
+from tests.store.writes import ENDS, Write, named
+
+
+@named(ENDS)
+@pytest.mark.parametrize("word", list(NOT_OURS))
+async def test_an_end_that_differs_in_one_word_is_not_ours(
+    store: Store, write: Write, word: str
+) -> None:
+    claim = await store.running()
+    assert await write(store, claim) is True
+    await store.change(**NOT_OURS[word])
+    assert await write(store, claim) is False

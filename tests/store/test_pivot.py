@@ -1,0 +1,53 @@
+"""Past its pivot a chunk goes on whatever is asked, as long as it is still ours."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from piecework.claim import Claim
+from piecework.pipeline import Stage
+from piecework.ports import CancelRequestedError, ClaimLostError
+from piecework.store.checkpoints import ChunkCheckpoints
+from tests.store.conftest import Store
+from tests.store.pipelines import PIPELINE, first, second, third
+from tests.store.test_claims import NOT_OURS
+
+PIVOTED = replace(
+    PIPELINE, stages=[Stage(first), Stage(second, pivot=True), Stage(third)]
+)
+
+
+def checkpoints(store: Store, claim: Claim) -> ChunkCheckpoints:
+    kept = store.checkpoints(claim)
+    kept.pipeline = PIVOTED
+    return kept
+
+
+async def test_a_cancel_stops_a_chunk_before_its_pivot(store: Store) -> None:
+    claim = await store.running(cancel_requested=True)
+    with pytest.raises(CancelRequestedError):
+        await checkpoints(store, claim).complete(0, '"value"', "second")
+
+
+@pytest.mark.parametrize("value", ["null", '"value"'])
+async def test_a_cancel_does_not_stop_a_chunk_past_its_pivot(
+    store: Store, value: str
+) -> None:
+    claim = await store.running(stage="second", cancel_requested=True)
+    await checkpoints(store, claim).complete(1, value, "third")
+    assert (await store.item())["stage"] == "third"
+
+
+@pytest.mark.parametrize("value", ["null", '"value"'])
+@pytest.mark.parametrize("word", list(NOT_OURS))
+async def test_who_lost_the_claim_past_the_pivot_writes_nothing(
+    store: Store, word: str, value: str
+) -> None:
+    claim = await store.running(stage="second")
+    await store.change(**NOT_OURS[word])
+    before = await store.everything()
+    with pytest.raises(ClaimLostError):
+        await checkpoints(store, claim).complete(1, value, "third")
+    assert before == await store.everything()

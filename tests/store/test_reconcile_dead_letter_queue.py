@@ -1,0 +1,74 @@
+"""What becomes of a message in the dead-letter queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from piecework.queue import Delivery, Message
+from piecework.reconcile.dead_letter_queue import drain, place
+from tests.store.conftest import Store
+from tests.store.deployment import LOG, runtime, sent
+
+
+def delivery(store: Store, gen: int = 2, **facts: Any) -> Delivery:
+    message = Message.about(store.chunk, gen)
+    given = {"message": message, "body": "{}", "receipt": "r", "received": 10}
+    return Delivery(**{**given, "message_id": store.ref.job, **facts})
+
+
+@pytest.mark.parametrize(
+    ("state", "gen", "act"),
+    [
+        ({}, 2, "sent again"),
+        ({"status": "RUNNING"}, 2, "sent again"),
+        ({"status": "SUCCEEDED"}, 2, "chunk had ended"),
+        ({"status": "DEAD"}, 3, "chunk had ended"),
+        ({}, 1, "chunk had ended"),
+        ({}, 3, "sent again"),
+    ],
+)
+async def test_a_chunk_with_work_left_is_sent_again(
+    store: Store, state: dict[str, Any], gen: int, act: str
+) -> None:
+    await store.put_chunk(**state)
+    rt = runtime(store)
+    done = await place(rt, delivery(store, gen), LOG)
+    assert f"dead-letter queue: {act}" == done
+    again = [Message.about(store.chunk, 2)] if act == "sent again" else []
+    assert again == sent(rt)
+
+
+async def test_what_a_newer_version_wrote_is_sent_on_as_it_is(store: Store) -> None:
+    rt = runtime(store)
+    done = await place(rt, delivery(store, message=None, newer=True, body="v2"), LOG)
+    work: Any = rt.work
+    assert (done, work.bodies) == ("dead-letter queue: sent again", ["v2"])
+
+
+@pytest.mark.parametrize(
+    ("facts", "code"),
+    [
+        ({"message": None}, "runtime.message.malformed"),
+        ({}, "runtime.message.orphan"),
+    ],
+)
+async def test_what_belongs_to_nothing_is_set_aside(
+    store: Store, facts: dict[str, Any], code: str
+) -> None:
+    rt = runtime(store)
+    done = await place(rt, delivery(store, **facts), LOG)
+    row = await store.letters.get("QUARANTINE", store.ref.job) or {}
+    assert (done, row["error_code"]) == ("dead-letter queue: quarantined", code)
+    assert sent(rt) == []
+
+
+async def test_the_queue_is_emptied(store: Store) -> None:
+    await store.put_chunk()
+    rt = runtime(store)
+    queue: Any = rt.dead_letter_queue
+    queue.lying = [delivery(store, receipt=str(n)) for n in range(12)]
+    acts = await drain(rt, LOG)
+    assert acts.total() == len(queue.deleted) == 12
+    assert queue.lying == []

@@ -1,0 +1,247 @@
+"""What the reconciler does about a job, one look at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from piecework import keys
+from piecework.model import Job, JobStatus, iso
+from piecework.queue import Message
+from piecework.reconcile import jobs
+from piecework.reconcile.jobs import (
+    SUBMIT_QUIET_S,
+    due,
+    finish_cancelling,
+    finish_resume,
+    finish_submit,
+    look_at,
+    look_at_chunks,
+    send_join,
+)
+from tests.store.conftest import NOW, SETTINGS, Store
+from tests.store.deployment import look, runtime, sent
+
+LEASE = SETTINGS.lease_s
+QUIET = iso(NOW - SUBMIT_QUIET_S)
+RECENT = iso(NOW - SUBMIT_QUIET_S + 1)
+LONG_AGO = iso(NOW - SETTINGS.redispatch_s)
+RUNNING = {"status": "RUNNING", "fence": 4, "heartbeat": 7, "claimed_by": "other"}
+BACK = {**RUNNING, "direction": "compensating"}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Keep the name of each thing that is begun, in place of doing it."""
+    names: list[str] = []
+
+    def kept(name: str) -> Any:
+        async def keep(*_: Any) -> None:
+            names.append(name)
+
+        return keep
+
+    for name in ("fan_out", "begin_finish", "sweep"):
+        monkeypatch.setattr(jobs, name, kept(name))
+
+    async def swept(*_: Any) -> tuple[int, int]:
+        return 0, 0
+
+    monkeypatch.setattr(jobs, "sweep", swept)
+    return names
+
+
+async def running_job(store: Store, **facts: Any) -> Job:
+    facts = {"created_at": LONG_AGO, "opened_at": LONG_AGO, **facts}
+    return await store.put_job(JobStatus.RUNNING, **facts)  # type: ignore[no-any-return]
+
+
+# ── half-way ────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("since", "begun"), [(RECENT, []), (QUIET, ["fan_out"])])
+async def test_a_submit_that_is_quiet_for_long_is_finished(
+    store: Store, asked: list[str], since: str, begun: list[str]
+) -> None:
+    job = await store.put_job(JobStatus.SUBMITTING, created_at=since)
+    acts = await finish_submit(runtime(store), job)
+    assert begun == asked
+    assert acts["submit finished"] == len(begun)
+
+
+@pytest.mark.parametrize(
+    ("since", "status"), [(RECENT, JobStatus.RESUMING), (QUIET, JobStatus.RUNNING)]
+)
+async def test_a_resume_that_is_quiet_for_long_is_finished(
+    store: Store, since: str, status: JobStatus
+) -> None:
+    facts = {"reopened_at": since, "opened_at": LONG_AGO}
+    job = await store.put_job(JobStatus.RESUMING, **facts)
+    await finish_resume(runtime(store), job)
+    found = await store.jobs.read(store.ref)
+    assert found is not None
+    assert status is found.status
+
+
+@pytest.mark.parametrize(
+    ("facts", "begun"),
+    [
+        ({"opened_at": QUIET}, ["fan_out"]),
+        ({"opened_at": RECENT}, []),
+        ({"opened_at": QUIET, "sent_at": QUIET}, []),
+    ],
+)
+async def test_what_an_opened_job_did_not_send_is_sent(
+    store: Store, asked: list[str], facts: dict[str, str], begun: list[str]
+) -> None:
+    await store.put_chunk()
+    job = await running_job(store, **facts)
+    await look_at_chunks(look(store), job)
+    assert begun == asked
+
+
+# ── a cancel ────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("state", "seen", "status"),
+    [
+        (RUNNING, LEASE, "CANCELLED"),
+        (RUNNING, LEASE - 1, "RUNNING"),
+        (BACK, LEASE, "WAITING"),
+        ({"status": "SUCCEEDED"}, LEASE, "SUCCEEDED"),
+        ({"status": "DEAD"}, LEASE, "DEAD"),
+    ],
+)
+async def test_a_cancel_takes_what_a_dead_worker_holds_and_nothing_else(
+    store: Store, asked: list[str], state: dict[str, Any], seen: float, status: str
+) -> None:
+    await store.put_chunk(**state)
+    job = await store.put_job(JobStatus.CANCELLING, created_at=LONG_AGO)
+    await finish_cancelling(look(store, seen), job)
+    item = await store.item()
+    assert status == item["status"]
+
+
+# ── the join ────────────────────────────────────────────────────────────────
+
+
+async def test_a_join_that_is_not_there_is_not_sent(store: Store) -> None:
+    job = await store.put_job(JobStatus.FINALIZING, created_at=LONG_AGO)
+    here = look(store)
+    assert (await send_join(here, job)).total() == 0
+    assert sent(here.rt) == []
+
+
+async def test_a_join_that_waits_is_sent(store: Store) -> None:
+    ref = store.ref.chunk(keys.JOIN_CHUNK)
+    await store.put(ref.pk, ref.sk, status="PENDING", gen=2, chunk=-1, fence=0)
+    job = await store.put_job(JobStatus.FINALIZING, created_at=LONG_AGO)
+    here = look(store)
+    await send_join(here, job)
+    assert sent(here.rt) == [Message.about(ref, 2)]
+
+
+@pytest.mark.parametrize(
+    ("status", "begun"), [("SUCCEEDED", ["begin_finish"]), ("PENDING", [])]
+)
+async def test_a_job_is_finished_when_all_have_ended(
+    store: Store, asked: list[str], status: str, begun: list[str]
+) -> None:
+    await store.put_chunk(status=status, due_at=iso(NOW + 1))
+    job = await running_job(store, sent_at=LONG_AGO)
+    here = look(store)
+    assert (await look_at_chunks(here, job)).total() == 0
+    assert begun == asked
+    assert sent(here.rt) == []
+
+
+async def test_the_join_of_a_job_that_all_left_is_handed_out(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    join = store.ref.chunk(keys.JOIN_CHUNK)
+
+    async def begin(*_: Any) -> Any:
+        return join, 2
+
+    monkeypatch.setattr(jobs, "begin_finish", begin)
+    await store.put_chunk(status="SUCCEEDED")
+    job = await running_job(store, sent_at=LONG_AGO)
+    here = look(store)
+    assert (await look_at_chunks(here, job))["finish begun"] == 1
+    assert sent(here.rt) == [Message.about(join, 2)]
+
+
+# ── a chunk ─────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("state", "seen", "again"),
+    [
+        (RUNNING, LEASE, 1),
+        (RUNNING, LEASE - 1, 0),
+        ({}, 0.0, 1),
+        ({"status": "WAITING", "due_at": iso(NOW)}, 0.0, 1),
+        ({"status": "WAITING", "due_at": iso(NOW + 1)}, LEASE, 0),
+        ({"status": "SUCCEEDED"}, LEASE, 0),
+        ({"status": "DEAD", "due_at": iso(NOW)}, LEASE, 0),
+    ],
+)
+async def test_a_chunk_that_no_message_speaks_for_is_sent(
+    store: Store, state: dict[str, Any], seen: float, again: int
+) -> None:
+    chunk = await store.put_chunk(**state)
+    job = await running_job(store)
+    here = look(store, seen)
+    before = await store.item()
+    acts = await look_at(here, job, chunk)
+    assert again == acts.total() == len(sent(here.rt))
+    assert (before == await store.item()) is (again == 0)
+
+
+@pytest.mark.parametrize(
+    ("state", "act"), [(RUNNING, "dead lease given back"), ({}, "sent again")]
+)
+async def test_what_was_done_is_named(
+    store: Store, state: dict[str, Any], act: str
+) -> None:
+    chunk = await store.put_chunk(**state)
+    job = await running_job(store)
+    assert await look_at(look(store, LEASE), job, chunk) == {act: 1}
+
+
+@pytest.mark.parametrize("state", [RUNNING, {}])
+async def test_a_chunk_that_moved_since_the_look_is_not_sent(
+    store: Store, state: dict[str, Any]
+) -> None:
+    chunk = await store.put_chunk(**state)
+    await store.change(fence=9)
+    job = await running_job(store)
+    here = look(store, LEASE)
+    assert (await look_at(here, job, chunk)).total() == 0
+    assert sent(here.rt) == []
+
+
+SOON, LATER = iso(NOW), iso(NOW + 1)
+SENT_LATE = iso(NOW - SETTINGS.redispatch_s + 1)
+
+
+@pytest.mark.parametrize(
+    ("chunk_facts", "job_facts", "expected"),
+    [
+        ({"due_at": SOON}, {"sent_at": SOON}, True),
+        ({"due_at": LATER}, {"sent_at": LONG_AGO, "reopened_at": QUIET}, False),
+        ({}, {"reopened_at": QUIET, "sent_at": SOON}, True),
+        ({}, {"reopened_at": RECENT, "sent_at": LONG_AGO}, False),
+        ({}, {"sent_at": LONG_AGO}, True),
+        ({}, {"sent_at": SENT_LATE}, False),
+        ({}, {}, True),
+    ],
+)
+async def test_a_chunk_is_due_by_its_own_word_then_by_its_jobs(
+    store: Store, chunk_facts: Any, job_facts: Any, expected: Any
+) -> None:
+    chunk = await store.put_chunk(**chunk_facts)
+    job = await running_job(store, **job_facts)
+    assert expected is due(chunk, job, runtime(store))

@@ -1,0 +1,49 @@
+"""A chunk is taken up again only as it was seen to have ended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from piecework.model import JobStatus
+from piecework.store.reopen import reopen_chunk
+from tests.store.conftest import Store
+
+
+@pytest.fixture(autouse=True)
+async def _a_job_being_resumed(store: Store) -> None:
+    await store.put_job(JobStatus.RESUMING, gen=5)
+
+
+@pytest.mark.parametrize(
+    ("seen", "now"), [("DEAD", "CANCELLED"), ("CANCELLED", "DEAD")]
+)
+async def test_a_chunk_that_ended_otherwise_is_not_reopened(
+    store: Store, seen: str, now: str
+) -> None:
+    chunk = await store.put_chunk(status=seen)
+    await store.change(status=now)
+    before = await store.item()
+    assert await reopen_chunk(store.table, chunk, 5) is False
+    assert before == await store.item()
+
+
+@pytest.mark.parametrize(
+    ("status", "gen"),
+    [(JobStatus.CANCELLED, 5), (JobStatus.RUNNING, 5), (JobStatus.RESUMING, 6)],
+)
+async def test_a_late_reopen_takes_nothing_up_under_a_job_that_moved_on(
+    store: Store, status: JobStatus, gen: int
+) -> None:
+    chunk = await store.put_chunk(status="CANCELLED")
+    await store.put_job(status, gen=gen)
+    before = await store.everything()
+    assert await reopen_chunk(store.table, chunk, 5) is False
+    assert before == await store.everything()
+
+
+async def test_a_winding_up_that_is_stopped_hands_no_attempt_back(store: Store) -> None:
+    claim = replace(await store.running(attempts=3), winding_up=True)
+    assert await store.settlements.release(claim, calls=0) is True
+    assert (await store.item())["attempts"] == 3

@@ -1,0 +1,145 @@
+"""The reconciler's rhythm: which job it looks at, and when again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from piecework.model import Chunk, Job, JobRef, JobStatus
+from piecework.reconcile import loop
+from piecework.reconcile.loop import IDLE_S, reconcile_for_ever, reconcile_once
+from piecework.settings import Settings
+from tests.unit.piecework.fakes import Highest, Log
+from tests.unit.virtual import run_virtually
+
+REF = JobRef("acme", "job")
+LOG: Any = Log()
+SETTINGS = Settings(reconcile_s=5, lease_s=60)
+
+
+class World:
+    """A deployment with one job in the list of the active ones, or none."""
+
+    def __init__(self, status: JobStatus | None, *, listed: bool = True) -> None:
+        self.status = status
+        self.listed = listed
+        self.looks: list[float] = []
+        self.settings = SETTINGS
+        self.rng = Highest()
+        self.jobs = self
+
+    async def active(self) -> AsyncIterator[JobRef]:
+        if self.listed:
+            yield REF
+
+    async def read(self, ref: JobRef) -> Job | None:
+        item = {"status": self.status, "gen": 1, "chunks": 1, "pipeline": "p"}
+        return None if self.status is None else Job.read(ref, item)
+
+
+def reconciler(world: Any) -> Any:
+    return loop.Reconciler(world, LOG)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@pytest.fixture(autouse=True)
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Keep when a running job is looked at; whose chunk is seen running."""
+    times: list[float] = []
+    item = {"status": "RUNNING", "gen": 1, "fence": 1}
+
+    async def look_at_chunks(look: Any, job: Job) -> Counter[str]:
+        times.append(now())
+        look.sightings.unchanged_for(Chunk.read(job.ref.chunk(0), item), now())
+        return Counter({"looked": 1})
+
+    async def drain(*_: Any) -> Counter[str]:
+        return Counter()
+
+    monkeypatch.setattr(loop, "look_at_chunks", look_at_chunks)
+    monkeypatch.setattr(loop, "drain", drain)
+    return times
+
+
+def test_a_job_is_spared_until_its_next_look(looks: list[float]) -> None:
+    async def look() -> None:
+        here = reconciler(World(JobStatus.RUNNING))
+        assert (await here.look())["looked"] == 1
+        assert (await here.look())["looked"] == 0
+        await asyncio.sleep(SETTINGS.reconcile_s)
+        assert (await here.look())["looked"] == 1
+        here.look_now()
+        assert (await here.look())["looked"] == 1
+
+    run_virtually(look())
+
+
+@pytest.mark.parametrize("status", [None, JobStatus.SUCCEEDED, JobStatus.CANCELLED])
+def test_a_job_that_has_ended_is_forgotten(
+    looks: list[float], status: JobStatus | None
+) -> None:
+    async def look() -> None:
+        world = World(JobStatus.RUNNING)
+        here = reconciler(world)
+        await here.look()
+        assert here.sightings.waiting
+        world.status = status
+        here.look_now()
+        assert (await here.look()).total() == 0
+        assert not here.sightings.waiting
+
+    run_virtually(look())
+    assert len(looks) == 1
+
+
+@pytest.mark.parametrize(("observe", "apart"), [(None, SETTINGS.lease_s), (3.0, 3.0)])
+def test_a_running_chunk_is_looked_at_twice(
+    looks: list[float], observe: float | None, apart: float
+) -> None:
+    world: Any = World(JobStatus.RUNNING)
+    acts = run_virtually(reconcile_once(world, LOG, observe_s=observe))
+    assert acts["looked"] == 2
+    assert looks[1] - looks[0] == pytest.approx(apart)
+
+
+def test_where_nothing_runs_one_look_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    began: list[float] = []
+
+    async def once() -> None:
+        world: Any = World(None)
+        began.append(now())
+        await reconcile_once(world, LOG)
+        began.append(now())
+
+    run_virtually(once())
+    assert began[0] == began[1]
+
+
+@pytest.mark.parametrize(("listed", "apart"), [(True, 6.0), (False, IDLE_S)])
+def test_without_jobs_it_looks_rarely(
+    monkeypatch: pytest.MonkeyPatch, listed: Any, apart: float
+) -> None:
+    times: list[float] = []
+    world: Any = SimpleNamespace(settings=SETTINGS, rng=Highest())
+
+    async def look(self: Any) -> Counter[str]:
+        times.append(now())
+        self.active = int(listed)
+        return Counter()
+
+    async def for_a_while() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(50):
+                await reconcile_for_ever(world, LOG)
+
+    monkeypatch.setattr(loop.Reconciler, "look", look)
+    run_virtually(for_a_while())
+    assert times[1] - times[0] == pytest.approx(apart)

@@ -1,0 +1,25 @@
+"""A chunk on its way back is not cancelled by who finds it free."""
+
+from __future__ import annotations
+
+import pytest
+
+from piecework.claim import Cancelling, Refusal, Spent, judge
+from piecework.model import ChunkRef
+
+NOW = 1_700_000_000.0
+
+
+def judged(**facts: object) -> Refusal:
+    item = {"status": "WAITING", "gen": 1, "attempts": 3, **facts}
+    ref = ChunkRef("acme", "job", 3)
+    return judge(ref, item, gen=1, now=NOW, skew=5.0, max_attempts=3)
+
+
+@pytest.mark.parametrize(
+    ("facts", "refusal"), [({}, Cancelling), ({"direction": "compensating"}, Spent)]
+)
+def test_a_cancel_ends_only_what_is_on_its_way_on(
+    facts: dict[str, str], refusal: type[Refusal]
+) -> None:
+    assert isinstance(judged(cancel_requested=True, **facts), refusal)

@@ -1,0 +1,145 @@
+"""What is written with the end of a claim."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from piecework import keys
+from piecework.claim import Claim
+from piecework.outcome import Cancelled, Completed, Parked
+from piecework.pipeline import Pipeline, Stage
+from piecework.ports import ClaimLostError
+from tests.unit.piecework.fakes import Clause, Log, checkpoints_of, envelope
+from tests.unit.piecework.store.tables import REF, claim
+from workers import settle as settling
+from workers.settle import job_end, result_sha256, resume_at, settle
+from workers.undertake import Report
+
+JOB: Any = SimpleNamespace(ref=REF.of, chunks=3)
+
+
+async def first(_: Any) -> None: ...
+
+
+async def second(_: Any) -> None: ...
+
+
+STAGES = [Stage(first), Stage(second)]
+EARLY = Pipeline(name="early", payload=Clause, stages=STAGES, result=first)
+LATE = Pipeline(name="late", payload=Clause, stages=STAGES)
+
+
+class Journal:
+    kept: bool | None = None
+
+    async def close(self, *, keep: bool) -> None:
+        self.kept = keep
+
+
+def task(pipeline: Pipeline = LATE, held: Claim | None = None, **kept: Any) -> Any:
+    checkpoints = checkpoints_of(pipeline)
+    for name, value in kept.items():
+        setattr(checkpoints, name, value)
+    counts = SimpleNamespace(made=1, replayed=0, retried=0)
+    return SimpleNamespace(
+        claim=held or claim(),
+        stages=pipeline,
+        checkpoints=checkpoints,
+        journal=Journal(),
+        ctx=SimpleNamespace(caller=SimpleNamespace(counts=counts)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kept"),
+    [(Completed("1"), False), (Cancelled("first"), True)],
+)
+@pytest.mark.parametrize("ours", [True, False])
+async def test_who_lost_the_claim_has_not_the_last_word(
+    monkeypatch: pytest.MonkeyPatch, outcome: Any, kept: Any, ours: Any
+) -> None:
+    async def write(*_: Any) -> Any:
+        return ours, 4.0
+
+    monkeypatch.setattr(settling, "write", write)
+    here, log, station = task(), Log(), SimpleNamespace()
+    report: Any = Report(here, outcome)
+    settled = settle(report, JOB, station, log)  # type: ignore[arg-type]
+    if ours:
+        assert await settled == 4.0
+    else:
+        with pytest.raises(ClaimLostError):
+            await settled
+    assert ours is bool(log.said)
+    assert kept is here.journal.kept
+
+
+async def test_a_parked_chunk_keeps_what_it_paid_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Ends:
+        async def park(self, _: Any, parked: Parked, *, calls: int) -> bool:
+            return (parked.delay, calls) == (9.0, 1)
+
+    here, station = task(), SimpleNamespace(settlements=Ends())
+    report: Any = Report(here, Parked(envelope(), 9.0))
+    assert await settle(report, JOB, station, Log()) == 9.0  # type: ignore[arg-type]
+    assert here.journal.kept is True
+
+
+def test_the_result_is_the_value_of_the_result_stage() -> None:
+    done = {"first": '"one"'}
+    early = result_sha256(task(EARLY, completed=done), '"two"')
+    late = result_sha256(task(LATE, completed=done), '"two"')
+    assert early == keys.sha256(b'"one"')
+    assert late == keys.sha256(b'"two"')
+
+
+@pytest.mark.parametrize(
+    ("completed", "undone", "stage"),
+    [
+        ({}, {}, "first"),
+        ({"first": "1"}, {}, "second"),
+        ({"first": "1"}, {"first": None}, "first"),
+        ({"first": "1", "second": "2"}, {}, "second"),
+        ({"first": "1", "second": "2"}, {"first": None}, "first"),
+    ],
+)
+def test_a_redrive_goes_on_at_the_first_stage_not_done_or_undone(
+    completed: Any, undone: Any, stage: str
+) -> None:
+    assert stage == resume_at(task(completed=completed, undone=undone))
+
+
+async def test_the_end_of_a_chunk_is_not_that_of_its_job() -> None:
+    station: Any = None  # not asked
+    assert await job_end(task(), JOB, station, join_error="") == []
+
+
+async def test_the_end_of_the_join_is_that_of_the_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said: list[Any] = []
+    monkeypatch.setattr(settling, "certify", lambda *a: SimpleNamespace(status=a[3]))
+    monkeypatch.setattr(settling, "take_census", answer(None))
+    monkeypatch.setattr(settling, "store_certificate", answer({"certificate": "key"}))
+    rt = SimpleNamespace(
+        jobs=SimpleNamespace(read=answer(None)),
+        table=None,
+        clock=lambda: 0.0,
+        moves=SimpleNamespace(ending=lambda *facts: said.append(facts) or ["action"]),
+    )
+    held = claim(ref=REF.of.chunk(keys.JOIN_CHUNK))
+    station: Any = SimpleNamespace(rt=rt)
+    assert await job_end(task(held=held), JOB, station, join_error="e") == ["action"]
+    assert said == [(JOB, "e", {"certificate": "key"})]
+
+
+def answer(value: Any) -> Any:
+    async def give(*_: Any) -> Any:
+        return value
+
+    return give

@@ -1,0 +1,92 @@
+"""Which way the work on a chunk takes: on, back, or out of our hands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, Self
+
+import pytest
+
+from piecework.claim import MAX_RECOVERIES
+from piecework.errors import PermanentError, StoreError
+from piecework.outcome import Completed, Dead
+from tests.unit.piecework.fakes import Log
+from tests.unit.workers.test_undertake import DID, ran, task
+from workers import undertake
+from workers.undertake import Released
+
+COMPLETED = Completed("null")
+
+
+@pytest.fixture(autouse=True)
+def nothing_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def load(*_: Any) -> None: ...
+
+    monkeypatch.setattr(undertake, "load", load)
+    DID.clear()
+
+
+def attempt(**facts: Any) -> Any:
+    """Return an attempt on a chunk, whatever was wound up of it before."""
+    one = task(**facts)
+    one.claim = replace(one.claim, winding_up=False)
+    return one
+
+
+@pytest.mark.parametrize("recoveries", [0, MAX_RECOVERIES + 1])
+async def test_an_attempt_goes_on(recoveries: int) -> None:
+    assert isinstance(await ran(attempt(recoveries=recoveries)), Completed)
+    assert DID == ["second"]
+
+
+async def test_what_can_never_be_read_is_not_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def load(*_: Any) -> None:
+        message = "not what was submitted"
+        raise PermanentError(message, code="runtime.payload.corrupt")
+
+    monkeypatch.setattr(undertake, "load", load)
+    one = task()
+    one.ctx.attempt = 1
+    assert isinstance(await ran(one), Dead)
+
+
+class Hold:
+    """Holds the chunk, or cuts the work on it off."""
+
+    def __init__(self, *, cuts_off: bool = False) -> None:
+        self.cuts_off = cuts_off
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> bool:
+        return self.cuts_off
+
+
+@pytest.mark.parametrize(
+    ("came_to", "cuts_off", "outcome"),
+    [
+        (COMPLETED, False, COMPLETED),
+        (TimeoutError(), True, "interrupted"),
+        (StoreError("gone", code="aws.service.throttled"), False, Released()),
+    ],
+)
+async def test_an_end_from_outside_is_an_outcome_too(
+    monkeypatch: pytest.MonkeyPatch, came_to: Any, cuts_off: Any, outcome: Any
+) -> None:
+    async def run(*_: Any) -> Any:
+        if isinstance(came_to, Exception):
+            raise came_to
+        return came_to
+
+    monkeypatch.setattr(undertake, "set_up", lambda *_: SimpleNamespace())
+    monkeypatch.setattr(undertake, "run", run)
+    monkeypatch.setattr(undertake, "interrupted", lambda *_: "interrupted")
+    hold: Any = Hold(cuts_off=cuts_off)
+    nothing: Any = None
+    log: Any = Log()
+    report = await undertake.undertake(hold, nothing, nothing, nothing, log)
+    assert outcome == report.outcome

@@ -1,0 +1,44 @@
+"""A look at the jobs in hand lets go of those that are cancelled, and of no other."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from piecework.model import JobStatus
+from tests.unit.piecework.fakes import Log
+from tests.unit.piecework.store.tables import REF
+from workers.watch import Watch
+
+
+class Held:
+    def __init__(self) -> None:
+        self.claim = SimpleNamespace(ref=REF)
+        self.cancelled = 0
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
+
+@pytest.mark.parametrize(
+    ("status", "cancelled"),
+    [(JobStatus.CANCELLING, 1), (JobStatus.RUNNING, 0), (None, 0)],
+)
+async def test_the_chunks_of_a_cancelled_job_are_let_go(
+    status: JobStatus | None, cancelled: int
+) -> None:
+    asked: list[Any] = []
+
+    async def read(ref: Any) -> Any:
+        asked.append(ref)
+        return None if status is None else SimpleNamespace(status=status)
+
+    holds = [Held(), Held()]
+    rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read))
+    heart: Any = SimpleNamespace(holds=dict(enumerate(holds)))
+    log: Any = Log()
+    await Watch(rt, heart, log).look()
+    assert [hold.cancelled for hold in holds] == [cancelled, cancelled]
+    assert asked == [REF.of]

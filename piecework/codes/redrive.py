@@ -10,12 +10,6 @@ _P: Final = ErrorClass.PERMANENT
 
 ROWS: Final = (
     Code(
-        "redrive.job.running",
-        _P,
-        "The job has not come to its end, so its dead letters may still change.",
-        "Wait with `piecework jobs watch JOB`, then redrive.",
-    ),
-    Code(
         "redrive.reason.missing",
         _P,
         "A redrive without a reason would leave no trace of why.",

@@ -36,6 +36,8 @@ def finished(monkeypatch: pytest.MonkeyPatch) -> None:
         ({**RUNNING, "cancel_requested": True}, (0, 0), {}),
         ({**RUNNING, "direction": "compensating"}, (0, 0), {}),
         ({"status": "WAITING", "direction": "compensating"}, (0, 0), {}),
+        ({"gen": 3}, (0, 0), {}),
+        ({**RUNNING, "gen": 3}, (0, 0), {}),
         ({"status": "SUCCEEDED"}, (0, 0), {}),
         ({"status": "DEAD"}, (0, 0), {}),
     ],

@@ -199,3 +199,14 @@ async def test_a_death_and_its_dead_letter_are_one_write(store: Store) -> None:
     )
     assert (letter["payload"], letter["label"]) == ("p/0+1", "L")
     assert "ERROR#0002#0004" in await rows(store)
+
+
+async def test_an_end_of_one_write_is_no_transaction(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def costs_twice(**_: Any) -> None:
+        pytest.fail("a transaction is billed twice")
+
+    claim = await store.running()
+    monkeypatch.setattr(store.client, "transact_write_items", costs_twice)
+    assert await store.settlements.release(claim, calls=0) is True

@@ -109,6 +109,7 @@ async def test_what_an_opened_job_did_not_send_is_sent(
     [
         (RUNNING, LEASE, "CANCELLED"),
         (RUNNING, LEASE - 1, "RUNNING"),
+        ({**RUNNING, "gen": 3}, LEASE, "RUNNING"),
         (BACK, LEASE, "WAITING"),
         ({"status": "SUCCEEDED"}, LEASE, "SUCCEEDED"),
         ({"status": "DEAD"}, LEASE, "DEAD"),

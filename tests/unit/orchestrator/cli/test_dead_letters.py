@@ -154,12 +154,12 @@ def test_a_job_that_cannot_be_redriven_does_not_hinder_the_others(
     async def redrive(_: object, one: Redrive) -> tuple[int, int]:
         if one.ref.job == "a":
             message = "Job a is RUNNING."
-            raise UsageError(message, code="redrive.job.running")
+            raise UsageError(message, code="job.state.not_finished")
         return len(one.letters), 2
 
     monkeypatch.setattr(redriving, "redrive", redrive)
     done = run("dlq", "redrive", "--reason", "x", "--yes", "-o", "json")
     assert ["b"] == [row["job"] for row in json.loads(done.stdout)]
-    assert "left out a: redrive.job.running" in done.stderr
+    assert "left out a: job.state.not_finished" in done.stderr
     alone = run("dlq", "redrive", "--job", "a", "--reason", "x", "--yes")
     assert 2 == alone.exit_code

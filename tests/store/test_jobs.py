@@ -106,3 +106,9 @@ async def test_events_are_kept_in_their_order_and_never_overwritten(
     await store.jobs.record(store.ref, "a", {})
     found = [e.get("n", e["event"]) for e in await store.jobs.events(store.ref)]
     assert found == [0, 1, 2, "a", "a"]
+
+
+async def test_a_submit_of_an_earlier_life_adds_no_chunks(store: Store) -> None:
+    await store.put_job(JobStatus.SUBMITTING, gen=3)
+    assert await store.jobs.add_chunks(store.ref, 2, [(3, {"stage": "first"})]) is False
+    assert await store.item() == {}

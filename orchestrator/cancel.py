@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 from piecework.errors import NotFoundError, UsageError
-from piecework.model import Job, JobRef, JobStatus
+from piecework.model import CANCELLABLE, Job, JobRef, JobStatus
 from piecework.runtime import Runtime
 from piecework.sweep import sweep
 
-CANCELLABLE = {JobStatus.SUBMITTING, JobStatus.RUNNING, JobStatus.RESUMING}
 
-
-async def cancel(rt: Runtime, ref: JobRef, *, actor: str, reason: str) -> Job:
+async def cancel(
+    rt: Runtime, ref: JobRef, *, actor: str, reason: str, compensate: bool = False
+) -> Job:
     """Cancel a job and return it as it then stands: CANCELLING, or CANCELLED already.
 
     Asked twice, it sweeps twice. What has a result keeps it; chunks in hand are let
-    go within about a second; nothing that was done is undone.
+    go within about a second. What the others have done stays done, unless it is to be
+    compensated: then they are wound back, up to their pivot.
 
     Raises:
         NotFoundError: `job.record.not_found`.
-        UsageError: `job.state.not_cancellable`: it has ended, or is ending.
+        UsageError: `job.state.not_cancellable`: it has ended, or is ending;
+            `job.cancel.without_undo`: it is being cancelled already, without.
     """
+    facts = {
+        "cancelled_by": actor,
+        "cancel_reason": reason,
+        "cancel_code": "job.cancel.asked",
+        "cancel_undoes": compensate,
+    }
     job = await rt.jobs.read(ref)
     while job is not None and job.status in CANCELLABLE:
-        facts = {"cancelled_by": actor, "cancel_reason": reason}
         if await rt.moves.cancel(job, facts):
-            await rt.jobs.record(ref, "cancelled", {"actor": actor, "reason": reason})
+            said = {"actor": actor, "reason": reason, "compensate": compensate}
+            await rt.jobs.record(ref, "cancelled", said)
         job = await rt.jobs.read(ref)
     if job is None:
         message = f"There is no job {ref.job}."
@@ -33,4 +41,7 @@ async def cancel(rt: Runtime, ref: JobRef, *, actor: str, reason: str) -> Job:
         message = f"Job {ref.job} is {job.status}."
         raise UsageError(message, code="job.state.not_cancellable")
     await sweep(rt, job)
+    if compensate and not job.undoes:
+        message = f"Job {ref.job} is being cancelled, and nothing is undone."
+        raise UsageError(message, code="job.cancel.without_undo")
     return await rt.jobs.read(ref) or job

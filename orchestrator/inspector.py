@@ -11,6 +11,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from orchestrator.endings import cancel_facts, notices
 from piecework import keys
 from piecework.errors import NotFoundError
 from piecework.model import Chunk, ChunkRef, Job, JobRef, JobStatus
@@ -35,8 +36,7 @@ FACTS = (
     "finished_at",
     "resumed_by",
     "resume_reason",
-    "cancelled_by",
-    "cancel_reason",
+    "deadline_at",
     "manifest",
     "manifest_sha256",
 )
@@ -60,6 +60,7 @@ async def job_document(rt: Runtime, job: Job) -> Document:
     census = await take_census(rt.table, job.ref, job.chunks)
     return {
         **job_facts(job),
+        **({"notices": await notices(rt, job)} if job.notifies else {}),
         "counts": dict(sorted(census.by_status.items())),
         "error_codes": dict(sorted(census.by_code.items())),
         "dead_letters": await open_letters(rt, job.ref),
@@ -81,8 +82,8 @@ def job_facts(job: Job) -> Document:
         "chunks": job.chunks,
         **facts,
     }
-    told = notice(job)
-    return document | ({"notice": told} if told else {})
+    parts = {"notice": notice(job), "cancel": cancel_facts(job)}
+    return document | {name: part for name, part in parts.items() if part}
 
 
 def notice(job: Job) -> Document | None:

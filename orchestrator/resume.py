@@ -18,7 +18,7 @@ from piecework import keys
 from piecework.errors import NotFoundError, UsageError
 from piecework.fanout import fan_out
 from piecework.finish import begin_finish
-from piecework.model import Chunk, ChunkRef, ChunkStatus, Job, JobRef, JobStatus
+from piecework.model import Chunk, ChunkRef, ChunkStatus, Job, JobRef, JobStatus, iso
 from piecework.queue import Message
 from piecework.runtime import Runtime
 from piecework.store.census import all_chunks
@@ -29,11 +29,17 @@ RESUMABLE = {JobStatus.PARTIAL, JobStatus.FAILED, JobStatus.CANCELLED}
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """What a person asked for, and who it was."""
+    """What a person asked for, and who it was.
+
+    Attributes:
+        deadline: A new one. Without it one that lies ahead stands, and one that has
+            passed goes: it would cancel the job again at once.
+    """
 
     ref: JobRef
     actor: str
     reason: str
+    deadline: float | None = None
 
 
 async def resume(rt: Runtime, asked: Resume) -> tuple[int, int]:
@@ -80,6 +86,8 @@ async def reopen(
     """Reopen chunks of an ended job and hand them out; return which, and the gen."""
     if job.status is not JobStatus.RESUMING:
         facts = {"resumed_by": asked.actor, "resume_reason": asked.reason}
+        if asked.deadline is not None:
+            facts["deadline_at"] = iso(asked.deadline)
         if await rt.moves.reopen(job, facts) is None:
             return await reopen(
                 rt, await resumable(rt, asked.ref), chunks, asked, event

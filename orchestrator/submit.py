@@ -18,7 +18,7 @@ from piecework import keys
 from piecework.errors import UsageError
 from piecework.fanout import Progress, fan_out
 from piecework.manifest import Entry, write_manifest
-from piecework.model import Job, JobRef
+from piecework.model import Job, JobRef, iso
 from piecework.payloads import PACK_SIZE, PayloadRef, pack_key
 from piecework.pipeline import Pipeline
 from piecework.runtime import Runtime
@@ -26,12 +26,18 @@ from piecework.runtime import Runtime
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What a person asked for."""
+    """What a person asked for.
+
+    Attributes:
+        deadline: When the job is cancelled unless it has ended. That of the first
+            submit under an id stands.
+    """
 
     ref: JobRef
     pipeline: Pipeline
     source: str
     submitted_by: str
+    deadline: float | None = None
 
 
 async def submit(
@@ -58,6 +64,7 @@ async def submit(
         "manifest_sha256": sha256,
         "source": submission.source,
         "submitted_by": submission.submitted_by,
+        **wishes(submission),
     }
     existing = await rt.jobs.create(ref, facts)
     if existing is not None:
@@ -69,6 +76,16 @@ async def submit(
     if "sent_at" not in job.item:
         await fan_out(rt, job, progress)
     return job, existing is None
+
+
+def wishes(submission: Submission) -> dict[str, object]:
+    """Return what the job's record keeps only of those that want it."""
+    facts: dict[str, object] = {}
+    if submission.deadline is not None:
+        facts["deadline_at"] = iso(submission.deadline)
+    if submission.pipeline.notify is not None:
+        facts["notifies"] = True
+    return facts
 
 
 async def pack(

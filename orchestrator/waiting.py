@@ -104,6 +104,8 @@ async def watch_to_the_end(rt: Runtime, job: str, watcher: Watcher) -> Job:
             await watcher.looked(found)
         if found.status.ended:
             return found
+        if found.status is JobStatus.CANCELLING:
+            watcher.once(stopping(found))
         if not claimed and (told := notice(found)):
             watcher.once(f"notice {told['code']}: {told['message']}")
         if claimed or settled != last:
@@ -111,6 +113,14 @@ async def watch_to_the_end(rt: Runtime, job: str, watcher: Watcher) -> Job:
         elif now - last_claim >= PATIENCE_S:
             watcher.once(watcher.hint)
         await asyncio.sleep(pause(found.chunks))
+
+
+def stopping(job: Job) -> str:
+    """Say who stops a job, why, and what becomes of what was done."""
+    item = job.item
+    by = f"{item.get('cancelled_by', '')}: {item.get('cancel_reason', '')}"
+    done = "what was done is being undone" if job.undoes else "what was done stays"
+    return f"{item.get('cancel_code', 'cancelled')}: by {by}; {done}"
 
 
 async def count(rt: Runtime, job: Job) -> tuple[Counter[str], bool]:

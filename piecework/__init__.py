@@ -16,6 +16,7 @@ from piecework.errors import (
     StateError,
     TransientError,
 )
+from piecework.notice import Notice
 from piecework.pipeline import Document, Pipeline, Stage
 from piecework.ports import Missing
 from piecework.retry import RetryPolicy
@@ -29,6 +30,7 @@ __all__ = [
     "ErrorEnvelope",
     "JoinContext",
     "Missing",
+    "Notice",
     "PermanentError",
     "PieceworkError",
     "Pipeline",

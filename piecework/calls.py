@@ -8,30 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
 from piecework import keys, telemetry, values
+from piecework.call_counts import CallCounts
 from piecework.call_names import CallScope, call_key
 from piecework.classify import classify, mark
 from piecework.dependency import Dependency, Effect, in_doubt, plainly_refused
 from piecework.errors import ErrorEnvelope
+from piecework.in_flight import InFlight
+from piecework.landing import Landing
 from piecework.ports import Begun, Done, Journal, Ledger
 from piecework.retry import Retry, RetryBudget, retried
 
-
-@dataclass(slots=True)
-class CallCounts:
-    """What a claim spent on calls, and which stages left something behind."""
-
-    made: int = 0
-    replayed: int = 0
-    retried: int = 0
-    stages_with_effects: set[str] = field(default_factory=set)
+R = TypeVar("R")
 
 
 @dataclass(slots=True)
@@ -43,6 +38,10 @@ class Caller:
             see, so that a redrive is not answered with a stored failure, and not into
             the keys that we look up, so that it finds what is already paid.
         slots: How many calls of the whole worker may be in flight.
+        check: Asked right before each call; raises when the claim is not ours any
+            more, as after the whole process was frozen.
+        lets_land: Whether an effect goes on to its end though its stage is cut off:
+            it is about to be undone, and must not happen after that.
     """
 
     journal: Journal
@@ -55,8 +54,16 @@ class Caller:
     log: structlog.stdlib.BoundLogger
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     progress: Callable[[], None] = lambda: None
+    check: Callable[[], None] = lambda: None
+    lets_land: Callable[[], bool] = lambda: False
     counts: CallCounts = field(default_factory=CallCounts)
+    landing: Landing = field(default_factory=Landing)
+    in_flight: InFlight = field(init=False)
     _flying: dict[str, asyncio.Future[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Begin with nothing on its way."""
+        self.in_flight = InFlight(self.sleep, self.progress)
 
     async def call(
         self,
@@ -91,14 +98,23 @@ class Caller:
             self.progress()
         return values.decode(function, flight.result())
 
+    def turn_back(self) -> None:
+        """Begin to undo: with retries of its own, whatever the work has spent."""
+        self.counts.forward = False
+        self.budget = RetryBudget(self.budget.seconds)
+
     async def landed(self) -> None:
         """Wait until no call is under way.
 
         A stage that failed may have left some: their answers are paid for, and no
         effect may land after it was undone.
         """
-        while self._flying:
-            await asyncio.wait(self._flying.values())
+        while under_way := [*self._flying.values(), *self.landing.tasks]:
+            await asyncio.wait(under_way)
+
+    async def to_its_end(self, work: Coroutine[Any, Any, R]) -> R:
+        """Do what is not to be cut off half-way, if its stage is about to be undone."""
+        return await self.landing.to_its_end(work, self.lets_land)
 
     async def _value(
         self,
@@ -124,7 +140,10 @@ class Caller:
         dependency: Dependency,
         bound: functools.partial[Awaitable[Any]],
     ) -> str:
-        match await self.ledger.begin(key, scope.stage, dependency.effect):
+        begun = self.ledger.begin(
+            key, scope.stage, dependency.effect, dependency.timeout
+        )
+        match await begun:
             case Done(answer):
                 self.counts.replayed += 1
                 self.counts.stages_with_effects.add(scope.stage)
@@ -133,11 +152,14 @@ class Caller:
                 sent_key = keys.provider_key(key, epoch)
                 value = None
                 if doubtful:
-                    value = await self._look_up(sent_key, dependency, bound)
+                    found = await self._look_up(sent_key, dependency, bound)
+                    if found is not None:
+                        value = values.encode(bound.func, found)
                 if value is None:
-                    value = await self._carry_out(
+                    carried_out = self._carry_out(
                         key, sent_key, dependency, bound, doubtful=doubtful
                     )
+                    value = await self.to_its_end(carried_out)
                 await self.ledger.finish(key, value)
                 self.counts.stages_with_effects.add(scope.stage)
                 return value
@@ -174,13 +196,22 @@ class Caller:
         sent_key: str,
         dependency: Dependency,
         bound: functools.partial[Awaitable[Any]],
-    ) -> str | None:
+    ) -> Any:
+        """Return what the provider says of an effect; None: it knows of none."""
         if dependency.lookup is None:
             return None
         look_up = functools.partial(dependency.lookup, *bound.args, **bound.keywords)
-        async with self.slots, asyncio.timeout(dependency.timeout):
-            found = await look_up(idempotency_key=sent_key)
-        return None if found is None else values.encode(bound.func, found)
+
+        async def ask() -> Any:
+            async with self.slots, asyncio.timeout(dependency.timeout):
+                self.check()
+                return await look_up(idempotency_key=sent_key)
+
+        found = await ask()
+        if found is None and self.in_flight.seconds:
+            await self.in_flight.over()
+            found = await ask()
+        return found
 
     async def _attempts(
         self,
@@ -193,9 +224,20 @@ class Caller:
 
         async def attempt() -> Any:
             now = asyncio.get_running_loop().time
-            async with self.slots, asyncio.timeout(dependency.timeout):
+            if not all(map(plainly_refused, failures)):
+                # The attempt before may have done it behind its failure.
+                found = await self._look_up(sent_key, dependency, bound)
+                if found is not None:
+                    return found
+            async with self.slots:
                 asked_at = now()
-                answer = await bound(idempotency_key=sent_key)
+                try:
+                    async with asyncio.timeout(dependency.timeout):
+                        self.check()
+                        answer = await bound(idempotency_key=sent_key)
+                except BaseException as error:
+                    self.in_flight.unanswered(dependency, asked_at, error)
+                    raise
             spent = {"duration_ms": round((now() - asked_at) * 1000)}
             telemetry.emit(self.log, "call.made", dependency=dependency.name, **spent)
             return answer
@@ -230,4 +272,6 @@ class Caller:
             mark(error, dependency.layer)
             raise
         self.counts.made += 1
+        if self.counts.forward:
+            self.counts.ends.append(self.clock())
         return values.encode(bound.func, value)

@@ -115,7 +115,7 @@ def judge(  # noqa: PLR0911 -- one row of the table, one return
     running = chunk.status is ChunkStatus.RUNNING
     if running and item["claim_expires_at"] >= iso(now - skew):
         return Held(max(0.0, moment(item["claim_expires_at"]) + skew - now))
-    if "cancel_requested" in item and not chunk.on_its_way_back:
+    if "cancel_requested" in item and not chunk.on_its_way:
         return Cancelling(chunk)
     if "retry_at" in item and moment(item["retry_at"]) > now:
         return Held(moment(item["retry_at"]) - now)

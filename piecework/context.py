@@ -17,7 +17,7 @@ from piecework.calls import Caller
 from piecework.dependency import Dependency
 from piecework.errors import UsageError
 from piecework.pipeline import Pipeline
-from piecework.ports import Harvest, Missing
+from piecework.ports import Bench, Harvest, Missing
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -32,6 +32,7 @@ class Context(Generic[P]):
         tenant, job, chunk: Whose work this is; `chunk` counts from 0.
         attempt: Which attempt of the chunk this is, from 1.
         log: A structlog logger with the ids bound.
+        bench: Where the stages run; None: right here.
     """
 
     payload: P
@@ -44,6 +45,7 @@ class Context(Generic[P]):
     log: structlog.stdlib.BoundLogger = field(repr=False)
     stage: str = ""
     values: dict[str, Any] = field(default_factory=dict, repr=False)
+    bench: Bench | None = field(default=None, repr=False)
 
     @overload
     def result(self, stage: Callable[[Context[Any]], Awaitable[R]]) -> R: ...

@@ -21,8 +21,8 @@ from typing import ClassVar, Final
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from piecework.codes import (
+    REGISTRY,
     ErrorClass,
-    UnknownCodeError,
     is_well_formed,
     lookup,
 )
@@ -69,13 +69,10 @@ class StageError(PieceworkError):
     stage_class: ClassVar[ErrorClass]
 
     def _meaning(self) -> tuple[ErrorClass, str]:
-        try:
-            recovery = lookup(self.code).recovery
-        except UnknownCodeError:
-            if not is_well_formed(self.code):
-                raise
-            recovery = ""
-        return self.stage_class, recovery
+        known = REGISTRY.get(self.code)
+        if known is None and not is_well_formed(self.code):
+            known = lookup(self.code)  # raises, and names its neighbours
+        return self.stage_class, known.recovery if known else ""
 
 
 class TransientError(StageError):
@@ -111,6 +108,15 @@ class StateError(StageError):
 
     code = "runtime.stage.state"
     stage_class = ErrorClass.STATE
+
+
+class RemoteError(Exception):
+    """An error of a process of ours, which was classified where it was raised."""
+
+    def __init__(self, envelope: ErrorEnvelope) -> None:
+        """Keep what is known of it."""
+        super().__init__(envelope.message)
+        self.envelope = envelope
 
 
 class UsageError(PieceworkError):

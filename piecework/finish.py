@@ -107,7 +107,12 @@ async def finish_cancel(rt: Runtime, ref: JobRef) -> bool:
     ]
     census = Census(tuple(sorted([*census.rows, *unwritten])))
     certificate = certify(job, census, rt.clock(), "", JobStatus.CANCELLED)
-    return await rt.moves.cancelled(job, await store_certificate(rt, certificate))
+    measured = {
+        "quiet_at": census.quiet_at(job.cancelled_at),
+        "late_calls": census.late_calls,
+    }
+    facts = await store_certificate(rt, certificate) | measured
+    return await rt.moves.cancelled(job, facts)
 
 
 def certify(
@@ -151,12 +156,17 @@ def verdict(census: Census, join_error: str) -> JobStatus:
 
 
 async def store_certificate(rt: Runtime, certificate: Certificate) -> dict[str, Any]:
-    """Store a certificate; return what the job's item keeps of it."""
+    """Store a certificate; return what the job's item keeps of it.
+
+    Under its own hash: of two who end a job at once one is refused, and what it has
+    stored must not stand in the place of the other's.
+    """
     content = certificate.model_dump_json(indent=1).encode()
     prefix = keys.object_prefix(certificate.tenant, certificate.job)
-    key = f"{prefix}/certificate/{certificate.gen:04d}.json"
+    sha256 = keys.sha256(content)
+    key = f"{prefix}/certificate/{certificate.gen:04d}-{sha256[:16]}.json"
     return {
         "certificate": await rt.objects.put(key, content),
-        "certificate_sha256": keys.sha256(content),
+        "certificate_sha256": sha256,
         "outcomes": certificate.outcomes,
     }

@@ -1,7 +1,8 @@
 """Every string format that is stored: names, table keys, object keys, call keys.
 
     partition                          sort key
-    T#acme#J#<job>                     META, JOIN, TALLY, EVENT#<time>#<event>
+    T#acme#J#<job>                     META, JOIN, TALLY, EVENT#<time>#<event>,
+                                       NOTICE#<gen>#<event>
     T#acme#J#<job>[#G#0001]            CHUNK#<n>, RESULT#<n>, WORK#<n>#...
     T#acme#JOBS                        <created at>#<job>
     ACTIVE                             <tenant>#<job>
@@ -49,6 +50,7 @@ TALLY_SK = "TALLY"
 CHUNK_PREFIX = "CHUNK#"
 RESULT_PREFIX = "RESULT#"
 EVENT_PREFIX = "EVENT#"
+NOTICE_PREFIX = "NOTICE#"
 
 
 def job_pk(tenant: str, job: str) -> str:
@@ -64,6 +66,11 @@ def jobs_pk(tenant: str) -> str:
 def active_sk(tenant: str, job: str) -> str:
     """Return the sort key under which the reconciler finds an unfinished job."""
     return f"{tenant}#{job}"
+
+
+def notice_sk(gen: int, event: str) -> str:
+    """Return the sort key of what a pipeline is to be told of a life of a job."""
+    return f"{NOTICE_PREFIX}{gen:04d}#{event}"
 
 
 def group_of(chunk: int) -> int:

@@ -25,7 +25,7 @@ class JobStatus(StrEnum):
     FINALIZING = "FINALIZING"
     #: An operator takes chunks up again; the next generation begins.
     RESUMING = "RESUMING"
-    #: An operator wants it to stop; chunks in hand are being let go.
+    #: An operator or its deadline stops it; chunks are let go, or wound back.
     CANCELLING = "CANCELLING"
     #: Ended: every chunk has a result.
     SUCCEEDED = "SUCCEEDED"
@@ -45,6 +45,10 @@ class JobStatus(StrEnum):
             JobStatus.FAILED,
             JobStatus.CANCELLED,
         }
+
+
+#: The states in which a job may still be cancelled, by whomever.
+CANCELLABLE = frozenset({JobStatus.SUBMITTING, JobStatus.RUNNING, JobStatus.RESUMING})
 
 
 class ChunkStatus(StrEnum):
@@ -142,9 +146,14 @@ class Chunk:
         return int(self.item.get("attempts", 0))
 
     @property
-    def on_its_way_back(self) -> bool:
-        """Whether what it did is being undone: it goes on to its end whatever comes."""
+    def on_its_way(self) -> bool:
+        """Whether it goes on to its end whatever comes: back, or past the pivot."""
         return "direction" in self.item
+
+    @property
+    def to_be_undone(self) -> bool:
+        """Whether a cancel asks for what it did to be undone."""
+        return "undo_requested" in self.item
 
     @property
     def heartbeat(self) -> tuple[int, int]:
@@ -174,6 +183,27 @@ class Job:
             item["pipeline"],
             item,
         )
+
+    @property
+    def undoes(self) -> bool:
+        """Whether its cancel undoes what the chunks have done."""
+        return bool(self.item.get("cancel_undoes"))
+
+    @property
+    def cancelled_at(self) -> str:
+        """When its last cancel was asked for."""
+        return str(self.item["cancelled_at"])
+
+    @property
+    def notifies(self) -> bool:
+        """Whether its pipeline wants to be told of its end."""
+        return bool(self.item.get("notifies"))
+
+    @property
+    def deadline(self) -> float | None:
+        """When it is to be cancelled unless it has ended."""
+        at = self.item.get("deadline_at")
+        return None if at is None else moment(str(at))
 
 
 def iso(moment: float) -> str:

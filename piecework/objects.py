@@ -76,15 +76,18 @@ class Objects:
                 for found in page.get("Contents", []):
                     yield found["Key"]
 
-    async def stow(self, text: str, key: str) -> dict[str, str]:
-        """Return the attributes under which a row keeps a value of any size."""
+    async def stow(self, text: str, stem: str) -> dict[str, str]:
+        """Return the attributes under which a row keeps a value of any size.
+
+        A large one lies under its own hash, too: what somebody writes who lost the
+        chunk must not stand in the place of what its next holder's row names.
+        """
         content = text.encode()
         if len(content) <= INLINE_LIMIT:
             return {"value": text}
-        return {
-            "value_at": await self.put(key, content),
-            "value_sha256": keys.sha256(content),
-        }
+        sha256 = keys.sha256(content)
+        key = f"{stem}-{sha256[:16]}.json"
+        return {"value_at": await self.put(key, content), "value_sha256": sha256}
 
     async def fetch(self, item: Mapping[str, Any]) -> str:
         """Return the value that `stow` put into a row.

@@ -26,13 +26,19 @@ class Parked:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """Its job was cancelled; `stage` is the one that did not begin or was cut off."""
+    """Its job was cancelled.
+
+    Attributes:
+        stage: The one that did not begin, or was cut off.
+        compensation: What became of what it had done; None: it was left as it is.
+    """
 
     stage: str
+    compensation: Compensation | None = None
 
 
 class Compensation(StrEnum):
-    """What became of the steps that a dead chunk had taken."""
+    """What became of the steps that a chunk had taken."""
 
     #: It had taken none that can be undone.
     NOTHING = "nothing to undo"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import BaseModel
@@ -18,6 +19,7 @@ from piecework.keys import is_name
 
 if TYPE_CHECKING:
     from piecework.context import Context, JoinContext
+    from piecework.notice import NotifyFunction
 
 #: `async def` runs on the event loop; a plain `def` runs in a thread beside it.
 StageFunction: TypeAlias = Callable[["Context[Any]"], Any]
@@ -43,6 +45,10 @@ class Stage:
         compensate: Undoes the step; must be safe when there is nothing to undo.
         pivot: The point of no return.
         timeout: Seconds one run of the stage may take; None: the chunk's own limit.
+        isolate: Run the stage, and what undoes it, in a process of its own: for what
+            may kill its process or hang in code that cannot be cut off.
+        memory_mb: Megabytes that an isolated stage may take beyond what its process
+            has at the start; 0: no limit; None: the setting `stage_memory_mb`.
         name: Stands in tables and keys; defaults to the function's name.
     """
 
@@ -51,6 +57,8 @@ class Stage:
     pivot: bool = False
     timeout: float | None = None
     name: str = ""
+    isolate: bool = False
+    memory_mb: int | None = None
 
     def __post_init__(self) -> None:
         """Name the stage after its function."""
@@ -71,6 +79,8 @@ class Pipeline:
         label: A few words (64 characters) that name a chunk in tables.
         calls_per_chunk: For the estimate of `submit --dry-run`.
         owner: Who is told of dead letters; stands in each of them.
+        notify: Is told when a job has ended or its deadline has passed: at least
+            once, by a worker. Jobs submitted without one stay without one.
 
     Raises:
         UsageError: `pipeline.declaration.invalid`, when the table of stages breaks
@@ -87,6 +97,7 @@ class Pipeline:
     label: Callable[[Any], str] | None = None
     calls_per_chunk: int | None = None
     owner: str = ""
+    notify: NotifyFunction | None = None
     _by_function: dict[StageFunction, int] = field(
         init=False, repr=False, default_factory=dict
     )
@@ -149,9 +160,16 @@ def complaints(pipeline: Pipeline) -> list[str]:
         for stage in pipeline.stages[pivot:]
         if stage.compensate
     ]
+    found += [
+        f"{stage.name!r} has a memory limit, but only an isolated stage can"
+        for stage in pipeline.stages
+        if stage.memory_mb is not None and not stage.isolate
+    ]
     runs = [stage.run for stage in pipeline.stages]
     if len(set(runs)) < len(runs):
         found.append("one function runs two stages")
     if pipeline.result is not None and pipeline.result not in runs:
         found.append("its result is not one of its stages")
+    if pipeline.notify is not None and not iscoroutinefunction(pipeline.notify):
+        found.append("its notify hook is not an `async def`")
     return found

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from piecework.context import Context
     from piecework.dependency import Effect
     from piecework.errors import ErrorEnvelope
+    from piecework.pipeline import Stage
 
 
 class ClaimLostError(BaseException):
@@ -20,6 +22,26 @@ class ClaimLostError(BaseException):
 
     Not an `Exception`, so that a stage's own `except Exception` cannot hide it.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequest:
+    """A cancel, as the chunk's item tells its holder of it.
+
+    Attributes:
+        at: When it was asked for.
+        undo: Whether what the chunk has done is to be undone.
+    """
+
+    at: str
+    undo: bool
+
+    @classmethod
+    def read(cls, item: Mapping[str, Any]) -> CancelRequest | None:
+        """Read it off a chunk's item; None: nobody asks for the chunk to stop."""
+        if "cancel_requested" not in item:
+            return None
+        return cls(str(item["cancel_requested"]), "undo_requested" in item)
 
 
 class CancelRequestedError(BaseException):
@@ -53,6 +75,13 @@ class Checkpoints(Protocol):
 
     async def undo(self, stage: str, failure: ErrorEnvelope | None) -> None:
         """Record that a stage was compensated, or what its compensation died of."""
+
+
+class Bench(Protocol):
+    """Where a stage runs."""
+
+    async def run(self, stage: Stage, ctx: Context[Any], *, undo: bool = False) -> str:
+        """Run a stage, or what undoes it, and return its value as JSON."""
 
 
 class Journal(Protocol):
@@ -89,9 +118,15 @@ class Ledger(Protocol):
     """The effects of a chunk, each written ahead: INTENT before, DONE after."""
 
     async def begin(
-        self, key: str, stage: str, effect: Effect
+        self, key: str, stage: str, effect: Effect, lands_in: float
     ) -> Begun | Done | Unknown:
-        """Write the intent of an effect, or learn what became of an earlier one."""
+        """Write the intent of an effect, or learn what became of an earlier one.
+
+        `lands_in`: seconds that one attempt may take.
+        """
+
+    def standing(self) -> set[str]:
+        """Return the stages of which an effect stands, or may stand."""
 
     async def finish(self, key: str, value: str) -> None:
         """Record that an effect was carried out, and its answer."""

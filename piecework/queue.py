@@ -90,11 +90,6 @@ class Queue:
             taken += len(batch) - len(failed)
         return taken
 
-    async def send_body(self, body: str) -> None:
-        """Send on, as it is, what a newer version wrote."""
-        with reaching(self.url):
-            await self.client.send_message(QueueUrl=self.url, MessageBody=body)
-
     async def receive(self, most: int, *, wait_s: int, hide_s: float) -> list[Delivery]:
         """Take up to `most` messages (10 at the most), hidden for `hide_s` seconds."""
         with reaching(self.url):

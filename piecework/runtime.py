@@ -7,7 +7,6 @@ embedded AWS that `piecework up` left in `.piecework/` (see `piecework.endpoint`
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from piecework.endpoint import Endpoint, find_endpoint
 from piecework.errors import UnreachableError, UsageError
 from piecework.objects import Objects
 from piecework.queue import Queue
+from piecework.service_clock import ServiceClock
 from piecework.settings import Settings
 from piecework.store.jobs import Jobs
 from piecework.store.moves import JobMoves
@@ -72,10 +72,12 @@ class Runtime:
 async def connect(
     settings: Settings,
     *,
-    clock: Callable[[], float] = time.time,
+    clock: Callable[[], float] | None = None,
     rng: random.Random | None = None,
 ) -> AsyncIterator[Runtime]:
     """Connect to the deployment that the settings name.
+
+    Without a `clock` it is the machine's own, corrected by what AWS says of the time.
 
     Raises:
         UnreachableError: `aws.endpoint.unreachable`.
@@ -84,6 +86,8 @@ async def connect(
     """
     endpoint = find_endpoint()
     rng = rng or random.Random()
+    told = ServiceClock()
+    time_of_day = clock or told
     async with AsyncExitStack() as stack:
         with explained(settings, endpoint):
             clients = Clients(session_for(endpoint), stack, settings, endpoint)
@@ -91,7 +95,7 @@ async def connect(
             work = await queue_url(sqs, settings.work_queue)
             dead = await queue_url(sqs, settings.dead_letter_queue)
             dynamodb = await clients.open("dynamodb")
-            table = Table(dynamodb, settings.checkpoints_table, rng)
+            table = Table(dynamodb, settings.checkpoints_table, rng, clock=told)
             beat_s = max(1.0, settings.lease_s / 3)
             beating = await clients.open("dynamodb", beat_s)
             runtime = Runtime(
@@ -107,10 +111,10 @@ async def connect(
                     await clients.open("s3"),
                     await bucket_name(clients, settings, endpoint),
                 ),
-                jobs=Jobs(table, clock),
-                moves=JobMoves(table, clock),
+                jobs=Jobs(table, time_of_day),
+                moves=JobMoves(table, time_of_day),
                 tallies=Tallies(table),
-                clock=clock,
+                clock=time_of_day,
                 rng=rng,
             )
         yield runtime

@@ -24,6 +24,7 @@ from piecework.outcome import Cancelled, Compensation, Completed, Dead, Outcome,
 from piecework.pipeline import Pipeline, Stage
 from piecework.ports import CancelRequestedError, Checkpoints
 from piecework.recovery import Again, Bury, Pivot
+from piecework.winding_back import CANCELLED
 
 #: Codes of failures that come after the work of a stage or of a call, or may do.
 AFTERWARDS = {
@@ -106,19 +107,27 @@ def stages_done(pipeline: Pipeline, checkpoints: Checkpoints) -> int:
 
 
 async def run_stage(stage: Stage, ctx: Context[Any]) -> str:
-    """Run one stage and return its value as JSON; plain functions go to a thread."""
-    async with asyncio.timeout(stage.timeout):
-        value = await invoke(stage.run, ctx)
-    text = values.encode(stage.run, value)
+    """Run one stage and return its value as JSON."""
+    run = in_process if ctx.bench is None else ctx.bench.run
+    text = await run(stage, ctx)
     ctx.values[stage.name] = values.decode(stage.run, text)
     return text
+
+
+async def in_process(stage: Stage, ctx: Context[Any], *, undo: bool = False) -> str:
+    """Run a stage, or what undoes it, in this process."""
+    function = stage.compensate if undo and stage.compensate else stage.run
+    async with asyncio.timeout(stage.timeout):
+        value = await invoke(function, ctx)
+    # Nobody reads what a compensation returns.
+    return "null" if undo else values.encode(function, value)
 
 
 async def invoke(function: Callable[..., Any], ctx: Context[Any]) -> Any:
     """Call a stage function on the loop or, if it is a plain one, beside it."""
     if inspect.iscoroutinefunction(function):
         return await function(ctx)
-    return await asyncio.to_thread(function, ctx)
+    return await ctx.caller.to_its_end(asyncio.to_thread(function, ctx))
 
 
 def envelope(error: BaseException, ctx: Context[Any], limits: Limits) -> ErrorEnvelope:
@@ -189,12 +198,14 @@ async def compensate(
     ctx: Context[Any],
     checkpoints: Checkpoints,
     failure: ErrorEnvelope,
-) -> Dead:
+) -> Dead | Cancelled:
     """Undo in reverse every stage that was begun, the one in doubt included.
 
     A compensation that fails does not stop the others: it is recorded, and the dead
-    letter says which stages are left standing.
+    letter says which stages are left standing, those that nothing undoes included.
     """
+    ctx.caller.turn_back()
+    await ctx.caller.in_flight.over()
     begun = stages_begun(pipeline, failure, checkpoints)
     to_undo = [stage for stage in reversed(begun) if stage.compensate]
     for stage in to_undo:
@@ -202,12 +213,16 @@ async def compensate(
             ctx.stage = f"undo:{stage.name}:{ctx.caller.epoch}"
             await checkpoints.undo(stage.name, await undo(stage, ctx, failure))
             ctx.progress()
-    stranded = tuple(s.name for s in to_undo if checkpoints.undone[s.name] is not None)
-    if not to_undo:
-        return Dead(failure, Compensation.NOTHING)
-    if stranded:
-        return Dead(failure, Compensation.FAILED, stranded)
-    return Dead(failure, Compensation.DONE)
+    standing = ctx.caller.ledger.standing()
+    failed = {s.name for s in to_undo if checkpoints.undone[s.name] is not None}
+    left = failed | {s.name for s in begun if not s.compensate and s.name in standing}
+    if left:
+        names = tuple(s.name for s in reversed(begun) if s.name in left)
+        return Dead(failure, Compensation.FAILED, names)
+    came_to = Compensation.DONE if to_undo else Compensation.NOTHING
+    if failure.code == CANCELLED:
+        return Cancelled(failure.stage, came_to)
+    return Dead(failure, came_to)
 
 
 def stages_begun(
@@ -227,9 +242,9 @@ async def undo(
     """Run one compensation; return what it died of."""
     if stage.compensate is None:
         return None
+    run = in_process if ctx.bench is None else ctx.bench.run
     try:
-        async with asyncio.timeout(stage.timeout):
-            await invoke(stage.compensate, ctx)
+        await run(stage, ctx, undo=True)
     except StoreError:
         raise
     except Exception as error:  # noqa: BLE001 -- whatever it raises is its failure

@@ -51,6 +51,12 @@ class Settings(BaseSettings):
     #: back. Fargate sends SIGKILL 30 s after SIGTERM unless told otherwise.
     drain_s: float = Field(default=20.0, ge=0)
 
+    #: Megabytes of memory at which a worker stops as on SIGTERM, so that a fresh one
+    #: takes its place (exit code 8), and megabytes that an isolated stage may take
+    #: unless it says so itself; 0: no limit. Both need Linux.
+    memory_mb: int = Field(default=0, ge=0)
+    stage_memory_mb: int = Field(default=0, ge=0)
+
     #: Chunks in hand, and calls in flight, of one worker process.
     concurrency: int = Field(default=16, ge=1, le=1_000)
     calls: int = Field(default=64, ge=1, le=10_000)

@@ -1,28 +1,92 @@
 """The second phase of a cancel: bring every chunk of the job to its end.
 
 What nobody works on is cancelled at once; a holder is asked to let go, and does so at
-its next look. Safe to repeat: the operator sweeps once, every reconciler again.
+its next look. A cancel that undoes hands what was begun to a worker, to be wound back.
+Safe to repeat: the operator sweeps once, every reconciler again.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
+from piecework.fanout import grouped, side_by_side
 from piecework.finish import finish_cancel
-from piecework.model import ChunkStatus, Job
+from piecework.model import Chunk, ChunkStatus, Job
+from piecework.ports import CancelRequest
+from piecework.queue import BATCH, Message
 from piecework.runtime import Runtime
-from piecework.store.cancels import cancel_unclaimed, request_cancel
+from piecework.store.cancels import cancel_unclaimed, request_cancel, request_undo
 from piecework.store.census import all_chunks
+
+#: Requests of a sweep under way at once, and the chunks that each goes through.
+BROOMS = 16
+CHUNKS_EACH = 4
 
 
 async def sweep(rt: Runtime, job: Job) -> tuple[int, int]:
     """Cancel and ask; return how many chunks were cancelled, and how many asked."""
-    cancelled = asked = 0
-    async for chunk in all_chunks(rt.table, job.ref, job.chunks):
-        # A life that began since the job was looked at was cancelled by nobody.
-        if chunk.on_its_way_back or chunk.gen > job.gen:
-            continue
-        if chunk.status is ChunkStatus.RUNNING and "cancel_requested" not in chunk.item:
-            asked += await request_cancel(rt.table, chunk)
-        elif chunk.status in {ChunkStatus.PENDING, ChunkStatus.WAITING}:
-            cancelled += await cancel_unclaimed(rt.table, chunk, rt.clock())
+    asked = CancelRequest(job.cancelled_at, job.undoes)
+    broom = Broom(rt, asked)
+
+    async def some(chunks: list[Chunk]) -> None:
+        for chunk in chunks:
+            # A life that began since the job was looked at was cancelled by nobody.
+            if not chunk.on_its_way and chunk.gen <= job.gen:
+                await broom.sweep(chunk)
+
+    # Workers go on claiming as long as it takes.
+    chunks = all_chunks(rt.table, job.ref, job.chunks)
+    await side_by_side(some, grouped(chunks, CHUNKS_EACH), BROOMS)
+    await broom.send()
     await finish_cancel(rt, job.ref)
-    return cancelled, asked
+    return broom.cancelled, broom.asked
+
+
+@dataclass(slots=True)
+class Broom:
+    """Brings chunks to their end."""
+
+    rt: Runtime
+    cancel: CancelRequest
+    cancelled: int = 0
+    asked: int = 0
+    _messages: list[Message] = field(default_factory=list)
+
+    async def sweep(self, chunk: Chunk) -> None:
+        """Cancel a chunk, or ask for it."""
+        table, now = self.rt.table, self.rt.clock()
+        waiting = chunk.status in {ChunkStatus.PENDING, ChunkStatus.WAITING}
+        # A fence never falls: without one nobody has ever begun it.
+        if waiting and not (self.cancel.undo and chunk.fence):
+            if await cancel_unclaimed(table, chunk, now):
+                self.cancelled += 1
+            else:
+                await self.ask_who_took(chunk)
+        elif "cancel_requested" in chunk.item:
+            return
+        elif chunk.status is ChunkStatus.RUNNING:
+            self.asked += await request_cancel(table, chunk, self.cancel)
+        elif waiting:
+            again = now + self.rt.settings.visibility_s
+            if await request_undo(table, chunk, self.cancel, again):
+                await self.hand_out(chunk)
+
+    async def ask_who_took(self, seen: Chunk) -> None:
+        """Ask the worker that claimed a chunk since it was looked at."""
+        item = await self.rt.table.get(seen.ref.pk, seen.ref.sk)
+        if item is not None and item["gen"] == seen.gen:
+            chunk = Chunk.read(seen.ref, item)
+            self.asked += await request_cancel(self.rt.table, chunk, self.cancel)
+
+    async def hand_out(self, chunk: Chunk) -> None:
+        """Send a chunk that is to be wound back."""
+        self.asked += 1
+        self._messages.append(Message.about(chunk.ref, chunk.gen))
+        if len(self._messages) == BATCH:
+            await self.send()
+
+    async def send(self) -> None:
+        """Send what waits for it."""
+        messages, self._messages = self._messages, []
+        if messages:
+            await self.rt.work.send(messages)

@@ -76,6 +76,7 @@ class MemoryJournal:
 
     calls: dict[str, str] = field(default_factory=dict)
     effects: dict[str, str | None] = field(default_factory=dict)
+    stages: dict[str, str] = field(default_factory=dict)
 
     def recall(self, key: str) -> str | None:
         """Return a remembered result."""
@@ -86,18 +87,22 @@ class MemoryJournal:
         self.calls[key] = value
 
     async def begin(
-        self, key: str, stage: str, effect: Effect
+        self, key: str, stage: str, effect: Effect, lands_in: float
     ) -> Begun | Done | Unknown:
         """Write an intent, or learn what became of an earlier one."""
-        del stage
+        del lands_in
         known = self.effects.get(key)
         if known is not None:
             return Done(known)
         in_doubt = key in self.effects
         if in_doubt and effect is Effect.NON_IDEMPOTENT:
             return Unknown()
-        self.effects[key] = None
+        self.effects[key], self.stages[key] = None, stage
         return Begun(epoch=1, in_doubt=in_doubt)
+
+    def standing(self) -> set[str]:
+        """Return the stages that have effects."""
+        return {self.stages[key] for key in self.effects}
 
     async def finish(self, key: str, value: str) -> None:
         """Record an effect's answer."""
@@ -139,7 +144,10 @@ async def run_in_memory(
     seed: int = 0,
     now: float = 1_700_000_000.0,
 ) -> MemoryRun:
-    """Run every payload through the pipeline, then the join; waits cost no time."""
+    """Run every payload through the pipeline, then the join; waits cost no time.
+
+    Isolated stages run in this process, too, and know no memory limit.
+    """
     run, rng = MemoryRun(), Random(seed)
     limits = saga.Limits(max_attempts, lambda: now, rng)
     stored, missing = [], []

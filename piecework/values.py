@@ -30,7 +30,7 @@ def encode(function: Callable[..., Any], value: Any) -> str:
         PermanentError: When the value is not what the function's annotation says.
     """
     try:
-        adapter = result_type(function)
+        adapter = result_type(inspect.unwrap(function))
         return adapter.dump_json(value, round_trip=True, warnings="error").decode()
     except (ValidationError, ValueError, TypeError) as error:
         name = getattr(function, "__qualname__", repr(function))
@@ -50,7 +50,8 @@ def decode(function: Callable[..., Any], text: str) -> Any:
             after a deployment that changed the type under a running job.
     """
     try:
-        return result_type(function).validate_json(text, by_alias=False, by_name=True)
+        adapter = result_type(inspect.unwrap(function))
+        return adapter.validate_json(text, by_alias=False, by_name=True)
     except ValidationError as error:
         name = getattr(function, "__qualname__", repr(function))
         message = f"The stored value of {name} is not of the type that it declares."
@@ -65,7 +66,7 @@ def decode(function: Callable[..., Any], text: str) -> Any:
 def result_type(function: Callable[..., Any]) -> TypeAdapter[Any]:
     """Return the type of a function's result; without an annotation any JSON."""
     try:
-        hints = typing.get_type_hints(inspect.unwrap(function), include_extras=True)
+        hints = typing.get_type_hints(function, include_extras=True)
     except NameError:
         hints = {}
     hint = hints.get("return", Any)

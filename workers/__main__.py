@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated
 
@@ -17,11 +18,12 @@ from piecework import telemetry
 from piecework.errors import PieceworkError
 from piecework.loading import load_pipelines
 from piecework.pipeline import Pipeline
-from piecework.reconcile import reconcile_for_ever
 from piecework.runtime import connect
 from piecework.settings import Settings, load_settings
+from workers.isolation import Isolation
+from workers.memory import stop_when_full
+from workers.serving import serve
 from workers.station import open_station
-from workers.worker import work
 
 app = typer.Typer(add_completion=False)
 
@@ -35,6 +37,10 @@ def run(
     concurrency: Annotated[
         int | None, typer.Option(help="Chunks in hand at once.", min=1)
     ] = None,
+    memory_mb: Annotated[
+        int | None,
+        typer.Option(help="Stop, with exit code 8, beyond so many megabytes.", min=0),
+    ] = None,
     reconcile: Annotated[  # noqa: FBT002 -- a flag of a command
         bool, typer.Option(help="Run the reconciler's loop beside the work.")
     ] = True,
@@ -42,19 +48,27 @@ def run(
     """Work on the chunks of the given pipelines until told to stop."""
     telemetry.configure(os.environ.get("PIECEWORK_LOG_LEVEL", "info"))
     try:
-        overrides = {} if concurrency is None else {"concurrency": concurrency}
-        settings = load_settings(**overrides)
+        given = {"concurrency": concurrency, "memory_mb": memory_mb}
+        settings = load_settings(**{k: v for k, v in given.items() if v is not None})
         found = load_pipelines(pipelines)
-        asyncio.run(serve(settings, found, reconcile=reconcile))
+        code = asyncio.run(connected(settings, found, pipelines, reconcile=reconcile))
     except PieceworkError as error:
         sys.stderr.write(f"{error.code}: {error.message}\n{error.next_step}\n")
         raise SystemExit(error.exit_code) from error
+    raise SystemExit(code)
 
 
-async def serve(
-    settings: Settings, pipelines: dict[str, Pipeline], *, reconcile: bool
-) -> None:
-    """Be a worker until SIGTERM or SIGINT."""
+async def connected(
+    settings: Settings,
+    pipelines: dict[str, Pipeline],
+    names: Sequence[str],
+    *,
+    reconcile: bool,
+) -> int:
+    """Be a worker until SIGTERM or SIGINT, or until it is full; return the exit code.
+
+    `names` are those that the pipelines were loaded by: children load them, too.
+    """
     stop = stop_on_signals()
     loop = asyncio.get_running_loop()
     # Plain stage functions run here, one thread a chunk; asyncio's own default is
@@ -71,17 +85,14 @@ async def serve(
             pid=os.getpid(),
         )
         station = open_station(rt, worker, pipelines, log)
-        side = asyncio.create_task(
-            reconcile_for_ever(rt, log, station.busy, station.take)
-            if reconcile
-            else stop.wait()
-        )
+        station.isolation = Isolation(names, worker, settings.stage_memory_mb, log)
+        full = asyncio.create_task(stop_when_full(settings.memory_mb, stop, log))
         try:
-            await work(station, stop)
+            await serve(station, stop, reconcile=reconcile)
         finally:
-            side.cancel()
-            await asyncio.gather(side, return_exceptions=True)
+            await station.isolation.close()
         telemetry.emit(log, "worker.stopped")
+        return await full
 
 
 def stop_on_signals() -> asyncio.Event:

@@ -8,12 +8,13 @@ from enum import Enum, auto
 
 from piecework import telemetry
 from piecework.claim import Absent, Cancelling, Claim, Ended, Held, Refusal, Spent
-from piecework.model import ChunkRef, Job
-from piecework.outcome import Cancelled
+from piecework.model import Chunk, ChunkRef, Job
 from piecework.pipeline import Pipeline
 from piecework.ports import ClaimLostError
 from piecework.queue import Message
 from piecework.store.cancels import cancel_unclaimed
+from piecework.store.turns import turn_unclaimed
+from piecework.winding_back import may_go_back, wound_back
 from workers.settle import settle
 from workers.station import Station
 from workers.undertake import undertake
@@ -37,7 +38,7 @@ class End(Enum):
 
     #: The chunk has ended: count it, then delete the message.
     COUNT = auto()
-    #: The chunk was cancelled: as COUNT, and it may have been the last.
+    #: It ended under a cancel: as COUNT, and it may have been the last.
     CANCELLED = auto()
     #: It belongs to an earlier life of the chunk: delete it.
     DROP = auto()
@@ -57,15 +58,33 @@ async def execute(turn: Turn, job: Job, station: Station) -> End:
         await station.note_unknown_pipeline(job)
         return await give_way(turn, UNKNOWN_S, station)
     asked_at = asyncio.get_running_loop().time()
-    claims = station.claims
-    answer = await claims.acquire(turn.ref, gen=turn.gen, deliveries=turn.received)
-    if isinstance(answer, Spent):
-        answer = await claims.acquire_spent(
-            turn.ref, gen=turn.gen, deliveries=turn.received
-        )
+    answer = await claim(turn, pipeline, station)
     if isinstance(answer, Claim):
         return await carry_out(answer, turn, job, pipeline, asked_at, station)
     return await refused(answer, turn, station)
+
+
+async def claim(turn: Turn, pipeline: Pipeline, station: Station) -> Claim | Refusal:
+    """Claim a chunk: for an attempt, to wind it up, or to wind it back."""
+    claims, told = station.claims, {"gen": turn.gen, "deliveries": turn.received}
+    answer = await claims.acquire(turn.ref, **told)
+    if isinstance(answer, Cancelling) and answer.chunk.to_be_undone:
+        await turn_to_its_end(answer.chunk, pipeline, station)
+        answer = await claims.acquire(turn.ref, **told)
+    if isinstance(answer, Spent):
+        answer = await claims.acquire_spent(turn.ref, **told)
+    return answer
+
+
+async def turn_to_its_end(chunk: Chunk, pipeline: Pipeline, station: Station) -> bool:
+    """Send a chunk that nobody holds and a cancel undoes on its way, back or onwards.
+
+    One at its pivot may be past it, and so goes onwards.
+    """
+    rt, stage = station.rt, str(chunk.item["stage"])
+    back = may_go_back(pipeline, stage)
+    failure = wound_back(chunk.ref, stage, rt.clock()) if back else None
+    return await turn_unclaimed(rt.table, chunk, failure)
 
 
 async def carry_out(
@@ -91,8 +110,7 @@ async def carry_out(
             telemetry.emit(log, "lease.lost", reason=str(hold.reason or "refused"))
             return End.LEFT
     if wait is None:
-        cancelled = isinstance(report.outcome, Cancelled)
-        return End.CANCELLED if cancelled else End.COUNT
+        return End.COUNT if report.late_calls is None else End.CANCELLED
     if turn.receipt is None:
         await station.rt.work.send([Message.about(turn.ref, turn.gen)], delay_s=wait)
     await hide(turn, wait, station)
@@ -107,7 +125,8 @@ async def refused(answer: Refusal, turn: Turn, station: Station) -> End:
         case Held(seconds):
             return await give_way(turn, seconds, station)
         case Cancelling(chunk):
-            await cancel_unclaimed(station.rt.table, chunk, station.rt.clock())
+            if not chunk.to_be_undone:
+                await cancel_unclaimed(station.rt.table, chunk, station.rt.clock())
             return await give_way(turn, 0.0, station)
         case Absent():
             return End.ORPHAN

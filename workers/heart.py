@@ -19,6 +19,7 @@ import structlog
 
 from piecework import telemetry
 from piecework.claim import Claim
+from piecework.ports import CancelRequest, ClaimLostError
 from piecework.queue import Queue
 from piecework.settings import Settings
 from piecework.store.claims import Claims, Lost
@@ -51,11 +52,14 @@ class Hold:
     alive_at: float
     reason: Reason | None = None
     may_stop: Callable[[], bool] = lambda: True
+    cancel: CancelRequest | None = None
     _scope: asyncio.Timeout | None = None
+    _leased_at: float = 0.0
 
     async def __aenter__(self) -> None:
         """Begin the work; it is cut off, quietly, once there is a reason to."""
-        deadline = self.taken_at + self.lease_s * (1 - MARGIN)
+        leased_at = max(self.taken_at, self._leased_at)
+        deadline = leased_at + self.lease_s * (1 - MARGIN)
         self._scope = await asyncio.timeout_at(deadline).__aenter__()
 
     async def __aexit__(
@@ -81,6 +85,18 @@ class Hold:
         expired = self._scope is not None and self._scope.expired()
         return expired or self.reason is not None
 
+    def check(self) -> None:
+        """Refuse to go on past our own deadline: a frozen process wakes up late.
+
+        What was to cut it off then is ready to, but so is what was to go on.
+
+        Raises:
+            ClaimLostError: The deadline is past.
+        """
+        until = self._scope.when() if self._scope is not None else None
+        if until is None or asyncio.get_running_loop().time() >= until:
+            raise ClaimLostError
+
     def progress(self) -> None:
         """Note that the work is not hung."""
         self.alive_at = asyncio.get_running_loop().time()
@@ -88,12 +104,26 @@ class Hold:
     def renewed(self, asked_at: float) -> None:
         """Let the work go on until the end of the lease that was asked for then."""
         if self._scope is not None and not self.cut:
+            self._leased_at = asked_at
             self._scope.reschedule(asked_at + self.lease_s * (1 - MARGIN))
 
-    def cancel(self) -> None:
+    def stop(self, asked: CancelRequest) -> None:
         """Cut the work off, unless it is past the point of no return."""
+        self.cancel = self.cancel or asked
         if self.may_stop():
             self.end(Reason.CANCEL)
+
+    @property
+    def undoes(self) -> bool:
+        """Whether the work was cut off only to be wound back."""
+        asked = self.cancel is not None and self.cancel.undo
+        return asked and self.reason is Reason.CANCEL
+
+    def wind_back(self) -> None:
+        """Keep the claim for the way back, which no cancel cuts off."""
+        self.reason = None
+        self.may_stop = lambda: False
+        self.progress()
 
     def end(self, reason: Reason) -> None:
         """Cut the work off."""
@@ -166,6 +196,6 @@ class Heart:
             hold.end(Reason.LOST)
             return False
         hold.renewed(asked_at)
-        if reply.cancel_requested:
-            hold.cancel()
+        if reply.cancel is not None:
+            hold.stop(reply.cancel)
         return True

@@ -36,6 +36,7 @@ async def take_over(task: Task, station: Station) -> None:
     work = await read_work(station.rt.table, task.claim.ref)
     task.trail = work.kind("ERROR")
     task.ledger.load(work.kind("EFFECT"))
+    task.ctx.caller.in_flight.inherited(task.ledger.under_way_s)
     await task.journal.load(work.kind("CALLS"))
     await task.checkpoints.load(work.rows, work.result)
 

@@ -12,6 +12,7 @@ from piecework import saga
 from piecework.calls import Caller
 from piecework.claim import Claim
 from piecework.context import Context, JoinContext
+from piecework.finish import Certificate
 from piecework.harvest import TableHarvest
 from piecework.model import Job
 from piecework.pipeline import JOIN, Pipeline, Stage
@@ -21,6 +22,8 @@ from piecework.store.checkpoints import ChunkCheckpoints
 from piecework.store.journal import CallJournal
 from piecework.store.ledger import EffectLedger
 from piecework.store.table import Item
+from piecework.winding_back import may_go_back
+from workers.bench import WorkerBench
 from workers.heart import Hold
 from workers.station import Station
 
@@ -32,6 +35,7 @@ class Task:
     Attributes:
         stages: The pipeline; for the join, the one stage that the join is.
         trail: The errors that ended earlier claims.
+        certificate: What the job came to, once its join has ended here.
     """
 
     claim: Claim
@@ -42,6 +46,7 @@ class Task:
     ledger: EffectLedger
     limits: saga.Limits
     trail: list[Item] = field(default_factory=list)
+    certificate: Certificate | None = None
 
 
 class NoPayload(BaseModel):
@@ -70,7 +75,10 @@ def set_up(
         clock=rt.clock,
         log=log,
         progress=hold.progress,
+        check=hold.check,
+        lets_land=lambda: hold.undoes,
     )
+    caller.in_flight.taken_at = hold.taken_at
     facts: dict[str, Any] = {
         "payload": None,
         "pipeline": pipeline,
@@ -80,6 +88,7 @@ def set_up(
         "attempt": claim.attempt,
         "caller": caller,
         "log": log,
+        "bench": WorkerBench(claim.token, station),
     }
     ctx: Context[Any]
     if claim.ref.is_join:
@@ -91,7 +100,7 @@ def set_up(
         rt.table, rt.objects, claim, stages, ledger, rt.clock
     )
     hold.may_stop = lambda: (
-        checkpoints.failure is None and before_pivot(stages, ctx.stage)
+        checkpoints.failure is None and may_go_back(stages, ctx.stage)
     )
     return Task(
         claim=claim,
@@ -102,12 +111,6 @@ def set_up(
         ledger=ledger,
         limits=saga.Limits(rt.settings.max_attempts, rt.clock, rt.rng),
     )
-
-
-def before_pivot(stages: Pipeline, stage: str) -> bool:
-    """Say whether a cancel may still cut a stage off: the pivot itself it may not."""
-    names = [s.name for s in stages.stages]
-    return stage not in names or names.index(stage) < stages.pivot_index
 
 
 def join_as_pipeline(pipeline: Pipeline) -> Pipeline:

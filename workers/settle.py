@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import structlog
 
-from piecework import keys, telemetry
+from piecework import keys
 from piecework.finish import certify, store_certificate
 from piecework.model import Job
-from piecework.outcome import Cancelled, Completed, Dead, Outcome, Parked
+from piecework.outcome import Cancelled, Completed, Dead, Parked
 from piecework.ports import ClaimLostError
 from piecework.store.census import take_census
+from piecework.store.settle import Calls
 from piecework.store.table import Action
+from workers.announce import announce
 from workers.set_up import Task
 from workers.station import Station
 from workers.undertake import Released, Report
@@ -25,29 +27,22 @@ async def settle(
         ClaimLostError: The chunk is somebody else's by now, and so is the last word.
     """
     task, outcome = report.task, report.outcome
-    counts = task.ctx.caller.counts
     # A redrive finds what a dead chunk had paid for; a finished one needs it no more.
     await task.journal.close(keep=not isinstance(outcome, Completed))
-    ours, wait = await write(task, outcome, job, station)
+    ours, wait = await write(report, job, station)
     if not ours:
         raise ClaimLostError
-    telemetry.emit(
-        log,
-        "chunk.settled",
-        status=type(outcome).__name__.upper(),
-        calls=counts.made,
-        replayed=counts.replayed,
-        retried=counts.retried,
-    )
+    announce(report, log)
     return wait
 
 
 async def write(
-    task: Task, outcome: Outcome | Released, job: Job, station: Station
+    report: Report, job: Job, station: Station
 ) -> tuple[bool, float | None]:
     """Make the one write that ends the claim; return whether it was still ours."""
+    task, outcome = report.task, report.outcome
     ends, claim = station.settlements, task.claim
-    calls = task.ctx.caller.counts.made
+    calls = Calls(task.ctx.caller.counts.made, report.late_calls or 0)
     match outcome:
         case Completed(value):
             last = len(task.stages.stages) - 1
@@ -60,8 +55,10 @@ async def write(
             return ours, None
         case Parked() as parked:
             return await ends.park(claim, parked, calls=calls), parked.delay
-        case Cancelled(stage):
-            return await ends.cancel(claim, stage, calls=calls), None
+        case Cancelled() as cancelled:
+            at = None if cancelled.compensation is None else resume_at(task)
+            ours = await ends.cancel(claim, cancelled, resume_at=at, calls=calls)
+            return ours, None
         case Dead() as dead:
             return await bury(task, dead, job, station, calls), None
         case Released():
@@ -78,7 +75,9 @@ def result_sha256(task: Task, last_value: str) -> str:
     )
 
 
-async def bury(task: Task, dead: Dead, job: Job, station: Station, calls: int) -> bool:
+async def bury(
+    task: Task, dead: Dead, job: Job, station: Station, calls: Calls
+) -> bool:
     """Write the death of a chunk, its dead letter and, for a join, the job's end."""
     letter = station.dead_letters.row(
         task.claim,
@@ -110,6 +109,6 @@ async def job_end(
     # Read anew: what the worker remembers may be of an earlier generation.
     job = await rt.jobs.read(job.ref) or job
     census = await take_census(rt.table, job.ref, job.chunks)
-    certificate = certify(job, census, rt.clock(), join_error)
+    certificate = task.certificate = certify(job, census, rt.clock(), join_error)
     facts = await store_certificate(rt, certificate)
     return rt.moves.ending(job, certificate.status, facts)

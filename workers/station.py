@@ -17,6 +17,8 @@ from piecework.store.claims import Claims
 from piecework.store.dead_letters import DeadLetters
 from piecework.store.settle import Settlements
 from workers.heart import Heart
+from workers.isolation import Isolation
+from workers.timings import Timings, UnderWay
 
 #: Seconds for which what a job's item says of its pipeline and size is believed. Both
 #: never change; what may change is decided on the chunk.
@@ -38,6 +40,11 @@ class Station:
     payloads: Payloads
     heart: Heart
     calls: asyncio.Semaphore
+    #: Where isolated stages run; None: in this process.
+    isolation: Isolation | None = None
+    #: The stage that each claim in hand is at, by token, and what stages took so far.
+    under_way: dict[str, UnderWay] = field(default_factory=dict)
+    timings: Timings = field(default_factory=Timings)
     #: Set whenever a message comes in: wakes an idle reconciler beside the worker.
     busy: asyncio.Event = field(default_factory=asyncio.Event)
     #: Takes a chunk in hand without a message; None while the worker does not run.

@@ -6,18 +6,21 @@ here, so that there is one way to settle.
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
 from piecework import recovery, saga
 from piecework.claim import MAX_RECOVERIES
 from piecework.errors import ErrorEnvelope, StoreError, TransientError
-from piecework.model import Job
+from piecework.model import Job, moment
 from piecework.outcome import Cancelled, Compensation, Dead, Outcome, Parked
 from piecework.pipeline import Pipeline
-from piecework.ports import ClaimLostError
+from piecework.ports import CancelRequest, ClaimLostError
 from piecework.store.checkpoints import read_error
+from piecework.winding_back import wound_back
 from workers.heart import Hold, Reason
 from workers.load import load
 from workers.set_up import Task, set_up
@@ -31,10 +34,15 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What came of the work on a chunk."""
+    """What came of the work on a chunk.
+
+    Attributes:
+        late_calls: Calls that ended after a cancel was asked for; None: none was.
+    """
 
     task: Task
     outcome: Outcome | Released
+    late_calls: int | None = None
 
 
 async def undertake(
@@ -50,16 +58,35 @@ async def undertake(
         ClaimLostError: The chunk is somebody else's by now; nothing may be written.
     """
     task = set_up(hold, job, pipeline, station, log)
-    outcome: Outcome | Released | None = None
+    try:
+        outcome = await held(hold, task, station, run(task, job, station))
+        asked = hold.cancel or task.checkpoints.cancel
+        if isinstance(outcome, Cancelled) and asked is not None and asked.undo:
+            hold.wind_back()
+            outcome = await held(hold, task, station, wind_back(task, outcome.stage))
+    except ClaimLostError:
+        await task.journal.close(keep=False)
+        raise
+    finally:
+        task.ctx.caller.landing.abandon()
+    return Report(task, outcome, late_calls(task, asked))
+
+
+async def held(
+    hold: Hold, task: Task, station: Station, work: Coroutine[Any, Any, Outcome]
+) -> Outcome | Released:
+    """Work as long as the claim is held and nobody cuts it off; say what it came to.
+
+    Raises:
+        ClaimLostError: The chunk is somebody else's by now.
+    """
     try:
         async with hold:
-            outcome = await run(task, job, station)
+            return await work
     except StoreError as error:
-        log.warning("chunk.store_failed", error_code=error.code)
-        outcome = Released()
-    if outcome is None:
-        outcome = interrupted(hold, task, station)
-    return Report(task, outcome)
+        task.ctx.log.warning("chunk.store_failed", error_code=error.code)
+        return Released()
+    return interrupted(hold, task, station)
 
 
 async def run(task: Task, job: Job, station: Station) -> Outcome:
@@ -76,6 +103,27 @@ async def run(task: Task, job: Job, station: Station) -> Outcome:
     if task.claim.winding_up and task.checkpoints.failure is None:
         return await wind_up(task)
     return await saga.run(task.stages, task.ctx, task.checkpoints, task.limits)
+
+
+async def wind_back(task: Task, stage: str) -> Outcome:
+    """Undo what a chunk has done that was stopped at a stage before its pivot.
+
+    An effect that was under way lands first: it must not happen after it was undone.
+    """
+    await task.ctx.caller.landed()
+    if task.checkpoints.failure is None:
+        failure = wound_back(task.claim.ref, stage, task.limits.clock())
+        await task.checkpoints.turn_back(failure, stage)
+    return await saga.compensate(
+        task.stages, task.ctx, task.checkpoints, task.checkpoints.failure or failure
+    )
+
+
+def late_calls(task: Task, asked: CancelRequest | None) -> int | None:
+    """Count the calls of the work that ended after a cancel was asked for."""
+    if asked is None:
+        return None
+    return task.ctx.caller.counts.ended_after(moment(asked.at))
 
 
 def unreadable(task: Task, failure: ErrorEnvelope) -> Outcome:

@@ -14,6 +14,7 @@ import structlog
 
 from piecework.errors import StoreError
 from piecework.model import JobRef, JobStatus
+from piecework.ports import CancelRequest
 from piecework.runtime import Runtime
 from workers.heart import Heart, Hold
 
@@ -46,5 +47,6 @@ class Watch:
         for ref, holds in by_job.items():
             job = await self.rt.jobs.read(ref)
             if job is not None and job.status is JobStatus.CANCELLING:
+                asked = CancelRequest(job.cancelled_at, job.undoes)
                 for hold in holds:
-                    hold.cancel()
+                    hold.stop(asked)

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from piecework import telemetry
+from piecework import keys, telemetry
 from piecework.errors import PieceworkError
 from piecework.finish import begin_finish, finish_cancel
 from piecework.model import ChunkRef, Job, JobRef
@@ -17,6 +17,7 @@ from workers.acks import Ack, Acks
 from workers.executor import UNKNOWN_S, End, Turn, execute
 from workers.heart import Reason
 from workers.station import Station
+from workers.telling import tell
 from workers.watch import Watch
 
 #: Seconds to wait for more free slots before asking for fewer messages than SQS would
@@ -24,6 +25,8 @@ from workers.watch import Watch
 GATHER_S = 0.02
 #: Seconds to wait after SQS could not be reached.
 OUTAGE_S = 1.0
+#: Seconds between two looks at what a stopping worker still has in hand.
+LOOK_S = 0.1
 #: Seconds for writing what a stop cut off.
 HAND_BACK_S = 5.0
 
@@ -152,12 +155,24 @@ class Worker:
                 await self.quarantine(delivery, "runtime.message.orphan")
 
     async def perform(self, turn: Turn, job: Job) -> End:
-        """Take a turn of a chunk; if that ends it, see to it that it is counted."""
+        """Take a turn of a chunk; if that ends it, see to it that it is counted.
+
+        After a join there may be something to tell, and a turn of it may be only that.
+        """
+        tells = turn.ref.is_join and self.tells(job)
+        if tells and (told := await tell(turn, self.station)) is not None:
+            return told
         end = await execute(turn, job, self.station)
         if end in {End.COUNT, End.CANCELLED}:
             cancelled = end is End.CANCELLED
             self.acks.add(Ack(turn.ref, job.chunks, turn.receipt, cancelled))
+            if tells:
+                await tell(Turn(turn.ref, turn.gen), self.station)
         return end
+
+    def tells(self, job: Job) -> bool:
+        """Say whether somebody wants to be told of a job, and this worker can."""
+        return job.notifies and job.pipeline in self.station.pipelines
 
     async def take(self, ref: ChunkRef, gen: int) -> bool:
         """Take a chunk in hand without a message, if there is a slot for it.
@@ -190,12 +205,15 @@ class Worker:
 
         Should we die now, the reconciler sends the join as a message.
         """
-        if await finish_cancel(self.station.rt, ref):
-            return
-        begun = await begin_finish(self.station.rt, ref)
+        cancelled = await finish_cancel(self.station.rt, ref)
+        begun = None if cancelled else await begin_finish(self.station.rt, ref)
         job = await self.station.rt.jobs.read(ref)
+        if cancelled and job is not None and self.tells(job):
+            self.start(tell(Turn(ref.chunk(keys.JOIN_CHUNK), job.gen), self.station))
         if begun is None or job is None:
             return
+        log = self.station.log.bind(job=ref.job)
+        telemetry.emit(log, "job.finalizing", chunks=job.chunks)
         join, gen = begun
         self.start(self.perform(Turn(join, gen), job))
 
@@ -204,11 +222,23 @@ class Worker:
         log, drain_s = self.station.log, self.station.rt.settings.drain_s
         telemetry.emit(log, "worker.stopping", in_hand=len(self.in_hand))
         self.freed.set()
-        await asyncio.wait({receiving, *self.in_hand}, timeout=drain_s)
+        now = asyncio.get_running_loop().time
+        until = now() + drain_s
+        while (left := until - now()) > 0 and (self.in_hand or not receiving.done()):
+            self.hand_back_late(until)
+            waits = {receiving, *self.in_hand}
+            await asyncio.wait(waits, timeout=min(left, LOOK_S))
         for hold in list(self.station.heart.holds.values()):
             hold.end(Reason.STOPPING)
         if self.in_hand:
             await asyncio.wait(self.in_hand, timeout=HAND_BACK_S)
+
+    def hand_back_late(self, until: float) -> None:
+        """Hand back at once the chunks whose stages take longer than there is time."""
+        station, now = self.station, asyncio.get_running_loop().time()
+        for token, under_way in station.under_way.items():
+            if not station.timings.fits(under_way, now, until):
+                station.heart.holds[token].end(Reason.STOPPING)
 
 
 def poll_seconds(rt: Runtime) -> int:

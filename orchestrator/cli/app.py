@@ -39,6 +39,10 @@ app.command(
     add_help_option=False,
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )(local.worker)
+app.command(
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)(local.simulate)
 app.add_typer(error_codes.app, name="errors")
 app.add_typer(config.app, name="config")
 app.command()(local.version)

@@ -8,6 +8,7 @@ import typer
 
 from orchestrator.cli.formats import Format
 from orchestrator.cli.options import (
+    DeadlineOption,
     JobArgument,
     OutputOption,
     ReasonOption,
@@ -116,10 +117,18 @@ def list_events(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
 def cancel_job(
     job: JobArgument,
     reason: ReasonOption = "",
+    compensate: Annotated[
+        bool,
+        typer.Option("--compensate", help="Undo what unfinished chunks have done."),
+    ] = False,
     yes: YesOption = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Cancel a job; what has a result keeps it."""
+    """Cancel a job; what has a result keeps it.
+
+    What unfinished chunks have done stays done, and a resume goes on from there;
+    with --compensate it is undone, up to the pivot, and a resume does it anew.
+    """
 
     async def act(rt: Runtime, out: Output) -> None:
         from orchestrator.cancel import cancel
@@ -128,8 +137,10 @@ def cancel_job(
         from orchestrator.inspector import require_job
 
         record = await require_job(rt, job)
-        await confirm(f"Cancel job {job} ({record.status})", out, yes=yes)
-        show(out, await cancel(rt, record.ref, actor=whoami(), reason=reason))
+        what = "Cancel and undo" if compensate else "Cancel"
+        await confirm(f"{what} job {job} ({record.status})", out, yes=yes)
+        who = {"actor": whoami(), "reason": reason}
+        show(out, await cancel(rt, record.ref, **who, compensate=compensate))
 
     run_connected(act, output)
 
@@ -138,17 +149,23 @@ def cancel_job(
 def resume_job(
     job: JobArgument,
     reason: ReasonOption = "",
+    deadline: DeadlineOption = "",
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Take up every chunk of an ended job that has no result."""
+    """Take up every chunk of an ended job that has no result.
+
+    A deadline that lies ahead stands unless there is a new one; one that has passed
+    goes.
+    """
 
     async def act(rt: Runtime, out: Output) -> None:
-        from orchestrator.cli.submitting import show, whoami
+        from orchestrator.cli.submitting import read_deadline, show, whoami
         from orchestrator.inspector import require_job
         from orchestrator.resume import Resume, resume
 
         record = await require_job(rt, job)
-        count, gen = await resume(rt, Resume(record.ref, whoami(), reason))
+        until = read_deadline(deadline, rt.clock())
+        count, gen = await resume(rt, Resume(record.ref, whoami(), reason, until))
         out.say(f"{count} chunks are taken up again, in generation {gen}")
         show(out, await require_job(rt, job))
 

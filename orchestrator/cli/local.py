@@ -1,4 +1,4 @@
-"""On this machine: the embedded AWS, the demo, the worker process, the version."""
+"""On this machine: the embedded AWS, the demo, other programs, the version."""
 
 from __future__ import annotations
 
@@ -100,6 +100,12 @@ def worker(context: typer.Context) -> None:
     """Run a worker: `piecework-worker` with these arguments."""
     # Workers are a program of their own, which this one does not import.
     os.execv(sys.executable, [sys.executable, "-m", "workers", *context.args])  # noqa: S606 -- no shell is the point
+
+
+def simulate(context: typer.Context) -> None:
+    """Run a pipeline through crashes, lost replies and doubled messages, in no time."""
+    # The simulator stands above this program, which it runs as one of its processes.
+    os.execv(sys.executable, [sys.executable, "-m", "simulation", *context.args])  # noqa: S606 -- no shell is the point
 
 
 def version(output: OutputOption = Format.TABLE) -> None:

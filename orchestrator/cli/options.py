@@ -30,6 +30,14 @@ TimeoutOption = Annotated[
 ReasonOption = Annotated[
     str, typer.Option(metavar="TEXT", help="Why; it stands in the record.")
 ]
+DeadlineOption = Annotated[
+    str,
+    typer.Option(
+        metavar="WHEN",
+        help="Past 2h, 1h30m, or an ISO time, the job is cancelled and compensated.",
+        show_default="none",
+    ),
+]
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator.cli.formats import Format
-from orchestrator.cli.options import OutputOption, TimeoutOption
+from orchestrator.cli.options import DeadlineOption, OutputOption, TimeoutOption
 from orchestrator.cli.run import connection, run_async
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def submit(
             show_default="a new one",
         ),
     ] = "",
+    deadline: DeadlineOption = "",
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for the job's end.")
     ] = False,
@@ -57,7 +58,7 @@ def submit(
         if dry_run:
             await estimate(out, found, source)
             return None
-        asked = submitting.Asked(pipeline, found, source, job_id)
+        asked = submitting.Asked(pipeline, found, source, job_id, deadline)
         async with connection(out) as rt:
             return await submitting.start(rt, out, asked, wait=wait, limit_s=timeout)
 
@@ -89,6 +90,8 @@ async def estimate(out: Output, pipeline: Pipeline, source: str) -> None:
                     ("chunks", document["chunks"]),
                     ("calls", "unknown" if calls is None else f"about {calls}"),
                     ("payload", f"{document['payload_bytes']:,} bytes"),
+                    ("stages", "\n".join(map(limited, document["stages"]))),
+                    ("a claim", limits(document["limits"])),
                     ("labels", "\n".join(shown)),
                 ]
             )
@@ -99,9 +102,25 @@ async def estimate(out: Output, pipeline: Pipeline, source: str) -> None:
         out.say("nothing was made; next: the same without --dry-run")
 
 
+def limited(stage: dict[str, Any]) -> str:
+    """Return a stage and how long it may take."""
+    limit = stage["timeout_s"]
+    said = "as long as a claim" if limit is None else f"{limit:g} s at the most"
+    return f"{stage['stage']}: {said}"
+
+
+def limits(found: dict[str, Any]) -> str:
+    """Return what ends a claim, whatever its stage."""
+    return (
+        f"{found['max_runtime_s']:g} s at the most, "
+        f"{found['stall_s']:g} s without a finished call or stage"
+    )
+
+
 async def cut(pipeline: Pipeline, source: str, s3: Any) -> dict[str, Any]:
     """Read the source to its end, as a submit would."""
     from orchestrator.intake import chunk_inputs
+    from piecework.settings import load_settings
 
     labels: list[str] = []
     chunks = size = 0
@@ -118,4 +137,9 @@ async def cut(pipeline: Pipeline, source: str, s3: Any) -> dict[str, Any]:
         "calls": None if each is None else each * chunks,
         "payload_bytes": size,
         "first_labels": labels,
+        "stages": [
+            {"stage": stage.name, "timeout_s": stage.timeout}
+            for stage in pipeline.stages
+        ],
+        "limits": load_settings().model_dump(include={"max_runtime_s", "stall_s"}),
     }

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from orchestrator.cli.bars import submitting
 from orchestrator.cli.output import Output, facts
+from orchestrator.cli.times import parse_deadline
 from orchestrator.cli.waited import wait_for
 from orchestrator.inspector import job_facts
 from orchestrator.intake import chunk_inputs
@@ -32,6 +33,7 @@ class Asked:
     pipeline: Pipeline
     source: str
     job_id: str
+    deadline: str = ""
 
     @property
     def module(self) -> str:
@@ -58,10 +60,11 @@ async def start(
     rt: Runtime, out: Output, asked: Asked, *, wait: bool, limit_s: float | None
 ) -> int:
     """Submit; return the exit code."""
+    deadline = read_deadline(asked.deadline, rt.clock())
     job_id = asked.job_id or new_job_id(rt.clock())
     ref = JobRef(rt.settings.tenant, job_id)
     source = "standard input" if asked.source == "-" else asked.source
-    submission = Submission(ref, asked.pipeline, source, whoami())
+    submission = Submission(ref, asked.pipeline, source, whoami(), deadline)
     chunks = chunk_inputs(asked.source, asked.pipeline, s3=rt.objects.client)
     with submitting(out) as progress:
         job, new = await submit(rt, submission, chunks, progress)
@@ -86,10 +89,20 @@ def show(out: Output, job: Job, *, new: bool | None = None) -> None:
                 + ("  (it existed: same content)" if new is False else ""),
             ),
             ("chunks", job.chunks),
+            ("deadline", job.item.get("deadline_at")),
         ]
     )
     out.document(document, lambda console: console.print(shown))
     out.say(f"next: piecework jobs watch {job.ref.job}")
+
+
+def read_deadline(text: str, now: float) -> float | None:
+    """Return the moment that was typed; None: there is none.
+
+    Raises:
+        UsageError: `cli.usage.invalid`.
+    """
+    return parse_deadline(text, now) if text else None
 
 
 def new_job_id(now: float) -> str:

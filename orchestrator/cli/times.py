@@ -25,6 +25,29 @@ def parse_span(text: str) -> float:
     return float(sum(int(number) * SECONDS[unit] for number, unit in parts))
 
 
+def parse_deadline(text: str, now: float) -> float:
+    """Return the moment that `2h`, or an ISO time with its zone, stands for.
+
+    Raises:
+        UsageError: `cli.usage.invalid`: it is neither, or has passed.
+    """
+    from piecework.errors import UsageError
+
+    if not text[:1].isdigit() or "-" not in text:
+        return now + parse_span(text)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        message = f"{text!r} is no moment."
+        raise UsageError(message, next_step="Write 2h, or 2026-11-22T18:00:00Z.")
+    if found.timestamp() <= now:
+        message = f"The deadline {text} has passed."
+        raise UsageError(message, next_step="Name a later one.")
+    return found.timestamp()
+
+
 def span(seconds: float) -> str:
     """Return seconds as their two largest units."""
     if seconds < 1:

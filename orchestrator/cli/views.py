@@ -56,11 +56,14 @@ def job_view(job: Document, now: float) -> View:
                     ("created", created(job, now)),
                     ("took", took(job, now)),
                     ("resumed", resumed(job)),
+                    ("deadline", deadline(job, now)),
                     ("cancelled", cancelled(job)),
+                    ("quiet", quiet(job)),
                     ("chunks", counted(job)),
                     ("errors", tally(job["error_codes"])),
                     ("dead letters", f"{dead} open" if dead else ""),
                     ("notice", f"{told['code']}: {told['message']}" if told else ""),
+                    ("told", "\n".join(map(told_of, job.get("notices", ())))),
                     ("certificate", certified(job)),
                     ("next", next_step(job)),
                 ]
@@ -86,9 +89,33 @@ def resumed(job: Document) -> str:
 
 def cancelled(job: Document) -> str:
     """Return who cancelled a job and why; what was taken up again since is not."""
-    if job["status"] not in {"CANCELLING", "CANCELLED"}:
+    facts = job.get("cancel")
+    if not facts:
         return ""
-    return f"by {job.get('cancelled_by', '')}: {job.get('cancel_reason', '')}"
+    by = f"by {facts.get('cancelled_by', '')}: {facts.get('cancel_reason', '')}"
+    return f"{by}; what was done is undone" if facts.get("cancel_undoes") else by
+
+
+def quiet(job: Document) -> str:
+    """Return how long a cancel took, and what was paid for after it."""
+    facts = job.get("cancel", {})
+    if "to_quiet_s" not in facts:
+        return ""
+    took = span(facts["to_quiet_s"])
+    return f"{took} after the cancel, with {facts['late_calls']} calls after it"
+
+
+def told_of(notice: Document) -> str:
+    """Return what became of a notice."""
+    said = f"{notice['event']} of generation {notice['gen']}: {notice['notice_state']}"
+    tries = f" in {notice['tries']} tries" if notice["tries"] > 1 else ""
+    return f"{said}{tries}" + (f", {notice['said']}" if "said" in notice else "")
+
+
+def deadline(job: Document, now: float) -> str:
+    """Return until when a job has to end."""
+    until = job.get("deadline_at")
+    return f"{until}  ({ago(until, now)})" if until else ""
 
 
 def counted(job: Document) -> str:

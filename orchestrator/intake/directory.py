@@ -13,6 +13,7 @@ from orchestrator.intake.chunk import ChunkInput
 from orchestrator.intake.documents import document_chunks, is_document
 from orchestrator.intake.limits import Limits
 from orchestrator.intake.split import require_split
+from piecework import telemetry
 from piecework.errors import UsageError
 from piecework.pipeline import Pipeline
 
@@ -43,8 +44,12 @@ async def directory_chunks(
             async for chunk in chunks:
                 yield chunk
     if skipped:
-        structlog.get_logger().warning(
-            "input.directory.skipped", directory=str(root), count=skipped, files=names
+        telemetry.emit(
+            structlog.get_logger(),
+            "input.directory.skipped",
+            directory=str(root),
+            count=skipped,
+            files=names,
         )
     if not read:
         raise UsageError(

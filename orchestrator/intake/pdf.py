@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from orchestrator.intake.limits import Limits
+from piecework import telemetry
 from piecework.errors import PieceworkError, UsageError
 
 if TYPE_CHECKING:
@@ -100,6 +101,10 @@ def _require_text(pages: list[str], name: str) -> None:
             file=name,
         )
     if without:
-        structlog.get_logger().warning(
-            "input.pages.without_text", file=name, count=len(without), pages=without
+        telemetry.emit(
+            structlog.get_logger(),
+            "input.pages.without_text",
+            file=name,
+            count=len(without),
+            pages=without,
         )

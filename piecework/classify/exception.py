@@ -7,7 +7,7 @@ trying again helps says so with TransientError.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from piecework.classify.aws_client import from_aws_client
 from piecework.classify.aws_response import from_aws_response
@@ -18,7 +18,7 @@ from piecework.classify.transport import from_transport
 from piecework.classify.validation import from_validation, validation_message
 from piecework.classify.verdict import Shape, Verdict
 from piecework.codes import ErrorClass
-from piecework.errors import ErrorEnvelope
+from piecework.errors import ErrorEnvelope, RemoteError
 
 # From the most telling shape to the least: a status says more than a type.
 _SHAPES: Final[tuple[Shape, ...]] = (
@@ -59,6 +59,14 @@ def classify(
     `layer` is `llm` or `tool`: whose call it was. `now` (seconds since the epoch) is
     needed to read a Retry-After that is a date; without it such a date is ignored.
     """
+    place: dict[str, Any] = {
+        "stage": stage,
+        "attempt": attempt,
+        "at": at,
+        "correlation_id": correlation_id,
+    }
+    if isinstance(error, RemoteError):
+        return error.envelope.model_copy(update=place)
     verdict = _judge(error, "llm" if layer == "llm" else "tool", now)
     return ErrorEnvelope(
         code=verdict.code,
@@ -66,12 +74,9 @@ def classify(
         message=_spoken(error, layer),
         http_status=verdict.http_status,
         provider_code=verdict.provider_code,
-        attempt=attempt,
-        stage=stage,
         cause=" <- ".join(type(each).__name__ for each in _chain(error)),
-        at=at,
-        correlation_id=correlation_id,
         retry_after=verdict.retry_after,
+        **place,
     )
 
 

@@ -1,4 +1,4 @@
-"""Codes of looking at a job, its chunks and its dead letters."""
+"""Codes of a job as a whole: looking at it, cancelling it, its end."""
 
 from __future__ import annotations
 
@@ -9,6 +9,20 @@ from piecework.codes.row import Code, ErrorClass
 _P: Final = ErrorClass.PERMANENT
 
 ROWS: Final = (
+    Code(
+        "job.cancel.asked",
+        _P,
+        "Somebody cancelled the job; of a chunk: what it had done was undone for that.",
+        "See who and why with `piecework jobs show JOB`; `piecework jobs resume JOB` "
+        "does what is missing.",
+    ),
+    Code(
+        "job.cancel.without_undo",
+        _P,
+        "The job is being cancelled already, without compensation.",
+        "Wait until it is CANCELLED, then `piecework jobs resume JOB` and "
+        "`piecework jobs cancel JOB --compensate`.",
+    ),
     Code(
         "job.chunk.not_found",
         _P,
@@ -22,10 +36,23 @@ ROWS: Final = (
         "See the job's dead letters with `piecework dlq list --job JOB`.",
     ),
     Code(
+        "job.deadline.passed",
+        _P,
+        "The job had not ended at its deadline: it was cancelled, and what its chunks "
+        "had done was undone.",
+        "Take it up with `piecework jobs resume JOB --deadline 2h`, or without one.",
+    ),
+    Code(
         "job.manifest.mismatch",
         ErrorClass.STATE,
         "The chunks on record are not exactly those of the job's manifest.",
         "Run `piecework reconcile`; if it stays, `piecework chunks list JOB`.",
+    ),
+    Code(
+        "job.notice.failed",
+        _P,
+        "The pipeline's notify hook failed each time that it was told of the job.",
+        "Read why with `piecework jobs show JOB`; nobody is told by itself any more.",
     ),
     Code(
         "job.record.not_found",

@@ -45,4 +45,10 @@ ROWS: Final = (
         "A stage asked for the result of one that has not run before it.",
         "Put the stage that it needs before it in `stages`.",
     ),
+    Code(
+        "pipeline.simulation.out_of_reach",
+        ErrorClass.PERMANENT,
+        "A function that a simulated pipeline called reached for the network.",
+        'Give it a stand-in: the README, "Simulate your own", says how.',
+    ),
 )

@@ -11,6 +11,20 @@ _REDRIVE: Final = "`piecework dlq redrive --job JOB --yes --reason …`"
 
 _STAGE: Final = (
     Code(
+        "runtime.stage.killed",
+        ErrorClass.TRANSIENT,
+        "The process of an isolated stage died under it; the message says of what.",
+        "Nothing at first: the chunk is tried again. SIGKILL is mostly the kernel's, "
+        f"for want of memory; correct the stage, then {_REDRIVE}.",
+    ),
+    Code(
+        "runtime.stage.out_of_memory",
+        ErrorClass.TRANSIENT,
+        "An isolated stage took more memory than it may.",
+        "Raise its `memory_mb` or `PIECEWORK_STAGE_MEMORY_MB`, or make the chunks "
+        f"smaller, then {_REDRIVE}.",
+    ),
+    Code(
         "runtime.stage.permanent",
         ErrorClass.PERMANENT,
         "A stage raised PermanentError without a code of its own.",
@@ -119,6 +133,13 @@ _MESSAGE: Final = (
         "A message in the queue is not one of ours or is damaged.",
         "Find who else sends to the queue; the chunk itself is sent again by "
         "`piecework reconcile`.",
+    ),
+    Code(
+        "runtime.message.newer",
+        ErrorClass.PERMANENT,
+        "A message of a newer version was received ten times, and never by a worker "
+        "that reads it.",
+        "Deploy workers of that version; the chunk is sent again by its record.",
     ),
     Code(
         "runtime.message.orphan",

@@ -8,9 +8,10 @@ from collections import Counter
 from piecework import keys
 from piecework.fanout import fan_out
 from piecework.finish import begin_finish
-from piecework.model import Chunk, ChunkStatus, Job, moment
+from piecework.model import CANCELLABLE, Chunk, ChunkStatus, Job, JobStatus, moment
 from piecework.queue import Message
 from piecework.reconcile.look import Look
+from piecework.reconcile.notices import hand_out
 from piecework.runtime import Runtime
 from piecework.store.cancels import cancel_unclaimed
 from piecework.store.census import all_chunks
@@ -19,6 +20,32 @@ from piecework.sweep import sweep
 
 #: Seconds without a sign of life after which a submit counts as stopped half-way.
 SUBMIT_QUIET_S = 30.0
+
+
+async def act_on(  # noqa: PLR0911 -- a return a state
+    look: Look, job: Job
+) -> Counter[str]:
+    """Do what the state of a job, its deadline and its notices ask for."""
+    if job.status in CANCELLABLE and deadline_passed(job, look.rt):
+        return await expire(look, job)
+    match job.status:
+        case JobStatus.SUBMITTING:
+            return await finish_submit(look.rt, job)
+        case JobStatus.RUNNING:
+            return await look_at_chunks(look, job)
+        case JobStatus.FINALIZING:
+            return await send_join(look, job)
+        case JobStatus.CANCELLING:
+            return await finish_cancelling(look, job) + await hand_out(look, job)
+        case JobStatus.RESUMING:
+            return await finish_resume(look.rt, job)
+        case _:
+            return await hand_out(look, job)
+
+
+def deadline_passed(job: Job, rt: Runtime) -> bool:
+    """Say whether a job should have ended by now."""
+    return job.deadline is not None and job.deadline <= rt.clock()
 
 
 async def finish_submit(rt: Runtime, job: Job) -> Counter[str]:
@@ -37,16 +64,28 @@ async def finish_resume(rt: Runtime, job: Job) -> Counter[str]:
     return Counter({"resume finished": 1})
 
 
+async def expire(look: Look, job: Job) -> Counter[str]:
+    """Cancel a job whose deadline has passed, and undo what its chunks have done."""
+    rt = look.rt
+    acts = Counter({"deadline passed": int(await rt.moves.expire(job))})
+    now = await rt.jobs.read(job.ref)
+    if now is not None and now.status is JobStatus.CANCELLING:
+        acts += await finish_cancelling(look, now)
+    return acts
+
+
 async def finish_cancelling(look: Look, job: Job) -> Counter[str]:
     """Sweep again; cancel what a dead worker holds; end the job when all have ended."""
     rt = look.rt
     acts: Counter[str] = Counter()
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
-        if chunk.on_its_way_back:
+        if chunk.on_its_way or chunk.to_be_undone:
             acts += await look_at(look, job, chunk)
             continue
         if chunk.status is not ChunkStatus.RUNNING or chunk.gen > job.gen:
             continue
+        if job.undoes:
+            continue  # the sweep asks for it; once asked it is given back, see above
         now = asyncio.get_running_loop().time()
         if look.sightings.unchanged_for(chunk, now) >= rt.settings.lease_s:
             done = await cancel_unclaimed(rt.table, chunk, rt.clock())

@@ -12,15 +12,9 @@ import structlog
 
 from piecework import telemetry
 from piecework.errors import PieceworkError
-from piecework.model import ChunkRef, Job, JobRef, JobStatus
+from piecework.model import CANCELLABLE, ChunkRef, Job, JobRef
 from piecework.reconcile.dead_letter_queue import drain
-from piecework.reconcile.jobs import (
-    finish_cancelling,
-    finish_resume,
-    finish_submit,
-    look_at_chunks,
-    send_join,
-)
+from piecework.reconcile.jobs import act_on
 from piecework.reconcile.look import Look, nobody
 from piecework.reconcile.sightings import Sightings
 from piecework.runtime import Runtime
@@ -61,7 +55,7 @@ class Reconciler:
             now = asyncio.get_running_loop().time()
             if self._next_look.get(ref, 0.0) <= now:
                 acts += await self._job(ref)
-        acts += await drain(self.rt, self.log)
+        acts += await self._drain()
         for action, count in acts.items():
             telemetry.emit(self.log, "reconcile.action", action=action, count=count)
         telemetry.emit(self.log, "reconcile.pass", actions=acts.total())
@@ -71,41 +65,47 @@ class Reconciler:
         """Let the next look spare no job."""
         self._next_look.clear()
 
-    async def _job(  # noqa: PLR0911 -- a return a state
-        self, ref: JobRef
-    ) -> Counter[str]:
+    async def _job(self, ref: JobRef) -> Counter[str]:
+        """Act on one job; its trouble, such as an odd item, is not the others'."""
+        try:
+            return await self._act(ref)
+        except PieceworkError as error:
+            self.log.warning("reconcile.failed", job=ref.job, error_code=error.code)
+        except Exception:
+            self.log.exception("reconcile.failed", job=ref.job)
+        return Counter({"failed": 1})
+
+    async def _act(self, ref: JobRef) -> Counter[str]:
         job = await self.rt.jobs.read(ref)
         if job is None or job.status.ended:
             self._next_look.pop(ref, None)
             self.sightings.forget(ref)
+        if job is None:
             return Counter()
-        self._next_look[ref] = asyncio.get_running_loop().time() + self.pause(job)
+        if not job.status.ended:
+            self._next_look[ref] = asyncio.get_running_loop().time() + self.pause(job)
+        return await act_on(self._look, job)
+
+    async def _drain(self) -> Counter[str]:
         try:
-            match job.status:
-                case JobStatus.SUBMITTING:
-                    return await finish_submit(self.rt, job)
-                case JobStatus.FINALIZING:
-                    return await send_join(self._look, job)
-                case JobStatus.CANCELLING:
-                    return await finish_cancelling(self._look, job)
-                case JobStatus.RESUMING:
-                    return await finish_resume(self.rt, job)
-                case _:
-                    return await look_at_chunks(self._look, job)
-        except PieceworkError as error:
-            # One job's trouble is not the others'.
-            self.log.warning("reconcile.failed", job=ref.job, error_code=error.code)
+            return await drain(self.rt, self.log)
+        except Exception:
+            self.log.exception("reconcile.drain_failed")
             return Counter({"failed": 1})
 
     def pause(self, job: Job) -> float:
         """Return the seconds until the next look: the larger the job, the rarer.
 
         Looking costs read units; the pause keeps them below `reconcile_units` a
-        second. What waits longer for it is only what no message speaks for.
+        second. What waits longer for it is only what no message speaks for; a deadline
+        is kept to.
         """
         settings = self.rt.settings
         units = job.chunks * CHUNK_BYTES / UNIT_BYTES
-        return max(settings.reconcile_s, units / settings.reconcile_units)
+        pause = max(settings.reconcile_s, units / settings.reconcile_units)
+        if job.status not in CANCELLABLE or job.deadline is None:
+            return pause
+        return min(pause, max(job.deadline - self.rt.clock(), 0.0))
 
 
 async def reconcile_once(

@@ -6,13 +6,16 @@ with it on the same item, and one of them wins.
 
 from __future__ import annotations
 
+from typing import Any
+
 from piecework.model import Chunk, ChunkStatus, iso
+from piecework.ports import CancelRequest
 from piecework.store.rescue import AS_SEEN, NOT_A_BEAT_SINCE
 from piecework.store.table import Table, Written
 
-#: What it did is being undone: that is not cut off.
-NOT_ON_ITS_WAY_BACK = "attribute_not_exists(direction)"
-UNCLAIMED = f"{AS_SEEN} AND {NOT_ON_ITS_WAY_BACK}"
+#: Nothing has decided yet that it goes to its end, be it back or onwards.
+NOT_ON_ITS_WAY = "attribute_not_exists(direction)"
+UNCLAIMED = f"{AS_SEEN} AND {NOT_ON_ITS_WAY}"
 RUNNING_IN_THIS_GEN = "#status = :running AND gen = :gen"
 
 
@@ -40,17 +43,52 @@ async def cancel_unclaimed(table: Table, chunk: Chunk, now: float) -> bool:
     return isinstance(await table.update(action, returning="NONE"), Written)
 
 
-async def request_cancel(table: Table, chunk: Chunk) -> bool:
+async def request_cancel(table: Table, chunk: Chunk, asked: CancelRequest) -> bool:
     """Ask the holder of a RUNNING chunk to stop; no claim after it succeeds."""
+    asking, values = asking_for(asked)
     action = table.action(
         "Update",
         chunk.ref.pk,
         chunk.ref.sk,
         condition=RUNNING_IN_THIS_GEN,
-        update="SET cancel_requested = :yes",
-        values={"running": ChunkStatus.RUNNING, "gen": chunk.gen, "yes": True},
+        update=f"SET {asking}",
+        values={"running": ChunkStatus.RUNNING, "gen": chunk.gen, **values},
     )
     return isinstance(await table.update(action, returning="NONE"), Written)
+
+
+async def request_undo(
+    table: Table, chunk: Chunk, asked: CancelRequest, due_at: float
+) -> bool:
+    """Ask the next worker that meets a PENDING or WAITING chunk to wind it back.
+
+    At once, not at `retry_at`. Should the message that goes with it be lost, it is
+    sent again at `due_at`.
+    """
+    asking, values = asking_for(asked)
+    action = table.action(
+        "Update",
+        chunk.ref.pk,
+        chunk.ref.sk,
+        condition=UNCLAIMED,
+        update=f"SET {asking}, due_at = :due REMOVE retry_at",
+        values={
+            "seen": chunk.status,
+            "gen": chunk.gen,
+            "fence": chunk.fence,
+            "due": iso(due_at),
+            **values,
+        },
+    )
+    return isinstance(await table.update(action, returning="NONE"), Written)
+
+
+def asking_for(asked: CancelRequest) -> tuple[str, dict[str, Any]]:
+    """Return the assignments that ask for a chunk to stop, and their values."""
+    if asked.undo:
+        assignments = "cancel_requested = :asked, undo_requested = :yes"
+        return assignments, {"asked": asked.at, "yes": True}
+    return "cancel_requested = :asked", {"asked": asked.at}
 
 
 def cancelled_at(stage: str) -> str:

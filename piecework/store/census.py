@@ -21,6 +21,8 @@ class Counted(NamedTuple):
     result_sha256: str
     error_code: str
     label: str
+    settled_at: str = ""
+    late_calls: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,15 @@ class Census:
         dead = (row for row in self.rows if row.status is ChunkStatus.DEAD)
         return Counter(row.error_code for row in dead)
 
+    def quiet_at(self, cancelled_at: str) -> str:
+        """Return when the last chunk was let go after a cancel."""
+        return max([cancelled_at, *(row.settled_at for row in self.rows)])
+
+    @property
+    def late_calls(self) -> int:
+        """How many calls ended after their job was cancelled."""
+        return sum(row.late_calls for row in self.rows)
+
     @property
     def missing(self) -> tuple[Missing, ...]:
         """The chunks without a result."""
@@ -64,6 +75,8 @@ async def take_census(table: Table, ref: JobRef, chunks: int) -> Census:
             str(chunk.item.get("result_sha256", "")),
             str(chunk.item.get("error_code", "")),
             str(chunk.item.get("label", "")),
+            str(chunk.item.get("settled_at", "")),
+            int(chunk.item.get("late_calls", 0)),
         )
         async for chunk in all_chunks(table, ref, chunks)
     ]

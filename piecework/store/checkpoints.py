@@ -17,10 +17,11 @@ from piecework.errors import ErrorEnvelope, PermanentError
 from piecework.model import iso
 from piecework.objects import Objects
 from piecework.pipeline import Pipeline
-from piecework.ports import CancelRequestedError, ClaimLostError
+from piecework.ports import CancelRequest, CancelRequestedError, ClaimLostError
 from piecework.store.claims import HELD, NOT_CANCELLED, held
 from piecework.store.ledger import EffectLedger
 from piecework.store.table import Action, Item, Refused, Table, Written
+from piecework.store.turns import BACK, turn_put
 
 NULL = "null"
 #: DynamoDB takes 100 actions in a transaction; one looks at the chunk, one records.
@@ -29,7 +30,11 @@ EFFECTS_AT_ONCE = 98
 
 @dataclass(slots=True)
 class ChunkCheckpoints:
-    """The checkpoints of one claim."""
+    """The checkpoints of one claim.
+
+    Attributes:
+        cancel: The cancel that a step was refused for, if one was.
+    """
 
     table: Table
     objects: Objects
@@ -39,6 +44,7 @@ class ChunkCheckpoints:
     clock: Callable[[], float]
     failure: ErrorEnvelope | None = None
     entered: str = ""
+    cancel: CancelRequest | None = None
     _completed: dict[str, str] = field(default_factory=dict)
     _undone: dict[str, ErrorEnvelope | None] = field(default_factory=dict)
 
@@ -121,7 +127,8 @@ class ChunkCheckpoints:
             raise ClaimLostError
         if item.get("stage") == following:
             return  # the answer to our own first send was lost
-        if "cancel_requested" in item:
+        self.cancel = CancelRequest.read(item)
+        if self.cancel is not None:
             raise CancelRequestedError
         raise ClaimLostError
 
@@ -141,7 +148,7 @@ class ChunkCheckpoints:
             anew = self.claim.gen > 1
             return [self.table.action("Delete", ref.pk, sk)] if anew else []
         claim = f"{self.claim.gen:04d}-{self.claim.fence:04d}"
-        place = f"values/{keys.chunk_name(ref.chunk)}/{claim}/{stage.name}.json"
+        place = f"values/{keys.chunk_name(ref.chunk)}/{claim}/{stage.name}"
         at = f"{keys.object_prefix(ref.tenant, ref.job)}/{place}"
         item = {
             "stage": stage.name,
@@ -164,11 +171,10 @@ class ChunkCheckpoints:
             "Update",
             condition=HELD,
             update="SET direction = :back, error_code = :code",
-            values={"back": "compensating", "code": failure.code},
+            values={"back": BACK, "code": failure.code},
         )
-        sk = f"{keys.work_prefix(ref.chunk)}TURN#{self.claim.gen:04d}"
-        item = {"stage": stage, "error": failure.model_dump_json(exclude_none=True)}
-        await self._both(check, self.table.action("Put", ref.pk, sk, item=item))
+        row = turn_put(self.table, ref, self.claim.gen, stage, failure)
+        await self._both(check, row)
         self.failure = failure
 
     async def undo(self, stage: str, failure: ErrorEnvelope | None) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from piecework.claim import Claim, Refusal, judge
 from piecework.model import Chunk, ChunkRef, ChunkStatus, iso
+from piecework.ports import CancelRequest
 from piecework.settings import Settings
 from piecework.store.table import Table, Written
 
@@ -29,9 +30,9 @@ THIS_GEN = "gen = :gen"
 ATTEMPTS_LEFT = "attempts < :max_attempts"
 ATTEMPTS_SPENT = "attempts >= :max_attempts"
 #: A cancel is decided here, on the chunk, not on the job's item, which would be hot. A
-#: chunk on its way back is not cancelled: what it did is undone to the end.
-ON_ITS_WAY_BACK = "attribute_exists(direction)"
-NOT_CANCELLED = f"(attribute_not_exists(cancel_requested) OR {ON_ITS_WAY_BACK})"
+#: chunk on its way back, or past its pivot, is not cancelled: it goes to its end.
+ON_ITS_WAY = "attribute_exists(direction)"
+NOT_CANCELLED = f"(attribute_not_exists(cancel_requested) OR {ON_ITS_WAY})"
 #: Nobody has it, and its wait is over. An ended chunk is never open again.
 OPEN = "#status IN (:pending, :waiting)"
 DUE = "(attribute_not_exists(retry_at) OR retry_at <= :now)"
@@ -57,9 +58,9 @@ TAKE = (
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """The lease lasts on."""
+    """The lease lasts on; perhaps a cancel asks for the chunk."""
 
-    cancel_requested: bool
+    cancel: CancelRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class Claims:
         )
         reply = await self.table.update(action)
         if isinstance(reply, Written):
-            return Renewed("cancel_requested" in reply.item)
+            return Renewed(CancelRequest.read(reply.item))
         return Lost()
 
 

@@ -85,7 +85,7 @@ class CallJournal:
         prefix = keys.object_prefix(claim.ref.tenant, claim.ref.job)
         small, large = {}, {}
         for key, value in batch.items():
-            entry = await self.objects.stow(value, f"{prefix}/calls/{key}.json")
+            entry = await self.objects.stow(value, f"{prefix}/calls/{key}")
             if "value" in entry:
                 small[key] = value
             else:
@@ -101,12 +101,17 @@ class CallJournal:
         )
 
     async def close(self, *, keep: bool) -> None:
-        """Stop the timer; write the rest if somebody may still need it."""
+        """Stop the timer; write the rest if somebody may still need it.
+
+        What is not kept is forgotten by a flush under way, too, after its page.
+        """
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if keep:
             await self.flush()
+        else:
+            self._pending.clear()
 
 
 def take_page(pending: dict[str, str]) -> dict[str, str]:

@@ -4,12 +4,14 @@
                  |-> REFUSED -> INTENT       it plainly did not happen; or DONE
                  |-> UNKNOWN                 a person has to look
 
-An intent is fenced by the claim: a worker that lost the chunk begins no effect. What
-an effect came to is not: it has happened, and whoever says so tells the truth.
+An intent is fenced by the claim: a worker that lost the chunk begins no effect. So is
+a refusal: the next holder may be carrying out the very same effect. That it was done,
+or is in doubt, is not: it has happened, and whoever says so tells the truth.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +23,7 @@ from piecework.model import iso
 from piecework.objects import Objects
 from piecework.ports import Begun, ClaimLostError, Done, Unknown
 from piecework.store.claims import HELD, held
-from piecework.store.table import Action, Item, Refused, Table
+from piecework.store.table import Action, Item, Refused, Table, Written
 
 INTENT, DONE, UNDONE = "INTENT", "DONE", "UNDONE"
 REFUSED, UNKNOWN = "REFUSED", "UNKNOWN"
@@ -48,10 +50,27 @@ class EffectLedger:
         """Take over what earlier claims wrote."""
         self._rows.update({row["effect_key"]: row for row in rows})
 
+    def standing(self) -> set[str]:
+        """Return the stages of which an effect stands, or may stand."""
+        may = {INTENT, DONE, UNKNOWN}
+        rows = self._rows.values()
+        return {str(row["stage"]) for row in rows if row["effect_state"] in may}
+
+    @property
+    def under_way_s(self) -> float:
+        """Seconds that what earlier claims left under way may take, at most."""
+        rows = self._rows.values()
+        return max(
+            (row.get("lands_in", 0) for row in rows if row["effect_state"] == INTENT),
+            default=0.0,
+        )
+
     async def begin(
-        self, key: str, stage: str, effect: Effect
+        self, key: str, stage: str, effect: Effect, lands_in: float
     ) -> Begun | Done | Unknown:
         """Write the intent of an effect, or learn what became of an earlier one.
+
+        `lands_in`: seconds that one attempt may take; kept for whoever comes after.
 
         Raises:
             ClaimLostError: The chunk is somebody else's by now.
@@ -66,9 +85,11 @@ class EffectLedger:
                     return Unknown()
                 return Begun(row["epoch"], in_doubt=True)
             case _:
-                return await self._intend(key, stage, effect)
+                return await self._intend(key, stage, effect, lands_in)
 
-    async def _intend(self, key: str, stage: str, effect: Effect) -> Begun:
+    async def _intend(
+        self, key: str, stage: str, effect: Effect, lands_in: float
+    ) -> Begun:
         ref, epoch = self.claim.ref, self.claim.gen
         row = {
             "effect_key": key,
@@ -78,10 +99,8 @@ class EffectLedger:
             "epoch": epoch,
             "begun_at": iso(self.clock()),
             "fence": self.claim.fence,
+            "lands_in": math.ceil(lands_in),
         }
-        check = self.table.action(
-            "ConditionCheck", ref.pk, ref.sk, condition=HELD, values=held(self.claim)
-        )
         put = self.table.action(
             "Put",
             ref.pk,
@@ -90,7 +109,7 @@ class EffectLedger:
             values={"undone": UNDONE, "refused": REFUSED},
             item=row,
         )
-        reply = await self.table.transact([check, put])
+        reply = await self.table.transact([self._check(), put])
         if isinstance(reply, Refused):
             raise ClaimLostError
         self._rows[key] = row
@@ -99,13 +118,19 @@ class EffectLedger:
     async def finish(self, key: str, value: str) -> None:
         """Record that an effect was carried out, and its answer."""
         ref = self.claim.ref
-        at = f"{keys.object_prefix(ref.tenant, ref.job)}/effects/{key}.json"
+        at = f"{keys.object_prefix(ref.tenant, ref.job)}/effects/{key}"
         stowed = await self.objects.stow(value, at)
         await self._come_to(key, DONE, stowed, NOT_ENDED, refused=REFUSED)
 
     async def refuse(self, key: str) -> None:
-        """Record that an effect was plainly refused: it does not stand."""
-        await self._come_to(key, REFUSED, {})
+        """Record that an effect was plainly refused: it does not stand.
+
+        Of a claim that was lost the row stays an intent: only its next holder can tell.
+        """
+        action, facts = self._ending(key, REFUSED, {})
+        reply = await self.table.transact([self._check(), action])
+        if isinstance(reply, Written):
+            self._rows[key] = {**self._rows[key], **facts}
 
     async def doubt(self, key: str) -> None:
         """Record that nobody can tell whether an effect stands."""
@@ -119,6 +144,19 @@ class EffectLedger:
         condition: str = UNDER_WAY,
         **compared: str,
     ) -> None:
+        action, facts = self._ending(key, state, facts, condition, **compared)
+        await self.table.update(action, returning="NONE")
+        self._rows[key] = {**self._rows[key], **facts}
+
+    def _ending(
+        self,
+        key: str,
+        state: str,
+        facts: dict[str, Any],
+        condition: str = UNDER_WAY,
+        **compared: str,
+    ) -> tuple[Action, dict[str, Any]]:
+        """Return the write of what an effect came to, and what it puts into the row."""
         ref = self.claim.ref
         facts = {"effect_state": state, "ended_at": iso(self.clock()), **facts}
         # `value` is a reserved word of DynamoDB's; attribute names are ours to choose.
@@ -131,8 +169,14 @@ class EffectLedger:
             update=f"SET {assignments}",
             values={"intent": INTENT, "unknown": UNKNOWN, **compared, **facts},
         )
-        await self.table.update(action, returning="NONE")
-        self._rows[key] = {**self._rows[key], **facts}
+        return action, facts
+
+    def _check(self) -> Action:
+        """Return the look at the chunk that refuses a write of a lost claim."""
+        ref = self.claim.ref
+        return self.table.action(
+            "ConditionCheck", ref.pk, ref.sk, condition=HELD, values=held(self.claim)
+        )
 
     def undoing(self, stage: str) -> list[Action]:
         """Return the writes that mark a stage's effects as undone."""

@@ -10,15 +10,23 @@ A way starts in a state of a generation: whoever looked at an earlier one moves 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from piecework import keys
 from piecework.model import Job, JobRef, JobStatus, iso
 from piecework.store.births import active_mark, event_put, new_chunk
+from piecework.store.notices import notice_put
 from piecework.store.table import Action, Refused, Table, Written
 
 IN_STATE = "#status = :from AND gen = :gen"
+EXPIRED = f"{IN_STATE} AND deadline_at <= :now"
+#: What the record says of a job that its deadline cancelled.
+BY_DEADLINE = {
+    "cancelled_by": "deadline",
+    "cancel_code": "job.deadline.passed",
+    "cancel_undoes": True,
+}
 
 
 @dataclass(slots=True)
@@ -74,16 +82,25 @@ class JobMoves:
         told = {"status": target, "gen": job.gen, **facts.get("outcomes", {})}
         return [
             self._moving(job.ref, job.gen, source, target, ended),
-            active_mark(self.table, job.ref, "Delete"),
             event_put(self.table, job.ref, "finished", now, told),
+            *self._farewell(job, now, {"status": target, **facts}),
         ]
+
+    def _farewell(self, job: Job, now: float, facts: dict[str, Any]) -> list[Action]:
+        """Let go of a job that ends; one that is to be told of is found until it is."""
+        if job.notifies:
+            return notice_put(self.table, job, "ended", now, facts)
+        return [active_mark(self.table, job.ref, "Delete")]
 
     async def reopen(self, job: Job, facts: dict[str, Any]) -> int | None:
         """Move ended -> RESUMING in the next generation; None: it moved on.
 
-        Nobody may finish the job until its chunks are reopened, one by one.
+        Nobody may finish the job until its chunks are reopened, one by one. A deadline
+        that has passed goes, unless the facts bring a new one.
         """
-        facts = {**facts, "reopened_at": iso(self.clock())}
+        now = self.clock()
+        facts = {**facts, "reopened_at": iso(now)}
+        passed = job.deadline is not None and job.deadline <= now
         move = self._moving(
             job.ref,
             job.gen,
@@ -91,6 +108,7 @@ class JobMoves:
             JobStatus.RESUMING,
             facts,
             next_gen=job.gen + 1,
+            remove="deadline_at" if passed and "deadline_at" not in facts else "",
         )
         reply = await self.table.transact(
             [move, active_mark(self.table, job.ref, "Put")]
@@ -109,6 +127,30 @@ class JobMoves:
         return await self._move(
             job.ref, job.gen, job.status, JobStatus.CANCELLING, facts
         )
+
+    async def expire(self, job: Job) -> bool:
+        """Move SUBMITTING | RUNNING | RESUMING -> CANCELLING: its deadline has passed.
+
+        With the event and the notice, so that there is one of each.
+        """
+        now = self.clock()
+        facts = {**BY_DEADLINE, "cancelled_at": iso(now)}
+        facts["cancel_reason"] = f"the deadline was {job.item.get('deadline_at')}"
+        move = self._moving(
+            job.ref,
+            job.gen,
+            job.status,
+            JobStatus.CANCELLING,
+            facts,
+            condition=EXPIRED,
+        )
+        told = {"code": facts["cancel_code"], "gen": job.gen}
+        actions = [
+            replace(move, values={**move.values, "now": iso(now)}),
+            event_put(self.table, job.ref, "deadline", now, told),
+            *notice_put(self.table, job, "deadline", now, facts),
+        ]
+        return isinstance(await self.table.transact(actions), Written)
 
     async def cancelled(self, job: Job, facts: dict[str, Any]) -> bool:
         """Move CANCELLING -> CANCELLED: every chunk has ended."""
@@ -138,6 +180,8 @@ class JobMoves:
         target: JobStatus,
         facts: dict[str, Any],
         next_gen: int | None = None,
+        condition: str = IN_STATE,
+        remove: str = "",
     ) -> Action:
         assignments = "".join(f", {name} = :{name}" for name in facts)
         if next_gen is not None:
@@ -147,7 +191,8 @@ class JobMoves:
             "Update",
             ref.pk,
             keys.META_SK,
-            condition=IN_STATE,
-            update=f"SET #status = :to{assignments}",
+            condition=condition,
+            update=f"SET #status = :to{assignments}"
+            + (f" REMOVE {remove}" if remove else ""),
             values={"from": source, "to": target, "gen": gen, **facts},
         )

@@ -27,7 +27,7 @@ async def reopen_chunk(table: Table, chunk: Chunk, gen: int) -> bool:
         update="SET #status = :pending, gen = :next, attempts = :zero, stage = :stage"
         " ADD replays :one REMOVE settled_at, direction, compensation, resume_at,"
         " recoveries, releases, retry_at, due_at, dispatches, cancel_requested,"
-        " cancelled",
+        " undo_requested, cancelled, late_calls",
         values={
             "seen": chunk.status,
             "dead": ChunkStatus.DEAD,

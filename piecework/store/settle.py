@@ -14,7 +14,7 @@ from piecework import keys
 from piecework.claim import Claim
 from piecework.errors import ErrorEnvelope
 from piecework.model import ChunkStatus, iso
-from piecework.outcome import Dead, Parked
+from piecework.outcome import Cancelled, Dead, Parked
 from piecework.settings import Settings
 from piecework.store.cancels import cancelled_at
 from piecework.store.claims import HELD, held
@@ -23,6 +23,24 @@ from piecework.store.table import Action, Refused, Table, Written
 #: Leaves the item without an owner. The token stays: it tells who wrote last.
 LET_GO = "REMOVE claimed_by, claim_expires_at"
 DAY_S = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """What a claim spent on calls: all of them, and those that ended after a cancel."""
+
+    made: int
+    late: int = 0
+
+    @property
+    def added(self) -> str:
+        """What is added to the chunk's own counts."""
+        return "ADD calls :calls" + (", late_calls :late" if self.late else "")
+
+    @property
+    def values(self) -> dict[str, int]:
+        """The values that go with it."""
+        return {"calls": self.made} | ({"late": self.late} if self.late else {})
 
 
 @dataclass(slots=True)
@@ -35,7 +53,7 @@ class Settlements:
     clock: Callable[[], float]
 
     async def succeed(
-        self, claim: Claim, *, result_sha256: str, also: Sequence[Action], calls: int
+        self, claim: Claim, *, result_sha256: str, also: Sequence[Action], calls: Calls
     ) -> bool:
         """Move RUNNING -> SUCCEEDED, together with the last stage's value."""
         update = self._end(
@@ -48,7 +66,7 @@ class Settlements:
         )
         return await self._write(claim, ChunkStatus.SUCCEEDED, [update, *also])
 
-    async def park(self, claim: Claim, parked: Parked, *, calls: int) -> bool:
+    async def park(self, claim: Claim, parked: Parked, *, calls: Calls) -> bool:
         """Move RUNNING -> WAITING: it failed for now, and an attempt is spent."""
         update = self._wait(
             claim,
@@ -60,7 +78,7 @@ class Settlements:
         trail = self._trail(claim, parked.failure)
         return await self._write(claim, ChunkStatus.WAITING, [update, trail])
 
-    async def release(self, claim: Claim, *, calls: int) -> bool:
+    async def release(self, claim: Claim, *, calls: Calls) -> bool:
         """Move RUNNING -> WAITING: the worker stops; the attempt is handed back.
 
         A chunk that was handed back too often keeps the attempt it began: something
@@ -87,7 +105,7 @@ class Settlements:
         *,
         resume_at: str,
         also: Sequence[Action],
-        calls: int,
+        calls: Calls,
     ) -> bool:
         """Move RUNNING -> DEAD, together with the dead letter and the last error."""
         update = self._end(
@@ -110,14 +128,26 @@ class Settlements:
         actions = [update, row, self._trail(claim, dead.failure), *also]
         return await self._write(claim, ChunkStatus.DEAD, actions)
 
-    async def cancel(self, claim: Claim, stage: str, *, calls: int) -> bool:
-        """Move RUNNING -> CANCELLED, at the stage that was cut off."""
+    async def cancel(
+        self,
+        claim: Claim,
+        cancelled: Cancelled,
+        *,
+        resume_at: str | None,
+        calls: Calls,
+    ) -> bool:
+        """Move RUNNING -> CANCELLED, with where it was cut off and what was undone.
+
+        A chunk that was wound back is resumed at `resume_at`; any other where it
+        stands.
+        """
+        assignments = "cancelled = :at"
+        values = {"at": cancelled_at(cancelled.stage)}
+        if cancelled.compensation is not None and resume_at is not None:
+            assignments += ", compensation = :compensation, resume_at = :resume"
+            values |= {"compensation": cancelled.compensation, "resume": resume_at}
         update = self._end(
-            claim,
-            ChunkStatus.CANCELLED,
-            "cancelled = :at",
-            {"at": cancelled_at(stage)},
-            calls=calls,
+            claim, ChunkStatus.CANCELLED, assignments, values, calls=calls
         )
         return await self._write(claim, ChunkStatus.CANCELLED, [update])
 
@@ -128,14 +158,14 @@ class Settlements:
         assignments: str,
         values: dict[str, Any],
         *,
-        calls: int,
+        calls: Calls,
         remove: str = "",
     ) -> Action:
         return self._update(
             claim,
             f"SET #status = :status, settled_at = :now, {assignments}"
-            f" ADD calls :calls {LET_GO}, due_at{remove}",
-            {"status": status, "calls": calls, **values},
+            f" {calls.added} {LET_GO}, due_at{remove}",
+            {"status": status, **calls.values, **values},
         )
 
     def _wait(
@@ -144,18 +174,18 @@ class Settlements:
         assignments: str,
         values: dict[str, Any],
         delay: float,
-        calls: int,
+        calls: Calls,
     ) -> Action:
         again = self.clock() + delay
         return self._update(
             claim,
             f"SET #status = :status, retry_at = :again, due_at = :due, {assignments}"
-            f" ADD calls :calls {LET_GO}",
+            f" {calls.added} {LET_GO}",
             {
                 "status": ChunkStatus.WAITING,
                 "again": iso(again),
                 "due": iso(again + self.settings.visibility_s),
-                "calls": calls,
+                **calls.values,
                 **values,
             },
         )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from botocore.exceptions import ClientError
 
+from piecework.service_clock import ServiceClock
 from piecework.store.outage import reaching
 from piecework.store.wire import from_item, to_item, to_value
 
@@ -97,11 +98,16 @@ class Action:
 
 @dataclass(slots=True)
 class Table:
-    """A DynamoDB table with the keys `pk` and `sk`."""
+    """A DynamoDB table with the keys `pk` and `sk`.
+
+    Attributes:
+        clock: Is told what the answers say about the time.
+    """
 
     client: DynamoDBClient
     name: str
     rng: Random
+    clock: ServiceClock | None = field(default=None, kw_only=True)
 
     def action(self, kind: str, pk: str, sk: str, **parts: Any) -> Action:
         """Return an action on an item of this table."""
@@ -136,7 +142,7 @@ class Table:
         with reaching(self.name):
             for attempt in range(CONTENTION_TRIES):
                 try:
-                    return await send(**request)
+                    return await self._send(send, request)
                 except ClientError as error:
                     refusal = read_refusal(error)
                     if refusal is not None:
@@ -148,14 +154,25 @@ class Table:
         message = "the last try returns or raises"
         raise AssertionError(message)
 
+    async def _send(self, send: Any, request: Mapping[str, Any]) -> Any:
+        """Send a request; now and then look at what its answer says of the time."""
+        clock = self.clock
+        if clock is None or not clock.due():
+            return await send(**request)
+        asked = clock.own()
+        reply = await send(**request)
+        clock.heard(asked, reply)
+        return reply
+
     async def get(self, pk: str, sk: str) -> Item | None:
         """Read one item, strongly consistent."""
         with reaching(self.name):
-            reply = await self.client.get_item(
-                TableName=self.name,
-                Key={"pk": {"S": pk}, "sk": {"S": sk}},
-                ConsistentRead=True,
-            )
+            request = {
+                "TableName": self.name,
+                "Key": {"pk": {"S": pk}, "sk": {"S": sk}},
+                "ConsistentRead": True,
+            }
+            reply = await self._send(self.client.get_item, request)
         item = reply.get("Item")
         return None if item is None else from_item(item)
 

@@ -60,18 +60,12 @@ _JOB: Final = {
     "input.pages.without_text": _event(
         "some pages of a PDF hold no text", "file count pages", "warning"
     ),
-    "job.submitted": _event(
-        "all chunks are on record and sent", "chunks token duration_ms resumed"
-    ),
-    "job.finalizing": _event("the last chunk is settled", "chunks settled"),
+    "job.finalizing": _event("the last chunk is settled; the join begins", "chunks"),
     "job.finished": _event(
-        "the certificate is written", "status chunks succeeded dead duration_ms"
+        "the join has ended, and the job with its certificate", "status chunks outcomes"
     ),
     "pipeline.unknown": _event(
         "a worker met a pipeline that it does not have", "delay_s error_code", "warning"
-    ),
-    "redrive.done": _event(
-        "dead letters were sent back to work", "selected redriven skipped reason actor"
     ),
 }
 _CHUNK: Final = {
@@ -85,15 +79,20 @@ _CHUNK: Final = {
     ),
     "chunk.dead": _event(
         "the dead letter is written",
-        "error_code stage attempts compensation envelope",
+        "error_code stage attempts compensation",
         "error",
     ),
-    "chunk.compensated": _event(
-        "the stages were undone", "stages failed error_code", "warning"
+    "chunk.compensated": _event("the stages were undone", "stages failed", "warning"),
+}
+_NOTICE: Final = {
+    "notice.told": _event("the notify hook returned", "about"),
+    "notice.failed": _event(
+        "the notify hook failed; it is told again later, a few times",
+        "about tries reason",
+        "warning",
     ),
 }
 _STAGE: Final = {
-    "stage.started": _event("a stage begins", "stage resumed", "debug"),
     "stage.completed": _event(
         "a stage's checkpoint is written", "stage duration_ms", "debug"
     ),
@@ -103,23 +102,23 @@ _STAGE: Final = {
         "warning",
     ),
     "call.made": _event("a call was answered", "dependency duration_ms", "debug"),
-    "call.replayed": _event(
-        "a remembered result was used in place of a call",
-        "dependency stage idempotency_key_hash",
-        "debug",
-    ),
-    "effect.intent": _event(
-        "an effect is about to happen",
-        "dependency stage kind idempotency_key_hash",
-        "debug",
-    ),
-    "effect.done": _event(
-        "an effect is on record", "dependency stage kind idempotency_key_hash", "debug"
-    ),
 }
 _WORKER: Final = {
     "worker.started": _event(
         "the worker takes messages", "pipelines concurrency version pid"
+    ),
+    "worker.full": _event(
+        "the worker stops, for it passed its memory limit",
+        "memory_mb limit_mb",
+        "warning",
+    ),
+    "child.started": _event(
+        "a process for isolated stages is ready", "pid duration_ms", "debug"
+    ),
+    "child.ended": _event(
+        "the process of an isolated stage died, or was killed with its work",
+        "pid stage reason",
+        "warning",
     ),
     "worker.stopping": _event("the worker takes no more messages", "reason in_hand"),
     "worker.stopped": _event("the worker is done", "settled released duration_s"),
@@ -132,11 +131,6 @@ _WORKER: Final = {
     "message.quarantined": _event(
         "a message was set aside", "message_id error_code reason", "error"
     ),
-    "message.left": _event(
-        "a message was left to come again",
-        "message_id reason delay_s error_code",
-        "warning",
-    ),
     "reconcile.pass": _event(
         "the reconciler has looked at every active job",
         "jobs looked actions duration_ms",
@@ -148,7 +142,7 @@ _WORKER: Final = {
 }
 
 EVENTS: Final[Mapping[str, Event]] = MappingProxyType(
-    {**_JOB, **_CHUNK, **_STAGE, **_WORKER}
+    {**_JOB, **_CHUNK, **_NOTICE, **_STAGE, **_WORKER}
 )
 
 

@@ -106,6 +106,11 @@ def test_a_table_has_the_two_keys_and_is_paid_by_request(table: str) -> None:
 
 
 @pytest.mark.parametrize("table", ["Checkpoints", "DeadLetters"])
+def test_a_table_has_no_index_that_could_lag(table: str) -> None:
+    assert [] == [name for name in properties(table) if name.endswith("Indexes")]
+
+
+@pytest.mark.parametrize("table", ["Checkpoints", "DeadLetters"])
 def test_a_table_has_what_the_emulator_drops(table: str) -> None:
     assert properties(table)["TimeToLiveSpecification"] == {
         "AttributeName": "expires_at",

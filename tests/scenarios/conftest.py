@@ -21,6 +21,7 @@ from orchestrator.redrive import Redrive, redrive
 from orchestrator.submit import Submission, submit
 from piecework.model import Chunk, Job, JobRef
 from piecework.pipeline import Pipeline
+from piecework.reconcile import reconcile_for_ever
 from piecework.runtime import Runtime, connect
 from piecework.settings import Settings, load_settings
 from piecework.store.census import all_chunks
@@ -30,7 +31,16 @@ from workers.station import Station, open_station
 from workers.worker import work
 
 ROOT = Path(__file__).parents[2]
-ALL = {p.name: p for p in (pipelines.counting, pipelines.travel, pipelines.blocking)}
+ALL = {
+    p.name: p
+    for p in (
+        pipelines.counting,
+        pipelines.travel,
+        pipelines.blocking,
+        pipelines.telling,
+        pipelines.trip,
+    )
+}
 #: Short, so that a scenario is over in seconds; their relations are the real ones.
 SHORT = {
     "PIECEWORK_LEASE_S": "1.5",
@@ -93,11 +103,16 @@ class Scenario:
         Path(f"{self.ledger_path}.fixed").touch()
 
     async def submit(
-        self, pipeline: Pipeline, items: Sequence[pipelines.Item], job: str = "job-1"
+        self,
+        pipeline: Pipeline,
+        items: Sequence[pipelines.Item],
+        job: str = "job-1",
+        deadline_s: float | None = None,
     ) -> tuple[Job, bool]:
         """Submit a job."""
         ref = JobRef("default", job)
-        asked = Submission(ref, pipeline, "scenario", "tester")
+        until = None if deadline_s is None else self.rt.clock() + deadline_s
+        asked = Submission(ref, pipeline, "scenario", "tester", until)
         return await submit(self.rt, asked, chunk_inputs(pipeline, items))
 
     @asynccontextmanager
@@ -120,6 +135,17 @@ class Scenario:
         finally:
             stop.set()
             await asyncio.wait_for(running, 15)
+
+    @asynccontextmanager
+    async def reconciler(self) -> AsyncIterator[None]:
+        """Run a reconciler with no worker beside it."""
+        log = structlog.get_logger()
+        running = asyncio.create_task(reconcile_for_ever(self.rt, log))
+        try:
+            yield
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
 
     async def process(self, *arguments: str) -> Process:
         """Run a worker as a process of its own."""

@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -19,6 +20,7 @@ from piecework import (
     Dependency,
     Effect,
     JoinContext,
+    Notice,
     PermanentError,
     Pipeline,
     RetryPolicy,
@@ -126,6 +128,13 @@ async def book(what: str, n: int, *, idempotency_key: str) -> str:
     return f"{what}-{n}"
 
 
+async def book_slowly(what: str, n: int, *, idempotency_key: str) -> str:
+    """Be asked at once, and book a second later, whoever still listens."""
+    note("asked", what, n)
+    await asyncio.sleep(1.0)
+    return await book(what, n, idempotency_key=idempotency_key)
+
+
 async def unbook(what: str, n: int, *, idempotency_key: str) -> None:
     """Give back what was booked, if it was."""
     note("unbook", what, n, idempotency_key)
@@ -142,18 +151,25 @@ async def cancel_flight(ctx: Context[Item]) -> None:
 
 
 async def hotel(ctx: Context[Item]) -> str:
-    """Book the hotel."""
+    """Book the hotel, where a booking may take its time to be made."""
+    if ctx.payload.trouble == "slow-hotel":
+        return await ctx.call(shop, book_slowly, "hotel", ctx.payload.n)
     return await ctx.call(shop, book, "hotel", ctx.payload.n)
 
 
 async def cancel_hotel(ctx: Context[Item]) -> None:
-    """Undo the hotel, which takes its time."""
+    """Undo the hotel, which takes its time, or fails."""
     await asyncio.sleep(ctx.payload.seconds)
+    if "hotel-stays" in ctx.payload.trouble and not fixed():
+        raise PermanentError("no refund", code="tool.stock.none")
     await ctx.call(shop, unbook, "hotel", ctx.payload.n)
 
 
 async def car(ctx: Context[Item]) -> str:
     """Book the car, where the trouble is before the pivot."""
+    if "slow-car" in ctx.payload.trouble and not fixed():
+        note("car", ctx.payload.n)
+        await asyncio.sleep(60)
     if ctx.payload.trouble.startswith("car-"):
         ctx.payload.trouble = ctx.payload.trouble.removeprefix("car-")
         await trouble(ctx)
@@ -167,6 +183,9 @@ async def cancel_car(ctx: Context[Item]) -> None:
 
 async def pay(ctx: Context[Item]) -> str:
     """Pay: the point of no return."""
+    if ctx.payload.trouble == "slow-pay":
+        note("paying", ctx.payload.n)
+        await asyncio.sleep(1.0)
     return await ctx.call(shop, book, "payment", ctx.payload.n)
 
 
@@ -190,6 +209,23 @@ travel = Pipeline(
     ],
     result=pay,
 )
+
+
+# ── pipelines that want to be told ──────────────────────────────────────────
+
+
+async def told(notice: Notice) -> None:
+    """Note a notice; fail once, or take its time, where the job's name says so."""
+    note("notice", notice.event, notice.status, notice.idempotency_key)
+    if notice.job.startswith("slow") and not fixed():
+        await asyncio.sleep(3)
+    if notice.job.startswith("flaky") and not fixed():
+        raise TransientError("not now", code="tool.stock.busy")
+    note("told", notice.event, notice.status, notice.cancelled_by or "nobody")
+
+
+telling = replace(counting, name="telling", notify=told)
+trip = replace(travel, name="trip", notify=told)
 
 
 # ── a stage that blocks its thread ──────────────────────────────────────────

@@ -21,16 +21,12 @@ class Sent:
     """A queue that keeps what it is sent, and hands out what lies in it."""
 
     messages: list[Message] = field(default_factory=list)
-    bodies: list[str] = field(default_factory=list)
     lying: list[Delivery] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
 
     async def send(self, messages: list[Message], *, delay_s: float = 0.0) -> int:
         self.messages += messages
         return len(messages)
-
-    async def send_body(self, body: str) -> None:
-        self.bodies.append(body)
 
     async def receive(self, most: int, *, wait_s: int, hide_s: float) -> list[Delivery]:
         taken, self.lying = self.lying[:most], self.lying[most:]

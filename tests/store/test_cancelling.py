@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 
-from orchestrator import cancel as cancelling
 from orchestrator.cancel import cancel
 from piecework import keys
 from piecework import sweep as sweeping
 from piecework.errors import NotFoundError, UsageError
-from piecework.model import JobStatus
+from piecework.model import CANCELLABLE, JobStatus, iso
+from piecework.ports import CancelRequest
 from piecework.sweep import sweep
-from tests.store.conftest import Store
-from tests.store.deployment import runtime
+from tests.store.conftest import NOW, SETTINGS, Store
+from tests.store.deployment import runtime, sent
 
+UNDO = {"cancel_requested": iso(NOW), "undo_requested": True}
 RUNNING = {"status": "RUNNING", "fence": 4, "heartbeat": 7}
 
 
@@ -32,7 +33,7 @@ def finished(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({}, (1, 0), {"status": "CANCELLED"}),
         ({"status": "WAITING"}, (1, 0), {"status": "CANCELLED"}),
-        (RUNNING, (0, 1), {"cancel_requested": True}),
+        (RUNNING, (0, 1), {"cancel_requested": iso(NOW)}),
         ({**RUNNING, "cancel_requested": True}, (0, 0), {}),
         ({**RUNNING, "direction": "compensating"}, (0, 0), {}),
         ({"status": "WAITING", "direction": "compensating"}, (0, 0), {}),
@@ -47,14 +48,35 @@ async def test_a_sweep_cancels_what_is_free_and_asks_who_holds(
 ) -> None:
     await store.put_chunk(**state)
     before = await store.item()
-    job = await store.put_job(JobStatus.CANCELLING)
+    job = await store.put_job(JobStatus.CANCELLING, cancelled_at=iso(NOW))
     assert counts == await sweep(runtime(store), job)
     after = await store.item()
     assert change.items() <= after.items()
     assert change or before == after
 
 
-@pytest.mark.parametrize("status", sorted(cancelling.CANCELLABLE))
+@pytest.mark.parametrize(
+    ("state", "asked", "change"),
+    [
+        (RUNNING, 1, {"cancel_requested": iso(NOW)}),
+        ({"status": "SUCCEEDED", "fence": 4}, 0, {}),
+        ({**RUNNING, "gen": 3}, 0, {}),
+    ],
+)
+async def test_who_claims_a_chunk_while_it_is_swept_is_asked_at_once(
+    store: Store, state: dict[str, Any], asked: int, change: dict[str, Any]
+) -> None:
+    seen = await store.put_chunk()
+    await store.put_chunk(**state)
+    broom = sweeping.Broom(runtime(store), CancelRequest(iso(NOW), undo=False))
+    await broom.sweep(seen)
+    assert (0, asked) == (broom.cancelled, broom.asked)
+    after = await store.item()
+    assert change.items() <= after.items()
+    assert bool(change) == ("cancel_requested" in after)
+
+
+@pytest.mark.parametrize("status", sorted(CANCELLABLE))
 async def test_a_job_that_has_not_ended_is_cancelled_with_who_and_why(
     store: Store, status: JobStatus
 ) -> None:
@@ -66,7 +88,7 @@ async def test_a_job_that_has_not_ended_is_cancelled_with_who_and_why(
 
 
 async def test_a_second_cancel_sweeps_again_and_says_nothing_new(store: Store) -> None:
-    await store.put_job(JobStatus.CANCELLING)
+    await store.put_job(JobStatus.CANCELLING, cancelled_at=iso(NOW))
     await store.put_chunk()
     await cancel(runtime(store), store.ref, actor="me", reason="enough")
     assert (await store.item())["status"] == "CANCELLED"
@@ -106,3 +128,64 @@ async def test_a_cancel_that_lost_a_race_looks_again(
     with pytest.raises(UsageError):
         await cancel(rt, store.ref, actor="me", reason="")
     assert await store.jobs.events(store.ref) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "counts", "change"),
+    [
+        ({}, (1, 0), {"status": "CANCELLED"}),
+        ({"fence": 4}, (0, 1), UNDO),
+        ({"status": "WAITING", "fence": 4, "retry_at": iso(NOW + 60)}, (0, 1), UNDO),
+        ({"status": "WAITING", "fence": 4, **UNDO}, (0, 0), {}),
+        (RUNNING, (0, 1), UNDO),
+        ({**RUNNING, **UNDO}, (0, 0), {}),
+        ({**RUNNING, "direction": "onwards"}, (0, 0), {}),
+        ({"status": "WAITING", "fence": 4, "direction": "compensating"}, (0, 0), {}),
+        ({"fence": 4, "gen": 3}, (0, 0), {}),
+        ({"status": "SUCCEEDED", "fence": 4}, (0, 0), {}),
+        ({"status": "DEAD", "fence": 4}, (0, 0), {}),
+    ],
+)
+async def test_a_sweep_that_undoes_hands_out_what_was_begun(
+    store: Store, state: dict[str, Any], counts: Any, change: dict[str, Any]
+) -> None:
+    await store.put_chunk(**state)
+    before = await store.item()
+    facts = {"cancelled_at": iso(NOW), "cancel_undoes": True}
+    job = await store.put_job(JobStatus.CANCELLING, **facts)
+    rt = runtime(store)
+    assert counts == await sweep(rt, job)
+    after = await store.item()
+    assert change.items() <= after.items()
+    assert change or before == after
+    handed_out = change == UNDO and state.get("status") != "RUNNING"
+    assert [m.ref for m in sent(rt)] == [store.chunk] * handed_out
+    assert "retry_at" not in after
+
+
+async def test_what_is_handed_out_to_be_undone_is_due_again_later(store: Store) -> None:
+    await store.put_chunk(status="WAITING", fence=4)
+    facts = {"cancelled_at": iso(NOW), "cancel_undoes": True}
+    await sweep(runtime(store), await store.put_job(JobStatus.CANCELLING, **facts))
+    assert (await store.item())["due_at"] == iso(NOW + SETTINGS.visibility_s)
+
+
+@pytest.mark.parametrize("undoes", [True, False])
+async def test_each_cancel_says_anew_whether_it_undoes(
+    store: Store, *, undoes: bool
+) -> None:
+    await store.put_job(JobStatus.RUNNING, cancel_undoes=not undoes)
+    who = {"actor": "me", "reason": "enough"}
+    job = await cancel(runtime(store), store.ref, **who, compensate=undoes)
+    assert job.undoes is undoes
+    assert job.item["cancel_code"] == "job.cancel.asked"
+
+
+async def test_a_cancel_under_way_that_undoes_nothing_is_not_made_to(
+    store: Store,
+) -> None:
+    await store.put_job(JobStatus.CANCELLING, cancelled_at=iso(NOW))
+    who = {"actor": "me", "reason": "enough"}
+    with pytest.raises(UsageError) as refused:
+        await cancel(runtime(store), store.ref, **who, compensate=True)
+    assert refused.value.code == "job.cancel.without_undo"

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from piecework.model import Chunk, JobStatus, iso
-from piecework.outcome import Parked
-from piecework.store.cancels import cancel_unclaimed, request_cancel
+from piecework.outcome import Cancelled, Parked
+from piecework.ports import CancelRequest
+from piecework.store.cancels import cancel_unclaimed, request_cancel, request_undo
 from piecework.store.reopen import reopen_chunk
+from piecework.store.settle import Calls
+from piecework.store.turns import turn_unclaimed
 from tests.store.conftest import NOW, Store
 from tests.unit.piecework.fakes import envelope
 
@@ -36,13 +39,26 @@ async def cancel_chunk(store: Store, seen: Chunk) -> bool:
 
 
 async def ask_to_stop(store: Store, seen: Chunk) -> bool:
-    return await request_cancel(store.table, seen)
+    return await request_cancel(store.table, seen, ASKED)
+
+
+async def ask_to_undo(store: Store, seen: Chunk) -> bool:
+    return await request_undo(store.table, seen, ASKED, store.now + 90)
+
+
+async def turn_back(store: Store, seen: Chunk) -> bool:
+    return await turn_unclaimed(store.table, seen, envelope())
+
+
+async def turn_onwards(store: Store, seen: Chunk) -> bool:
+    return await turn_unclaimed(store.table, seen, None)
 
 
 async def reopen(store: Store, seen: Chunk) -> bool:
     return await reopen_chunk(store.table, seen, 5)
 
 
+ASKED = CancelRequest(iso(NOW), undo=True)
 RUNNING = {"status": "RUNNING", "fence": 4, "heartbeat": 7, "claimed_by": "other"}
 WAITING = {"status": "WAITING", "fence": 4}
 DEAD = {"status": "DEAD", "fence": 4, "attempts": 3, "resume_at": "second"}
@@ -56,19 +72,31 @@ CHUNK_WRITES: dict[str, tuple[ChunkWrite, dict[str, Any], str]] = {
     "cancel, waiting": (cancel_chunk, WAITING, "CANCELLED"),
     "cancel, running": (cancel_chunk, RUNNING, "CANCELLED"),
     "ask to stop": (ask_to_stop, RUNNING, "RUNNING"),
+    "ask to undo, pending": (ask_to_undo, {"fence": 4}, "PENDING"),
+    "ask to undo, waiting": (ask_to_undo, WAITING, "WAITING"),
+    "turn back, pending": (turn_back, {"fence": 4}, "WAITING"),
+    "turn back, waiting": (turn_back, WAITING, "WAITING"),
+    "turn back, running": (turn_back, RUNNING, "WAITING"),
+    "turn onwards, waiting": (turn_onwards, WAITING, "WAITING"),
+    "turn onwards, running": (turn_onwards, RUNNING, "WAITING"),
     "reopen, dead": (reopen, DEAD, "PENDING"),
     "reopen, cancelled": (reopen, DEAD | {"status": "CANCELLED"}, "PENDING"),
 }
+#: Those that leave alone what is on its way to its end.
+ALL_BUT_ON_ITS_WAY = {cancel_chunk, ask_to_undo, turn_back, turn_onwards}
 #: What may have changed since the look, and the writes that care.
 SINCE: dict[str, tuple[dict[str, Any], set[ChunkWrite]]] = {
     "status": (
         {"status": "SUCCEEDED"},
-        {give_back, send_again, cancel_chunk, ask_to_stop, reopen},
+        {give_back, send_again, ask_to_stop, reopen, *ALL_BUT_ON_ITS_WAY},
     ),
-    "gen": ({"gen": 3}, {give_back, send_again, cancel_chunk, ask_to_stop, reopen}),
-    "fence": ({"fence": 5}, {give_back, send_again, cancel_chunk}),
+    "gen": (
+        {"gen": 3},
+        {give_back, send_again, ask_to_stop, reopen, *ALL_BUT_ON_ITS_WAY},
+    ),
+    "fence": ({"fence": 5}, {give_back, send_again, *ALL_BUT_ON_ITS_WAY}),
     "heartbeat": ({"heartbeat": 8}, {give_back}),
-    "direction": ({"direction": "compensating"}, {cancel_chunk}),
+    "direction": ({"direction": "compensating"}, ALL_BUT_ON_ITS_WAY),
 }
 
 
@@ -88,7 +116,7 @@ async def test_a_chunk_as_it_was_seen_is_written(store: Store, name: str) -> Non
         (name, what)
         for name, (write, _, _) in CHUNK_WRITES.items()
         for what, (_, concerned) in SINCE.items()
-        if write in concerned or (name, what) == ("cancel, running", "heartbeat")
+        if write in concerned or (what == "heartbeat" and name.endswith(", running"))
     ],
 )
 async def test_a_chunk_that_moved_since_is_left_alone(
@@ -133,9 +161,14 @@ async def test_a_holder_that_was_given_up_does_not_take_that_for_its_own_end(
     assert await write(store, claim.chunk) is True
     before = await store.everything()
     parked = Parked(envelope(), 30.0)
-    assert await store.settlements.park(claim, parked, calls=1) is False
-    assert await store.settlements.release(claim, calls=1) is False
-    assert await store.settlements.cancel(claim, "first", calls=1) is False
+    assert await store.settlements.park(claim, parked, calls=Calls(1)) is False
+    assert await store.settlements.release(claim, calls=Calls(1)) is False
+    assert (
+        await store.settlements.cancel(
+            claim, Cancelled("first"), resume_at=None, calls=Calls(1)
+        )
+        is False
+    )
     assert before == await store.everything()
 
 
@@ -159,10 +192,12 @@ async def test_each_resend_doubles_the_wait_for_the_next(
 
 
 async def test_a_reopened_chunk_begins_a_new_life_where_it_has_to(store: Store) -> None:
-    state = DEAD | {"stage": "third", "recoveries": 4, "cancel_requested": True}
+    state = DEAD | {"stage": "third", "recoveries": 4, "late_calls": 2}
+    state |= {"cancel_requested": iso(NOW), "undo_requested": True}
     await reopen(store, await store.put_chunk(**state))
     item = await store.item()
     assert (item["gen"], item["attempts"], item["fence"]) == (5, 0, 4)
     assert (item["stage"], item["replays"]) == ("second", 1)
     gone = {"resume_at", "recoveries", "cancel_requested", "settled_at"}
+    gone |= {"undo_requested", "late_calls"}
     assert not gone & set(item)

@@ -9,6 +9,7 @@ from botocore.exceptions import EndpointConnectionError
 from piecework.claim import Absent, Cancelling, Claim, Ended, Held, Spent
 from piecework.errors import StoreError
 from piecework.model import iso
+from piecework.ports import CancelRequest
 from piecework.store.claims import Lost, Renewed
 from tests.store.conftest import NOW, Deaf, Store, Stutter
 
@@ -163,15 +164,17 @@ NOT_OURS: dict[str, dict[str, Any]] = {
 async def test_a_lease_begins_anew_from_now(store: Store) -> None:
     claim = await store.running()
     store.now += 20
-    assert await store.claims.renew(claim) == Renewed(cancel_requested=False)
+    assert await store.claims.renew(claim) == Renewed()
     item = await store.item()
     assert item["claim_expires_at"] == iso(NOW + 80)
     assert item["heartbeat"] == 8
 
 
 async def test_a_renewal_tells_of_a_cancel(store: Store) -> None:
-    claim = await store.running(cancel_requested=True)
-    assert await store.claims.renew(claim) == Renewed(cancel_requested=True)
+    claim = await store.running(cancel_requested=iso(NOW))
+    assert await store.claims.renew(claim) == Renewed(
+        CancelRequest(iso(NOW), undo=False)
+    )
 
 
 @pytest.mark.parametrize("word", list(NOT_OURS))

@@ -36,7 +36,7 @@ async def test_an_effect_moves_only_along_its_states(
         await store.put(store.chunk.pk, sk, effect_state=state, stage="first")
     before = await store.everything()
     if verb == "begin":
-        moved = ledger.begin("key", "first", Effect.NON_IDEMPOTENT)
+        moved = ledger.begin("key", "first", Effect.NON_IDEMPOTENT, 9.0)
         if state not in MAY[verb]:
             with pytest.raises(ClaimLostError):
                 await moved
@@ -51,12 +51,21 @@ async def test_an_effect_moves_only_along_its_states(
         assert before == await store.everything()
 
 
+async def test_a_refusal_is_not_told_after_the_claim_was_lost(store: Store) -> None:
+    claim = await store.running()
+    ledger = store.ledger(claim)
+    await ledger.begin("key", "first", Effect.LOOKUP, 9.0)
+    await store.change(fence=5, claim_token="theirs")
+    await ledger.refuse("key")
+    assert (await rows(store))["EFFECT#key"]["effect_state"] == "INTENT"
+
+
 async def test_what_an_effect_came_to_is_told_even_after_the_claim_was_lost(
     store: Store,
 ) -> None:
     claim = await store.running()
     ledger = store.ledger(claim)
-    await ledger.begin("key", "first", Effect.LOOKUP)
+    await ledger.begin("key", "first", Effect.LOOKUP, 9.0)
     await store.change(fence=5, claim_token="theirs")
     await ledger.finish("key", '"answer"')
     row = (await rows(store))["EFFECT#key"]

@@ -9,6 +9,7 @@ import pytest
 from piecework import keys
 from piecework.model import iso
 from piecework.ports import ClaimLostError
+from piecework.store.settle import Calls
 from tests.store.conftest import NOW, Store
 from tests.store.writes import (
     FAILURE,
@@ -209,4 +210,4 @@ async def test_an_end_of_one_write_is_no_transaction(
 
     claim = await store.running()
     monkeypatch.setattr(store.client, "transact_write_items", costs_twice)
-    assert await store.settlements.release(claim, calls=0) is True
+    assert await store.settlements.release(claim, calls=Calls(0)) is True

@@ -40,17 +40,11 @@ async def test_a_chunk_with_work_left_is_sent_again(
     assert again == sent(rt)
 
 
-async def test_what_a_newer_version_wrote_is_sent_on_as_it_is(store: Store) -> None:
-    rt = runtime(store)
-    done = await place(rt, delivery(store, message=None, newer=True, body="v2"), LOG)
-    work: Any = rt.work
-    assert (done, work.bodies) == ("dead-letter queue: sent again", ["v2"])
-
-
 @pytest.mark.parametrize(
     ("facts", "code"),
     [
         ({"message": None}, "runtime.message.malformed"),
+        ({"message": None, "newer": True}, "runtime.message.newer"),
         ({}, "runtime.message.orphan"),
     ],
 )
@@ -72,3 +66,17 @@ async def test_the_queue_is_emptied(store: Store) -> None:
     acts = await drain(rt, LOG)
     assert acts.total() == len(queue.deleted) == 12
     assert queue.lying == []
+
+
+async def test_one_that_cannot_be_placed_stays_and_keeps_nobody(store: Store) -> None:
+    await store.put_chunk()
+    await store.change(status="ODD")
+    rt = runtime(store)
+    queue: Any = rt.dead_letter_queue
+    queue.lying = [
+        delivery(store, receipt="odd"),
+        delivery(store, receipt="foreign", message=None),
+    ]
+    acts = await drain(rt, LOG)
+    assert acts == {"failed": 1, "dead-letter queue: quarantined": 1}
+    assert queue.deleted == ["foreign"]

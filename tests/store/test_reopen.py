@@ -8,6 +8,7 @@ import pytest
 
 from piecework.model import JobStatus
 from piecework.store.reopen import reopen_chunk
+from piecework.store.settle import Calls
 from tests.store.conftest import Store
 
 
@@ -45,5 +46,5 @@ async def test_a_late_reopen_takes_nothing_up_under_a_job_that_moved_on(
 
 async def test_a_winding_up_that_is_stopped_hands_no_attempt_back(store: Store) -> None:
     claim = replace(await store.running(attempts=3), winding_up=True)
-    assert await store.settlements.release(claim, calls=0) is True
+    assert await store.settlements.release(claim, calls=Calls(0)) is True
     assert (await store.item())["attempts"] == 3

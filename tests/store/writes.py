@@ -10,12 +10,14 @@ import pytest
 from piecework import keys
 from piecework.claim import Claim
 from piecework.dependency import Effect
-from piecework.outcome import Compensation, Dead, Parked
+from piecework.outcome import Cancelled, Compensation, Dead, Parked
+from piecework.store.settle import Calls
 from tests.store.conftest import Store
 from tests.unit.piecework.fakes import envelope
 
 FAILURE = envelope(stage="second", code="llm.content.filtered")
 DEAD = Dead(FAILURE, Compensation.DONE, ("first",))
+CANCELLED = Cancelled("second", Compensation.DONE)
 Write = Callable[[Store, Claim], Awaitable[Any]]
 
 
@@ -45,37 +47,39 @@ async def undo_failed(store: Store, claim: Claim) -> Any:
 
 async def begin(store: Store, claim: Claim) -> Any:
     effect = Effect.PROVIDER_IDEMPOTENT
-    return await store.ledger(claim).begin("key", "first", effect)
+    return await store.ledger(claim).begin("key", "first", effect, 9.0)
 
 
 async def succeed(store: Store, claim: Claim) -> Any:
     also = await store.checkpoints(claim).value_actions(2, '"last"')
     ends = store.settlements
-    return await ends.succeed(claim, result_sha256="ab", also=also, calls=5)
+    return await ends.succeed(claim, result_sha256="ab", also=also, calls=Calls(5))
 
 
 async def succeed_alone(store: Store, claim: Claim) -> Any:
     ends = store.settlements
-    return await ends.succeed(claim, result_sha256="ab", also=[], calls=5)
+    return await ends.succeed(claim, result_sha256="ab", also=[], calls=Calls(5))
 
 
 async def park(store: Store, claim: Claim) -> Any:
-    return await store.settlements.park(claim, Parked(FAILURE, 30.0), calls=5)
+    return await store.settlements.park(claim, Parked(FAILURE, 30.0), calls=Calls(5))
 
 
 async def release(store: Store, claim: Claim) -> Any:
-    return await store.settlements.release(claim, calls=5)
+    return await store.settlements.release(claim, calls=Calls(5))
 
 
 async def bury(store: Store, claim: Claim) -> Any:
     letter = store.dead_letters.row(claim, DEAD, [], pipeline="review", owner="")
     return await store.settlements.bury(
-        claim, DEAD, letter, resume_at="first", also=[], calls=5
+        claim, DEAD, letter, resume_at="first", also=[], calls=Calls(5)
     )
 
 
 async def cancel(store: Store, claim: Claim) -> Any:
-    return await store.settlements.cancel(claim, "second", calls=5)
+    return await store.settlements.cancel(
+        claim, CANCELLED, resume_at="first", calls=Calls(5)
+    )
 
 
 STEPS: list[Write] = [

@@ -81,9 +81,9 @@ class Diary(MemoryJournal):
 
     said: list[str] = field(default_factory=list)
 
-    async def begin(self, key: str, stage: str, effect: Any) -> Any:
+    async def begin(self, key: str, stage: str, effect: Any, lands_in: float) -> Any:
         self.said.append("begin")
-        return await MemoryJournal.begin(self, key, stage, effect)
+        return await MemoryJournal.begin(self, key, stage, effect, lands_in)
 
     async def finish(self, key: str, value: str) -> None:
         self.said.append("finish")

@@ -7,6 +7,7 @@ import pytest
 
 from piecework.dependency import Dependency, Effect
 from piecework.errors import PermanentError, PolicyError, TransientError
+from piecework.ports import ClaimLostError
 from piecework.retry import RetryPolicy
 from tests.unit.piecework.fakes import SCOPE, Diary, caller
 from tests.unit.piecework.provider import (
@@ -76,12 +77,12 @@ async def test_what_can_be_neither_repeated_nor_looked_up_is_left_to_a_person() 
     assert len(provider.keys) == 1
 
 
-def looked_up(answer: Any) -> tuple[Dependency, list[str]]:
+def looked_up(*answers: Any) -> tuple[Dependency, list[str]]:
     asked: list[str] = []
 
     async def find(*args: Any, idempotency_key: str) -> Any:
         asked.append(idempotency_key)
-        return answer
+        return answers[min(len(asked), len(answers)) - 1]
 
     return Dependency("bank", effect=Effect.LOOKUP, lookup=find), asked
 
@@ -146,17 +147,80 @@ async def test_a_failure_that_says_nothing_leaves_the_intent(error: Exception) -
     assert list(diary.effects.values()) == [None]
 
 
-async def test_a_refusal_after_a_time_out_says_nothing_of_what_the_time_out_hid() -> (
-    None
-):
-    diary = Diary()
-    bank, asked = looked_up("found")
-    provider = Provider(TimeoutError(), RefusedError(400))
-    with pytest.raises(RefusedError):
-        await call(caller(diary), bank, provider)
-    assert "refuse" not in diary.said
-    assert await call(caller(diary), bank, provider) == "found"
-    assert len(asked) == 1
+def test_a_refusal_after_a_time_out_says_nothing_of_what_the_time_out_hid() -> None:
+    async def main() -> None:
+        diary = Diary()
+        bank, asked = looked_up(None, None, "found")
+        provider = Provider(TimeoutError(), RefusedError(400))
+        with pytest.raises(RefusedError):
+            await call(caller(diary), bank, provider)
+        assert "refuse" not in diary.said
+        assert await call(caller(diary), bank, provider) == "found"
+        assert len(asked) == 3
+
+    run_virtually(main())
+
+
+def test_an_attempt_that_may_have_done_it_is_looked_up_before_the_next() -> None:
+    async def main() -> None:
+        diary = Diary()
+        bank, asked = looked_up("found")
+        provider = Provider(RefusedError(504))
+        assert await call(caller(diary), bank, provider) == "found"
+        assert 1 == len(provider.keys)
+        assert provider.keys == asked
+        assert ["begin", "finish"] == diary.said
+
+    run_virtually(main())
+
+
+def test_not_found_is_believed_once_nothing_can_land_any_more() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        diary, moments = Diary(), list[float]()
+
+        async def find(*_: Any, idempotency_key: str) -> None:
+            del idempotency_key
+            moments.append(loop.time() - begun_at)
+
+        bank = Dependency("bank", effect=Effect.LOOKUP, lookup=find, timeout=9.0)
+        provider, begun_at = Provider(ConnectionResetError()), loop.time()
+        one = caller(diary)
+        one.sleep = asyncio.sleep
+        one.in_flight.sleep = asyncio.sleep
+        assert await call(one, bank, provider) == "answer"
+        assert 2 == len(moments)
+        assert moments[0] < 9.0 <= moments[1]
+
+    run_virtually(main())
+
+
+def test_what_an_earlier_claim_sent_may_land_after_ours_begins() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        diary = Diary()
+        bank, asked = looked_up(None, None)
+        provider = await begun(diary, bank)
+        one, taken_at = caller(diary), loop.time()
+        one.in_flight.sleep = asyncio.sleep
+        one.in_flight.taken_at = taken_at
+        one.in_flight.inherited(30.0)
+        assert await call(one, bank, provider) == "answer"
+        assert 30.0 <= loop.time() - taken_at
+        assert 2 == len(asked)
+
+    run_virtually(main())
+
+
+async def test_a_claim_past_its_deadline_sends_nothing() -> None:
+    def late() -> None:
+        raise ClaimLostError
+
+    provider, one = Provider(), caller(Diary())
+    one.check = late
+    with pytest.raises(ClaimLostError):
+        await call(one, KEYED, provider)
+    assert [] == provider.keys
 
 
 async def test_a_refusal_of_an_effect_in_doubt_does_not_take_the_doubt_away() -> None:

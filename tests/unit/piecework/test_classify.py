@@ -10,6 +10,7 @@ from piecework.errors import (
     NotFoundError,
     PermanentError,
     PolicyError,
+    RemoteError,
     TransientError,
 )
 
@@ -177,3 +178,10 @@ def test_an_error_without_words_is_named_by_its_type(
     error: Exception, message: str
 ) -> None:
     assert message == classify(error).message
+
+
+def test_an_error_of_another_process_is_what_it_was_there() -> None:
+    told = classify(closed(3.0), stage="there", attempt=9)
+    known = classify(RemoteError(told), stage="here", attempt=1, at="now")
+
+    assert told.model_copy(update={"stage": "here", "attempt": 1, "at": "now"}) == known

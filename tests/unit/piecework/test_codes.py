@@ -93,7 +93,8 @@ def test_an_unknown_code_is_refused_and_its_neighbours_named() -> None:
 def test_commands_in_recoveries_are_commands_that_exist() -> None:
     known = {
         "chunks list", "dlq list", "dlq redrive", "dlq show", "doctor", "down",
-        "jobs list", "jobs show", "jobs watch", "reconcile", "results JOB", "submit",
+        "jobs cancel", "jobs list", "jobs resume", "jobs show", "jobs watch",
+        "reconcile", "results JOB", "submit",
         "up", "COMMAND",
     }  # fmt: skip
     named = {

@@ -136,3 +136,16 @@ def test_declarations_are_frozen() -> None:
         Document("name", "text").name = "other"  # type: ignore[misc]
     with pytest.raises(dataclasses.FrozenInstanceError):
         declared(Stage(first)).name = "other"  # type: ignore[misc]
+
+
+def test_only_a_process_of_its_own_can_have_a_memory_limit() -> None:
+    assert "only an isolated stage can" in refused(Stage(first, memory_mb=100))
+    assert declared(Stage(first, isolate=True, memory_mb=100)).stages[0].isolate
+
+
+def test_a_notify_hook_has_to_be_awaitable() -> None:
+    def told(_: object) -> None: ...
+
+    with pytest.raises(UsageError) as caught:
+        Pipeline(name="p", payload=Clause, stages=[Stage(print)], notify=told)  # type: ignore[arg-type]
+    assert "notify hook" in caught.value.message

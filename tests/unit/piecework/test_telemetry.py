@@ -6,6 +6,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,9 @@ from structlog.testing import capture_logs
 
 from piecework.errors import UsageError
 from piecework.telemetry import EVENTS, configure, emit
+
+ROOT = Path(__file__).parents[3]
+PACKAGES = ("piecework", "workers", "orchestrator")
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +51,14 @@ def test_every_event_says_when_and_can_be_emitted_with_all_its_fields(
 
     assert event.when
     assert captured == [{"event": name, "log_level": event.level, **fields}]
+
+
+def test_every_event_is_emitted_somewhere_and_none_but_these() -> None:
+    emitted = re.compile(r'emit\(\s*[\w.()]+,\s*"([a-z_.]+)"')
+    sources = [p for name in PACKAGES for p in (ROOT / name).rglob("*.py")]
+    found = {name for p in sources for name in emitted.findall(p.read_text("utf-8"))}
+
+    assert set(EVENTS) == found
 
 
 def test_the_attempt_of_a_call_has_the_fields_of_the_specification() -> None:

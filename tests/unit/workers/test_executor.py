@@ -67,17 +67,17 @@ def world(*answers: Any) -> Any:
     return World(list(answers))
 
 
-def chunk(gen: int) -> Chunk:
-    return Chunk.read(REF, {"status": "SUCCEEDED", "gen": gen})
+def chunk(gen: int, **facts: Any) -> Chunk:
+    return Chunk.read(REF, {"status": "SUCCEEDED", "gen": gen, **facts})
 
 
 @pytest.fixture
 def came_to(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Say what the work comes to: its outcome, and the wait until its next turn."""
 
-    def tell(outcome: Any, wait: float | None) -> None:
+    def tell(outcome: Any, wait: float | None, late_calls: Any = None) -> None:
         async def undertake(*_: Any) -> Any:
-            return SimpleNamespace(outcome=outcome)
+            return SimpleNamespace(outcome=outcome, late_calls=late_calls)
 
         async def settle(*_: Any) -> float | None:
             if outcome is None:
@@ -120,6 +120,56 @@ async def test_a_loser_cancels_what_nobody_has(monkeypatch: pytest.MonkeyPatch) 
     assert here.said == [("hide", "receipt", 0.0)]
 
 
+async def test_a_loser_leaves_what_is_to_be_undone_to_who_knows_the_pipeline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(executor, "cancel_unclaimed", None)
+    here, found = world(), chunk(2, undo_requested=True)
+    assert await refused(Cancelling(found), TURN, here) is End.LEFT
+    assert here.said == [("hide", "receipt", 0.0)]
+
+
+@pytest.mark.parametrize("to_be_undone", [True, False])
+async def test_what_is_to_be_undone_is_turned_and_claimed_in_one_turn(
+    came_to: Any, monkeypatch: pytest.MonkeyPatch, *, to_be_undone: bool
+) -> None:
+    turned: list[Any] = []
+
+    async def turn(found: Chunk, *_: Any) -> None:
+        turned.append(found)
+
+    async def cancel(*_: Any) -> None: ...
+
+    came_to(Completed("1"), None)
+    monkeypatch.setattr(executor, "turn_to_its_end", turn)
+    monkeypatch.setattr(executor, "cancel_unclaimed", cancel)
+    facts = {"undo_requested": True} if to_be_undone else {}
+    here = world(Cancelling(chunk(2, **facts)), claim(gen=2))
+    end = await execute(TURN, JOB, here)
+    assert end is (End.COUNT if to_be_undone else End.LEFT)
+    assert len(turned) == to_be_undone
+
+
+@pytest.mark.parametrize(
+    ("stage", "back"),
+    [("first", True), ("gone", True), ("pivot", False), ("last", False)],
+)
+async def test_a_chunk_goes_back_before_its_pivot_and_onwards_from_it(
+    monkeypatch: pytest.MonkeyPatch, stage: str, *, back: bool
+) -> None:
+    said: list[Any] = []
+
+    async def turn(_: Any, found: Chunk, failure: Any) -> bool:
+        said.append((found.item["stage"], failure and failure.code))
+        return True
+
+    monkeypatch.setattr(executor, "turn_unclaimed", turn)
+    names = [SimpleNamespace(name=name) for name in ("first", "pivot", "last")]
+    pipeline: Any = SimpleNamespace(stages=names, pivot_index=1)
+    await executor.turn_to_its_end(chunk(2, stage=stage), pipeline, world())
+    assert said == [(stage, "job.cancel.asked" if back else None)]
+
+
 async def test_a_pipeline_that_is_not_here_is_left_to_others() -> None:
     here = world()
     here.pipelines = {}
@@ -143,19 +193,20 @@ async def test_a_refused_claim_does_no_work() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "wait", "end", "done"),
+    ("outcome", "wait", "late", "end", "done"),
     [
-        (Completed("1"), None, End.COUNT, []),
-        (Cancelled("first"), None, End.CANCELLED, []),
-        (Completed("1"), 0.0, End.LEFT, [("hide", "receipt", 0.0)]),
-        (Completed("1"), 5.0, End.LEFT, [("hide", "receipt", 5.0)]),
-        (None, None, End.LEFT, []),
+        (Completed("1"), None, None, End.COUNT, []),
+        (Completed("1"), None, 2, End.CANCELLED, []),
+        (Cancelled("first"), None, 0, End.CANCELLED, []),
+        (Completed("1"), 0.0, None, End.LEFT, [("hide", "receipt", 0.0)]),
+        (Completed("1"), 5.0, 0, End.LEFT, [("hide", "receipt", 5.0)]),
+        (None, None, None, End.LEFT, []),
     ],
 )
 async def test_a_turn_ends_as_its_claim_did(
-    came_to: Any, outcome: Any, wait: float | None, end: End, done: Any
+    came_to: Any, outcome: Any, wait: float | None, late: Any, end: End, done: Any
 ) -> None:
-    came_to(outcome, wait)
+    came_to(outcome, wait, late)
     here = world(claim(gen=2))
     assert end is await execute(TURN, JOB, here)
     assert done == here.said[1:]

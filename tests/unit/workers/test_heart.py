@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from piecework.errors import StoreError
+from piecework.ports import CancelRequest
 from piecework.settings import Settings
 from piecework.store.claims import Lost, Renewed
 from tests.unit.piecework.fakes import Log
@@ -30,12 +31,12 @@ class Claims:
     async def renew(self, held: Any) -> Any:
         self.said.append(f"renew {held.token}")
         self.asked_at.append(time())
-        reply = self.replies.get(held.token, Renewed(cancel_requested=False))
+        reply = self.replies.get(held.token, Renewed())
         if isinstance(reply, Exception):
             raise reply
         if isinstance(reply, float):
             await asyncio.sleep(reply)
-            return Renewed(cancel_requested=False)
+            return Renewed()
         return reply
 
     async def hide(self, receipts: list[str], seconds: float) -> None:
@@ -129,7 +130,7 @@ async def test_a_claim_that_somebody_else_has_ends_the_work_at_once() -> None:
 @virtually
 async def test_a_cancel_is_learnt_with_the_renewal() -> None:
     bench = Bench()
-    bench.claims.replies["a"] = Renewed(cancel_requested=True)
+    bench.claims.replies["a"] = Renewed(CancelRequest("then", undo=False))
     assert await ended(bench) == (Reason.CANCEL, pytest.approx(20.0))
 
 

@@ -12,6 +12,7 @@ from piecework.claim import Claim
 from piecework.outcome import Cancelled, Completed, Parked
 from piecework.pipeline import Pipeline, Stage
 from piecework.ports import ClaimLostError
+from piecework.store.settle import Calls
 from tests.unit.piecework.fakes import Clause, Log, checkpoints_of, envelope
 from tests.unit.piecework.store.tables import REF, claim
 from workers import settle as settling
@@ -49,6 +50,7 @@ def task(pipeline: Pipeline = LATE, held: Claim | None = None, **kept: Any) -> A
         stages=pipeline,
         checkpoints=checkpoints,
         journal=Journal(),
+        certificate=None,
         ctx=SimpleNamespace(caller=SimpleNamespace(counts=counts)),
     )
 
@@ -81,11 +83,11 @@ async def test_a_parked_chunk_keeps_what_it_paid_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Ends:
-        async def park(self, _: Any, parked: Parked, *, calls: int) -> bool:
-            return (parked.delay, calls) == (9.0, 1)
+        async def park(self, _: Any, parked: Parked, *, calls: Calls) -> bool:
+            return (parked.delay, calls) == (9.0, Calls(1, 3))
 
     here, station = task(), SimpleNamespace(settlements=Ends())
-    report: Any = Report(here, Parked(envelope(), 9.0))
+    report: Any = Report(here, Parked(envelope(), 9.0), 3)
     assert await settle(report, JOB, station, Log()) == 9.0  # type: ignore[arg-type]
     assert here.journal.kept is True
 
@@ -134,7 +136,9 @@ async def test_the_end_of_the_join_is_that_of_the_job(
     )
     held = claim(ref=REF.of.chunk(keys.JOIN_CHUNK))
     station: Any = SimpleNamespace(rt=rt)
-    assert await job_end(task(held=held), JOB, station, join_error="e") == ["action"]
+    join = task(held=held)
+    assert await job_end(join, JOB, station, join_error="e") == ["action"]
+    assert join.certificate.status == "e"
     assert said == [(JOB, "e", {"certificate": "key"})]
 
 

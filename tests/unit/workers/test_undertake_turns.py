@@ -10,7 +10,9 @@ import pytest
 
 from piecework.claim import MAX_RECOVERIES
 from piecework.errors import PermanentError, StoreError
+from piecework.landing import Landing
 from piecework.outcome import Completed, Dead
+from piecework.ports import ClaimLostError
 from tests.unit.piecework.fakes import Log
 from tests.unit.workers.test_undertake import DID, ran, task
 from workers import undertake
@@ -53,8 +55,16 @@ async def test_what_can_never_be_read_is_not_tried_again(
     assert isinstance(await ran(one), Dead)
 
 
+def bench() -> Any:
+    caller = SimpleNamespace(landing=Landing())
+    ctx = SimpleNamespace(caller=caller, log=Log())
+    return SimpleNamespace(ctx=ctx, checkpoints=SimpleNamespace(cancel=None))
+
+
 class Hold:
     """Holds the chunk, or cuts the work on it off."""
+
+    cancel = None
 
     def __init__(self, *, cuts_off: bool = False) -> None:
         self.cuts_off = cuts_off
@@ -82,7 +92,7 @@ async def test_an_end_from_outside_is_an_outcome_too(
             raise came_to
         return came_to
 
-    monkeypatch.setattr(undertake, "set_up", lambda *_: SimpleNamespace())
+    monkeypatch.setattr(undertake, "set_up", lambda *_: bench())
     monkeypatch.setattr(undertake, "run", run)
     monkeypatch.setattr(undertake, "interrupted", lambda *_: "interrupted")
     hold: Any = Hold(cuts_off=cuts_off)
@@ -90,3 +100,26 @@ async def test_an_end_from_outside_is_an_outcome_too(
     log: Any = Log()
     report = await undertake.undertake(hold, nothing, nothing, nothing, log)
     assert outcome == report.outcome
+
+
+async def test_a_lost_claim_writes_down_no_more_of_its_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept: list[bool] = []
+
+    async def close(*, keep: bool) -> None:
+        kept.append(keep)
+
+    async def run(*_: Any) -> Any:
+        raise ClaimLostError
+
+    one = bench()
+    one.journal = SimpleNamespace(close=close)
+    monkeypatch.setattr(undertake, "set_up", lambda *_: one)
+    monkeypatch.setattr(undertake, "run", run)
+    hold: Any = Hold(cuts_off=False)
+    nothing: Any = None
+    log: Any = Log()
+    with pytest.raises(ClaimLostError):
+        await undertake.undertake(hold, nothing, nothing, nothing, log)
+    assert kept == [False]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from piecework.model import JobStatus
+from piecework.ports import CancelRequest
 from tests.unit.piecework.fakes import Log
 from tests.unit.piecework.store.tables import REF
 from workers.watch import Watch
@@ -18,8 +19,8 @@ class Held:
         self.claim = SimpleNamespace(ref=REF)
         self.cancelled = 0
 
-    def cancel(self) -> None:
-        self.cancelled += 1
+    def stop(self, asked: CancelRequest) -> None:
+        self.cancelled += asked == CancelRequest("then", undo=True)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,8 @@ async def test_the_chunks_of_a_cancelled_job_are_let_go(
 
     async def read(ref: Any) -> Any:
         asked.append(ref)
-        return None if status is None else SimpleNamespace(status=status)
+        said = {"status": status, "cancelled_at": "then", "undoes": True}
+        return None if status is None else SimpleNamespace(**said)
 
     holds = [Held(), Held()]
     rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read))

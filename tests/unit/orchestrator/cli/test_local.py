@@ -58,13 +58,16 @@ def test_down_refuses_an_endpoint_elsewhere(
     assert "error embedded.endpoint.not_loopback" in done.stderr
 
 
-def test_worker_becomes_the_worker_with_its_arguments(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("command", "module"), [("worker", "workers"), ("simulate", "simulation")]
+)
+def test_a_command_becomes_the_program_of_that_name(
+    run: Run, monkeypatch: pytest.MonkeyPatch, command: str, module: str
 ) -> None:
     became: list[object] = []
     monkeypatch.setattr(os, "execv", lambda *words: became.extend(words))
-    run("worker", "--pipelines", "mine", "--help")
-    words = [sys.executable, "-m", "workers", "--pipelines", "mine", "--help"]
+    run(command, "--pipelines", "mine", "--help")
+    words = [sys.executable, "-m", module, "--pipelines", "mine", "--help"]
     assert [sys.executable, words] == became
 
 

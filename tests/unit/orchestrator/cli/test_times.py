@@ -2,8 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.cli.times import ago, between, clock_time, parse_span, span
+from orchestrator.cli.times import (
+    ago,
+    between,
+    clock_time,
+    parse_deadline,
+    parse_span,
+    span,
+)
 from piecework.errors import UsageError
+
+NOW = 1_795_000_000.0
 
 
 @pytest.mark.parametrize(
@@ -49,3 +58,25 @@ def test_two_moments_have_a_span_between_them() -> None:
 
 def test_an_eta_reads_as_a_clock() -> None:
     assert ("0:07", "1:02:03") == (clock_time(7), clock_time(3723))
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2h", NOW + 7200),
+        ("1h30m", NOW + 5400),
+        ("2026-11-22T18:00:00Z", 1_795_370_400.0),
+        ("2026-11-22T18:00:00+01:00", 1_795_366_800.0),
+    ],
+)
+def test_a_deadline_is_a_span_from_now_or_a_moment(text: str, moment: float) -> None:
+    assert moment == parse_deadline(text, NOW)
+
+
+@pytest.mark.parametrize(
+    "text", ["soon", "2026-11-22T18:00:00", "2026-11-40T18:00:00Z", "2001-01-01T00:00Z"]
+)
+def test_a_deadline_that_is_none_or_has_passed_is_refused(text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_deadline(text, NOW)
+    assert refused.value.code == "cli.usage.invalid"

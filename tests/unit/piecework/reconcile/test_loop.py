@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from piecework.model import Chunk, Job, JobRef, JobStatus
-from piecework.reconcile import loop
+from piecework.reconcile import jobs, loop
 from piecework.reconcile.loop import IDLE_S, reconcile_for_ever, reconcile_once
 from piecework.settings import Settings
 from tests.unit.piecework.fakes import Highest, Log
@@ -64,7 +64,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def drain(*_: Any) -> Counter[str]:
         return Counter()
 
-    monkeypatch.setattr(loop, "look_at_chunks", look_at_chunks)
+    monkeypatch.setattr(jobs, "look_at_chunks", look_at_chunks)
     monkeypatch.setattr(loop, "drain", drain)
     return times
 
@@ -80,6 +80,27 @@ def test_a_job_is_spared_until_its_next_look(looks: list[float]) -> None:
         assert (await here.look())["looked"] == 1
 
     run_virtually(look())
+
+
+def test_an_odd_job_and_an_odd_message_hold_up_nobody(
+    monkeypatch: pytest.MonkeyPatch, looks: list[float]
+) -> None:
+    class Odd(World):
+        async def active(self) -> AsyncIterator[JobRef]:
+            yield JobRef("acme", "odd")
+            yield REF
+
+        async def read(self, ref: JobRef) -> Job | None:
+            if ref != REF:
+                raise KeyError("status")
+            return await super().read(ref)
+
+    async def drain(*_: Any) -> Counter[str]:
+        raise KeyError("status")
+
+    monkeypatch.setattr(loop, "drain", drain)
+    acts = run_virtually(reconciler(Odd(JobStatus.RUNNING)).look())
+    assert acts == {"failed": 2, "looked": 1}
 
 
 @pytest.mark.parametrize("status", [None, JobStatus.SUCCEEDED, JobStatus.CANCELLED])

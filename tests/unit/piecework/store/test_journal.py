@@ -115,6 +115,32 @@ async def test_a_large_result_goes_to_the_bucket_and_comes_back() -> None:
     assert (later.recall("a"), later.recall("b")) == (large, "1")
 
 
+async def test_a_late_large_result_does_not_stand_in_the_place_of_another() -> None:
+    table = paper()
+    theirs, ours = journal(table, fence=2), journal(table, fence=1)
+    ours.objects = theirs.objects
+    large, late = "x" * (INLINE_LIMIT + 1), "y" * (INLINE_LIMIT + 1)
+    for kept, value in ((theirs, large), (ours, late)):
+        await kept.record("a", value)
+        await kept.flush()
+        await kept.close(keep=False)
+    later = journal(paper())
+    later.objects = theirs.objects
+    await later.load(table.items()[:1])
+    assert later.recall("a") == large
+
+
+async def test_a_flush_under_way_ends_once_its_results_are_not_kept() -> None:
+    table = paper()
+    kept = journal(table)
+    kept._pending = dict.fromkeys("abcdefghi", "x" * (INLINE_LIMIT - 10))
+    flushing = asyncio.create_task(kept.flush())
+    await asyncio.sleep(0)
+    await kept.close(keep=False)
+    await flushing
+    assert len(table.written) == 1
+
+
 async def test_what_earlier_claims_remembered_is_taken_over_and_not_written() -> None:
     table = paper()
     kept = journal(table)

@@ -8,7 +8,7 @@ from piecework.dependency import Effect
 from piecework.objects import INLINE_LIMIT
 from piecework.ports import Begun, ClaimLostError, Done, Unknown
 from piecework.store.ledger import EffectLedger
-from piecework.store.table import Refused
+from piecework.store.table import Refused, Written
 from tests.unit.piecework.store.tables import NOW, Paper, claim, objects, paper
 
 KEYED, ONCE, LOOKUP = Effect.PROVIDER_IDEMPOTENT, Effect.NON_IDEMPOTENT, Effect.LOOKUP
@@ -35,7 +35,7 @@ def states(table: Paper) -> list[Any]:
 async def test_an_intent_is_written_under_the_claim() -> None:
     table = paper()
     kept = ledger(table, gen=2, fence=5)
-    assert await kept.begin("key", "reserve", KEYED) == Begun(2)
+    assert await kept.begin("key", "reserve", KEYED, 9.0) == Begun(2)
     check, put = table.written[0]
     assert check.kind == "ConditionCheck"
     assert "fence = :fence" in check.condition
@@ -50,6 +50,7 @@ async def test_an_intent_is_written_under_the_claim() -> None:
             "epoch": 2,
             "begun_at": "2023-11-14T22:13:20.000Z",
             "fence": 5,
+            "lands_in": 9,
         }
     ]
 
@@ -57,7 +58,7 @@ async def test_an_intent_is_written_under_the_claim() -> None:
 async def test_an_intent_that_is_refused_means_that_the_claim_was_lost() -> None:
     kept = ledger(paper(Refused(None, {0: None})))
     with pytest.raises(ClaimLostError):
-        await kept.begin("key", "reserve", KEYED)
+        await kept.begin("key", "reserve", KEYED, 9.0)
     assert kept._rows == {}
 
 
@@ -65,7 +66,7 @@ async def test_what_was_done_is_answered_from_its_row() -> None:
     table = paper()
     kept = ledger(table)
     kept.load([row("DONE", value='"answer"')])
-    assert await kept.begin("key", "a", ONCE) == Done('"answer"')
+    assert await kept.begin("key", "a", ONCE, 9.0) == Done('"answer"')
     assert table.written == []
 
 
@@ -77,7 +78,7 @@ async def test_an_effect_in_doubt_is_begun_again_in_its_own_epoch(
     table = paper()
     kept = ledger(table, gen=3)
     kept.load([row(state)])
-    assert await kept.begin("key", "a", effect) == Begun(1, in_doubt=True)
+    assert await kept.begin("key", "a", effect, 9.0) == Begun(1, in_doubt=True)
     assert table.written == []
 
 
@@ -88,7 +89,7 @@ async def test_what_can_be_neither_repeated_nor_looked_up_becomes_unknown(
     table = paper()
     kept = ledger(table)
     kept.load([row(state)])
-    assert await kept.begin("key", "a", ONCE) == Unknown()
+    assert await kept.begin("key", "a", ONCE, 9.0) == Unknown()
     assert states(table) == ["UNKNOWN"]
 
 
@@ -97,43 +98,60 @@ async def test_what_does_not_stand_is_begun_anew_in_this_epoch(state: str) -> No
     table = paper()
     kept = ledger(table, gen=3)
     kept.load([row(state)])
-    assert await kept.begin("key", "a", ONCE) == Begun(3)
+    assert await kept.begin("key", "a", ONCE, 9.0) == Begun(3)
     assert table.items()[0]["epoch"] == 3
 
 
 async def test_an_answer_is_known_to_the_same_claim_too() -> None:
     table = paper()
     kept = ledger(table)
-    await kept.begin("key", "a", ONCE)
+    await kept.begin("key", "a", ONCE, 9.0)
     await kept.finish("key", '"answer"')
     assert states(table)[-1] == "DONE"
-    assert await kept.begin("key", "a", ONCE) == Done('"answer"')
+    assert await kept.begin("key", "a", ONCE, 9.0) == Done('"answer"')
 
 
 async def test_a_large_answer_goes_to_the_bucket_and_comes_back() -> None:
     kept = ledger(paper())
     answer = "x" * (INLINE_LIMIT + 1)
-    await kept.begin("key", "a", KEYED)
+    await kept.begin("key", "a", KEYED, 9.0)
     await kept.finish("key", answer)
-    assert await kept.begin("key", "a", KEYED) == Done(answer)
+    assert await kept.begin("key", "a", KEYED, 9.0) == Done(answer)
+
+
+async def test_a_late_large_answer_does_not_stand_in_the_place_of_another() -> None:
+    theirs, ours = ledger(paper(), fence=2), ledger(paper(), fence=1)
+    ours.objects = theirs.objects
+    large = "x" * (INLINE_LIMIT + 1)
+    for kept, value in ((theirs, large), (ours, "y" * (INLINE_LIMIT + 1))):
+        await kept.begin("key", "a", KEYED, 9.0)
+        await kept.finish("key", value)
+    assert await theirs.begin("key", "a", KEYED, 9.0) == Done(large)
+
+
+async def test_a_refusal_of_a_lost_claim_leaves_the_intent() -> None:
+    kept = ledger(paper(Written({}), Refused(None, {0: None})), fence=5)
+    await kept.begin("key", "a", LOOKUP, 9.0)
+    await kept.refuse("key")
+    assert await kept.begin("key", "a", LOOKUP, 9.0) == Begun(1, in_doubt=True)
 
 
 async def test_a_refusal_lets_it_begin_again() -> None:
     table = paper()
     kept = ledger(table)
-    await kept.begin("key", "a", ONCE)
+    await kept.begin("key", "a", ONCE, 9.0)
     await kept.refuse("key")
     assert states(table)[-1] == "REFUSED"
-    assert await kept.begin("key", "a", ONCE) == Begun(1)
+    assert await kept.begin("key", "a", ONCE, 9.0) == Begun(1)
 
 
 async def test_a_doubt_stays() -> None:
     table = paper()
     kept = ledger(table)
-    await kept.begin("key", "a", ONCE)
+    await kept.begin("key", "a", ONCE, 9.0)
     await kept.doubt("key")
     assert states(table)[-1] == "UNKNOWN"
-    assert await kept.begin("key", "a", ONCE) == Unknown()
+    assert await kept.begin("key", "a", ONCE, 9.0) == Unknown()
 
 
 def test_undoing_a_stage_marks_its_effects_and_no_others() -> None:

@@ -1,0 +1,27 @@
+"""What a claim spends on calls: for its record, and for what a cancel came too late."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+#: Moments at which calls ended that are kept for the count after a cancel.
+ENDS_KEPT = 10_000
+
+
+@dataclass(slots=True)
+class CallCounts:
+    """What a claim spent on calls, and which stages left something behind."""
+
+    made: int = 0
+    replayed: int = 0
+    retried: int = 0
+    stages_with_effects: set[str] = field(default_factory=set)
+    #: Whether calls are those of the work, not of undoing it; when those ended, the
+    #: latest of them.
+    forward: bool = True
+    ends: deque[float] = field(default_factory=lambda: deque(maxlen=ENDS_KEPT))
+
+    def ended_after(self, moment: float) -> int:
+        """Count the calls of the work that ended after a moment."""
+        return sum(end > moment for end in self.ends)

@@ -1,0 +1,206 @@
+"""Promise: a cancel that compensates undoes what was done, once, and says what came."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from orchestrator.cancel import cancel
+from orchestrator.inspector import job_document
+from piecework.model import ChunkStatus, JobRef, JobStatus
+from tests.scenarios.conftest import Scenario
+from tests.scenarios.pipelines import Item, travel
+
+JOB = JobRef("default", "job-1")
+
+
+def bookings(scenario: Scenario, n: int) -> list[str]:
+    """Return what was booked and given back for an item, in its order."""
+    lines = [line for line in scenario.ledger if "book" in line[0]]
+    return [f"{line[0]} {line[1]}" for line in lines if line[2] == str(n)]
+
+
+async def stop(scenario: Scenario) -> None:
+    """Cancel the job, and have what was done undone."""
+    await cancel(scenario.rt, JOB, actor="me", reason="enough", compensate=True)
+
+
+async def test_a_chunk_in_hand_is_cut_off_and_wound_back(scenario: Scenario) -> None:
+    await scenario.submit(travel, [Item(n=n, trouble="slow-car") for n in range(4)])
+    async with scenario.worker("w1"), scenario.worker("w2"):
+        await scenario.until(lambda: scenario.happened("car") == 4)
+        await stop(scenario)
+        ended = await scenario.ended()
+
+    chunks = await scenario.chunks()
+    assert ended.status is JobStatus.CANCELLED
+    assert {chunk.status for chunk in chunks} == {ChunkStatus.CANCELLED}
+    assert {c.item["compensation"] for c in chunks} == {"compensated"}
+    assert {c.item["cancelled"] for c in chunks} == {"cancelled-at-stage-car"}
+    assert await scenario.letters() == []
+    for n in range(4):
+        assert bookings(scenario, n) == [
+            "book flight",
+            "book hotel",
+            "unbook car",
+            "unbook hotel",
+            "unbook flight",
+        ]
+    shown = (await job_document(scenario.rt, ended))["cancel"]
+    assert shown["cancel_undoes"] is True
+    assert shown["to_quiet_s"] <= 2
+    assert shown["late_calls"] == 0
+
+
+async def test_a_chunk_that_waits_is_wound_back_by_whoever_meets_it(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("piecework.recovery.BASE", 600.0)
+    await scenario.submit(travel, [Item(n=1, trouble="car-transient"), Item(n=2)])
+    async with scenario.worker():
+        await scenario.until(lambda: scenario.happened("tell"))
+
+        async def waits() -> bool:
+            return (await scenario.chunks())[0].status is ChunkStatus.WAITING
+
+        await scenario.until(waits)
+    await stop(scenario)
+    assert (await scenario.job()).status is JobStatus.CANCELLING
+    async with scenario.worker("w2"):
+        ended = await scenario.ended()
+
+    first, second = await scenario.chunks()
+    assert ended.status is JobStatus.CANCELLED
+    assert (first.status, first.attempts) == (ChunkStatus.CANCELLED, 2)
+    assert first.item["compensation"] == "compensated"
+    assert second.status is ChunkStatus.SUCCEEDED
+    assert bookings(scenario, 1)[2:] == ["unbook car", "unbook hotel", "unbook flight"]
+    assert [line for line in bookings(scenario, 2) if "unbook" in line] == []
+
+
+async def test_nobody_has_begun_so_there_is_nothing_to_undo(scenario: Scenario) -> None:
+    await scenario.submit(travel, [Item(n=n) for n in range(30)])
+    await stop(scenario)
+    chunks = await scenario.chunks()
+    assert (await scenario.job()).status is JobStatus.CANCELLED
+    assert {chunk.status for chunk in chunks} == {ChunkStatus.CANCELLED}
+    assert all("compensation" not in chunk.item for chunk in chunks)
+
+
+async def test_a_chunk_at_its_pivot_goes_on_to_its_end(scenario: Scenario) -> None:
+    items = [Item(n=1, trouble="slow-pay"), Item(n=2, trouble="slow-car")]
+    await scenario.submit(travel, items)
+    async with scenario.worker():
+        await scenario.until(
+            lambda: scenario.happened("paying") and scenario.happened("car")
+        )
+        await stop(scenario)
+        ended = await scenario.ended()
+
+    paid, undone = await scenario.chunks()
+    assert ended.status is JobStatus.CANCELLED
+    assert (paid.status, undone.status) == (
+        ChunkStatus.SUCCEEDED,
+        ChunkStatus.CANCELLED,
+    )
+    assert scenario.happened("tell", "1") == 1
+    assert scenario.happened("unbook", "flight", "1") == 0
+    assert (await job_document(scenario.rt, ended))["cancel"]["late_calls"] == 1
+
+
+async def test_a_chunk_that_waits_past_its_pivot_goes_on_to_its_end(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("piecework.recovery.BASE", 600.0)
+    await scenario.submit(travel, [Item(n=1, trouble="tell-transient")])
+    async with scenario.worker():
+
+        async def waits() -> bool:
+            return (await scenario.chunks())[0].status is ChunkStatus.WAITING
+
+        await scenario.until(waits)
+        await stop(scenario)
+        scenario.fix()
+        ended = await scenario.ended()
+
+    (chunk,) = await scenario.chunks()
+    assert ended.status is JobStatus.CANCELLED
+    assert chunk.status is ChunkStatus.SUCCEEDED
+    assert scenario.happened("tell") == 1
+    assert scenario.happened("unbook") == 0
+
+
+async def test_a_compensation_that_fails_is_a_dead_letter(scenario: Scenario) -> None:
+    await scenario.submit(travel, [Item(n=1, trouble="slow-car hotel-stays")])
+    async with scenario.worker():
+        await scenario.until(lambda: scenario.happened("car"))
+        await stop(scenario)
+        ended = await scenario.ended()
+
+    (letter,) = await scenario.letters()
+    certificate = json.loads(await scenario.rt.objects.get(ended.item["certificate"]))
+    assert ended.status is JobStatus.CANCELLED
+    assert (letter["compensation"], letter["error_code"]) == (
+        "compensation failed",
+        "job.cancel.asked",
+    )
+    assert certificate["outcomes"] == {"DEAD": 1}
+    assert scenario.happened("unbook", "flight") == 1
+
+
+async def test_an_effect_under_way_lands_before_it_is_undone(
+    scenario: Scenario,
+) -> None:
+    await scenario.submit(travel, [Item(n=1, trouble="slow-hotel")])
+    async with scenario.worker():
+        await scenario.until(lambda: scenario.happened("asked"))
+        await stop(scenario)
+        await scenario.ended()
+        await asyncio.sleep(0.2)
+
+    assert bookings(scenario, 1) == [
+        "book flight",
+        "book hotel",
+        "unbook hotel",
+        "unbook flight",
+    ]
+
+
+async def test_a_worker_that_dies_on_the_way_back_is_followed_there(
+    scenario: Scenario,
+) -> None:
+    await scenario.submit(travel, [Item(n=1, trouble="slow-car", seconds=1.0)])
+    victim = await scenario.process("--no-reconcile")
+    await scenario.until(lambda: scenario.happened("car"))
+    await stop(scenario)
+    await scenario.until(lambda: scenario.happened("unbook", "car"))
+    await victim.kill()
+    async with scenario.worker("heir"):
+        ended = await scenario.ended()
+
+    (chunk,) = await scenario.chunks()
+    assert ended.status is JobStatus.CANCELLED
+    assert (chunk.status, chunk.item["compensation"]) == (
+        ChunkStatus.CANCELLED,
+        "compensated",
+    )
+    assert bookings(scenario, 1)[2:] == ["unbook car", "unbook hotel", "unbook flight"]
+
+
+async def test_a_worker_that_died_with_its_chunk_has_it_wound_back_by_another(
+    scenario: Scenario,
+) -> None:
+    await scenario.submit(travel, [Item(n=1, trouble="slow-car")])
+    victim = await scenario.process("--no-reconcile")
+    await scenario.until(lambda: scenario.happened("car"))
+    await victim.kill()
+    await stop(scenario)
+    async with scenario.worker("heir"):
+        ended = await scenario.ended()
+
+    (chunk,) = await scenario.chunks()
+    assert ended.status is JobStatus.CANCELLED
+    assert (chunk.status, chunk.attempts) == (ChunkStatus.CANCELLED, 2)
+    assert bookings(scenario, 1)[2:] == ["unbook car", "unbook hotel", "unbook flight"]

@@ -1,0 +1,115 @@
+"""Promise: a job that has not ended at its deadline is cancelled and undone, once."""
+
+from __future__ import annotations
+
+import asyncio
+
+from orchestrator.inspector import job_document, job_events
+from orchestrator.resume import Resume, resume
+from piecework.model import ChunkStatus, JobRef, JobStatus
+from tests.scenarios.conftest import Scenario
+from tests.scenarios.pipelines import Item, counting, travel, trip
+from tests.scenarios.test_compensate import bookings
+
+JOB = JobRef("default", "job-1")
+UNDONE = ["unbook car", "unbook hotel", "unbook flight"]
+
+
+async def test_a_deadline_undoes_everything_exactly_once(scenario: Scenario) -> None:
+    items = [Item(n=n, trouble="slow-car") for n in range(3)]
+    await scenario.submit(trip, items, deadline_s=3.0)
+    async with scenario.worker("w1"), scenario.reconciler(), scenario.reconciler():
+        await scenario.until(lambda: scenario.happened("car") == 3)
+        ended = await scenario.ended()
+        await scenario.until(lambda: scenario.happened("told", "ended"))
+
+    assert ended.status is JobStatus.CANCELLED
+    for n in range(3):
+        assert bookings(scenario, n) == ["book flight", "book hotel", *UNDONE]
+    shown = await job_document(scenario.rt, ended)
+    events = [event["event"] for event in await job_events(scenario.rt, ended)]
+    assert shown["cancel"]["cancel_code"] == "job.deadline.passed"
+    assert shown["cancel"]["cancelled_by"] == "deadline"
+    assert events.count("deadline") == 1
+    assert scenario.happened("told", "deadline", "CANCELLING", "deadline") == 1
+    assert scenario.happened("told", "ended", "CANCELLED", "deadline") == 1
+    assert [n["notice_state"] for n in shown["notices"]] == ["TOLD", "TOLD"]
+
+
+async def test_a_worker_that_dies_under_a_deadline_leaves_nothing_standing(
+    scenario: Scenario,
+) -> None:
+    items = [Item(n=n, trouble="slow-car", seconds=0.7) for n in range(3)]
+    await scenario.submit(travel, items, deadline_s=9.0)
+    victim = await scenario.process("--no-reconcile")
+    await scenario.until(lambda: scenario.happened("car") == 3)
+    async with scenario.reconciler():
+        await scenario.until(lambda: scenario.happened("unbook", "car"))
+        await victim.kill()
+        async with scenario.worker("heir"):
+            ended = await scenario.ended()
+
+    chunks = await scenario.chunks()
+    assert ended.status is JobStatus.CANCELLED
+    assert {chunk.status for chunk in chunks} == {ChunkStatus.CANCELLED}
+    assert {chunk.item["compensation"] for chunk in chunks} == {"compensated"}
+    for n in range(3):
+        # What the victim was undoing as it died may be asked for twice, by one key.
+        undone = {line[1]: line[3] for line in given_back(scenario, n)}
+        assert len(set(map(tuple, given_back(scenario, n)))) == len(undone) == 3
+
+
+def given_back(scenario: Scenario, n: int) -> list[list[str]]:
+    """Return the lines of what was given back for an item."""
+    lines = [line for line in scenario.ledger if line[0] == "unbook"]
+    return [line for line in lines if line[2] == str(n)]
+
+
+async def test_a_job_that_ends_in_time_is_left_alone(scenario: Scenario) -> None:
+    await scenario.submit(counting, [Item(n=1)], deadline_s=2.0)
+    async with scenario.worker(), scenario.reconciler():
+        ended = await scenario.ended()
+        await asyncio.sleep(2.2)
+
+    assert ended.status is JobStatus.SUCCEEDED
+    assert (await scenario.job()).item == ended.item
+
+
+async def test_a_job_that_nobody_works_on_is_cancelled_too(scenario: Scenario) -> None:
+    await scenario.submit(counting, [Item(n=1)], deadline_s=0.5)
+    async with scenario.reconciler():
+        ended = await scenario.ended()
+    assert (ended.status, ended.item["cancelled_by"]) == (
+        JobStatus.CANCELLED,
+        "deadline",
+    )
+
+
+async def test_the_deadline_of_the_first_submit_stands(scenario: Scenario) -> None:
+    job, _ = await scenario.submit(counting, [Item(n=1)], deadline_s=500.0)
+    again, new = await scenario.submit(counting, [Item(n=1)], deadline_s=900.0)
+    assert new is False
+    assert again.deadline == job.deadline
+
+
+async def test_a_resume_goes_on_without_the_deadline_that_passed(
+    scenario: Scenario,
+) -> None:
+    await scenario.submit(counting, [Item(n=1)], deadline_s=0.5)
+    async with scenario.reconciler():
+        await scenario.ended()
+        await resume(scenario.rt, Resume(JOB, "me", "after all"))
+        async with scenario.worker():
+            ended = await scenario.ended()
+    assert ended.status is JobStatus.SUCCEEDED
+    assert ended.deadline is None
+
+
+async def test_a_resume_may_bring_a_deadline_of_its_own(scenario: Scenario) -> None:
+    await scenario.submit(counting, [Item(n=1)], deadline_s=0.5)
+    async with scenario.reconciler():
+        await scenario.ended()
+        until = scenario.rt.clock() + 1.0
+        await resume(scenario.rt, Resume(JOB, "me", "once more", until))
+        ended = await scenario.ended()
+    assert (ended.status, ended.gen) == (JobStatus.CANCELLED, 2)

@@ -1,0 +1,218 @@
+"""Promise: what kills the process of an isolated stage costs that chunk an attempt."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+from orchestrator.cancel import cancel
+from piecework.model import ChunkStatus, JobRef, JobStatus
+from piecework.pipeline import Pipeline
+from piecework.store.work import read_work
+from tests.scenarios.conftest import Process, Scenario
+from tests.scenarios.isolated import fragile, napping, paying, waiting
+from tests.scenarios.pipelines import Item
+
+ISOLATED = ("--pipelines", "tests.scenarios.isolated")
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have leases that outlast the start of some processes on a busy machine."""
+    monkeypatch.setenv("PIECEWORK_LEASE_S", "6")
+    monkeypatch.setenv("PIECEWORK_VISIBILITY_S", "8")
+
+
+@pytest.fixture
+def two_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIECEWORK_MAX_ATTEMPTS", "2")
+
+
+def alive(pid: int) -> bool:
+    """Say whether there is such a process."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def children(scenario: Scenario, word: str) -> set[int]:
+    """Return the processes in which a stage ran, by its lines in the ledger."""
+    return {int(line[-1]) for line in scenario.ledger if line[0] == word}
+
+
+async def trail(scenario: Scenario, chunk: int) -> list[str]:
+    """Return the codes of what ended the attempts of a chunk."""
+    ref = (await scenario.job()).ref.chunk(chunk)
+    work = await read_work(scenario.rt.table, ref)
+    return [row["error_code"] for row in work.kind("ERROR")]
+
+
+async def worked(scenario: Scenario, pipeline: Pipeline, items: list[Item]) -> Process:
+    """Submit a job to one worker process and wait until it has ended."""
+    await scenario.submit(pipeline, items)
+    worker = await scenario.process(*ISOLATED)
+    await scenario.ended(within=40)
+    return worker
+
+
+@pytest.mark.usefixtures("two_attempts")
+async def test_a_stage_that_kills_its_process_harms_no_neighbour(
+    scenario: Scenario,
+) -> None:
+    troubles = ["", "exit", "", "segfault", "memory", ""]
+    items = [Item(n=n, trouble=trouble) for n, trouble in enumerate(troubles)]
+    worker = await worked(scenario, fragile, items)
+
+    letters = {row["chunk"]: row for row in await scenario.letters()}
+    chunks = await scenario.chunks()
+    assert worker.process.returncode is None
+    assert [1, 2, 1, 2, 2, 1] == [chunk.attempts for chunk in chunks]
+    assert {1, 3, 4} == set(letters)
+    assert "runtime.stage.killed" == letters[1]["error_code"]
+    assert "exit code 3" in str(letters[1]["error"])
+    assert "runtime.stage.killed" == letters[3]["error_code"]
+    assert "SIGSEGV" in str(letters[3]["error"])
+    assert "runtime.stage.out_of_memory" == letters[4]["error_code"]
+    assert [1, 1, 1] == [scenario.happened("unparse", str(n)) for n in (1, 3, 4)]
+    assert "compensation failed" == letters[3]["compensation"]
+    assert await worker.stop() == 0
+
+
+@pytest.mark.usefixtures("two_attempts")
+async def test_a_stage_that_hangs_in_c_is_cut_off(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIECEWORK_STALL_S", "4")
+    worker = await worked(scenario, fragile, [Item(n=1, trouble="hang"), Item(n=2)])
+
+    (letter,) = await scenario.letters()
+    hung, well = await scenario.chunks()
+    pids = {int(line[3]) for line in scenario.ledger if line[:2] == ["parse", "0"]}
+    assert ("runtime.stage.stalled", 2) == (letter["error_code"], hung.attempts)
+    assert (ChunkStatus.SUCCEEDED, 1) == (well.status, well.attempts)
+    assert 2 == len(pids)
+    assert not any(map(alive, pids))
+    assert await worker.stop() == 0
+
+
+@pytest.mark.usefixtures("two_attempts")
+async def test_a_child_killed_in_mid_call_leaves_the_effect_in_doubt(
+    scenario: Scenario,
+) -> None:
+    await worked(scenario, paying, [Item(n=1, trouble="fax")])
+
+    (letter,) = await scenario.letters()
+    ref = (await scenario.job()).ref.chunk(0)
+    work = await read_work(scenario.rt.table, ref)
+    assert "runtime.effect.unknown" == letter["error_code"]
+    assert ["UNKNOWN"] == [row["effect_state"] for row in work.kind("EFFECT")]
+    assert "runtime.stage.killed" in str(letter["trail"])
+    assert "SIGKILL" in str(letter["trail"])
+    assert 1 == scenario.happened("transfer")
+    assert 3 == scenario.happened("look")
+
+
+async def test_an_effect_that_the_provider_keeps_to_once_is_asked_for_again(
+    scenario: Scenario,
+) -> None:
+    await scenario.submit(paying, [Item(n=1)])
+    await scenario.process(*ISOLATED)
+    await scenario.until(lambda: scenario.happened("transfer"))
+    scenario.fix()
+    ended = await scenario.ended(within=40)
+
+    sent = [line for line in scenario.ledger if line[0] == "transfer"]
+    assert ended.status is JobStatus.SUCCEEDED
+    assert 2 == len(sent)
+    assert 1 == len({line[2] for line in sent})
+    assert 3 == scenario.happened("look")
+
+
+async def test_no_child_outlives_a_killed_worker(scenario: Scenario) -> None:
+    await scenario.submit(waiting, [Item(n=n, seconds=60) for n in range(2)])
+    worker = await scenario.process(*ISOLATED)
+    await scenario.until(lambda: scenario.happened("block") == 2)
+
+    await worker.kill()
+
+    pids = children(scenario, "block")
+    assert 2 == len(pids)
+    await scenario.until(lambda: not any(map(alive, pids)), within=2)
+
+
+async def test_a_cancel_ends_a_function_that_no_thread_could_be_cut_off_from(
+    scenario: Scenario,
+) -> None:
+    await scenario.submit(waiting, [Item(n=1, seconds=60)])
+    worker = await scenario.process(*ISOLATED)
+    await scenario.until(lambda: scenario.happened("block"))
+
+    job = JobRef("default", "job-1")
+    await cancel(scenario.rt, job, actor="me", reason="enough")
+    ended = await scenario.ended(within=10)
+
+    assert ended.status is JobStatus.CANCELLED
+    assert not any(map(alive, children(scenario, "block")))
+    assert await worker.stop() == 0
+
+
+async def test_a_stop_hands_an_isolated_stage_back_without_spending_an_attempt(
+    scenario: Scenario,
+) -> None:
+    await scenario.submit(waiting, [Item(n=1, seconds=60)])
+    worker = await scenario.process(*ISOLATED, "--no-reconcile")
+    await scenario.until(lambda: scenario.happened("block"))
+
+    exit_code = await worker.stop()
+
+    (chunk,) = await scenario.chunks()
+    assert 0 == exit_code
+    assert (ChunkStatus.WAITING, 0) == (chunk.status, chunk.attempts)
+    assert not any(map(alive, children(scenario, "block")))
+
+
+async def test_a_child_runs_one_stage_after_another(scenario: Scenario) -> None:
+    await scenario.submit(waiting, [Item(n=n) for n in range(6)])
+    worker = await scenario.process(*ISOLATED, "--concurrency", "2")
+    await scenario.ended()
+    await worker.stop()
+
+    pids = children(scenario, "block")
+    assert len(pids) <= 2
+    assert not any(map(alive, pids))
+
+
+async def test_a_worker_beyond_its_memory_hands_back_and_makes_room(
+    scenario: Scenario,
+) -> None:
+    await scenario.submit(napping, [Item(n=1, seconds=60)])
+    worker = await scenario.process(*ISOLATED, "--memory-mb", "1")
+
+    exit_code = await asyncio.wait_for(worker.process.wait(), 20)
+
+    (chunk,) = await scenario.chunks()
+    assert 8 == exit_code
+    assert 0 == chunk.attempts
+
+
+async def test_a_stop_does_not_wait_for_what_will_surely_not_end(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIECEWORK_DRAIN_S", "6")
+    items = [*(Item(n=n, seconds=7) for n in range(3)), Item(n=3, seconds=60)]
+    await scenario.submit(napping, items)
+    worker = await scenario.process(*ISOLATED, "--no-reconcile", "--concurrency", "3")
+    await scenario.until(lambda: scenario.happened("nap", "3"), within=30)
+
+    began_at = asyncio.get_running_loop().time()
+    exit_code = await worker.stop()
+    stopped_after = asyncio.get_running_loop().time() - began_at
+
+    chunk = (await scenario.chunks())[3]
+    assert 0 == exit_code
+    assert stopped_after < 4
+    assert (ChunkStatus.WAITING, 0) == (chunk.status, chunk.attempts)

@@ -1,0 +1,143 @@
+"""Promise: a pipeline is told of its job at least once, whoever dies meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from orchestrator.cancel import cancel
+from orchestrator.inspector import job_document
+from orchestrator.redrive import Redrive, redrive
+from piecework.model import JobRef, JobStatus
+from tests.scenarios.conftest import Scenario
+from tests.scenarios.pipelines import Item, counting, telling
+
+
+async def closed(scenario: Scenario) -> bool:
+    """Say whether no job is found by reconcilers any more."""
+    return [ref async for ref in scenario.rt.jobs.active()] == []
+
+
+async def states(scenario: Scenario, job: str = "job-1") -> list[str]:
+    """Return what became of each notice of a job."""
+    document = await job_document(scenario.rt, await scenario.job(job))
+    return [notice["notice_state"] for notice in document["notices"]]
+
+
+async def test_the_worker_that_ends_a_job_tells_of_it(scenario: Scenario) -> None:
+    await scenario.submit(telling, [Item(n=1), Item(n=2, trouble="permanent")])
+    async with scenario.worker():
+        await scenario.until(lambda: scenario.happened("told"))
+        await scenario.until(lambda: closed(scenario))
+
+    assert scenario.happened("notice") == 1
+    assert scenario.happened("told", "ended", "PARTIAL", "nobody") == 1
+    assert await states(scenario) == ["TOLD"]
+
+
+async def test_each_life_of_a_job_is_told_of(scenario: Scenario) -> None:
+    await scenario.submit(telling, [Item(n=1), Item(n=2, trouble="permanent")])
+    async with scenario.worker():
+        await scenario.until(lambda: scenario.happened("told"))
+        scenario.fix()
+        letters = await scenario.letters()
+        asked = Redrive(JobRef("default", "job-1"), letters, "me", "fixed")
+        await redrive(scenario.rt, asked)
+        await scenario.until(lambda: scenario.happened("told", "ended", "SUCCEEDED"))
+        await scenario.until(lambda: closed(scenario))
+
+    keys = {line[3] for line in scenario.ledger if line[0] == "notice"}
+    assert scenario.happened("notice") == len(keys) == 2
+
+
+async def test_a_worker_that_dies_as_it_tells_is_followed(scenario: Scenario) -> None:
+    await scenario.submit(telling, [Item(n=1)], "slow-1")
+    victim = await scenario.process("--no-reconcile")
+    await scenario.until(lambda: scenario.happened("notice"))
+    await victim.kill()
+    scenario.fix()
+    async with scenario.worker("heir"), scenario.reconciler():
+        await scenario.until(lambda: scenario.happened("told"), within=30)
+        await scenario.until(lambda: closed(scenario))
+
+    keys = {line[3] for line in scenario.ledger if line[0] == "notice"}
+    assert (await scenario.job("slow-1")).status is JobStatus.SUCCEEDED
+    assert len(keys) == 1
+    assert scenario.happened("told") == 1
+
+
+async def test_a_worker_that_died_before_it_told_is_stood_in_for(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def dead(*_: object) -> None:
+        return None
+
+    await scenario.submit(telling, [Item(n=1)])
+    with monkeypatch.context() as patched:
+        patched.setattr("workers.worker.tell", dead)
+        async with scenario.worker():
+            await scenario.ended()
+    assert not await closed(scenario)
+    async with scenario.worker("heir"), scenario.reconciler():
+        await scenario.until(lambda: closed(scenario))
+    assert scenario.happened("told") == 1
+
+
+async def test_a_cancel_without_any_worker_is_told_of_by_the_next(
+    scenario: Scenario,
+) -> None:
+    await scenario.submit(telling, [Item(n=1)])
+    ref = JobRef("default", "job-1")
+    job = await cancel(scenario.rt, ref, actor="me", reason="no")
+    assert job.status is JobStatus.CANCELLED
+    async with scenario.worker(), scenario.reconciler():
+        await scenario.until(lambda: closed(scenario))
+        await asyncio.sleep(0.3)
+
+    assert scenario.happened("told", "ended", "CANCELLED", "me") == 1
+    assert await scenario.rt.dead_letter_queue.depth() == 0
+
+
+async def test_a_hook_that_fails_is_told_again_and_then_given_up(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.telling.CAP_S", 0.2)
+    monkeypatch.setattr("workers.telling.TRIES", 3)
+    await scenario.submit(telling, [Item(n=1)], "flaky-1")
+    async with scenario.worker(), scenario.reconciler():
+        await scenario.until(lambda: closed(scenario))
+
+    document = await job_document(scenario.rt, await scenario.job("flaky-1"))
+    (notice,) = document["notices"]
+    assert scenario.happened("notice") == 3
+    assert (notice["notice_state"], notice["tries"]) == ("ABANDONED", 3)
+    assert notice["said"] == "tool.stock.busy: not now"
+
+
+async def test_a_hook_that_works_again_ends_the_trouble(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.telling.CAP_S", 0.2)
+    await scenario.submit(telling, [Item(n=1)], "flaky-1")
+    async with scenario.worker(), scenario.reconciler():
+        await scenario.until(lambda: scenario.happened("notice"))
+        scenario.fix()
+        await scenario.until(lambda: closed(scenario))
+
+    assert scenario.happened("told") == 1
+    assert await states(scenario, "flaky-1") == ["TOLD"]
+
+
+async def test_a_pipeline_without_a_hook_costs_no_request_more(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("piecework.store.notices.Notices.of", never)
+    monkeypatch.setattr("workers.worker.tell", never)
+    await scenario.submit(counting, [Item(n=1)])
+    async with scenario.worker(), scenario.reconciler():
+        await scenario.ended()
+        assert await closed(scenario)

@@ -1,0 +1,111 @@
+"""A job whose deadline has passed is cancelled by whoever sees it first, once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from piecework import keys
+from piecework.model import JobStatus, iso
+from piecework.reconcile.jobs import act_on
+from piecework.store.notices import Notices
+from tests.store.conftest import NOW, Store
+from tests.store.deployment import look, sent
+
+S = JobStatus
+PASSED, AHEAD = iso(NOW), iso(NOW + 1)
+
+
+@pytest.mark.parametrize("status", [S.SUBMITTING, S.RUNNING, S.RESUMING])
+async def test_a_deadline_that_passed_cancels_and_undoes(
+    store: Store, status: JobStatus
+) -> None:
+    job = await store.put_job(status, deadline_at=PASSED, notifies=True)
+    assert await store.moves.expire(job) is True
+    item = await store.item(store.ref.pk, keys.META_SK)
+    assert item["status"] == "CANCELLING"
+    assert (item["cancelled_by"], item["cancel_undoes"]) == ("deadline", True)
+    assert item["cancel_code"] == "job.deadline.passed"
+    assert item["cancelled_at"] == iso(NOW)
+    assert [e["event"] for e in await store.jobs.events(store.ref)] == ["deadline"]
+    (row,) = await Notices(store.table, store.clock).of(store.ref)
+    assert (row["event"], row["job_status"]) == ("deadline", "CANCELLING")
+    assert row["cancelled_by"] == "deadline"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"status": S.FINALIZING},
+        {"status": S.CANCELLING},
+        {"status": S.SUCCEEDED},
+        {"gen": 3},
+        {"deadline_at": AHEAD},
+        {"deadline_at": None},
+    ],
+)
+async def test_a_job_that_moved_on_or_has_time_is_not_expired(
+    store: Store, change: dict[str, Any]
+) -> None:
+    job = await store.put_job(S.RUNNING, deadline_at=PASSED, notifies=True)
+    await store.change(store.ref.pk, keys.META_SK, **change)
+    before = await store.everything()
+    assert await store.moves.expire(job) is False
+    assert before == await store.everything()
+
+
+async def test_of_many_reconcilers_one_expires_the_job(store: Store) -> None:
+    job = await store.put_job(S.RUNNING, deadline_at=PASSED)
+    done = await asyncio.gather(*(store.moves.expire(job) for _ in range(8)))
+    assert sum(done) == 1
+    assert len(await store.jobs.events(store.ref)) == 1
+
+
+async def test_the_reconciler_sweeps_what_it_expired(store: Store) -> None:
+    await store.put_chunk(status="WAITING", fence=4)
+    job = await store.put_job(S.RUNNING, deadline_at=PASSED)
+    here = look(store)
+    acts = await act_on(here, job)
+    assert acts["deadline passed"] == 1
+    assert (await store.item())["undo_requested"] is True
+    assert [m.ref for m in sent(here.rt)] == [store.chunk]
+
+
+@pytest.mark.parametrize(
+    ("status", "facts"),
+    [
+        (S.RUNNING, {"deadline_at": AHEAD}),
+        (S.RUNNING, {}),
+        (S.FINALIZING, {"deadline_at": PASSED}),
+        (S.SUCCEEDED, {"deadline_at": PASSED}),
+    ],
+)
+async def test_the_reconciler_leaves_other_jobs_alone(
+    store: Store, status: JobStatus, facts: dict[str, Any]
+) -> None:
+    await store.put_chunk(status="RUNNING", fence=1)
+    job = await store.put_job(status, sent_at=iso(NOW), **facts)
+    await act_on(look(store), job)
+    assert (await store.item(store.ref.pk, keys.META_SK))["status"] == status
+
+
+@pytest.mark.parametrize(
+    ("until", "new", "left"),
+    [
+        (PASSED, None, None),
+        (AHEAD, None, AHEAD),
+        (None, None, None),
+        (PASSED, iso(NOW + 60), iso(NOW + 60)),
+        (AHEAD, iso(NOW + 60), iso(NOW + 60)),
+    ],
+)
+async def test_a_job_is_reopened_without_the_deadline_that_passed(
+    store: Store, until: str | None, new: str | None, left: str | None
+) -> None:
+    facts = {"deadline_at": until} if until else {}
+    job = await store.put_job(S.CANCELLED, **facts)
+    assert await store.moves.reopen(job, {"deadline_at": new} if new else {}) == 3
+    item = await store.item(store.ref.pk, keys.META_SK)
+    assert item.get("deadline_at") == left

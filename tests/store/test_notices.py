@@ -1,0 +1,165 @@
+"""What a pipeline is to be told: written with its cause, delivered as it was taken."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from piecework import keys
+from piecework.model import Job, JobStatus, iso
+from piecework.store.notices import ABANDONED, PENDING, TOLD, Notices
+from piecework.store.table import Written
+from tests.store.conftest import NOW, Store
+
+NoticeWrite = Callable[[Notices, Any], Awaitable[Any]]
+S = JobStatus
+
+
+def notices(store: Store) -> Notices:
+    return Notices(store.table, store.clock)
+
+
+async def a_notice(store: Store, **facts: Any) -> dict[str, Any]:
+    """Lay a notice down that is due, and was taken once by us."""
+    item = {
+        "event": "ended",
+        "gen": 2,
+        "notice_state": PENDING,
+        "due_at": iso(NOW),
+        "send_at": iso(NOW),
+        "tries": 1,
+        **facts,
+    }
+    sk = keys.notice_sk(2, "ended")
+    await store.put(store.ref.pk, sk, **item)
+    return {"pk": store.ref.pk, "sk": sk, **item}
+
+
+async def take(here: Notices, row: Any) -> Any:
+    return await here.take(row, 60.0) is not None
+
+
+async def told(here: Notices, row: Any) -> Any:
+    return await here.told(row)
+
+
+async def put_off(here: Notices, row: Any) -> Any:
+    return await here.put_off(row, 30.0, "not now")
+
+
+async def give_up(here: Notices, row: Any) -> Any:
+    return await here.give_up(row, "never")
+
+
+async def send_again(here: Notices, row: Any) -> Any:
+    return await here.send_again(row, 900.0)
+
+
+LATER = iso(NOW + 1)
+ENDED = [{"notice_state": TOLD}, {"notice_state": ABANDONED}]
+#: What each write leaves, and what each of its conditions is refused by.
+WRITES: dict[str, tuple[NoticeWrite, dict[str, Any], list[dict[str, Any]]]] = {
+    "take": (
+        take,
+        {"tries": 2, "due_at": iso(NOW + 60)},
+        [*ENDED, {"due_at": LATER}],
+    ),
+    "told": (told, {"notice_state": TOLD, "told_at": iso(NOW)}, ENDED),
+    "put off": (
+        put_off,
+        {"due_at": iso(NOW + 30), "said": "not now"},
+        [*ENDED, {"due_at": LATER}, {"tries": 2}],
+    ),
+    "give up": (
+        give_up,
+        {"notice_state": ABANDONED, "said": "never"},
+        [*ENDED, {"due_at": LATER}, {"tries": 2}],
+    ),
+    "send again": (
+        send_again,
+        {"send_at": iso(NOW + 900)},
+        [*ENDED, {"send_at": LATER}],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(WRITES))
+async def test_a_notice_as_it_should_be_is_written(store: Store, name: str) -> None:
+    write, left, _ = WRITES[name]
+    row = await a_notice(store)
+    assert await write(notices(store), row) is True
+    assert left.items() <= (await store.item(row["pk"], row["sk"])).items()
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [(name, change) for name, (_, _, no) in WRITES.items() for change in no],
+)
+async def test_a_notice_that_moved_since_is_left_alone(
+    store: Store, name: str, change: dict[str, Any]
+) -> None:
+    write, _, _ = WRITES[name]
+    row = await a_notice(store)
+    await store.change(row["pk"], row["sk"], **change)
+    before = await store.everything()
+    assert await write(notices(store), row) is False
+    assert before == await store.everything()
+
+
+async def test_a_job_that_notifies_stays_listed_until_it_is_closed(
+    store: Store,
+) -> None:
+    job = await store.put_job(S.FINALIZING, notifies=True)
+    assert await ended(store, job, S.PARTIAL) is True
+    (row,) = await notices(store).of(store.ref)
+    assert (row["event"], row["job_status"], row["counts"]) == (
+        "ended",
+        "PARTIAL",
+        {"SUCCEEDED": 1},
+    )
+    assert "cancelled_by" not in row
+    assert await listed(store)
+    assert await notices(store).close(await store.jobs.read(store.ref)) is True
+    assert not await listed(store)
+
+
+async def test_who_cancelled_a_job_stands_in_its_notice(store: Store) -> None:
+    by = {"cancelled_by": "me", "cancel_reason": "enough"}
+    job = await store.put_job(S.CANCELLING, notifies=True, **by)
+    assert await store.moves.cancelled(job, {"outcomes": {"CANCELLED": 5}}) is True
+    (row,) = await notices(store).of(store.ref)
+    assert by.items() <= row.items()
+    assert (row["job_status"], row["counts"]) == ("CANCELLED", {"CANCELLED": 5})
+
+
+@pytest.mark.parametrize("change", [{"gen": 3}, {"status": S.RUNNING}])
+async def test_a_job_that_was_taken_up_since_is_not_closed(
+    store: Store, change: dict[str, Any]
+) -> None:
+    job = await store.put_job(S.FINALIZING, notifies=True)
+    await ended(store, job, S.PARTIAL)
+    seen = await store.jobs.read(store.ref)
+    assert seen is not None
+    await store.change(store.ref.pk, keys.META_SK, **change)
+    assert await notices(store).close(seen) is False
+    assert await listed(store)
+
+
+async def ended(store: Store, job: Job, status: JobStatus) -> bool:
+    await store.moves.table.put(
+        store.table.action(
+            "Put",
+            keys.ACTIVE_PK,
+            keys.active_sk(store.ref.tenant, store.ref.job),
+            item={"tenant": store.ref.tenant, "job": store.ref.job},
+        )
+    )
+    facts = {"certificate": "c", "outcomes": {"SUCCEEDED": 1}}
+    actions = store.moves.ending(job, status, facts)
+    return isinstance(await store.table.transact(actions), Written)
+
+
+async def listed(store: Store) -> bool:
+    return store.ref in [ref async for ref in store.jobs.active()]

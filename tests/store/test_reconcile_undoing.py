@@ -1,0 +1,164 @@
+"""What the reconciler does for a cancel that undoes, and for what is to be told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from piecework import keys
+from piecework.model import JobStatus, iso
+from piecework.queue import Delivery, Message
+from piecework.reconcile.dead_letter_queue import place
+from piecework.reconcile.jobs import act_on, finish_cancelling
+from piecework.reconcile.notices import hand_out
+from piecework.store.notices import PENDING, TOLD
+from tests.store.conftest import NOW, SETTINGS, Store
+from tests.store.deployment import LOG, look, runtime, sent
+
+LEASE = SETTINGS.lease_s
+ASKED = {"cancel_requested": iso(NOW), "undo_requested": True}
+RUNNING = {"status": "RUNNING", "fence": 4, "heartbeat": 7}
+
+
+async def undoing(store: Store) -> Any:
+    facts = {"cancelled_at": iso(NOW), "cancel_undoes": True}
+    return await store.put_job(JobStatus.CANCELLING, **facts)
+
+
+@pytest.mark.parametrize(
+    ("state", "seen", "status", "messages"),
+    [
+        # Asked for first, whoever was seen dead before: what it did is not left.
+        (RUNNING, LEASE, "RUNNING", 0),
+        ({**RUNNING, **ASKED}, LEASE - 1, "RUNNING", 0),
+        ({**RUNNING, **ASKED}, LEASE, "WAITING", 1),
+        (
+            {"status": "WAITING", "fence": 4, **ASKED, "due_at": iso(NOW)},
+            0,
+            "WAITING",
+            1,
+        ),
+        (
+            {"status": "WAITING", "fence": 4, **ASKED, "due_at": iso(NOW + 1)},
+            0,
+            "WAITING",
+            0,
+        ),
+        (
+            {
+                "status": "WAITING",
+                "fence": 4,
+                "direction": "onwards",
+                "due_at": iso(NOW),
+            },
+            0,
+            "WAITING",
+            1,
+        ),
+    ],
+)
+async def test_what_is_to_be_undone_is_never_just_cancelled(
+    store: Store, state: dict[str, Any], seen: float, status: str, messages: int
+) -> None:
+    await store.put_chunk(**state)
+    here = look(store, seen)
+    await finish_cancelling(here, await undoing(store))
+    assert (await store.item())["status"] == status
+    assert len(sent(here.rt)) == messages
+
+
+async def test_a_dead_lease_that_nobody_was_asked_about_is_asked_for(
+    store: Store,
+) -> None:
+    await store.put_chunk(**RUNNING)
+    await finish_cancelling(look(store, LEASE), await undoing(store))
+    assert ASKED.items() <= (await store.item()).items()
+
+
+async def a_notice(store: Store, **facts: Any) -> None:
+    item = {
+        "event": "ended",
+        "gen": 2,
+        "notice_state": PENDING,
+        "due_at": iso(NOW),
+        "send_at": iso(NOW),
+        "tries": 0,
+    }
+    await store.put(store.ref.pk, keys.notice_sk(2, "ended"), **(item | facts))
+
+
+@pytest.mark.parametrize(
+    ("facts", "messages"),
+    [
+        ({}, 1),
+        ({"due_at": iso(NOW + 1)}, 0),
+        ({"send_at": iso(NOW + 1)}, 0),
+        ({"notice_state": TOLD}, 0),
+    ],
+)
+@pytest.mark.parametrize("status", [JobStatus.CANCELLED, JobStatus.CANCELLING])
+async def test_a_notice_that_is_due_is_sent_to_a_worker_once(
+    store: Store, facts: dict[str, Any], messages: int, status: JobStatus
+) -> None:
+    job = await store.put_job(status, notifies=True, cancelled_at=iso(NOW))
+    await a_notice(store, **facts)
+    here = look(store)
+    await hand_out(here, job)
+    await hand_out(here, job)
+    join = store.ref.chunk(keys.JOIN_CHUNK)
+    assert sent(here.rt) == [Message.about(join, 2)] * messages
+
+
+async def test_a_worker_beside_is_given_it_without_a_message(store: Store) -> None:
+    job = await store.put_job(JobStatus.CANCELLED, notifies=True)
+    await a_notice(store)
+    taken: list[Any] = []
+
+    async def take(*turn: Any) -> bool:
+        taken.append(turn)
+        return True
+
+    here = look(store)
+    object.__setattr__(here, "take", take)
+    assert (await hand_out(here, job)).total() == 0
+    assert taken == [(store.ref.chunk(keys.JOIN_CHUNK), 2)]
+    assert sent(here.rt) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "told", "closed"),
+    [
+        (JobStatus.CANCELLED, True, 1),
+        (JobStatus.CANCELLED, False, 0),
+        (JobStatus.CANCELLING, True, 0),
+    ],
+)
+async def test_a_job_is_let_go_of_once_it_has_ended_and_all_is_told(
+    store: Store, status: JobStatus, closed: int, *, told: bool
+) -> None:
+    job = await store.put_job(status, notifies=True, cancelled_at=iso(NOW))
+    await a_notice(store, **({"notice_state": TOLD} if told else {}))
+    acts = await hand_out(look(store), job)
+    assert acts["job closed"] == closed
+
+
+async def test_an_ended_job_without_a_hook_is_not_asked_after(store: Store) -> None:
+    job = await store.put_job(JobStatus.CANCELLED)
+    await a_notice(store)
+    here = look(store)
+    assert (await act_on(here, job)).total() == 0
+    assert sent(here.rt) == []
+
+
+@pytest.mark.parametrize(("notifies", "kept"), [(True, 0), (False, 1)])
+async def test_a_message_that_only_tells_is_no_orphan(
+    store: Store, *, notifies: bool, kept: int
+) -> None:
+    await store.put_job(JobStatus.CANCELLED, notifies=notifies)
+    join = Message.about(store.ref.chunk(keys.JOIN_CHUNK), 2)
+    delivery = Delivery(join, f"join {store.ref.job}", "receipt", "id", 11)
+    await place(runtime(store), delivery, LOG)
+    pages = store.letters.query("QUARANTINE")
+    held = [row async for row in pages if store.ref.job in row["body"].split()]
+    assert len(held) == kept

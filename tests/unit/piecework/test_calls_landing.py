@@ -1,0 +1,90 @@
+"""An effect that is about to be undone lands first; any other is cut off at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.unit.piecework.fakes import Diary, caller
+from tests.unit.piecework.provider import KEYED, Provider, call
+
+
+class Gate(Provider):
+    """Answers when it is let."""
+
+    def __init__(self, **facts: Any) -> None:
+        super().__init__(**facts)
+        self.open, self.asked = asyncio.Event(), asyncio.Event()
+        self.landed = 0
+
+    async def ask(self, *args: Any, idempotency_key: str, **kwargs: Any) -> Any:
+        self.asked.set()
+        answer = await super().ask(*args, idempotency_key=idempotency_key, **kwargs)
+        await self.open.wait()
+        self.landed += 1
+        return answer
+
+
+async def cut_off(one: Any, provider: Gate) -> None:
+    """Make a call, and cut the stage off that waits for it."""
+    stage = asyncio.create_task(call(one, KEYED, provider))
+    await provider.asked.wait()
+    stage.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stage
+
+
+async def test_an_effect_that_is_to_be_undone_lands_before_the_way_back() -> None:
+    one, provider = caller(Diary(), lets_land=lambda: True), Gate()
+    await cut_off(one, provider)
+    landed = asyncio.create_task(one.landed())
+    await asyncio.sleep(0)
+    assert (provider.landed, landed.done()) == (0, False)
+    provider.open.set()
+    await landed
+    assert provider.landed == 1
+
+
+async def test_an_effect_of_a_plain_cancel_is_cut_off_with_its_stage() -> None:
+    one, provider = caller(Diary()), Gate()
+    await cut_off(one, provider)
+    provider.open.set()
+    await one.landed()
+    assert provider.landed == 0
+
+
+async def test_what_was_let_go_on_is_cut_off_with_the_claim() -> None:
+    one, provider = caller(Diary(), lets_land=lambda: True), Gate()
+    await cut_off(one, provider)
+    one.landing.abandon()
+    provider.open.set()
+    await one.landed()
+    assert provider.landed == 0
+
+
+async def test_an_effect_that_fails_as_it_lands_keeps_nobody() -> None:
+    one, provider = caller(Diary(), lets_land=lambda: True), Gate()
+    await cut_off(one, provider)
+    provider.errors = [OSError()]
+    provider.open.set()
+    await one.landed()
+
+
+async def test_calls_of_the_work_are_counted_after_a_moment() -> None:
+    now = [10.0]
+    one = caller(Diary(), clock=lambda: now[0])
+    for at in (10.0, 20.0, 30.0):
+        now[0] = at
+        provider = Provider()
+        await call(one, KEYED, provider, at)
+    assert [one.counts.ended_after(moment) for moment in (5, 10, 25, 30)] == [
+        3,
+        2,
+        1,
+        0,
+    ]
+    one.counts.forward = False
+    await call(one, KEYED, Provider(), 40)
+    assert one.counts.ended_after(5) == 3

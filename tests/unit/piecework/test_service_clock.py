@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+
+from piecework.service_clock import EVERY_S, ServiceClock
+
+TRUE = 1_790_000_000.4
+
+
+class Machine:
+    """A machine whose clock is wrong by so many seconds."""
+
+    def __init__(self, wrong: float) -> None:
+        self.true, self.wrong = TRUE, wrong
+        self.clock = ServiceClock(lambda: self.true + self.wrong)
+
+    def ask(self, *, away: float = 0.01, back: float = 0.01) -> None:
+        """Make a request that is so long on its way."""
+        asked = self.clock.own()
+        self.true += away
+        answer = told(self.true)
+        self.true += back
+        self.clock.heard(asked, answer)
+
+    @property
+    def error(self) -> float:
+        """By how much the corrected clock is wrong."""
+        return self.clock() - self.true
+
+
+def told(moment: float) -> dict[str, Any]:
+    """Return an answer of that moment."""
+    headers = {"date": formatdate(int(moment), usegmt=True)}
+    return {"ResponseMetadata": {"HTTPHeaders": headers}}
+
+
+@pytest.mark.parametrize("wrong", [-3_600.0, -30.0, 30.0, 3_600.0])
+def test_a_wrong_clock_is_corrected_to_within_a_second(wrong: float) -> None:
+    machine = Machine(wrong)
+    machine.ask()
+    assert abs(machine.error) <= 0.6
+
+
+def test_a_right_clock_is_left_alone() -> None:
+    machine = Machine(0.3)
+    machine.ask()
+    assert 0.0 == machine.clock.offset
+
+
+def test_more_answers_narrow_it_down() -> None:
+    machine = Machine(30.0)
+    machine.ask(away=5.0, back=5.0)
+    assert abs(machine.error) <= 5.5
+    assert machine.clock.due()
+    machine.ask()
+    assert abs(machine.error) <= 0.6
+    assert not machine.clock.due()
+
+
+def test_a_clock_that_was_set_is_learned_anew() -> None:
+    machine = Machine(0.0)
+    machine.ask()
+    machine.wrong = -120.0
+    assert machine.clock.due()
+    machine.ask()
+    assert abs(machine.error) <= 0.6
+
+
+def test_it_is_not_asked_all_the_time() -> None:
+    machine = Machine(0.0)
+    machine.ask()
+    machine.true += EVERY_S - 1
+    assert not machine.clock.due()
+    machine.true += 2
+    assert machine.clock.due()
+
+
+def test_an_answer_without_a_date_teaches_nothing() -> None:
+    clock = ServiceClock(lambda: TRUE)
+    clock.heard(TRUE, {})
+    assert TRUE == clock()

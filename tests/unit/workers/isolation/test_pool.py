@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from piecework.context import Context
+from piecework.errors import RemoteError, StoreError
+from tests.unit.piecework.fakes import Clause, Log, context, envelope
+from tests.unit.workers.isolation.both_ends import pipeline_of
+from workers.isolation import Isolation, pool
+from workers.isolation.messages import Ended, Ready, Run
+from workers.isolation.process import died_of
+
+
+async def parse(_: Context[Clause]) -> str:
+    return "parsed"
+
+
+class FakeLine:
+    async def receive(self) -> Ready:
+        return Ready()
+
+
+class FakeChild:
+    """A process that can be told apart."""
+
+    def __init__(self, pid: int) -> None:
+        self.process = type("Process", (), {"pid": pid})
+        self.line = FakeLine()
+        self.alive = True
+        self.ended = False
+
+    async def end(self) -> None:
+        self.ended = True
+        self.alive = False
+
+
+class FakeSession:
+    """Comes to what it is told."""
+
+    comes_to: Any = Ended('"parsed"')
+    orders: list[Run]
+
+    def __init__(self, child: FakeChild, _: Any) -> None:
+        self.child = child
+        self.attempts = ()
+
+    async def run(self, order: Run) -> Ended:
+        FakeSession.orders.append(order)
+        await asyncio.sleep(0)
+        if self.comes_to is None:
+            await asyncio.Event().wait()
+        if isinstance(self.comes_to, Exception):
+            raise self.comes_to
+        return self.comes_to
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[FakeChild]:
+    """Return the children that are started, in their order."""
+    found: list[FakeChild] = []
+
+    async def start(*_: Any) -> FakeChild:
+        found.append(FakeChild(len(found)))
+        return found[-1]
+
+    FakeSession.orders = []
+    monkeypatch.setattr(pool, "start", start)
+    monkeypatch.setattr(pool, "Session", FakeSession)
+    monkeypatch.setattr(FakeSession, "comes_to", Ended('"parsed"'))
+    return found
+
+
+def isolation(memory_mb: int = 0) -> Isolation:
+    return Isolation(["review"], "w", memory_mb, Log())  # type: ignore[arg-type]
+
+
+async def run(place: Isolation, **facts: Any) -> str:
+    pipeline = pipeline_of(parse, **facts)
+    ctx = context(pipeline, stage="parse")
+    return await place.run(pipeline.stages[0], ctx)
+
+
+async def test_a_child_that_did_well_is_given_the_next_stage(
+    started: list[FakeChild],
+) -> None:
+    place = isolation()
+
+    assert ['"parsed"'] * 3 == [await run(place) for _ in range(3)]
+    assert 1 == len(started)
+    await place.close()
+    assert started[0].ended
+
+
+async def test_stages_at_the_same_time_have_a_child_each(
+    started: list[FakeChild],
+) -> None:
+    place = isolation()
+    await asyncio.gather(run(place), run(place))
+
+    assert 2 == len(started)
+
+
+async def test_a_child_that_died_in_the_meantime_is_replaced(
+    started: list[FakeChild],
+) -> None:
+    place = isolation()
+    await run(place)
+    started[0].alive = False
+    await run(place)
+
+    assert 2 == len(started)
+    assert started[0].ended
+
+
+async def test_a_stage_that_failed_leaves_its_child_as_it_was(
+    started: list[FakeChild], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failure = envelope(code="tool.stock.none")
+    monkeypatch.setattr(FakeSession, "comes_to", Ended(failure=failure))
+    place = isolation()
+
+    with pytest.raises(RemoteError) as caught:
+        await run(place)
+    assert failure == caught.value.envelope
+    assert not started[0].ended
+
+
+async def test_a_child_that_was_full_is_not_used_again(
+    started: list[FakeChild], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failure = envelope(code="runtime.stage.out_of_memory")
+    monkeypatch.setattr(FakeSession, "comes_to", Ended(failure=failure))
+
+    with pytest.raises(RemoteError):
+        await run(isolation())
+    assert started[0].ended
+
+
+async def test_an_outage_is_raised_as_what_it_is(
+    started: list[FakeChild], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del started
+    failure = envelope(code="aws.service.unavailable")
+    monkeypatch.setattr(FakeSession, "comes_to", Ended(failure=failure, outage=True))
+
+    with pytest.raises(StoreError) as caught:
+        await run(isolation())
+    assert "aws.service.unavailable" == caught.value.code
+
+
+async def test_a_stage_that_takes_too_long_is_ended_with_its_child(
+    started: list[FakeChild], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeSession, "comes_to", None)
+
+    with pytest.raises(TimeoutError):
+        await run(isolation(), timeout=0.01)
+    assert started[0].ended
+
+
+@pytest.mark.parametrize(("own", "expected"), [(None, 300), (50, 50), (0, 0)])
+async def test_a_stage_says_what_it_may_take_or_the_setting_does(
+    started: list[FakeChild], own: int | None, expected: int
+) -> None:
+    del started
+    await run(isolation(300), memory_mb=own)
+
+    assert [expected] == [order.memory_mb for order in FakeSession.orders]
+
+
+async def test_a_child_is_told_all_that_a_stage_may_ask_for(
+    started: list[FakeChild],
+) -> None:
+    del started
+
+    async def first(_: Context[Clause]) -> list[int]:
+        return []
+
+    pipeline = pipeline_of(first, parse)
+    ctx = context(pipeline, stage="undo:parse:2", values={"first": [1]})
+    await isolation().run(pipeline.stages[1], ctx, undo=True)
+
+    (order,) = FakeSession.orders
+    assert ("parse", True, "undo:parse:2") == (order.stage, order.undo, order.scope)
+    assert '{"text":"text"}' == order.payload
+    assert {"first": "[1]"} == order.values
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (0, "ended with exit code 0"),
+        (3, "ended with exit code 3"),
+        (-9, "was killed by SIGKILL"),
+        (-11, "was killed by SIGSEGV"),
+        (-40, "was killed by signal 40"),
+    ],
+)
+def test_a_death_has_a_name(code: int, said: str) -> None:
+    assert said == died_of(code)

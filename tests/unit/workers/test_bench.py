@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from piecework.context import Context
+from piecework.pipeline import Pipeline, Stage
+from tests.unit.piecework.fakes import Clause, context
+from tests.unit.workers.made_up import virtually
+from workers.bench import WorkerBench
+from workers.timings import ENOUGH, Timings, UnderWay
+
+
+class Elsewhere:
+    """Stands for the children."""
+
+    async def run(self, *_: Any, undo: bool = False) -> str:
+        return '"undone there"' if undo else '"there"'
+
+
+def station(isolation: Any = None) -> Any:
+    return SimpleNamespace(isolation=isolation, under_way={}, timings=Timings())
+
+
+async def here(_: Context[Clause]) -> str:
+    return "here"
+
+
+async def slow(_: Context[Clause]) -> None:
+    await asyncio.sleep(60)
+
+
+async def broken(_: Context[Clause]) -> None:
+    await asyncio.sleep(60)
+    raise ValueError("broken")
+
+
+async def run(place: Any, stage: Stage, **facts: Any) -> str:
+    pipeline = Pipeline(name="review", payload=Clause, stages=[stage])
+    ctx = context(pipeline, stage=stage.name)
+    return await WorkerBench("token", place).run(stage, ctx, **facts)
+
+
+async def test_a_stage_runs_in_a_child_only_if_it_asks_for_it() -> None:
+    place = station(Elsewhere())
+
+    assert '"here"' == await run(place, Stage(here))
+    assert '"there"' == await run(place, Stage(here, isolate=True))
+    assert '"undone there"' == await run(place, Stage(here, isolate=True), undo=True)
+
+
+async def test_without_children_a_stage_runs_in_the_worker() -> None:
+    assert '"here"' == await run(station(), Stage(here, isolate=True))
+
+
+@virtually
+async def test_what_a_stage_took_is_remembered_and_what_is_under_way_is_known() -> None:
+    place = station()
+    running = asyncio.create_task(run(place, Stage(slow)))
+    await asyncio.sleep(1)
+    under_way = dict(place.under_way)
+    await running
+    for _ in range(ENOUGH - 1):
+        await run(place, Stage(slow))
+
+    now = asyncio.get_running_loop().time()
+    assert {"token": UnderWay("review", "slow", 1000.0)} == under_way
+    assert {} == place.under_way
+    assert not place.timings.fits(UnderWay("review", "slow", now), now, now + 59)
+    assert place.timings.fits(UnderWay("review", "slow", now), now, now + 60)
+
+
+@virtually
+async def test_a_failure_says_nothing_of_how_long_a_stage_takes() -> None:
+    place = station()
+    for _ in range(ENOUGH):
+        with pytest.raises(ValueError, match="broken"):
+            await run(place, Stage(broken))
+
+    now = asyncio.get_running_loop().time()
+    assert {} == place.under_way
+    assert place.timings.fits(UnderWay("review", "broken", now), now, now + 1)

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import asyncio
+import resource
+
+import pytest
+
+from tests.unit.piecework.fakes import Log
+from tests.unit.workers.made_up import time, virtually
+from workers.isolation.address_space import MEGABYTE, RESIDENT, SIZE, limited, taken
+from workers.memory import FULL, stop_when_full
+
+
+@virtually
+async def test_a_worker_that_is_full_stops_and_says_so() -> None:
+    stop, log = asyncio.Event(), Log()
+    sizes = iter([100, 200, 201])
+    began_at = time()
+
+    code = await stop_when_full(200, stop, log, lambda: next(sizes) * MEGABYTE)  # type: ignore[arg-type]
+
+    assert FULL == code
+    assert stop.is_set()
+    assert [("worker.full", {"memory_mb": 201, "limit_mb": 200})] == log.said
+    assert 2.0 == time() - began_at
+
+
+@virtually
+async def test_a_worker_that_is_told_to_stop_ends_well() -> None:
+    stop, log = asyncio.Event(), Log()
+    asyncio.get_running_loop().call_later(3.5, stop.set)
+
+    assert 0 == await stop_when_full(200, stop, log, lambda: 0)  # type: ignore[arg-type]
+    assert [] == log.said
+
+
+@virtually
+async def test_without_a_limit_nobody_looks() -> None:
+    stop, log = asyncio.Event(), Log()
+    asyncio.get_running_loop().call_later(3.5, stop.set)
+
+    def look() -> int:
+        raise AssertionError
+
+    assert 0 == await stop_when_full(0, stop, log, look)  # type: ignore[arg-type]
+
+
+def test_a_process_has_more_address_space_than_memory() -> None:
+    assert taken(SIZE) > taken(RESIDENT) > MEGABYTE
+
+
+def test_what_would_take_more_than_is_allowed_is_a_memory_error() -> None:
+    with pytest.raises(MemoryError), limited(50):
+        bytearray(200 * MEGABYTE)
+
+
+def test_the_limit_ends_with_the_stage() -> None:
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with limited(50):
+        inside = resource.getrlimit(resource.RLIMIT_AS)
+
+    assert before == resource.getrlimit(resource.RLIMIT_AS)
+    assert inside[0] != before[0]
+
+
+def test_no_limit_is_no_limit() -> None:
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with limited(0):
+        assert before == resource.getrlimit(resource.RLIMIT_AS)

@@ -1,0 +1,167 @@
+"""A chunk that a cancel cut off is wound back by its holder, once."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from piecework.outcome import Cancelled, Compensation, Completed, Dead
+from piecework.ports import CancelRequest
+from piecework.store.census import Census, Counted
+from piecework.winding_back import wound_back
+from tests.unit.piecework.fakes import Log, envelope
+from tests.unit.workers.made_up import (
+    LEASE,
+    cut_off_after,
+    for_ever,
+    hold,
+    time,
+    virtually,
+)
+from tests.unit.workers.test_undertake import DID, task
+from workers import undertake
+from workers.heart import Hold, Reason
+from workers.undertake import late_calls, wind_back
+
+AT = "2026-11-22T01:00:00.000Z"
+PLAIN, UNDO = CancelRequest(AT, undo=False), CancelRequest(AT, undo=True)
+
+
+@pytest.fixture(autouse=True)
+def nothing_done() -> None:
+    DID.clear()
+
+
+@virtually
+async def test_a_chunk_that_is_wound_back_keeps_its_claim() -> None:
+    held = hold()
+    assert await cut_off_after(5.0, lambda h: h.stop(UNDO), held) == pytest.approx(5.0)
+    assert (held.reason, held.undoes) == (Reason.CANCEL, True)
+    held.wind_back()
+    assert not held.cut
+    spent = await cut_off_after(1.0, lambda h: h.stop(UNDO), held)
+    assert spent == pytest.approx(LEASE * 0.9 - 5.0)
+    assert held.reason is Reason.LOST
+
+
+@virtually
+async def test_the_way_back_has_what_is_left_of_the_lease_as_last_renewed() -> None:
+    began, held = time(), hold()
+
+    def renew_and_stop(h: Hold) -> None:
+        h.renewed(began + 20.0)
+        h.stop(UNDO)
+
+    await cut_off_after(30.0, renew_and_stop, held)
+    held.wind_back()
+    async with held:
+        await for_ever()
+    assert time() - began == pytest.approx(20.0 + LEASE * 0.9)
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason", "undoes"),
+    [
+        (UNDO, Reason.CANCEL, True),
+        (PLAIN, Reason.CANCEL, False),
+        (UNDO, Reason.LOST, False),
+        (None, Reason.CANCEL, False),
+    ],
+)
+def test_only_a_cancel_that_asks_for_it_undoes(
+    asked: CancelRequest | None, reason: Reason, *, undoes: bool
+) -> None:
+    none: Any = None
+    assert Hold(none, None, 60.0, 0.0, 0.0, reason, cancel=asked).undoes is undoes
+
+
+async def test_a_chunk_past_its_pivot_only_remembers_that_it_was_asked() -> None:
+    held = hold()
+    held.may_stop = lambda: False
+    held.stop(UNDO)
+    assert (held.cancel, held.cut) == (UNDO, False)
+
+
+async def test_what_was_begun_is_undone_and_ends_cancelled() -> None:
+    one = task(entered="first")
+    outcome = await wind_back(one, "first")
+    assert outcome == Cancelled("first", Compensation.DONE)
+    assert DID == ["undo"]
+    assert one.checkpoints.failure.code == "job.cancel.asked"
+
+
+async def test_what_was_undone_already_is_not_undone_again() -> None:
+    one = task(entered="first")
+    one.checkpoints.failure = wound_back(one.claim.ref, "first", 0.0)
+    one.checkpoints.undone = {"first": None}
+    assert await wind_back(one, "first") == Cancelled("first", Compensation.DONE)
+    assert DID == []
+
+
+async def test_a_compensation_that_failed_ends_dead() -> None:
+    one = task(entered="first")
+    one.checkpoints.failure = wound_back(one.claim.ref, "first", 0.0)
+    one.checkpoints.undone = {"first": envelope(stage="undo:first:1")}
+    outcome = await wind_back(one, "first")
+    assert isinstance(outcome, Dead)
+    assert (outcome.compensation, outcome.stranded) == (
+        Compensation.FAILED,
+        ("first",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("came_to", "by_hold", "by_step", "wound"),
+    [
+        (Cancelled("first"), UNDO, None, True),
+        (Cancelled("first"), None, UNDO, True),
+        (Cancelled("first"), PLAIN, None, False),
+        (Completed("1"), UNDO, None, False),
+    ],
+)
+async def test_a_cancel_that_undoes_goes_on_backwards(
+    monkeypatch: pytest.MonkeyPatch,
+    came_to: Any,
+    by_hold: Any,
+    by_step: Any,
+    *,
+    wound: bool,
+) -> None:
+    async def run(*_: Any) -> Any:
+        return came_to
+
+    async def back(_: Any, stage: str) -> Any:
+        return Cancelled(stage, Compensation.DONE)
+
+    one = task(entered="first")
+    one.checkpoints = SimpleNamespace(cancel=by_step)
+    monkeypatch.setattr(undertake, "set_up", lambda *_: one)
+    monkeypatch.setattr(undertake, "run", run)
+    monkeypatch.setattr(undertake, "wind_back", back)
+    held, nothing, log = hold(), None, Log()
+    held.cancel = by_hold
+    report: Any = await undertake.undertake(held, nothing, nothing, nothing, log)  # type: ignore[arg-type]
+    expected = Cancelled("first", Compensation.DONE) if wound else came_to
+    assert report.outcome == expected
+    assert report.late_calls == 0
+
+
+def test_calls_are_late_only_under_a_cancel() -> None:
+    one = task()
+    one.ctx.caller.counts.ends.extend([0.0, 4e9])
+    assert late_calls(one, None) is None
+    assert late_calls(one, PLAIN) == 1
+
+
+def test_a_job_is_quiet_when_its_last_chunk_was_let_go() -> None:
+    later = AT.replace("00.000", "01.500")
+    early = AT.replace("01:00:00", "00:59:00")
+    rows: Any = [
+        Counted(0, None, "", "", "", early, 1),  # type: ignore[arg-type]
+        Counted(1, None, "", "", "", later, 2),  # type: ignore[arg-type]
+    ]
+    assert Census(tuple(rows)).quiet_at(AT) == later
+    assert Census(tuple(rows[:1])).quiet_at(AT) == AT
+    assert Census(tuple(rows)).late_calls == 3

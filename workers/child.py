@@ -1,0 +1,180 @@
+"""The process of isolated stages: started by a worker, and gone with it.
+
+serve = ready -> (run a stage -> tell what came of it) for ever
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import errno
+import faulthandler
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import structlog
+
+from piecework import telemetry, values
+from piecework.calls import Caller
+from piecework.classify import classify
+from piecework.context import Context
+from piecework.errors import PieceworkError, StoreError, TransientError
+from piecework.loading import load_pipelines
+from piecework.pipeline import Pipeline
+from piecework.saga import invoke
+from workers.isolation.address_space import limited
+from workers.isolation.child_calls import ChildCalls
+from workers.isolation.line import Line, open_line
+from workers.isolation.messages import (
+    Answered,
+    Attempt,
+    Cut,
+    Drop,
+    Ended,
+    Ready,
+    Run,
+)
+
+#: From <linux/prctl.h>: be sent a signal when the parent's thread ends.
+PR_SET_PDEATHSIG = 1
+#: Between 0 and 1000: whom the kernel kills first when memory runs out.
+OOM_SCORE = "500"
+
+
+def main() -> None:
+    """Serve the worker that started us."""
+    _, _, end, parent, worker, *names = sys.argv
+    die_with(int(parent))
+    # A stop is the worker's to decide on; whoever signals all its processes means it.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    faulthandler.enable()
+    telemetry.configure(os.environ.get("PIECEWORK_LOG_LEVEL", "info"))
+    try:
+        pipelines = load_pipelines(names)
+    except PieceworkError as error:
+        sys.stderr.write(f"{error.code}: {error.message}\n{error.next_step}\n")
+        raise SystemExit(error.exit_code) from error
+    log = structlog.get_logger().bind(worker=worker)
+    asyncio.run(serve(socket.socket(fileno=int(end)), pipelines, log))
+
+
+def die_with(parent: int) -> None:
+    """Die when the worker does, however hard the stage at hand hangs."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        with suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+async def serve(
+    end: socket.socket,
+    pipelines: Mapping[str, Pipeline],
+    log: structlog.stdlib.BoundLogger,
+) -> None:
+    """Run stages until the line is cut."""
+    end.set_inheritable(False)
+    line = await open_line(end)
+    # The thread of plain functions takes address space, which is no stage's doing.
+    await asyncio.to_thread(lambda: None)
+    child = Child(line, pipelines, log, ChildCalls(line, asyncio.get_running_loop()))
+    line.send(Ready())
+    await child.listen()
+    os._exit(0)
+
+
+@dataclass(slots=True)
+class Child:
+    """What runs the stages, one at a time."""
+
+    line: Line
+    pipelines: Mapping[str, Pipeline]
+    log: structlog.stdlib.BoundLogger
+    calls: ChildCalls
+    task: asyncio.Task[None] | None = None
+
+    async def listen(self) -> None:
+        """Do what the worker says, until the line is cut."""
+        while (message := await self.line.receive()) is not None:
+            match message:
+                case Run():
+                    self.start(message)
+                case Attempt():
+                    self.calls.begin(message)
+                case Drop():
+                    self.calls.drop(message.number)
+                case Cut() if self.task is not None:
+                    self.task.cancel()
+                case Answered():
+                    self.calls.answer(message)
+
+    def start(self, order: Run) -> None:
+        """Begin a stage."""
+        self.calls = ChildCalls(self.line, asyncio.get_running_loop())
+        self.task = asyncio.create_task(self.run(order, self.calls))
+
+    async def run(self, order: Run, calls: ChildCalls) -> None:
+        """Run a stage and tell what came of it."""
+        try:
+            with limited(order.memory_mb):
+                value = await self.value(order, calls)
+            told = Ended(value)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 -- whatever a stage raises
+            told = failed(error, order)
+        calls.over = True
+        self.line.send(told)
+
+    async def value(self, order: Run, calls: ChildCalls) -> str:
+        """Run a stage, or what undoes it, and return its value as JSON."""
+        pipeline = self.pipelines[order.pipeline]
+        stage = next(s for s in pipeline.stages if s.name == order.stage)
+        ctx = self.context(order, pipeline, calls)
+        if order.undo and stage.compensate is not None:
+            await invoke(stage.compensate, ctx)
+            return "null"
+        return values.encode(stage.run, await invoke(stage.run, ctx))
+
+    def context(
+        self, order: Run, pipeline: Pipeline, calls: ChildCalls
+    ) -> Context[Any]:
+        """Return what the stage is given, which looks as it does in the worker."""
+        given = order.payload
+        stages = {stage.name: stage.run for stage in pipeline.stages}
+        return Context(
+            payload=pipeline.payload.model_validate_json(
+                given, by_alias=False, by_name=True
+            ),
+            pipeline=pipeline,
+            tenant=order.tenant,
+            job=order.job,
+            chunk=order.chunk,
+            attempt=order.attempt,
+            caller=cast("Caller", calls),
+            log=self.log.bind(job=order.job, chunk=order.chunk),
+            stage=order.scope,
+            values={
+                name: values.decode(stages[name], text)
+                for name, text in order.values.items()
+            },
+        )
+
+
+def failed(error: BaseException, order: Run) -> Ended:
+    """Say what a stage died of."""
+    outage = isinstance(error, StoreError)
+    full = isinstance(error, OSError) and error.errno == errno.ENOMEM
+    if full or isinstance(error, MemoryError):
+        allowed = f"{order.memory_mb} MB" if order.memory_mb else "there is"
+        message = f"Stage {order.stage!r} needed more memory than {allowed}."
+        error = TransientError(message, code="runtime.stage.out_of_memory")
+    return Ended(failure=classify(error), outage=outage)

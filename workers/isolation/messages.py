@@ -1,0 +1,200 @@
+"""What a worker and its child say to each other: one stage, and the calls it makes.
+
+    worker                                   child
+    Run            ->
+                   <-  Progress, as often as it likes
+                   <-  Call                  a stage called `ctx.call`
+    Attempt        ->                        carry it out, the intent is on record
+                   <-  Attempted
+    Answered       ->                        what `ctx.call` returns or raises
+                   <-  Ended
+
+`Withdraw` and `Drop` cut a call and an attempt short; each is answered all the same.
+`Cut` ends the stage, but not the attempts: an effect that is to be undone lands first.
+Values are JSON within the messages, written by whoever knows their type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field, TypeAdapter
+
+from piecework.dependency import Dependency, Effect
+from piecework.errors import ErrorEnvelope
+from piecework.retry import RetryPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The child has its pipelines."""
+
+    kind: Literal["ready"] = "ready"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Run a stage, or what undoes it.
+
+    Attributes:
+        scope: What the context calls the stage; a compensation's has the epoch in it.
+        values: What the earlier stages returned, by stage.
+        memory_mb: What the stage may take beyond what its process has; 0: no limit.
+    """
+
+    pipeline: str
+    stage: str
+    undo: bool
+    scope: str
+    tenant: str
+    job: str
+    chunk: int
+    attempt: int
+    payload: str
+    values: Mapping[str, str]
+    memory_mb: int
+    kind: Literal["run"] = "run"
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """A dependency without its functions: those stay in the child."""
+
+    name: str
+    retry: RetryPolicy
+    effect: Effect
+    layer: Literal["llm", "tool"]
+    timeout: float
+
+    @classmethod
+    def of(cls, dependency: Dependency) -> Outside:
+        """Leave out what cannot cross."""
+        d = dependency
+        return cls(d.name, d.retry, d.effect, d.layer, d.timeout)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The stage calls the outside world."""
+
+    call: int
+    outside: Outside
+    function: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    kind: Literal["call"] = "call"
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """The stage no longer waits for a call."""
+
+    call: int
+    kind: Literal["withdraw"] = "withdraw"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Call the function of a call, or look up what an earlier attempt brought about."""
+
+    call: int
+    number: int
+    key: str
+    lookup: bool = False
+    kind: Literal["attempt"] = "attempt"
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Cut an attempt off."""
+
+    number: int
+    kind: Literal["drop"] = "drop"
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The stage is to end; attempts under way go on."""
+
+    kind: Literal["cut"] = "cut"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempted:
+    """What came of an attempt; neither value nor failure: it was cut off.
+
+    Attributes:
+        own: The function said in our words what the other side answered.
+    """
+
+    number: int
+    value: str | None = None
+    failure: ErrorEnvelope | None = None
+    own: bool = False
+    kind: Literal["attempted"] = "attempted"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An error that crosses to the child.
+
+    Attributes:
+        attempt: The attempt that raised it, where that is known: the child has it.
+        type: The name of its type.
+    """
+
+    type: str
+    envelope: ErrorEnvelope
+    attempt: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What came of a call; neither value nor fault: it was withdrawn."""
+
+    call: int
+    value: str | None = None
+    fault: Fault | None = None
+    kind: Literal["answered"] = "answered"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The stage is alive."""
+
+    kind: Literal["progress"] = "progress"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What came of the stage.
+
+    Attributes:
+        outage: Our own tables did not answer: it is not the stage that failed.
+    """
+
+    value: str = "null"
+    failure: ErrorEnvelope | None = None
+    outage: bool = False
+    kind: Literal["ended"] = "ended"
+
+
+Message: TypeAlias = (
+    Ready
+    | Run
+    | Call
+    | Withdraw
+    | Attempt
+    | Drop
+    | Cut
+    | Attempted
+    | Answered
+    | Progress
+    | Ended
+)
+
+MESSAGE: TypeAdapter[Message] = TypeAdapter(
+    Annotated[Message, Field(discriminator="kind")]
+)

@@ -1,0 +1,155 @@
+"""The children of one worker: each runs stages one after another until it dies.
+
+A start costs some tenths of a second, so a child that has done its stage well waits
+for the next one; there are never more than there are isolated stages at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from pydantic import BaseModel
+
+from piecework import telemetry, values
+from piecework.context import Context
+from piecework.errors import RemoteError, StoreError
+from piecework.pipeline import Stage
+from workers.isolation.messages import Ended, Ready, Run
+from workers.isolation.process import Child, killed, start
+from workers.isolation.session import Session
+
+#: Children that are started at once: each takes a processor, and so do the leases.
+STARTS_AT_ONCE = 2
+
+OUT_OF_MEMORY = "runtime.stage.out_of_memory"
+
+
+@dataclass(slots=True)
+class Isolation:
+    """Runs stages in children.
+
+    Attributes:
+        names: What the pipelines are loaded by, as on the command line.
+        memory_mb: What a stage may take that does not say so itself; 0: no limit.
+    """
+
+    names: Sequence[str]
+    worker: str
+    memory_mb: int
+    log: structlog.stdlib.BoundLogger
+    idle: list[Child] = field(default_factory=list)
+    landing: set[asyncio.Task[None]] = field(default_factory=set)
+    starts: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(STARTS_AT_ONCE)
+    )
+
+    async def run(self, stage: Stage, ctx: Context[Any], *, undo: bool = False) -> str:
+        """Run a stage, or what undoes it, in a child and return its value as JSON.
+
+        However the run is cut off, the child is dead before this returns, unless it
+        has an effect in the air that is to land.
+
+        Raises:
+            RemoteError: What the stage raised.
+            TransientError: `runtime.stage.killed`: the child died.
+        """
+        child, ended = await self.take(stage), None
+        ctx.progress()  # the start is no part of the stage
+        session = Session(child, ctx)
+        try:
+            order = self.order(stage, ctx, undo=undo)
+            async with asyncio.timeout(stage.timeout):
+                ended = await session.run(order)
+        except BaseException as error:
+            said = {"stage": stage.name, "reason": str(error) or type(error).__name__}
+            telemetry.emit(self.log, "child.ended", pid=child.process.pid, **said)
+            raise
+        finally:
+            await self.put_back(session, ended)
+        if ended.outage and ended.failure is not None:
+            raise StoreError(ended.failure.message, code=ended.failure.code)
+        if ended.failure is not None:
+            raise RemoteError(ended.failure)
+        return ended.value
+
+    async def take(self, stage: Stage) -> Child:
+        """Return a child that waits, or a new one."""
+        while self.idle:
+            child = self.idle.pop()
+            if child.alive:
+                return child
+            await child.end()
+        loop = asyncio.get_running_loop()
+        began_at = loop.time()
+        async with self.starts:
+            child = await self.start(stage)
+        spent = {"duration_ms": round((loop.time() - began_at) * 1000)}
+        telemetry.emit(self.log, "child.started", pid=child.process.pid, **spent)
+        return child
+
+    async def start(self, stage: Stage) -> Child:
+        """Start a child and wait until it has its pipelines."""
+        child = await start(self.names, self.worker)
+        try:
+            if not isinstance(await child.line.receive(), Ready):
+                raise killed(f"{await child.death()} before it began", stage.name)
+        except BaseException:
+            await child.end()
+            raise
+        return child
+
+    async def put_back(self, session: Session, ended: Ended | None) -> None:
+        """Keep a child that may go on; one that was full keeps what it took."""
+        if session.attempts:
+            landing = asyncio.create_task(self.land(session))
+            self.landing.add(landing)
+            landing.add_done_callback(self.landing.discard)
+            return
+        session.close()
+        full = ended and ended.failure and ended.failure.code == OUT_OF_MEMORY
+        if ended is None or full:
+            await session.child.end()
+        else:
+            self.idle.append(session.child)
+
+    async def land(self, session: Session) -> None:
+        """Let what the Caller lets land do so, then end the child."""
+        try:
+            await session.attempts.landed()
+        finally:
+            session.close()
+            await session.child.end()
+
+    def order(self, stage: Stage, ctx: Context[Any], *, undo: bool) -> Run:
+        """Say what is to be run, with all that it may ask for."""
+        payload: BaseModel = ctx.payload
+        own = stage.memory_mb
+        return Run(
+            pipeline=ctx.pipeline.name,
+            stage=stage.name,
+            undo=undo,
+            scope=ctx.stage,
+            tenant=ctx.tenant,
+            job=ctx.job,
+            chunk=ctx.chunk,
+            attempt=ctx.attempt,
+            payload=payload.model_dump_json(by_alias=False, round_trip=True),
+            values={
+                earlier.name: values.encode(earlier.run, ctx.values[earlier.name])
+                for earlier in ctx.pipeline.stages
+                if earlier.name in ctx.values
+            },
+            memory_mb=self.memory_mb if own is None else own,
+        )
+
+    async def close(self) -> None:
+        """End the children; none has a stage any more."""
+        for landing in self.landing:
+            landing.cancel()
+        await asyncio.gather(*self.landing, return_exceptions=True)
+        while self.idle:
+            await self.idle.pop().end()

@@ -1,0 +1,114 @@
+"""A child process: started clean, told apart from its death, killed by its id alone.
+
+It is a new program, never a fork of the worker: a fork would take over the locks that
+the worker's threads held at that moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+
+from piecework.errors import TransientError
+from workers.isolation.line import Line, open_line
+
+#: Seconds for which what a dead child had said may still be on its way.
+GRACE_S = 0.1
+#: Seconds that a child whose line is cut has to die by itself.
+DYING_S = 1.0
+
+#: The child finds modules where the worker does, but ours before those that lie in
+#: the working directory: a user may have a package of the name of one of ours.
+BOOT = (
+    "import sys; sys.path[:] = sys.argv[1].split('\\n'); "
+    "from workers.child import main; main()"
+)
+
+
+@dataclass(slots=True)
+class Child:
+    """A process that runs one stage at a time."""
+
+    process: asyncio.subprocess.Process
+    line: Line
+    watch: asyncio.Task[None]
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be given a stage."""
+        return self.process.returncode is None and not self.line.writer.is_closing()
+
+    def kill(self) -> None:
+        """Kill it as the kernel does; it may be dead already."""
+        with suppress(ProcessLookupError):
+            self.process.kill()
+
+    async def end(self) -> None:
+        """Kill it, and wait until it is gone: nothing of it may happen any more."""
+        self.kill()
+        await self.process.wait()
+        self.watch.cancel()
+        self.line.cut()
+
+    async def death(self) -> str:
+        """Say of what it died, once its line is cut."""
+        try:
+            code = await asyncio.wait_for(self.process.wait(), DYING_S)
+        except TimeoutError:
+            return "let go of its line and was killed"
+        return died_of(code)
+
+
+def died_of(code: int) -> str:
+    """Say how a process ended that has this return code."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
+
+
+def killed(how: str, stage: str) -> TransientError:
+    """Return the error of a stage whose process died."""
+    message = f"The process of stage {stage!r} {how}."
+    return TransientError(message, code="runtime.stage.killed")
+
+
+async def start(names: Sequence[str], worker: str) -> Child:
+    """Start a child; it says when it has its pipelines."""
+    ours, theirs = socket.socketpair()
+    with ExitStack() as unless_started, theirs:
+        unless_started.callback(ours.close)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",
+            "-u",
+            "-c",
+            BOOT,
+            "\n".join(filter(None, sys.path)),
+            str(theirs.fileno()),
+            str(os.getpid()),
+            worker,
+            *names,
+            stdin=asyncio.subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            # Ctrl-C in a terminal goes to its whole group: it is the worker's to stop.
+            start_new_session=True,
+        )
+        unless_started.pop_all()
+    line = await open_line(ours)
+    return Child(process, line, asyncio.create_task(cut_after(process, line)))
+
+
+async def cut_after(process: asyncio.subprocess.Process, line: Line) -> None:
+    """Cut the line of a dead child: a grandchild may hold its end of it."""
+    await process.wait()
+    await asyncio.sleep(GRACE_S)
+    line.cut()

@@ -1,0 +1,95 @@
+"""Tell a pipeline's notify hook what became of a job: at least once.
+
+Whoever tells takes the notice for about a lease first. A worker that dies with it is
+followed by another; a hook that fails is tried again, later each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from piecework import telemetry
+from piecework.classify import classify
+from piecework.model import CANCELLABLE, Job, JobStatus, moment
+from piecework.notice import read_notice
+from piecework.store.notices import PENDING, Notices
+from piecework.store.table import Item
+from workers.executor import End, Turn, hide
+from workers.station import Station
+
+#: Tries of a notice; below the ten receives after which SQS sets a message aside.
+TRIES = 6
+#: A failed try is repeated after up to `min(CAP_S, BASE_S * 2**tries)` seconds.
+BASE_S = 1.0
+CAP_S = 300.0
+
+
+async def tell(turn: Turn, station: Station) -> End | None:
+    """Tell what there is to tell of a job; None: the turn is the join's own."""
+    job = await station.rt.jobs.read(turn.ref.of)
+    if job is None or job.status is JobStatus.FINALIZING:
+        return None
+    if job.status in CANCELLABLE:
+        return End.DROP  # taken up again; it is told of at its next end
+    wait = await tell_all(job, station)
+    if wait is None:
+        return End.DROP
+    await hide(turn, wait, station)
+    return End.LEFT
+
+
+async def tell_all(job: Job, station: Station) -> float | None:
+    """Deliver the notices that are due; return the seconds until the next is, if any.
+
+    An ended job without any left is let go of.
+    """
+    notices = Notices(station.rt.table, station.rt.clock)
+    for row in await notices.of(job.ref):
+        if row["notice_state"] == PENDING:
+            await deliver(row, job, notices, station)
+    rows = await notices.of(job.ref)
+    due = [moment(r["due_at"]) for r in rows if r["notice_state"] == PENDING]
+    if due:
+        return max(0.0, min(due) - station.rt.clock())
+    if job.status.ended:
+        await notices.close(job)
+    return None
+
+
+async def deliver(row: Item, job: Job, notices: Notices, station: Station) -> None:
+    """Call the hook, once, if nobody else is at it."""
+    settings = station.rt.settings
+    taken = await notices.take(row, settings.lease_s + settings.skew_s)
+    if taken is None:
+        return
+    notify = station.pipelines[job.pipeline].notify
+    if notify is None or taken["tries"] > TRIES:
+        said = "each try died with its worker" if notify else "there is no hook now"
+        await notices.give_up(taken, said)
+        return
+    try:
+        async with asyncio.timeout(settings.lease_s):
+            await notify(read_notice(job, taken))
+    except Exception as error:  # noqa: BLE001 -- whatever a hook raises
+        await failed(taken, error, notices, station)
+    else:
+        await notices.told(taken)
+        telemetry.emit(
+            station.log, "notice.told", job=job.ref.job, about=taken["event"]
+        )
+
+
+async def failed(
+    row: Item, error: Exception, notices: Notices, station: Station
+) -> None:
+    """Put a notice off that could not be delivered, or give it up."""
+    failure = classify(error)
+    said, tries = f"{failure.code}: {failure.message}", row["tries"]
+    telemetry.emit(
+        station.log, "notice.failed", about=row["event"], tries=tries, reason=said
+    )
+    if tries >= TRIES:
+        await notices.give_up(row, said)
+        return
+    cap = min(CAP_S, BASE_S * 2.0**tries)
+    await notices.put_off(row, station.rt.rng.uniform(cap / 2, cap), said)

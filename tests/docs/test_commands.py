@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import typer.main
 
+import simulation.__main__
+import workers.__main__
 from orchestrator.cli.app import app
 from piecework.settings import Settings
 from tests.docs.pages import (
@@ -22,6 +24,11 @@ from tests.docs.pages import (
     spans,
 )
 
+#: The commands that hand their arguments on to a program of its own.
+PROGRAMS = {
+    "worker": typer.main.get_command(workers.__main__.app),
+    "simulate": typer.main.get_command(simulation.__main__.app),
+}
 COMMAND = re.compile(r"(?:^|[\s(`'\"])piecework((?: [\w.:/-]+)+)")
 
 
@@ -46,7 +53,7 @@ def found(words: list[str]) -> tuple[Any, list[str]]:
     rest = list(words)
     while rest and rest[0] in getattr(command, "commands", {}):
         command = command.commands[rest.pop(0)]
-    return command, rest
+    return PROGRAMS.get(command.name, command), rest
 
 
 @pytest.mark.parametrize("words", ["jobs explode NAME", "explode", "dlq explode"])
@@ -123,7 +130,7 @@ def test_every_setting_that_a_page_names_exists() -> None:
     named = {
         n for text in places for n in re.findall(r"PIECEWORK_([A-Z_]+[A-Z])", text)
     }
-    others = {"STATE_DIR", "CACHE_DIR", "LOG_LEVEL"}
+    others = {"STATE_DIR", "CACHE_DIR", "LOG_LEVEL", "CONFORMANCE_ENDPOINT"}
 
     assert set() == {n.lower() for n in named - others} - set(Settings.model_fields)
 

@@ -14,6 +14,7 @@ FOLDERS = (
     "piecework",
     "workers",
     "orchestrator",
+    "simulation",
     "examples",
     "infra",
     "localstack",

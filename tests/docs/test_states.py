@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from piecework.model import ChunkStatus, JobStatus
-from piecework.store import dead_letters, ledger
+from piecework.store import dead_letters, ledger, notices
 from piecework.store.checkpoints import ChunkCheckpoints
 from piecework.store.claims import Claims
 from piecework.store.dead_letters import DeadLetters
 from piecework.store.jobs import Jobs
 from piecework.store.ledger import EffectLedger
 from piecework.store.moves import JobMoves
+from piecework.store.notices import Notices
 from piecework.store.rescue import Rescue
 from piecework.store.settle import Settlements
 from tests.docs.pages import ROOT, prose
@@ -27,6 +28,7 @@ STORES = (
     EffectLedger,
     JobMoves,
     Jobs,
+    Notices,
     Rescue,
     Settlements,
 )
@@ -70,6 +72,7 @@ EFFECT_STATES = {
         ("Chunk", set(ChunkStatus)),
         ("Effect", EFFECT_STATES),
         ("Dead letter", {"OPEN", "REDRIVEN"}),
+        ("Notice", {notices.PENDING, notices.TOLD, notices.ABANDONED}),
     ],
 )
 def test_a_drawing_has_exactly_the_states_of_the_code(

@@ -1,0 +1,185 @@
+"""Who acts in a schedule: the real code, each part a process that may die."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from pydantic import BaseModel
+
+from orchestrator.cancel import cancel
+from orchestrator.intake import ChunkInput
+from orchestrator.redrive import Redrive, redrive
+from orchestrator.resume import Resume, resume
+from orchestrator.submit import Submission, submit
+from piecework.errors import PieceworkError
+from piecework.model import JobRef
+from piecework.pipeline import Pipeline
+from piecework.reconcile import reconcile_for_ever
+from piecework.runtime import Runtime
+from piecework.store.dead_letters import DeadLetters
+from simulation.log import Log
+from simulation.loop import Process
+from simulation.world import World
+from workers.serving import serve
+from workers.station import open_station
+
+#: Seconds after which a dead worker's place is taken by a new one, at most.
+RESTART_S = 8.0
+
+
+@dataclass(slots=True)
+class Cast:
+    """Everybody who acts in one world."""
+
+    world: World
+    pipelines: Mapping[str, Pipeline]
+    log: Log
+    started: int = 0
+    workers: dict[Process, asyncio.Event] = field(default_factory=dict)
+    reconcilers: list[Process] = field(default_factory=list)
+
+    def name(self, role: str) -> str:
+        """Return a name that nobody had before."""
+        self.started += 1
+        return f"{role}-{self.started}"
+
+    # ── workers and reconcilers: dead ones are replaced ─────────────────────
+
+    def worker(self, *, reconcile: bool) -> None:
+        """Start a worker, and another one when it ends."""
+        process = self.world.process(self.name("worker"))
+        stop = asyncio.Event()
+        self.workers[process] = stop
+        rt = self.world.runtime(process)
+        station = open_station(rt, process.name, self.pipelines, self.log)
+        task = self.world.start(process, serve(station, stop, reconcile=reconcile))
+
+        def again() -> None:
+            self.workers.pop(process, None)
+            self.later(lambda: self.worker(reconcile=reconcile))
+
+        self.on_end(process, task, again)
+
+    def reconciler(self) -> None:
+        """Start a reconciler by itself, and another one when it ends."""
+        process = self.world.process(self.name("reconciler"))
+        self.reconcilers.append(process)
+        rt = self.world.runtime(process)
+        task = self.world.start(process, reconcile_for_ever(rt, cast("Any", self.log)))
+
+        def again() -> None:
+            self.reconcilers.remove(process)
+            self.later(self.reconciler)
+
+        self.on_end(process, task, again)
+
+    def on_end(
+        self, process: Process, task: asyncio.Task[Any], then: Callable[[], None]
+    ) -> None:
+        """Do something once a process has been killed or has ended by itself."""
+
+        def ended(done: asyncio.Task[Any]) -> None:
+            if not done.cancelled() and (error := done.exception()) is not None:
+                self.log.unexpected(f"{process.name} ended: {error!r}")
+            self.world.kill(process)
+
+        process.on_death = then
+        task.add_done_callback(ended, context=self.world.context)
+
+    def later(self, act: Callable[[], None]) -> None:
+        """Do something after a while."""
+        delay = self.world.rng.random() * RESTART_S
+        self.world.loop.call_later(delay, act, context=self.world.context)
+
+    def stop_a_worker(self) -> None:
+        """Send SIGTERM to some worker."""
+        alive = [p for p in self.workers if not p.dead]
+        if alive:
+            process = self.world.rng.choice(alive)
+            self.world.note(process, "SIGTERM", None)
+            # A signal is handled by the process itself, when it runs again.
+            self.world.start(process, set_event(self.workers[process]))
+
+    # ── people: each command is a process, and may die half-way ─────────────
+
+    async def command(
+        self, role: str, act: Callable[[Runtime], Awaitable[Any]], *, mortal: bool
+    ) -> str:
+        """Run a command in a process of its own; return what came of it."""
+        process = self.world.process(self.name(role), mortal=mortal)
+        outcome: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        async def run() -> None:
+            try:
+                await act(self.world.runtime(process))
+                said = "done"
+            except PieceworkError as error:
+                said = error.code
+            except Exception as error:  # noqa: BLE001 -- nobody expects it
+                said = f"{type(error).__name__}: {error}"
+                self.log.unexpected(f"{process.name}: {said}")
+            if not outcome.done():
+                outcome.set_result(said)
+
+        def died() -> None:
+            if not outcome.done():
+                outcome.set_result("died")
+
+        process.on_death = died
+        self.world.start(process, run())
+        return await outcome
+
+    async def submit(
+        self,
+        ref: JobRef,
+        pipeline: Pipeline,
+        items: Sequence[BaseModel],
+        deadline: float | None = None,
+        **more: Any,
+    ) -> str:
+        """Submit a job."""
+        asked = Submission(ref, pipeline, "simulation", "somebody", deadline)
+        return await self.command(
+            "submit", lambda rt: submit(rt, asked, inputs(pipeline, items)), **more
+        )
+
+    async def cancel(self, ref: JobRef, **more: Any) -> str:
+        """Cancel a job, and perhaps have undone what it did."""
+        undo = self.world.faults.fires("operator.compensate")
+
+        async def act(rt: Runtime) -> None:
+            await cancel(rt, ref, actor="somebody", reason="enough", compensate=undo)
+
+        return await self.command("cancel", act, **more)
+
+    async def resume(self, ref: JobRef, **more: Any) -> str:
+        """Resume a job."""
+        asked = Resume(ref, "somebody", "go on")
+        return await self.command("resume", lambda rt: resume(rt, asked), **more)
+
+    async def redrive(self, ref: JobRef, **more: Any) -> str:
+        """Redrive all dead letters of a job."""
+
+        async def act(rt: Runtime) -> None:
+            letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
+            rows = [r async for r in letters.of_job(ref) if r["letter_state"] == "OPEN"]
+            await redrive(rt, Redrive(ref, rows, "somebody", "it is fixed"))
+
+        return await self.command("redrive", act, **more)
+
+
+async def set_event(event: asyncio.Event) -> None:
+    """Set an event in the process that waits for it."""
+    event.set()
+
+
+async def inputs(
+    pipeline: Pipeline, items: Sequence[BaseModel]
+) -> AsyncIterator[ChunkInput]:
+    """Yield payloads as the intake does."""
+    for item in items:
+        label = pipeline.label(item) if pipeline.label else ""
+        yield ChunkInput(label, item.model_dump_json().encode())

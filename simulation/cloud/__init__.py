@@ -1,0 +1,1 @@
+"""The services that piecework stands on, as exact models in memory."""

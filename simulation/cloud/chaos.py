@@ -1,0 +1,21 @@
+"""What a service may do and mostly does not; somebody else draws when it does."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Chaos(Protocol):
+    """Decides, from a seed, whether the rare thing happens this time."""
+
+    def fires(self, kind: str) -> bool:
+        """Draw once for a kind of misfortune."""
+        ...
+
+
+class Calm:
+    """Nothing rare ever happens."""
+
+    def fires(self, kind: str) -> bool:  # noqa: ARG002 -- the protocol's argument
+        """Say no."""
+        return False

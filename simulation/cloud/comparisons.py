@@ -1,0 +1,149 @@
+"""Comparisons in a condition: what is compared, and how.
+
+What is absent equals nothing, and values of two types are never in order.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from simulation.cloud.expressions import ORDERED, Reader
+from simulation.cloud.values import WireItem, WireValue, kind_of, rank
+
+Test: TypeAlias = Callable[[Mapping[str, WireValue], WireItem], bool]
+Read: TypeAlias = Callable[[Mapping[str, WireValue], WireItem], WireValue | None]
+
+IN_ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+MOST_IN_A_LIST = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """What is compared: an attribute, a value of the request, or an item's size."""
+
+    read: Read
+    name: str = ""
+    key: str = ""
+
+
+def read_comparison(reader: Reader) -> Test:
+    """Return the comparison that comes next."""
+    begin = reader.mark
+    left = read_operand(reader)
+    if reader.skip("IN"):
+        return _in(reader, left)
+    if reader.skip("BETWEEN"):
+        return _between(reader, begin, left)
+    sign = reader.take()
+    if sign == ")":
+        raise NotImplementedError("an operand in brackets")
+    if sign not in {"=", "<>", *IN_ORDER}:
+        raise reader.syntax(sign)
+    middle = reader.mark
+    right = read_operand(reader)
+    if reader.between(begin, middle - 1) == reader.between(middle, reader.mark):
+        raise reader.invalid(
+            "The first operand must be distinct from the remaining operands for this"
+            f" operator or function; operator: {sign}, first operand:"
+            f" [{''.join(reader.between(middle, reader.mark))}]"
+        )
+    if sign == "=":
+        return _equal(left, right)
+    if sign == "<>":
+        equal = _equal(left, right)
+        return lambda item, values: not equal(item, values)
+    reader.demand_ordered(begin, sign)
+    reader.demand_ordered(middle, sign)
+    return _ordered(left, IN_ORDER[sign], right)
+
+
+def _equal(left: Operand, right: Operand) -> Test:
+    if left.name and right.key:  # nearly every comparison: one look-up less each
+        name, key = left.name, right.key
+        return lambda item, values: item.get(name) == values[key]
+
+    def test(item: Mapping[str, WireValue], values: WireItem) -> bool:
+        found = left.read(item, values)
+        return found is not None and found == right.read(item, values)
+
+    return test
+
+
+def _ordered(
+    left: Operand, in_order: Callable[[Any, Any], bool], right: Operand
+) -> Test:
+    read_left, read_right = left.read, right.read
+
+    def test(item: Mapping[str, WireValue], values: WireItem) -> bool:
+        one, other = read_left(item, values), read_right(item, values)
+        if one is None or other is None:
+            return False
+        kind = kind_of(one)
+        if kind not in ORDERED or kind not in other:
+            return False
+        return in_order(rank(one[kind], kind), rank(other[kind], kind))
+
+    return test
+
+
+def _in(reader: Reader, left: Operand) -> Test:
+    reader.expect("(")
+    members = [read_operand(reader).read]
+    while reader.skip(","):
+        members.append(read_operand(reader).read)
+    reader.expect(")")
+    if len(members) > MOST_IN_A_LIST:
+        raise reader.invalid("The IN operator is provided with too many operands;")
+    read = left.read
+
+    def test(item: Mapping[str, WireValue], values: WireItem) -> bool:
+        found = read(item, values)
+        if found is not None:
+            for member in members:
+                if found == member(item, values):
+                    return True
+        return False
+
+    return test
+
+
+def _between(reader: Reader, begin: int, left: Operand) -> Test:
+    low_at = reader.mark
+    low = read_operand(reader)
+    reader.expect("AND")
+    high_at = reader.mark
+    high = read_operand(reader)
+    for at in (begin, low_at, high_at):
+        reader.demand_ordered(at, "BETWEEN")
+    if low.key and high.key:
+        reader.bounds.append((low.key, high.key))
+    above = _ordered(left, operator.ge, low)
+    below = _ordered(left, operator.le, high)
+    return lambda item, values: above(item, values) and below(item, values)
+
+
+def read_operand(reader: Reader) -> Operand:
+    """Return the operand that comes next."""
+    if reader.word.startswith(":"):
+        key = reader.value()
+        return Operand(lambda _, values: values[key], key=key)
+    if reader.calls("size"):
+        name = reader.last(reader.path())
+        return Operand(lambda item, _: _size(item.get(name)))
+    name = reader.path()
+    return Operand(lambda item, _: item.get(name), name=name)
+
+
+def _size(value: WireValue | None) -> WireValue | None:
+    if value is None or kind_of(value) in {"N", "BOOL", "NULL"}:
+        return None
+    (content,) = value.values()
+    return {"N": str(len(content))}

@@ -1,0 +1,207 @@
+"""DynamoDB as piecework uses it, in memory: one request at a time, in no time.
+
+Exact for what is used, and honest about the rest: an operation, a parameter or an
+expression that is not known here raises `NotImplementedError`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, TypeAlias
+
+from simulation.cloud import reads
+from simulation.cloud.answers import InvalidError, error, refused
+from simulation.cloud.chaos import Calm, Chaos
+from simulation.cloud.partitions import Partition
+from simulation.cloud.transactions import Tokens, check_number, decide_all
+from simulation.cloud.values import WireItem
+from simulation.cloud.writes import Decided, RefusedError, Write, read_write
+
+Request: TypeAlias = Mapping[str, Any]
+Reply: TypeAlias = dict[str, Any]
+
+ONE = frozenset({"TableName", "Key", "ReturnValues"})
+EXPRESSED = frozenset(
+    {
+        "ConditionExpression",
+        "ExpressionAttributeNames",
+        "ExpressionAttributeValues",
+        "ReturnValuesOnConditionCheckFailure",
+    }
+)
+READ = frozenset({"TableName", "ConsistentRead"})
+PAGED = READ | {"Limit", "Select", "ExclusiveStartKey"}
+#: What of each operation's parameters is known here.
+KNOWN: Mapping[str, frozenset[str]] = {
+    "update_item": ONE | EXPRESSED | {"UpdateExpression"},
+    "put_item": EXPRESSED | {"TableName", "Item", "ReturnValues"},
+    "delete_item": ONE | EXPRESSED,
+    "get_item": READ | {"Key"},
+    "query": PAGED
+    | {
+        "KeyConditionExpression",
+        "ExpressionAttributeNames",
+        "ExpressionAttributeValues",
+        "ScanIndexForward",
+    },
+    "scan": PAGED,
+    "transact_write_items": frozenset({"TransactItems", "ClientRequestToken"}),
+}
+KINDS = {"update_item": "Update", "put_item": "Put", "delete_item": "Delete"}
+ACTION = EXPRESSED | {"TableName", "Key"}
+ACTIONS: Mapping[str, frozenset[str]] = {
+    "Update": ACTION | {"UpdateExpression"},
+    "Put": EXPRESSED | {"TableName", "Item"},
+    "Delete": ACTION,
+    "ConditionCheck": ACTION,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An item that was written: as it was, and as it is."""
+
+    table: str
+    pk: str
+    sk: str
+    old: WireItem | None
+    new: WireItem | None
+
+
+def _nobody(_: Sequence[Change]) -> None:
+    """Tell nobody of a write."""
+
+
+@dataclass(slots=True)
+class DynamoDB:
+    """Tables with the hash key `pk` and the range key `sk`, both texts.
+
+    Attributes:
+        on_write: Is told of each applied request, with all its changes at once.
+    """
+
+    now: Callable[[], float]
+    tables: Iterable[str] = field(kw_only=True)
+    chaos: Chaos = field(default_factory=Calm, kw_only=True)
+    rng: Random | None = field(default=None, kw_only=True)
+    page_items: int | None = field(default=None, kw_only=True)
+    on_write: Callable[[Sequence[Change]], None] = field(default=_nobody, init=False)
+    _tables: dict[str, dict[str, Partition]] = field(init=False)
+    _requests: int = field(default=0, init=False)
+    _tokens: Tokens = field(default_factory=Tokens, init=False)
+    _salt: bytes = field(default=b"", init=False)
+
+    def __post_init__(self) -> None:
+        self._tables = {name: {} for name in self.tables}
+        if self.rng is not None:
+            self._salt = self.rng.randbytes(8)
+
+    def call(self, operation: str, request: Request) -> Reply:
+        """Answer a request, by the name of its aiobotocore method.
+
+        Raises:
+            ClientError: What AWS answers with.
+            NotImplementedError: The request is outside of what is modelled.
+        """
+        known = KNOWN.get(operation)
+        if known is None:
+            raise NotImplementedError(f"DynamoDB's {operation}")
+        _only(known, request)
+        try:
+            return self._answer(operation, request)
+        except InvalidError as wrong:
+            raise error(operation, "ValidationException", str(wrong)) from None
+        except RefusedError as wrong:
+            raise refused(operation, wrong.item) from None
+
+    def _answer(self, operation: str, request: Request) -> Reply:
+        kind = KINDS.get(operation)
+        if kind is not None:
+            return self._write(operation, kind, request)
+        if operation == "transact_write_items":
+            return self._transact(request)
+        partitions = self._table(operation, request)
+        stale = not request.get("ConsistentRead", False) and (
+            self.chaos.fires("dynamodb.stale")
+        )
+        if operation == "get_item":
+            return reads.get(partitions, request, stale=stale)
+        if operation == "query":
+            return reads.query(partitions, request, self.page_items, stale=stale)
+        order = sorted(partitions, key=self._place)
+        return reads.scan(partitions, order, request, self.page_items, stale=stale)
+
+    def _place(self, pk: str) -> bytes:
+        """Return where a scan comes upon a partition: anywhere, but always there."""
+        return hashlib.blake2b(pk.encode(), key=self._salt, digest_size=8).digest()
+
+    def _table(self, operation: str, request: Request) -> dict[str, Partition]:
+        found = self._tables.get(request["TableName"])
+        if found is None:
+            code, message = "ResourceNotFoundException", "Requested resource not found"
+            raise error(operation, code, message)
+        return found
+
+    def _write(self, operation: str, kind: str, request: Request) -> Reply:
+        """Answer UpdateItem, PutItem or DeleteItem."""
+        self._table(operation, request)
+        returning = request.get("ReturnValues", "NONE")
+        if kind != "Update" and returning not in {"NONE", "ALL_OLD"}:
+            raise InvalidError("ReturnValues can only be ALL_OLD or NONE")
+        write = read_write(kind, request, self._tables)
+        decided = write.decide()
+        self._apply([(write, decided)])
+        return _returned(returning, write, decided[0], decided[1])
+
+    def _transact(self, request: Request) -> Reply:
+        """Answer TransactWriteItems."""
+        actions, token = request["TransactItems"], request.get("ClientRequestToken")
+        check_number(actions)
+        if token is not None and self._tokens.is_again(token, actions, self.now()):
+            return {}
+        writes = [self._action(action) for action in actions]
+        decided = decide_all(writes)
+        if token is not None:
+            self._tokens.keep(token, actions, self.now())
+        self._apply(list(zip(writes, decided, strict=True)))
+        return {}
+
+    def _action(self, action: Request) -> Write:
+        ((kind, request),) = action.items()
+        if kind not in ACTIONS:
+            raise NotImplementedError(f"the action {kind} in a transaction")
+        _only(ACTIONS[kind], request)
+        self._table("transact_write_items", request)
+        return read_write(kind, request, self._tables)
+
+    def _apply(self, decided: Sequence[tuple[Write, Decided]]) -> None:
+        self._requests += 1
+        changes = []
+        for write, (old, new, size) in decided:
+            if write.kind != "ConditionCheck":
+                write.partition.write(write.sk, new, size, self._requests)
+                changes.append(Change(write.table, write.pk, write.sk, old, new))
+        if changes:
+            self.on_write(changes)
+
+
+def _only(known: frozenset[str], request: Request) -> None:
+    """Raise if a request has a parameter that is not modelled."""
+    if not request.keys() <= known:
+        unknown = ", ".join(sorted(request.keys() - known))
+        raise NotImplementedError(f"DynamoDB's {unknown}")
+
+
+def _returned(
+    returning: str, write: Write, old: WireItem | None, new: WireItem | None
+) -> Reply:
+    """Return what a write was asked to return of its item."""
+    if returning == "NONE":
+        return {}
+    item = old if returning.endswith("OLD") else new
+    if item is not None and returning.startswith("UPDATED"):
+        item = {name: item[name] for name, _ in write.plan.touched if name in item}
+    return {"Attributes": item.copy()} if item else {}

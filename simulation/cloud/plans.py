@@ -1,0 +1,198 @@
+"""A request's expressions as one plan, read once and kept.
+
+A simulator sends the same few expressions millions of times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from simulation.cloud.answers import InvalidError
+from simulation.cloud.comparisons import Test
+from simulation.cloud.conditions import read_condition
+from simulation.cloud.expressions import Reader
+from simulation.cloud.updates import Update, read_update
+from simulation.cloud.values import WireItem, canonical, kind_of, rank, text_size
+
+TYPE_NAMES = {
+    "S": "STRING",
+    "N": "NUMBER",
+    "B": "BINARY",
+    "SS": "STRING_SET",
+    "NS": "NUMBER_SET",
+    "BS": "BINARY_SET",
+    "BOOL": "BOOLEAN",
+    "NULL": "NULL",
+    "M": "MAP",
+    "L": "LIST",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """The types that an operator takes of a value of the request."""
+
+    section: str
+    value: str
+    types: frozenset[str]
+    operator: str
+
+    def check(self, values: WireItem) -> None:
+        """Raise if the value is of another type."""
+        kind = kind_of(values[self.value])
+        if kind not in self.types:
+            raise InvalidError(
+                f"Invalid {self.section}: Incorrect operand type for operator or"
+                f" function; operator: {self.operator}, operand type:"
+                f" {TYPE_NAMES[kind]}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The bounds of a BETWEEN: of one type, and in order."""
+
+    section: str
+    low: str
+    high: str
+
+    def check(self, values: WireItem) -> None:
+        """Raise if the values are no bounds of anything."""
+        low, high = values[self.low], values[self.high]
+        kind = kind_of(low)
+        if kind not in high:
+            raise InvalidError(
+                f"Invalid {self.section}: The BETWEEN operator requires same data type"
+                " for lower and upper bounds"
+            )
+        if rank(low[kind], kind) > rank(high[kind], kind):
+            raise InvalidError(
+                f"Invalid {self.section}: The BETWEEN operator requires upper bound to"
+                " be greater than or equal to lower bound"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the expressions of a request say, and which values they want.
+
+    Attributes:
+        touched: The attributes that the update changes, each with its name's bytes.
+        sections: The values, each with the expression that uses it.
+    """
+
+    test: Test | None
+    update: Update | None
+    touched: tuple[tuple[str, int], ...]
+    sections: Mapping[str, str]
+    demands: tuple[Demand | Bounds, ...]
+
+
+def prepare(request: Mapping[str, Any]) -> tuple[Plan, WireItem]:
+    """Return a request's plan and its values, or raise what AWS would."""
+    names, values = (
+        request.get("ExpressionAttributeNames"),
+        request.get("ExpressionAttributeValues"),
+    )
+    made = plan(
+        request.get("UpdateExpression"),
+        request.get("ConditionExpression"),
+        None if names is None else frozenset(names.items()),
+    )
+    return made, check_values(made, values)
+
+
+def check_values(made: Plan, values: Mapping[str, Any] | None) -> WireItem:
+    """Return the values of a request in their one spelling; none is idle or lacks."""
+    if values is None:
+        found: WireItem = {}
+    elif values:
+        try:
+            found = {
+                # The most of them are texts: the call costs more than the look.
+                name: value if "S" in value else canonical(value)
+                for name, value in values.items()
+            }
+        except InvalidError as error:
+            message = f"ExpressionAttributeValues contains invalid value: {error}"
+            raise InvalidError(message) from error
+    else:
+        raise InvalidError("ExpressionAttributeValues must not be empty")
+    if found.keys() != made.sections.keys():
+        raise _not_matched(made, found)
+    for demand in made.demands:
+        demand.check(found)
+    return found
+
+
+def _not_matched(made: Plan, values: WireItem) -> InvalidError:
+    for name, section in made.sections.items():
+        if name not in values:
+            return InvalidError(
+                f"Invalid {section}: An expression attribute value used in expression"
+                f" is not defined; attribute value: {name}"
+            )
+    return _unused("Values", set(values) - set(made.sections), idle=not made.sections)
+
+
+def _unused(what: str, names: set[str], *, idle: bool) -> InvalidError:
+    """Return the error of placeholders that no expression names."""
+    if idle:
+        return InvalidError(
+            f"ExpressionAttribute{what} can only be specified when using expressions"
+        )
+    keys = ", ".join(sorted(names))
+    return InvalidError(
+        f"Value provided in ExpressionAttribute{what} unused in expressions:"
+        f" keys: {{{keys}}}"
+    )
+
+
+@cache
+def plan(
+    update: str | None, condition: str | None, names: frozenset[tuple[str, str]] | None
+) -> Plan:
+    """Read a write's expressions, with the names that its placeholders stand for."""
+    known = dict(names or ())
+    readers: list[Reader] = []
+    changed = test = None
+    if update is not None:
+        readers.append(Reader("UpdateExpression", update, known))
+        changed = read_update(readers[-1])
+    if condition is not None:
+        readers.append(Reader("ConditionExpression", condition, known))
+        test = read_condition(readers[-1])
+    check_names(names, readers)
+    names_touched = () if changed is None else changed.touched
+    touched = tuple((name, text_size(name)) for name in names_touched)
+    return Plan(test, changed, touched, sections_of(readers), demands_of(readers))
+
+
+def check_names(
+    names: frozenset[tuple[str, str]] | None, readers: list[Reader]
+) -> None:
+    """Raise if a name is given that no expression uses."""
+    if names is None:
+        return
+    if not names:
+        raise InvalidError("ExpressionAttributeNames must not be empty")
+    unused = {name for name, _ in names}.difference(*(r.names for r in readers))
+    if unused:
+        raise _unused("Names", unused, idle=not readers)
+
+
+def sections_of(readers: list[Reader]) -> dict[str, str]:
+    """Return the values that the expressions use, each with where it is used."""
+    return {name: reader.section for reader in readers for name in reader.values}
+
+
+def demands_of(readers: list[Reader]) -> tuple[Demand | Bounds, ...]:
+    """Return what the expressions' operators ask of the values."""
+    found: list[Demand | Bounds] = []
+    for reader in readers:
+        found += [Demand(reader.section, *demand) for demand in reader.demands]
+        found += [Bounds(reader.section, *bounds) for bounds in reader.bounds]
+    return tuple(found)

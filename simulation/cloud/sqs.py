@@ -1,0 +1,185 @@
+"""SQS standard queues in memory: at least once, in no order, hidden for a while.
+
+Handing a message out never waits: `next_at` and `on_arrival` tell a long poll when to
+look again. Not modelled: FIFO queues, message attributes, changes of a queue, and the
+limit of 120,000 messages in flight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from hashlib import md5
+from random import Random
+from typing import Any, Final
+
+from simulation.cloud import sqs_attributes, sqs_checks
+from simulation.cloud.answers import error
+from simulation.cloud.chaos import Calm, Chaos
+from simulation.cloud.sqs_checks import Refusal
+from simulation.cloud.sqs_deliveries import Deliveries
+from simulation.cloud.sqs_messages import MessageQueue
+
+_CALM: Final = Calm()
+
+
+class SQS:
+    """The queues of an account.
+
+    Attributes:
+        on_arrival: Told the URL of a queue whose `next_at` may be sooner than it was.
+        on_delete: Told of each message that is really deleted: its queue's URL, its
+            body, and when the receive was whose handle deleted it.
+    """
+
+    def __init__(
+        self, now: Callable[[], float], rng: Random, *, chaos: Chaos = _CALM
+    ) -> None:
+        self.on_arrival: Callable[[str], None] = lambda _url: None
+        self.on_delete: Callable[[str, str, float], None] = lambda *_: None
+        self._now = now
+        self._chaos = chaos
+        self._deliveries = Deliveries(now, rng, chaos)
+        self._queues: dict[str, MessageQueue] = {}
+        self._operations: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+            "send_message": self._send,
+            "receive_message": self._receive,
+            "delete_message": self._delete,
+            "change_message_visibility": self._hide,
+            "get_queue_attributes": self._attributes,
+            "get_queue_url": self._url,
+        }
+
+    def create_queue(
+        self,
+        name: str,
+        *,
+        visibility_s: float = 30.0,
+        retention_s: float = 345_600.0,
+        redrive: tuple[str, int] | None = None,
+    ) -> str:
+        """Make a queue and return its URL.
+
+        Args:
+            name: What no other queue is called.
+            visibility_s: How long a message stays hidden, unless the receive says.
+            retention_s: How long a message is kept.
+            redrive: The dead-letter queue's name, and how often a message is handed
+                out before it goes there.
+        """
+        dead = self._queues[redrive[0]] if redrive is not None else None
+        most = redrive[1] if redrive is not None else 0
+        made = MessageQueue(name, visibility_s, retention_s, dead, most, self._now())
+        self._queues[name] = made
+        return made.url
+
+    def next_at(self, url: str) -> float | None:
+        """Return when a message can next be received; None when there is none."""
+        queue = self._queue(url)
+        queue.expire(self._now())
+        return queue.next_at()
+
+    def call(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Do what a client asks.
+
+        Raises:
+            ClientError: As AWS refuses it.
+            NotImplementedError: The model knows no such operation or parameter.
+        """
+        one = operation.removesuffix("_batch")
+        try:
+            if one != operation and one in sqs_checks.BATCHED:
+                reply = self._batch(one, request)
+            else:
+                sqs_checks.known(operation, request)
+                reply = self._operations[operation](request)
+        except Refusal as refusal:
+            raise error(operation, refusal.code, str(refusal)) from None
+        self._tell()
+        return reply
+
+    def _batch(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Do each entry on its own, once the batch as a whole is well formed."""
+        url = self._queue(request["QueueUrl"]).url
+        done, failed = [], []
+        for entry in sqs_checks.entries(operation, request):
+            if self._chaos.fires("sqs.partial"):
+                broken = Refusal("InternalError", "Not done; nobody's fault.")
+                failed.append(_failure(entry["Id"], broken, senders=False))
+                continue
+            try:
+                reply = self._operations[operation]({**entry, "QueueUrl": url})
+                done.append({"Id": entry["Id"], **reply})
+            except Refusal as refusal:
+                failed.append(_failure(entry["Id"], refusal, senders=True))
+        return {"Successful": done, "Failed": failed}
+
+    def _send(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        queue, body = self._queue(request["QueueUrl"]), sqs_checks.body(request)
+        delay_s = sqs_checks.number(request, "DelaySeconds", 0, 0, 900)
+        message = self._deliveries.send(queue, body, delay_s)
+        return {"MessageId": message.message_id, "MD5OfMessageBody": _md5(body)}
+
+    def _receive(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        queue, number = self._queue(request["QueueUrl"]), sqs_checks.number
+        most = number(request, "MaxNumberOfMessages", 1, 1, sqs_checks.BATCH)
+        number(request, "WaitTimeSeconds", 0, 0, 20)
+        usual, longest = queue.visibility_s, sqs_checks.VISIBILITY_LIMIT
+        hide_s = number(request, "VisibilityTimeout", usual, 0, longest)
+        wanted = sqs_attributes.wanted_of_message(request)
+        messages = [
+            {
+                "MessageId": message.message_id,
+                "ReceiptHandle": queue.handle(message),
+                "MD5OfBody": _md5(message.body),
+                "Body": message.body,
+                **sqs_attributes.of_message(message, wanted),
+            }
+            for message in self._deliveries.hand_out(queue, int(most), hide_s)
+        ]
+        return {"Messages": messages} if messages else {}
+
+    def _delete(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        queue = self._queue(request["QueueUrl"])
+        handle = sqs_checks.required(request, "ReceiptHandle")
+        gone = self._deliveries.delete(queue, handle)
+        if gone is not None:
+            self.on_delete(queue.url, *gone)
+        return {}
+
+    def _hide(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        queue = self._queue(request["QueueUrl"])
+        handle = sqs_checks.required(request, "ReceiptHandle")
+        if request.get("VisibilityTimeout") is None:
+            raise Refusal("MissingParameter", "VisibilityTimeout is missing.")
+        longest = sqs_checks.VISIBILITY_LIMIT
+        seconds = sqs_checks.number(request, "VisibilityTimeout", 0, 0, longest)
+        self._deliveries.hide(queue, handle, seconds)
+        return {}
+
+    def _attributes(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        queue = self._queue(request["QueueUrl"])
+        queue.expire(self._now())
+        return sqs_attributes.of_queue(queue, request, self._now())
+
+    def _url(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        return {"QueueUrl": self._queue(request["QueueName"]).url}
+
+    def _queue(self, url: str) -> MessageQueue:
+        queue = self._queues.get(url.rpartition("/")[2])
+        if queue is None:
+            raise sqs_checks.no_such_queue()
+        return queue
+
+    def _tell(self) -> None:
+        """Wake those who wait, now that all is done: they may come back at once."""
+        for url in self._deliveries.arrivals():
+            self.on_arrival(url)
+
+
+def _failure(entry: str, refusal: Refusal, *, senders: bool) -> dict[str, Any]:
+    said = {"Code": refusal.code, "Message": str(refusal)}
+    return {"Id": entry, **said, "SenderFault": senders}
+
+
+def _md5(body: str) -> str:
+    return md5(body.encode(), usedforsecurity=False).hexdigest()

@@ -1,0 +1,89 @@
+"""Which ways of the two state machines were gone; the numbers are `docs/proof.md`'s."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from piecework.model import ChunkStatus as C
+from piecework.model import JobStatus as J
+
+Item = dict[str, Any]
+
+OPEN = {C.PENDING, C.WAITING}
+ENDED = {C.SUCCEEDED, C.DEAD, C.CANCELLED}
+STOPPABLE = {J.SUBMITTING, J.RUNNING, J.RESUMING}
+OUTCOMES = {J.SUCCEEDED, J.PARTIAL, J.FAILED}
+#: The ways that a run of the simulator must have gone.
+CHUNK_WAYS = [f"C{n}" for n in range(14)]
+JOB_WAYS = [f"J{n}" for n in range(10)]
+
+
+def chunk_ways(old: Item | None, new: Item) -> list[str]:
+    """Return which ways a write to a chunk went; none: it is not a way."""
+    if old is None:
+        return ["C0"]
+    before, after = old["status"], new["status"]
+    if new["gen"] > old["gen"]:
+        return ["C13" if new["chunk"] >= 0 else "C0"]
+    if new["fence"] > old["fence"]:
+        wound_up = new.get("recoveries", 0) > old.get("recoveries", 0)
+        return ["C2" if before == C.RUNNING else "C1", *(["C9"] if wound_up else [])]
+    if before == after:
+        return same_state(old, new)
+    return out_of_hand(new) if before == C.RUNNING else untouched(before, new)
+
+
+def out_of_hand(new: Item) -> list[str]:
+    """Return the way of a chunk that somebody held."""
+    after = new["status"]
+    given_back = after == C.WAITING and "claim_token" not in new
+    back = ["J7"] if after in ENDED and "compensation" in new else []
+    ways = {
+        C.SUCCEEDED: "C5",
+        C.WAITING: "C8" if given_back else "C6",
+        C.DEAD: "C7",
+        C.CANCELLED: "C12",
+    }
+    return [ways[after], *back] if after in ways else []
+
+
+def untouched(before: str, new: Item) -> list[str]:
+    """Return the way of a chunk that nobody held."""
+    if before == C.PENDING and new["status"] == C.WAITING and "direction" in new:
+        return ["J6"]
+    return ["C10"] if before in OPEN and new["status"] == C.CANCELLED else []
+
+
+def same_state(old: Item, new: Item) -> list[str]:
+    """Return the ways that leave the state as it is."""
+    if new.get("direction") and not old.get("direction"):
+        return ["J6"]
+    if new.get("cancel_requested") and not old.get("cancel_requested"):
+        return ["C11"]
+    if old["status"] in OPEN:
+        return ["resent"]
+    if new.get("heartbeat") != old.get("heartbeat"):
+        return ["C3"]
+    if new.get("stage") != old.get("stage"):
+        return ["C4"]
+    return ["noted"]
+
+
+def job_ways(old: Item | None, new: Item) -> list[str]:
+    """Return which way a job's change of state went; none: it is not a way."""
+    after = new["status"]
+    if old is None:
+        return ["J0"] if after == J.SUBMITTING else []
+    before = old["status"]
+    ways = {
+        (J.SUBMITTING, J.RUNNING): "J1",
+        (J.RUNNING, J.FINALIZING): "J2",
+        (J.CANCELLING, J.CANCELLED): "J5",
+        (J.RESUMING, J.RUNNING): "J9",
+        (J.RESUMING, J.SUBMITTING): "J9",
+        **{(J.FINALIZING, outcome): "J3" for outcome in OUTCOMES},
+        **{(state, J.CANCELLING): "J4" for state in STOPPABLE},
+        **{(o, J.RESUMING): "J8" for o in {*OUTCOMES - {J.SUCCEEDED}, J.CANCELLED}},
+    }
+    way = ways.get((J(before), J(after)))
+    return [way] if way else []

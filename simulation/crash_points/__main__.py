@@ -1,0 +1,104 @@
+"""`python -m simulation.crash_points`: every point, or one of them with its trace."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from simulation.crash_points.explore import explore
+from simulation.crash_points.findings import Finding, Kind, judge
+from simulation.crash_points.run import Job, run, undisturbed
+from simulation.crash_points.scenarios import SCENARIOS
+from simulation.crash_points.strikes import Mode, Strike
+
+#: Broken runs that are shown; more of them say nothing more.
+SHOWN = 20
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Strike as asked; return 1 if a promise was broken."""
+    asked = options().parse_args(arguments)
+    names = [asked.scenario] if asked.scenario else list(SCENARIOS)
+    jobs = [Job(name, asked.chunks, asked.seed) for name in names]
+    if asked.point is not None:
+        return replay(jobs[0], Strike(asked.point, Mode(asked.mode)), asked.trace)
+    return sweep(jobs, asked.processes)
+
+
+def options() -> argparse.ArgumentParser:
+    """Return the options of the command."""
+    parser = argparse.ArgumentParser(prog="python -m simulation.crash_points")
+    parser.add_argument("--chunks", type=int, default=22, help="size of the jobs")
+    parser.add_argument("--scenario", choices=list(SCENARIOS), help="only this one")
+    parser.add_argument("--seed", type=int, default=1, help="another order of things")
+    parser.add_argument("--processes", type=int, default=2, help="side by side")
+    parser.add_argument("--point", type=int, help="only this call, by its number")
+    parser.add_argument("--mode", choices=list(Mode), default=Mode.BEFORE)
+    parser.add_argument("--trace", action="store_true", help="print all that happened")
+    return parser
+
+
+def sweep(jobs: Sequence[Job], processes: int) -> int:
+    """Strike at every point; print what came of it."""
+    began = time.monotonic()
+    runs: Counter[str] = Counter()
+    kinds: Counter[Kind] = Counter()
+    doubtful, bad = 0, list[Finding]()
+    for finding in explore(jobs, processes):
+        runs[finding.job.scenario] += 1
+        kinds.update({kind for kind, _ in finding.broken})
+        doubtful += finding.doubtful > 0
+        if finding.broken:
+            bad.append(finding)
+    for job in jobs:
+        points = len(undisturbed(job).points)
+        say(f"{job.scenario}: points={points} runs={runs[job.scenario]}")
+    order = list(SCENARIOS)
+    bad.sort(key=lambda f: (order.index(f.job.scenario), f.strike.point, f.strike.mode))
+    for finding in bad[:SHOWN]:
+        show(finding)
+    figures = {
+        "points": sum(len(undisturbed(job).points) for job in jobs),
+        "runs": runs.total(),
+        **{str(kind): kinds[kind] for kind in Kind},
+        "doubtful": doubtful,
+        "seconds": round(time.monotonic() - began),
+    }
+    say(" ".join(f"{name}={value}" for name, value in figures.items()))
+    return int(bool(bad) or not runs)
+
+
+def replay(job: Job, strike: Strike, traced: bool) -> int:  # noqa: FBT001
+    """Strike at one point; print what came of it."""
+    found = run(job, strike, traced=traced)
+    for line in found.trace:
+        say(line)
+    finding = judge(job, strike, found)
+    show(finding)
+    return int(bool(finding.broken))
+
+
+def show(finding: Finding) -> None:
+    """Print what came of a run, and how to see it again."""
+    job, strike = finding.job, finding.strike
+    name = undisturbed(job).points[strike.point].name
+    say(f"{job.scenario} {strike.point} {strike.mode}: {name}")
+    for kind, said in finding.broken[:SHOWN]:
+        say(f"    {kind}: {said}")
+    say(
+        f"    python -m simulation.crash_points --chunks {job.chunks} --seed {job.seed}"
+        f" --scenario {job.scenario} --point {strike.point} --mode {strike.mode}"
+        " --trace"
+    )
+
+
+def say(line: str) -> None:
+    """Print a line."""
+    sys.stdout.write(f"{line}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

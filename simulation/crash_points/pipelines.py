@@ -1,0 +1,154 @@
+"""The pipelines of the sweep; what becomes of a chunk is in its payload."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pydantic import BaseModel
+
+from piecework import (
+    Context,
+    Dependency,
+    Effect,
+    JoinContext,
+    Pipeline,
+    Stage,
+    TransientError,
+)
+from simulation.crash_points.town import TOWN
+from simulation.pipelines import QUICK, desk, model, nothing_found, post, shop
+
+#: Seconds that a call may take which somebody holds up.
+PATIENCE_S = 45.0
+#: Seconds after which somebody is to come again who came too early.
+LATER_S = 900.0
+
+slow_model = Dependency("model", retry=QUICK, timeout=PATIENCE_S)
+slow_desk = Dependency(
+    "desk",
+    retry=QUICK,
+    timeout=PATIENCE_S,
+    effect=Effect.LOOKUP,
+    lookup=nothing_found,
+)
+
+
+class Customer(BaseModel):
+    """A chunk: who it is, and `{stage}:{what befalls it there}`."""
+
+    n: int
+    kind: str = ""
+
+
+async def score(n: int, where: str, kind: str, *, idempotency_key: str) -> int:
+    """Be a paid model call."""
+    del idempotency_key
+    await TOWN.get().serve(where, kind)
+    return n * 2
+
+
+async def book(what: str, n: int, kind: str, *, idempotency_key: str) -> str:
+    """Book something for somebody."""
+    del idempotency_key
+    town = TOWN.get()
+    await town.serve(what, kind)
+    town.note_down(what, n)
+    return f"{what}-{n}"
+
+
+async def unbook(what: str, n: int, *, idempotency_key: str) -> None:
+    """Give back what was booked, if it was."""
+    del idempotency_key
+    TOWN.get().strike_out(what, n)
+
+
+async def be_served(ctx: Context[Customer], where: str) -> None:
+    """Meet what awaits a customer before the stage's own call."""
+    n, kind = ctx.payload.n, ctx.payload.kind
+    if kind == f"{where}:later" and not TOWN.get().mended:
+        raise TransientError("later", code="tool.shop.later", retry_after=LATER_S)
+    if kind == f"{where}:thinking":
+        await ctx.call(slow_model, score, n, where, f"{where}:held")
+
+
+# ── paid calls and a join ───────────────────────────────────────────────────
+
+
+def read(ctx: Context[Customer]) -> int:
+    """Do something quick, in a thread."""
+    return ctx.payload.n + 100
+
+
+async def analyse(ctx: Context[Customer]) -> list[int]:
+    """Make the chunk's calls side by side."""
+    await be_served(ctx, "analyse")
+    first, kind = ctx.result(read) * 10, ctx.payload.kind
+    numbers = range(first, first + (3 if kind == "analyse:thrice" else 1))
+    asked = slow_model if kind == "analyse:held" else model
+    calls = (ctx.call(asked, score, n, "analyse", kind) for n in numbers)
+    return list(await asyncio.gather(*calls))
+
+
+async def total(ctx: JoinContext) -> int:
+    """Add the results up, and pay for a summary."""
+    found = 0
+    async for result in ctx.results():
+        found += sum(result.value)
+    summed = await ctx.call(model, score, found, "total", "")
+    await ctx.write("total.txt", f"{summed} {len(ctx.missing)}")
+    return summed
+
+
+counting = Pipeline(
+    "counting", payload=Customer, stages=[Stage(read), Stage(analyse)], join=total
+)
+
+
+# ── a saga: every kind of effect, a pivot ───────────────────────────────────
+
+
+async def flight(ctx: Context[Customer]) -> str:
+    """Book the flight: the provider honours keys."""
+    return await ctx.call(shop, book, "flight", ctx.payload.n, ctx.payload.kind)
+
+
+async def cancel_flight(ctx: Context[Customer]) -> None:
+    """Undo the flight."""
+    await ctx.call(shop, unbook, "flight", ctx.payload.n)
+
+
+async def hotel(ctx: Context[Customer]) -> str:
+    """Book the hotel: what the desk did can be looked up."""
+    await be_served(ctx, "hotel")
+    asked = slow_desk if ctx.payload.kind == "hotel:held" else desk
+    return await ctx.call(asked, book, "hotel", ctx.payload.n, ctx.payload.kind)
+
+
+async def cancel_hotel(ctx: Context[Customer]) -> None:
+    """Undo the hotel."""
+    await ctx.call(shop, unbook, "hotel", ctx.payload.n)
+
+
+async def pay(ctx: Context[Customer]) -> str:
+    """Pay: the point of no return."""
+    return await ctx.call(shop, book, "pay", ctx.payload.n, ctx.payload.kind)
+
+
+async def write(ctx: Context[Customer]) -> str:
+    """Write to the customer: to some a letter, of which nobody knows if it was sent."""
+    await be_served(ctx, "write")
+    way = post if ctx.payload.n % 7 in {2, 3} else shop
+    return await ctx.call(way, book, "write", ctx.payload.n, ctx.payload.kind)
+
+
+travel = Pipeline(
+    "travel",
+    payload=Customer,
+    stages=[
+        Stage(flight, compensate=cancel_flight),
+        Stage(hotel, compensate=cancel_hotel),
+        Stage(pay, pivot=True),
+        Stage(write),
+    ],
+    result=pay,
+)

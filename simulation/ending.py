@@ -1,0 +1,138 @@
+"""What must hold when everything has come to its end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from piecework import keys
+from piecework.dependency import Effect
+from piecework.model import ChunkStatus, JobStatus
+from piecework.store.wire import from_item
+from simulation.promises import Promises
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+Item = dict[str, Any]
+
+
+def check_the_end(world: World, promises: Promises) -> None:
+    """Hold the tables, the objects and the books against each other."""
+    for pk, meta in promises.jobs.items():
+        check_job(world, promises, pk, meta)
+    check_effects(world, promises)
+
+
+def check_job(world: World, promises: Promises, pk: str, meta: Item) -> None:
+    """Check that each chunk has an end with a reason, and the certificate says so."""
+    name, books = meta["job"], promises.chunks[pk]
+    chunks = {n: b.item for n, b in books.items() if n != keys.JOIN_CHUNK}
+    for number, item in chunks.items():
+        if item["status"] not in {"SUCCEEDED", "DEAD", "CANCELLED"}:
+            promises.break_(f"L1: {name}/{number} is {item['status']}")
+        if item["status"] == ChunkStatus.DEAD:
+            check_letter(world, promises, pk, item)
+        if item["status"] == ChunkStatus.CANCELLED and not item.get("cancelled"):
+            promises.break_(f"I15: {name}/{number} does not say where it was cancelled")
+    if not JobStatus(meta["status"]).ended:
+        return
+    found = world.s3.call(
+        "get_object", {"Bucket": "bucket", "Key": meta["certificate"]}
+    )
+    certificate = json.loads(drained(found["Body"]))
+    succeeded = {
+        str(n) for n, i in chunks.items() if i["status"] == ChunkStatus.SUCCEEDED
+    }
+    listed = set(certificate["results"]) | {
+        str(m["chunk"]) for m in certificate["missing"]
+    }
+    if len(listed) != meta["chunks"] or set(certificate["results"]) != succeeded:
+        promises.break_(f"I12: the certificate of {name} leaves chunks out")
+    if sum(certificate["outcomes"].values()) != meta["chunks"]:
+        promises.break_(f"I15: the outcomes of {name} do not add up")
+    for text in succeeded:
+        check_result(world, promises, chunks[int(text)], certificate)
+
+
+def drained(body: Any) -> bytes:
+    """Return what an object holds; the model never waits, so one step reads it."""
+    try:
+        body.read().send(None)
+    except StopIteration as done:
+        content: bytes = done.value
+        return content
+    raise AssertionError(body)
+
+
+def check_letter(world: World, promises: Promises, pk: str, item: Item) -> None:
+    """Check that a dead chunk has its dead letter, with its story."""
+    row = get(
+        world,
+        world.settings.dead_letters_table,
+        pk,
+        keys.dead_letter_sk(item["chunk"], item["gen"]),
+    )
+    needed = ("error_code", "stage", "attempts", "trail", "compensation")
+    if row is None or any(row.get(n) is None for n in needed):
+        promises.break_(f"I15: {item['job']}/{item['chunk']} has no dead letter: {row}")
+
+
+def check_result(
+    world: World, promises: Promises, item: Item, certificate: Item
+) -> None:
+    """Check that a finished chunk's result is there, and the one that was certified."""
+    chunk = item["chunk"]
+    partition = keys.chunk_pk(world.settings.tenant, item["job"], chunk)
+    row = get(world, world.settings.checkpoints_table, partition, keys.result_sk(chunk))
+    row = row or {"value": "null"}
+    sha256 = row.get("value_sha256") or keys.sha256(row["value"].encode())
+    if item.get("result_sha256") != sha256:
+        promises.break_(f"I5: {item['job']}/{chunk} has another result than it says")
+    if certificate["results"][str(chunk)] != sha256:
+        promises.break_(f"I5: {item['job']}/{chunk} was certified with another result")
+
+
+def check_effects(world: World, promises: Promises) -> None:
+    """Hold the ledger against the outside's books."""
+    outside = promises.outside
+    if outside is None:
+        return
+    rows = {
+        row["effect_key"]: row
+        for row in scan(world, world.settings.checkpoints_table)
+        if "effect_key" in row
+    }
+    for identity, entry in outside.books.items():
+        if entry.effect is Effect.PURE:
+            continue
+        state = rows.get(identity, {}).get("effect_state")
+        if state is None:
+            promises.break_(f"I7: {identity[:12]} happened and is on no record")
+        elif state in {"UNDONE", "REFUSED"} and entry.stands:
+            promises.break_(f"I8: {identity[:12]} is {state} and stands")
+
+
+def scan(world: World, table: str) -> Iterator[Item]:
+    """Yield every item of a table."""
+    request: dict[str, Any] = {"TableName": table, "ConsistentRead": True}
+    while True:
+        reply = world.dynamodb.call("scan", request)
+        yield from map(from_item, reply["Items"])
+        if "LastEvaluatedKey" not in reply:
+            return
+        request["ExclusiveStartKey"] = reply["LastEvaluatedKey"]
+
+
+def get(world: World, table: str, pk: str, sk: str) -> Item | None:
+    """Read an item."""
+    reply = world.dynamodb.call(
+        "get_item",
+        {
+            "TableName": table,
+            "Key": {"pk": {"S": pk}, "sk": {"S": sk}},
+            "ConsistentRead": True,
+        },
+    )
+    return from_item(reply["Item"]) if "Item" in reply else None

@@ -1,0 +1,104 @@
+"""What may go wrong, how often, and how often it did.
+
+A schedule switches a random part of the kinds on, each at a rate of its own (swarm
+testing): faults that always come together hide what each of them can do alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+#: Kinds of faults of a request, each with its usual chance.
+REQUESTS: Mapping[str, float] = {
+    "request.throttled": 0.02,
+    "request.conflict": 0.02,
+    "request.server_error": 0.01,
+    "request.unreachable": 0.01,
+    "request.reply_lost": 0.03,
+    "request.late": 0.01,
+    "request.slow": 0.02,
+}
+#: Kinds of what a standard queue may do. A stale read is not among them: every read
+#: is strongly consistent, which the world insists on.
+AWS: Mapping[str, float] = {
+    "sqs.duplicate": 0.05,
+    "sqs.reorder": 0.3,
+    "sqs.delay": 0.05,
+    "sqs.lost": 0.03,
+    "sqs.partial": 0.03,
+    "sqs.empty": 0.1,
+    "sqs.undelete": 0.05,
+}
+#: Kinds of what befalls a call of a pipeline to the outside.
+CALLS: Mapping[str, float] = {
+    "call.transient": 0.08,
+    "call.permanent": 0.01,
+    "call.hidden": 0.04,
+    "call.cut": 0.03,
+    "call.slow": 0.02,
+}
+#: Kinds of what befalls a process; chances a callback.
+PROCESSES: Mapping[str, float] = {
+    "process.kill": 0.0012,
+    "process.freeze": 0.002,
+}
+#: Kinds of what befalls a whole schedule: clocks that are wrong, and operators.
+EVENTS: Mapping[str, float] = {
+    "process.stop": 0.5,
+    "clock.offset": 0.5,
+    "operator.cancel": 0.35,
+    "operator.compensate": 0.5,
+    "operator.deadline": 0.2,
+    "operator.resume": 0.5,
+    "operator.redrive": 0.5,
+    "operator.submit_again": 0.2,
+}
+KINDS: Mapping[str, float] = {**REQUESTS, **AWS, **CALLS, **PROCESSES, **EVENTS}
+
+
+def swarm(rng: Random) -> dict[str, float]:
+    """Draw which kinds are on, and at which rate."""
+    on = {k: r for k, r in KINDS.items() if rng.random() < 0.5}  # noqa: PLR2004
+    return {k: min(1.0, r * rng.choice((0.5, 1.0, 1.0, 3.0))) for k, r in on.items()}
+
+
+@dataclass(slots=True)
+class Faults:
+    """The faults of one schedule.
+
+    Attributes:
+        on: False in the last phase, in which everything has to come to its end.
+    """
+
+    rates: Mapping[str, float]
+    rng: Random
+    on: bool = True
+    fired: Counter[str] = field(default_factory=Counter)
+    _requests: list[tuple[str, float]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Lay the kinds of a request out, so that one draw decides on all of them."""
+        self._requests = [(k, self.rates[k]) for k in REQUESTS if k in self.rates]
+
+    def fires(self, kind: str) -> bool:
+        """Say whether a fault of a kind happens now; no draw where it never does."""
+        rate = self.rates.get(kind)
+        if rate is None or not self.on or self.rng.random() >= rate:
+            return False
+        self.fired[kind] += 1
+        return True
+
+    def of_request(self) -> str | None:
+        """Return what befalls a request, if anything."""
+        if not self.on or not self._requests:
+            return None
+        drawn = self.rng.random()
+        for kind, rate in self._requests:
+            if drawn < rate:
+                self.fired[kind] += 1
+                return kind
+            drawn -= rate
+        return None

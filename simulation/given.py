@@ -1,0 +1,82 @@
+"""What is simulated: our own pipelines, or the one that a user names."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from pydantic import BaseModel
+
+from orchestrator.intake import chunk_inputs
+from piecework.errors import UsageError
+from piecework.loading import load_pipeline
+from piecework.pipeline import Pipeline
+from simulation.schedule import Work
+from simulation.watched import watched
+
+#: Chunks of a job that is drawn from a user's input, at most, and those that are read.
+MOST_CHUNKS = 5
+READ_CHUNKS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What was asked for.
+
+    Attributes:
+        pipeline: `module:object`; empty: our own.
+        source: Where its chunks come from, as for a submit.
+        stand_ins: `module:object`, a mapping from functions that a pipeline calls to
+            what is called in their place; empty: none.
+    """
+
+    pipeline: str = ""
+    source: str = ""
+    stand_ins: str = ""
+
+
+def load_works(given: Given) -> Sequence[Work]:
+    """Return what the schedules submit.
+
+    Raises:
+        PieceworkError: What loading the pipeline or reading its input raises.
+        UsageError: `cli.usage.invalid`: there are no stand-ins under that name.
+    """
+    if not given.pipeline:
+        from simulation.works import WORKS
+
+        return WORKS
+    pipeline = load_pipeline(given.pipeline)
+    payloads = asyncio.run(read_payloads(pipeline, given.source))
+    stand_ins = load_stand_ins(given.stand_ins) if given.stand_ins else {}
+
+    def draw(rng: Random) -> Sequence[BaseModel]:
+        return rng.choices(payloads, k=rng.randint(1, MOST_CHUNKS))
+
+    return [Work(watched(pipeline), draw, stand_ins)]
+
+
+async def read_payloads(pipeline: Pipeline, source: str) -> list[BaseModel]:
+    """Read the first chunks of an input."""
+    payloads: list[BaseModel] = []
+    async for chunk in chunk_inputs(source, pipeline, s3=None):
+        payloads.append(pipeline.payload.model_validate_json(chunk.payload))
+        if len(payloads) == READ_CHUNKS:
+            break
+    return payloads
+
+
+def load_stand_ins(name: str) -> Mapping[Callable[..., Any], Callable[..., Any]]:
+    """Return what is called in the place of what."""
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        message = f"There are no stand-ins {name}: {error}."
+        step = "Give --stand-ins module:MAPPING, from each function to its stand-in."
+        raise UsageError(message, next_step=step) from error
+    return dict(found)

@@ -1,0 +1,272 @@
+"""An event loop of many processes in made-up time; a seed decides who runs next.
+
+Inside a process callbacks run in their order, as asyncio promises. Between processes
+any order is possible, and any process can stop for ever, or for a while, between two
+callbacks: at any `await`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar, copy_context
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, TypeVar
+
+from piecework.errors import PermanentError
+
+R = TypeVar("R")
+
+#: The code of a call that reaches for the true world.
+OUT_OF_REACH = "pipeline.simulation.out_of_reach"
+#: Seconds on the clock when the world begins; not 0, so that a missing time shows.
+BEGIN = 1_000.0
+
+
+@dataclass(slots=True, eq=False)
+class Process:
+    """What runs, freezes and dies as one.
+
+    Attributes:
+        offset: Seconds by which its wall clock is wrong.
+        fuse: Callbacks until something befalls it; 0: nothing will.
+        on_death: Called, in the world, once it has ended.
+    """
+
+    name: str
+    offset: float = 0.0
+    fuse: int = 0
+    dead: bool = False
+    frozen: bool = False
+    on_death: Callable[[], None] = lambda: None
+    ready: deque[asyncio.Handle] = field(default_factory=deque)
+    #: Kept to the end: a task that is collected would run its `finally` blocks.
+    tasks: list[asyncio.Task[Any]] = field(default_factory=list)
+
+
+PROCESS: ContextVar[Process] = ContextVar("PROCESS")
+
+
+class NumberedFuture(asyncio.Future[Any]):
+    """A future whose hash is its number: sets of them have the same order each time."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.number = loop.next_number()
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class NumberedTask(asyncio.Task[Any]):
+    """A task whose hash is its number."""
+
+    def __init__(self, loop: Loop, work: Coroutine[Any, Any, Any], **more: Any) -> None:
+        self.number = loop.next_number()
+        super().__init__(work, loop=loop, **more)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class Loop(asyncio.AbstractEventLoop):
+    """The loop. It has no sockets: what asks for one does not belong here."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.moment = BEGIN
+        self.world = Process("world")
+        self.blown: Callable[[Process], None] = lambda _: None
+        self.troubles: list[str] = []
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._runnable: list[Process] = []
+        self._numbers = 0
+        self._over = False
+
+    def run(self, work: Coroutine[Any, Any, R]) -> R:
+        """Run a coroutine to its end, and everything beside it until then."""
+        earlier = asyncio._get_running_loop()  # noqa: SLF001 -- as asyncio's own loops do
+        asyncio._set_running_loop(self)  # noqa: SLF001
+        try:
+            task = self.create_task(work, context=context_of(self.world))
+            while not task.done():
+                self._step()
+            result: R = task.result()
+            return result
+        finally:
+            self._over = True
+            asyncio._set_running_loop(earlier)  # noqa: SLF001
+
+    def _step(self) -> None:
+        """Run one callback of some process; if there is none, move time on."""
+        runnable = self._runnable
+        if not runnable:
+            self._next_timer()
+            return
+        index = int(self.rng.random() * len(runnable)) if len(runnable) > 1 else 0
+        process = runnable[index]
+        if process.fuse:
+            process.fuse -= 1
+            if not process.fuse:
+                self.blown(process)
+                return
+        handle = process.ready.popleft()
+        if not process.ready:
+            self._not_runnable(process)
+        if not handle.cancelled():
+            handle._run()  # noqa: SLF001
+
+    def _next_timer(self) -> None:
+        if not self._timers:
+            message = "the world stands still: everybody waits for somebody else"
+            raise RuntimeError(message)
+        when, _, timer = heapq.heappop(self._timers)
+        if timer.cancelled():
+            return
+        self.moment = max(self.moment, when)
+        self._enqueue(timer)
+
+    def _enqueue(self, handle: asyncio.Handle) -> None:
+        process = handle._context.get(PROCESS, self.world)  # type: ignore[attr-defined] # noqa: SLF001
+        if process.dead or self._over:
+            return
+        if not process.ready and not process.frozen:
+            self._runnable.append(process)
+        process.ready.append(handle)
+
+    def _not_runnable(self, process: Process) -> None:
+        if process in self._runnable:
+            self._runnable.remove(process)
+
+    # ── what befalls a process ──────────────────────────────────────────────
+
+    def kill(self, process: Process) -> None:
+        """End a process between two callbacks: nothing of it runs any more."""
+        process.dead = True
+        process.ready.clear()
+        self._not_runnable(process)
+
+    def freeze(self, process: Process, seconds: float) -> None:
+        """Stop a process for a while, as SIGSTOP or a paused machine does."""
+        if process.dead or process.frozen:
+            return
+        process.frozen = True
+        self._not_runnable(process)
+        self.call_later(seconds, self.thaw, process, context=context_of(self.world))
+
+    def thaw(self, process: Process) -> None:
+        """Let a process go on where it stopped; it does not know that it did."""
+        if process.frozen and not process.dead:
+            process.frozen = False
+            if process.ready:
+                self._runnable.append(process)
+
+    # ── what asyncio asks of a loop ─────────────────────────────────────────
+
+    def next_number(self) -> int:
+        """Return a number that nothing else has."""
+        self._numbers += 1
+        return self._numbers
+
+    def time(self) -> float:
+        """Return the made-up time."""
+        return self.moment
+
+    def call_soon(  # type: ignore[override] # any callback
+        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Run a callback next in its process."""
+        handle = asyncio.Handle(callback, args, self, context)
+        self._enqueue(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment] # one thread
+
+    def call_later(  # type: ignore[override] # any callback
+        self,
+        delay: float,
+        callback: Callable[..., Any],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Run a callback so many seconds from now."""
+        return self.call_at(self.moment + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override] # any callback
+        self,
+        when: float,
+        callback: Callable[..., Any],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Run a callback at a moment."""
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, self.next_number(), timer))
+        return timer
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """Return a future."""
+        return NumberedFuture(self)
+
+    def create_task(
+        self,
+        coro: Any,
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+        **_: Any,
+    ) -> asyncio.Task[Any]:
+        """Start a task in the process of whoever asks."""
+        task = NumberedTask(self, coro, name=name, context=context)
+        process = context[PROCESS] if context else PROCESS.get(self.world)
+        process.tasks.append(task)
+        return task
+
+    def run_in_executor(  # type: ignore[override] # any function
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        """Run what would block a thread right here: in made-up time nothing blocks."""
+        del executor
+        future = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except BaseException as error:  # noqa: BLE001 -- it is the caller's
+            future.set_exception(error)
+        return future
+
+    async def nowhere(self, *_: Any, **__: Any) -> Any:
+        """Refuse to reach out of the made-up world."""
+        message = "A function reached for the network, which the simulator has not."
+        raise PermanentError(message, code=OUT_OF_REACH)
+
+    getaddrinfo = create_connection = sock_connect = nowhere
+    create_unix_connection = subprocess_exec = subprocess_shell = nowhere
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Keep what nobody caught."""
+        self.troubles.append(f"{context['message']}: {context.get('exception')!r}")
+
+    def get_debug(self) -> bool:
+        """Say that asyncio is not to check itself."""
+        return False
+
+    def is_running(self) -> bool:
+        """Say that it runs."""
+        return not self._over
+
+    def is_closed(self) -> bool:
+        """Say whether it has run."""
+        return self._over
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Leave a cancelled timer where it is: its time comes."""
+
+
+def context_of(process: Process) -> Context:
+    """Return the surroundings in which the callbacks of a process run."""
+    context = copy_context()
+    context.run(PROCESS.set, process)
+    return context

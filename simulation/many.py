@@ -1,0 +1,100 @@
+"""Many schedules, on all cores; their sums, and whatever broke."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from simulation.coverage import CHUNK_WAYS, JOB_WAYS
+from simulation.faults import KINDS
+from simulation.given import Given, load_works
+from simulation.schedule import Verdict, Work, run_schedule
+
+#: Seeds that a process is handed at once.
+SOME = 20
+#: Broken schedules that are told of one by one.
+TOLD = 10
+
+
+@dataclass(slots=True)
+class Sum:
+    """What came of many schedules."""
+
+    schedules: int = 0
+    broken: list[tuple[int, Sequence[str]]] = field(default_factory=list)
+    fired: Counter[str] = field(default_factory=Counter)
+    ways: Counter[str] = field(default_factory=Counter)
+    jobs: Counter[str] = field(default_factory=Counter)
+    codes: Counter[str] = field(default_factory=Counter)
+    requests: int = 0
+    paid: int = 0
+    paid_again: int = 0
+    seconds: float = 0.0
+
+    def add(self, verdict: Verdict) -> None:
+        """Add a schedule."""
+        self.schedules += 1
+        if verdict.broken:
+            self.broken.append((verdict.seed, verdict.broken))
+        self.fired.update(verdict.fired)
+        self.ways.update(verdict.ways)
+        self.jobs.update(verdict.jobs)
+        self.codes.update(verdict.codes)
+        self.requests += verdict.requests
+        self.paid += verdict.paid
+        self.paid_again += verdict.paid_again
+        self.seconds += verdict.seconds
+
+    @property
+    def never_fired(self) -> list[str]:
+        """The kinds of faults that never happened."""
+        return sorted(kind for kind in KINDS if not self.fired[kind])
+
+    @property
+    def never_gone(self) -> list[str]:
+        """The ways of the state machines that were never gone."""
+        return [way for way in [*CHUNK_WAYS, *JOB_WAYS] if not self.ways[way]]
+
+
+def run_many(
+    given: Given,
+    seeds: range,
+    processes: int,
+    told: Callable[[Sum], None] = lambda _: None,
+) -> Sum:
+    """Run the schedules of many seeds; `told` hears of the sum every now and then."""
+    total = Sum()
+    for verdicts in run_some(given, seeds, processes):
+        for verdict in verdicts:
+            total.add(verdict)
+        told(total)
+    total.broken.sort()
+    return total
+
+
+def run_some(given: Given, seeds: range, processes: int) -> Iterator[Sequence[Verdict]]:
+    """Yield verdicts, some at a time, in no order."""
+    begin(given)  # here, too: what is wrong with it is said once
+    groups = [seeds[at : at + SOME] for at in range(0, len(seeds), SOME)]
+    if processes == 1 or len(groups) == 1:
+        yield from map(run_group, groups)
+        return
+    # A fresh process knows nothing of ours: no locks, no threads, no open sockets.
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(processes, begin, [given]) as pool:
+        yield from pool.imap_unordered(run_group, groups)
+
+
+_works: list[Work] = []
+
+
+def begin(given: Given) -> None:
+    """Make a process ready to run schedules."""
+    _works[:] = load_works(given)
+
+
+def run_group(seeds: range) -> list[Verdict]:
+    """Run some schedules."""
+    return [run_schedule(seed, _works) for seed in seeds]

@@ -1,0 +1,158 @@
+"""The pipelines that the simulator runs when it is given none."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pydantic import BaseModel
+
+from piecework import (
+    Context,
+    Dependency,
+    Effect,
+    JoinContext,
+    Notice,
+    PermanentError,
+    Pipeline,
+    RetryPolicy,
+    Stage,
+    TransientError,
+)
+
+QUICK = RetryPolicy(attempts=3, base=0.2, cap=2.0)
+model = Dependency("model", retry=QUICK, timeout=8.0)
+shop = Dependency("shop", retry=QUICK, timeout=8.0, effect=Effect.PROVIDER_IDEMPOTENT)
+post = Dependency("post", retry=QUICK, timeout=8.0, effect=Effect.NON_IDEMPOTENT)
+
+
+async def nothing_found(*_: Any, idempotency_key: str) -> None:
+    """Stand in for the provider's search, which the simulator answers."""
+    del idempotency_key
+
+
+desk = Dependency(
+    "desk", retry=QUICK, timeout=8.0, effect=Effect.LOOKUP, lookup=nothing_found
+)
+
+
+class Item(BaseModel):
+    """A chunk: a number, its calls, and the trouble that it makes until gen 2."""
+
+    n: int
+    calls: int = 1
+    trouble: str = ""
+    seconds: float = 0.0
+
+
+async def score(n: int, *, idempotency_key: str) -> int:
+    """Be a paid model call."""
+    del idempotency_key
+    return n * 2
+
+
+async def book(what: str, n: int, *, idempotency_key: str) -> str:
+    """Book something."""
+    del idempotency_key
+    return f"{what}-{n}"
+
+
+async def unbook(what: str, n: int, *, idempotency_key: str) -> None:
+    """Give back what was booked, if it was."""
+    del what, n, idempotency_key
+
+
+def trouble(ctx: Context[Item], stage: str) -> None:
+    """Fail where the payload says so."""
+    if ctx.payload.trouble == f"{stage}:permanent":
+        raise PermanentError("out of stock", code="tool.stock.none")
+    if ctx.payload.trouble == f"{stage}:transient":
+        raise TransientError("not now", code="tool.stock.busy", retry_after=0.5)
+
+
+# ── paid calls and a join ───────────────────────────────────────────────────
+
+
+def read(ctx: Context[Item]) -> int:
+    """Do something quick, in a thread."""
+    return ctx.payload.n + 100
+
+
+async def analyse(ctx: Context[Item]) -> list[int]:
+    """Make the chunk's calls side by side."""
+    trouble(ctx, "analyse")
+    await asyncio.sleep(ctx.payload.seconds)
+    first = ctx.result(read)
+    calls = (ctx.call(model, score, first * 10 + i) for i in range(ctx.payload.calls))
+    return list(await asyncio.gather(*calls))
+
+
+async def total(ctx: JoinContext) -> int:
+    """Add the results up, and pay for a summary."""
+    found = 0
+    async for result in ctx.results():
+        found += sum(result.value)
+    summed = await ctx.call(model, score, found)
+    await ctx.write("total.txt", f"{summed} {len(ctx.missing)}")
+    return summed
+
+
+counting = Pipeline(
+    "counting", payload=Item, stages=[Stage(read), Stage(analyse)], join=total
+)
+
+
+# ── a saga: every kind of effect, a pivot ───────────────────────────────────
+
+
+async def flight(ctx: Context[Item]) -> str:
+    """Book the flight: the provider honours keys."""
+    return await ctx.call(shop, book, "flight", ctx.payload.n)
+
+
+async def cancel_flight(ctx: Context[Item]) -> None:
+    """Undo the flight."""
+    await ctx.call(shop, unbook, "flight", ctx.payload.n)
+
+
+async def hotel(ctx: Context[Item]) -> str:
+    """Book the hotel: what the desk did can be looked up."""
+    trouble(ctx, "hotel")
+    await asyncio.sleep(ctx.payload.seconds)
+    return await ctx.call(desk, book, "hotel", ctx.payload.n)
+
+
+async def cancel_hotel(ctx: Context[Item]) -> None:
+    """Undo the hotel."""
+    await ctx.call(shop, unbook, "hotel", ctx.payload.n)
+
+
+async def pay(ctx: Context[Item]) -> str:
+    """Pay: the point of no return."""
+    trouble(ctx, "pay")
+    return await ctx.call(shop, book, "payment", ctx.payload.n)
+
+
+async def write(ctx: Context[Item]) -> str:
+    """Send a letter, which can be neither repeated nor looked up."""
+    trouble(ctx, "write")
+    return await ctx.call(post, book, "letter", ctx.payload.n)
+
+
+async def tell(notice: Notice) -> None:
+    """Be told of a job's end."""
+    del notice
+
+
+travel = Pipeline(
+    "travel",
+    payload=Item,
+    notify=tell,
+    stages=[
+        Stage(flight, compensate=cancel_flight),
+        Stage(hotel, compensate=cancel_hotel),
+        Stage(pay, pivot=True),
+        Stage(write),
+    ],
+    result=pay,
+)

@@ -1,0 +1,121 @@
+"""A pipeline as it is, but for one thing: its calls go to the made-up outside."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from piecework import saga
+from piecework.call_names import CallScope, call_key
+from piecework.context import Context
+from piecework.dependency import Dependency
+from piecework.notice import Notice
+from piecework.pipeline import Pipeline, Stage, StageFunction
+from simulation.outside import ASKED, OUTSIDE, Asked, OutsideError
+
+
+def watched(pipeline: Pipeline) -> Pipeline:
+    """Return the pipeline with all its functions watched."""
+    by_function: dict[Any, Any] = {}
+    stages = [watched_stage(stage, by_function) for stage in pipeline.stages]
+    by_function.update(
+        {old.run: new.run for old, new in zip(pipeline.stages, stages, strict=True)}
+    )
+    result = pipeline.stages[pipeline.result_index].run
+    join = pipeline.join and watched_function(pipeline.join, by_function)
+    changed: dict[str, Any] = {
+        "stages": stages,
+        "result": by_function[result],
+        "join": join,
+    }
+    if pipeline.notify is not None:
+        changed["notify"] = told
+    return replace(pipeline, **changed)
+
+
+async def told(notice: Notice) -> None:
+    """Stand in for a pipeline's notify hook, which would reach out."""
+    outside = OUTSIDE.get()
+    await asyncio.sleep(outside.world.rng.random())
+    if outside.world.faults.fires("call.transient"):
+        raise OutsideError(503)
+    outside.told[f"{notice.job} {notice.event} {notice.status}"] += 1
+
+
+def watched_stage(stage: Stage, by_function: dict[Any, Any]) -> Stage:
+    """Return a stage whose calls go to the made-up outside."""
+    undo = stage.compensate and watched_function(stage.compensate, by_function)
+    return replace(stage, run=watched_function(stage.run, by_function), compensate=undo)
+
+
+def watched_function(
+    function: Callable[..., Any], by_function: dict[Any, Any]
+) -> Callable[[Any], Any]:
+    """Return a stage function that is given a watched context."""
+
+    @functools.wraps(function)
+    async def run(ctx: Context[Any]) -> Any:
+        return await saga.invoke(function, WatchedContext(ctx, by_function))  # type: ignore[arg-type]
+
+    return run
+
+
+@dataclass(slots=True)
+class WatchedContext:
+    """What a stage is given: the true context, its calls led elsewhere."""
+
+    true: Context[Any]
+    by_function: dict[Any, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        """Return whatever else the true context has."""
+        return getattr(self.true, name)
+
+    def result(self, stage: StageFunction) -> Any:
+        """Return what an earlier stage returned."""
+        return self.true.result(self.by_function.get(stage, stage))
+
+    async def call(
+        self,
+        dependency: Dependency,
+        function: Callable[..., Awaitable[Any]],
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        """Call the made-up outside by way of the true context."""
+        ctx = self.true
+        scope = CallScope(ctx.tenant, ctx.job, ctx.chunk, ctx.stage)
+        identity = call_key(scope, dependency, function, args, kwargs)
+        token = ASKED.set(Asked(identity, dependency))
+        try:
+            return await ctx.call(
+                watched_dependency(dependency), watched_call(function), *args, **kwargs
+            )
+        finally:
+            ASKED.reset(token)
+
+
+@functools.cache
+def watched_dependency(dependency: Dependency) -> Dependency:
+    """Return a dependency that looks its effects up in the outside's books."""
+    if dependency.lookup is None:
+        return dependency
+
+    async def look_up(*_: Any, idempotency_key: str, **__: Any) -> Any:
+        return await OUTSIDE.get().look_up(idempotency_key)
+
+    return replace(dependency, lookup=look_up)
+
+
+@functools.cache
+def watched_call(function: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+    """Return a function whose calls go through the outside's faults and books."""
+
+    @functools.wraps(function)
+    async def call(*args: Any, idempotency_key: str, **kwargs: Any) -> Any:
+        return await OUTSIDE.get().call(function, args, kwargs, idempotency_key)
+
+    return call

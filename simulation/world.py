@@ -1,0 +1,187 @@
+"""One made-up world: a clock, an AWS, and the processes in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from piecework.endpoint import Endpoint
+from piecework.model import iso
+from piecework.objects import Objects
+from piecework.queue import Queue
+from piecework.runtime import Runtime
+from piecework.service_clock import ServiceClock
+from piecework.settings import Settings
+from piecework.store.jobs import Jobs
+from piecework.store.moves import JobMoves
+from piecework.store.table import Table
+from piecework.store.tallies import Tallies
+from simulation.cloud.dynamodb import DynamoDB
+from simulation.cloud.s3 import S3
+from simulation.cloud.sqs import SQS
+from simulation.faults import Faults
+from simulation.loop import Loop, Process, context_of
+from simulation.network import Polls, open_client
+
+if TYPE_CHECKING:
+    from simulation.network import Exchange
+
+#: The moment at which the made-up clock stands at 0.
+EPOCH = 1_790_000_000.0
+BUCKET = "bucket"
+#: The work queue's backstop, as `infra/data.yaml` sets it.
+MAX_RECEIVES = 10
+#: Seconds that a process may be frozen: up to five leases.
+LONGEST_FREEZE_S = 100.0
+
+
+@dataclass(slots=True)
+class World:
+    """What a schedule happens in."""
+
+    settings: Settings
+    faults: Faults
+    rng: Random
+    traced: bool = False
+    loop: Loop = field(init=False)
+    context: Context = field(init=False)
+    dynamodb: DynamoDB = field(init=False)
+    sqs: SQS = field(init=False)
+    s3: S3 = field(init=False)
+    polls: Polls = field(init=False)
+    urls: dict[str, str] = field(init=False)
+    #: Whose request the models are carrying out, if anybody's.
+    sender: Process | None = None
+    #: Ended and still running processes alike.
+    processes: list[Process] = field(default_factory=list)
+    trace: list[str] = field(default_factory=list)
+    requests: int = 0
+    #: Told when a request is about to be sent, has been carried out, and has been
+    #: answered: "asked", "applied", "answered".
+    on_exchange: Callable[[str, Exchange], None] = lambda *_: None
+
+    def __post_init__(self) -> None:
+        """Make the loop and the services."""
+        settings = self.settings
+        self.loop = Loop(self.rng)  # type: ignore[abstract] # sockets are
+        self.loop.blown = self.befall
+        self.context = context_of(self.loop.world)
+        tables = (settings.checkpoints_table, settings.dead_letters_table)
+        self.dynamodb = DynamoDB(
+            self.now, tables=tables, chaos=self.faults, rng=self.rng, page_items=7
+        )
+        self.sqs = SQS(self.now, self.rng, chaos=self.faults)
+        self.s3 = S3(self.now, buckets=[BUCKET])
+        self.polls = Polls(self)
+        self.sqs.on_arrival = self.polls.arrived
+        dead, work = settings.dead_letter_queue, settings.work_queue
+        self.urls = {dead: self.sqs.create_queue(dead, retention_s=1_209_600.0)}
+        self.urls[work] = self.sqs.create_queue(
+            work,
+            visibility_s=settings.visibility_s,
+            retention_s=345_600.0,
+            redrive=(dead, MAX_RECEIVES),
+        )
+
+    def now(self) -> float:
+        """Return the true time, in seconds since 1970."""
+        return EPOCH + self.loop.moment
+
+    def at(self, moment: float) -> float:
+        """Return a true time as the loop counts it."""
+        return moment - EPOCH
+
+    # ── processes ───────────────────────────────────────────────────────────
+
+    def process(self, name: str, *, mortal: bool = True) -> Process:
+        """Return a new process; a mortal one has a fuse, while faults are on."""
+        process = Process(name)
+        if mortal and self.faults.on:
+            if self.faults.fires("clock.offset"):
+                process.offset = self.rng.uniform(-30.0, 30.0)
+            self.light(process)
+        self.processes.append(process)
+        return process
+
+    def light(self, process: Process) -> None:
+        """Draw after how many callbacks something befalls a process."""
+        rates = self.faults.rates
+        rate = rates.get("process.kill", 0.0) + rates.get("process.freeze", 0.0)
+        process.fuse = 1 + int(self.rng.expovariate(rate)) if rate else 0
+
+    def befall(self, process: Process) -> None:
+        """Kill or freeze a process whose fuse is down."""
+        if not self.faults.on:
+            return
+        rates = self.faults.rates
+        kill, freeze = rates.get("process.kill", 0.0), rates.get("process.freeze", 0.0)
+        if self.rng.random() * (kill + freeze) < kill:
+            self.faults.fired["process.kill"] += 1
+            self.kill(process)
+            return
+        self.faults.fired["process.freeze"] += 1
+        seconds = self.rng.random() ** 3 * LONGEST_FREEZE_S
+        self.note(process, f"frozen for {seconds:.3f} s", None)
+        self.loop.freeze(process, seconds)
+        self.light(process)
+
+    def kill(self, process: Process) -> None:
+        """End a process at once."""
+        if not process.dead:
+            self.note(process, "killed", None)
+            self.loop.kill(process)
+            self.loop.call_soon(process.on_death, context=self.context)
+
+    def start(self, process: Process, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine in a process; return its task."""
+        return self.loop.create_task(work, context=context_of(process))
+
+    def runtime(self, process: Process, **changed: Any) -> Runtime:
+        """Return what a process of the real code stands on."""
+        settings = self.settings.model_copy(update=changed)
+        rng = Random(self.rng.getrandbits(64))
+        clock = ServiceClock(lambda: self.now() + process.offset)
+        beat_s = max(1.0, settings.lease_s / 3)
+
+        def table(name: str, timeout_s: float = 10.0) -> Table:
+            client = open_client(self, "dynamodb", self.dynamodb, process, timeout_s)
+            return Table(client, name, rng, clock=clock)
+
+        def queue(name: str, timeout_s: float = 10.0) -> Queue:
+            client = open_client(self, "sqs", self.sqs, process, timeout_s)
+            return Queue(client, self.urls[name], rng)
+
+        checkpoints = table(settings.checkpoints_table)
+        return Runtime(
+            settings=settings,
+            endpoint=Endpoint("", "aws", "nowhere"),
+            table=checkpoints,
+            dead_letters=table(settings.dead_letters_table),
+            work=queue(settings.work_queue),
+            dead_letter_queue=queue(settings.dead_letter_queue),
+            heartbeat_table=table(settings.checkpoints_table, beat_s),
+            heartbeat_queue=queue(settings.work_queue, beat_s),
+            objects=Objects(open_client(self, "s3", self.s3, process), BUCKET),
+            jobs=Jobs(checkpoints, clock),
+            moves=JobMoves(checkpoints, clock),
+            tallies=Tallies(checkpoints),
+            clock=clock,
+            rng=rng,
+        )
+
+    def surroundings(self) -> Context:
+        """Return the caller's surroundings, but outside of its process."""
+        return context_of(self.loop.world)
+
+    # ── what people see ─────────────────────────────────────────────────────
+
+    def note(self, process: Process | None, what: str, fault: str | None) -> None:
+        """Write a line of the trace."""
+        self.requests += 1
+        if self.traced:
+            name = process.name if process else "-"
+            also = f"  !{fault}" if fault else ""
+            self.trace.append(f"{iso(self.now())[11:]} {name:<12} {what}{also}")

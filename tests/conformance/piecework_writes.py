@@ -1,0 +1,99 @@
+"""Every write of piecework's, as recorded, on items that meet its condition or not."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+RECORD = Path(__file__).parent / "piecework_writes.json"
+ATTRIBUTE = re.compile(r"#?\b([a-z][a-z_0-9]*)\b(?!\()")
+COMPARED = re.compile(r"#?\b([a-z][a-z_0-9]*) (=|<|<=|>|>=|IN) [(]?(:\w+)")
+COUNTED = re.compile(r"= ([a-z_]+) [+-] :")
+KEYWORDS = {"pk", "sk"}
+ITEMS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A write, with the values that it was sent with."""
+
+    kind: str
+    update: str
+    condition: str
+    values: dict[str, Any]
+
+    @property
+    def creates(self) -> bool:
+        """Whether it may bring an item into being."""
+        return (
+            self.kind == "Put" or re.search(r"\b(SET|ADD)\b", self.update) is not None
+        )
+
+    def request(self) -> dict[str, Any]:
+        """Return the parameters of the write's expressions."""
+        request: dict[str, Any] = {}
+        if self.update:
+            request["UpdateExpression"] = self.update
+        if self.condition:
+            request["ConditionExpression"] = self.condition
+            request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
+        if marked := set(re.findall(r"#(\w+)", self.update + self.condition)):
+            request["ExpressionAttributeNames"] = {f"#{name}": name for name in marked}
+        if self.values:
+            request["ExpressionAttributeValues"] = self.values
+        return request
+
+
+def recorded() -> list[Recorded]:
+    """Return all writes that were recorded."""
+    return [Recorded(**row) for row in json.loads(RECORD.read_text())]
+
+
+def items(write: Recorded, rng: Random) -> Iterator[dict[str, Any] | None]:
+    """Yield what stands there before the write: nothing, a match, and near misses.
+
+    What only takes away is not put to an absent item: there the emulators differ.
+    """
+    if write.creates:
+        yield None
+    match = matching(write)
+    yield match
+    names = sorted(mentioned(write))
+    for _ in range(ITEMS):
+        near = dict(match)
+        for name in rng.sample(names, min(len(names), 2)):
+            near.pop(name, None)
+            if rng.random() < 0.6:
+                near[name] = rng.choice(
+                    [{"S": ""}, {"S": "~"}, {"N": "-1"}, {"N": "99"}, {"NS": ["1"]}]
+                )
+        yield near
+
+
+def matching(write: Recorded) -> dict[str, Any]:
+    """Return an item with each compared attribute as the first comparison wants it."""
+    found: dict[str, Any] = {}
+    for name, sign, value in COMPARED.findall(write.condition):
+        wanted = write.values[value]
+        found.setdefault(name, less(wanted) if sign == "<" else wanted)
+    for name in COUNTED.findall(write.update):
+        found.setdefault(name, {"N": "1"})
+    return found
+
+
+def less(value: dict[str, Any]) -> dict[str, Any]:
+    """Return what comes before a number or a text."""
+    if "N" in value:
+        return {"N": str(int(value["N"]) - 1)}
+    return {"S": "0"}
+
+
+def mentioned(write: Recorded) -> set[str]:
+    """Return the attributes that a write's expressions name."""
+    text = re.sub(r":\w+", "", f"{write.update} {write.condition}")
+    return set(ATTRIBUTE.findall(text)) - KEYWORDS

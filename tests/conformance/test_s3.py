@@ -1,0 +1,22 @@
+"""S3 as the model has it, as the emulators have it, and as AWS says it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.conformance import s3_probes  # noqa: F401 -- registers the probes
+from tests.conformance.probe import probes_of, surprises
+from tests.conformance.subjects import SUBJECTS
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_every_answer_is_as_aws_documents_it_or_a_known_difference(
+    subject: str, answers: Callable[[str, str], dict[str, str]]
+) -> None:
+    assert {} == surprises(subject, answers(subject, "s3"))
+
+
+def test_there_are_probes_to_be_asked() -> None:
+    assert len(probes_of("s3")) > 15

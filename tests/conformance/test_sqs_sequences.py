@@ -1,0 +1,27 @@
+"""The model of SQS and MiniStack do the same, whatever is asked of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from simulation.cloud.sqs_deliveries import Deliveries
+from tests.conformance.sqs_sequences import disagreements
+
+SEEDS = range(8)
+STEPS = 40
+
+
+def test_random_sequences_agree(endpoint_of: Callable[[str], str]) -> None:
+    found = disagreements("ministack", endpoint_of("ministack"), SEEDS, STEPS)
+    assert [] == asyncio.run(found)
+
+
+def test_a_model_that_buries_nothing_is_found_out(
+    endpoint_of: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Deliveries, "_bury", lambda *_: None)
+    found = disagreements("ministack", endpoint_of("ministack"), SEEDS, STEPS)
+    assert asyncio.run(found) != []

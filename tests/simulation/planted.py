@@ -1,0 +1,105 @@
+"""Bugs to plant in the real code: each a guard that is taken away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from piecework import calls, finish, in_flight, service_clock
+from piecework.claim import Held
+from piecework.reconcile import jobs, sightings
+from piecework.store import checkpoints, claims, ledger, rescue, settle
+from workers import executor
+
+Patch = pytest.MonkeyPatch
+ANY_OF_THEM = "(gen = :gen OR fence = :fence OR claim_token = :token)"
+OF_NOBODY = f"#status = :running AND {ANY_OF_THEM}"
+
+
+def without(patch: Patch, module: Any, name: str, part: str, by: str = "") -> None:
+    """Take a part out of a condition."""
+    whole = getattr(module, name)
+    assert part in whole
+    patch.setattr(module, name, whole.replace(part, by))
+
+
+def cancelled_chunks_are_claimed(patch: Patch) -> None:
+    without(patch, claims, "CLAIM", f" AND {claims.NOT_CANCELLED}")
+
+
+def attempts_are_not_limited(patch: Patch) -> None:
+    without(patch, claims, "CLAIM", claims.ATTEMPTS_LEFT, ":max_attempts > :zero")
+
+
+def ended_chunks_are_claimed(patch: Patch) -> None:
+    anything = "(#status IN (:pending, :waiting) OR settled_at < :now)"
+    without(patch, claims, "CLAIM", claims.OPEN, anything)
+
+
+def writes_are_not_fenced(patch: Patch) -> None:
+    for module in (claims, settle, ledger, checkpoints):
+        patch.setattr(module, "HELD", OF_NOBODY)
+
+
+def losers_delete_their_message(patch: Patch) -> None:
+    refused = executor.refused
+
+    async def impatient(answer: Any, *more: Any) -> Any:
+        held = isinstance(answer, Held)
+        return executor.End.DROP if held else await refused(answer, *more)
+
+    patch.setattr(executor, "refused", impatient)
+
+
+def nothing_is_sent_again(patch: Patch) -> None:
+    patch.setattr(jobs, "due", lambda *_: False)
+
+
+def living_leases_are_given_back(patch: Patch) -> None:
+    patch.setattr(sightings.Sightings, "unchanged_for", lambda *_: 1_000.0)
+    patch.setattr(rescue, "NOT_A_BEAT_SINCE", ":heartbeat = :heartbeat")
+
+
+def a_full_tally_is_believed(patch: Patch) -> None:
+    patch.setattr(finish.Census, "ended", True)
+
+
+def an_effect_is_not_looked_up(patch: Patch) -> None:
+    async def blind(*_: Any) -> None:
+        return None
+
+    patch.setattr(calls.Caller, "_look_up", blind)
+
+
+def nobody_waits_for_what_may_land(patch: Patch) -> None:
+    async def at_once(_: Any) -> None:
+        return None
+
+    patch.setattr(in_flight.InFlight, "over", at_once)
+
+
+def wrong_clocks_are_believed(patch: Patch) -> None:
+    patch.setattr(service_clock.ServiceClock, "heard", lambda *_: None)
+
+
+#: What is taken away, how, and the promises of which one has to break.
+PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
+    plant.__name__: (plant, promises)
+    for plant, promises in (
+        (cancelled_chunks_are_claimed, {"I11"}),
+        (attempts_are_not_limited, {"I10"}),
+        (ended_chunks_are_claimed, {"I4"}),
+        (writes_are_not_fenced, {"I2", "I3", "I4"}),
+        (losers_delete_their_message, {"I9"}),
+        (nothing_is_sent_again, {"L2"}),
+        (living_leases_are_given_back, {"I3"}),
+        (a_full_tally_is_believed, {"I12", "I1"}),
+        (an_effect_is_not_looked_up, {"I6"}),
+        (nobody_waits_for_what_may_land, {"I6", "I8"}),
+        (wrong_clocks_are_believed, {"L3"}),
+    )
+}
+#: Two guards stand before each of these harms: they take hundreds of schedules.
+SLOW_TO_SHOW = {"writes_are_not_fenced", "nobody_waits_for_what_may_land"}

@@ -1,0 +1,61 @@
+"""Schedules of the simulator, in small numbers; `make simulate` runs many."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from simulation import schedule
+from simulation.given import Given
+from simulation.many import run_many
+from simulation.schedule import run_schedule
+from simulation.works import WORKS
+from tests.simulation.planted import PLANTED, SLOW_TO_SHOW
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_no_promise_breaks_in_any_schedule() -> None:
+    total = run_many(Given(), range(1, 151), processes=1)
+    assert [] == total.broken
+    assert 150 == total.schedules
+
+
+def test_most_that_can_happen_happens_even_in_few_schedules() -> None:
+    total = run_many(Given(), range(1, 151), processes=1)
+    assert [] == total.never_fired
+    assert [] == total.never_gone
+
+
+def test_a_seed_has_one_trace_byte_for_byte() -> None:
+    def trace(hash_seed: str) -> bytes:
+        return subprocess.run(
+            [sys.executable, "-m", "simulation", "--seed", "190", "--trace"],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+
+    first = trace("1")
+    assert b"the faults end" in first
+    assert first == trace("2")
+
+
+@pytest.mark.parametrize("plant", sorted(PLANTED.keys() - SLOW_TO_SHOW, key=str))
+def test_a_guard_that_is_taken_away_is_missed(
+    plant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken_away, promises = PLANTED[plant]
+    taken_away(monkeypatch)
+    monkeypatch.setattr(schedule, "END_S", 900.0)
+    assert any(broken(seed) & promises for seed in range(1, 400))
+
+
+def broken(seed: int) -> set[str]:
+    """Return which promises a schedule broke."""
+    return {said.partition(":")[0] for said in run_schedule(seed, WORKS).broken}

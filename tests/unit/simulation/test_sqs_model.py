@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.unit.simulation.account import Account
+
+
+@pytest.fixture
+def account() -> Account:
+    return Account()
+
+
+def code(refused: pytest.ExceptionInfo[ClientError]) -> str:
+    return refused.value.response["Error"]["Code"]
+
+
+def test_a_message_received_is_hidden_for_the_time_of_its_queue(
+    account: Account,
+) -> None:
+    account.send("a")
+    assert ["a"] == account.bodies()
+    account.now += 29.9
+    assert [] == account.bodies()
+    account.now += 0.1
+    assert ["a"] == account.bodies()
+
+
+def test_a_receive_may_ask_for_a_time_of_its_own(account: Account) -> None:
+    account.send("a")
+    account.receive(VisibilityTimeout=5)
+    account.now += 5
+    assert ["a"] == account.bodies()
+
+
+def test_hidden_for_no_time_it_is_there_for_the_next(account: Account) -> None:
+    account.send("a")
+    assert [1, 2] == [account.receive(VisibilityTimeout=0)[0].received for _ in "ab"]
+
+
+def test_a_delayed_message_comes_when_it_is_due(account: Account) -> None:
+    account.call("send_message", MessageBody="a", DelaySeconds=10)
+    assert account.now + 10 == account.sqs.next_at(account.work)
+    assert [] == account.bodies()
+    account.now += 10
+    assert ["a"] == account.bodies()
+
+
+def test_received_once_too_often_it_is_buried_with_its_age(account: Account) -> None:
+    account.send("a")
+    for _ in range(3):
+        assert ["a"] == account.bodies()
+        account.now += 100
+    assert [] == account.bodies()
+    assert None is account.sqs.next_at(account.work)
+    account.now += 199
+    assert ["a"] == account.bodies(queue=account.dead, VisibilityTimeout=0)
+    account.now += 1
+    assert [] == account.bodies(queue=account.dead)
+
+
+def test_the_dead_letter_queue_says_where_a_message_comes_from(
+    account: Account,
+) -> None:
+    account.send("a")
+    for _ in range(4):
+        account.receive(VisibilityTimeout=0)
+    names = ["DeadLetterQueueSourceArn"]
+    reply = account.call(
+        "receive_message", QueueUrl=account.dead, MessageSystemAttributeNames=names
+    )
+    arn = reply["Messages"][0]["Attributes"]["DeadLetterQueueSourceArn"]
+    assert "arn:aws:sqs:us-east-1:000000000000:work" == arn
+
+
+def test_a_queue_forgets_what_is_too_old_in_flight_or_not(account: Account) -> None:
+    account.send("a", "b")
+    account.call("receive_message", VisibilityTimeout=1000)
+    account.now += 399
+    assert account.now - 399 == account.sqs.next_at(account.work)
+    account.now += 1
+    assert [] == account.bodies()
+
+
+def test_what_is_forgotten_is_not_waited_for(account: Account) -> None:
+    account.send("a")
+    account.now += 400
+    assert None is account.sqs.next_at(account.work)
+
+
+def test_what_is_forgotten_is_not_deleted_once_more(account: Account) -> None:
+    told: list[object] = []
+    account.sqs.on_delete = lambda *what: told.append(what)
+    account.send("a")
+    [got] = account.receive()
+    account.now += 400
+    account.delete(got.handle)
+    assert [] == told
+
+
+def test_a_message_that_expires_while_hidden_is_not_waited_for(
+    account: Account,
+) -> None:
+    account.send("a")
+    account.receive(VisibilityTimeout=500)
+    assert None is account.sqs.next_at(account.work)
+
+
+def test_twelve_hours_after_its_receive_a_message_shows_again() -> None:
+    account = Account()
+    url = account.sqs.create_queue("long")
+    account.call("send_message", QueueUrl=url, MessageBody="a")
+    [got] = account.receive(queue=url, VisibilityTimeout=43_200)
+    account.now += 1
+    for seconds, refused in ((43_199, False), (43_200, True), (43_199, False)):
+        entry = {"Id": "0", "ReceiptHandle": got.handle, "VisibilityTimeout": seconds}
+        reply = account.call(
+            "change_message_visibility_batch", QueueUrl=url, Entries=[entry]
+        )
+        assert refused == bool(reply["Failed"])
+    account.now += 43_199
+    assert ["a"] == account.bodies(queue=url)
+
+
+def test_each_receive_has_twelve_hours_of_its_own() -> None:
+    account = Account()
+    url = account.sqs.create_queue("long")
+    account.call("send_message", QueueUrl=url, MessageBody="a")
+    account.receive(queue=url)
+    account.now += 43_200
+    [got] = account.receive(queue=url)
+    handle = {"QueueUrl": url, "ReceiptHandle": got.handle}
+    account.call("change_message_visibility", **handle, VisibilityTimeout=43_200)
+    account.now += 43_199
+    assert [] == account.bodies(queue=url)
+
+
+def test_a_delete_tells_whose_receive_it_was(account: Account) -> None:
+    told: list[tuple[str, str, float]] = []
+    account.sqs.on_delete = lambda *what: told.append(what)
+    account.send("a")
+    account.receive(VisibilityTimeout=5)
+    account.now += 5
+    [got] = account.receive()
+    received = account.now
+    account.now += 7
+    account.delete(got.handle)
+    account.delete(got.handle)
+    assert [(account.work, "a", received)] == told
+    assert [] == account.visible_after_each_minute(3)
+
+
+def test_an_old_handle_may_or_may_not_delete() -> None:
+    left = set()
+    for seed in range(20):
+        account = Account(seed)
+        account.send("a")
+        [old] = account.receive(VisibilityTimeout=0)
+        account.receive()
+        account.delete(old.handle)
+        account.now += 60
+        left.add(len(account.bodies()))
+    assert {0, 1} == left
+
+
+def test_an_expired_handle_that_is_the_newest_deletes(account: Account) -> None:
+    account.send("a")
+    [got] = account.receive()
+    account.now += 60
+    account.delete(got.handle)
+    assert [] == account.bodies()
+
+
+def test_what_is_not_hidden_cannot_be_hidden_longer(account: Account) -> None:
+    account.send("a")
+    [got] = account.receive(VisibilityTimeout=1)
+    account.now += 1
+    with pytest.raises(ClientError) as refused:
+        account.hide(got.handle, 30)
+    assert "AWS.SimpleQueueService.MessageNotInflight" == code(refused)
+    assert ["a"] == account.bodies()
+
+
+def test_what_is_deleted_cannot_be_hidden(account: Account) -> None:
+    account.send("a")
+    [got] = account.receive()
+    account.delete(got.handle)
+    with pytest.raises(ClientError) as refused:
+        account.hide(got.handle, 30)
+    assert "InvalidParameterValue" == code(refused)

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.unit.simulation.account import Account
+
+
+@pytest.fixture
+def account() -> Account:
+    return Account()
+
+
+def code(refused: pytest.ExceptionInfo[ClientError]) -> str:
+    return refused.value.response["Error"]["Code"]
+
+
+def test_a_long_poll_is_told_of_what_comes_sooner(account: Account) -> None:
+    told: list[str] = []
+    account.sqs.on_arrival = told.append
+    account.send("a")
+    [got] = account.receive()
+    assert [account.work] == told
+    account.hide(got.handle, 60)
+    assert [account.work] == told
+    account.hide(got.handle, 0)
+    assert [account.work] * 2 == told
+    assert account.now == account.sqs.next_at(account.work)
+
+
+def test_who_is_told_may_receive_at_once(account: Account) -> None:
+    got: list[str] = []
+    account.sqs.on_arrival = lambda _url: got.extend(account.bodies())
+    account.chaos.left = {"sqs.duplicate": 1}
+    account.send("a")
+    assert ["a", "a"] == got
+
+
+def test_what_is_forgotten_is_not_counted(account: Account) -> None:
+    account.send("a")
+    account.now += 400
+    name = "ApproximateNumberOfMessages"
+    reply = account.call("get_queue_attributes", AttributeNames=[name])
+    assert {name: "0"} == reply["Attributes"]
+
+
+@pytest.mark.parametrize("handle", ["", "x", "dead/1/1", "work/1", "work/x/1"])
+def test_a_handle_of_nowhere_is_refused(account: Account, handle: str) -> None:
+    with pytest.raises(ClientError) as refused:
+        account.delete(handle)
+    assert code(refused) in {"ReceiptHandleIsInvalid", "MissingParameter"}
+
+
+def test_a_queue_counts_what_it_has(account: Account) -> None:
+    account.send("a", "b")
+    account.call("send_message", MessageBody="c", DelaySeconds=900)
+    account.call("receive_message")
+    reply = account.call("get_queue_attributes", AttributeNames=["All"])
+    counts = [
+        reply["Attributes"][f"ApproximateNumberOfMessages{which}"]
+        for which in ("", "NotVisible", "Delayed")
+    ]
+    assert ["1", "1", "1"] == counts
+
+
+def test_a_queue_is_found_by_its_name(account: Account) -> None:
+    found = account.sqs.call("get_queue_url", {"QueueName": "work"})
+    assert {"QueueUrl": account.work} == found
+    with pytest.raises(ClientError) as refused:
+        account.sqs.call("get_queue_url", {"QueueName": "nobody's"})
+    assert "AWS.SimpleQueueService.NonExistentQueue" == code(refused)
+
+
+@pytest.mark.parametrize(
+    ("operation", "request_"),
+    [
+        ("purge_queue", {}),
+        ("receive_message_batch", {"Entries": []}),
+        ("send_message", {"MessageBody": "a", "MessageGroupId": "g"}),
+        ("send_message_batch", {"Entries": [{"Id": "0", "MessageAttributes": {}}]}),
+        ("receive_message", {"AttributeNames": ["SequenceNumber"]}),
+        ("get_queue_attributes", {"AttributeNames": ["KmsMasterKeyId"]}),
+    ],
+)
+def test_what_the_model_does_not_know_stops_the_test(
+    account: Account, operation: str, request_: dict[str, object]
+) -> None:
+    with pytest.raises(NotImplementedError):
+        account.call(operation, **request_)

@@ -13,3 +13,4 @@ compile pyproject.toml --output-file requirements/runtime.txt
 compile pyproject.toml --group dev --constraint requirements/runtime.txt --output-file requirements/dev.txt
 compile --group build --constraint requirements/dev.txt --output-file requirements/build.txt
 compile requirements/ministack.in --output-file requirements/ministack.txt
+compile requirements/microburst.in --output-file requirements/microburst.txt

@@ -1,0 +1,170 @@
+"""Whatever can befall a deployment, by seed, spread over the work."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from orchestrator.demo.children import Child
+from orchestrator.embedded.client import client
+from piecework.model import JobRef
+from piecework.queue import Message
+from tests.soak.changes import Changes
+from tests.soak.crew import Crew, worker_name
+from tests.soak.plan import PACE, Plan
+from tests.soak.traffic import Traffic
+
+LOOK_S = 0.05
+#: The share of the chunks that ends under blows; the last ones end in peace.
+STRUCK = 0.9
+#: Without progress for so long, the next blow falls all the same.
+PATIENCE_S = 12.0
+#: A blow waits so long for a worker with its hands full, and for others to go on
+#: with what it holds: without any of them there is no promise to be kept.
+FULL_HANDS_S = 20.0
+OTHERS = 2
+#: Seconds between two blows.
+PAUSE_S = 1.5
+LEASE_S = float(PACE["PIECEWORK_LEASE_S"])
+#: Seconds without a blow before a cancel, so that what is measured is the cancel.
+CALM_S = LEASE_S + 3.0
+QUIET_S = 30.0
+#: Open chunks of a job that is worth cancelling.
+IN_FULL_SWING = 30
+BATCH = 10
+
+
+@dataclass(slots=True)
+class Killer:
+    """Deals the blows of a plan.
+
+    Attributes:
+        dealt: What was done, and when.
+    """
+
+    plan: Plan
+    crew: Crew
+    changes: Changes
+    traffic: Traffic
+    queue: str
+    rng: Random
+    dealt: list[tuple[str, float]] = field(default_factory=list)
+    _sqs: Any = None
+
+    async def deal(self) -> None:
+        """Deal one blow after the other, as the work gets on."""
+        self._sqs = client("sqs", self.crew.site.emulator)
+        blows = self.plan.blows()
+        for number, blow in enumerate(blows):
+            await asyncio.sleep(PAUSE_S)
+            await self.let_work_get_on(len(blows) - number)
+            self.dealt.append((blow, time.time()))
+            await getattr(self, blow)()
+
+    def share(self) -> float:
+        """Return the share of the blows that have fallen."""
+        blows = len(self.plan.blows())
+        return len(self.dealt) / blows if blows else 1.0
+
+    async def let_work_get_on(self, blows_left: int) -> None:
+        """Wait so that the blows that are left spread over the work that is left."""
+        until = time.monotonic() + PATIENCE_S
+        done = len(self.changes.ended_once)
+        wanted = done + (self.plan.chunks * STRUCK - done) / blows_left
+        while len(self.changes.ended_once) < wanted and time.monotonic() < until:  # noqa: ASYNC110 -- a poll of the stream
+            await asyncio.sleep(LOOK_S)
+
+    async def kill(self) -> None:
+        """Kill a worker with chunks in hand."""
+        if victim := await self.victim():
+            self.crew.kill(victim)
+
+    async def freeze(self) -> None:
+        """Stop one in its tracks until others have long taken its chunks over."""
+        if victim := await self.victim():
+            self.crew.freeze(victim, LEASE_S * self.rng.uniform(1.5, 2.5))
+
+    async def stop(self) -> None:
+        """Stop one gracefully."""
+        if victim := await self.victim():
+            self.crew.stop(victim)
+
+    async def victim(self) -> Child | None:
+        """Return a worker with its hands full, while others are there to go on."""
+        until = time.monotonic() + FULL_HANDS_S
+        while True:
+            ready = self.crew.ready
+            busy = [w for w in ready if self.changes.held_by(worker_name(w))]
+            late = time.monotonic() > until
+            if len(ready) > OTHERS and (busy or late):
+                return self.rng.choice(busy or ready)
+            if late:
+                return None
+            await asyncio.sleep(LOOK_S)
+
+    async def reconciler(self) -> None:
+        """Kill the reconciler."""
+        self.crew.replace_reconciler()
+
+    async def duplicate(self) -> None:
+        """Let SQS deliver messages of any chunks once more, of past lives too."""
+        known = [
+            Message.about(JobRef("default", job).chunk(number), item["gen"])
+            for job, chunks in self.changes.chunks.items()
+            for number, item in chunks.items()
+        ]
+        chosen = self.rng.sample(known, min(BATCH, len(known)))
+        for message in chosen:
+            body = message.model_dump_json()
+            await asyncio.to_thread(
+                self._sqs.send_message, QueueUrl=self.queue, MessageBody=body
+            )
+
+    async def lose(self) -> None:
+        """Let SQS lose what waits in the queue."""
+        reply = await asyncio.to_thread(
+            self._sqs.receive_message,
+            QueueUrl=self.queue,
+            MaxNumberOfMessages=BATCH,
+            WaitTimeSeconds=0,
+        )
+        for message in reply.get("Messages", []):
+            await asyncio.to_thread(
+                self._sqs.delete_message,
+                QueueUrl=self.queue,
+                ReceiptHandle=message["ReceiptHandle"],
+            )
+
+    async def cancel(self) -> None:
+        """Cancel a job at work, wait until it is quiet; all but the last go on."""
+        await asyncio.sleep(CALM_S)
+        while self.crew.frozen:  # noqa: ASYNC110 -- they thaw by themselves
+            await asyncio.sleep(LOOK_S)
+        job = await self.job_in_full_swing()
+        words = (job, "--reason", "soak")
+        # It may have ended by itself in the meantime.
+        cancel = ("jobs", "cancel", *words, "--yes")
+        if not job or not await self.traffic.command(*cancel, may=True):
+            return
+        until = time.monotonic() + QUIET_S
+        while not self.changes.ended([job]) and time.monotonic() < until:
+            await self.changes.catch_up()
+        if "cancel" in self.plan.blows()[len(self.dealt) :]:
+            await self.traffic.command("jobs", "resume", *words)
+
+    async def job_in_full_swing(self) -> str:
+        """Return the job with the most open chunks; a small one would end too soon."""
+        until = time.monotonic() + FULL_HANDS_S
+        most = ""
+        while time.monotonic() < until:
+            running = [
+                j for j, m in self.changes.jobs.items() if m["status"] == "RUNNING"
+            ]
+            most = max(running, key=self.changes.open_in, default="")
+            if most and self.changes.open_in(most) >= IN_FULL_SWING:
+                return most
+            await asyncio.sleep(LOOK_S)
+        return most

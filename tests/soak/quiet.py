@@ -1,0 +1,51 @@
+"""How soon a cancelled job is quiet, and which calls ended after that was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from tests.soak.record import Change, Effect
+from tests.soak.world import NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """A cancel.
+
+    Attributes:
+        seconds: From CANCELLING to CANCELLED; infinite if it never came.
+        calls: Calls of the job that the outside carried out in between.
+    """
+
+    job: str
+    asked: float
+    seconds: float = float("inf")
+    calls: int = 0
+
+
+def quiets(changes: Iterable[Change], effects: Iterable[Effect]) -> list[Quiet]:
+    """Return how every cancel went."""
+    found: list[Quiet] = []
+    open_ones: dict[str, Quiet] = {}
+    for change in changes:
+        if change.kind != "META":
+            continue
+        status = (change.new or NOTHING).get("status")
+        if status == "CANCELLING":
+            open_ones.setdefault(change.job, Quiet(change.job, change.at))
+        elif status == "CANCELLED" and change.job in open_ones:
+            asked = open_ones.pop(change.job)
+            found.append(replace(asked, seconds=change.at - asked.asked))
+    found += open_ones.values()
+    effects = list(effects)
+    return [replace(quiet, calls=calls_after(quiet, effects)) for quiet in found]
+
+
+def calls_after(quiet: Quiet, effects: Iterable[Effect]) -> int:
+    """Count the calls of the job that ended while it was being cancelled."""
+    until = quiet.asked + quiet.seconds
+    return sum(
+        effect.job == quiet.job and quiet.asked < effect.at <= until
+        for effect in effects
+    )

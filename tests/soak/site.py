@@ -1,0 +1,103 @@
+"""Everything that a soak runs on, but the workers: AWS, faults, the outside world."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import patch
+from urllib.request import ProxyHandler, Request, build_opener
+
+from orchestrator.demo import children
+from orchestrator.demo.children import Child
+from orchestrator.demo.surroundings import surroundings
+from orchestrator.embedded import Emulator, deploy, environment, server
+from orchestrator.embedded.client import ACCESS_KEY
+from tests.soak import microburst, tap
+from tests.soak.plan import PACE, Plan
+
+APP, ENV = "piecework", "soak"
+TABLE = f"{APP}-{ENV}-checkpoints"
+LEDGER, ACKS, CHANGES = "ledger.jsonl", "acks.jsonl", "changes.jsonl"
+#: Read when all is over; none of it goes through the faults.
+STREAMS = f"{server.SERVICES},dynamodbstreams"
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where the parts are.
+
+    Attributes:
+        folder: Holds all logs, the ledger, and what was recorded.
+        environment: What the product's processes see: AWS behind the faults.
+        calm: The same, without the faults, for whoever watches.
+    """
+
+    folder: Path
+    emulator: Emulator
+    environment: dict[str, str]
+    calm: dict[str, str]
+    faults: str
+    provider: str
+
+    def fix(self) -> None:
+        """Put right what fails for good in the outside world."""
+        request = Request(f"{self.provider}/fix", b"")  # noqa: S310 -- our own
+        build_opener(ProxyHandler({})).open(request, timeout=10).close()
+
+
+@contextmanager
+def standing(plan: Plan, folder: Path, latency_s: float) -> Iterator[Site]:
+    """Start the parts in a folder; end all that was started."""
+    started: list[Child] = []
+    with patch.object(server, "SERVICES", STREAMS):
+        emulator = server.start(environment.ensure(print), folder, "us-east-1")
+    try:
+        deploy.into(emulator, APP, ENV)
+        seen = surroundings(os.environ, folder) | PACE | aws(emulator.endpoint)
+        started.append(start_provider(plan, folder, seen, latency_s))
+        provider = url_of(started[-1])
+        proxy, faults = microburst.start(microburst.ensure(), emulator.endpoint, folder)
+        started.append(proxy)
+        started.append(tap.start(faults, plan.seed, folder / ACKS, seen, folder))
+        seen |= {"SOAK_PROVIDER": provider, "PIECEWORK_LOG_LEVEL": "info"}
+        faulty = aws(faults) | {"AWS_ENDPOINT_URL_SQS": url_of(started[-1])}
+        yield Site(folder, emulator, seen | faulty, seen, faults, provider)
+    finally:
+        children.end(started)
+        server.stop(emulator.pid, folder)
+
+
+def aws(url: str) -> dict[str, str]:
+    """Return the variables that say where AWS is."""
+    return {
+        "AWS_ENDPOINT_URL": url,
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": ACCESS_KEY,
+        "PIECEWORK_APP": APP,
+        "PIECEWORK_ENV": ENV,
+    }
+
+
+def start_provider(
+    plan: Plan, folder: Path, seen: dict[str, str], latency_s: float
+) -> Child:
+    """Start the outside world."""
+    options = {"--ledger": folder / LEDGER, "--seed": plan.seed, "--latency": latency_s}
+    words = [str(word) for option in options.items() for word in option]
+    module = ["tests.soak.provider", *words]
+    return children.start(
+        "provider", module, seen, folder / "provider.log", listen=True
+    )
+
+
+def url_of(child: Child) -> str:
+    """Read where a service says that it is."""
+    line = child.process.stdout.readline() if child.process.stdout else b""
+    if not line:
+        raise RuntimeError(child.last_words())
+    return str(json.loads(line)["url"])

@@ -1,0 +1,108 @@
+"""The first judge: every job has ended, and every chunk of it is accounted for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from piecework.errors import PieceworkError
+from piecework.finish import Certificate
+from piecework.harvest import TableHarvest
+from piecework.manifest import read_manifest
+from piecework.model import ChunkStatus, Job, JobRef, JobStatus
+from piecework.runtime import Runtime
+from piecework.store.census import Census, take_census
+from piecework.store.dead_letters import DeadLetters
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """What the tables came to.
+
+    Attributes:
+        lost: Chunks that were handed in and have neither a result that agrees with
+            the certificate, nor a dead letter, nor a cancel.
+        complaints: Each in words.
+    """
+
+    chunks: int
+    succeeded: int
+    lost: int
+    nonterminal: int
+    complaints: tuple[str, ...]
+
+
+async def account(rt: Runtime, jobs: Iterable[str], expected: int) -> Accounts:
+    """Count everything, from the manifests to the values."""
+    chunks = succeeded = lost = nonterminal = 0
+    complaints: list[str] = []
+    for name in jobs:
+        job = await rt.jobs.read(JobRef(rt.settings.tenant, name))
+        if job is None or not job.status.ended:
+            nonterminal += 1
+            status = job.status if job else "not on record"
+            complaints.append(f"{name} is {status}")
+        if job is None:
+            continue
+        census = await take_census(rt.table, job.ref, job.chunks)
+        listed = {e.chunk async for e in read_manifest(rt.objects, manifest(job))}
+        missing, said = await unaccounted(rt, job, census, listed)
+        complaints += said
+        chunks += len(listed)
+        lost += len(missing)
+        succeeded += census.by_status[ChunkStatus.SUCCEEDED]
+    lost += max(0, expected - chunks)
+    return Accounts(chunks, succeeded, lost, nonterminal, tuple(complaints))
+
+
+async def unaccounted(
+    rt: Runtime, job: Job, census: Census, listed: set[int]
+) -> tuple[set[int], list[str]]:
+    """Return the chunks of which nobody can tell what they came to, in words too."""
+    certificate = await certificate_of(rt, job)
+    if certificate is None:
+        return listed, [f"{job.ref.job} has no certificate"]
+    dead = {int(str(row["chunk"])) async for row in letters(rt).of_job(job.ref)}
+    stored = await stored_results(rt, job, census)
+    known = set(certificate.results) & stored
+    by_status = {row.chunk: row.status for row in census.rows}
+    known |= {n for n in dead if by_status.get(n) is ChunkStatus.DEAD}
+    if job.status is JobStatus.CANCELLED:
+        ended = {n for n in listed if by_status.get(n) is not ChunkStatus.SUCCEEDED}
+        known |= ended
+    told = set(certificate.results) | {m.chunk for m in certificate.missing}
+    said = [f"{job.ref.job}/{n} is lost" for n in sorted(listed - known)]
+    if told != listed:
+        said.append(f"{job.ref.job}: the certificate tells of {len(told)} chunks")
+    if set(by_status) - listed:
+        said.append(f"{job.ref.job} has chunks that nobody handed in")
+    return listed - known, said
+
+
+async def certificate_of(rt: Runtime, job: Job) -> Certificate | None:
+    """Return the job's certificate, if it is the one that its record means."""
+    if "certificate" not in job.item:
+        return None
+    content = await rt.objects.get(str(job.item["certificate"]))
+    found = Certificate.model_validate_json(content)
+    same = (found.gen, found.status) == (job.gen, job.status)
+    return found if same else None
+
+
+async def stored_results(rt: Runtime, job: Job, census: Census) -> set[int]:
+    """Return the chunks whose stored value is the one that they settled with."""
+    harvest = TableHarvest(rt.table, rt.objects, job.ref, census)
+    try:
+        return {result.chunk async for result in harvest.results()}
+    except PieceworkError:
+        return set()
+
+
+def letters(rt: Runtime) -> DeadLetters:
+    """Return the dead letters."""
+    return DeadLetters(rt.dead_letters, rt.settings, rt.clock)
+
+
+def manifest(job: Job) -> str:
+    """Return where the job's manifest lies."""
+    return str(job.item["manifest"])

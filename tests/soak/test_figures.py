@@ -1,0 +1,120 @@
+"""The figures of a soak: takeovers, cancels, and the outside ledger's account."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from piecework.outcome import Compensation
+from tests.soak.crew import Death
+from tests.soak.ledger import duplicates, left_to_a_person, paid_twice, settle_up
+from tests.soak.plan import Plan
+from tests.soak.quiet import quiets
+from tests.soak.record import Change, Effect, Item
+from tests.soak.sample import PK, clean
+from tests.soak.takeover import percentile, takeovers
+
+STANDING = ("reserve", "hold", "charge", "deliver")
+
+
+def changes() -> list[Change]:
+    return [record for record in clean().values() if isinstance(record, Change)]
+
+
+def effects(*ops: str) -> list[Effect]:
+    return [
+        Effect(float(at), "done", op, "saga-0", 0, f"key-{op}")
+        for at, op in enumerate(ops)
+    ]
+
+
+def unsettled(chunk: Item, *ops: str) -> int:
+    return len(settle_up(effects(*ops), {"saga-0": {0: chunk}}))
+
+
+def test_a_takeover_lasts_from_the_kill_to_the_next_claim() -> None:
+    told = changes()
+    claims = [c.at for c in told if (c.new or {}).get("claim_token") in {"t1", "t2"}]
+    death = Death("w-t1", claims[0] + 1)
+    (takeover,) = takeovers(told, [death])
+    again = next(c.at for c in told if (c.new or {}).get("claim_token") == "t2")
+    assert pytest.approx(again - death.at) == takeover.seconds
+
+
+def test_a_worker_that_held_nothing_is_taken_over_by_nobody() -> None:
+    assert [] == takeovers(changes(), [Death("w-t9", 1_000_000.5)])
+
+
+def test_a_cancel_is_quiet_when_the_job_is_cancelled() -> None:
+    base = Change(0, 10.0, PK, "META", {"status": "CANCELLING"})
+    ended = replace(base, seq=1, at=11.5, new={"status": "CANCELLED"})
+    calls = [Effect(at, "call", "read", "trip", 0, "k") for at in (9.0, 10.5, 12.0)]
+    (quiet,) = quiets([base, ended], calls)
+    assert (1.5, 1) == (quiet.seconds, quiet.calls)
+
+
+def test_a_cancel_that_never_ends_is_never_quiet() -> None:
+    base = Change(0, 10.0, PK, "META", {"status": "CANCELLING"})
+    assert float("inf") == quiets([base], [])[0].seconds
+
+
+def test_percentiles_are_values_that_were_measured() -> None:
+    assert (2.0, 4.0, 0.0) == (
+        percentile([4.0, 1.0, 2.0, 3.0], 0.5),
+        percentile([4.0, 1.0, 2.0, 3.0], 0.99),
+        percentile([], 0.5),
+    )
+
+
+def test_a_chunk_that_succeeded_has_every_effect_once() -> None:
+    chunk = {"status": "SUCCEEDED"}
+    assert 0 == unsettled(chunk, *STANDING)
+    assert 1 == unsettled(chunk, *STANDING[:-1])
+    assert 1 == unsettled(chunk, *STANDING, "charge")
+
+
+def test_a_compensated_chunk_has_none_standing() -> None:
+    chunk = {"status": "DEAD", "compensation": Compensation.DONE}
+    assert 0 == unsettled(chunk, "reserve", "release")
+    assert 1 == unsettled(chunk, "reserve", "hold", "release")
+
+
+def test_a_chunk_that_died_behind_its_pivot_keeps_what_was_before() -> None:
+    chunk = {"status": "DEAD", "compensation": Compensation.PAST_PIVOT}
+    assert 0 == unsettled(chunk, "reserve", "hold", "charge")
+    assert 1 == unsettled(chunk, "reserve", "charge")
+
+
+def test_a_chunk_whose_undoing_failed_is_left_to_a_person() -> None:
+    dead = {"status": "DEAD", "compensation": Compensation.ABANDONED}
+    told = [Change(0, 1.0, "T#default#J#saga-0", "CHUNK#00000000", dead)]
+    persons = left_to_a_person(told)
+    assert {("saga-0", 0)} == persons
+    chunks = {"saga-0": {0: {"status": "SUCCEEDED"}}}
+    assert [] == settle_up(effects(*STANDING, "release"), chunks, persons)
+    assert 1 == len(settle_up(effects("reserve", "hold", "deliver"), chunks, persons))
+
+
+def test_an_effect_under_two_keys_is_double_only_where_keys_mean_nothing() -> None:
+    twice = [Effect(1.0, "done", "charge", "j", 0, key) for key in ("a", "b")]
+    assert 1 == duplicates(twice, frozenset({"charge"}))
+    assert 0 == duplicates(twice, frozenset())
+
+
+def test_a_paid_call_that_is_made_again_is_counted() -> None:
+    calls = [Effect(1.0, "call", "read", "j", 0, key) for key in ("a", "b", "a")]
+    assert 2 == paid_twice(calls)
+
+
+def test_a_plan_is_the_same_for_the_same_seed() -> None:
+    assert Plan(seed=7).jobs() == Plan(seed=7).jobs()
+    assert Plan(seed=7).blows() == Plan(seed=7).blows()
+    assert Plan(seed=7).jobs() != Plan(seed=8).jobs()
+
+
+def test_a_plan_has_all_its_chunks_and_kills() -> None:
+    plan = Plan(chunks=1000, kills=25)
+    assert 1000 == sum(len(job.work) for job in plan.jobs())
+    assert 25 == plan.blows().count("kill")
+    assert 0 < plan.blows().count("cancel")

@@ -1,0 +1,170 @@
+"""The end of a soak: every judge's word, the measured figures, and the last line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.soak import pipelines
+from tests.soak.history import RULES, check
+from tests.soak.ledger import duplicates, left_to_a_person, paid_twice, settle_up
+from tests.soak.plan import Plan
+from tests.soak.quiet import Quiet, quiets
+from tests.soak.record import Ack, Change, Effect, Said, Violation
+from tests.soak.recorded import limits, read_records
+from tests.soak.run import Course
+from tests.soak.takeover import Takeover, percentile, takeovers
+
+MOST_TOLD = 30
+#: Over the lease, by then another has to have what a killed worker held.
+GRACE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a soak came to.
+
+    Attributes:
+        unsettled: Chunks whose effects are not those of their end.
+        left_to_a_person: Chunks whose undoing failed, or was given up.
+        read: How many records of each kind there were to judge by.
+    """
+
+    plan: Plan
+    course: Course
+    violations: list[Violation]
+    unsettled: list[str]
+    left_to_a_person: int
+    duplicate_effects: int
+    paid_twice: int
+    takeovers: list[Takeover]
+    quiets: list[Quiet]
+    read: Counter[str]
+
+    @property
+    def takeover_seconds(self) -> list[float]:
+        """How long each takeover took."""
+        return [takeover.seconds for takeover in self.takeovers]
+
+    def broken(self) -> Iterator[str]:
+        """Yield every promise that was broken, in words."""
+        yield from (f"there is no {kind} to judge by" for kind in self.blind())
+        yield from map(str, self.violations)
+        yield from self.unsettled
+        yield from self.course.accounts.complaints
+        if self.duplicate_effects:
+            yield f"{self.duplicate_effects} effects took place twice"
+        if self.course.left_in_dead_letter_queue:
+            yield f"{self.course.left_in_dead_letter_queue} messages in the DLQ"
+        for worker in self.course.actors.crew.stuck:
+            yield f"SIGTERM did not stop {worker}"
+        for failure in self.course.actors.traffic.failures:
+            yield f"a command did not go through: {failure}"
+
+    def blind(self) -> Iterator[str]:
+        """Yield the kinds of records that are missing altogether."""
+        for kind in (Change, Effect, Ack, Said):
+            if not self.read[kind.__name__]:
+                yield kind.__name__
+
+    def late(self) -> Iterator[str]:
+        """Yield the promise of time that was broken, if it was: a busy machine does.
+
+        How soon a cancel is quiet is told, not judged: under these faults every tenth
+        write of it waits for its retry.
+        """
+        allowed = self.course.actors.settings.lease_s + GRACE_S
+        if (p99 := percentile(self.takeover_seconds, 0.99)) > allowed:
+            yield f"takeovers take {p99:.2f} s (p99), not {allowed:g} s"
+
+    def figures(self) -> Iterator[str]:
+        """Yield what was measured, for a person."""
+        took, lease_s = self.takeover_seconds, self.course.actors.settings.lease_s
+        killed = len(self.course.actors.crew.deaths)
+        late = [t for t in self.takeovers if t.seconds > lease_s + GRACE_S]
+        yield (
+            f"takeover: {len(took)} chunks of {killed} killed "
+            f"workers; p50 {percentile(took, 0.5):.2f} s, "
+            f"p99 {percentile(took, 0.99):.2f} s, max {percentile(took, 1):.2f} s, "
+            f"allowed {lease_s + GRACE_S:g} s, later than that {len(late)}"
+        )
+        for quiet in self.quiets:
+            yield (
+                f"cancel of {quiet.job}: quiet after {quiet.seconds:.2f} s, "
+                f"{quiet.calls} calls ended after it was asked"
+            )
+        yield (
+            f"calls paid for twice: {self.paid_twice}; their answers were lost by the "
+            "provider, on their way, or not yet written"
+        )
+        faults = ", ".join(f"{n} {name}" for name, n in self.faults)
+        read = ", ".join(f"{n} {kind}" for kind, n in self.read.items())
+        yield f"history: {read}; {len(RULES)} rules"
+        yield f"AWS: {self.course.requests} requests; faults: {faults}"
+        yield (
+            f"beside: {self.course.actors.crew.replaced} workers ended by themselves, "
+            f"{self.course.actors.traffic.submits_killed} submits killed, blows: "
+            f"{len(self.course.actors.killer.dealt)}"
+        )
+
+    @property
+    def faults(self) -> list[tuple[str, int]]:
+        """The faults that were put in, the commonest first."""
+        return self.course.faults.most_common()
+
+    def last_line(self) -> str:
+        """Return the one line that others read."""
+        blows = [blow for blow, _ in self.course.actors.killer.dealt]
+        accounts, took = self.course.accounts, self.takeover_seconds
+        quiet = max((q.seconds for q in self.quiets), default=0.0)
+        facts = {
+            "chunks": accounts.chunks,
+            "kills": len(self.course.actors.crew.deaths),
+            "freezes": blows.count("freeze"),
+            "stops": blows.count("stop"),
+            "cancels": len(self.quiets),
+            "lost": accounts.lost,
+            "duplicate_effects": self.duplicate_effects,
+            "nonterminal_jobs": accounts.nonterminal,
+            "unsettled_chunks": len(self.unsettled),
+            "left_to_a_person": self.left_to_a_person,
+            "history_violations": len(self.violations),
+            "takeover_p50_s": f"{percentile(took, 0.5):.2f}",
+            "takeover_p99_s": f"{percentile(took, 0.99):.2f}",
+            "takeover_max_s": f"{percentile(took, 1):.2f}",
+            "cancel_to_quiet_s": f"{quiet:.2f}",
+            "calls_after_cancel": sum(q.calls for q in self.quiets),
+            "calls_paid_twice": self.paid_twice,
+            "requests": self.course.requests,
+            "seed": self.plan.seed,
+            "seconds": f"{self.course.seconds:.0f}",
+        }
+        return " ".join(f"{name}={value}" for name, value in facts.items())
+
+
+def judge(plan: Plan, course: Course) -> Verdict:
+    """Ask all judges."""
+    changes, records = course.actors.changes, read_records(course.actors.site.folder)
+    effects = [record for record in records if isinstance(record, Effect)]
+    persons = left_to_a_person(changes.all)
+    sagas = {job.name for job in plan.jobs() if job.pipeline == pipelines.saga.name}
+    return Verdict(
+        plan,
+        course,
+        violations=check(records, limits(course.actors.settings)),
+        unsettled=settle_up(
+            effects, {job: changes.chunks[job] for job in sorted(sagas)}, persons
+        ),
+        left_to_a_person=len(persons),
+        duplicate_effects=duplicates(effects, pipelines.NAIVE),
+        paid_twice=paid_twice(effects),
+        takeovers=takeovers(changes.all, course.actors.crew.deaths),
+        quiets=quiets(changes.all, [e for e in effects if is_forward(e)]),
+        read=Counter(type(record).__name__ for record in records),
+    )
+
+
+def is_forward(effect: Effect) -> bool:
+    """Say whether a call was work; one that undoes is let finish on purpose."""
+    return effect.what != "undone"

@@ -1,0 +1,56 @@
+"""Tier one of source 004: "three attempts at 1s, 2s, 4s, capped at 30s total".
+
+Read as three attempts in all, so that the third wait never comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from piecework import Dependency
+from simulation.outside import ASKED, OUTSIDE, Asked, OutsideError
+
+BACKOFF_S = (1.0, 2.0, 4.0)
+#: "capped at 30s total"
+TOTAL_S = 30.0
+
+
+async def call(
+    dependency: Dependency,
+    function: Callable[..., Awaitable[Any]],
+    *args: object,
+    identity: str,
+) -> Any:
+    """Make a call, again while it fails for now."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + TOTAL_S
+    for wait in BACKOFF_S:
+        last = wait == BACKOFF_S[-1] or loop.time() + wait > until
+        try:
+            return await once(dependency, function, args, identity)
+        except OutsideError as error:
+            status = error.response.status_code
+            if last or (status != 429 and status < 500):
+                raise
+        except (TimeoutError, ConnectionError):  # "network blips"
+            if last:
+                raise
+        await asyncio.sleep(wait)
+    raise AssertionError
+
+
+async def once(
+    dependency: Dependency,
+    function: Callable[..., Awaitable[Any]],
+    args: tuple[object, ...],
+    identity: str,
+) -> Any:
+    """Make a call once, as long as its client waits."""
+    token = ASKED.set(Asked(identity, dependency))
+    try:
+        async with asyncio.timeout(dependency.timeout):
+            return await OUTSIDE.get().call(function, args, {}, identity)
+    finally:
+        ASKED.reset(token)

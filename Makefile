@@ -4,16 +4,16 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made-by-make
 UV := $(shell command -v uv 2>/dev/null)
-CODE := piecework workers orchestrator examples tests localstack
+CODE := piecework workers orchestrator simulation examples tests localstack
 # Two processes, if the machine has two cores; the suite is mostly waiting.
 WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test demo up down verify docs quality model mutants lock ci clean
+.PHONY: help setup check format test demo up down verify docs quality model mutants naive soak simulate crashpoints conformance lock ci clean
 
 help: ## list the targets
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## make the environment from the hashed lock, once
 
@@ -61,8 +61,38 @@ STATES ?= 1400000
 model: setup ## the protocol's states, and what breaks without each guard (STATES=100000)
 	@$(BIN)/python -m tests.model --states $(STATES)
 
+# Schedules of `make simulate`, and the seed of the first.
+SCHEDULES ?= 20000
+SEED ?= 1
+
+simulate: setup ## the real code in made-up time, through every fault (SCHEDULES=1000 SEED=1)
+	@$(BIN)/python -m simulation --schedules $(SCHEDULES) --seed $(SEED) $(ARGS)
+
+crashpoints: setup ## one death at each external call of a job, and nothing lost (CHUNKS=3)
+	@$(BIN)/python -m simulation.crash_points \
+	$(if $(filter command environment,$(origin CHUNKS)),--chunks $(CHUNKS)) $(ARGS)
+
+conformance: setup ## where the models, the emulators and AWS differ
+	@$(BIN)/python -m tests.conformance $(ARGS)
+
+# Jobs of `make naive`, each done by both designs.
+JOBS ?= 3000
+
+naive: setup ## the design that this one repairs, and ours, under the same faults (JOBS=300 SEED=1)
+	@$(BIN)/python -m tests.naive --jobs $(JOBS) --seed $(SEED) $(ARGS)
+
 mutants: setup ## drop each guard of the protocol: a test must notice (ARGS="--sample 12")
 	@$(BIN)/python -m tests.mutants $(ARGS)
+
+# As real processes under real signals; FREEZES and STOPS: a fifth of KILLS each.
+CHUNKS ?= 1000
+KILLS ?= 25
+
+soak: setup ## workers killed, frozen, stopped, lied to: all accounted for (CHUNKS= KILLS= SEED= WORKERS=4)
+	@$(BIN)/python -m tests.soak --chunks $(CHUNKS) --kills $(KILLS) \
+	$(if $(FREEZES),--freezes $(FREEZES)) $(if $(STOPS),--stops $(STOPS)) \
+	$(if $(findstring command,$(origin WORKERS)),--workers $(WORKERS)) \
+	$(if $(SEED),--seed $(SEED)) $(ARGS)
 
 lock: ## resolve the dependencies again (needs uv)
 	@test -n "$(UV)" || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }

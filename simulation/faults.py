@@ -35,7 +35,7 @@ AWS: Mapping[str, float] = {
 #: Kinds of what befalls a call of a pipeline to the outside.
 CALLS: Mapping[str, float] = {
     "call.transient": 0.08,
-    "call.permanent": 0.01,
+    "call.permanent": 0.02,
     "call.hidden": 0.04,
     "call.cut": 0.03,
     "call.slow": 0.02,

@@ -1,8 +1,8 @@
 """The time of day as the table's service tells it, where our own clock is wrong.
 
 Leases and delays are written by one machine and read by others. Every answer of AWS
-carries its time; a clock that is off by more than those answers allow is corrected to
-the middle of what they allow. Safety never rests on it, but a clock that
+carries its time; a clock that is off by more than those answers allow is corrected as
+if they had come back at once. Safety never rests on it, but a clock that
 runs ahead would take living workers' chunks away, and one that lags would wait.
 """
 
@@ -60,4 +60,6 @@ class ServiceClock:
         if max(least, self._least) <= min(most, self._most):
             least, most = max(least, self._least), min(most, self._most)
         self._least, self._most, self._heard_at = least, most, now
-        self.offset = 0.0 if least <= 0.0 <= most else (least + most) / 2
+        # An answer that took several tries was written at the last of them.
+        told_last = min(least + RESOLUTION_S / 2, most)
+        self.offset = 0.0 if least <= 0.0 <= most else told_last

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 Item = dict[str, Any]
 
 ENDED = {str(s) for s in ChunkStatus if s.terminal}
-#: Seconds by which a clock may be wrong that has heard the time once, in an answer that
-#: took several tries.
-CLOCK_S = 10.0
 #: Seconds by which a reconciler's watch over a lease may seem shorter than the lease: a
 #: request is on its way for as long.
 CALM_S = 0.5
@@ -185,9 +182,6 @@ class Promises:
         expires = new.get("claim_expires_at")
         if expires is not None and (old or {}).get("claim_expires_at") != expires:
             book.renewed_at = now
-            wrong = moment(expires) - self.world.settings.lease_s - now
-            if wrong > CLOCK_S and self.world.sender is not None:
-                self.break_(f"L3: a lease was written {wrong:.1f} s too long")
         was_ended = old is not None and old["status"] in ENDED
         if new["status"] in ENDED and not was_ended:
             book.ended.append((now, float("inf")))

@@ -53,9 +53,10 @@ def sweep(jobs: Sequence[Job], processes: int) -> int:
         doubtful += finding.doubtful > 0
         if finding.broken:
             bad.append(finding)
-    for job in jobs:
-        points = len(undisturbed(job).points)
-        say(f"{job.scenario}: points={points} runs={runs[job.scenario]}")
+        points = undisturbed(finding.job).points
+        if runs[finding.job.scenario] == sum(len(point.modes) for point in points):
+            name, so_far = finding.job.scenario, round(time.monotonic() - began)
+            say(f"{name}: {len(points)} points, {runs[name]} runs, {so_far} s so far")
     order = list(SCENARIOS)
     bad.sort(key=lambda f: (order.index(f.job.scenario), f.strike.point, f.strike.mode))
     for finding in bad[:SHOWN]:
@@ -98,6 +99,7 @@ def show(finding: Finding) -> None:
 def say(line: str) -> None:
     """Print a line."""
     sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ class Task:
     Attributes:
         stages: The pipeline; for the join, the one stage that the join is.
         trail: The errors that ended earlier claims.
+        loaded: Whether the payload and what earlier claims left are read.
         certificate: What the job came to, once its join has ended here.
     """
 
@@ -46,6 +47,7 @@ class Task:
     ledger: EffectLedger
     limits: saga.Limits
     trail: list[Item] = field(default_factory=list)
+    loaded: bool = False
     certificate: Certificate | None = None
 
 
@@ -99,10 +101,7 @@ def set_up(
     checkpoints = ChunkCheckpoints(
         rt.table, rt.objects, claim, stages, ledger, rt.clock
     )
-    hold.may_stop = lambda: (
-        checkpoints.failure is None and may_go_back(stages, ctx.stage)
-    )
-    return Task(
+    task = Task(
         claim=claim,
         stages=stages,
         ctx=ctx,
@@ -111,6 +110,11 @@ def set_up(
         ledger=ledger,
         limits=saga.Limits(rt.settings.max_attempts, rt.clock, rt.rng),
     )
+    # Before it is loaded there is nothing to go back with.
+    hold.may_stop = lambda: (
+        task.loaded and checkpoints.failure is None and may_go_back(stages, ctx.stage)
+    )
+    return task
 
 
 def join_as_pipeline(pipeline: Pipeline) -> Pipeline:

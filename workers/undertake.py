@@ -97,6 +97,7 @@ async def run(task: Task, job: Job, station: Station) -> Outcome:
         raise
     except Exception as error:  # noqa: BLE001 -- what was stored cannot be read
         return unreadable(task, saga.envelope(error, task.ctx, task.limits))
+    task.loaded = True
     if task.claim.winding_up and task.claim.recoveries > MAX_RECOVERIES:
         failure = task.checkpoints.failure or last_failure(task)
         return Dead(failure, Compensation.ABANDONED)

@@ -75,3 +75,10 @@ def every_second(job: Job) -> list[Strike]:
         Strike(n, points[n].modes[n // 2 % len(points[n].modes)])
         for n in range(0, len(points), 2)
     ]
+
+
+@pytest.mark.parametrize(
+    "strike", [Strike(4, Mode.BEFORE), Strike(148, Mode.LOST)], ids=str
+)
+def test_a_cancel_that_meets_a_chunk_as_it_is_loaded_undoes_it(strike: Strike) -> None:
+    assert not struck(Job("undo", chunks=22, seed=1), strike).broken

@@ -30,8 +30,8 @@ from piecework import (
 
 QUICK = RetryPolicy(attempts=2, base=0.01, cap=0.02)
 model = Dependency("model", retry=QUICK)
-# Its calls take no time: who takes over waits no longer than this for what may land.
-shop = Dependency("shop", retry=QUICK, timeout=1.0, effect=Effect.PROVIDER_IDEMPOTENT)
+# Its calls take little time: who takes over waits no longer than this for what may land.
+shop = Dependency("shop", retry=QUICK, timeout=5.0, effect=Effect.PROVIDER_IDEMPOTENT)
 
 
 class Item(BaseModel):

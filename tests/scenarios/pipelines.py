@@ -30,7 +30,7 @@ from piecework import (
 
 QUICK = RetryPolicy(attempts=2, base=0.01, cap=0.02)
 model = Dependency("model", retry=QUICK)
-# Its calls take little time: who takes over waits no longer than this for what may land.
+# Its calls take little time: a takeover waits no longer for what may still land.
 shop = Dependency("shop", retry=QUICK, timeout=5.0, effect=Effect.PROVIDER_IDEMPOTENT)
 
 

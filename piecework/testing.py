@@ -17,6 +17,7 @@ import structlog
 from pydantic import BaseModel
 
 from piecework import keys, saga, values
+from piecework.attempts import Attempts
 from piecework.calls import Caller
 from piecework.context import Context, JoinContext
 from piecework.dependency import Effect
@@ -217,10 +218,7 @@ def _caller(journal: MemoryJournal, limits: saga.Limits) -> Caller:
     async def at_once(_: float) -> None:
         await asyncio.sleep(0)
 
-    return Caller(
-        journal=journal,
-        ledger=journal,
-        epoch=1,
+    attempts = Attempts(
         budget=RetryBudget(60.0),
         slots=asyncio.Semaphore(64),
         rng=limits.rng,
@@ -228,6 +226,7 @@ def _caller(journal: MemoryJournal, limits: saga.Limits) -> Caller:
         log=quiet_log(),
         sleep=at_once,
     )
+    return Caller(journal=journal, ledger=journal, epoch=1, attempts=attempts)
 
 
 def _missing(chunk: int, label: str, outcome: Outcome) -> Missing:

@@ -9,6 +9,7 @@ import structlog
 from pydantic import BaseModel
 
 from piecework import saga
+from piecework.attempts import Attempts
 from piecework.calls import Caller
 from piecework.claim import Claim
 from piecework.context import Context, JoinContext
@@ -67,10 +68,7 @@ def set_up(
     stages = join_as_pipeline(pipeline) if claim.ref.is_join else pipeline
     journal = CallJournal(rt.table, rt.objects, claim, rt.settings, rt.clock, log)
     ledger = EffectLedger(rt.table, rt.objects, claim, rt.clock)
-    caller = Caller(
-        journal=journal,
-        ledger=ledger,
-        epoch=claim.gen,
+    attempts = Attempts(
         budget=RetryBudget(rt.settings.retry_budget_s),
         slots=station.calls,
         rng=rt.rng,
@@ -78,6 +76,12 @@ def set_up(
         log=log,
         progress=hold.progress,
         check=hold.check,
+    )
+    caller = Caller(
+        journal=journal,
+        ledger=ledger,
+        epoch=claim.gen,
+        attempts=attempts,
         lets_land=lambda: hold.undoes,
     )
     caller.in_flight.taken_at = hold.taken_at

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from piecework import calls, finish, in_flight, service_clock
+from piecework import attempts, finish, in_flight, service_clock
 from piecework.claim import Held
 from piecework.reconcile import jobs, sightings
 from piecework.store import checkpoints, claims, ledger, rescue, settle
@@ -70,7 +70,7 @@ def an_effect_is_not_looked_up(patch: Patch) -> None:
     async def blind(*_: Any) -> None:
         return None
 
-    patch.setattr(calls.Caller, "_look_up", blind)
+    patch.setattr(attempts.Attempts, "look_up", blind)
 
 
 def nobody_waits_for_what_may_land(patch: Patch) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from piecework import saga
+from piecework.attempts import Attempts
 from piecework.call_names import CallScope
 from piecework.calls import Caller
 from piecework.codes import ErrorClass
@@ -104,9 +105,6 @@ def caller(journal: MemoryJournal | None = None, **facts: Any) -> Caller:
 
     diary = Diary() if journal is None else journal
     given: dict[str, Any] = {
-        "journal": diary,
-        "ledger": diary,
-        "epoch": 1,
         "budget": RetryBudget(60.0),
         "slots": asyncio.Semaphore(64),
         "rng": Lowest(),
@@ -114,7 +112,11 @@ def caller(journal: MemoryJournal | None = None, **facts: Any) -> Caller:
         "log": Log(),
         "sleep": no_wait,
     }
-    return Caller(**(given | facts))
+    own = {name: facts.pop(name) for name in ("epoch", "lets_land") if name in facts}
+    return Caller(
+        **{"journal": diary, "ledger": diary, "epoch": 1} | own,
+        attempts=Attempts(**(given | facts)),
+    )
 
 
 def context(pipeline: Pipeline, *, attempt: int = 1, **facts: Any) -> Context[Any]:

@@ -186,7 +186,7 @@ def test_not_found_is_believed_once_nothing_can_land_any_more() -> None:
         bank = Dependency("bank", effect=Effect.LOOKUP, lookup=find, timeout=9.0)
         provider, begun_at = Provider(ConnectionResetError()), loop.time()
         one = caller(diary)
-        one.sleep = asyncio.sleep
+        one.attempts.sleep = asyncio.sleep
         one.in_flight.sleep = asyncio.sleep
         assert await call(one, bank, provider) == "answer"
         assert 2 == len(moments)
@@ -217,7 +217,7 @@ async def test_a_claim_past_its_deadline_sends_nothing() -> None:
         raise ClaimLostError
 
     provider, one = Provider(), caller(Diary())
-    one.check = late
+    one.attempts.check = late
     with pytest.raises(ClaimLostError):
         await call(one, KEYED, provider)
     assert [] == provider.keys

@@ -65,7 +65,7 @@ async def test_an_effect_that_nothing_undoes_is_left_standing_and_named(
 
 def test_the_way_back_has_retries_of_its_own() -> None:
     one = caller()
-    one.budget = RetryBudget(30.0, spent=30.0)
+    one.attempts.budget = RetryBudget(30.0, spent=30.0)
     one.turn_back()
-    assert RetryBudget(30.0, spent=0.0) == one.budget
+    assert RetryBudget(30.0, spent=0.0) == one.attempts.budget
     assert not one.counts.forward

@@ -12,6 +12,7 @@ from orchestrator.demo.children import Child
 from orchestrator.embedded.client import client
 from piecework.model import JobRef
 from piecework.queue import Message
+from tests.soak import microburst
 from tests.soak.changes import Changes
 from tests.soak.crew import Crew, worker_name
 from tests.soak.plan import PACE, Plan
@@ -43,6 +44,7 @@ class Killer:
 
     Attributes:
         dealt: What was done, and when.
+        lulls: From when to when nothing went wrong, but for what had before.
     """
 
     plan: Plan
@@ -52,6 +54,7 @@ class Killer:
     queue: str
     rng: Random
     dealt: list[tuple[str, float]] = field(default_factory=list)
+    lulls: list[tuple[float, float]] = field(default_factory=list)
     _sqs: Any = None
 
     async def deal(self) -> None:
@@ -138,6 +141,17 @@ class Killer:
                 ReceiptHandle=message["ReceiptHandle"],
             )
 
+    async def cancel_in_a_lull(self) -> None:
+        """Cancel a job at work while nothing else goes wrong."""
+        faults = self.crew.site.faults
+        await asyncio.to_thread(microburst.calm, faults)
+        began = time.time()
+        try:
+            await self.cancel()
+        finally:
+            self.lulls.append((began, time.time()))
+            await asyncio.to_thread(microburst.let_loose, faults)
+
     async def cancel(self) -> None:
         """Cancel a job at work, wait until it is quiet; all but the last go on."""
         await asyncio.sleep(CALM_S)
@@ -152,7 +166,7 @@ class Killer:
         until = time.monotonic() + QUIET_S
         while not self.changes.ended([job]) and time.monotonic() < until:
             await self.changes.catch_up()
-        if "cancel" in self.plan.blows()[len(self.dealt) :]:
+        if self.dealt[-1][0] in self.plan.blows()[len(self.dealt) :]:
             await self.traffic.command("jobs", "resume", *words)
 
     async def job_in_full_swing(self) -> str:

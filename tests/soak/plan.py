@@ -33,7 +33,9 @@ JOB_SIZE = 60
 #: More than a group of 256, so that there is more than one tally.
 LARGE_JOB = 270
 #: Per chunk of the plan; each comes to at least one where there are kills at all.
-DUPLICATED, LOST, RECONCILERS, CANCELS = 0.02, 0.01, 0.003, 0.002
+DUPLICATED, LOST, RECONCILERS = 0.02, 0.01, 0.003
+#: Of each kind; they fall in the first part, while there are jobs in full swing.
+CANCELS, MOST_CANCELS, CANCELLED_IN = 0.003, 10, 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +96,20 @@ class Plan:
             "duplicate": -(-whole * DUPLICATED // 10),
             "lose": -(-whole * LOST // 10),
             "reconciler": -(-whole * RECONCILERS // 1),
-            "cancel": whole * CANCELS // 1,
         }
         blows = [blow for blow, n in counts.items() for _ in range(int(n))]
-        self.rng("blows").shuffle(blows)
+        rng = self.rng("blows")
+        rng.shuffle(blows)
+        cancels = ["cancel", "cancel_in_a_lull"] * self.cancels
+        for number, cancel in enumerate(cancels):
+            share = CANCELLED_IN * (number + rng.random()) / len(cancels)
+            blows.insert(number + int(share * len(blows)), cancel)
         return blows
+
+    @property
+    def cancels(self) -> int:
+        """How many jobs are cancelled under faults, and how many without."""
+        return min(MOST_CANCELS, int(self.chunks * CANCELS)) if self.kills else 0
 
 
 def chunk(rng: Random, pipeline: str, n: int) -> Work:

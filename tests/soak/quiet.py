@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tests.soak.record import Change, Effect
@@ -16,16 +16,22 @@ class Quiet:
     Attributes:
         seconds: From CANCELLING to CANCELLED; infinite if it never came.
         calls: Calls of the job that the outside carried out in between.
+        in_a_lull: Whether nothing else went wrong just then.
     """
 
     job: str
     asked: float
     seconds: float = float("inf")
     calls: int = 0
+    in_a_lull: bool = False
 
 
-def quiets(changes: Iterable[Change], effects: Iterable[Effect]) -> list[Quiet]:
-    """Return how every cancel went."""
+def quiets(
+    changes: Iterable[Change],
+    effects: Iterable[Effect],
+    lulls: Sequence[tuple[float, float]] = (),
+) -> list[Quiet]:
+    """Return how every cancel went; `lulls` are those times in which no fault is."""
     found: list[Quiet] = []
     open_ones: dict[str, Quiet] = {}
     for change in changes:
@@ -33,7 +39,9 @@ def quiets(changes: Iterable[Change], effects: Iterable[Effect]) -> list[Quiet]:
             continue
         status = (change.new or NOTHING).get("status")
         if status == "CANCELLING":
-            open_ones.setdefault(change.job, Quiet(change.job, change.at))
+            lull = any(began <= change.at <= ended for began, ended in lulls)
+            quiet = Quiet(change.job, change.at, in_a_lull=lull)
+            open_ones.setdefault(change.job, quiet)
         elif status == "CANCELLED" and change.job in open_ones:
             asked = open_ones.pop(change.job)
             found.append(replace(asked, seconds=change.at - asked.asked))

@@ -54,6 +54,15 @@ def test_a_cancel_is_quiet_when_the_job_is_cancelled() -> None:
     assert (1.5, 1) == (quiet.seconds, quiet.calls)
 
 
+def test_a_cancel_is_in_a_lull_if_it_was_asked_in_one() -> None:
+    base = Change(0, 10.0, PK, "META", {"status": "CANCELLING"})
+    told = [
+        quiets([base], [], lulls)[0].in_a_lull
+        for lulls in ([(9.0, 11.0)], [(7.0, 9.0), (11.0, 12.0)], [])
+    ]
+    assert [True, False, False] == told
+
+
 def test_a_cancel_that_never_ends_is_never_quiet() -> None:
     base = Change(0, 10.0, PK, "META", {"status": "CANCELLING"})
     assert float("inf") == quiets([base], [])[0].seconds
@@ -117,4 +126,10 @@ def test_a_plan_has_all_its_chunks_and_kills() -> None:
     plan = Plan(chunks=1000, kills=25)
     assert 1000 == sum(len(job.work) for job in plan.jobs())
     assert 25 == plan.blows().count("kill")
-    assert 0 < plan.blows().count("cancel")
+    assert 3 == plan.blows().count("cancel") == plan.blows().count("cancel_in_a_lull")
+
+
+def test_cancels_fall_while_there_is_work() -> None:
+    blows = Plan(chunks=1000, kills=25).blows()
+    last = max(n for n, blow in enumerate(blows) if blow.startswith("cancel"))
+    assert last < 0.9 * len(blows)

@@ -19,6 +19,8 @@ from tests.soak.takeover import Takeover, percentile, takeovers
 MOST_TOLD = 30
 #: Over the lease, by then another has to have what a killed worker held.
 GRACE_S = 5.0
+#: By then a cancelled job has to be quiet, when nothing else goes wrong.
+QUIET_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +71,20 @@ class Verdict:
                 yield kind.__name__
 
     def late(self) -> Iterator[str]:
-        """Yield the promise of time that was broken, if it was: a busy machine does.
+        """Yield the promises of time that were broken: a busy machine does that.
 
-        How soon a cancel is quiet is told, not judged: under these faults every tenth
-        write of it waits for its retry.
+        How soon a cancel is quiet is judged where nothing else goes wrong. Under these
+        faults it is told: every tenth write of it waits for its retry.
         """
         allowed = self.course.actors.settings.lease_s + GRACE_S
         if (p99 := percentile(self.takeover_seconds, 0.99)) > allowed:
             yield f"takeovers take {p99:.2f} s (p99), not {allowed:g} s"
+        if (p99 := percentile(self.quiet_seconds(in_a_lull=True), 0.99)) > QUIET_S:
+            yield f"a cancel is quiet after {p99:.2f} s (p99), not {QUIET_S:g} s"
+
+    def quiet_seconds(self, *, in_a_lull: bool) -> list[float]:
+        """Return how long each cancel took, under faults or without."""
+        return [q.seconds for q in self.quiets if q.in_a_lull is in_a_lull]
 
     def figures(self) -> Iterator[str]:
         """Yield what was measured, for a person."""
@@ -93,6 +101,7 @@ class Verdict:
             yield (
                 f"cancel of {quiet.job}: quiet after {quiet.seconds:.2f} s, "
                 f"{quiet.calls} calls ended after it was asked"
+                f"{', in a lull' if quiet.in_a_lull else ''}"
             )
         yield (
             f"calls paid for twice: {self.paid_twice}; their answers were lost by the "
@@ -117,7 +126,8 @@ class Verdict:
         """Return the one line that others read."""
         blows = [blow for blow, _ in self.course.actors.killer.dealt]
         accounts, took = self.course.accounts, self.takeover_seconds
-        quiet = max((q.seconds for q in self.quiets), default=0.0)
+        quiet = percentile(self.quiet_seconds(in_a_lull=True), 0.99)
+        faulty = percentile(self.quiet_seconds(in_a_lull=False), 0.99)
         facts = {
             "chunks": accounts.chunks,
             "kills": len(self.course.actors.crew.deaths),
@@ -133,7 +143,8 @@ class Verdict:
             "takeover_p50_s": f"{percentile(took, 0.5):.2f}",
             "takeover_p99_s": f"{percentile(took, 0.99):.2f}",
             "takeover_max_s": f"{percentile(took, 1):.2f}",
-            "cancel_to_quiet_s": f"{quiet:.2f}",
+            "cancel_to_quiet_p99_s": f"{quiet:.2f}",
+            "under_faults_p99_s": f"{faulty:.2f}",
             "calls_after_cancel": sum(q.calls for q in self.quiets),
             "calls_paid_twice": self.paid_twice,
             "requests": self.course.requests,
@@ -160,7 +171,11 @@ def judge(plan: Plan, course: Course) -> Verdict:
         duplicate_effects=duplicates(effects, pipelines.NAIVE),
         paid_twice=paid_twice(effects),
         takeovers=takeovers(changes.all, course.actors.crew.deaths),
-        quiets=quiets(changes.all, [e for e in effects if is_forward(e)]),
+        quiets=quiets(
+            changes.all,
+            [e for e in effects if is_forward(e)],
+            course.actors.killer.lulls,
+        ),
         read=Counter(type(record).__name__ for record in records),
     )
 

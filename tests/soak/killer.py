@@ -33,8 +33,9 @@ LEASE_S = float(PACE["PIECEWORK_LEASE_S"])
 #: Seconds without a blow before a cancel, so that what is measured is the cancel.
 CALM_S = LEASE_S + 3.0
 QUIET_S = 30.0
-#: Open chunks of a job that is worth cancelling.
+#: Open chunks of a job that is worth cancelling, and how long one is waited for.
 IN_FULL_SWING = 30
+FULL_SWING_S = 5.0
 BATCH = 10
 
 
@@ -171,7 +172,7 @@ class Killer:
 
     async def job_in_full_swing(self) -> str:
         """Return the job with the most open chunks; a small one would end too soon."""
-        until = time.monotonic() + FULL_HANDS_S
+        until = time.monotonic() + FULL_SWING_S
         most = ""
         while time.monotonic() < until:
             running = [

@@ -35,7 +35,7 @@ LARGE_JOB = 270
 #: Per chunk of the plan; each comes to at least one where there are kills at all.
 DUPLICATED, LOST, RECONCILERS = 0.02, 0.01, 0.003
 #: Of each kind; they fall in the first part, while there are jobs in full swing.
-CANCELS, MOST_CANCELS, CANCELLED_IN = 0.003, 10, 0.8
+CANCELS, MOST_CANCELS, CANCELLED_IN = 0.002, 10, 0.8
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,16 +154,24 @@ def attempts_counted(world: World, change: Change) -> Iterator[str]:
     begun = new["attempts"] - old["attempts"]
     recovered = new.get("recoveries", 0) - old.get("recoveries", 0)
     released = new.get("releases", 0) - old.get("releases", 0)
+    parked = new.get("parks", 0) - old.get("parks", 0)
     if is_claim(old, new):
         if (begun, recovered) not in {(1, 0), (0, 1)}:
             yield f"a claim that counts as {begun} attempts, {recovered} recoveries"
+    elif parked:
+        if parked != 1 or (begun, recovered) not in {(-1, 0), (0, -1)}:
+            yield f"parked {parked} times, for {begun} attempts, {recovered} recoveries"
     elif begun not in ({0, -1} if released else {0}) or recovered:
         yield f"{begun} attempts, {recovered} recoveries without a claim"
     if new["attempts"] > world.limits.max_attempts:
         yield f"attempt {new['attempts']}"
     if new.get("recoveries", 0) > MAX_RECOVERIES + 1:
         yield f"recovery {new['recoveries']}"
-    if begun == -1 and new.get("releases", 0) > world.limits.max_releases:
+    if (
+        begun == -1
+        and not parked
+        and (new.get("releases", 0) > world.limits.max_releases)
+    ):
         yield f"release {new.get('releases')} gave its attempt back"
 
 

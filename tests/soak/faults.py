@@ -104,6 +104,10 @@ FAULTS: dict[str, tuple[str, Callable[[History], None]]] = {
         "attempts-counted",
         lambda h: h.fake("given back", attempts=0, releases=3),
     ),
+    "a park hands back what another one took": (
+        "attempts-counted",
+        lambda h: h.fake("given back", parks=2),
+    ),
     "a chunk is claimed after a cancel was asked for": (
         "cancel-is-a-barrier",
         lambda h: h.fake("given back", cancel_requested=True),

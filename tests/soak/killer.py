@@ -46,6 +46,7 @@ class Killer:
     Attributes:
         dealt: What was done, and when.
         lulls: From when to when nothing went wrong, but for what had before.
+        wants_work: Whether jobs are to be submitted though no blow falls.
     """
 
     plan: Plan
@@ -56,6 +57,7 @@ class Killer:
     rng: Random
     dealt: list[tuple[str, float]] = field(default_factory=list)
     lulls: list[tuple[float, float]] = field(default_factory=list)
+    wants_work: bool = False
     _sqs: Any = None
 
     async def deal(self) -> None:
@@ -69,9 +71,9 @@ class Killer:
             await getattr(self, blow)()
 
     def share(self) -> float:
-        """Return the share of the blows that have fallen."""
+        """Return how far the work may be: as far as the blows, or further."""
         blows = len(self.plan.blows())
-        return len(self.dealt) / blows if blows else 1.0
+        return len(self.dealt) / blows if blows and not self.wants_work else 1.0
 
     async def let_work_get_on(self, blows_left: int) -> None:
         """Wait so that the blows that are left spread over the work that is left."""
@@ -155,10 +157,12 @@ class Killer:
 
     async def cancel(self) -> None:
         """Cancel a job at work, wait until it is quiet; all but the last go on."""
+        self.wants_work = True
         await asyncio.sleep(CALM_S)
         while self.crew.frozen:  # noqa: ASYNC110 -- they thaw by themselves
             await asyncio.sleep(LOOK_S)
         job = await self.job_in_full_swing()
+        self.wants_work = False
         words = (job, "--reason", "soak")
         # It may have ended by itself in the meantime.
         cancel = ("jobs", "cancel", *words, "--yes")

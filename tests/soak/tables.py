@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from piecework.errors import PieceworkError
@@ -12,7 +13,8 @@ from piecework.manifest import read_manifest
 from piecework.model import ChunkStatus, Job, JobRef, JobStatus
 from piecework.runtime import Runtime
 from piecework.store.census import Census, take_census
-from piecework.store.dead_letters import DeadLetters
+from piecework.store.dead_letters import REDRIVEN, DeadLetters
+from piecework.store.table import Item
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,8 @@ async def unaccounted(
     certificate = await certificate_of(rt, job)
     if certificate is None:
         return listed, [f"{job.ref.job} has no certificate"]
-    dead = {int(str(row["chunk"])) async for row in letters(rt).of_job(job.ref)}
+    rows = [row async for row in letters(rt).of_job(job.ref)]
+    dead = {int(str(row["chunk"])) for row in rows}
     stored = await stored_results(rt, job, census)
     known = set(certificate.results) & stored
     by_status = {row.chunk: row.status for row in census.rows}
@@ -72,11 +75,26 @@ async def unaccounted(
         known |= ended
     told = set(certificate.results) | {m.chunk for m in certificate.missing}
     said = [f"{job.ref.job}/{n} is lost" for n in sorted(listed - known)]
+    said += [f"{job.ref.job}/{one}" for one in odd_letters(rows, by_status)]
     if told != listed:
         said.append(f"{job.ref.job}: the certificate tells of {len(told)} chunks")
     if set(by_status) - listed:
         said.append(f"{job.ref.job} has chunks that nobody handed in")
     return listed - known, said
+
+
+def odd_letters(
+    rows: Sequence[Item], by_status: Mapping[int, ChunkStatus]
+) -> Iterator[str]:
+    """Yield what does not fit: a dead chunk has one letter that was not redriven.
+
+    It is open, or somebody gave the chunk up. The join has no status here.
+    """
+    kept = Counter(r["chunk"] for r in rows if r["letter_state"] != REDRIVEN)
+    for chunk, status in by_status.items():
+        expected = int(status is ChunkStatus.DEAD)
+        if kept[chunk] != expected:
+            yield f"{chunk} is {status}, and has {kept[chunk]} letters left"
 
 
 async def certificate_of(rt: Runtime, job: Job) -> Certificate | None:

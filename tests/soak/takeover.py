@@ -54,6 +54,8 @@ def next_claim(history: Sequence[Change], death: Death) -> Change | None:
             return None
         if is_claim(held, new):
             return change
+        if new.get("retry_at") not in {None, held.get("retry_at")}:
+            return None  # its last word arrived after its death: it had let go
         held = new
     return None
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from piecework.model import ChunkStatus
 from piecework.outcome import Compensation
 from tests.soak.crew import Death
 from tests.soak.ledger import duplicates, left_to_a_person, paid_twice, settle_up
@@ -13,6 +14,7 @@ from tests.soak.plan import Plan
 from tests.soak.quiet import quiets
 from tests.soak.record import Change, Effect, Item
 from tests.soak.sample import PK, clean
+from tests.soak.tables import odd_letters
 from tests.soak.takeover import percentile, takeovers
 
 STANDING = ("reserve", "hold", "charge", "deliver")
@@ -40,6 +42,20 @@ def test_a_takeover_lasts_from_the_kill_to_the_next_claim() -> None:
     (takeover,) = takeovers(told, [death])
     again = next(c.at for c in told if (c.new or {}).get("claim_token") == "t2")
     assert pytest.approx(again - death.at) == takeover.seconds
+
+
+def test_what_a_dead_worker_had_let_go_of_is_nobodys_to_take_over() -> None:
+    told = changes()
+    number = next(
+        n for n, c in enumerate(told) if (c.new or {}).get("claim_token") == "t1"
+    )
+    claimed = told[number]
+    parked = {**(claimed.new or {}), "status": "WAITING", "retry_at": "later"}
+    last_word = replace(claimed, at=claimed.at + 1.1, new=parked)
+    told.insert(number + 1, last_word)
+    rest = [replace(c, at=c.at + 2) for c in told[number + 2 :]]
+    told[number + 2 :] = rest
+    assert [] == takeovers(told, [Death("w-t1", claimed.at + 1)])
 
 
 def test_a_worker_that_held_nothing_is_taken_over_by_nobody() -> None:
@@ -93,6 +109,24 @@ def test_a_chunk_that_died_behind_its_pivot_keeps_what_was_before() -> None:
     chunk = {"status": "DEAD", "compensation": Compensation.PAST_PIVOT}
     assert 0 == unsettled(chunk, "reserve", "hold", "charge")
     assert 1 == unsettled(chunk, "reserve", "charge")
+
+
+@pytest.mark.parametrize(
+    ("status", "states", "odd"),
+    [
+        (ChunkStatus.DEAD, ["OPEN"], 0),
+        (ChunkStatus.DEAD, ["REDRIVEN", "DISCARDED"], 0),
+        (ChunkStatus.DEAD, ["REDRIVEN"], 1),
+        (ChunkStatus.DEAD, ["OPEN", "OPEN"], 1),
+        (ChunkStatus.SUCCEEDED, ["REDRIVEN"], 0),
+        (ChunkStatus.SUCCEEDED, ["OPEN"], 1),
+    ],
+)
+def test_a_dead_chunk_has_one_letter_that_was_not_redriven(
+    status: ChunkStatus, states: list[str], odd: int
+) -> None:
+    rows = [{"chunk": 0, "letter_state": state} for state in states]
+    assert odd == len(list(odd_letters(rows, {0: status})))
 
 
 def test_a_chunk_whose_undoing_failed_is_left_to_a_person() -> None:

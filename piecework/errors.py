@@ -28,7 +28,10 @@ from piecework.codes import (
 )
 from piecework.redact import redact
 
-MESSAGE_LIMIT: Final = 512  # characters; the rest of a long message is rarely read
+# Characters; the rest of a long text is rarely read.
+MESSAGE_LIMIT: Final = 512
+CAUSE_LIMIT: Final = 256
+PROVIDER_CODE_LIMIT: Final = 64
 
 
 class PieceworkError(Exception):
@@ -159,7 +162,17 @@ class StoreError(PieceworkError):
 
 
 class ErrorEnvelope(BaseModel):
-    """An error as data: the only form in which errors are stored and compared."""
+    """An error as data: the only form in which errors are stored and compared.
+
+    Attributes:
+        attempt: Of the call, in an envelope of a call's error; else of the chunk.
+        cause: The types of the exception and of its causes, outermost first, each with
+            its code where it has one.
+        at: ISO 8601, UTC.
+        correlation_id: `job/chunk`, as it stands in every event of the log.
+        retry_after: Seconds that the other side asked us to wait.
+        dependency: The one that is waited for, if its breaker is open.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -170,21 +183,34 @@ class ErrorEnvelope(BaseModel):
     provider_code: str | None = None
     attempt: int = 0
     stage: str = ""
-    cause: str = ""  # the types of the exception and of its causes, outermost first
-    at: str = ""  # ISO 8601, UTC
+    cause: str = ""
+    at: str = ""
     correlation_id: str = ""
-    retry_after: float | None = None  # seconds that the other side asked us to wait
+    retry_after: float | None = None
+    dependency: str = ""
 
     @field_validator("message")
     @classmethod
-    def _short_and_clean(cls, message: str) -> str:
-        # Redacted before the cut: half a secret no longer looks like one.
-        clean = redact(message)
-        if len(clean) <= MESSAGE_LIMIT:
-            return clean
-        return clean[: MESSAGE_LIMIT - 1] + "…"
+    def _clean_message(cls, message: str) -> str:
+        return _short_and_clean(message, MESSAGE_LIMIT)
+
+    @field_validator("cause")
+    @classmethod
+    def _clean_cause(cls, cause: str) -> str:
+        return _short_and_clean(cause, CAUSE_LIMIT)
+
+    @field_validator("provider_code")
+    @classmethod
+    def _clean_provider_code(cls, code: str | None) -> str | None:
+        return None if code is None else _short_and_clean(code, PROVIDER_CODE_LIMIT)
 
     @property
     def retryable(self) -> bool:
         """Tell whether trying the same again can help."""
         return self.error_class is ErrorClass.TRANSIENT
+
+
+def _short_and_clean(text: str, limit: int) -> str:
+    # Redacted before the cut: half a secret no longer looks like one.
+    clean = redact(text)
+    return clean if len(clean) <= limit else clean[: limit - 1] + "…"

@@ -24,6 +24,14 @@ _SHAPES: Final = tuple(
         ("token", r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?"),
         ("api key", r"\b(?:sk|pk|rk)[-_][\w-]{12,}"),
         ("api key", r"\b(?:gh[pousr]_|github_pat_|xox[abprs]-|glpat-)[\w-]{16,}"),
+        ("api key", r"\bAIza[\w-]{35}"),
+        (
+            "secret",
+            (
+                r"(?i)\b(?:password|passwd|secret|api[-_]?key|access[-_]?token)"
+                r"[\"']?[ \t]{0,4}[=:][ \t]{0,4}[\"']?[^\s\"'&,;\[\]]{4,4096}"
+            ),
+        ),
         ("secret", r"\b(?=[0-9a-fA-F]*[0-9])[0-9a-fA-F]{32,}\b"),
         (
             "secret",

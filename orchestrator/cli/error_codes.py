@@ -23,19 +23,27 @@ def list_codes(
         str | None,
         typer.Option(metavar="LAYER", help="Only these: llm, aws, runtime, …"),
     ] = None,
+    error_class: Annotated[
+        str | None,
+        typer.Option(
+            "--class", metavar="CLASS", help="Only these: transient, permanent, …"
+        ),
+    ] = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """List the error codes."""
 
     def act(out: Output) -> None:
         from orchestrator.cli.output import Column
-        from piecework.codes import LAYERS, REGISTRY
-        from piecework.errors import UsageError
+        from piecework.codes import LAYERS, REGISTRY, ErrorClass
 
-        if layer is not None and layer not in LAYERS:
-            message = f"There is no layer {layer}."
-            raise UsageError(message, next_step=f"Use one of {', '.join(LAYERS)}.")
-        found = REGISTRY.values() if layer is None else LAYERS[layer]
+        known(layer, "layer", list(LAYERS))
+        known(error_class, "class", [str(each) for each in ErrorClass])
+        found = [
+            code
+            for code in REGISTRY.values()
+            if layer in (None, code.layer) and error_class in (None, code.error_class)
+        ]
         columns = [
             Column("CODE", "code"),
             Column("CLASS", "class"),
@@ -44,6 +52,15 @@ def list_codes(
         out.rows([document(code) for code in found], columns, "no codes")
 
     run_local(act, output)
+
+
+def known(asked: str | None, what: str, choice: list[str]) -> None:
+    """Refuse what is none of the choice."""
+    from piecework.errors import UsageError
+
+    if asked is not None and asked not in choice:
+        message = f"There is no {what} {asked}."
+        raise UsageError(message, next_step=f"Use one of {', '.join(choice)}.")
 
 
 @app.command("show")
@@ -57,18 +74,18 @@ def show_code(
         from difflib import get_close_matches
 
         from orchestrator.cli.output import facts
-        from piecework.codes import REGISTRY
+        from piecework.codes import LAYERS, REGISTRY, is_well_formed
         from piecework.errors import NotFoundError
 
         found = REGISTRY.get(code)
         if found is None:
             near = get_close_matches(code, REGISTRY, n=3)
             message = f"There is no error code {code}."
-            step = (
-                f"Did you mean {' or '.join(near)}?"
-                if near
-                else "piecework errors list"
-            )
+            step = "piecework errors list"
+            if near:
+                step = f"Did you mean {' or '.join(near)}?"
+            elif is_well_formed(code) and code.partition(".")[0] not in LAYERS:
+                step = "It is of no layer of Piecework's: ask the pipeline's owner."
             raise NotFoundError(message, code="cli.usage.invalid", next_step=step)
         told = document(found)
         out.document(told, lambda console: console.print(facts(told.items())))
@@ -78,9 +95,12 @@ def show_code(
 
 def document(code: Code) -> dict[str, Any]:
     """Return a row of the registry."""
+    from piecework.codes import BEHAVIOUR
+
     return {
         "code": code.code,
         "class": str(code.error_class),
         "cause": code.cause,
+        "behaviour": f"The runtime {BEHAVIOUR[code.error_class]}.",
         "recovery": code.recovery,
     }

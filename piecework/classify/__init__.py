@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-from piecework.classify.exception import classify, mark
+from piecework.classify.exception import classify, envelope_of
+from piecework.classify.noted import mark, noted
+from piecework.classify.stop_reason import raise_for_stop
+from piecework.classify.translated import Translate
 
-__all__ = ["classify", "mark"]
+__all__ = ["Translate", "classify", "envelope_of", "mark", "noted", "raise_for_stop"]

@@ -1,19 +1,22 @@
 """Classify an exception: ask each known shape in turn, the first that fits decides.
 
 Without a fit the exception is a fault of the stage, and permanent: whoever knows that
-trying again helps says so with TransientError.
+trying again helps says so with TransientError, or in the dependency's `classify`.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any, Final
 
 from piecework.classify.aws_client import from_aws_client
 from piecework.classify.aws_response import from_aws_response
+from piecework.classify.chain import causes, chain
 from piecework.classify.http_response import from_http_response
+from piecework.classify.model_sdk import from_model_sdk
+from piecework.classify.noted import from_noted, noted
 from piecework.classify.operating_system import from_operating_system
 from piecework.classify.own import from_piecework
+from piecework.classify.translated import Translate, translated
 from piecework.classify.transport import from_transport
 from piecework.classify.validation import from_validation, validation_message
 from piecework.classify.verdict import Shape, Verdict
@@ -22,10 +25,12 @@ from piecework.errors import ErrorEnvelope, RemoteError
 
 # From the most telling shape to the least: a status says more than a type.
 _SHAPES: Final[tuple[Shape, ...]] = (
+    from_noted,
     from_piecework,
     from_validation,
     from_aws_response,
     from_aws_client,
+    from_model_sdk,
     from_http_response,
     from_transport,
     from_operating_system,
@@ -40,8 +45,6 @@ _GRAVITY: Final = (
     ErrorClass.POLICY,
     ErrorClass.PERMANENT,
 )
-_LAYER: Final = "_piecework_layer"
-_CHAIN_LIMIT: Final = 5  # deeper causes are the libraries' own affair
 
 
 def classify(
@@ -53,44 +56,88 @@ def classify(
     correlation_id: str = "",
     layer: str = "tool",
     now: float | None = None,
+    translate: Translate | None = None,
 ) -> ErrorEnvelope:
     """Return the envelope of an error.
 
     `layer` is `llm` or `tool`: whose call it was. `now` (seconds since the epoch) is
     needed to read a Retry-After that is a date; without it such a date is ignored.
+    `translate` is asked before all else.
     """
+    judge = _Judge("llm" if layer == "llm" else "tool", now, translate)
     place: dict[str, Any] = {
         "stage": stage,
         "attempt": attempt,
         "at": at,
         "correlation_id": correlation_id,
     }
-    if isinstance(error, RemoteError):
-        return error.envelope.model_copy(update=place)
-    verdict = _judge(error, "llm" if layer == "llm" else "tool", now)
+    verdict = judge.verdict(error)
     return ErrorEnvelope(
         code=verdict.code,
         error_class=verdict.error_class,
-        message=_spoken(error, layer),
+        message=judge.message(error),
         http_status=verdict.http_status,
         provider_code=verdict.provider_code,
-        cause=" <- ".join(type(each).__name__ for each in _chain(error)),
+        cause=judge.cause(error),
         retry_after=verdict.retry_after,
+        dependency=verdict.dependency,
         **place,
     )
 
 
-def _judge(error: BaseException, layer: str, now: float | None) -> Verdict:
-    """Judge by the error itself, else by what it was explicitly raised from."""
-    if isinstance(error, BaseExceptionGroup):
-        return _gravest([_judge(each, layer, now) for each in error.exceptions])
-    layer = getattr(error, _LAYER, layer)
-    for each in _causes(error):
-        for shape in _SHAPES:
-            verdict = shape(each, layer, now)
-            if verdict is not None:
-                return verdict
-    return _UNHANDLED
+def envelope_of(error: BaseException) -> ErrorEnvelope:
+    """Return what is known of an error that `ctx.call` raised: code, class, evidence.
+
+    Of any other error it tells what its own shape does.
+    """
+    return noted(error) or classify(error)
+
+
+class _Judge:
+    """Judges one error with all that it was raised from."""
+
+    def __init__(
+        self, layer: str, now: float | None, translate: Translate | None
+    ) -> None:
+        self.layer, self.now = layer, now
+        own = () if translate is None else (translated(translate),)
+        self.shapes = (*own, *_SHAPES)
+
+    def verdict(self, error: BaseException) -> Verdict:
+        """Judge by the error itself, else by what it was explicitly raised from."""
+        found = (self.alone(each) for each in causes(error))
+        return next((each for each in found if each is not None), _UNHANDLED)
+
+    def alone(self, error: BaseException) -> Verdict | None:
+        """Judge one link of the chain; a group is as bad as its worst member."""
+        if isinstance(error, BaseExceptionGroup) and noted(error) is None:
+            return _gravest([self.verdict(each) for each in error.exceptions])
+        found = (shape(error, self.layer, self.now) for shape in self.shapes)
+        return next((each for each in found if each is not None), None)
+
+    def message(self, error: BaseException) -> str:
+        """Return what happened; a group speaks through the member that decided."""
+        verdict = self.alone(error)
+        if verdict is not None and verdict.message is not None:
+            return verdict.message
+        if not isinstance(error, BaseExceptionGroup):
+            return _message(error)
+        members = list(error.exceptions)
+        verdicts = [self.verdict(each) for each in members]
+        decided = members[verdicts.index(_gravest(verdicts))]
+        others = f" (and {len(members) - 1} more)" if len(members) > 1 else ""
+        return self.message(decided) + others
+
+    def cause(self, error: BaseException) -> str:
+        """Name the types of the chain, each with its code where it has one."""
+        links = []
+        for each in chain(error):
+            if isinstance(each, RemoteError):
+                links.append(each.envelope.cause)  # what lies behind it is there
+                break
+            verdict, name = self.alone(each), type(each).__name__
+            links.append(name if verdict is None else f"{name} ({verdict.code})")
+        return " <- ".join(links)
 
 
 def _gravest(verdicts: list[Verdict]) -> Verdict:
@@ -99,45 +146,6 @@ def _gravest(verdicts: list[Verdict]) -> Verdict:
         verdicts,
         key=lambda each: (_GRAVITY.index(each.error_class), each.retry_after or 0.0),
     )
-
-
-def _causes(error: BaseException) -> list[BaseException]:
-    """Follow `raise … from …`: a wrapper without a class takes that of its cause."""
-    causes = [error]
-    while (cause := causes[-1].__cause__) and len(causes) < _CHAIN_LIMIT:
-        causes.append(cause)
-    return causes
-
-
-def _chain(error: BaseException) -> list[BaseException]:
-    """Follow causes and, where they are not hidden, what was being handled."""
-    chain = [error]
-    while len(chain) < _CHAIN_LIMIT:
-        last = chain[-1]
-        before = last.__cause__
-        if before is None and not last.__suppress_context__:
-            before = last.__context__
-        if before is None:
-            break
-        chain.append(before)
-    return chain
-
-
-def _spoken(error: BaseException, layer: str) -> str:
-    """Return the message; a group speaks through the member that decided on it."""
-    if not isinstance(error, BaseExceptionGroup):
-        return _message(error)
-    members = list(error.exceptions)
-    verdicts = [_judge(each, layer, None) for each in members]
-    decided = members[verdicts.index(_gravest(verdicts))]
-    others = f" (and {len(members) - 1} more)" if len(members) > 1 else ""
-    return _spoken(decided, layer) + others
-
-
-def mark(error: BaseException, layer: str) -> None:
-    """Note on an error whose call it was, for whoever classifies it later."""
-    with suppress(AttributeError):  # an exception with slots keeps to itself
-        setattr(error, _LAYER, layer)
 
 
 def _message(error: BaseException) -> str:

@@ -18,6 +18,7 @@ _KNOWN: Final = {
     502: "502_bad_gateway",
     503: "503_unavailable",
     504: "504_gateway_timeout",
+    529: "529_overloaded",
 }
 _FAMILIES: Final = {4: "4xx_rejected", 5: "5xx_failed"}
 

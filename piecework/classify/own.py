@@ -7,7 +7,11 @@ from piecework.errors import PieceworkError
 
 
 def from_piecework(
-    error: BaseException, _layer: str, _now: float | None
+    error: BaseException,
+    _layer: str,
+    _now: float | None,
+    *,
+    message: str | None = None,
 ) -> Verdict | None:
     """Take what the error says of itself, and the status that a client noted."""
     if not isinstance(error, PieceworkError):
@@ -20,4 +24,6 @@ def from_piecework(
         provider_code=provider_code if isinstance(provider_code, str) else None,
         retry_after=error.retry_after,
         own_class=error.error_class,
+        message=message,
+        dependency=str(error.facts.get("dependency", "")),
     )

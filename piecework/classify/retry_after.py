@@ -24,12 +24,10 @@ def retry_after(headers: object, now: float | None) -> float | None:
     """Return the seconds to wait, or None when nothing readable was said."""
     if not isinstance(headers, Headers):
         return None
-    values = [
-        str(value).strip()
-        for name, value in headers.items()
-        if str(name).lower() == "retry-after"
-    ]
-    return _seconds(values[0], now) if values else None
+    values = {str(name).lower(): str(v).strip() for name, v in headers.items()}
+    if _SECONDS.fullmatch(exact := values.get("retry-after-ms", "")):
+        return float(exact) / 1000  # what OpenAI and Azure say beside the other
+    return _seconds(values.get("retry-after", ""), now)
 
 
 def _seconds(value: str, now: float | None) -> float | None:

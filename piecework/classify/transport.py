@@ -37,6 +37,8 @@ def from_transport(
 ) -> Verdict | None:
     """Judge by the names of the error's type and its bases."""
     names = type_names(error)
+    if "UnsupportedProtocol" in names:  # httpx, of an address that it cannot call
+        return None
     for known, detail in _DETAILS:
         if names & known:
             return Verdict(f"{layer}.{detail}")

@@ -17,6 +17,8 @@ class Verdict:
     provider_code: str | None = None
     retry_after: float | None = None
     own_class: ErrorClass | None = field(default=None, kw_only=True)
+    message: str | None = field(default=None, kw_only=True)  # instead of the error's
+    dependency: str = field(default="", kw_only=True)  # whose breaker is open
 
     @property
     def error_class(self) -> ErrorClass:

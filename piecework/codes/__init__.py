@@ -9,6 +9,8 @@ users' own programs hold them. The layers, one file each (`http` serves two):
     runtime   the worker and its state        config    settings
     input     what the user hands over        embedded  the emulator on this machine
     pipeline  the user's declaration          cli       the command line
+
+    idempotency   functions outside a pipeline, wrapped with `idempotent`
 """
 
 from __future__ import annotations
@@ -20,9 +22,10 @@ from piecework.codes.registry import (
     is_well_formed,
     lookup,
 )
-from piecework.codes.row import Code, ErrorClass
+from piecework.codes.row import BEHAVIOUR, Code, ErrorClass
 
 __all__ = [
+    "BEHAVIOUR",
     "LAYERS",
     "REGISTRY",
     "Code",

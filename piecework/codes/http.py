@@ -109,6 +109,12 @@ _DETAILS: Final = (
         _RETRIED,
     ),
     (
+        "http.529_overloaded",
+        _TRANSIENT,
+        "The {who} has more to do than it can, for everybody who asks it.",
+        _RETRIED,
+    ),
+    (
         "http.5xx_failed",
         _TRANSIENT,
         "The {who} failed with a 5xx status without a code of its own.",

@@ -35,6 +35,13 @@ ROWS: Final = (
         "prompt, then `piecework dlq redrive --job JOB --yes --reason …`.",
     ),
     Code(
+        "llm.output.truncated",
+        ErrorClass.SEMANTIC,
+        "The model's answer was cut off at the most tokens that it may give.",
+        "Ask for less at once or allow more tokens, then `piecework dlq redrive --job "
+        "JOB --yes --reason …`.",
+    ),
+    Code(
         "llm.policy.content_filtered",
         ErrorClass.POLICY,
         "A content filter of the provider stopped the prompt or the answer.",

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import Final
 
+from piecework.codes.guide import GUIDE
 from piecework.codes.registry import LAYERS
-from piecework.codes.row import Code
+from piecework.codes.row import BEHAVIOUR, Code
 
 _HEAD: Final = """\
 # Error codes
 
 Generated from `piecework/codes/` by `python -m piecework.codes`; do not edit.
 
-A code is `layer.kind.detail`. Codes are added, never renamed. Its class alone decides
-what the runtime does:
+A code is `layer.kind.detail`. Codes are added, never renamed, removed or moved to
+another class: a test holds them to the list of the last release. The commands
+`piecework errors list` and `piecework errors show CODE` say the same as this page.
+
+Its class alone decides what the runtime does:
 
 | class | the runtime |
 | --- | --- |
-| `transient` | retries with full jitter in the budget, then tries the chunk again |
-| `permanent` | compensates and writes a dead letter |
-| `semantic` | does not repeat the same request; as `permanent` |
-| `policy` | does not repeat the same input; as `permanent` |
-| `state` | restores the last checkpoint and tries the chunk again |
+{behaviours}
 """
 
 _TITLES: Final = {
@@ -34,6 +34,7 @@ _TITLES: Final = {
     "submit": "making a job",
     "job": "looking at a job",
     "redrive": "sending dead letters back",
+    "idempotency": "functions wrapped with `idempotent`",
     "config": "settings",
     "embedded": "the emulator on this machine",
     "cli": "the command line",
@@ -42,8 +43,11 @@ _TITLES: Final = {
 
 def page() -> str:
     """Return the whole page: one table a layer."""
+    behaviours = "\n".join(
+        f"| `{known}` | {does} |" for known, does in BEHAVIOUR.items()
+    )
     tables = [_table(layer, rows) for layer, rows in LAYERS.items()]
-    return "\n".join([_HEAD, *tables])
+    return "\n".join([_HEAD.format(behaviours=behaviours), GUIDE, *tables])
 
 
 def _table(layer: str, rows: tuple[Code, ...]) -> str:

@@ -12,8 +12,14 @@ ROWS: Final = (
     Code(
         "redrive.reason.missing",
         _P,
-        "A redrive without a reason would leave no trace of why.",
+        "A redrive or a discard without a reason would leave no trace of why.",
         "Say why: `piecework dlq redrive --job JOB --yes --reason …`.",
+    ),
+    Code(
+        "redrive.payload.invalid",
+        _P,
+        "What is to be the new payload of a dead chunk is none.",
+        "Correct the JSON of `--edit` or `--patch`; `--dry-run` tries it.",
     ),
     Code(
         "redrive.selection.empty",

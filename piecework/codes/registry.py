@@ -14,6 +14,7 @@ from piecework.codes import (
     cli,
     config,
     embedded,
+    idempotency,
     input,  # noqa: A004  a layer's name, read only as `input.ROWS`
     job,
     llm,
@@ -37,6 +38,7 @@ LAYERS: Final[Mapping[str, tuple[Code, ...]]] = MappingProxyType(
         "submit": submit.ROWS,
         "job": job.ROWS,
         "redrive": redrive.ROWS,
+        "idempotency": idempotency.ROWS,
         "config": config.ROWS,
         "embedded": embedded.ROWS,
         "cli": cli.ROWS,

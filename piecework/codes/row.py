@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
 
 
 class ErrorClass(StrEnum):
@@ -14,6 +17,24 @@ class ErrorClass(StrEnum):
     SEMANTIC = "semantic"  # a valid answer with the wrong content: do not just repeat
     POLICY = "policy"  # refused by a rule or a quota: not with the same input
     STATE = "state"  # our own state was lost: restore, then try again
+
+
+BEHAVIOUR: Final[Mapping[ErrorClass, str]] = MappingProxyType(
+    {
+        ErrorClass.TRANSIENT: (
+            "tries the call again with full jitter within the budgets, then the chunk"
+        ),
+        ErrorClass.PERMANENT: "compensates and writes a dead letter",
+        ErrorClass.SEMANTIC: (
+            "runs the stage's `replan` hook, which is told the code; without one as "
+            "permanent"
+        ),
+        ErrorClass.POLICY: (
+            "asks the next of the `fallback` chain; without one as permanent"
+        ),
+        ErrorClass.STATE: ("restores the last checkpoint and tries the chunk again"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

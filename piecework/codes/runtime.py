@@ -106,6 +106,12 @@ _STATE: Final = (
 
 _EFFECT: Final = (
     Code(
+        "runtime.classifier.failed",
+        ErrorClass.PERMANENT,
+        "A dependency's `classify` raised, or returned what is no error of ours.",
+        f"Correct it, then {_REDRIVE}; `cause` names what it was asked about.",
+    ),
+    Code(
         "runtime.compensation.failed",
         ErrorClass.PERMANENT,
         "Undoing a stage failed; the other stages were undone all the same.",
@@ -200,9 +206,17 @@ _WORKER: Final = (
         f"Read the trail with {_SHOW}, correct the cause, then {_REDRIVE}.",
     ),
     Code(
+        "runtime.breaker.open",
+        ErrorClass.TRANSIENT,
+        "A call was not made: the calls to its dependency fail, and all workers wait.",
+        "Nothing: the chunk waits, at no attempt's cost, until one call is tried; "
+        "`piecework jobs show JOB` says until when.",
+    ),
+    Code(
         "runtime.budget.retry_exhausted",
         ErrorClass.TRANSIENT,
-        "The waits between retries have used up the run's retry budget.",
+        "The run's waits, or the share of retries among the calls to a dependency, are "
+        "used up.",
         "Nothing at first: the chunk is put back and tried again later.",
     ),
     Code(

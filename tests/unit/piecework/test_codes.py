@@ -14,8 +14,11 @@ from piecework.codes import (
     lookup,
 )
 from piecework.codes.page import page
+from piecework.codes.released import CLASSES, broken_promises, released
 
 ROOT = Path(__file__).parents[3]
+# Written anew with each release: python -m piecework.codes released > (this file)
+RELEASED = Path(__file__).with_name("released_codes.txt")
 
 # Codes of the recovery specification; they are in other people's programs already.
 SPECIFIED = (
@@ -118,7 +121,35 @@ def test_every_code_that_our_packages_raise_has_its_row() -> None:
         )
     }
 
-    assert {} == {code: path for code, path in raised.items() if code not in REGISTRY}
+    ours = {code: path for code, path in raised.items() if code[:5] != "acme."}
+
+    assert {} == {code: path for code, path in ours.items() if code not in REGISTRY}
+
+
+def test_what_was_released_keeps_its_name_and_its_class() -> None:
+    listed = RELEASED.read_text(encoding="utf-8")
+
+    assert [] == broken_promises(listed)
+    assert len(listed.splitlines()) >= 143
+
+
+def test_a_renamed_and_a_reclassed_code_are_noticed_and_a_new_one_may_come() -> None:
+    classes = {**CLASSES, "llm.http.429_rate_limited": "permanent", "new.new.new": "x"}
+    del classes["job.record.not_found"]
+
+    assert [
+        "job.record.not_found: permanent -> gone",
+        "llm.http.429_rate_limited: transient -> permanent",
+    ] == broken_promises(released(), classes)
+
+
+def test_the_module_prints_the_list_of_a_release(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["piecework.codes", "released"])
+    runpy.run_module("piecework.codes", run_name="__main__")
+
+    assert released() == capsys.readouterr().out
 
 
 def test_the_page_lists_every_code_once() -> None:
@@ -133,7 +164,10 @@ def test_the_page_in_docs_is_the_one_that_the_registry_prints() -> None:
     assert page() == written, "run: python -m piecework.codes > docs/error-codes.md"
 
 
-def test_the_module_prints_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_module_prints_the_page(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["piecework.codes"])
     runpy.run_module("piecework.codes", run_name="__main__")
 
     assert page() == capsys.readouterr().out

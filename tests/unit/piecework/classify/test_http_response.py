@@ -56,7 +56,8 @@ STATUSES = [
     (502, "502_bad_gateway", "transient"),
     (503, "503_unavailable", "transient"),
     (504, "504_gateway_timeout", "transient"),
-    (529, "5xx_failed", "transient"),
+    (529, "529_overloaded", "transient"),
+    (599, "5xx_failed", "transient"),
     (304, "unexpected_status", "permanent"),
 ]
 

@@ -1,0 +1,37 @@
+"""A dependency's own reading of its errors, in the words of our five classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from piecework.classify.own import from_piecework
+from piecework.classify.verdict import Shape, Verdict
+from piecework.errors import StageError
+
+# An error of the dependency -> what it means; None: not one that is known here.
+Translate: TypeAlias = Callable[[BaseException], StageError | None]
+
+
+def translated(translate: Translate) -> Shape:
+    """Make a shape of what a user declared as `Dependency(classify=…)`."""
+
+    def from_translation(
+        error: BaseException, layer: str, now: float | None
+    ) -> Verdict | None:
+        try:
+            meaning: object = translate(error)
+        except Exception as fault:  # noqa: BLE001  the call's own error must not be lost
+            return _failed(f"raised {type(fault).__name__}")
+        if meaning is None:
+            return None
+        if not isinstance(meaning, StageError):
+            return _failed(f"returned a {type(meaning).__name__}")
+        return from_piecework(meaning, layer, now, message=meaning.message)
+
+    return from_translation
+
+
+def _failed(how: str) -> Verdict:
+    message = f"The dependency's `classify` {how}."
+    return Verdict("runtime.classifier.failed", message=message)

@@ -1,0 +1,54 @@
+"""Promise: an error says what it is, to the stage and in the dead letter."""
+
+from __future__ import annotations
+
+import pytest
+
+from piecework.model import JobStatus
+from piecework.pipeline import Pipeline
+from tests.scenarios.conftest import Scenario
+from tests.scenarios.pipelines import Item
+from tests.scenarios.planning import reading, reading_apart
+
+PLANNING = ("--pipelines", "tests.scenarios.planning")
+
+each_place = pytest.mark.parametrize(
+    "pipeline", [reading, reading_apart], ids=lambda pipeline: pipeline.name
+)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have leases that outlast the start of some processes on a busy machine."""
+    monkeypatch.setenv("PIECEWORK_LEASE_S", "6")
+    monkeypatch.setenv("PIECEWORK_VISIBILITY_S", "8")
+
+
+@each_place
+async def test_a_stage_reads_the_code_of_a_failed_call_and_plans_around_it(
+    scenario: Scenario, pipeline: Pipeline
+) -> None:
+    await scenario.submit(pipeline, [Item(n=12), Item(n=3)])
+    await scenario.process(*PLANNING)
+    ended = await scenario.ended(within=40)
+
+    assert ended.status is JobStatus.SUCCEEDED
+    assert [["told", "llm.context.overflow", "read", "1", "job-1/0"]] == [
+        line for line in scenario.ledger if line[0] == "told"
+    ]
+    assert 1 == scenario.happened("count", "12")
+    assert 1 == scenario.happened("count", "6")
+
+
+@each_place
+async def test_a_dead_letter_has_the_code_that_the_dependency_gave(
+    scenario: Scenario, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIECEWORK_MAX_ATTEMPTS", "1")
+    await scenario.submit(pipeline, [Item(n=1)])
+    await scenario.process(*PLANNING)
+    await scenario.ended(within=40)
+
+    (letter,) = await scenario.letters()
+    assert "acme.reader.busy" == letter["error_code"]
+    assert 2 == scenario.happened("count", "1")

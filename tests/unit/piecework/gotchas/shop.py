@@ -1,0 +1,152 @@
+"""A shop outside, and clients that do an operation there once: ours, and naive ones."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from piecework import Dependency, RetryPolicy
+from piecework.call_names import CallScope
+from piecework.idempotency import Keys, MemoryIdempotency, idempotent
+from tests.unit.piecework.fakes import caller
+
+DAY = 86_400.0
+
+
+@dataclass
+class Shop:
+    """Takes orders; keeps what it was asked, and fails first with the given errors."""
+
+    now: float = 1_700_000_000.0
+    errors: list[Exception] = field(default_factory=list)
+    asked: list[tuple[str, str]] = field(default_factory=list)  # operation, key
+
+    async def take(self, operation: str, key: str, **order: Any) -> str:
+        self.asked.append((operation, key))
+        if self.errors:
+            raise self.errors.pop(0)
+        return f"{operation} {json.dumps(order, sort_keys=True)} #{len(self.asked)}"
+
+    @property
+    def keys(self) -> set[str]:
+        return {key for _, key in self.asked}
+
+
+class Client(Protocol):
+    """Whatever asks the shop in somebody's name."""
+
+    async def do(self, user: str, task: str, operation: str, **order: Any) -> str: ...
+
+
+Open = Callable[[Shop], Client]
+
+
+class Standalone:
+    """Ours, around a plain function: `idempotent` with its strategy of keys."""
+
+    def __init__(self, shop: Shop) -> None:
+        self.shop = shop
+        self.store = MemoryIdempotency(clock=lambda: shop.now)
+
+    async def do(self, user: str, task: str, operation: str, **order: Any) -> str:
+        async def ask(order: dict[str, Any], *, idempotency_key: str = "") -> str:
+            return await self.shop.take(operation, idempotency_key, **order)
+
+        scope = f"{user}/{task}"
+        once = idempotent(self.store, scope=scope, operation=operation, by=Keys())(ask)
+        return await once(order)
+
+
+class InPipeline:
+    """Ours, in a stage: `ctx.call`, with the journal of the chunk."""
+
+    def __init__(self, shop: Shop) -> None:
+        self.shop, self.caller = shop, caller()
+
+    async def do(self, user: str, task: str, operation: str, **order: Any) -> str:
+        async def ask(*, idempotency_key: str, **order: Any) -> str:
+            return await self.shop.take(operation, idempotency_key, **order)
+
+        ask.__qualname__ = operation
+        once = RetryPolicy(attempts=1)  # who retries here is the test
+        shop = Dependency("shop", retry=once, breaker=None)
+        scope = CallScope(user, task, 0, "order")
+        return str(await self.caller.call(scope, shop, ask, (), order))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """All that a naive client could make a key of."""
+
+    user: str
+    task: str
+    operation: str
+    order: dict[str, Any]
+    now: float
+    attempt: int
+
+    def key(self, *names: str) -> str:
+        """Make a key of the named fields, the order sorted."""
+        return "/".join(
+            json.dumps(getattr(self, name), sort_keys=True) for name in names
+        )
+
+
+STABLE = ("user", "task", "operation", "order")
+
+
+@dataclass
+class Naive:
+    """The client of a tutorial: a dictionary by key."""
+
+    shop: Shop
+    key: Callable[[Asked], str] = lambda asked: asked.key(*STABLE)
+    ttl: float | None = DAY
+    keeps_failures: bool = False
+    kept: dict[str, tuple[float, str | Exception]] = field(default_factory=dict)
+    attempts: itertools.count[int] = field(default_factory=itertools.count)
+
+    async def do(self, user: str, task: str, operation: str, **order: Any) -> str:
+        now, attempt = self.shop.now, next(self.attempts)
+        key = self.key(Asked(user, task, operation, order, now, attempt))
+        at, known = self.kept.get(key, (now, None))
+        if known is not None and (self.ttl is None or now - at < self.ttl):
+            return answer(known)
+        try:
+            self.kept[key] = now, await self.shop.take(operation, key, **order)
+        except Exception as error:
+            if self.keeps_failures:
+                self.kept[key] = now, error
+            raise
+        return answer(self.kept[key][1])
+
+
+def answer(known: str | Exception) -> str:
+    """Return what was remembered, or raise it."""
+    if isinstance(known, Exception):
+        raise known
+    return known
+
+
+def naive(**wrong: Any) -> Open:
+    """Return a naive client that is wrong in one thing."""
+    return lambda shop: Naive(shop, **wrong)
+
+
+def of(*names: str) -> Open:
+    """Return a naive client whose key is made of these alone."""
+    return naive(key=lambda asked: asked.key(*names))
+
+
+def as_it_comes(asked: Asked) -> str:
+    """Make a key of the order as it happens to be written."""
+    return asked.key("user", "task", "operation") + json.dumps(asked.order)
+
+
+def never_the_same(asked: Asked) -> str:
+    """Make a key with a random part."""
+    return asked.key(*STABLE) + uuid.uuid4().hex

@@ -1,0 +1,178 @@
+"""The checklist of circuit breakers: each check passes ours and catches its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from math import inf
+from random import Random
+from typing import Any
+
+import pytest
+
+from piecework import Dependency, Fallback, RetryPolicy
+from piecework.circuits import Circuits
+from piecework.errors import PieceworkError
+from tests.unit.piecework.fakes import NOW, Log, caller
+from tests.unit.piecework.gotchas.breakers import (
+    FAILED,
+    REFUSED,
+    WELL,
+    Fuse,
+    Naive,
+    Ours,
+)
+from tests.unit.piecework.provider import Provider, call
+
+Make = Callable[[], Fuse]
+Check = Callable[[Make], None]
+
+
+def calls(fuse: Fuse, how: str, number: int, now: float) -> int:
+    """Make so many calls, a second apart or less; return how many were let through."""
+    through = 0
+    for _ in range(number):
+        made = fuse.lets_through(now)
+        if made is not None:
+            through += 1
+            fuse.ended(made, how, now)
+    return through
+
+
+def an_outage_is_noticed(make: Make) -> None:
+    """Circuit breaker on each external dependency."""
+    assert calls(make(), FAILED, 1_000, now=0.0) <= 100
+
+
+def a_few_failures_among_many_calls_are_none(make: Make) -> None:
+    """Failure threshold tuned for the service: a share, and of enough calls."""
+    fuse = make()
+    through = [
+        calls(fuse, FAILED if n % 20 == 0 else WELL, 1, 0.1 * n) for n in range(400)
+    ]
+
+    assert 400 == sum(through)
+
+
+def what_was_asked_wrongly_is_no_outage(make: Make) -> None:
+    """Excluded errors do not count: a 4xx says nothing of the service's health."""
+    assert 100 == calls(make(), REFUSED, 100, now=0.0)
+
+
+def it_is_left_alone_until_its_time_is_over(make: Make) -> None:
+    """Recovery timeout allows service to stabilise."""
+    fuse = make()
+    calls(fuse, FAILED, 100, now=0.0)
+
+    assert 0 == calls(fuse, WELL, 10, now=29.0)
+    assert 10 == calls(fuse, WELL, 10, now=31.0)
+
+
+def one_call_is_tried_and_not_all_at_once(make: Make) -> None:
+    """Half-open: a service that has just come back is not hit by everybody."""
+    fuse = make()
+    calls(fuse, FAILED, 100, now=0.0)
+    tried = [fuse.lets_through(31.0) for _ in range(50)]
+
+    assert 49 == tried.count(None)
+
+
+ALL: list[Check] = [
+    an_outage_is_noticed,
+    a_few_failures_among_many_calls_are_none,
+    what_was_asked_wrongly_is_no_outage,
+    it_is_left_alone_until_its_time_is_over,
+    one_call_is_tried_and_not_all_at_once,
+]
+WRONG: list[tuple[str, Check, Make]] = [
+    ("never opens", an_outage_is_noticed, lambda: Naive(lambda *_: False)),
+    (
+        "counts to five",
+        a_few_failures_among_many_calls_are_none,
+        lambda: Naive(lambda _, failed: failed >= 5),
+    ),
+    (
+        "opens at one",
+        a_few_failures_among_many_calls_are_none,
+        lambda: Naive(lambda calls, failed: failed * 2 >= calls),
+    ),
+    (
+        "counts 4xx",
+        what_was_asked_wrongly_is_no_outage,
+        lambda: Naive(counts=(FAILED, REFUSED)),
+    ),
+    ("no pause", it_is_left_alone_until_its_time_is_over, lambda: Naive(timeout=0.0)),
+    (
+        "never closes",
+        it_is_left_alone_until_its_time_is_over,
+        lambda: Naive(timeout=inf),
+    ),
+    (
+        "all probe",
+        one_call_is_tried_and_not_all_at_once,
+        lambda: Naive(one_probe=False),
+    ),
+]
+
+
+@pytest.mark.parametrize("check", ALL, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("make", [Ours, Naive])
+def test_a_sound_breaker_passes(check: Check, make: Make) -> None:
+    check(make)
+
+
+@pytest.mark.parametrize(
+    ("check", "make"),
+    [(check, make) for _, check, make in WRONG],
+    ids=[name for name, _, _ in WRONG],
+)
+def test_a_breaker_that_is_wrong_in_one_thing_is_caught(
+    check: Check, make: Make
+) -> None:
+    with pytest.raises(AssertionError):
+        check(make)
+
+
+def each_has_one(dependencies: list[Dependency]) -> None:
+    """Circuit breaker on each external dependency, without asking for it."""
+    assert [] == [each.name for each in dependencies if each.breaker is None]
+
+
+def test_a_dependency_has_a_breaker_unless_it_says_otherwise() -> None:
+    each_has_one([Dependency("model", layer="llm"), Dependency("bank")])
+    with pytest.raises(AssertionError):
+        each_has_one([Dependency("bank", breaker=None)])
+
+
+async def an_open_circuit_has_a_graceful_fallback(dependency: Dependency) -> None:
+    """Open circuit has graceful fallback."""
+    down = Provider(*(TimeoutError() for _ in range(500)))
+    circuits = Circuits(clock=lambda: NOW, rng=Random(7), log=Log())
+    made_by = caller(circuits=circuits)
+    answers: list[Any] = []
+    for number in range(40):
+        try:
+            answers.append(await call(made_by, dependency, down, number))
+        except (TimeoutError, PieceworkError):
+            answers.append(None)
+        await asyncio.sleep(0)
+
+    assert answers[-1] == "what we know"
+
+
+async def known(_: int) -> str:
+    return "what we know"
+
+
+ONCE = RetryPolicy(attempts=1)
+
+
+async def test_a_dependency_with_a_chain_answers_behind_an_open_breaker() -> None:
+    await an_open_circuit_has_a_graceful_fallback(
+        Dependency("model", retry=ONCE, fallback=[Fallback(None, known)])
+    )
+
+
+async def test_a_dependency_without_one_is_caught() -> None:
+    with pytest.raises(AssertionError):
+        await an_open_circuit_has_a_graceful_fallback(Dependency("model", retry=ONCE))

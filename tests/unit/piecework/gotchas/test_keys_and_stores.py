@@ -1,0 +1,171 @@
+"""The gotchas of doing an operation once: each check passes ours and catches its own.
+
+Each row of the table is a check; ours pass all of them, and each wrong client, which
+differs from a sound one in that thing alone, is caught by the check of its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import pytest
+
+from piecework.errors import TransientError
+from piecework.idempotency import MemoryIdempotency
+from piecework.idempotency.memory import SWEPT_AT
+from tests.unit.piecework.gotchas.shop import (
+    DAY,
+    STABLE,
+    InPipeline,
+    Open,
+    Shop,
+    Standalone,
+    as_it_comes,
+    naive,
+    never_the_same,
+    of,
+)
+
+Check = Callable[[Open], Awaitable[None]]
+
+
+async def a_retry_sends_the_key_of_the_first_try(client: Open) -> None:
+    """Timestamp in key; keys use stable identifiers, no timestamps, no retry counts."""
+    shop = Shop(errors=[TimeoutError("it was done, but the answer is lost")])
+    at_shop = client(shop)
+    with suppress(TimeoutError):
+        await at_shop.do("ann", "t1", "charge", amount=7)
+    shop.now += 1.0
+    await at_shop.do("ann", "t1", "charge", amount=7)
+
+    assert (2, 1) == (len(shop.asked), len(shop.keys))
+
+
+async def another_operation_is_made(client: Open) -> None:
+    """Key too broad; keys include the operation's type."""
+    shop = Shop()
+    at_shop = client(shop)
+    await at_shop.do("ann", "t1", "charge", amount=7)
+    await at_shop.do("ann", "t1", "refund", amount=7)
+    await at_shop.do("ann", "t1", "charge", amount=8)
+    await at_shop.do("ann", "t2", "charge", amount=7)
+
+    assert ["charge", "refund", "charge", "charge"] == [name for name, _ in shop.asked]
+    assert 4 == len(shop.keys)
+
+
+async def the_same_operation_is_made_once(client: Open) -> None:
+    """Key too narrow; keys are deterministic: same input, same key."""
+    shop = Shop()
+    at_shop = client(shop)
+    one = await at_shop.do("ann", "t1", "charge", amount=7, currency="EUR")
+    shop.now += 60.0
+    two = await at_shop.do("ann", "t1", "charge", currency="EUR", amount=7)
+
+    assert one == two
+    assert 1 == len(shop.asked)
+
+
+async def what_is_remembered_is_forgotten_in_time(client: Open) -> None:
+    """No TTL on cache."""
+    shop = Shop()
+    at_shop = client(shop)
+    await at_shop.do("ann", "t1", "charge", amount=7)
+    shop.now += DAY - 1
+    await at_shop.do("ann", "t1", "charge", amount=7)
+    within_a_day = len(shop.asked)
+    shop.now += 2
+    await at_shop.do("ann", "t1", "charge", amount=7)
+
+    assert (1, 2) == (within_a_day, len(shop.asked))
+
+
+async def a_failure_is_not_the_answer_for_ever(client: Open) -> None:
+    """Cached failures."""
+    shop = Shop(errors=[TransientError("not now", http_status=503)])
+    at_shop = client(shop)
+    with suppress(TransientError):
+        await at_shop.do("ann", "t1", "charge", amount=7)
+
+    answered = ""
+    with suppress(TransientError):
+        answered = await at_shop.do("ann", "t1", "charge", amount=7)
+
+    assert answered.startswith("charge")
+
+
+async def each_user_has_an_answer_of_their_own(client: Open) -> None:
+    """Key collision across users."""
+    shop = Shop()
+    at_shop = client(shop)
+    anns = await at_shop.do("ann", "t1", "charge", amount=7)
+    bobs = await at_shop.do("bob", "t1", "charge", amount=7)
+
+    assert anns != bobs
+    assert 2 == len(shop.keys)
+
+
+KEYS: list[Check] = [
+    a_retry_sends_the_key_of_the_first_try,
+    another_operation_is_made,
+    the_same_operation_is_made_once,
+    a_failure_is_not_the_answer_for_ever,
+    each_user_has_an_answer_of_their_own,
+]
+WRONG: list[tuple[str, Check, Open]] = [
+    ("time", a_retry_sends_the_key_of_the_first_try, of(*STABLE, "now")),
+    ("attempt", a_retry_sends_the_key_of_the_first_try, of(*STABLE, "attempt")),
+    ("random", a_retry_sends_the_key_of_the_first_try, naive(key=never_the_same)),
+    ("no operation", another_operation_is_made, of("user", "task", "order")),
+    ("no task", another_operation_is_made, of("user", "operation", "order")),
+    ("no order", another_operation_is_made, of("user", "task", "operation")),
+    ("as written", the_same_operation_is_made_once, naive(key=as_it_comes)),
+    ("with time", the_same_operation_is_made_once, of(*STABLE, "now")),
+    ("no ttl", what_is_remembered_is_forgotten_in_time, naive(ttl=None)),
+    ("short ttl", what_is_remembered_is_forgotten_in_time, naive(ttl=60.0)),
+    (
+        "keeps failures",
+        a_failure_is_not_the_answer_for_ever,
+        naive(keeps_failures=True),
+    ),
+    (
+        "no user",
+        each_user_has_an_answer_of_their_own,
+        of("task", "operation", "order"),
+    ),
+]
+
+
+@pytest.mark.parametrize("check", KEYS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("client", [Standalone, InPipeline, naive()])
+async def test_a_sound_client_passes(check: Check, client: Open) -> None:
+    await check(client)
+
+
+@pytest.mark.parametrize("client", [Standalone, naive()])
+async def test_what_ours_remember_is_forgotten_in_time(client: Open) -> None:
+    await what_is_remembered_is_forgotten_in_time(client)
+
+
+@pytest.mark.parametrize(
+    ("check", "client"),
+    [(check, client) for _, check, client in WRONG],
+    ids=[name for name, _, _ in WRONG],
+)
+async def test_a_client_that_is_wrong_in_one_thing_is_caught(
+    check: Check, client: Open
+) -> None:
+    with pytest.raises(AssertionError):
+        await check(client)
+
+
+async def test_a_store_does_not_grow_with_the_operations_it_has_seen() -> None:
+    shop = Shop()
+    client = Standalone(shop)
+    for number in range(3 * SWEPT_AT):
+        await client.do("ann", f"t{number}", "charge", amount=7)
+        shop.now += DAY / 100
+
+    assert isinstance(client.store, MemoryIdempotency)
+    assert len(client.store._records) <= 2 * SWEPT_AT

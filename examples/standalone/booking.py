@@ -1,0 +1,37 @@
+"""Book a flight once, though the line breaks: no worker, no queue, no AWS."""
+
+from __future__ import annotations
+
+import asyncio
+
+from piecework import Breaker, MemoryIdempotency, guarded, idempotent, retrying
+
+sold: dict[str, str] = {}  # the airline's own books: seats by idempotency key
+lost = ["the first answer"]  # answers that never arrive
+
+store = MemoryIdempotency()
+airline = guarded(Breaker(), name="airline")  # shared by all calls to it
+
+
+@idempotent(store, scope=lambda user, trip, **_: f"{user}/{trip}")
+@airline
+@retrying()
+async def book(user: str, trip: str, flight: str, idempotency_key: str = "") -> str:
+    """Stand in for the airline: it sells a seat, and its first answer is lost."""
+    seat = f"{flight}, seat {len(sold) + 1}, for {user} ({trip})"
+    sold.setdefault(idempotency_key, seat)
+    if lost:
+        raise ConnectionError(lost.pop())
+    return sold[idempotency_key]
+
+
+async def main() -> None:
+    """Ask three times, twice at once, as an agent does that lost its patience."""
+    print(await asyncio.gather(book("ann", "rome", "LH1"), book("ann", "rome", "LH1")))
+    print(await book("ann", "rome", "LH1"))
+    print(await book("bob", "rome", "LH1"))
+    print(len(sold), "seats sold")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,43 @@
+"""Share the responses of pure calls among the jobs of a tenant, where that is declared.
+
+The key says nothing of job, chunk or stage. A response that is not found, or is of
+another version of the function, is asked for and paid for as without a cache.
+"""
+
+from __future__ import annotations
+
+from piecework import keys, values
+from piecework.call import Call
+from piecework.errors import PermanentError
+from piecework.ports import ResponseCache
+
+
+async def shared(cache: ResponseCache, call: Call) -> str | None:
+    """Return the response that another call of the tenant was given, if any."""
+    if call.dependency.cache_s is None:
+        return None
+    value = await cache.recall(response_key(call))
+    if value is None:
+        return None
+    try:
+        values.decode(call.bound.func, value)
+    except PermanentError:
+        return None
+    return value
+
+
+async def share(cache: ResponseCache, call: Call, value: str) -> None:
+    """Leave a response for others."""
+    if call.dependency.cache_s is not None:
+        await cache.keep(response_key(call), value, call.dependency.cache_s)
+
+
+def response_key(call: Call) -> str:
+    """Return the key of a response: equal for equal calls of all jobs of a tenant."""
+    return keys.call_key(
+        "response",
+        call.scope.tenant,
+        call.dependency.name,
+        call.bound.func.__qualname__,
+        args=[call.bound.args, call.bound.keywords],
+    )

@@ -1,0 +1,223 @@
+"""The records of idempotent operations, in a table: three writes and a look.
+
+An operation that nobody is at begins where there is no record, or one that is over, or
+one that says that nothing happened. One in doubt is taken over as it was seen. Of a
+stream only the number that is due begins, and its end makes the next one due, in one
+transaction.
+
+DynamoDB deletes what has expired days late: so `kept_until` decides, on every read and
+in every condition, and `expires_at` is only for the sweep.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
+
+from piecework import keys
+from piecework.idempotency.record import (
+    Asked,
+    Ended,
+    Granted,
+    Held,
+    OutOfOrder,
+    Record,
+    Slot,
+    State,
+    Verdict,
+    begun,
+    in_doubt,
+    judge,
+)
+from piecework.model import iso, moment
+from piecework.objects import INLINE_LIMIT
+from piecework.store.settle import DAY_S
+from piecework.store.table import Action, Item, Refused, Table, Written
+
+#: Nobody is at it, and nothing is known to have come of it.
+NOBODYS = "attribute_not_exists(pk) OR kept_until <= :now OR record_state = :released"
+#: It is as it was seen, in doubt; its lease and its arguments never change.
+DOUBTFUL_AS_SEEN = "fence = :seen AND record_state IN (:begun, :unknown)"
+#: Nobody has begun it since.
+OUR_FENCE = "fence = :fence"
+#: No number of the stream is done yet.
+NO_NUMBER_DONE = "attribute_not_exists(pk)"
+#: All numbers before this one are done, and no other.
+NUMBER_DUE = "due_number = :number"
+
+#: Times that somebody else may change a record between our look and our write; then
+#: they are at it, and we look again later, in so many seconds.
+LOOKS = 8
+LOOK_AGAIN_S = 0.1
+
+
+@dataclass(slots=True)
+class TableIdempotency:
+    """A store for many processes.
+
+    Attributes:
+        table: The checkpoints table, or any other with the keys `pk` and `sk`.
+        clock: Tells the time in seconds since 1970; `runtime.clock` is corrected.
+        skew_s: Seconds by which the clocks of two processes may differ.
+    """
+
+    table: Table
+    tenant: str
+    clock: Callable[[], float]
+    _: KW_ONLY
+    skew_s: float = 5.0
+
+    async def begin(self, asked: Asked) -> Verdict:
+        """Begin an operation, or learn what stands against it."""
+        seen: Record | None = None
+        for _ in range(LOOKS):
+            now = self.clock()
+            reply = await self._put(asked, seen, now)
+            doubtful = seen is not None
+            if isinstance(reply, Written):
+                return Granted(doubtful)
+            if asked.slot.number and 0 in reply.refused:
+                verdict = await self._out_of_turn(asked, reply.item, now)
+                if verdict is not None:
+                    return verdict
+                continue
+            seen = read(reply.refused[1] if asked.slot.number else reply.item)
+            if seen is not None and seen.fence == asked.fence:
+                return Granted(doubtful)  # the answer to our own write was lost
+            verdict = judge(seen, asked, now)
+            if not isinstance(verdict, Granted):
+                return verdict
+            seen = seen if verdict.doubtful else None
+        return Held(LOOK_AGAIN_S)
+
+    async def _put(
+        self, asked: Asked, seen: Record | None, now: float
+    ) -> Written | Refused:
+        slot = asked.slot
+        free = {"now": iso(now), "released": State.RELEASED}
+        record = begun(replace(asked, lease_s=asked.lease_s + self.skew_s), now)
+        put = self.table.action(
+            "Put",
+            *self._place(slot),
+            condition=NOBODYS if seen is None else DOUBTFUL_AS_SEEN,
+            values=free if seen is None else as_seen(seen),
+            item={"operation": slot.operation, "begun_at": iso(now), **row(record)},
+        )
+        if not slot.number:
+            return await self.table.put(put)
+        return await self.table.transact([self._head("ConditionCheck", slot), put])
+
+    async def _out_of_turn(
+        self, asked: Asked, head: Item | None, now: float
+    ) -> Verdict | None:
+        """Return what is said of a number that is not due; None: it is by now."""
+        due = 1 if head is None else int(head["due_number"])
+        if asked.slot.number >= due:
+            return OutOfOrder(due) if asked.slot.number > due else None
+        record = read(await self.table.get(*self._place(asked.slot)))
+        verdict = judge(record, asked, now)
+        return Ended(State.DONE, None) if isinstance(verdict, Granted) else verdict
+
+    async def settle(
+        self, asked: Asked, state: State, value: str | None = None
+    ) -> bool:
+        """Write what came of an operation; False: somebody else has begun it since.
+
+        An answer above 64 KiB is not kept: that it was done is.
+        """
+        now, slot = self.clock(), asked.slot
+        facts: Item = {"record_state": state, "ended_at": iso(now)}
+        if state in {State.DONE, State.REFUSED}:
+            facts |= kept_until(now + asked.kept_s)
+            if value is not None and len(value.encode()) <= INLINE_LIMIT:
+                facts["value"] = value
+        assignments = ", ".join(f"#{name} = :{name}" for name in facts)
+        end = self.table.action(
+            "Update",
+            *self._place(slot),
+            condition=OUR_FENCE,
+            update=f"SET {assignments}",
+            values={"fence": asked.fence, **facts},
+        )
+        reply: Written | Refused
+        if slot.number and state is State.DONE:
+            following = self._head(
+                "Update",
+                slot,
+                update="SET due_number = :following",
+                following=slot.number + 1,
+            )
+            reply = await self.table.transact([following, end])
+        else:
+            reply = await self.table.update(end, returning="NONE")
+        return isinstance(reply, Written)
+
+    async def release(self, slot: Slot) -> bool:
+        """Write that an operation in doubt did not happen; False: none is in doubt."""
+        record = read(await self.table.get(*self._place(slot)))
+        if record is None or not in_doubt(record, self.clock()):
+            return False
+        action = self.table.action(
+            "Update",
+            *self._place(slot),
+            condition=DOUBTFUL_AS_SEEN,
+            update="SET record_state = :released",
+            values={"released": State.RELEASED, **as_seen(record)},
+        )
+        reply = await self.table.update(action, returning="NONE")
+        return isinstance(reply, Written)
+
+    def _head(self, kind: str, slot: Slot, update: str = "", **values: int) -> Action:
+        """Return the look at a stream, or its step, if the number is due."""
+        first = slot.number == 1
+        compared = {} if first else {"number": slot.number}
+        return self.table.action(
+            kind,
+            keys.idempotency_pk(self.tenant, slot.key),
+            keys.HEAD_SK,
+            condition=NO_NUMBER_DONE if first else NUMBER_DUE,
+            update=update,
+            values={**compared, **values},
+        )
+
+    def _place(self, slot: Slot) -> tuple[str, str]:
+        sk = keys.number_sk(slot.number) if slot.number else keys.RECORD_SK
+        return keys.idempotency_pk(self.tenant, slot.key), sk
+
+
+def read(item: Item | None) -> Record | None:
+    """Return a row as a record."""
+    if item is None:
+        return None
+    until = item.get("kept_until")
+    return Record(
+        State(item["record_state"]),
+        item["payload_sha256"],
+        item["fence"],
+        lease_until=moment(item["lease_until"]),
+        kept_until=None if until is None else moment(until),
+        value=item.get("value"),
+    )
+
+
+def row(record: Record) -> Item:
+    """Return an operation that begins as a row."""
+    return {
+        "record_state": record.state,
+        "payload_sha256": record.payload,
+        "fence": record.fence,
+        "lease_until": iso(record.lease_until),
+        **({} if record.kept_until is None else kept_until(record.kept_until)),
+    }
+
+
+def kept_until(until: float) -> Item:
+    """Return until when a row counts, and when it may be swept away: a day later."""
+    return {"kept_until": iso(until), "expires_at": math.ceil(until) + DAY_S}
+
+
+def as_seen(record: Record) -> dict[str, Any]:
+    """Return the values by which an operation in doubt is known again."""
+    return {"seen": record.fence, "begun": State.BEGUN, "unknown": State.UNKNOWN}

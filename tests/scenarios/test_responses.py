@@ -1,0 +1,57 @@
+"""Promise: a response that a job has paid for is shared with the tenant's others."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import BaseModel
+
+from orchestrator.inspector import job_document
+from piecework import Context, Dependency, Pipeline, Stage
+from piecework.model import JobStatus
+from tests.scenarios import conftest
+from tests.scenarios.conftest import Scenario
+from tests.scenarios.pipelines import QUICK, note
+
+model = Dependency("model", retry=QUICK, layer="llm", cache_s=3600)
+
+
+class Question(BaseModel):
+    """A prompt, and how it is to be asked."""
+
+    prompt: str
+    temperature: float = 0.0
+
+
+async def complete(prompt: str, *, temperature: float, idempotency_key: str) -> str:
+    """Be a model that is paid by the call."""
+    note("paid", prompt, temperature, idempotency_key[:8])
+    return prompt.upper()
+
+
+async def ask(ctx: Context[Question]) -> str:
+    """Ask the model."""
+    asked = ctx.payload
+    return await ctx.call(model, complete, asked.prompt, temperature=asked.temperature)
+
+
+asking = Pipeline(name="asking", payload=Question, stages=[Stage(ask)])
+
+
+async def test_two_jobs_pay_for_an_equal_call_once(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(conftest.ALL, asking.name, asking)
+    questions = [Question(prompt="hello"), Question(prompt="bye", temperature=0.7)]
+    async with scenario.worker():
+        await scenario.submit(asking, questions, "first")  # type: ignore[arg-type]
+        await scenario.ended("first")
+        again = [*questions, Question(prompt="hello", temperature=0.7)]
+        await scenario.submit(asking, again, "second")  # type: ignore[arg-type]
+        ended = await scenario.ended("second")
+
+    shown = await job_document(scenario.rt, ended)
+    first = (await scenario.chunks("second"))[0]
+    assert ended.status is JobStatus.SUCCEEDED
+    assert scenario.happened("paid") == 3
+    assert shown["calls"] == {"paid": 1, "cached": 2}
+    assert (first.item["calls"], first.item["cached_calls"]) == (0, 1)

@@ -1,0 +1,406 @@
+"""The records of idempotent operations: who may begin one, and who may end it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from piecework import Keys, idempotent, keys
+from piecework.errors import PermanentError, StoreError
+from piecework.idempotency.record import (
+    Asked,
+    Ended,
+    Granted,
+    Held,
+    InDoubt,
+    Mismatch,
+    OutOfOrder,
+    Slot,
+    State,
+)
+from piecework.model import iso
+from piecework.objects import INLINE_LIMIT
+from piecework.store.idempotency import TableIdempotency
+from tests.store.conftest import NOW, Store, Stutter
+
+SLOT = Slot("key", "payload", operation="book")
+OURS = Asked(SLOT, "ours", lease_s=60, kept_s=100)
+THEIRS = replace(OURS, fence="theirs")
+ONCE = replace(THEIRS, repeats=False)
+
+
+def operations(store: Store) -> TableIdempotency:
+    return TableIdempotency(store.table, store.ref.tenant, store.clock, skew_s=5)
+
+
+def number(n: int, fence: str = "ours", payload: str = "payload") -> Asked:
+    return Asked(Slot("stream", payload, n, "add"), fence, lease_s=60, kept_s=100)
+
+
+async def row(store: Store, asked: Asked = OURS) -> dict[str, Any]:
+    slot = asked.slot
+    sk = keys.number_sk(slot.number) if slot.number else keys.RECORD_SK
+    return await store.item(keys.idempotency_pk(store.ref.tenant, slot.key), sk)
+
+
+class Before:
+    """A client before whose n-th write something happens."""
+
+    def __init__(
+        self, client: Any, n: int, happens: Callable[[], Awaitable[Any]]
+    ) -> None:
+        self.client, self.left, self.happens = client, n, happens
+
+    def __getattr__(self, name: str) -> Any:
+        send = getattr(self.client, name)
+        if name not in {"update_item", "put_item", "transact_write_items"}:
+            return send
+
+        async def write(**request: Any) -> Any:
+            self.left -= 1
+            if self.left == 0:
+                await self.happens()
+            return await send(**request)
+
+        return write
+
+
+async def test_an_operation_that_nobody_knows_begins(store: Store) -> None:
+    assert await operations(store).begin(OURS) == Granted()
+    expected = {
+        "record_state": "BEGUN",
+        "payload_sha256": "payload",
+        "fence": "ours",
+        "operation": "book",
+        "begun_at": iso(NOW),
+        "lease_until": iso(NOW + 65),
+        "kept_until": iso(NOW + 165),
+        "expires_at": int(NOW) + 165 + 86_400,
+    }
+    found = await row(store)
+    assert expected == {name: found[name] for name in found if name not in {"pk", "sk"}}
+
+
+@pytest.mark.parametrize("state", [State.DONE, State.REFUSED])
+async def test_what_is_at_its_end_is_not_begun_again(
+    store: Store, state: State
+) -> None:
+    ops = operations(store)
+    await ops.begin(OURS)
+    assert await ops.settle(OURS, state, '"answer"') is True
+    assert await ops.begin(THEIRS) == Ended(state, '"answer"')
+    assert (await row(store))["fence"] == "ours"
+
+
+@pytest.mark.parametrize("state", [State.DONE, State.REFUSED])
+async def test_what_is_over_begins_anew_though_it_was_not_swept_away(
+    store: Store, state: State
+) -> None:
+    ops = operations(store)
+    await ops.begin(OURS)
+    await ops.settle(OURS, state, '"answer"')
+    store.now = NOW + 99.999
+    assert await ops.begin(THEIRS) == Ended(state, '"answer"')
+    store.now = NOW + 100
+    assert await ops.begin(THEIRS) == Granted()
+    assert "value" not in await row(store)
+
+
+async def test_what_plainly_did_not_happen_begins_anew(store: Store) -> None:
+    ops = operations(store)
+    await ops.begin(OURS)
+    await ops.settle(OURS, State.RELEASED)
+    assert await ops.begin(replace(ONCE, slot=replace(SLOT, payload="other"))) == (
+        Granted()
+    )
+
+
+async def test_what_somebody_is_at_is_held_until_the_lease_is_over(
+    store: Store,
+) -> None:
+    ops = operations(store)
+    await ops.begin(OURS)
+    store.now = NOW + 64
+    assert await ops.begin(THEIRS) == Held(1)
+    store.now = NOW + 65
+    assert await ops.begin(THEIRS) == Granted(doubtful=True)
+    assert (await row(store))["fence"] == "theirs"
+
+
+async def test_what_is_in_doubt_is_begun_again_at_once(store: Store) -> None:
+    ops = operations(store)
+    await ops.begin(OURS)
+    await ops.settle(OURS, State.UNKNOWN)
+    assert await ops.begin(THEIRS) == Granted(doubtful=True)
+
+
+@pytest.mark.parametrize("cut_off", [True, False])
+async def test_what_must_not_be_repeated_stays_in_doubt_for_ever(
+    store: Store, *, cut_off: bool
+) -> None:
+    ops = operations(store)
+    await ops.begin(ONCE)
+    if not cut_off:
+        await ops.settle(ONCE, State.UNKNOWN)
+    store.now = NOW + 1e8
+    assert await ops.begin(replace(ONCE, fence="next")) == InDoubt()
+    assert not {"kept_until", "expires_at"} & set(await row(store))
+
+
+@pytest.mark.parametrize("state", [None, State.DONE, State.REFUSED, State.UNKNOWN])
+async def test_other_arguments_are_a_mismatch(
+    store: Store, state: State | None
+) -> None:
+    ops = operations(store)
+    await ops.begin(OURS)
+    if state is not None:
+        await ops.settle(OURS, state, '"x"')
+    other = replace(THEIRS, slot=replace(SLOT, payload="other"))
+    assert await ops.begin(other) == Mismatch()
+
+
+async def test_of_two_who_take_over_only_one_does(store: Store) -> None:
+    ops = operations(store)
+    await ops.begin(OURS)
+    await ops.settle(OURS, State.UNKNOWN)
+    quick, client = operations(store), store.client
+    store.client = Before(client, 2, lambda: quick.begin(replace(OURS, fence="quick")))
+    assert await operations(store).begin(THEIRS) == Held(65)
+    assert (await row(store))["fence"] == "quick"
+
+
+async def test_who_is_always_too_late_is_told_to_look_again(store: Store) -> None:
+    ops, quick = operations(store), operations(store)
+    await ops.begin(OURS)
+    await ops.settle(OURS, State.UNKNOWN)
+    client, fences = store.client, iter("abcdefghijkl")
+
+    async def overtake() -> None:
+        asked = replace(OURS, fence=next(fences))
+        await quick.begin(asked)
+        await quick.settle(asked, State.UNKNOWN)
+        store.client.left = 1
+
+    store.client = Before(client, 1, overtake)
+    assert await operations(store).begin(THEIRS) == Held(0.1)
+
+
+@pytest.mark.parametrize(
+    ("state", "verdict"),
+    [(State.DONE, Ended(State.DONE, '"late"')), (State.RELEASED, Granted())],
+)
+async def test_what_comes_to_its_end_at_the_last_moment_is_not_taken_over(
+    store: Store, state: State, verdict: Any
+) -> None:
+    ops = operations(store)
+    await ops.begin(OURS)
+    store.now = NOW + 65
+    store.client = Before(store.client, 2, lambda: ops.settle(OURS, state, '"late"'))
+    assert await operations(store).begin(THEIRS) == verdict
+
+
+@pytest.mark.parametrize("state", list(State)[1:])
+async def test_who_lost_an_operation_does_not_end_it(
+    store: Store, state: State
+) -> None:
+    ops = operations(store)
+    await ops.begin(OURS)
+    store.now = NOW + 65
+    await ops.begin(THEIRS)
+    before = await row(store)
+    assert await ops.settle(OURS, state, '"x"') is False
+    assert before == await row(store)
+
+
+async def test_what_was_swept_away_is_not_brought_back_by_its_end(
+    store: Store,
+) -> None:
+    assert await operations(store).settle(OURS, State.DONE, '"x"') is False
+    assert await row(store) == {}
+
+
+async def test_an_answer_that_is_too_large_is_not_kept_but_was_given(
+    store: Store,
+) -> None:
+    ops = operations(store)
+    await ops.begin(OURS)
+    await ops.settle(OURS, State.DONE, "x" * (INLINE_LIMIT + 1))
+    assert await ops.begin(THEIRS) == Ended(State.DONE, None)
+
+
+# ── a person decides ────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("cut_off", [True, False])
+async def test_what_is_in_doubt_can_be_released(store: Store, *, cut_off: bool) -> None:
+    ops = operations(store)
+    await ops.begin(ONCE)
+    if not cut_off:
+        await ops.settle(ONCE, State.UNKNOWN)
+    store.now = NOW + (65 if cut_off else 0)
+    assert await ops.release(SLOT) is True
+    assert await ops.begin(replace(ONCE, fence="next")) == Granted()
+
+
+@pytest.mark.parametrize("state", [None, State.DONE, State.REFUSED, State.RELEASED])
+async def test_what_is_in_no_doubt_is_not_released(
+    store: Store, state: State | None
+) -> None:
+    ops = operations(store)
+    assert await ops.release(SLOT) is False
+    await ops.begin(ONCE)
+    if state is not None:
+        await ops.settle(ONCE, state)
+    before = await row(store)
+    assert await ops.release(SLOT) is False
+    assert before == await row(store)
+
+
+@pytest.mark.parametrize("verb", ["settle", "begin"])
+async def test_a_release_that_comes_too_late_changes_nothing(
+    store: Store, verb: str
+) -> None:
+    ops = operations(store)
+    await ops.begin(OURS)
+    store.now = NOW + 65
+
+    async def happens() -> None:
+        if verb == "settle":
+            await ops.settle(OURS, State.DONE, '"x"')
+        else:
+            await ops.begin(THEIRS)
+
+    store.client = Before(store.client, 1, happens)
+    assert await operations(store).release(SLOT) is False
+    assert (await row(store))["record_state"] == (
+        "DONE" if verb == "settle" else "BEGUN"
+    )
+
+
+# ── streams ─────────────────────────────────────────────────────────────────
+
+
+async def test_numbers_begin_in_their_order(store: Store) -> None:
+    ops = operations(store)
+    assert await ops.begin(number(2)) == OutOfOrder(1)
+    for n in (1, 2, 3):
+        assert await ops.begin(number(n)) == Granted()
+        assert await ops.begin(number(n + 1)) == OutOfOrder(n)
+        assert await ops.settle(number(n), State.DONE, f'"{n}"') is True
+    assert await ops.begin(number(2, "theirs")) == Ended(State.DONE, '"2"')
+    assert await ops.begin(number(9)) == OutOfOrder(4)
+
+
+async def test_a_number_is_held_taken_over_and_ended_like_any_other(
+    store: Store,
+) -> None:
+    ops = operations(store)
+    await ops.begin(number(1))
+    assert await ops.begin(number(1, "theirs")) == Held(65)
+    assert await ops.begin(number(1, "theirs", "other")) == Mismatch()
+    store.now = NOW + 65
+    assert await ops.begin(number(1, "theirs")) == Granted(doubtful=True)
+    assert await ops.settle(number(1, "ours"), State.DONE, '"x"') is False
+    assert await ops.begin(number(2)) == OutOfOrder(1)
+    assert await ops.settle(number(1, "theirs"), State.UNKNOWN) is True
+    assert await ops.begin(number(2)) == OutOfOrder(1)
+
+
+async def test_a_past_number_never_begins_again(store: Store) -> None:
+    ops = operations(store)
+    for n in (1, 2):
+        await ops.begin(number(n))
+        await ops.settle(number(n), State.DONE, '"x"')
+    assert await ops.begin(number(1, "theirs", "other")) == Mismatch()
+    store.now = NOW + 1000
+    for n in (1, 2):
+        assert await ops.begin(number(n, "theirs")) == Ended(State.DONE, None)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+async def test_the_end_of_a_number_that_is_not_due_changes_nothing(
+    store: Store, n: int
+) -> None:
+    ops = operations(store)
+    for each in range(1, n + 1):
+        await ops.begin(number(each))
+        await ops.settle(number(each), State.DONE, '"x"')
+    pk = keys.idempotency_pk(store.ref.tenant, "stream")
+    await store.put(pk, keys.HEAD_SK, due_number=9)
+    assert await ops.settle(number(n), State.DONE, '"y"') is False
+    assert (await store.item(pk, keys.HEAD_SK))["due_number"] == 9
+
+
+async def test_a_number_that_becomes_due_at_the_last_moment_begins(
+    store: Store,
+) -> None:
+    ops = operations(store)
+    await ops.begin(number(1))
+
+    async def happens() -> None:
+        await ops.settle(number(1), State.DONE, '"x"')
+
+    store.client = Before(store.client, 1, happens)
+    assert await operations(store).begin(number(2)) == Granted()
+
+
+# ── answers that are lost on their way ──────────────────────────────────────
+
+
+async def test_a_write_whose_answer_was_lost_is_known_again(store: Store) -> None:
+    store.client = Stutter(store.client)
+    ops = operations(store)
+    assert await ops.begin(OURS) == Granted()
+    assert await ops.settle(OURS, State.UNKNOWN) is True
+    assert await ops.begin(THEIRS) == Granted(doubtful=True)
+    assert await ops.settle(THEIRS, State.DONE, '"x"') is True
+
+
+async def test_a_number_whose_begin_was_answered_in_vain_is_known_again(
+    store: Store,
+) -> None:
+    ops = operations(store)
+    assert await ops.begin(number(1)) == Granted()
+    assert await ops.begin(number(1)) == Granted()
+
+
+# ── all together ────────────────────────────────────────────────────────────
+
+
+async def test_two_processes_do_an_operation_once(store: Store) -> None:
+    made: list[str] = []
+
+    async def book(flight: str) -> str:
+        made.append(flight)
+        return f"seat {len(made)}"
+
+    one, other = (
+        idempotent(operations(store), scope="user-7", operation="book")(book)
+        for _ in range(2)
+    )
+    assert [await one("LH 1"), await other("LH 1")] == ["seat 1"] * 2
+    assert made == ["LH 1"]
+
+
+async def test_tenants_never_meet(store: Store) -> None:
+    async def book(flight: str) -> str:
+        return flight
+
+    for tenant in ("a", "b"):
+        table = TableIdempotency(
+            store.table, f"{store.ref.tenant}-{tenant}", store.clock
+        )
+        guard = idempotent(table, scope="s", by=Keys(of=lambda flight: 1))(book)
+        assert await guard(tenant) == tenant
+        with pytest.raises(PermanentError) as caught:
+            await guard("other")
+        assert caught.value.code == "idempotency.key.mismatch"
+
+
+async def test_a_table_that_is_away_is_a_store_error(store: Store) -> None:
+    table = replace(store.table, name="absent")
+    with pytest.raises(StoreError):
+        await TableIdempotency(table, "t", store.clock).begin(OURS)

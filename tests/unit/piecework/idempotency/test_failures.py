@@ -1,0 +1,102 @@
+"""What a failed call leaves behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from piecework import Keys, MemoryIdempotency, RetryPolicy, retrying
+from piecework.breaker import refusal
+from piecework.errors import PermanentError, UsageError
+from tests.unit.piecework.idempotency.guarding import Airline, guard
+from tests.unit.piecework.provider import RefusedError
+
+ONCE = {"in_doubt": "raise"}
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionError("lost"), TimeoutError(), RefusedError(422), OSError()]
+)
+async def test_a_failure_is_not_remembered(error: Exception) -> None:
+    airline = Airline(error)
+    book = guard(airline.book)
+    with pytest.raises(type(error)):
+        await book("LH 1")
+    assert (await book("LH 1"))["seat"] == "2"
+
+
+async def test_a_plain_refusal_is_remembered_if_that_is_asked_for() -> None:
+    airline = Airline(RefusedError(422))
+    book = guard(airline.book, by=Keys(remembers_refusals=True))
+    with pytest.raises(RefusedError):
+        await book("LH 1")
+    with pytest.raises(PermanentError) as caught:
+        await book("LH 1")
+    assert caught.value.code == "tool.http.422_unprocessable"
+    assert len(airline.booked) == 1
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 503])
+async def test_what_is_no_final_refusal_is_never_remembered(status: int) -> None:
+    airline = Airline(RefusedError(status))
+    book = guard(airline.book, by=Keys(remembers_refusals=True))
+    with pytest.raises(RefusedError):
+        await book("LH 1")
+    assert (await book("LH 1"))["seat"] == "2"
+
+
+async def test_a_refusal_after_a_doubt_is_not_remembered() -> None:
+    airline = Airline(ConnectionError("lost"), RefusedError(422))
+    book = guard(airline.book, by=Keys(remembers_refusals=True))
+    for error in (ConnectionError, RefusedError):
+        with pytest.raises(error):
+            await book("LH 1")
+    assert (await book("LH 1"))["seat"] == "3"
+
+
+async def test_a_call_in_doubt_that_must_not_be_repeated_is_left_to_a_person() -> None:
+    airline = Airline(ConnectionError("lost"))
+    book = guard(airline.book, **ONCE)
+    with pytest.raises(ConnectionError):
+        await book("LH 1")
+    with pytest.raises(PermanentError) as caught:
+        await book("LH 1")
+    assert caught.value.code == "runtime.effect.unknown"
+    assert "release" in caught.value.next_step
+    assert len(airline.booked) == 1
+
+
+async def test_a_person_who_knows_that_it_did_not_happen_releases_it() -> None:
+    airline = Airline(ConnectionError("lost"))
+    book = guard(airline.book, **ONCE)
+    with pytest.raises(ConnectionError):
+        await book("LH 1")
+    assert await book.release("LH 1") is True
+    assert (await book("LH 1"))["seat"] == "2"
+    assert await book.release("LH 1") is False
+
+
+@pytest.mark.parametrize("error", [RefusedError(422), refusal("airline", 9.0)])
+async def test_what_was_plainly_not_done_is_in_no_doubt(error: Exception) -> None:
+    airline = Airline(error)
+    book = guard(airline.book, **ONCE)
+    with pytest.raises(type(error)):
+        await book("LH 1")
+    assert await book.release("LH 1") is False
+    assert (await book("LH 1"))["seat"] == "2"
+
+
+def test_a_call_that_must_not_be_repeated_has_no_retries_in_it() -> None:
+    with pytest.raises(UsageError) as caught:
+        guard(retrying()(Airline().book), **ONCE)
+    assert caught.value.code == "pipeline.declaration.invalid"
+    guard(retrying(RetryPolicy(attempts=1))(Airline().book), **ONCE)
+
+
+async def test_a_call_in_doubt_with_other_arguments_is_an_error() -> None:
+    airline, store = Airline(ConnectionError("lost")), MemoryIdempotency()
+    book = guard(airline.book, store, by=Keys(of=lambda flight: "the flight"))
+    with pytest.raises(ConnectionError):
+        await book("LH 1")
+    with pytest.raises(PermanentError) as caught:
+        await book("LH 2")
+    assert caught.value.code == "idempotency.key.mismatch"

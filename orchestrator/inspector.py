@@ -63,6 +63,7 @@ async def job_document(rt: Runtime, job: Job) -> Document:
         **({"notices": await notices(rt, job)} if job.notifies else {}),
         "counts": dict(sorted(census.by_status.items())),
         "error_codes": dict(sorted(census.by_code.items())),
+        "calls": {"paid": census.calls, "cached": census.cached_calls},
         "dead_letters": await open_letters(rt, job.ref),
         "certificate": await certificate(rt, job),
     }
@@ -95,6 +96,7 @@ def notice(job: Job) -> Document | None:
         "code": item["notice_code"],
         "message": item["notice"],
         "at": item["noticed_at"],
+        "until": item.get("notice_until", ""),
     }
 
 

@@ -11,56 +11,68 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.resume import Resume, reopen, resumable
+from orchestrator.editing import Edit, edited, store
+from orchestrator.resume import Resume, Wish, reopen, resumable
 from piecework import keys
 from piecework.model import Chunk, ChunkStatus, JobRef
 from piecework.runtime import Runtime
-from piecework.store.dead_letters import DeadLetters
+from piecework.store.table import Item
 
 
 @dataclass(frozen=True, slots=True)
 class Redrive:
-    """What a person asked for, and who it was."""
+    """What a person asked for, and who it was.
+
+    Attributes:
+        rate: Chunks handed out a second; None: all at once.
+        edit: What becomes of their payloads; None: they stay.
+    """
 
     ref: JobRef
     letters: Sequence[dict[str, Any]]
     actor: str
     reason: str
+    rate: float | None = None
+    edit: Edit | None = None
 
 
 async def redrive(rt: Runtime, asked: Redrive) -> tuple[int, int]:
     """Redrive dead letters of a job; return how many, and the new generation.
 
-    A letter whose chunk is not dead any more is left alone. That of a join is
-    redriven by finishing the job anew.
+    A letter whose chunk is not dead any more, or that somebody has closed, is left
+    alone. That of a join is redriven by finishing the job anew.
 
     Raises:
         NotFoundError: `job.record.not_found`.
-        UsageError: `job.state.not_finished`.
+        UsageError: `job.state.not_finished`; `redrive.payload.invalid`.
     """
     job = await resumable(rt, asked.ref)
-    chunks = [c for row in asked.letters if (c := await dead_chunk(rt, asked.ref, row))]
-    resume = Resume(asked.ref, asked.actor, asked.reason)
-    refs, gen = await reopen(rt, job, chunks, resume, "redriven")
-    redriven = {ref.chunk for ref in refs} | {keys.JOIN_CHUNK}
-    letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
-    done = 0
-    for row in asked.letters:
-        if row["chunk"] in redriven:
-            ref = asked.ref.chunk(row["chunk"])
-            done += await letters.redriven(
-                ref, row["gen"], next_gen=gen, actor=asked.actor, reason=asked.reason
-            )
-    return done, gen
+    found = [await wish(rt, asked, row) for row in asked.letters]
+    wishes = [one for one in found if one is not None]
+    resume = Resume(asked.ref, asked.actor, asked.reason, rate=asked.rate)
+    refs, gen = await reopen(rt, job, wishes, resume, "redriven")
+    return len(refs) + await redriven_joins(rt, asked, gen), gen
 
 
-async def dead_chunk(rt: Runtime, ref: JobRef, row: dict[str, Any]) -> Chunk | None:
-    """Return the chunk of a letter if it is dead of just that death."""
-    chunk_ref = ref.chunk(row["chunk"])
-    item = await rt.table.get(chunk_ref.pk, chunk_ref.sk)
-    if item is None or chunk_ref.is_join:
+async def wish(rt: Runtime, asked: Redrive, row: Item) -> Wish | None:
+    """Return the chunk of a letter, with its payload to be, if it died just so."""
+    ref = asked.ref.chunk(row["chunk"])
+    item = await rt.table.get(ref.pk, ref.sk)
+    if item is None or ref.is_join:
         return None
-    chunk = Chunk.read(chunk_ref, item)
-    return (
-        chunk if (chunk.status, chunk.gen) == (ChunkStatus.DEAD, row["gen"]) else None
-    )
+    chunk = Chunk.read(ref, item)
+    if (chunk.status, chunk.gen) != (ChunkStatus.DEAD, row["gen"]):
+        return None
+    found = await edited(rt, row, asked.edit) if asked.edit else None
+    return Wish(chunk, row, await store(rt, row, found) if found else None)
+
+
+async def redriven_joins(rt: Runtime, asked: Redrive, gen: int) -> int:
+    """Count the letters of the join that were closed as it was taken up."""
+    count = 0
+    for row in asked.letters:
+        if row["chunk"] == keys.JOIN_CHUNK:
+            sk = keys.dead_letter_sk(keys.JOIN_CHUNK, row["gen"])
+            letter = await rt.dead_letters.get(asked.ref.pk, sk)
+            count += (letter or {}).get("redriven_as") == gen
+    return count

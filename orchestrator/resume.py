@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.pace import Pace
 from piecework import keys
 from piecework.errors import NotFoundError, UsageError
 from piecework.fanout import fan_out
@@ -22,7 +23,9 @@ from piecework.model import Chunk, ChunkRef, ChunkStatus, Job, JobRef, JobStatus
 from piecework.queue import Message
 from piecework.runtime import Runtime
 from piecework.store.census import all_chunks
-from piecework.store.reopen import reopen_chunk
+from piecework.store.dead_letters import DISCARDED, OPEN, Closing, DeadLetters
+from piecework.store.reopen import Patched, Reopening, reopen_chunk
+from piecework.store.table import Action, Item
 
 RESUMABLE = {JobStatus.PARTIAL, JobStatus.FAILED, JobStatus.CANCELLED}
 
@@ -34,28 +37,57 @@ class Resume:
     Attributes:
         deadline: A new one. Without it one that lies ahead stands, and one that has
             passed goes: it would cancel the job again at once.
+        rate: Chunks handed out a second; None: all at once.
     """
 
     ref: JobRef
     actor: str
     reason: str
     deadline: float | None = None
+    rate: float | None = None
+
+    @property
+    def by(self) -> Closing:
+        """Who closes the dead letters, and why."""
+        return Closing(self.actor, self.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A chunk to take up again.
+
+    Attributes:
+        letter: Its open dead letter, which is closed with it.
+        patched: Its new payload, if it is to have one.
+    """
+
+    chunk: Chunk
+    letter: Item | None = None
+    patched: Patched | None = None
 
 
 async def resume(rt: Runtime, asked: Resume) -> tuple[int, int]:
     """Take up every chunk that has no result; return how many, and the generation.
+
+    What somebody discarded stays dead.
 
     Raises:
         NotFoundError: `job.record.not_found`.
         UsageError: `job.state.not_finished`.
     """
     job = await resumable(rt, asked.ref)
-    chunks = [
-        chunk
-        async for chunk in all_chunks(rt.table, asked.ref, job.chunks)
-        if chunk.status in {ChunkStatus.DEAD, ChunkStatus.CANCELLED}
-    ]
-    taken_up, gen = await reopen(rt, job, chunks, asked, "resumed")
+    letters = {
+        (letter["chunk"], letter["gen"]): letter
+        async for letter in rt.dead_letters.query(asked.ref.pk)
+    }
+    wishes = []
+    async for chunk in all_chunks(rt.table, asked.ref, job.chunks):
+        letter = letters.get((chunk.ref.chunk, chunk.gen), {})
+        state = letter.get("letter_state")
+        ended = chunk.status in {ChunkStatus.DEAD, ChunkStatus.CANCELLED}
+        if ended and state != DISCARDED:
+            wishes.append(Wish(chunk, letter if state == OPEN else None))
+    taken_up, gen = await reopen(rt, job, wishes, asked, "resumed")
     return len(taken_up), gen
 
 
@@ -81,30 +113,43 @@ async def resumable(rt: Runtime, ref: JobRef) -> Job:
 
 
 async def reopen(
-    rt: Runtime, job: Job, chunks: Sequence[Chunk], asked: Resume, event: str
+    rt: Runtime, job: Job, wishes: Sequence[Wish], asked: Resume, event: str
 ) -> tuple[list[ChunkRef], int]:
     """Reopen chunks of an ended job and hand them out; return which, and the gen."""
     if job.status is not JobStatus.RESUMING:
         facts = {"resumed_by": asked.actor, "resume_reason": asked.reason}
         if asked.deadline is not None:
             facts["deadline_at"] = iso(asked.deadline)
-        if await rt.moves.reopen(job, facts) is None:
+        also = await close_join(rt, job, asked.by)
+        if await rt.moves.reopen(job, facts, also) is None:
             return await reopen(
-                rt, await resumable(rt, asked.ref), chunks, asked, event
+                rt, await resumable(rt, asked.ref), wishes, asked, event
             )
         job = await rt.jobs.read(asked.ref) or job
-    await forget_ends(rt, asked.ref, [chunk.ref.chunk for chunk in chunks])
-    refs = [c.ref for c in chunks if await reopen_chunk(rt.table, c, job.gen)]
+    await forget_ends(rt, asked.ref, [wish.chunk.ref.chunk for wish in wishes])
+    pace = Pace(asked.rate, rt.clock()) if asked.rate else None
+    taken_up = await take_up(rt, job, wishes, asked.by, pace)
     await rt.moves.resume(job)
-    await hand_out(rt, asked.ref, refs, job.gen)
+    await hand_out(rt, asked.ref, taken_up, job.gen, pace)
     noted: dict[str, Any] = {
         "actor": asked.actor,
         "reason": asked.reason,
         "gen": job.gen,
-        "chunks": len(refs),
+        "chunks": len(taken_up),
     }
     await rt.jobs.record(asked.ref, event, noted)
-    return refs, job.gen
+    return taken_up, job.gen
+
+
+async def close_join(rt: Runtime, job: Job, by: Closing) -> list[Action]:
+    """Return what closes the letter of a join that died, for it runs anew."""
+    sk = keys.dead_letter_sk(keys.JOIN_CHUNK, job.gen)
+    letter = await rt.dead_letters.get(job.ref.pk, sk)
+    if letter is None or letter["letter_state"] != OPEN:
+        return []
+    return DeadLetters(rt.dead_letters, rt.settings, rt.clock).redriving(
+        letter, job.gen + 1, by
+    )
 
 
 async def forget_ends(rt: Runtime, ref: JobRef, numbers: Sequence[int]) -> None:
@@ -116,15 +161,37 @@ async def forget_ends(rt: Runtime, ref: JobRef, numbers: Sequence[int]) -> None:
         await rt.tallies.remove(ref, group, ended)
 
 
+async def take_up(
+    rt: Runtime, job: Job, wishes: Sequence[Wish], by: Closing, pace: Pace | None
+) -> list[ChunkRef]:
+    """Reopen the chunks that are still as they were seen, each with its letter."""
+    letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
+    taken_up: list[ChunkRef] = []
+    for wish in wishes:
+        turn = pace.turn(len(taken_up)) if pace else None
+        also = (
+            letters.redriving(wish.letter, job.gen, by, wish.patched)
+            if wish.letter
+            else []
+        )
+        how = Reopening(wish.patched, turn, also)
+        if await reopen_chunk(rt.table, wish.chunk, job.gen, how):
+            taken_up.append(wish.chunk.ref)
+    return taken_up
+
+
 async def hand_out(
-    rt: Runtime, ref: JobRef, refs: Sequence[ChunkRef], gen: int
+    rt: Runtime, ref: JobRef, refs: Sequence[ChunkRef], gen: int, pace: Pace | None
 ) -> None:
     """Send the reopened chunks; finish a submit or a job that waits for none."""
     job = await rt.jobs.read(ref)
     if job is not None and job.status is JobStatus.SUBMITTING:
         await fan_out(rt, job)
         return
-    await rt.work.send([Message.about(chunk, gen) for chunk in refs])
+    waits = pace.delays(refs, rt.clock()) if pace else {0: list(refs)}
+    for seconds, due in waits.items():
+        messages = [Message.about(chunk, gen) for chunk in due]
+        await rt.work.send(messages, delay_s=seconds)
     if not refs:
         begun = await begin_finish(rt, ref)
         if begun is not None:

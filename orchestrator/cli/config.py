@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -43,15 +43,26 @@ def show(output: OutputOption = Format.TABLE) -> None:
 
 
 @app.command("validate")
-def validate(output: OutputOption = Format.TABLE) -> None:
-    """Check the settings.
+def validate(
+    pipelines: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODULE", help="Check the pipelines of a module, too; repeatable."
+        ),
+    ] = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Check the settings, and the declarations of pipelines.
 
-    A PIECEWORK_ variable that is no setting is refused, too: exit code 2.
+    A PIECEWORK_ variable that is no setting is refused, too: exit code 2. What could
+    be better in the order of a pipeline's stages is said, and no error.
     """
 
     def act(out: Output) -> None:
         from piecework.errors import UsageError
+        from piecework.loading import load_pipelines
         from piecework.settings import load_settings
+        from piecework.step_order import advice
 
         load_settings()
         unknown = unknown_variables(os.environ)
@@ -59,8 +70,15 @@ def validate(output: OutputOption = Format.TABLE) -> None:
             said = "; ".join(f"{name}{near}" for name, near in unknown.items())
             message = f"There is no such setting: {said}."
             raise UsageError(message, code="config.setting.invalid")
-        told = {"valid": True}
-        out.document(told, lambda console: console.print("the settings are valid"))
+        found = load_pipelines(pipelines or ())
+        advised = {name: advice(pipeline) for name, pipeline in found.items()}
+        lines = [
+            f"advice on {name}: {s}" for name, said in advised.items() for s in said
+        ]
+        what = "the settings and the pipelines are" if found else "the settings are"
+        said = "\n".join([*lines, f"{what} valid"])
+        told = {"valid": True, "advice": advised}
+        out.document(told, lambda console: console.print(said))
 
     run_local(act, output)
 

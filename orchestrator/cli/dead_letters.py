@@ -1,4 +1,4 @@
-"""`dlq`: the dead letters; list them, read one's story, hand them out again."""
+"""`dlq`: the dead letters; list and count them, read one's story, take them out."""
 
 from __future__ import annotations
 
@@ -6,12 +6,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orchestrator.cli.dead_letter_acts import discard_letters, redrive_letters
 from orchestrator.cli.formats import Format
+from orchestrator.cli.letter_options import (
+    AllOption,
+    ChunkOption,
+    CodeOption,
+    FingerprintOption,
+    JobOption,
+    LimitOption,
+    SinceOption,
+    StageOption,
+)
 from orchestrator.cli.options import (
     ChunkArgument,
     JobArgument,
     OutputOption,
-    YesOption,
     limit_option,
 )
 from orchestrator.cli.run import run_connected
@@ -20,38 +30,20 @@ if TYPE_CHECKING:
     from orchestrator.cli.output import Output
     from piecework.runtime import Runtime
 
-app = typer.Typer(help="Look at dead letters, and redrive them.", no_args_is_help=True)
-
-JobOption = Annotated[
-    str | None,
-    typer.Option(
-        "--job", metavar="JOB", help="Only this job's.", show_default="all jobs"
-    ),
-]
-CodeOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="CODE", help="Only this error code; `llm.*` for all that begin so."
-    ),
-]
-StageOption = Annotated[
-    str | None, typer.Option(metavar="STAGE", help="Only those that died there.")
-]
+app = typer.Typer(
+    help="Look at dead letters, redrive or discard them.", no_args_is_help=True
+)
 
 
 @app.command("list")
 def list_letters(
     job: JobOption = None,
     code: CodeOption = None,
+    fingerprint: FingerprintOption = None,
     stage: StageOption = None,
-    since: Annotated[
-        str | None,
-        typer.Option(metavar="SPAN", help="Only those that died since: 30m, 1h, 2d."),
-    ] = None,
-    limit: Annotated[int, limit_option("Letters")] = 50,
-    every: Annotated[
-        bool, typer.Option("--all", help="Those that were redriven, too.")
-    ] = False,
+    since: SinceOption = None,
+    limit: LimitOption = 50,
+    every: AllOption = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """List dead letters, the newest first."""
@@ -59,10 +51,8 @@ def list_letters(
     async def act(rt: Runtime, out: Output) -> None:
         from orchestrator.cli.letter_views import letter_columns, letter_line
         from orchestrator.cli.letters import Filter, select
-        from orchestrator.cli.times import parse_span
 
-        after = rt.clock() - parse_span(since) if since else None
-        wanted = Filter(job, code, stage, after, redriven=every)
+        wanted = Filter(job, code, fingerprint, stage, since, closed=every)
         found = await select(rt, wanted)
         shown = found[:limit] if limit else found
         lines = [letter_line(letter) for letter in shown]
@@ -83,8 +73,8 @@ def show_letter(
     """Tell the whole story of a dead chunk, its payload included."""
 
     async def act(rt: Runtime, out: Output) -> None:
+        from orchestrator.cli.letter_story import story
         from orchestrator.cli.letter_views import letter_view
-        from orchestrator.cli.letters import story
         from orchestrator.cli.lists import chunk_number
         from orchestrator.inspector import require_job
 
@@ -95,38 +85,65 @@ def show_letter(
     run_connected(act, output)
 
 
-@app.command("redrive")
-def redrive_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each wanted alone
+@app.command("stats")
+def count_letters(
     job: JobOption = None,
     code: CodeOption = None,
+    fingerprint: FingerprintOption = None,
     stage: StageOption = None,
-    chunk: Annotated[
-        list[int] | None,
-        typer.Option(metavar="N", help="Only this chunk; may be repeated."),
-    ] = None,
-    limit: Annotated[int, limit_option("Letters")] = 0,
-    reason: Annotated[
-        str,
-        typer.Option(metavar="TEXT", help="What was fixed; it stands in the record."),
-    ] = "",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show exactly what would be redriven.")
-    ] = False,
-    yes: YesOption = False,
+    since: SinceOption = None,
+    limit: Annotated[int, limit_option("Causes")] = 50,
+    every: AllOption = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Hand dead chunks out again, after what killed them was fixed."""
+    """Count dead letters by what they died of, the most frequent cause first."""
 
     async def act(rt: Runtime, out: Output) -> None:
-        from orchestrator.cli import redriving
-        from orchestrator.cli.letters import Filter
+        from orchestrator.cli.letter_groups import group_columns, groups
+        from orchestrator.cli.letters import Filter, select
 
-        wanted = Filter(job, code, stage, chunks=frozenset(chunk or ()))
-        plan = await redriving.plan(rt, wanted, limit)
-        if dry_run:
-            redriving.show(rt, out, plan)
-            return
-        await redriving.check(plan, out, reason, yes=yes)
-        await redriving.carry_out(rt, out, plan, reason)
+        wanted = Filter(job, code, fingerprint, stage, since, closed=every)
+        found = groups(await select(rt, wanted))
+        shown = found[:limit] if limit else found
+        out.rows(shown, group_columns(rt.clock()), "no dead letters")
+        if out.table and shown:
+            if len(shown) < len(found):
+                out.say(f"the first {limit} of {len(found)}; --limit 0 lists all")
+            out.say(f"next: {shown[0]['next']}")
 
     run_connected(act, output)
+
+
+@app.command("export")
+def export_letters(  # noqa: PLR0913, PLR0917 -- filters, each wanted alone
+    job: JobOption = None,
+    code: CodeOption = None,
+    fingerprint: FingerprintOption = None,
+    stage: StageOption = None,
+    since: SinceOption = None,
+    chunk: ChunkOption = None,
+    limit: LimitOption = 0,
+    every: AllOption = False,
+    payload: Annotated[
+        bool, typer.Option("--payload", help="With the payload of each.")
+    ] = False,
+    to: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="Where to.", show_default="standard output"),
+    ] = "",
+) -> None:
+    """Write dead letters out, whole, one JSON document a line."""
+
+    async def act(rt: Runtime, out: Output) -> None:
+        from orchestrator.cli.exporting import export
+        from orchestrator.cli.letters import Filter, select
+
+        wanted = Filter(job, code, fingerprint, stage, since, chunk, closed=every)
+        found = await select(rt, wanted)
+        await export(rt, out, found[:limit] if limit else found, to, payload=payload)
+
+    run_connected(act, Format.JSONL)
+
+
+app.command("discard")(discard_letters)
+app.command("redrive")(redrive_letters)

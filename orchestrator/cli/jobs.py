@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orchestrator.cli import undoing
 from orchestrator.cli.formats import Format
 from orchestrator.cli.options import (
     DeadlineOption,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from piecework.runtime import Runtime
 
 app = typer.Typer(help="Look at jobs; cancel and resume them.", no_args_is_help=True)
+app.command("undo-plan")(undoing.undo_plan)
 
 
 @app.command("list")

@@ -8,9 +8,10 @@ from typing import Any
 from rich.console import Console
 
 from orchestrator.cli.letters import Letter, chunk_word
-from orchestrator.cli.output import Column, facts
+from orchestrator.cli.output import Column, Document, facts
 from orchestrator.cli.times import ago
 from orchestrator.cli.views import TRAIL_COLUMNS, View, pretty, section
+from piecework.store.dead_letters import OPEN, REDRIVEN
 
 LINE = (
     "job",
@@ -19,17 +20,27 @@ LINE = (
     "error_code",
     "error_class",
     "error",
+    "fingerprint",
     "stage",
     "attempts",
     "compensation",
     "stranded",
     "pipeline",
     "owner",
+    "runbook",
     "gen",
+    "replay_of",
+    "origin_gen",
+    "patched_as",
     "died_at",
     "redriven_at",
     "redriven_by",
     "redrive_reason",
+    "redriven_as",
+    "patch",
+    "discarded_at",
+    "discarded_by",
+    "discard_reason",
 )
 
 
@@ -47,6 +58,7 @@ def letter_columns(now: float, *, all_: bool) -> list[Column]:
         Column("JOB", "job"),
         Column("CHUNK", "chunk", right=True),
         *state,
+        Column("FINGERPRINT", "fingerprint"),
         Column("CODE", "error_code"),
         Column("STAGE", "stage"),
         Column("TRIES", "attempts", right=True),
@@ -73,10 +85,16 @@ def letter_view(letter: Letter, now: float) -> View:
                     ("died", f"{ago(letter['died_at'], now)}, {counters(letter)}"),
                     ("compensation", letter.get("compensation")),
                     ("stranded", ", ".join(stranded) if stranded else ""),
+                    ("fingerprint", letter["fingerprint"]),
+                    ("origin", origin(letter, now)),
+                    ("patched", patched(letter)),
                     ("owner", letter.get("owner")),
+                    ("runbook", letter.get("runbook")),
                 ]
             )
         )
+        if letter["deaths"] > 1 or letter["letter_state"] != OPEN:
+            section(console, "lineage", letter["lineage"], LINEAGE_COLUMNS)
         section(console, "trail", letter["trail"], TRAIL_COLUMNS)
         if letter.get("payload") is not None:
             console.print("\npayload", style="bold")
@@ -90,10 +108,44 @@ def letter_view(letter: Letter, now: float) -> View:
 
 def state(letter: Letter, now: float) -> str:
     """Return whether somebody has dealt with a letter."""
-    if letter.get("letter_state") != "REDRIVEN":
-        return str(letter.get("letter_state"))
-    who, why = letter.get("redriven_by"), letter.get("redrive_reason")
-    return f"REDRIVEN {ago(letter.get('redriven_at'), now)} by {who}: {why}"
+    row = letter["lineage"][-1]
+    if letter["letter_state"] == OPEN:
+        return OPEN
+    found, chunk = str(letter["letter_state"]), letter["chunk_now"]
+    said = f"{found} {ago(row['at'], now)} by {row['by']}: {row['why']}"
+    if found == REDRIVEN and chunk:
+        said += f"; now {chunk['status']} in generation {chunk['gen']}"
+    return said
+
+
+def then(row: Document) -> str:
+    """Return what followed on a death."""
+    if row["letter_state"] == OPEN:
+        return OPEN
+    said = f"{row['letter_state']} by {row['by']}"
+    if "redriven_as" in row:
+        said += f" as generation {row['redriven_as']}"
+    return said + (", patched" if "patch" in row else "")
+
+
+def origin(letter: Letter, now: float) -> str:
+    """Return the first death of a chunk that died more than once."""
+    first = letter["lineage"][0]
+    if letter["deaths"] == 1:
+        return ""
+    return (
+        f"died in generation {first['gen']}, {ago(first['died_at'], now)}, "
+        f"of {first['error_code']}; {letter['deaths']} deaths in all"
+    )
+
+
+def patched(letter: Letter) -> str:
+    """Return since when the payload is not the one that was submitted, and how."""
+    changes = [row for row in letter["lineage"] if "patch" in row]
+    if not changes:
+        return ""
+    last = changes[-1]
+    return f"since generation {last['redriven_as']}, by {last['by']}: {last['patch']}"
 
 
 def meaning(letter: Letter) -> str:
@@ -130,10 +182,20 @@ def readable(payload: Any) -> str:
 def next_step(letter: Letter) -> str:
     """Return what to type next."""
     job, chunk = letter["job"], chunk_word(letter)
-    if letter.get("letter_state") == "REDRIVEN":
+    if letter["letter_state"] != OPEN:
         return f"piecework chunks show {job} {chunk}"
     only = "" if chunk == "join" else f" --chunk {chunk}"
     return (
         f"fix the cause, then "
         f"piecework dlq redrive --job {job}{only} --reason 'what was fixed'"
     )
+
+
+LINEAGE_COLUMNS = [
+    Column("GEN", "gen", right=True),
+    Column("DIED", "died_at"),
+    Column("OF", "error_code"),
+    Column("FINGERPRINT", "fingerprint"),
+    Column("THEN", then),
+    Column("WHY", "why", folds=True),
+]

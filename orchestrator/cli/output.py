@@ -42,6 +42,11 @@ STYLES = {
     "FAILED": "red",
     "OPEN": "red",
     "fails": "red",
+    "transient": "yellow",
+    "state": "yellow",
+    "semantic": "magenta",
+    "policy": "magenta",
+    "permanent": "red",
 }
 
 

@@ -1,15 +1,19 @@
-"""Hand dead letters out again: what that would be, whether it is meant, the act."""
+"""Hand dead letters out again: how that is asked for, and the act, job by job."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.cli.asking import confirm
+from orchestrator.cli.editing import NewPayloads, standing
 from orchestrator.cli.letter_views import letter_columns, letter_line
-from orchestrator.cli.letters import Filter, Letter, select
+from orchestrator.cli.letters import Letter
 from orchestrator.cli.output import Column, Output
+from orchestrator.cli.selecting import Plan
 from orchestrator.cli.submitting import whoami
+from orchestrator.cli.times import parse_span
+from orchestrator.cli.waves import in_waves
+from orchestrator.editing import Edit
 from orchestrator.redrive import Redrive, redrive
 from piecework.errors import UsageError
 from piecework.model import JobRef
@@ -17,80 +21,73 @@ from piecework.runtime import Runtime
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """The dead letters to redrive, by job."""
+class How:
+    """What was typed beside the filters.
 
-    wanted: Filter
-    letters: list[Letter]
+    Attributes:
+        canary: How many the first wave has; 0: all go at once.
+    """
 
-    @property
-    def by_job(self) -> dict[JobRef, list[Letter]]:
-        """The letters of each job."""
-        jobs: dict[JobRef, list[Letter]] = defaultdict(list)
-        for letter in self.letters:
-            jobs[JobRef(letter["tenant"], letter["job"])].append(letter)
-        return jobs
+    reason: str
+    edit: Edit | None = None
+    rate: float | None = None
+    canary: int = 0
+    timeout_s: float | None = None
 
-    def __str__(self) -> str:
-        """Return what the question names."""
-        letters, jobs = len(self.letters), len(self.by_job)
-        return (
-            f"{letters} dead letter{'s' * (letters != 1)} of "
-            f"{jobs} job{'s' * (jobs != 1)}"
+    def redrive(self, ref: JobRef, letters: Sequence[Letter]) -> Redrive:
+        """Return the redrive of letters of a job."""
+        return Redrive(ref, letters, whoami(), self.reason, self.rate, self.edit)
+
+
+def read_how(
+    reason: str, edit: Edit | None, rate: float | None, canary: int, timeout: str
+) -> How:
+    """Read what was typed.
+
+    Raises:
+        UsageError: `cli.usage.invalid`.
+    """
+    if timeout and not canary:
+        message = "--timeout says how long to wait, and there is no --canary."
+        raise UsageError(message, next_step="Add --canary K.")
+    limit_s = parse_span(timeout) if timeout else None
+    return How(reason, edit, rate, canary, limit_s)
+
+
+def warn(out: Output, planned: Plan, payloads: NewPayloads) -> None:
+    """Say what a new payload does not do, and what it might do twice."""
+    if not payloads:
+        return
+    out.say("stages that are done keep their values; the others see the new payload")
+    if count := standing(planned.letters):
+        out.say(
+            f"warning: of {count} what was done was not undone; with a new payload it "
+            "may be done again: look at `piecework chunks show` first"
         )
 
 
-async def plan(rt: Runtime, wanted: Filter, limit: int) -> Plan:
-    """Find the letters to redrive, the oldest first.
-
-    Raises:
-        UsageError: `redrive.selection.empty`.
-    """
-    found = (await select(rt, wanted))[::-1]
-    if not found:
-        message = "No open dead letter fits."
-        only = f" --job {wanted.job}" if wanted.job else ""
-        step = f"`piecework dlq list{only}`"
-        raise UsageError(message, code="redrive.selection.empty", next_step=step)
-    return Plan(wanted, found[:limit] if limit else found)
-
-
-def show(rt: Runtime, out: Output, planned: Plan) -> None:
-    """Write what would be redriven."""
-    lines = [letter_line(letter) for letter in planned.letters]
+def show(rt: Runtime, out: Output, planned: Plan, payloads: NewPayloads) -> None:
+    """Write what would be redriven, and as what."""
+    lines = [
+        letter_line(letter)
+        | ({"new_payload": payloads[place]} if place in payloads else {})
+        for place, letter in enumerate(planned.letters)
+    ]
     out.rows(lines, letter_columns(rt.clock(), all_=False), "")
+    if payloads:
+        out.say(f"{len(payloads)} would get a new payload; `-o json` shows each")
     out.say(f"{planned} would be redriven; nothing was changed")
 
 
-async def check(planned: Plan, out: Output, reason: str, *, yes: bool) -> None:
-    """Refuse a redrive that would leave no trace of why, or that nobody means.
-
-    Raises:
-        UsageError: `redrive.reason.missing`; `cli.confirmation.needed`.
-    """
-    if not reason.strip():
-        message = f"Say why {planned} would fare better now."
-        step = "Add --reason 'what was fixed'."
-        raise UsageError(message, code="redrive.reason.missing", next_step=step)
-    await confirm(f"Redrive {planned}", out, yes=yes)
-
-
-async def carry_out(rt: Runtime, out: Output, planned: Plan, reason: str) -> None:
-    """Redrive job by job; one that cannot be is told of, and the others go on.
+async def carry_out(rt: Runtime, out: Output, planned: Plan, how: How) -> int:
+    """Redrive what was planned; return the exit code.
 
     Raises:
         PieceworkError: What stood in the way, when nothing could be redriven.
     """
-    done = []
-    for ref, letters in planned.by_job.items():
-        try:
-            count, gen = await redrive(rt, Redrive(ref, letters, whoami(), reason))
-        except UsageError as error:
-            if len(planned.by_job) == 1:
-                raise
-            out.say(f"left out {ref.job}: {error.code}: {error.message}")
-            continue
-        done.append({"job": ref.job, "redriven": count, "gen": gen})
+    if how.canary:
+        return await in_waves(rt, out, planned.letters, how)
+    done = await all_at_once(rt, out, planned, how)
     columns = [
         Column("JOB", "job"),
         Column("REDRIVEN", "redriven", right=True),
@@ -99,3 +96,21 @@ async def carry_out(rt: Runtime, out: Output, planned: Plan, reason: str) -> Non
     out.rows(done, columns, "nothing was redriven")
     if done and out.table:
         out.say(f"next: piecework jobs watch {done[0]['job']}")
+    return 0
+
+
+async def all_at_once(
+    rt: Runtime, out: Output, planned: Plan, how: How
+) -> list[dict[str, object]]:
+    """Redrive job by job; one that cannot be is told of, and the others go on."""
+    done: list[dict[str, object]] = []
+    for ref, letters in planned.by_job.items():
+        try:
+            count, gen = await redrive(rt, how.redrive(ref, letters))
+        except UsageError as error:
+            if len(planned.by_job) == 1:
+                raise
+            out.say(f"left out {ref.job}: {error.code}: {error.message}")
+            continue
+        done.append({"job": ref.job, "redriven": count, "gen": gen})
+    return done

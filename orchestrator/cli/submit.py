@@ -91,6 +91,7 @@ async def estimate(out: Output, pipeline: Pipeline, source: str) -> None:
                     ("calls", "unknown" if calls is None else f"about {calls}"),
                     ("payload", f"{document['payload_bytes']:,} bytes"),
                     ("stages", "\n".join(map(limited, document["stages"]))),
+                    ("advice", "\n".join(document["advice"])),
                     ("a claim", limits(document["limits"])),
                     ("labels", "\n".join(shown)),
                 ]
@@ -121,6 +122,7 @@ async def cut(pipeline: Pipeline, source: str, s3: Any) -> dict[str, Any]:
     """Read the source to its end, as a submit would."""
     from orchestrator.intake import chunk_inputs
     from piecework.settings import load_settings
+    from piecework.step_order import advice
 
     labels: list[str] = []
     chunks = size = 0
@@ -141,5 +143,6 @@ async def cut(pipeline: Pipeline, source: str, s3: Any) -> dict[str, Any]:
             {"stage": stage.name, "timeout_s": stage.timeout}
             for stage in pipeline.stages
         ],
+        "advice": advice(pipeline),
         "limits": load_settings().model_dump(include={"max_runtime_s", "stall_s"}),
     }

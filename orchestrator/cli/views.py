@@ -60,9 +60,10 @@ def job_view(job: Document, now: float) -> View:
                     ("cancelled", cancelled(job)),
                     ("quiet", quiet(job)),
                     ("chunks", counted(job)),
+                    ("calls", paid(job)),
                     ("errors", tally(job["error_codes"])),
                     ("dead letters", f"{dead} open" if dead else ""),
-                    ("notice", f"{told['code']}: {told['message']}" if told else ""),
+                    ("notice", noticed(told, now) if told else ""),
                     ("told", "\n".join(map(told_of, job.get("notices", ())))),
                     ("certificate", certified(job)),
                     ("next", next_step(job)),
@@ -71,6 +72,13 @@ def job_view(job: Document, now: float) -> View:
         )
 
     return draw
+
+
+def noticed(notice: Document, now: float) -> str:
+    """Return why a job does not get on; nothing, if that is over."""
+    if notice["until"] and at(notice["until"]) <= now:
+        return ""
+    return f"{notice['code']}: {notice['message']}"
 
 
 def created(job: Document, now: float) -> str:
@@ -123,6 +131,12 @@ def counted(job: Document) -> str:
     return f"{job['chunks']}: {tally(job['counts'])}"
 
 
+def paid(job: Document) -> str:
+    """Return how many calls were paid for, and how many another job had paid for."""
+    made, cached = job["calls"]["paid"], job["calls"]["cached"]
+    return f"{made}, and {cached} from the cache" if cached else f"{made}"
+
+
 def tally(counts: Mapping[str, int]) -> str:
     """Return counts as text, the largest first."""
     ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
@@ -139,6 +153,8 @@ def certified(job: Document) -> str:
     if missing:
         more = ", …" if len(missing) > 10 else ""  # noqa: PLR2004 -- fit for a line
         said += f"; missing: {', '.join(missing[:10])}{more}"
+    if found.get("patched"):
+        said += f"; {len(found['patched'])} of a payload that was patched"
     if found["join_error"]:
         said += f"; the join died of {found['join_error']}"
     return f"{said}; manifest {found['manifest_sha256'][:12]}"
@@ -171,9 +187,18 @@ def chunk_columns(now: float) -> list[Column]:
         Column("TRIES", lambda chunk: chunk.get("attempts", 0), right=True),
         Column("CALLS", "calls", right=True),
         Column("WHEN", lambda chunk: ago(last_moment(chunk), now)),
-        Column("ERROR", "error_code"),
+        Column("ERROR", lambda chunk: trouble(chunk, now)),
         Column("LABEL", "label", shrinks=True),
     ]
+
+
+def trouble(chunk: Document, now: float) -> str:
+    """Return a chunk's error, and for which dependency it waits how long."""
+    code = str(chunk.get("error_code", ""))
+    if chunk["status"] != "WAITING" or "waits_for" not in chunk:
+        return code
+    left = max(0.0, at(chunk["retry_at"]) - now)
+    return f"{code}: waits for {chunk['waits_for']}, {span(left)} more"
 
 
 def last_moment(chunk: Document) -> Any:

@@ -56,10 +56,11 @@ class Logs:
 
     def _count(self, said: dict[str, Any]) -> None:
         match said.get("event"):
-            case "call.attempt":
+            case "call.attempt" if said["outcome"] == "failed":
                 self.retried[said["error_code"]] += 1
-            case "call.made" if said["dependency"] == MODEL:
-                self.durations.append(said["duration_ms"])
+            case "call.attempt" if said["dependency"] == MODEL:
+                if said["outcome"] == "answered":
+                    self.durations.append(said["duration_ms"])
             case "chunk.claimed":
                 self.claimed[said["chunk"], said["fence"]] = said["worker"]
             case "chunk.settled":

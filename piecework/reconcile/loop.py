@@ -13,6 +13,7 @@ import structlog
 from piecework import telemetry
 from piecework.errors import PieceworkError
 from piecework.model import CANCELLABLE, ChunkRef, Job, JobRef
+from piecework.reconcile.dead_letter_alarms import DeadLetterAlarms
 from piecework.reconcile.dead_letter_queue import drain
 from piecework.reconcile.jobs import act_on
 from piecework.reconcile.look import Look, nobody
@@ -35,11 +36,13 @@ class Reconciler:
     take: Callable[[ChunkRef, int], Awaitable[bool]] = nobody
     active: int = 0
     _look: Look = field(init=False)
+    _alarms: DeadLetterAlarms = field(init=False)
     _next_look: dict[JobRef, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Begin with nothing seen."""
         self._look = Look(self.rt, self.take)
+        self._alarms = DeadLetterAlarms(self.rt, self.log)
 
     @property
     def sightings(self) -> Sightings:
@@ -56,6 +59,7 @@ class Reconciler:
             if self._next_look.get(ref, 0.0) <= now:
                 acts += await self._job(ref)
         acts += await self._drain()
+        acts += await self._watch_letters()
         for action, count in acts.items():
             telemetry.emit(self.log, "reconcile.action", action=action, count=count)
         telemetry.emit(self.log, "reconcile.pass", actions=acts.total())
@@ -91,6 +95,13 @@ class Reconciler:
             return await drain(self.rt, self.log)
         except Exception:
             self.log.exception("reconcile.drain_failed")
+            return Counter({"failed": 1})
+
+    async def _watch_letters(self) -> Counter[str]:
+        try:
+            return await self._alarms.look(asyncio.get_running_loop().time())
+        except Exception:
+            self.log.exception("reconcile.alarms_failed")
             return Counter({"failed": 1})
 
     def pause(self, job: Job) -> float:

@@ -2,6 +2,9 @@
 
 Also where messages go that belong to no chunk. Kept longer than the jobs, under
 permissions of their own.
+
+OPEN -> REDRIVEN
+OPEN -> DISCARDED
 """
 
 from __future__ import annotations
@@ -13,14 +16,29 @@ from typing import Any
 
 from piecework import keys
 from piecework.claim import Claim
-from piecework.model import ChunkRef, JobRef, iso
+from piecework.fingerprint import fingerprint
+from piecework.model import JobRef, iso
 from piecework.outcome import Dead
 from piecework.queue import Delivery
 from piecework.settings import Settings
+from piecework.store.open_letters import open_mark
+from piecework.store.reopen import Patched
 from piecework.store.settle import DAY_S
-from piecework.store.table import Item, Table, Written
+from piecework.store.table import Action, Item, Table, Written
 
+OPEN, REDRIVEN, DISCARDED = "OPEN", "REDRIVEN", "DISCARDED"
 QUARANTINE_PK = "QUARANTINE"
+
+#: Nobody has dealt with it since it was looked at.
+STILL_OPEN = "letter_state = :open"
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """Who closes letters, and why."""
+
+    actor: str
+    reason: str
 
 
 @dataclass(slots=True)
@@ -32,26 +50,39 @@ class DeadLetters:
     clock: Callable[[], float]
 
     def row(
-        self, claim: Claim, dead: Dead, trail: list[Item], *, pipeline: str, owner: str
+        self,
+        claim: Claim,
+        dead: Dead,
+        trail: list[Item],
+        *,
+        pipeline: str,
+        owner: str,
+        runbook: str = "",
     ) -> dict[str, Any]:
         """Return the row that is written together with the death of a chunk."""
         now, item, failure = self.clock(), claim.chunk.item, dead.failure
         errors = [json.loads(row["error"]) | {"worker": row["worker"]} for row in trail]
         last = failure.model_dump(mode="json", exclude_none=True)
+        stage = failure.stage or item.get("stage")
         return {
             "kind": "dead-letter",
-            "letter_state": "OPEN",
+            "letter_state": OPEN,
             "tenant": claim.ref.tenant,
             "job": claim.ref.job,
             "chunk": claim.ref.chunk,
             "label": item.get("label"),
             "gen": claim.gen,
+            "replay_of": item.get("replay_of"),
+            "origin_gen": item.get("origin_gen"),
+            "patched_as": item.get("patched_as"),
             "pipeline": pipeline,
             "owner": owner or None,
-            "stage": failure.stage or item.get("stage"),
+            "runbook": runbook or None,
+            "stage": stage,
             "error_code": failure.code,
             "error_class": failure.error_class,
             "error": failure.message,
+            "fingerprint": fingerprint(failure.code, stage or "", failure.message),
             "attempts": claim.attempt,
             "claims": claim.fence,
             "deliveries": item.get("deliveries"),
@@ -92,24 +123,52 @@ class DeadLetters:
             if item.get("tenant") == tenant and item["kind"] == "dead-letter":
                 yield item
 
-    async def redriven(
-        self, ref: ChunkRef, gen: int, *, next_gen: int, actor: str, reason: str
-    ) -> bool:
-        """Move OPEN -> REDRIVEN, with who and why."""
-        action = self.table.action(
+    def redriving(
+        self, letter: Item, next_gen: int, by: Closing, patched: Patched | None = None
+    ) -> list[Action]:
+        """Return OPEN -> REDRIVEN; it goes with what takes the chunk up again."""
+        update = (
+            "SET letter_state = :redriven, redriven_at = :now,"
+            " redriven_by = :actor, redrive_reason = :reason, redriven_as = :next"
+        )
+        values = {"redriven": REDRIVEN, "next": next_gen}
+        if patched is not None:
+            update += (
+                ", patch = :patch, patched_payload = :place,"
+                " patched_payload_sha256 = :sha256"
+            )
+            values |= {
+                "patch": patched.patch,
+                "place": patched.payload,
+                "sha256": patched.payload_sha256,
+            }
+        return self._closing(letter, update, values, by)
+
+    async def discard(self, letter: Item, by: Closing) -> bool:
+        """Move OPEN -> DISCARDED: its chunk stays dead, and somebody decided so."""
+        update = (
+            "SET letter_state = :discarded, discarded_at = :now,"
+            " discarded_by = :actor, discard_reason = :reason"
+        )
+        actions = self._closing(letter, update, {"discarded": DISCARDED}, by)
+        return isinstance(await self.table.transact(actions), Written)
+
+    def _closing(
+        self, letter: Item, update: str, values: dict[str, Any], by: Closing
+    ) -> list[Action]:
+        ref = JobRef(letter["tenant"], letter["job"])
+        close = self.table.action(
             "Update",
-            ref.of.pk,
-            keys.dead_letter_sk(ref.chunk, gen),
-            condition="letter_state = :open",
-            update="SET letter_state = :redriven, redriven_at = :now,"
-            " redriven_by = :actor, redrive_reason = :reason, redriven_as = :next",
+            ref.pk,
+            keys.dead_letter_sk(letter["chunk"], letter["gen"]),
+            condition=STILL_OPEN,
+            update=update,
             values={
-                "open": "OPEN",
-                "redriven": "REDRIVEN",
+                "open": OPEN,
                 "now": iso(self.clock()),
-                "actor": actor,
-                "reason": reason,
-                "next": next_gen,
+                "actor": by.actor,
+                "reason": by.reason,
+                **values,
             },
         )
-        return isinstance(await self.table.update(action, returning="NONE"), Written)
+        return [close, open_mark(self.table, letter, "Delete")]

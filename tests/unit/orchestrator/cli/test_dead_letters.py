@@ -9,9 +9,11 @@ import pytest
 from orchestrator.cli import redriving
 from orchestrator.redrive import Redrive
 from piecework.errors import UsageError
+from piecework.fingerprint import fingerprint
 from tests.unit.orchestrator.cli.deployment import Deployment
 
 Run = Callable[..., Any]
+BAD_LINE = fingerprint("llm.http.503", "shout", "The line is bad.")
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +57,8 @@ def listed(run: Run, *options: str) -> set[tuple[str, int]]:
         (["--stage", "publish"], {("a", 1)}),
         (["--since", "10m"], {("a", 1), ("b", 0)}),
         (["--since", "10m", "--stage", "nowhere"], set()),
+        (["--fingerprint", BAD_LINE], {("b", 0)}),
+        (["--fingerprint", "0" * 12], set()),
     ],
 )
 def test_letters_are_filtered(

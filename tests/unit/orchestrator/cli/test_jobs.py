@@ -79,6 +79,17 @@ def test_the_counts_of_a_job_add_up_to_its_chunks(
     assert (1, None) == (found["dead_letters"], found["certificate"])
 
 
+def test_a_job_shows_what_it_paid_for_and_what_the_cache_answered(
+    run: Run, deployment: Deployment
+) -> None:
+    deployment.job("a", "RUNNING", 2)
+    deployment.chunk("a", 0, "RUNNING", calls=3)
+    deployment.chunk("a", 1, "WAITING", calls=4, cached_calls=2)
+    found = json.loads(run("jobs", "show", "a", "-o", "json").stdout)
+    assert {"paid": 7, "cached": 2} == found["calls"]
+    assert "7, and 2 from the cache" in run("jobs", "show", "a").stdout
+
+
 def test_an_ended_job_shows_its_certificate_and_what_to_type_next(
     run: Run, deployment: Deployment
 ) -> None:

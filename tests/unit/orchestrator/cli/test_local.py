@@ -88,6 +88,23 @@ def test_codes_are_listed_by_layer(run: Run) -> None:
     assert 2 == run("errors", "list", "--layer", "nonsense").exit_code
 
 
+def test_codes_are_listed_by_class(run: Run) -> None:
+    asked = ("errors", "list", "--class", "policy", "-o", "json")
+    assert {"policy"} == {row["class"] for row in json.loads(run(*asked).stdout)}
+    assert 2 == run("errors", "list", "--class", "nonsense").exit_code
+
+
+def test_what_is_done_about_a_code_is_said(run: Run) -> None:
+    shown = run("errors", "show", "llm.policy.refusal").stdout
+    assert "The runtime asks the next of the `fallback` chain" in shown
+
+
+def test_a_code_of_a_pipelines_own_is_not_taken_for_a_slip(run: Run) -> None:
+    done = run("errors", "show", "acme.zzz.qqqq")
+    assert done.exit_code == 3
+    assert "ask the pipeline's owner" in done.stderr
+
+
 def test_an_unknown_code_names_its_neighbours(run: Run) -> None:
     done = run("errors", "show", "cli.wait.timeuot")
     assert done.exit_code == 3

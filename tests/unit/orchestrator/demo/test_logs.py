@@ -13,7 +13,9 @@ def line(**said: Any) -> bytes:
 
 def test_a_log_is_read_on_where_the_last_look_ended(tmp_path: Path) -> None:
     logs, path = Logs(tmp_path), tmp_path / "w1.jsonl"
-    retry = line(event="call.attempt", error_code="llm.http.429_rate_limited")
+    retry = line(
+        event="call.attempt", outcome="failed", error_code="llm.http.429_rate_limited"
+    )
 
     path.write_bytes(retry + retry[:10])
     logs.read()
@@ -28,7 +30,7 @@ def test_a_log_is_read_on_where_the_last_look_ended(tmp_path: Path) -> None:
 def test_retries_are_counted_by_code_and_only_429s_as_such(tmp_path: Path) -> None:
     logs = Logs(tmp_path)
     for code in ("llm.http.timeout", "tool.http.429_rate_limited"):
-        logs.take(line(event="call.attempt", error_code=code))
+        logs.take(line(event="call.attempt", outcome="failed", error_code=code))
 
     assert 2 == logs.retried.total()
     assert 1 == logs.rate_limited
@@ -38,9 +40,10 @@ def test_the_95th_percentile_is_of_the_model_s_answers(tmp_path: Path) -> None:
     logs = Logs(tmp_path)
     assert logs.p95_s is None
 
-    logs.take(line(event="call.made", dependency="word-addin", duration_ms=9_000))
+    answered = {"event": "call.attempt", "outcome": "answered", "error_code": None}
+    logs.take(line(**answered, dependency="word-addin", duration_ms=9_000))
     for ms in range(1, 101):
-        logs.take(line(event="call.made", dependency="bedrock", duration_ms=ms))
+        logs.take(line(**answered, dependency="bedrock", duration_ms=ms))
 
     assert 0.095 == logs.p95_s
 

@@ -1,0 +1,86 @@
+"""The whole story of a dead chunk: how it died, each time, and what was done then."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from orchestrator.cli.letters import Letter, with_fingerprint
+from piecework.errors import NotFoundError, PieceworkError
+from piecework.model import ChunkRef
+from piecework.payloads import PayloadRef, Payloads
+from piecework.runtime import Runtime
+from piecework.store.table import Item
+
+#: What a letter is closed by, by the state that it leaves it in: when, who, why.
+CLOSED_BY = {
+    "REDRIVEN": ("redriven_at", "redriven_by", "redrive_reason"),
+    "DISCARDED": ("discarded_at", "discarded_by", "discard_reason"),
+}
+
+
+async def story(rt: Runtime, ref: ChunkRef) -> Letter:
+    """Return the last dead letter of a chunk, with its trail, lineage and payload.
+
+    Raises:
+        NotFoundError: `job.dead_letter.not_found`.
+    """
+    rows = rt.dead_letters.query(ref.of.pk, f"{ref.sk}#")
+    letters = sorted(
+        [with_fingerprint(row) async for row in rows], key=lambda row: int(row["gen"])
+    )
+    if not letters:
+        message = f"There is no dead letter of {ref}."
+        step = f"`piecework dlq list --job {ref.job} --all`"
+        raise NotFoundError(message, code="job.dead_letter.not_found", next_step=step)
+    last = letters[-1]
+    facts = {k: v for k, v in last.items() if k not in {"pk", "sk", "expires_at"}}
+    chunk = await rt.table.get(ref.pk, ref.sk) or {}
+    return {
+        **facts,
+        "trail": json.loads(str(last["trail"])),
+        "deaths": len(letters),
+        "lineage": lineage(letters),
+        "chunk_now": {k: chunk[k] for k in ("status", "gen") if k in chunk},
+        **await payload_of(rt, ref, last),
+    }
+
+
+def lineage(letters: Sequence[Letter]) -> list[Letter]:
+    """Return every death of a chunk, the first one first, and what followed on it."""
+    return [
+        {
+            "gen": letter["gen"],
+            "died_at": letter["died_at"],
+            "error_code": letter["error_code"],
+            "fingerprint": letter["fingerprint"],
+            "replay_of": letter.get("replay_of"),
+            "letter_state": letter["letter_state"],
+            **closed(letter),
+        }
+        for letter in letters
+    ]
+
+
+def closed(letter: Item) -> Letter:
+    """Return who closed a letter, when and why, and what the redrive began."""
+    places = CLOSED_BY.get(str(letter["letter_state"]), ())
+    facts = dict(zip(("at", "by", "why"), map(letter.get, places), strict=False))
+    more = {"redriven_as": letter.get("redriven_as"), "patch": letter.get("patch")}
+    return facts | {name: value for name, value in more.items() if value is not None}
+
+
+async def payload_of(rt: Runtime, ref: ChunkRef, letter: Letter) -> Letter:
+    """Return the payload of a dead chunk; the story is told without it, too."""
+    place, sha256 = letter.get("payload"), letter.get("payload_sha256")
+    if not place:
+        return {}
+    try:
+        payloads = Payloads(rt.objects)
+        content = await payloads.read(
+            ref.tenant, ref.job, PayloadRef.parse(str(place)), str(sha256)
+        )
+        return {"payload_at": place, "payload": json.loads(content)}
+    except (PieceworkError, ValueError) as error:
+        code = error.code if isinstance(error, PieceworkError) else "not JSON"
+        return {"payload_at": place, "payload": None, "payload_error": code}

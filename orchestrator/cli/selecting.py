@@ -1,0 +1,74 @@
+"""Which dead letters a command would close, whether that is meant, and why."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from orchestrator.cli.asking import confirm
+from orchestrator.cli.letter_views import letter_columns, letter_line
+from orchestrator.cli.letters import Filter, Letter, select
+from orchestrator.cli.output import Output
+from piecework.errors import UsageError
+from piecework.model import JobRef
+from piecework.runtime import Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The dead letters to close, by job."""
+
+    letters: list[Letter]
+
+    @property
+    def by_job(self) -> dict[JobRef, list[Letter]]:
+        """The letters of each job."""
+        jobs: dict[JobRef, list[Letter]] = defaultdict(list)
+        for letter in self.letters:
+            jobs[JobRef(letter["tenant"], letter["job"])].append(letter)
+        return jobs
+
+    def __str__(self) -> str:
+        """Return what the question names."""
+        letters, jobs = len(self.letters), len(self.by_job)
+        return (
+            f"{letters} dead letter{'s' * (letters != 1)} of "
+            f"{jobs} job{'s' * (jobs != 1)}"
+        )
+
+
+async def plan(rt: Runtime, wanted: Filter, limit: int) -> Plan:
+    """Find the letters to close, the oldest first.
+
+    Raises:
+        UsageError: `redrive.selection.empty`.
+    """
+    found = (await select(rt, wanted))[::-1]
+    if not found:
+        message = "No open dead letter fits."
+        only = f" --job {wanted.job}" if wanted.job else ""
+        step = f"`piecework dlq list{only}`"
+        raise UsageError(message, code="redrive.selection.empty", next_step=step)
+    return Plan(found[:limit] if limit else found)
+
+
+def show(rt: Runtime, out: Output, planned: Plan, done: str) -> None:
+    """Write what would be closed."""
+    lines = [letter_line(letter) for letter in planned.letters]
+    out.rows(lines, letter_columns(rt.clock(), all_=False), "")
+    out.say(f"{planned} would be {done}; nothing was changed")
+
+
+async def check(
+    planned: Plan, out: Output, verb: str, reason: str, *, yes: bool
+) -> None:
+    """Refuse what would leave no trace of why, or what nobody means.
+
+    Raises:
+        UsageError: `redrive.reason.missing`; `cli.confirmation.needed`.
+    """
+    if not reason.strip():
+        message = f"{verb} {planned}: and why?"
+        step = "Add --reason 'what was fixed, or why it is given up'."
+        raise UsageError(message, code="redrive.reason.missing", next_step=step)
+    await confirm(f"{verb} {planned}", out, yes=yes)

@@ -1,0 +1,68 @@
+"""Give an alarm when dead letters pile up, or when nobody looks after an old one.
+
+Both are read from the list of open letters: two queries of a few rows a look, a few
+looks a window, whatever the number of letters. An alarm is given once by all the
+reconcilers together, and again only after its window, if it is still so then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from piecework import telemetry
+from piecework.model import iso
+from piecework.runtime import Runtime
+from piecework.store.alarms import give_alarm
+from piecework.store.open_letters import newest, oldest
+
+#: Looks in each window, or age.
+LOOKS = 5
+
+
+@dataclass(slots=True)
+class DeadLetterAlarms:
+    """The alarms of one tenant, as one reconciler sees to them."""
+
+    rt: Runtime
+    log: structlog.stdlib.BoundLogger
+    _next: float = 0.0
+
+    async def look(self, now: float) -> Counter[str]:
+        """Look if it is time to, on the loop's clock; return what was done."""
+        settings = self.rt.settings
+        if now < self._next or not settings.dead_letter_alarm:
+            return Counter()
+        window, age = settings.dead_letter_alarm_window_s, settings.dead_letter_age_s
+        self._next = now + min(window, age) / LOOKS
+        given = await self._too_many(window), await self._too_old(age)
+        return Counter({"alarm given": sum(given)})
+
+    async def _too_many(self, window: float) -> bool:
+        rt, most = self.rt, self.rt.settings.dead_letter_alarm
+        now = rt.clock()
+        found = await newest(rt.dead_letters, rt.settings.tenant, most + 1)
+        if len(found) <= most or found[-1]["died_at"] < iso(now - window):
+            return False
+        return await self._give(
+            "arrivals", now, window, more_than=most, window_s=window
+        )
+
+    async def _too_old(self, age: float) -> bool:
+        rt, now = self.rt, self.rt.clock()
+        found = await oldest(rt.dead_letters, rt.settings.tenant)
+        if found is None or found["died_at"] > iso(now - age):
+            return False
+        facts = {"job": found["job"], "chunk": found["chunk"]}
+        died_at = found["died_at"]
+        return await self._give("age", now, age, age_s=age, died_at=died_at, **facts)
+
+    async def _give(self, about: str, now: float, quiet_s: float, **facts: Any) -> bool:
+        table, tenant = self.rt.dead_letters, self.rt.settings.tenant
+        ours = await give_alarm(table, tenant, about, now=now, quiet_s=quiet_s)
+        if ours:
+            telemetry.emit(self.log, "dlq.alarm", tenant=tenant, about=about, **facts)
+        return ours

@@ -1,0 +1,135 @@
+"""Alarms about dead letters: when they are given, how often, and at what price."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from piecework.model import iso
+from piecework.reconcile.dead_letter_alarms import LOOKS, DeadLetterAlarms
+from piecework.store.alarms import give_alarm
+from piecework.store.open_letters import open_mark
+from tests.store.conftest import SETTINGS, Store
+from tests.store.deployment import runtime
+from tests.unit.piecework.fakes import Log
+
+WINDOW, AGE = 300.0, 86_400.0
+
+
+def alarms(store: Store, **changed: Any) -> tuple[DeadLetterAlarms, Log]:
+    settings = SETTINGS.model_copy(update={"tenant": store.ref.tenant, **changed})
+    log: Any = Log()
+    return DeadLetterAlarms(replace(runtime(store), settings=settings), log), log
+
+
+async def put_letters(store: Store, count: int, *, ago: float = 0.0) -> None:
+    for chunk in range(count):
+        letter = {
+            "tenant": store.ref.tenant,
+            "job": store.ref.job,
+            "chunk": chunk,
+            "gen": 1,
+            "died_at": iso(store.now - ago),
+        }
+        await store.letters.put(open_mark(store.letters, letter, "Put"))
+
+
+async def given(store: Store, **changed: Any) -> list[str]:
+    watch, log = alarms(store, **changed)
+    await watch.look(1.0)
+    return [str(facts["about"]) for name, facts in log.said if name == "dlq.alarm"]
+
+
+@pytest.mark.parametrize(
+    ("count", "ago", "expected"),
+    [
+        (3, 0.0, []),
+        (4, 0.0, ["arrivals"]),
+        (4, WINDOW - 1, ["arrivals"]),
+        (4, WINDOW + 1, []),
+        (1, AGE - 1, []),
+        (1, AGE + 1, ["age"]),
+        (9, AGE + 1, ["age"]),
+    ],
+)
+async def test_an_alarm_is_given_when_many_arrive_or_one_grows_old(
+    store: Store, count: int, ago: float, expected: list[str]
+) -> None:
+    await put_letters(store, count, ago=ago)
+    assert expected == await given(store)
+
+
+async def test_without_a_number_of_letters_there_is_no_alarm(store: Store) -> None:
+    await put_letters(store, 9, ago=AGE + 1)
+    assert [] == await given(store, dead_letter_alarm=0)
+
+
+async def test_all_reconcilers_together_give_an_alarm_once_a_window(
+    store: Store,
+) -> None:
+    await put_letters(store, 4)
+    assert [["arrivals"], [], []] == [await given(store) for _ in range(3)]
+    store.now += WINDOW - 1
+    await put_letters(store, 4)
+    assert [] == await given(store)
+    store.now += 1
+    assert ["arrivals"] == await given(store)
+
+
+async def test_what_is_redriven_or_discarded_alarms_nobody(store: Store) -> None:
+    await put_letters(store, 4)
+    for chunk in range(4):
+        letter = {"died_at": iso(store.now), "chunk": chunk, "gen": 1}
+        letter |= {"tenant": store.ref.tenant, "job": store.ref.job}
+        await store.letters.transact([open_mark(store.letters, letter, "Delete")])
+    assert [] == await given(store)
+
+
+async def test_a_look_is_two_small_reads_and_comes_a_few_times_a_window(
+    store: Store,
+) -> None:
+    await put_letters(store, 9)
+    watch, _ = alarms(store)
+    counting = Counting(store.client)
+    store.client = counting
+    watch.rt = replace(watch.rt, dead_letters=store.letters)
+    await watch.look(1.0)
+    assert {"query": 2, "update_item": 1} == counting.asked
+    await watch.look(1.0 + WINDOW / LOOKS - 1)
+    assert 3 == counting.asked.total()
+    await watch.look(1.0 + WINDOW / LOOKS)
+    assert {"query": 4, "update_item": 2} == counting.asked
+    assert counting.read == 2 * (4 + 1)
+
+
+async def test_an_alarm_that_is_due_again_is_given_again(store: Store) -> None:
+    table, tenant = store.letters, store.ref.tenant
+    now = store.now
+    give = {"quiet_s": 60.0}
+    assert await give_alarm(table, tenant, "age", now=now, **give) is True
+    assert await give_alarm(table, tenant, "age", now=now + 59, **give) is False
+    assert await give_alarm(table, tenant, "arrivals", now=now, **give) is True
+    assert await give_alarm(table, tenant, "age", now=now + 60, **give) is True
+
+
+class Counting:
+    """A client that counts the requests, and the items that were read."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.asked: Counter[str] = Counter()
+        self.read = 0
+
+    def __getattr__(self, name: str) -> Any:
+        send = getattr(self.client, name)
+
+        async def counted(**request: Any) -> Any:
+            self.asked[name] += 1
+            reply = await send(**request)
+            self.read += len(reply.get("Items", ()))
+            return reply
+
+        return counted

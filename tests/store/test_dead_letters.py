@@ -1,0 +1,226 @@
+"""A dead letter is closed once, by one, and together with its mark and its chunk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from piecework import keys
+from piecework.model import Chunk, JobStatus, iso
+from piecework.store.dead_letters import Closing
+from piecework.store.open_letters import newest, oldest, open_mark
+from piecework.store.reopen import Patched, Reopening, Turn, reopen_chunk
+from piecework.store.table import Written
+from tests.store.conftest import NOW, Store
+from tests.store.writes import bury
+
+BY = Closing("me", "fixed")
+PATCHED = Patched("pack/0+2", "ab", '{"n": 1}')
+
+
+def row(store: Store, state: str = "OPEN", chunk: int = 3) -> dict[str, Any]:
+    return {
+        "kind": "dead-letter",
+        "letter_state": state,
+        "tenant": store.ref.tenant,
+        "job": store.ref.job,
+        "chunk": chunk,
+        "gen": 2,
+        "died_at": iso(store.now),
+    }
+
+
+async def put_letter(store: Store, state: str = "OPEN", chunk: int = 3) -> Any:
+    letter, table = row(store, state, chunk), store.letters.name
+    sk = keys.dead_letter_sk(chunk, 2)
+    await store.put(store.ref.pk, sk, table, **letter)
+    if state == "OPEN":
+        await store.letters.put(open_mark(store.letters, letter, "Put"))
+    return letter
+
+
+async def letter_of(store: Store, chunk: int = 3) -> dict[str, Any]:
+    sk = keys.dead_letter_sk(chunk, 2)
+    return await store.letters.get(store.ref.pk, sk) or {}
+
+
+async def marks(store: Store) -> list[int]:
+    found = await newest(store.letters, store.ref.tenant, 9)
+    return [mark["chunk"] for mark in found]
+
+
+async def reopen(store: Store, letter: Any, patched: Patched | None = None) -> bool:
+    seen = Chunk.read(store.chunk, await store.item())
+    also = store.dead_letters.redriving(letter, 5, BY, patched)
+    how = Reopening(patched, None, also)
+    return await reopen_chunk(store.table, seen, 5, how)
+
+
+async def dead(store: Store, **facts: Any) -> None:
+    await store.put_job(JobStatus.RESUMING, gen=5)
+    await store.put_chunk(status="DEAD", fence=4, **facts)
+
+
+# ── a death ──────────────────────────────────────────────────────────────────
+
+
+async def test_a_death_leaves_one_open_letter_with_its_mark_and_fingerprint(
+    store: Store,
+) -> None:
+    assert await bury(store, await store.running()) is True
+    letter = await letter_of(store)
+    assert ("OPEN", 12) == (letter["letter_state"], len(letter["fingerprint"]))
+    mark = await oldest(store.letters, store.ref.tenant)
+    assert mark is not None
+    assert (3, 2, letter["died_at"]) == (mark["chunk"], mark["gen"], mark["died_at"])
+    assert letter["expires_at"] == mark["expires_at"]
+
+
+async def test_a_death_tells_of_which_death_it_is_the_replay(store: Store) -> None:
+    facts = {"replay_of": 1, "origin_gen": 1, "patched_as": 2}
+    await bury(store, await store.running(**facts))
+    letter = await letter_of(store)
+    assert facts == {name: letter[name] for name in facts}
+
+
+async def test_marks_are_listed_by_the_time_of_the_death(store: Store) -> None:
+    for chunk in (3, 1, 2):
+        await put_letter(store, chunk=chunk)
+        store.now += 60
+    assert [2, 1] == [
+        m["chunk"] for m in await newest(store.letters, store.ref.tenant, 2)
+    ]
+    first = await oldest(store.letters, store.ref.tenant)
+    assert first is not None
+    assert 3 == first["chunk"]
+    assert await oldest(store.letters, "nobody") is None
+
+
+# ── a redrive ────────────────────────────────────────────────────────────────
+
+
+async def test_a_letter_is_redriven_with_its_chunk(store: Store) -> None:
+    await dead(store)
+    assert await reopen(store, await put_letter(store)) is True
+    letter, item = await letter_of(store), await store.item()
+    assert ("REDRIVEN", 5, "me", "fixed") == (
+        letter["letter_state"],
+        letter["redriven_as"],
+        letter["redriven_by"],
+        letter["redrive_reason"],
+    )
+    assert ("PENDING", 2, 2) == (item["status"], item["replay_of"], item["origin_gen"])
+    assert "patch" not in letter
+    assert "patched_as" not in item
+    assert [] == await marks(store)
+
+
+async def test_the_first_origin_stays_through_all_replays(store: Store) -> None:
+    await dead(store, replay_of=1, origin_gen=1)
+    await reopen(store, await put_letter(store))
+    item = await store.item()
+    assert (2, 1) == (item["replay_of"], item["origin_gen"])
+
+
+@pytest.mark.parametrize("state", ["REDRIVEN", "DISCARDED"])
+async def test_a_chunk_whose_letter_was_closed_is_not_taken_up(
+    store: Store, state: str
+) -> None:
+    await dead(store)
+    letter = await put_letter(store, state)
+    before = await store.everything()
+    assert await reopen(store, letter | {"letter_state": "OPEN"}) is False
+    assert before == await store.everything()
+
+
+async def test_a_letter_of_a_chunk_that_moved_on_stays_open(store: Store) -> None:
+    await dead(store)
+    letter = await put_letter(store)
+    seen = Chunk.read(store.chunk, await store.item())
+    await store.change(gen=3)
+    how = Reopening(also=store.dead_letters.redriving(letter, 5, BY))
+    assert await reopen_chunk(store.table, seen, 5, how) is False
+    assert "OPEN" == (await letter_of(store))["letter_state"]
+    assert [3] == await marks(store)
+
+
+async def test_a_patched_chunk_points_to_its_new_payload_and_the_letter_tells(
+    store: Store,
+) -> None:
+    await dead(store, payload="old/0+2", payload_sha256="cd")
+    await reopen(store, await put_letter(store), PATCHED)
+    item, letter = await store.item(), await letter_of(store)
+    assert ("pack/0+2", "ab", 5) == (
+        item["payload"],
+        item["payload_sha256"],
+        item["patched_as"],
+    )
+    assert ('{"n": 1}', "pack/0+2", "ab") == (
+        letter["patch"],
+        letter["patched_payload"],
+        letter["patched_payload_sha256"],
+    )
+
+
+async def test_a_chunk_that_has_its_turn_later_waits_for_it(store: Store) -> None:
+    await dead(store, retry_at=iso(NOW - 9), due_at=iso(NOW - 9))
+    seen = Chunk.read(store.chunk, await store.item())
+    how = Reopening(turn=Turn(NOW + 10, NOW + 40))
+    assert await reopen_chunk(store.table, seen, 5, how) is True
+    item = await store.item()
+    assert (iso(NOW + 10), iso(NOW + 40)) == (item["retry_at"], item["due_at"])
+    assert (
+        "Held"
+        == type(await store.claims.acquire(store.chunk, gen=5, deliveries=1)).__name__
+    )
+
+
+async def test_a_cancelled_chunk_is_the_replay_of_no_death(store: Store) -> None:
+    await store.put_job(JobStatus.RESUMING, gen=5)
+    seen = await store.put_chunk(status="CANCELLED", fence=4)
+    assert await reopen_chunk(store.table, seen, 5) is True
+    assert not {"replay_of", "origin_gen"} & (await store.item()).keys()
+
+
+async def test_the_letter_of_a_join_is_closed_with_the_move_of_its_job(
+    store: Store,
+) -> None:
+    job = await store.put_job(JobStatus.FAILED)
+    letter = await put_letter(store, chunk=keys.JOIN_CHUNK)
+    also = store.dead_letters.redriving(letter, 3, BY)
+    assert await store.moves.reopen(job, {}, also) == 3
+    assert "REDRIVEN" == (await letter_of(store, keys.JOIN_CHUNK))["letter_state"]
+
+
+# ── a discard ────────────────────────────────────────────────────────────────
+
+
+async def test_an_open_letter_is_discarded_once_with_who_and_why(store: Store) -> None:
+    letter = await put_letter(store)
+    assert await store.dead_letters.discard(letter, BY) is True
+    found = await letter_of(store)
+    assert ("DISCARDED", "me", "fixed", iso(NOW)) == (
+        found["letter_state"],
+        found["discarded_by"],
+        found["discard_reason"],
+        found["discarded_at"],
+    )
+    assert [] == await marks(store)
+    store.now += 10
+    assert await store.dead_letters.discard(letter, BY) is False
+    assert found == await letter_of(store)
+
+
+async def test_a_redriven_letter_is_not_discarded(store: Store) -> None:
+    letter = await put_letter(store, "REDRIVEN")
+    before = await store.everything()
+    assert await store.dead_letters.discard(letter, BY) is False
+    assert before == await store.everything()
+
+
+async def test_a_letter_that_is_not_there_is_not_made(store: Store) -> None:
+    assert await store.dead_letters.discard(row(store), BY) is False
+    actions = store.dead_letters.redriving(row(store), 3, BY)
+    assert not isinstance(await store.letters.transact(actions), Written)
+    assert {} == await letter_of(store)

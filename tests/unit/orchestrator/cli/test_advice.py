@@ -1,0 +1,77 @@
+"""Where somebody meets the advice on the order of a pipeline's stages."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+MODULE = """
+from pydantic import BaseModel
+from piecework import Context, Pipeline, Stage
+
+class Order(BaseModel):
+    n: int
+
+async def charge(ctx: Context[Order]) -> None: ...
+async def refund(ctx: Context[Order]) -> None: ...
+async def reserve(ctx: Context[Order]) -> None: ...
+async def release(ctx: Context[Order]) -> None: ...
+
+orders = Pipeline("orders", payload=Order, stages=[
+    Stage(charge, compensate=refund, undo="hard"),
+    Stage(reserve, compensate=release),
+])
+"""
+SAID = "'charge' is hard to undo and stands before 'reserve'"
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Iterator[str]:
+    (tmp_path / "orders_of_a_test.py").write_text(MODULE)
+    (tmp_path / "orders.jsonl").write_text('{"n": 1}\n')
+    sys.path.insert(0, str(tmp_path))
+    yield "orders_of_a_test"
+    sys.path.remove(str(tmp_path))
+    sys.modules.pop("orders_of_a_test", None)
+
+
+def test_a_dry_run_gives_advice_on_the_order(
+    run: Run, orders: str, tmp_path: Path
+) -> None:
+    source = str(tmp_path / "orders.jsonl")
+
+    done = run("submit", orders, source, "--dry-run", "-o", "json")
+    (said,) = json.loads(done.stdout)["advice"]
+
+    assert said.startswith(SAID)
+    assert SAID in run("submit", orders, source, "--dry-run").stdout
+
+
+def test_config_validate_gives_advice_on_pipelines_and_it_is_no_error(
+    run: Run, orders: str
+) -> None:
+    done = run("config", "validate", "--pipelines", orders, "-o", "json")
+
+    assert 0 == done.exit_code
+    assert ["orders"] == list(json.loads(done.stdout)["advice"])
+    shown = run("config", "validate", "--pipelines", orders).stdout
+    assert f"advice on orders: {SAID}" in shown
+    assert "the settings and the pipelines are valid" in shown
+
+
+def test_a_wrong_declaration_is_not_valid(run: Run, tmp_path: Path) -> None:
+    wrong = MODULE.replace('undo="hard"', 'undo="impossible"')
+    (tmp_path / "wrong_of_a_test.py").write_text(wrong)
+    sys.path.insert(0, str(tmp_path))
+
+    done = run("config", "validate", "--pipelines", "wrong_of_a_test")
+
+    sys.path.remove(str(tmp_path))
+    assert 2 == done.exit_code
+    assert "says that to undo it is impossible" in done.stderr

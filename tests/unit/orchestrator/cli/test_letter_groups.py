@@ -1,0 +1,112 @@
+"""`dlq stats` and `dlq export`: dead letters counted, and taken out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from piecework.fingerprint import fingerprint
+from tests.unit.orchestrator.cli.deployment import Deployment
+
+Run = Callable[..., Any]
+EARLY, LATE = "2027-01-15T07:00:00.000Z", "2027-01-15T07:30:00.000Z"
+TIMEOUT = fingerprint("llm.http.503", "shout", "Call 7 timed out.")
+
+
+@pytest.fixture(autouse=True)
+def letters(deployment: Deployment) -> None:
+    deployment.job("a", "PARTIAL", 3)
+    deployment.job("b", "PARTIAL", 1)
+    busy = {"error_code": "llm.http.503", "owner": "ops", "runbook": "https://r/1"}
+    deployment.letter("a", 0, error="Call 1 timed out.", died_at=EARLY, **busy)
+    deployment.letter("b", 0, error="Call 22 timed out.", died_at=LATE, **busy)
+    deployment.letter("a", 1)
+    deployment.letter("a", 2, letter_state="DISCARDED", discarded_by="me@here")
+
+
+def groups(run: Run, *options: str) -> list[dict[str, Any]]:
+    found = json.loads(run("dlq", "stats", "-o", "json", *options).stdout)
+    assert isinstance(found, list)
+    return found
+
+
+def test_letters_of_one_cause_are_one_row_with_all_that_is_needed(run: Run) -> None:
+    first, second = groups(run)
+    assert {
+        "fingerprint": TIMEOUT,
+        "count": 2,
+        "error_code": "llm.http.503",
+        "error_class": "permanent",
+        "stage": "shout",
+        "jobs": ["a", "b"],
+        "first_died_at": EARLY,
+        "last_died_at": LATE,
+        "pipelines": [""],
+        "owner": "ops",
+        "runbook": "https://r/1",
+        "sample": {"job": "b", "chunk": 0, "error": "Call 22 timed out."},
+        "next": "piecework dlq show b 0, then piecework dlq redrive "
+        f"--fingerprint {TIMEOUT} --canary 1 --reason 'the fix'",
+    } == first
+    assert ("toy.line.bad", 1) == (second["error_code"], second["count"])
+
+
+@pytest.mark.parametrize(
+    ("options", "counts"),
+    [
+        (["--all"], [2, 2]),
+        (["--job", "b"], [1]),
+        (["--code", "toy.*"], [1]),
+        (["--fingerprint", TIMEOUT], [2]),
+        (["--since", "45m"], [1, 1]),
+        (["--limit", "1"], [2]),
+        (["--stage", "nowhere"], []),
+    ],
+)
+def test_what_is_counted_is_filtered(
+    run: Run, options: list[str], counts: list[int]
+) -> None:
+    assert counts == [group["count"] for group in groups(run, *options)]
+
+
+def test_the_table_ends_with_what_to_type_next(run: Run) -> None:
+    done = run("dlq", "stats")
+    assert 3 == len(done.stdout.splitlines())
+    assert "next: piecework dlq show b 0, then piecework dlq redrive" in done.stderr
+    assert "no dead letters" in run("dlq", "stats", "--code", "x.*").stderr
+    assert "the first 1 of 2" in run("dlq", "stats", "--limit", "1").stderr
+
+
+def test_an_export_is_one_whole_letter_a_line(run: Run) -> None:
+    lines = run("dlq", "export", "--job", "a", "--all").stdout.splitlines()
+    found = {one["chunk"]: one for one in map(json.loads, lines)}
+    assert {0, 1, 2} == found.keys()
+    assert "w1" == found[0]["trail"][0]["worker"]
+    assert TIMEOUT == found[0]["fingerprint"]
+    assert not {"pk", "sk", "payload_at"} & found[0].keys()
+
+
+def test_an_export_goes_to_a_file_with_the_payloads(run: Run, tmp_path: Path) -> None:
+    to = tmp_path / "letters.jsonl"
+    done = run("dlq", "export", "--job", "a", "--payload", "--to", str(to))
+    assert ("", 0) == (done.stdout, done.exit_code)
+    assert "2 dead letters written to" in done.stderr
+    found = [json.loads(line) for line in to.read_text("utf-8").splitlines()]
+    assert {"line 0", "line 1"} == {one["payload"]["text"] for one in found}
+    assert {"p0/0+18", "p1/0+18"} == {one["payload_at"] for one in found}
+
+
+def test_an_export_of_one_chunk_names_its_job(run: Run) -> None:
+    assert 2 == run("dlq", "export", "--chunk", "0").exit_code
+    lines = run("dlq", "export", "--job", "a", "--chunk", "1").stdout.splitlines()
+    assert [1] == [json.loads(line)["chunk"] for line in lines]
+
+
+def test_an_export_to_nowhere_is_refused(run: Run, tmp_path: Path) -> None:
+    done = run("dlq", "export", "--to", str(tmp_path / "no" / "file"))
+    assert 2 == done.exit_code
+    assert "cannot be written" in done.stderr

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from piecework import keys
+from piecework.model import JobRef
+from tests.unit.orchestrator.cli.deployment import SETTLED, Deployment
+
+Run = Callable[..., Any]
+MODULE = """
+from pydantic import BaseModel
+from piecework import Context, Pipeline, Stage
+
+class Trip(BaseModel):
+    n: int
+
+async def flight(ctx: Context[Trip]) -> str: ...
+async def cancel_flight(ctx: Context[Trip]) -> None: ...
+async def letter(ctx: Context[Trip]) -> None: ...
+async def hotel(ctx: Context[Trip]) -> str: ...
+async def cancel_hotel(ctx: Context[Trip]) -> None: ...
+async def car(ctx: Context[Trip]) -> str: ...
+async def cancel_car(ctx: Context[Trip]) -> None: ...
+async def pay(ctx: Context[Trip]) -> str: ...
+async def tell(ctx: Context[Trip]) -> None: ...
+
+trips = Pipeline("trips", payload=Trip, stages=[
+    Stage(flight, compensate=cancel_flight),
+    Stage(letter),
+    Stage(hotel, compensate=cancel_hotel),
+    Stage(car, compensate=cancel_car, undo="hard"),
+    Stage(pay, pivot=True),
+    Stage(tell),
+])
+other = Pipeline("other", payload=Trip, stages=[Stage(flight)])
+"""
+TRIPS = "trips_of_a_test:trips"
+
+
+@pytest.fixture(autouse=True)
+def module(tmp_path: Path) -> Iterator[None]:
+    (tmp_path / "trips_of_a_test.py").write_text(MODULE)
+    sys.path.insert(0, str(tmp_path))
+    yield
+    sys.path.remove(str(tmp_path))
+    sys.modules.pop("trips_of_a_test", None)
+
+
+@pytest.fixture(autouse=True)
+def job(deployment: Deployment) -> None:
+    deployment.job("a", "RUNNING", 6, pipeline="trips")
+    deployment.chunk("a", 0, "SUCCEEDED", stage="tell")
+    deployment.chunk("a", 1, "RUNNING", stage="car")
+    deployment.chunk("a", 2, "PENDING", stage="flight", fence=0)
+    deployment.chunk("a", 3, "WAITING", stage="tell")
+    deployment.chunk("a", 4, "DEAD", stage="hotel")
+    deployment.chunk("a", 5, "WAITING", stage="flight")
+    write(deployment, 1, "EFFECT#k", stage="letter", effect_state="DONE")
+
+
+def write(deployment: Deployment, chunk: int, sk: str, **row: Any) -> None:
+    facts = {"begun_at": SETTLED, "finished_at": SETTLED}
+    place = JobRef("default", "a").pk, f"{keys.work_prefix(chunk)}{sk}"
+    deployment.table.add(*place, **facts | row)
+
+
+def steps(run: Run, *words: str) -> list[list[str]]:
+    """Return what a plan says: the chunk, the stage, its state, what undoes it."""
+    done = run("jobs", "undo-plan", "a", *words, "-o", "jsonl")
+    assert 0 == done.exit_code, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    names = ("chunk", "stage", "state", "compensate")
+    return [[str(row[name]) for name in names] for row in found]
+
+
+def test_a_plan_is_in_the_order_of_the_undoing(run: Run) -> None:
+    assert [
+        ["1", "car", "in doubt", "cancel_car"],
+        ["1", "hotel", "done", "cancel_hotel"],
+        ["1", "letter", "standing without compensation", "None"],
+        ["1", "flight", "done", "cancel_flight"],
+    ] == steps(run, "1", "--pipeline", TRIPS)
+
+
+def test_a_plan_of_a_job_is_of_the_chunks_that_were_begun_and_have_no_end(
+    run: Run,
+) -> None:
+    found = steps(run, "--pipeline", TRIPS)
+    assert ["1", "3", "5"] == list(dict.fromkeys(row[0] for row in found))
+    assert [["5", "flight", "in doubt", "cancel_flight"]] == found[-1:]
+
+
+def test_what_is_past_the_pivot_goes_forward(run: Run) -> None:
+    found = steps(run, "3", "--pipeline", TRIPS)
+    assert ["tell", "pay", "car", "hotel", "letter", "flight"] == [r[1] for r in found]
+    assert {"past the pivot: goes forward"} == {row[2] for row in found}
+
+
+def test_what_is_on_its_way_back_goes_on_there(
+    run: Run, deployment: Deployment
+) -> None:
+    error = {"code": "tool.stock.none", "error_class": "permanent", "message": "no"}
+    why, failed = json.dumps(error | {"stage": "pay"}), json.dumps(error)
+    deployment.chunk("a", 1, "RUNNING", stage="pay", direction="compensating")
+    write(deployment, 1, "TURN#0001", stage="pay", error=why)
+    write(deployment, 1, "UNDO#0001#car", stage="car")
+    write(deployment, 1, "UNDO#0001#hotel", stage="hotel", error=failed)
+    assert [
+        ["pay", "nothing to undo"],
+        ["car", "undone"],
+        ["hotel", "compensation failed"],
+        ["letter", "standing without compensation"],
+        ["flight", "done"],
+    ] == [row[1:3] for row in steps(run, "1", "--pipeline", TRIPS)]
+
+
+def test_without_its_pipeline_a_plan_is_what_the_record_tells(
+    run: Run, deployment: Deployment
+) -> None:
+    write(deployment, 1, "STAGE#flight", stage="flight", finished_at=SETTLED[:-5])
+    write(deployment, 1, "EFFECT#u", stage="undo:car:1", effect_state="DONE")
+    assert [
+        ["1", "car", "in doubt", "None"],
+        ["1", "letter", "done", "None"],
+        ["1", "flight", "done", "None"],
+    ] == steps(run, "1")
+    shown = run("jobs", "undo-plan", "a", "1")
+    assert "add --pipeline" in shown.stderr
+    assert "unknown" not in shown.stdout
+
+
+def test_a_large_plan_is_cut_and_says_so(run: Run) -> None:
+    done = run("jobs", "undo-plan", "a", "--pipeline", TRIPS, "--limit", "1")
+    assert "the first 1 chunks; --limit 0 lists all" in done.stderr
+    assert {"1"} == {line.split()[0] for line in done.stdout.splitlines()[1:]}
+
+
+@pytest.mark.parametrize("status", ["SUCCEEDED", "FINALIZING", "CANCELLING"])
+def test_where_no_cancel_undoes_anything_the_plan_is_empty(
+    run: Run, deployment: Deployment, status: str
+) -> None:
+    deployment.job("a", status, 6, pipeline="trips")
+    done = run("jobs", "undo-plan", "a", "--pipeline", TRIPS)
+    assert (0, "") == (done.exit_code, done.stdout)
+    assert f"nothing would be undone; the job is {status}" in done.stderr
+
+
+def test_the_pipeline_has_to_be_that_of_the_job(
+    run: Run, deployment: Deployment
+) -> None:
+    done = run("jobs", "undo-plan", "a", "--pipeline", "trips_of_a_test:other")
+    assert 2 == done.exit_code
+    assert "Job a is of pipeline trips, not other." in done.stderr
+    deployment.chunk("a", 1, "RUNNING", stage="train")
+    done = run("jobs", "undo-plan", "a", "1", "--pipeline", TRIPS)
+    assert 2 == done.exit_code
+    assert "error runtime.stage.renamed" in done.stderr
+
+
+@pytest.mark.parametrize("chunk", ["0", "2", "4"])
+def test_nothing_is_undone_of_what_has_an_end_or_was_never_begun(
+    run: Run, chunk: str
+) -> None:
+    assert [] == steps(run, chunk, "--pipeline", TRIPS)
+
+
+def test_a_plan_reads_no_calls_and_no_chunk_beyond_its_limit(
+    run: Run, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, true = [], deployment.table.query
+
+    def query(pk: str, prefix: str = "", **more: Any) -> Any:
+        asked.append(prefix)
+        return true(pk, prefix, **more)
+
+    monkeypatch.setattr(deployment.table, "query", query)
+    run("jobs", "undo-plan", "a", "--pipeline", TRIPS, "--limit", "1")
+
+    # The one beyond the limit tells that there are more.
+    works = [prefix.split("#") for prefix in asked if prefix.startswith("WORK#")]
+    assert {"00000001", "00000003"} == {work[1] for work in works}
+    assert {"EFFECT", "UNDO"} == {work[2] for work in works}

@@ -1,0 +1,31 @@
+"""A person sees what a job, or a chunk, waits for, and for how long."""
+
+from __future__ import annotations
+
+from orchestrator.cli.views import noticed, trouble
+from piecework.breaker import OPEN_CODE
+from piecework.model import iso
+
+NOW = 1_700_000_000.0
+WAITS = {
+    "status": "WAITING",
+    "error_code": OPEN_CODE,
+    "waits_for": "model",
+    "retry_at": iso(NOW + 42),
+}
+
+
+def test_a_waiting_chunk_says_for_what_and_how_long() -> None:
+    assert f"{OPEN_CODE}: waits for model, 42s more" == trouble(WAITS, NOW)
+
+
+def test_any_other_chunk_shows_its_error() -> None:
+    assert OPEN_CODE == trouble(WAITS | {"status": "RUNNING"}, NOW)
+    assert "" == trouble({"status": "PENDING"}, NOW)
+
+
+def test_a_notice_is_shown_until_it_is_over() -> None:
+    said = {"code": OPEN_CODE, "message": "waits", "until": iso(NOW + 1)}
+    assert f"{OPEN_CODE}: waits" == noticed(said, NOW)
+    assert "" == noticed(said, NOW + 1)
+    assert f"{OPEN_CODE}: waits" == noticed(said | {"until": ""}, NOW + 9)

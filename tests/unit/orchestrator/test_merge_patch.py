@@ -1,0 +1,53 @@
+"""Merge patches do what RFC 7396 says; its own examples are the cases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from orchestrator.merge_patch import difference, merged
+
+
+@pytest.mark.parametrize(
+    ("target", "patch", "expected"),
+    [
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b"}, {"a": None}, {}),
+        ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        (["a", "b"], ["c", "d"], ["c", "d"]),
+        ({"a": "b"}, ["c"], ["c"]),
+        ({"a": "foo"}, None, None),
+        ({"a": "foo"}, "bar", "bar"),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+        ([1, 2], {"a": "b", "c": None}, {"a": "b"}),
+        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+    ],
+)
+def test_a_patch_is_merged(target: Any, patch: Any, expected: Any) -> None:
+    before = repr(target)
+    assert expected == merged(target, patch)
+    assert before == repr(target)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "patch"),
+    [
+        ({"a": 1, "b": 2}, {"a": 1, "b": 3}, {"b": 3}),
+        ({"a": 1}, {}, {"a": None}),
+        ({"a": {"b": 1, "c": 2}}, {"a": {"b": 1}}, {"a": {"c": None}}),
+        ({"a": [1]}, {"a": [2]}, {"a": [2]}),
+        ({}, {"n": {"x": 1}}, {"n": {"x": 1}}),
+        (None, {"a": 1}, {"a": 1}),
+    ],
+)
+def test_the_difference_of_two_values_leads_from_one_to_the_other(
+    old: Any, new: Any, patch: Any
+) -> None:
+    assert patch == difference(old, new)
+    assert new == merged(old, patch)

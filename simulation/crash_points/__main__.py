@@ -12,7 +12,7 @@ from simulation.crash_points.explore import explore
 from simulation.crash_points.findings import Finding, Kind, judge
 from simulation.crash_points.run import Job, run, undisturbed
 from simulation.crash_points.scenarios import SCENARIOS
-from simulation.crash_points.strikes import Mode, Strike
+from simulation.crash_points.strikes import STEP, Mode, Point, Strike
 
 #: Broken runs that are shown; more of them say nothing more.
 SHOWN = 20
@@ -56,7 +56,8 @@ def sweep(jobs: Sequence[Job], processes: int) -> int:
         points = undisturbed(finding.job).points
         if runs[finding.job.scenario] == sum(len(point.modes) for point in points):
             name, so_far = finding.job.scenario, round(time.monotonic() - began)
-            say(f"{name}: {len(points)} points, {runs[name]} runs, {so_far} s so far")
+            told = f"{len(points)} points{awaits(points)}, {runs[name]} runs"
+            say(f"{name}: {told}, {so_far} s so far")
     order = list(SCENARIOS)
     bad.sort(key=lambda f: (order.index(f.job.scenario), f.strike.point, f.strike.mode))
     for finding in bad[:SHOWN]:
@@ -70,6 +71,13 @@ def sweep(jobs: Sequence[Job], processes: int) -> int:
     }
     say(" ".join(f"{name}={value}" for name, value in figures.items()))
     return int(bool(bad) or not runs)
+
+
+def awaits(points: Sequence[Point]) -> str:
+    """Say how many points are steps of a loop, and at how many awaits."""
+    steps = [point.name for point in points if f" {STEP}" in point.name]
+    places = {name.partition(f" {STEP}")[2] for name in steps}
+    return f" ({len(steps)} steps at {len(places)} awaits)" if steps else ""
 
 
 def replay(job: Job, strike: Strike, traced: bool) -> int:  # noqa: FBT001

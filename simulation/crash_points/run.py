@@ -129,6 +129,9 @@ async def act(play: Play, scenario: Scenario) -> None:
     """Play a scenario to its end, and look at what is left."""
     for _ in range(WORKERS):
         play.cast.worker(reconcile=scenario.beside)
+    if scenario.steps:
+        for process in play.cast.workers:
+            play.strikes.follow(process)
     if not scenario.beside:
         play.cast.reconciler()
     await scenario.acts(play)
@@ -138,3 +141,5 @@ async def act(play: Play, scenario: Scenario) -> None:
         if play.picture() != play.pictures[-1]:
             play.promises.break_("I4: the end was not the end")
     check_the_end(play.world, play.promises)
+    for said in scenario.check(play):
+        play.promises.break_(said)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from piecework.pipeline import Pipeline
 from simulation.crash_points.pipelines import Customer, counting, travel
 from simulation.crash_points.play import Play
+from simulation.crash_points.six import six, wrongly_undone
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,17 +18,25 @@ class Scenario:
     Attributes:
         kinds: What befalls the customers, in turn.
         beside: Whether reconcilers run beside the workers, or one by itself.
+        steps: Whether workers are struck at each step of their loop, too: at each
+            `await`. One customer of a kind is enough for that.
+        check: Yields what is wrong at the end, beyond what no end may have.
     """
 
     pipeline: Pipeline
     kinds: Sequence[str]
     acts: Callable[[Play], Awaitable[None]]
     beside: bool
+    steps: bool = False
+    check: Callable[[Play], Iterable[str]] = lambda _: ()
 
     def customers(self, chunks: int) -> list[Customer]:
         """Return the payloads of a job."""
         kinds = self.kinds
-        return [Customer(n=n, kind=kinds[n % len(kinds)]) for n in range(chunks)]
+        most = len(kinds) if self.steps else chunks
+        return [
+            Customer(n=n, kind=kinds[n % len(kinds)]) for n in range(min(chunks, most))
+        ]
 
 
 async def through(play: Play) -> None:
@@ -71,12 +80,22 @@ async def redone(play: Play) -> None:
     await play.come_to_an_end()
 
 
+def the_book_of_six(play: Play) -> Iterable[str]:
+    """Yield what the outside's book should not say of the six steps."""
+    return wrongly_undone(play.customers, play.town.history)
+
+
 COUNTED = ("", "analyse:thrice", "analyse:refused", "", "", "", "")
 HELD = ("", "analyse:held", "analyse:later", "", "analyse:held", "")
 BOOKED = ("hotel:refused", "pay:refused", "write:refused", "", "", "", "")
 THOUGHT = ("hotel:thinking", "", "hotel:later", "write:thinking", "", "hotel:thinking")
 #: A booking that is under way is waited for before it is undone; one is enough.
 BEGUN = ("hotel:held", *THOUGHT * 4)
+
+#: The last of six steps is refused, the third one is; and nothing happens.
+SIX = ("cover:refused", "car:refused", "")
+#: The first three are done when the job is cancelled.
+SIX_LATER = ("seat:later",)
 
 SCENARIOS = {
     "plain": Scenario(counting, COUNTED, through, beside=True),
@@ -86,4 +105,8 @@ SCENARIOS = {
     "resume": Scenario(counting, HELD, resumed, beside=False),
     "undo": Scenario(travel, BEGUN, undone, beside=False),
     "redo": Scenario(travel, BEGUN, redone, beside=True),
+    "six": Scenario(six, SIX, through, beside=False, steps=True, check=the_book_of_six),
+    "six-undo": Scenario(
+        six, SIX_LATER, undone, beside=False, steps=True, check=the_book_of_six
+    ),
 }

@@ -1,4 +1,4 @@
-"""Every external call of a run, counted; and the one at which its process dies."""
+"""Every external call of a run, and every step; and the one at which a process dies."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from piecework.model import ChunkStatus
+from simulation.crash_points.awaits import place
 from simulation.loop import Process, context_of
 from simulation.network import Exchange
 from simulation.promises import Promises
 from simulation.world import World
+
+#: Begins the name of a point that is a step of a loop, after that of its process.
+STEP = "step "
 
 
 class Mode(StrEnum):
@@ -32,7 +36,7 @@ class Mode(StrEnum):
 
 @dataclass(slots=True)
 class Point:
-    """One external call.
+    """One external call, or one step of a process's loop.
 
     Attributes:
         name: Who made it, and what it was.
@@ -99,6 +103,19 @@ class Strikes:
         self.on_point(self, number)
         self._strike(number, Mode.BEFORE, process)
         return number
+
+    def follow(self, process: Process) -> None:
+        """Count each step of a process's loop, too: it can die at any `await`."""
+        self.world.loop.blown = self._steps
+        process.fuse = 1
+
+    def _steps(self, process: Process) -> None:
+        """Count a step that is about to be taken; light the fuse for the next one."""
+        if not self.counting or self.struck:
+            return
+        self.asked(process, f"{STEP}{place(process.ready[0])}")
+        if not process.dead:
+            process.fuse = 2
 
     def loses(self, number: int | None) -> bool:
         """Say whether the reply to a call is lost, and its process lives."""

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from simulation.crash_points.strikes import Strikes
 from simulation.loop import PROCESS, Process
@@ -22,18 +22,28 @@ CALLER: ContextVar[tuple[int | None, Process]] = ContextVar("CALLER")
 TOWN: ContextVar[Town] = ContextVar("TOWN")
 
 
+class Entry(NamedTuple):
+    """A line of the town's book: something was done for somebody, or undone."""
+
+    what: str
+    n: int
+    undone: bool
+
+
 @dataclass(slots=True)
 class Town(Outside):
     """The outside: counted, struck, and at first not quite in order.
 
     Attributes:
         booked: How often something stands for somebody.
+        history: All that was done and undone, in its order.
         gate: Set once those that are held up are let go.
         mended: Whether everybody is served from now on.
     """
 
     strikes: Strikes = field(kw_only=True)
     booked: Counter[str] = field(default_factory=Counter)
+    history: list[Entry] = field(default_factory=list)
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     mended: bool = False
 
@@ -100,10 +110,12 @@ class Town(Outside):
 
     def note_down(self, what: str, n: int) -> None:
         """Write something down for somebody; twice is once too often."""
+        self.history.append(Entry(what, n, undone=False))
         self.booked[f"{what} {n}"] += 1
         if self.booked[f"{what} {n}"] > 1:
             self.broken(f"I6: {what} {n} stands twice")
 
     def strike_out(self, what: str, n: int) -> None:
         """Strike something out, if it was there."""
+        self.history.append(Entry(what, n, undone=True))
         self.booked.pop(f"{what} {n}", None)

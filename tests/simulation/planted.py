@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from piecework import attempts, finish, in_flight, service_clock
+from piecework import attempts, falling_back, finish, in_flight, service_clock
 from piecework.claim import Held
 from piecework.reconcile import jobs, sightings
-from piecework.store import checkpoints, claims, ledger, rescue, settle
+from piecework.store import checkpoints, claims, dead_letters, ledger, rescue, settle
 from workers import executor
 
 Patch = pytest.MonkeyPatch
@@ -84,6 +84,18 @@ def wrong_clocks_are_believed(patch: Patch) -> None:
     patch.setattr(service_clock.ServiceClock, "heard", lambda *_: None)
 
 
+def a_redrive_leaves_its_letter_open(patch: Patch) -> None:
+    patch.setattr(dead_letters.DeadLetters, "redriving", lambda *_: [])
+
+
+def whoever_refused_is_asked_again(patch: Patch) -> None:
+    patch.setattr(falling_back, "begun", lambda *_: 0)
+
+
+def any_failure_is_a_refusal(patch: Patch) -> None:
+    patch.setattr(falling_back, "refused", lambda *_: True)
+
+
 #: What is taken away, how, and the promises of which one has to break.
 PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
     plant.__name__: (plant, promises)
@@ -99,7 +111,14 @@ PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
         (an_effect_is_not_looked_up, {"I6"}),
         (nobody_waits_for_what_may_land, {"I6", "I8"}),
         (wrong_clocks_are_believed, {"L3"}),
+        (a_redrive_leaves_its_letter_open, {"I15"}),
+        (whoever_refused_is_asked_again, {"I6"}),
+        (any_failure_is_a_refusal, {"I6"}),
     )
 }
 #: Two guards stand before each of these harms: they take hundreds of schedules.
-SLOW_TO_SHOW = {"writes_are_not_fenced", "nobody_waits_for_what_may_land"}
+SLOW_TO_SHOW = {
+    "writes_are_not_fenced",
+    "nobody_waits_for_what_may_land",
+    "any_failure_is_a_refusal",
+}

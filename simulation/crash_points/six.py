@@ -1,0 +1,65 @@
+"""A saga of six steps, and what the outside must have in its book of each customer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from piecework import Context, Dependency, Pipeline, Stage
+from simulation.crash_points.pipelines import Customer, be_served, book, unbook
+from simulation.crash_points.town import Entry
+from simulation.pipelines import desk, shop
+
+#: The steps in their order, and whom each asks: by keys, or by looking up.
+STEPS = {
+    "flight": shop,
+    "hotel": desk,
+    "car": shop,
+    "seat": desk,
+    "tour": shop,
+    "cover": desk,
+}
+
+
+def step(what: str, asked: Dependency) -> Stage:
+    """Return the stage that books something, and takes it back."""
+
+    async def run(ctx: Context[Customer]) -> str:
+        await be_served(ctx, what)
+        return await ctx.call(asked, book, what, ctx.payload.n, ctx.payload.kind)
+
+    async def undo(ctx: Context[Customer]) -> None:
+        await ctx.call(shop, unbook, what, ctx.payload.n)
+
+    return Stage(run, compensate=undo, name=what)
+
+
+six = Pipeline(
+    "six",
+    payload=Customer,
+    stages=[step(what, asked) for what, asked in STEPS.items()],
+)
+
+
+def wrongly_undone(
+    customers: Sequence[Customer], history: Sequence[Entry]
+) -> Iterator[str]:
+    """Yield what the book should not say.
+
+    Done are the steps before the one that came to nothing. They are undone, and so is
+    that one: each once, in reverse, after all that was done.
+    """
+    for customer in customers:
+        found = [(e.what, e.undone) for e in history if e.n == customer.n]
+        wanted = entries(customer)
+        if found != wanted:
+            yield f"I8: of {customer.n} the book says {found}, not {wanted}"
+
+
+def entries(customer: Customer) -> list[tuple[str, bool]]:
+    """Return what the book has to say of somebody, in its order."""
+    where, names = customer.kind.partition(":")[0], list(STEPS)
+    if not where:
+        return [(name, False) for name in names]
+    failed = names.index(where)
+    done = [(name, False) for name in names[:failed]]
+    return done + [(name, True) for name in reversed(names[: failed + 1])]

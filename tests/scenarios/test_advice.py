@@ -1,0 +1,51 @@
+"""Promise: a worker says at its start what could be better in the order of stages."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.scenarios.command_line import end, start
+from tests.scenarios.conftest import Scenario
+
+MODULE = """
+from pydantic import BaseModel
+from piecework import Context, Pipeline, Stage
+
+class Order(BaseModel):
+    n: int
+
+async def ship(ctx: Context[Order]) -> None: ...
+async def charge(ctx: Context[Order]) -> None: ...
+
+orders = Pipeline("orders", payload=Order, stages=[
+    Stage(ship, undo="impossible"), Stage(charge, pivot=True),
+])
+"""
+
+
+async def test_a_worker_gives_advice_on_the_order_in_one_event(
+    scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "orders_of_a_scenario.py").write_text(MODULE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    modules = ("orders_of_a_scenario", "tests.scenarios.pipelines")
+    asked = [word for module in modules for word in ("--pipelines", module)]
+
+    worker = await start("worker", *asked)
+    assert worker.stderr is not None
+    async with asyncio.timeout(20):
+        said = [json.loads(await worker.stderr.readline()) for _ in range(2)]
+    worker.terminate()
+
+    assert 0 == (await end(worker)).exit_code
+    assert ["worker.started", "worker.advised"] == [line["event"] for line in said]
+    assert [
+        (
+            "orders: 'ship' cannot be undone, and stands before the pivot: "
+            "move it behind 'charge', the pivot."
+        )
+    ] == said[1]["advice"]

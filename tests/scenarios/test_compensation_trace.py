@@ -1,0 +1,61 @@
+"""Promise: one trace for each way back, with the steps and what undid them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structlog.testing import capture_logs
+
+from orchestrator.cancel import cancel
+from piecework.model import JobRef
+from tests.scenarios.conftest import Scenario
+from tests.scenarios.pipelines import Item, travel
+
+
+async def test_a_trace_has_the_steps_and_their_compensations_under_one_id(
+    scenario: Scenario,
+) -> None:
+    with capture_logs() as said:
+        await scenario.submit(travel, [Item(n=1, trouble="car-permanent")])
+        async with scenario.worker():
+            await scenario.ended()
+
+    trace = [line for line in said if line.get("correlation_id") == "job-1/0"]
+    assert [
+        ("stage.completed", "flight"),
+        ("stage.completed", "hotel"),
+        ("compensation.begun", "car"),
+        ("compensation.stage_undone", "car"),
+        ("compensation.stage_undone", "hotel"),
+        ("compensation.stage_undone", "flight"),
+        ("compensation.ended", None),
+    ] == [(line["event"], line.get("stage")) for line in trace]
+    assert ["flight", "hotel", "car"] == trace[2]["steps"]
+    assert {("job-1", 0)} == {(line["job"], line["chunk"]) for line in trace}
+
+
+async def test_an_alarm_can_stand_on_a_compensation_that_failed(
+    scenario: Scenario,
+) -> None:
+    with capture_logs() as said:
+        await scenario.submit(travel, [Item(n=1, trouble="slow-car hotel-stays")])
+        async with scenario.worker():
+            await scenario.until(lambda: scenario.happened("car"))
+            ref = JobRef("default", "job-1")
+            who = {"actor": "tester", "reason": "enough"}
+            await cancel(scenario.rt, ref, compensate=True, **who)
+            await scenario.ended()
+
+    (failed,) = events(said, "compensation.stage_failed")
+    (ended,) = events(said, "compensation.ended")
+    undone = [line["stage"] for line in events(said, "compensation.stage_undone")]
+    assert ("error", "hotel") == (failed["log_level"], failed["stage"])
+    assert (["car", "flight"], ["hotel"]) == (undone, ended["left"])
+    assert ["car", "flight"] == [
+        line[1] for line in scenario.ledger if line[0] == "unbook"
+    ]
+
+
+def events(said: list[Any], name: str) -> list[Any]:
+    """Return the events of a name."""
+    return [line for line in said if line["event"] == name]

@@ -1,0 +1,48 @@
+"""The example of a saga, run as its reader would run it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from examples.travel_booking.__main__ import TRIPS
+from examples.travel_booking.book import VARIABLE, Book
+from tests.scenarios.command_line import end, piecework, start
+from tests.scenarios.conftest import Scenario
+
+BOOKED = ["flight booked", "hotel booked", "car booked"]
+PAID = [*BOOKED, "bank charged 90000"]
+WHOLE = [*PAID, "mail sent"]
+
+
+async def test_the_trips_are_booked_or_undone_each_once(
+    scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "book.sqlite"))
+    worker = await start("worker", "--pipelines", "examples.travel_booking")
+
+    asked = ("submit", "examples.travel_booking:pipeline", str(TRIPS))
+    done = await piecework(*asked, "--job-id", "trips", "--wait", "--timeout", "60")
+    worker.terminate()
+    await end(worker)
+
+    book = Book(tmp_path / "book.sqlite")
+    assert 5 == done.exit_code, done.stderr
+    assert {
+        "T1": WHOLE,
+        "T2": [*BOOKED, "car released", "hotel released", "flight released"],
+        "T3": WHOLE,
+        "T4": ["flight booked", "flight released"],
+        "T5": PAID,
+        "T6": WHOLE,
+    } == {
+        name: [f"{entry.service} {entry.act}" for entry in book.entries(name)]
+        for name in ("T1", "T2", "T3", "T4", "T5", "T6")
+    }
+    letters = await scenario.letters("trips")
+    assert {
+        (1, "tool.http.4xx_rejected", "compensated"),
+        (3, "tool.http.422_unprocessable", "compensated"),
+        (4, "tool.http.422_unprocessable", "past the pivot"),
+    } == {(x["chunk"], x["error_code"], x["compensation"]) for x in letters}

@@ -1,0 +1,124 @@
+"""A worker dies at any `await` of a saga of six steps: a sample of all of them.
+
+Whole: `python -m simulation.crash_points --scenario six`, and `--scenario six-undo`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from piecework import saga
+from piecework.way_back import Step, way_back
+from simulation.crash_points.explore import struck
+from simulation.crash_points.run import Job, run, undisturbed
+from simulation.crash_points.six import STEPS, Customer, entries, wrongly_undone
+from simulation.crash_points.strikes import STEP, Mode, Strike
+from simulation.crash_points.town import Entry
+
+SCENARIOS = ("six", "six-undo")
+#: Where a sample is thinned: each await of the saga's own is struck once at least.
+EVERY = 24
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_death_at_any_await_undoes_exactly_what_was_done_once_in_reverse(
+    scenario: str,
+) -> None:
+    job = Job(scenario, chunks=3, seed=1)
+
+    findings = [struck(job, strike) for strike in sample(job)]
+
+    assert len(findings) > 20
+    assert [] == [(f.strike, f.broken) for f in findings if f.broken]
+
+
+def sample(job: Job) -> Iterator[Strike]:
+    """Yield a strike at each await of the saga, where it is met first, and others."""
+    met = set()
+    for number, point in enumerate(undisturbed(job).points):
+        where = point.name.partition(f" {STEP}")[2]
+        first = "saga.py" in where and where not in met
+        met.add(where)
+        if first or number % EVERY == 0:
+            yield Strike(number, point.modes[number % len(point.modes)])
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_awaits_of_the_way_back_are_among_the_steps(scenario: str) -> None:
+    points = undisturbed(Job(scenario, chunks=3, seed=1)).points
+    steps = [point.name for point in points if f" {STEP}" in point.name]
+
+    assert {"worker-1", "worker-2"} == {name.split()[0] for name in steps}
+    assert [] != [s for s in steps if "checkpoints.py" in s and "saga.py" in s]
+    assert [] != [s for s in steps if "six.py" in s and "calls.py" in s]
+
+
+def test_a_step_that_is_struck_is_the_same_word_for_word() -> None:
+    job = Job("six", chunks=3, seed=1)
+    strike = Strike(len(undisturbed(job).points) // 2, Mode.BEFORE)
+
+    first, second = (run(job, strike, traced=True).trace for _ in range(2))
+
+    assert first == second
+    assert any("STRUCK before" in line for line in first)
+
+
+def test_a_way_back_in_the_wrong_order_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def forwards(*given: object) -> list[Step]:
+        return way_back(*given)[::-1]  # type: ignore[arg-type]
+
+    monkeypatch.setattr("piecework.chain.way_back", forwards)
+
+    broken = run(Job("six", chunks=3, seed=1), None).broken
+
+    assert 2 == len([said for said in broken if said.startswith("I8: of")])
+
+
+def test_a_step_that_is_never_undone_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    true = saga.undo
+
+    async def forgetful(stage: object, *given: object) -> object:
+        if getattr(stage, "name", "") == "hotel":
+            return None
+        return await true(stage, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(saga, "undo", forgetful)
+
+    broken = run(Job("six", chunks=3, seed=1), None).broken
+
+    assert [] != [said for said in broken if said.startswith("I8: of 1 the book")]
+
+
+def test_an_undo_under_another_key_each_time_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Dead between an undo and its record: the next worker must be known again."""
+    job = Job("six", chunks=3, seed=1)
+    shops = [n for n, p in enumerate(undisturbed(job).points) if " shop" in p.name]
+    strike = Strike(shops[-1], Mode.APPLIED)
+    assert [] == struck(job, strike).broken
+    numbers = count()
+
+    def another(key: str, epoch: int) -> str:
+        return f"{key}-{epoch}-{next(numbers)}"
+
+    monkeypatch.setattr("piecework.keys.provider_key", another)
+
+    broken = [said for _, said in struck(job, strike).broken]
+    assert [] != [said for said in broken if said.startswith("I8: of")]
+
+
+def test_the_book_is_read_strictly() -> None:
+    refused = Customer(n=1, kind="car:refused")
+    right = [Entry(what, 1, undone=undone) for what, undone in entries(refused)]
+
+    assert ["flight", "hotel", "car", "hotel", "flight"] == [e.what for e in right]
+    assert [] == list(wrongly_undone([refused], right))
+    for wrong in ([*right, right[-1]], right[:-1], [right[1], right[0], *right[2:]]):
+        assert 1 == len(list(wrongly_undone([refused], wrong)))
+    assert list(STEPS) == [what for what, _ in entries(Customer(n=1))]

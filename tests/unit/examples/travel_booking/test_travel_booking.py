@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from examples.travel_booking import __main__ as command
+from examples.travel_booking import pipeline
+from examples.travel_booking.book import VARIABLE, Book
+from examples.travel_booking.booking import Itinerary, Trip
+from piecework.outcome import Compensation, Dead
+from piecework.step_order import advice
+from piecework.testing import MemoryRun, run_in_memory
+
+BOOKED = ["flight booked", "hotel booked", "car booked"]
+UNDONE = ["car released", "hotel released", "flight released"]
+
+
+@pytest.fixture
+def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Book:
+    path = tmp_path / "book.sqlite"
+    monkeypatch.setenv(VARIABLE, str(path))
+    return Book(path)
+
+
+async def travel(
+    city: str = "Paris", card: str = "4242", email: str = "a@example.com"
+) -> MemoryRun:
+    trip = Trip(trip="T", traveller="Ada", city=city, card=card, email=email)
+    return await run_in_memory(pipeline, [trip])
+
+
+def done(book: Book) -> list[str]:
+    return [f"{entry.service} {entry.act}" for entry in book.entries("T")]
+
+
+async def test_a_trip_is_booked_paid_for_and_confirmed(book: Book) -> None:
+    run = await travel()
+
+    assert [*BOOKED, "bank charged 90000", "mail sent"] == done(book)
+    assert isinstance(run.results[0], Itinerary)
+    assert b"T Ada to Paris: booked\n" == run.artifacts["departures.txt"]
+
+
+async def test_a_refused_payment_undoes_car_hotel_and_flight_once(book: Book) -> None:
+    outcome = (await travel(card="4000-0002")).outcomes[0]
+
+    assert BOOKED + UNDONE == done(book)
+    assert isinstance(outcome, Dead)
+    assert ("tool.http.4xx_rejected", Compensation.DONE) == (
+        outcome.failure.code,
+        outcome.compensation,
+    )
+
+
+async def test_what_was_never_booked_is_not_released(book: Book) -> None:
+    await travel(city="Atlantis")
+
+    assert ["flight booked", "flight released"] == done(book)
+
+
+async def test_a_busy_service_is_asked_again(book: Book) -> None:
+    await travel(city="Lisbon")
+
+    assert [*BOOKED, "bank charged 90000", "mail sent"] == done(book)
+
+
+async def test_a_failure_after_the_payment_goes_forward(book: Book) -> None:
+    run = await travel(city="Oslo")
+
+    assert [*BOOKED, "bank charged 90000", "mail sent"] == done(book)
+    assert [0] == list(run.results)
+
+
+async def test_a_mail_that_is_refused_undoes_nothing(book: Book) -> None:
+    outcome = (await travel(email="a@example.invalid")).outcomes[0]
+
+    assert [*BOOKED, "bank charged 90000"] == done(book)
+    assert isinstance(outcome, Dead)
+    assert Compensation.PAST_PIVOT == outcome.compensation
+
+
+def test_what_came_under_a_key_is_answered_once(book: Book) -> None:
+    assert "first" == book.answer("key", lambda _: "first")
+    assert "first" == book.answer("key", lambda _: "second")
+    assert [1, 2] == [book.tried("key"), book.tried("key")]
+
+
+def test_the_order_of_its_steps_needs_no_advice() -> None:
+    assert [] == advice(pipeline)
+
+
+def test_its_command_books_in_memory_and_shows_the_book(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "put back at the end")
+
+    assert 0 == command.main([])
+
+    shown = capsys.readouterr().out
+    assert "T2 Ben to Paris: tool.http.4xx_rejected" in shown
+    assert f"T2: {', '.join(BOOKED + UNDONE)}" in shown

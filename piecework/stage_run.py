@@ -1,0 +1,108 @@
+"""Run one stage: by its own function, then by each other way that its failures open.
+
+A way begins with what the checkpoints hold, as the next claim would: nothing that the
+one before it has left in memory reaches it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from piecework import recovery, telemetry, values, ways
+from piecework.context import Context
+from piecework.errors import ErrorEnvelope, StoreError
+from piecework.pipeline import Stage
+from piecework.recovery import Pivot
+from piecework.ways import REPLAN, RUN, UNDO
+
+
+async def by_any_way(
+    stage: Stage,
+    ctx: Context[Any],
+    *,
+    restored: Callable[[], object],
+    described: Callable[[Exception], ErrorEnvelope],
+    pivot: Callable[[ErrorEnvelope], Pivot],
+) -> str:
+    """Return a stage's value as JSON, whichever way it came by.
+
+    Raises:
+        Exception: What the last way raised.
+    """
+    tried = [RUN]
+    payload = copy.deepcopy(ctx.payload) if stage.replan or stage.fallback else None
+    try:
+        while True:
+            try:
+                return await run_stage(stage, ctx, tried[-1])
+            except StoreError:
+                raise
+            except Exception as error:
+                await ctx.caller.landed()
+                ctx.failure = failure = described(error)
+                way = recovery.another_way(stage, failure, tried, pivot(failure))
+                if way is None or stage.name in ctx.caller.ledger.standing():
+                    raise
+            tried.append(way)
+            tell(stage, ctx, failure, tried)
+            ctx.payload = copy.deepcopy(payload)
+            restored()
+    finally:
+        ctx.failure = None
+
+
+def tell(
+    stage: Stage, ctx: Context[Any], failure: ErrorEnvelope, tried: list[str]
+) -> None:
+    """Tell which other way a stage goes, and why."""
+    ctx.progress()
+    to = getattr(ways.functions(stage)[tried[-1]], "__name__", tried[-1])
+    said: Mapping[str, Any] = {
+        "stage": stage.name,
+        "error_code": failure.code,
+        "to": to,
+        "times": len(tried) - 1,
+    }
+    if tried[-1] == REPLAN:
+        telemetry.emit(ctx.log, "stage.replanned", **said)
+    else:
+        telemetry.emit(ctx.log, "stage.fell_back", **said)
+
+
+async def run_stage(stage: Stage, ctx: Context[Any], way: str = RUN) -> str:
+    """Do a stage, keep its value in the context and return it as JSON."""
+    text = await on_bench(stage, ctx, way)
+    ctx.values[stage.name] = values.decode(stage.run, text)
+    return text
+
+
+async def on_bench(stage: Stage, ctx: Context[Any], way: str) -> str:
+    """Do a stage, or undo it, where the context says."""
+    run = in_process if ctx.bench is None else ctx.bench.run
+    return await run(stage, ctx, way)
+
+
+async def in_process(stage: Stage, ctx: Context[Any], way: str = RUN) -> str:
+    """Do a stage, or undo it, in this process."""
+    async with asyncio.timeout(stage.timeout):
+        value = await invoke(ways.functions(stage)[way], ctx)
+    return encoded(stage, way, value)
+
+
+async def invoke(function: Callable[..., Any], ctx: Context[Any]) -> Any:
+    """Call a stage function on the loop or, if it is a plain one, beside it."""
+    if inspect.iscoroutinefunction(function):
+        return await function(ctx)
+    return await ctx.caller.to_its_end(asyncio.to_thread(function, ctx))
+
+
+def encoded(stage: Stage, way: str, value: Any) -> str:
+    """Return a stage's value as JSON: of the type of its own function, in any way.
+
+    Nobody reads what a compensation returns.
+    """
+    return "null" if way == UNDO else values.encode(stage.run, value)

@@ -1,0 +1,104 @@
+"""The simulator's pipeline of other ways: hooks, and chains of calls.
+
+One chain leaves nothing behind, the other does. Whoever refuses does so now and then,
+so that one who is asked again may well do what another has done already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from piecework import (
+    Context,
+    Dependency,
+    Fallback,
+    Pipeline,
+    PolicyError,
+    SemanticError,
+    Stage,
+)
+from simulation.outside import OUTSIDE
+from simulation.pipelines import QUICK, Item, book, desk, post, shop, trouble, unbook
+
+
+def refuse() -> None:
+    """Refuse, now and then, by a rule of the other side's."""
+    if OUTSIDE.get().refuses():
+        message = "not that"
+        raise PolicyError(message, code="tool.policy.refused", http_status=403)
+
+
+async def ask(n: int, hint: str, *, idempotency_key: str) -> str:
+    """Be a paid model call that may be refused."""
+    del idempotency_key
+    refuse()
+    return f"{n}{hint}"
+
+
+def by_rules(n: int, hint: str) -> str:
+    """Answer without a model."""
+    return f"rules {n}{hint}"
+
+
+async def let(n: int, *, idempotency_key: str) -> str:
+    """Let a room, unless there is none."""
+    del idempotency_key
+    refuse()
+    return f"room-{n}"
+
+
+small = Dependency("small", retry=QUICK, timeout=8.0, layer="llm")
+large = replace(
+    small, name="large", fallback=(Fallback(small, ask), Fallback(None, by_rules))
+)
+tavern = replace(desk, name="tavern")
+barn = replace(post, name="barn")
+inn = replace(shop, name="inn", fallback=(Fallback(tavern, let), Fallback(barn, let)))
+
+
+async def draft(ctx: Context[Item]) -> str:
+    """Ask a model, which may answer nonsense or refuse."""
+    hint = ctx.failure.code if ctx.failure else ""
+    said = await ctx.call(large, ask, ctx.payload.n, hint)
+    if ctx.payload.trouble == "draft:semantic" and not hint:
+        message = "nonsense"
+        raise SemanticError(message, code="tool.output.nonsense")
+    if ctx.payload.trouble == "draft:policy" and not hint:
+        refuse()
+    return said
+
+
+async def draft_by_rules(ctx: Context[Item]) -> str:
+    """Draft without a model."""
+    return by_rules(ctx.payload.n, "")
+
+
+async def lodge(ctx: Context[Item]) -> str:
+    """Take a room at the inn, else where there is one."""
+    room = await ctx.call(inn, let, ctx.payload.n)
+    await asyncio.sleep(ctx.payload.seconds)
+    trouble(ctx, "lodge")
+    return room
+
+
+async def leave(ctx: Context[Item]) -> None:
+    """Give the room back, wherever it was."""
+    await ctx.call(shop, unbook, "room", ctx.payload.n)
+
+
+async def sign(ctx: Context[Item]) -> str:
+    """Sign: the point of no return."""
+    return await ctx.call(shop, book, "signature", ctx.payload.n)
+
+
+planning = Pipeline(
+    "planning",
+    payload=Item,
+    stages=[
+        Stage(draft, replan=draft, fallback=[draft_by_rules]),
+        Stage(lodge, compensate=leave),
+        Stage(sign, pivot=True),
+    ],
+    result=sign,
+)

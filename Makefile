@@ -10,7 +10,7 @@ WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test demo up down verify docs quality model mutants naive soak simulate crashpoints conformance lock ci clean
+.PHONY: help setup check format test demo up down verify docs quality model mutants naive soak outage storm simulate crashpoints conformance lock ci clean
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,6 +93,12 @@ soak: setup ## workers killed, frozen, stopped, lied to: all accounted for (CHUN
 	$(if $(FREEZES),--freezes $(FREEZES)) $(if $(STOPS),--stops $(STOPS)) \
 	$(if $(findstring command,$(origin WORKERS)),--workers $(WORKERS)) \
 	$(if $(SEED),--seed $(SEED)) $(ARGS)
+
+outage: setup ## a provider that is down for 30 s under 64 calls: waited for, and no attempt burned
+	@$(BIN)/python -m tests.outage $(ARGS)
+
+storm: setup ## what the retries of 1,000 clients come to, in made-up time
+	@$(BIN)/python -m tests.outage.storm $(ARGS)
 
 lock: ## resolve the dependencies again (needs uv)
 	@test -n "$(UV)" || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }

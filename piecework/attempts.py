@@ -1,53 +1,37 @@
 """Make the attempts of one call: each in its slot and its time, retried, told of.
 
-make = (look up what a failed one may have done -> slot -> ask) with retries
+make = (look up what a failed one may have done -> slot -> breaker -> ask) with retries
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 import structlog
 
-from piecework import keys, telemetry, values
+from piecework import keys
+from piecework.breaker import OPEN_CODE, refusal
+from piecework.call import Call, Tries
 from piecework.call_counts import CallCounts
-from piecework.call_names import CallScope
-from piecework.classify import classify, mark
-from piecework.dependency import Dependency, Effect, plainly_refused
-from piecework.errors import ErrorEnvelope
+from piecework.circuits import Circuits
+from piecework.classify import mark
+from piecework.dependency import plainly_refused
+from piecework.errors import ErrorEnvelope, TransientError
 from piecework.in_flight import InFlight
-from piecework.retry import Retry, RetryBudget, RetryPolicy, retried
+from piecework.retry import Retry, RetryBudget, retried
+from piecework.retry_tokens import RetryTokens, spent
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A call that a stage asks for.
-
-    Attributes:
-        key: Under which its value is remembered.
-        bound: The function with its arguments; `idempotency_key` is still to come.
-    """
-
-    key: str
-    scope: CallScope
-    dependency: Dependency
-    bound: functools.partial[Awaitable[Any]]
-
-    @property
-    def policy(self) -> RetryPolicy:
-        """How it is tried again: not at all, if nobody could tell what it did."""
-        policy = self.dependency.retry
-        once = self.dependency.effect is Effect.NON_IDEMPOTENT
-        return replace(policy, attempts=1) if once else policy
-
-    def encode(self, value: Any) -> str:
-        """Return its value as it is remembered."""
-        return values.encode(self.bound.func, value)
+def no_retries_yet() -> defaultdict[str, RetryTokens]:
+    """Return what a process has that has not retried anything, by dependency."""
+    return defaultdict(RetryTokens)
 
 
 @dataclass(slots=True)
@@ -58,6 +42,8 @@ class Attempts:
         slots: How many calls of the whole worker may be in flight.
         check: Asked right before each call; raises when the claim is not ours any
             more, as after the whole process was frozen.
+        circuits: The breakers of the whole worker; None: none is asked.
+        tokens: The retries that the whole worker has left, by dependency.
     """
 
     budget: RetryBudget
@@ -68,6 +54,8 @@ class Attempts:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     progress: Callable[[], None] = lambda: None
     check: Callable[[], None] = lambda: None
+    circuits: Circuits | None = None
+    tokens: defaultdict[str, RetryTokens] = field(default_factory=no_retries_yet)
     counts: CallCounts = field(default_factory=CallCounts)
     in_flight: InFlight = field(init=False)
 
@@ -78,11 +66,12 @@ class Attempts:
     async def make(
         self, call: Call, sent_key: str, failures: list[ErrorEnvelope]
     ) -> str:
-        """Return the call's value; failures that were tried again go into the list.
+        """Return the call's value; failures that are not raised go into the list.
 
         Raises:
-            Exception: What the last attempt raised.
+            Exception: What the last attempt raised, or why there is no further one.
         """
+        tries = Tries(call, keys.sha256(sent_key.encode())[:12])
 
         async def attempt() -> Any:
             if not all(map(plainly_refused, failures)):
@@ -90,13 +79,15 @@ class Attempts:
                 found = await self.look_up(call, sent_key)
                 if found is not None:
                     return found
-            return await self._ask(call, sent_key)
+            return await self._ask(tries, sent_key)
 
         def note(retry: Retry) -> None:
             failures.append(retry.envelope)
-            self._tell(call, sent_key, retry)
+            self.counts.retried += 1
+            self.progress()
+            tries.ended(self.log, now(), "failed", retry.envelope, retry.delay)
 
-        layer = call.dependency.layer
+        now = asyncio.get_running_loop().time
         try:
             value = await retried(
                 attempt,
@@ -104,16 +95,44 @@ class Attempts:
                 budget=self.budget,
                 rng=self.rng,
                 sleep=self.sleep,
-                classify=lambda error: classify(error, layer=layer, now=self.clock()),
+                classify=lambda error: call.judge(error, self.clock()),
                 on_retry=note,
+                may_retry=functools.partial(self._may_retry, tries),
             )
         except Exception as error:
-            mark(error, layer)
+            failure = call.judge(error, self.clock(), tries.made)
+            mark(error, failure)
+            tries.ended(self.log, now(), "failed", failure)
+            if (instead := self._instead(tries, failure)) is not None:
+                failures.append(failure)
+                raise instead from error
             raise
+        except BaseException:
+            tries.ended(self.log, now(), "cut off")
+            raise
+        tries.ended(self.log, now(), "answered")
         self.counts.made += 1
         if self.counts.forward:
             self.counts.ends.append(self.clock())
         return call.encode(value)
+
+    def _may_retry(self, tries: Tries) -> bool:
+        """Take a retry from what the fleet may spend, unless the breaker refuses it."""
+        dependency = tries.call.dependency
+        if self.circuits is not None and self.circuits.refuses(dependency) is not None:
+            return False
+        tries.spent = not self.tokens[dependency.name].take(self.clock())
+        return not tries.spent
+
+    def _instead(self, tries: Tries, failure: ErrorEnvelope) -> TransientError | None:
+        """Return what is raised where the fleet, not the call, ends the retries."""
+        dependency = tries.call.dependency
+        if not failure.retryable or failure.code == OPEN_CODE:
+            return None
+        seconds = None if self.circuits is None else self.circuits.refuses(dependency)
+        if seconds is not None:
+            return refusal(dependency.name, seconds)
+        return spent(dependency.name, failure.retry_after) if tries.spent else None
 
     async def look_up(self, call: Call, sent_key: str) -> Any:
         """Return what the provider says of an effect; None: it knows of none."""
@@ -123,9 +142,10 @@ class Attempts:
         look_up = functools.partial(lookup, *call.bound.args, **call.bound.keywords)
 
         async def ask() -> Any:
-            async with self.slots, asyncio.timeout(call.dependency.timeout):
-                self.check()
-                return await look_up(idempotency_key=sent_key)
+            async with self._let_through(call):
+                async with asyncio.timeout(call.dependency.timeout):
+                    self.check()
+                    return await look_up(idempotency_key=sent_key)
 
         found = await ask()
         if found is None and self.in_flight.seconds:
@@ -133,34 +153,35 @@ class Attempts:
             found = await ask()
         return found
 
-    async def _ask(self, call: Call, sent_key: str) -> Any:
-        now = asyncio.get_running_loop().time
-        async with self.slots:
+    async def _ask(self, tries: Tries, sent_key: str) -> Any:
+        call, now = tries.call, asyncio.get_running_loop().time
+        async with self._let_through(call):
             asked_at = now()
+            tries.begin(asked_at)
             try:
                 async with asyncio.timeout(call.dependency.timeout):
                     self.check()
                     answer = await call.bound(idempotency_key=sent_key)
             except BaseException as error:
+                self.counts.failed += 1
                 self.in_flight.unanswered(call.dependency, asked_at, error)
                 raise
-        telemetry.emit(
-            self.log,
-            "call.made",
-            dependency=call.dependency.name,
-            duration_ms=round((now() - asked_at) * 1000),
-        )
+        tokens = self.tokens[call.dependency.name]
+        tokens.succeeded(call.policy.share, self.clock())
         return answer
 
-    def _tell(self, call: Call, sent_key: str, retry: Retry) -> None:
-        self.counts.retried += 1
-        self.progress()
-        telemetry.emit(
-            self.log,
-            "call.attempt",
-            dependency=call.dependency.name,
-            error_code=retry.envelope.code,
-            attempt_number=retry.attempt,
-            delay_ms=round(retry.delay * 1000),
-            idempotency_key_hash=keys.sha256(sent_key.encode())[:12],
-        )
+    @asynccontextmanager
+    async def _let_through(self, call: Call) -> AsyncIterator[None]:
+        """Wait for a slot, then ask the breaker.
+
+        Raises:
+            TransientError: `runtime.breaker.open`.
+        """
+        async with self.slots:
+            if self.circuits is None:
+                yield
+                return
+            async with self.circuits.guard(
+                call.dependency, lambda error: call.judge(error, self.clock())
+            ):
+                yield

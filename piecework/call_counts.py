@@ -15,7 +15,15 @@ class CallCounts:
 
     made: int = 0
     replayed: int = 0
+    #: Answered by what another job, or another chunk, has paid for.
+    cached: int = 0
     retried: int = 0
+    #: Attempts that failed, or were cut off.
+    failed: int = 0
+    #: How often the chunk has waited for a dependency that nobody asked.
+    parks: int = 0
+    #: The stage at which no claim before this one has tried anything.
+    untried: str = ""
     stages_with_effects: set[str] = field(default_factory=set)
     #: Whether calls are those of the work, not of undoing it; when those ended, the
     #: latest of them.

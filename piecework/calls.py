@@ -1,6 +1,7 @@
 """Carry one call of a stage to the outside world, and pay for it once.
 
-pure      remembered? -> attempts -> remember
+chain     who of it has not refused? -> pure or effect
+pure      remembered? -> shared by another job? -> attempts -> remember
 effect    what became of it? -> intent -> attempts -> done
 """
 
@@ -9,20 +10,30 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from piecework import keys, values
-from piecework.attempts import Attempts, Call
+from piecework.attempts import Attempts
+from piecework.breaker import OPEN_CODE
+from piecework.call import Call
 from piecework.call_counts import CallCounts
 from piecework.call_names import CallScope, call_key
 from piecework.classify import classify
 from piecework.dependency import Dependency, Effect, in_doubt, plainly_refused
 from piecework.errors import ErrorEnvelope
+from piecework.falling_back import FellBack, by_chain
 from piecework.in_flight import InFlight
 from piecework.landing import Landing
-from piecework.ports import Begun, Done, Journal, Ledger
-from piecework.retry import RetryBudget
+from piecework.ports import (
+    Begun,
+    Done,
+    Journal,
+    Ledger,
+    NoResponses,
+    ResponseCache,
+)
+from piecework.sharing import share, shared
 
 R = TypeVar("R")
 
@@ -35,6 +46,7 @@ class Caller:
         epoch: The generation of the chunk. It is mixed into the keys that providers
             see, so that a redrive is not answered with a stored failure, and not into
             the keys that we look up, so that it finds what is already paid.
+        fell_back: The calls that another of their chain has answered, by their keys.
         lets_land: Whether an effect goes on to its end though its stage is cut off:
             it is about to be undone, and must not happen after that.
     """
@@ -44,7 +56,9 @@ class Caller:
     epoch: int
     attempts: Attempts
     lets_land: Callable[[], bool] = lambda: False
+    responses: ResponseCache = field(default_factory=NoResponses)
     landing: Landing = field(default_factory=Landing)
+    fell_back: dict[str, FellBack] = field(default_factory=dict)
     _flying: dict[str, asyncio.Future[str]] = field(default_factory=dict)
 
     async def call(
@@ -67,7 +81,11 @@ class Caller:
         flight = self._flying[key] = asyncio.get_running_loop().create_future()
         bound = functools.partial(function, *args, **kwargs)
         try:
-            flight.set_result(await self._value(Call(key, scope, dependency, bound)))
+            call = Call(key, scope, dependency, bound)
+            chain = bool(dependency.fallback)
+            flight.set_result(
+                await (by_chain(self, call) if chain else self.value_of(call))
+            )
         except asyncio.CancelledError:
             flight.cancel()
             raise
@@ -80,14 +98,20 @@ class Caller:
             self.progress()
         return values.decode(function, flight.result())
 
-    async def _value(self, call: Call) -> str:
+    async def value_of(self, call: Call) -> str:
+        """Return what the call's own dependency answers, or has answered."""
         if call.dependency.effect is not Effect.PURE:
             return await self._effect(call)
         if (remembered := self.journal.recall(call.key)) is not None:
             self.counts.replayed += 1
             return remembered
-        sent_key = keys.provider_key(call.key, self.epoch)
-        value = await self.attempts.make(call, sent_key, [])
+        value = await shared(self.responses, call)
+        if value is not None:
+            self.counts.cached += 1
+        else:
+            sent_key = keys.provider_key(call.key, self.epoch)
+            value = await self.attempts.make(call, sent_key, [])
+            await share(self.responses, call, value)
         await self.journal.record(call.key, value)
         return value
 
@@ -127,7 +151,8 @@ class Caller:
             return await self.attempts.make(call, sent_key, earlier)
         except Exception as error:
             failures = [*earlier, classify(error, layer=dependency.layer)]
-            if not doubtful and all(map(plainly_refused, failures)):
+            sent = [failure for failure in failures if failure.code != OPEN_CODE]
+            if not doubtful and all(map(plainly_refused, sent)):
                 await self.ledger.refuse(call.key)
             elif dependency.effect is Effect.NON_IDEMPOTENT:
                 await self.ledger.doubt(call.key)
@@ -150,7 +175,7 @@ class Caller:
     def turn_back(self) -> None:
         """Begin to undo: with retries of its own, whatever the work has spent."""
         self.counts.forward = False
-        self.attempts.budget = RetryBudget(self.attempts.budget.seconds)
+        self.attempts.budget = replace(self.attempts.budget, spent=0.0)
 
     def progress(self) -> None:
         """Say that the stage is alive."""

@@ -15,7 +15,8 @@ from piecework import keys, values
 from piecework.call_names import CallScope
 from piecework.calls import Caller
 from piecework.dependency import Dependency
-from piecework.errors import UsageError
+from piecework.errors import ErrorEnvelope, UsageError
+from piecework.falling_back import FellBack
 from piecework.pipeline import Pipeline
 from piecework.ports import Bench, Harvest, Missing
 
@@ -33,6 +34,8 @@ class Context(Generic[P]):
         attempt: Which attempt of the chunk this is, from 1.
         log: A structlog logger with the ids bound.
         bench: Where the stages run; None: right here.
+        failure: Why the stage runs in another way than its own: what it is to plan
+            around, or whom a fallback stands in for; None: it is its first way.
     """
 
     payload: P
@@ -46,6 +49,7 @@ class Context(Generic[P]):
     stage: str = ""
     values: dict[str, Any] = field(default_factory=dict, repr=False)
     bench: Bench | None = field(default=None, repr=False)
+    failure: ErrorEnvelope | None = None
 
     @overload
     def result(self, stage: Callable[[Context[Any]], Awaitable[R]]) -> R: ...
@@ -84,6 +88,12 @@ class Context(Generic[P]):
         return cast(
             "R", await self.caller.call(scope, dependency, function, args, kwargs)
         )
+
+    @property
+    def fell_back(self) -> tuple[FellBack, ...]:
+        """The calls of this stage so far that another of their chain has answered."""
+        calls = self.caller.fell_back.values()
+        return tuple(call for call in calls if call.stage == self.stage)
 
     def progress(self) -> None:
         """Say that the stage is alive; one silent for too long counts as hung."""

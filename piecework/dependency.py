@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from piecework.errors import ErrorEnvelope, PermanentError, UsageError
+from piecework.breaker import OPEN_CODE, Breaker
+from piecework.errors import ErrorEnvelope, PermanentError, StageError, UsageError
 from piecework.retry import RetryPolicy
+from piecework.retry_tokens import SPENT_CODE
+
+#: What is done where nothing is said: five attempts with ceilings from 250 ms for
+#: services, three with ceilings from one second for models.
+TOOL_RETRY: Final = RetryPolicy()
+MODEL_RETRY: Final = RetryPolicy(attempts=3, base=1.0)
 
 
 class Effect(StrEnum):
@@ -34,28 +41,109 @@ class Dependency:
 
     Attributes:
         name: Stands in keys, tables and logs; never rename one with jobs open.
-        retry: Tier one, inside the worker.
+        retry: Tier one, inside the worker; a model's is more patient if none is given.
         effect: What its calls leave behind.
         layer: The first word of its error codes: `llm` or `tool`.
         timeout: Seconds a single attempt may take.
         lookup: For `Effect.LOOKUP`: given the arguments of the call and its key,
             returns what an earlier attempt brought about, or None.
+        breaker: When the whole fleet stops calling for a while; None: never.
+        fallback: Who is asked, in turn, when a call is refused by a policy or an open
+            circuit breaker: all of them leave something behind, or none does.
+        classify: What an error of it means, in our words: given what its function
+            raised, or what that was raised from, returns one of our five errors with
+            its code, or None. Nothing is raised but the error itself.
+        cache_s: Seconds, from an hour to a day, for which the response of a call is
+            shared with all jobs of the tenant: equal arguments, such as model,
+            messages and temperature, are then paid for once. None: each job pays.
     """
 
     name: str
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    retry: RetryPolicy = TOOL_RETRY
     effect: Effect = Effect.PURE
     layer: Literal["llm", "tool"] = "tool"
     timeout: float = 60.0
     lookup: Callable[..., Awaitable[Any]] | None = None
+    fallback: Sequence[Fallback] = ()
+    breaker: Breaker | None = field(default_factory=Breaker)
+    classify: Callable[[BaseException], StageError | None] | None = None
+    cache_s: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse a dependency that could not do what it declares."""
+        if self.layer == "llm" and self.retry is TOOL_RETRY:
+            object.__setattr__(self, "retry", MODEL_RETRY)
         if (self.effect is Effect.LOOKUP) != (self.lookup is not None):
             message = (
                 f"Dependency {self.name!r}: `lookup` and Effect.LOOKUP go together."
             )
             raise UsageError(message, code="pipeline.declaration.invalid")
+        object.__setattr__(self, "fallback", tuple(self.fallback))
+        for complaint in [*chain_complaints(self), *cache_complaints(self)]:
+            message = f"Dependency {self.name!r}: {complaint}."
+            raise UsageError(message, code="pipeline.declaration.invalid")
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """Who is asked in the place of a dependency that refuses.
+
+    Attributes:
+        dependency: Whose call it is; None: a plain function of ours, which is given no
+            idempotency key.
+        function: Takes the arguments of the refused call, and returns its type.
+    """
+
+    dependency: Dependency | None
+    function: Callable[..., Any]
+
+    @property
+    def name(self) -> str:
+        """What it is called in events and in `ctx.fell_back`."""
+        if self.dependency is not None:
+            return self.dependency.name
+        return str(getattr(self.function, "__name__", self.function))
+
+    @property
+    def pure(self) -> bool:
+        """Whether it leaves nothing behind."""
+        return self.dependency is None or self.dependency.effect is Effect.PURE
+
+
+def chain_complaints(dependency: Dependency) -> list[str]:
+    """Say what is wrong with a fallback chain, as a sentence's end."""
+    chain = dependency.fallback
+    names = [dependency.name, *(each.name for each in chain)]
+    pure = dependency.effect is Effect.PURE
+    found = [
+        f"{each.name!r} in its chain has a chain of its own: write them as one"
+        for each in chain
+        if each.dependency is not None and each.dependency.fallback
+    ]
+    if len(set(names)) < len(names):
+        found.append("two of its chain have the same name")
+    if any(each.pure is not pure for each in chain):
+        found.append("of its chain some leave something behind, and some do not")
+    return found
+
+
+#: Codes of attempts that were not made at all.
+NOT_MADE = frozenset({OPEN_CODE, SPENT_CODE})
+#: Seconds that a response may be shared for.
+SHORTEST_CACHE_S, LONGEST_CACHE_S = 3_600, 86_400
+
+
+def cache_complaints(dependency: Dependency) -> list[str]:
+    """Say what is wrong with the sharing of responses, as a sentence's end."""
+    seconds = dependency.cache_s
+    if seconds is None:
+        return []
+    found = []
+    if dependency.effect is not Effect.PURE:
+        found.append("what leaves something behind cannot be answered from a cache")
+    if not SHORTEST_CACHE_S <= seconds <= LONGEST_CACHE_S:
+        found.append(f"cache_s is {seconds}; keep it between an hour and a day")
+    return found
 
 
 #: HTTP statuses that say "not done". Not 408, a time-out, nor 409, which may mean that
@@ -64,11 +152,16 @@ REFUSALS = frozenset(range(400, 500)) - {408, 409}
 
 
 def plainly_refused(failure: ErrorEnvelope) -> bool:
-    """Say whether the other side answered that it did not do it.
+    """Say whether it was not done: the other side said so, or was never asked.
 
     A time-out, a broken connection or a 5xx says nothing of what happened behind it.
     """
-    return failure.http_status in REFUSALS
+    return failure.http_status in REFUSALS or failure.code in NOT_MADE
+
+
+def waited_for(failure: ErrorEnvelope) -> str:
+    """Return the dependency that nobody asks for now, if that is the failure."""
+    return failure.dependency if failure.code in NOT_MADE else ""
 
 
 def in_doubt(dependency: Dependency, function: Callable[..., Any]) -> PermanentError:

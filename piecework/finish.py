@@ -27,6 +27,8 @@ class Certificate(BaseModel):
     Attributes:
         results: The number of each chunk that has a result, and its SHA-256.
         missing: Every chunk without one, by name and reason.
+        patched: The number of each chunk whose payload is not the manifest's any more,
+            for a redrive gave it another, and the SHA-256 of that one.
     """
 
     job: str
@@ -42,6 +44,7 @@ class Certificate(BaseModel):
     error_codes: dict[str, int]
     results: dict[int, str]
     missing: list[Missing]
+    patched: dict[int, str] = {}
     join_error: str = ""
 
 
@@ -141,6 +144,7 @@ def certify(
             if row.status is ChunkStatus.SUCCEEDED
         },
         missing=list(census.missing),
+        patched={r.chunk: r.patched_sha256 for r in census.rows if r.patched_sha256},
         join_error=join_error,
     )
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from math import inf
 
-from piecework.classify import classify
+from piecework.classify import Translate, classify
 from piecework.dependency import Dependency, Effect
 from piecework.errors import PieceworkError
 
@@ -45,7 +45,8 @@ class InFlight:
         self, dependency: Dependency, asked_at: float, error: BaseException
     ) -> None:
         """Note a request whose failure leaves open what becomes of it."""
-        if dependency.effect is not Effect.PURE and may_land(error):
+        pure = dependency.effect is Effect.PURE
+        if not pure and may_land(error, dependency.classify):
             self.by = max(self.by, asked_at + dependency.timeout)
 
     @property
@@ -62,7 +63,7 @@ class InFlight:
             left -= PIECE_S
 
 
-def may_land(error: BaseException) -> bool:
+def may_land(error: BaseException, translate: Translate | None = None) -> bool:
     """Say whether a request may be carried out behind its failure, later on.
 
     Not if the other side answered, as it does once it is done with a request, nor if
@@ -72,7 +73,7 @@ def may_land(error: BaseException) -> bool:
         return False
     if not isinstance(error, Exception):
         return True
-    failure = classify(error)
+    failure = classify(error, translate=translate)
     if failure.http_status is None:
         return failure.retryable
     return failure.http_status in NO_ANSWER

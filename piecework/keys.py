@@ -6,6 +6,15 @@
     T#acme#J#<job>[#G#0001]            CHUNK#<n>, RESULT#<n>, WORK#<n>#...
     T#acme#JOBS                        <created at>#<job>
     ACTIVE                             <tenant>#<job>
+    BREAKERS                           <dependency>
+    T#acme#I#<sha256>                  RECORD, HEAD, NUMBER#<n>
+    T#acme#R#<sha256>                  RESPONSE
+
+and in the table of dead letters
+
+    T#acme#J#<job>                     CHUNK#<n>#GEN#<gen>
+    T#acme#OPEN                        <died at>#<job>#CHUNK#<n>#GEN#<gen>
+    T#acme#ALARM                       <alarm>
 
 A job's chunks lie in groups of 256. The first group shares the partition of the
 job, so that a small job reads in one query; each further group has its own, so that
@@ -18,6 +27,7 @@ import hashlib
 import json
 import re
 import unicodedata
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic_core import to_jsonable_python
@@ -45,12 +55,16 @@ def is_file_name(text: str) -> bool:
 # ── partitions and sort keys ────────────────────────────────────────────────
 
 ACTIVE_PK = "ACTIVE"
+BREAKERS_PK = "BREAKERS"
 META_SK = "META"
 TALLY_SK = "TALLY"
 CHUNK_PREFIX = "CHUNK#"
 RESULT_PREFIX = "RESULT#"
 EVENT_PREFIX = "EVENT#"
 NOTICE_PREFIX = "NOTICE#"
+RECORD_SK = "RECORD"
+HEAD_SK = "HEAD"
+RESPONSE_SK = "RESPONSE"
 
 
 def job_pk(tenant: str, job: str) -> str:
@@ -71,6 +85,21 @@ def active_sk(tenant: str, job: str) -> str:
 def notice_sk(gen: int, event: str) -> str:
     """Return the sort key of what a pipeline is to be told of a life of a job."""
     return f"{NOTICE_PREFIX}{gen:04d}#{event}"
+
+
+def idempotency_pk(tenant: str, key: str) -> str:
+    """Return the partition of an idempotent operation, or of a stream of them."""
+    return f"T#{tenant}#I#{key}"
+
+
+def number_sk(number: int) -> str:
+    """Return the sort key of one operation of a stream."""
+    return f"NUMBER#{number:012d}"
+
+
+def response_pk(tenant: str, key: str) -> str:
+    """Return the partition of a response that all jobs of a tenant share."""
+    return f"T#{tenant}#R#{key}"
 
 
 def group_of(chunk: int) -> int:
@@ -143,6 +172,21 @@ def dead_letter_sk(chunk: int, gen: int) -> str:
     return f"{chunk_sk(chunk)}#GEN#{gen:04d}"
 
 
+def open_letters_pk(tenant: str) -> str:
+    """Return the partition that lists a tenant's open dead letters by time."""
+    return f"T#{tenant}#OPEN"
+
+
+def open_letter_sk(died_at: str, job: str, chunk: int, gen: int) -> str:
+    """Return the sort key under which an open dead letter is found by its age."""
+    return f"{died_at}#{job}#{dead_letter_sk(chunk, gen)}"
+
+
+def alarms_pk(tenant: str) -> str:
+    """Return the partition that says which alarms a tenant was given last."""
+    return f"T#{tenant}#ALARM"
+
+
 # ── objects ─────────────────────────────────────────────────────────────────
 
 
@@ -160,9 +204,13 @@ def sha256(content: bytes) -> str:
 
 
 def canonical_json(value: Any) -> str:
-    """Return JSON that is equal for equal values: sorted keys, NFC, no spaces."""
+    """Return JSON that is equal for equal values: sorted keys, NFC, no spaces.
+
+    Raises:
+        ValueError: For what JSON does not hold.
+    """
     text = json.dumps(
-        to_jsonable_python(value),
+        to_jsonable_python(_ordered(value)),
         sort_keys=True,
         separators=(",", ":"),
         ensure_ascii=False,
@@ -171,11 +219,23 @@ def canonical_json(value: Any) -> str:
     return unicodedata.normalize("NFC", text)
 
 
+def _ordered(value: Any) -> Any:
+    """Return a value with its sets in order: theirs differs in every process."""
+    if isinstance(value, Mapping):
+        return {key: _ordered(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_ordered(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return sorted((_ordered(item) for item in value), key=canonical_json)
+    return value
+
+
 def call_key(*scope: str | int, args: Any) -> str:
     """Return the idempotency key of a call.
 
-    The scope is tenant, job, chunk, stage, dependency and function. Never a time,
-    an attempt or a random number: the same logical call has the same key for ever.
+    The scope is tenant, job, chunk, stage, dependency and function; of what all jobs
+    share, or of a call outside a job, the names that are left. Never a time, an
+    attempt or a random number: the same logical call has the same key for ever.
     """
     return sha256(canonical_json([*scope, args]).encode())
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel
 
+from piecework import ways
 from piecework.errors import UsageError
 from piecework.keys import is_name
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 #: `async def` runs on the event loop; a plain `def` runs in a thread beside it.
 StageFunction: TypeAlias = Callable[["Context[Any]"], Any]
 JoinFunction: TypeAlias = Callable[["JoinContext"], Awaitable[Any]]
+
+#: How hard it is to take back what a stage leaves behind.
+Undo: TypeAlias = Literal["easy", "hard", "impossible"]
 
 JOIN = "join"
 
@@ -50,6 +54,13 @@ class Stage:
         memory_mb: Megabytes that an isolated stage may take beyond what its process
             has at the start; 0: no limit; None: the setting `stage_memory_mb`.
         name: Stands in tables and keys; defaults to the function's name.
+        replan: Runs in place of `run` when that failed semantically: a stage function
+            that returns the same type, and finds the failure in `ctx.failure`.
+        replans: How often it may, in one attempt of the chunk.
+        fallback: Stage functions that return the same type; the next of them runs
+            when the one before was refused by a policy.
+        undo: How hard its effect is to take back; `advice` asks it for the order of
+            the stages. None, without a compensation: it leaves nothing behind.
     """
 
     run: StageFunction
@@ -59,11 +70,18 @@ class Stage:
     name: str = ""
     isolate: bool = False
     memory_mb: int | None = None
+    replan: StageFunction | None = None
+    replans: int = 1
+    fallback: Sequence[StageFunction] = ()
+    undo: Undo | None = None
 
     def __post_init__(self) -> None:
-        """Name the stage after its function."""
+        """Name the stage after its function; what can be undone is easily undone."""
         if not self.name:
             object.__setattr__(self, "name", self.run.__name__)
+        object.__setattr__(self, "fallback", tuple(self.fallback))
+        if self.undo is None and self.compensate is not None:
+            object.__setattr__(self, "undo", "easy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +97,7 @@ class Pipeline:
         label: A few words (64 characters) that name a chunk in tables.
         calls_per_chunk: For the estimate of `submit --dry-run`.
         owner: Who is told of dead letters; stands in each of them.
+        runbook: Where it says what to do about them; stands there, too.
         notify: Is told when a job has ended or its deadline has passed: at least
             once, by a worker. Jobs submitted without one stay without one.
 
@@ -97,6 +116,7 @@ class Pipeline:
     label: Callable[[Any], str] | None = None
     calls_per_chunk: int | None = None
     owner: str = ""
+    runbook: str = ""
     notify: NotifyFunction | None = None
     _by_function: dict[StageFunction, int] = field(
         init=False, repr=False, default_factory=dict
@@ -161,10 +181,22 @@ def complaints(pipeline: Pipeline) -> list[str]:
         if stage.compensate
     ]
     found += [
+        f"{stage.name!r} says undo={stage.undo!r}, which is none of {get_args(Undo)}"
+        for stage in pipeline.stages
+        if stage.undo not in (None, *get_args(Undo))
+    ]
+    found += [
+        f"{stage.name!r} has a compensation, but says that to undo it is impossible"
+        for stage in pipeline.stages
+        if stage.undo == "impossible" and stage.compensate
+    ]
+    found += [
         f"{stage.name!r} has a memory limit, but only an isolated stage can"
         for stage in pipeline.stages
         if stage.memory_mb is not None and not stage.isolate
     ]
+    for stage in pipeline.stages:
+        found += ways.complaints(stage)
     runs = [stage.run for stage in pipeline.stages]
     if len(set(runs)) < len(runs):
         found.append("one function runs two stages")

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from piecework.ways import RUN
+
 if TYPE_CHECKING:
     from piecework.context import Context
     from piecework.dependency import Effect
@@ -80,8 +82,8 @@ class Checkpoints(Protocol):
 class Bench(Protocol):
     """Where a stage runs."""
 
-    async def run(self, stage: Stage, ctx: Context[Any], *, undo: bool = False) -> str:
-        """Run a stage, or what undoes it, and return its value as JSON."""
+    async def run(self, stage: Stage, ctx: Context[Any], way: str = RUN) -> str:
+        """Do a stage in one of its ways, or undo it; return its value as JSON."""
 
 
 class Journal(Protocol):
@@ -92,6 +94,33 @@ class Journal(Protocol):
 
     async def record(self, key: str, value: str) -> None:
         """Remember a result; it may be written later, together with others."""
+
+
+class ResponseCache(Protocol):
+    """Responses of pure calls that all jobs of a tenant share.
+
+    Neither verb fails a call: what cannot be read is not there, and what cannot be
+    written is let go.
+    """
+
+    async def recall(self, key: str) -> str | None:
+        """Return the JSON response of a call that any job has made."""
+
+    async def keep(self, key: str, value: str, seconds: float) -> None:
+        """Remember a response for so long."""
+
+
+class NoResponses:
+    """A cache that remembers nothing."""
+
+    async def recall(self, key: str) -> str | None:
+        """Return nothing."""
+        del key
+        return None
+
+    async def keep(self, key: str, value: str, seconds: float) -> None:
+        """Remember nothing."""
+        del key, value, seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +156,9 @@ class Ledger(Protocol):
 
     def standing(self) -> set[str]:
         """Return the stages of which an effect stands, or may stand."""
+
+    def stands(self, key: str) -> bool:
+        """Say whether an effect stands, or may stand."""
 
     async def finish(self, key: str, value: str) -> None:
         """Record that an effect was carried out, and its answer."""

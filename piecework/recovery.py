@@ -2,27 +2,39 @@
 
     class               pivot ahead            pivot in doubt     pivot behind
     transient, state    again; last: undo      again; last: dead  again; last: dead
-    the other classes   undo                   dead               dead
+    semantic            replan, else undo      dead               replan, else dead
+    policy              fall back, else undo   dead               fall back, else dead
+    permanent           undo                   dead               dead
 
-"Undo" compensates in reverse order and then writes the dead letter. Where the pivot
-is, or may be, behind, nothing is ever undone.
+A stage goes another way only if none of its effects stands: the calls of the other way
+have keys of their own, and would do it once more. "Again" is a new claim, which reads
+all that it needs from the tables: the last checkpoint is restored. "Undo" compensates
+in reverse order and then writes the dead letter. Where the pivot is, or may be, behind,
+nothing is ever undone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from random import Random
 from typing import TypeAlias
 
+from piecework import ways
+from piecework.breaker import OPEN_CODE, PROBED_S
 from piecework.codes import ErrorClass
+from piecework.dependency import waited_for
 from piecework.errors import ErrorEnvelope
 from piecework.outcome import Compensation
+from piecework.pipeline import Stage
 
 #: Tier two waits `uniform(0, min(CAP, BASE * 2**attempt))` seconds: full jitter, as
 #: in the AWS Architecture Blog's "Exponential Backoff and Jitter".
 BASE = 2.0
 CAP = 300.0
+#: The same where there was no retry left, which is soon over.
+PARKED_CAP = 30.0
 
 
 class Pivot(Enum):
@@ -55,6 +67,25 @@ class Bury:
 Decision: TypeAlias = Again | Undo | Bury
 
 
+def another_way(
+    stage: Stage, failure: ErrorEnvelope, tried: Sequence[str], pivot: Pivot
+) -> str | None:
+    """Return the way that a stage without standing effects goes after a failure.
+
+    `tried`: the ways that it has gone in this attempt; None: there is no other.
+    """
+    if pivot is Pivot.IN_DOUBT:
+        return None
+    match failure.error_class:
+        case ErrorClass.SEMANTIC if stage.replan:
+            return ways.REPLAN if tried.count(ways.REPLAN) < stage.replans else None
+        case ErrorClass.POLICY:
+            untried = (way for way in ways.fallbacks(stage) if way not in tried)
+            return next(untried, None)
+        case _:
+            return None
+
+
 def decide(
     failure: ErrorEnvelope,
     *,
@@ -62,8 +93,14 @@ def decide(
     attempt: int,
     pivot: Pivot,
     rng: Random,
+    parks: int = 0,
 ) -> Decision:
-    """Return what becomes of a chunk whose stage failed for good in this run."""
+    """Return what becomes of a chunk whose stage failed for good in this run.
+
+    `parks`: how often it has waited for a dependency that nobody asked.
+    """
+    if waited_for(failure):
+        return Again(until_asked(failure, attempt, parks, rng))
     comes_back = failure.error_class in {ErrorClass.TRANSIENT, ErrorClass.STATE}
     if comes_back and attempts_left > 0:
         return Again(delay(failure, attempt, rng))
@@ -80,3 +117,16 @@ def delay(failure: ErrorEnvelope, attempt: int, rng: Random) -> float:
     """Return the seconds before the next attempt, after those the provider asked."""
     jitter = rng.uniform(0, min(CAP, BASE * 2.0**attempt))
     return (failure.retry_after or 0.0) + jitter
+
+
+def until_asked(failure: ErrorEnvelope, attempt: int, parks: int, rng: Random) -> float:
+    """Return the seconds until a dependency is asked again that nobody asks now.
+
+    All who wait for the same breaker are spread over half as long again. Who has no
+    retry left waits longer each time, for an attempt that is handed back grows nothing.
+    """
+    seconds = failure.retry_after or 0.0
+    if failure.code == OPEN_CODE:
+        return seconds + rng.uniform(0, max(PROBED_S, seconds / 2))
+    cap = min(PARKED_CAP, BASE * 2.0 ** (attempt + parks))
+    return seconds + rng.uniform(0, cap)

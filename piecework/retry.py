@@ -4,7 +4,8 @@
     delay = Retry-After + uniform(0, base),     where the other side named a time
 
 Only transient errors are tried again. A delay that does not fit the call's or the run's
-budget ends it at once: the chunk is then released, and waits without holding a worker.
+budget, or a lease, ends it at once: the chunk is then released, and waits without
+holding a worker.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from math import inf
 from random import Random
 from typing import Final, TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState
 
+from piecework.breaker import OPEN_CODE
 from piecework.classify import classify as classify_exception
 from piecework.errors import ErrorEnvelope, UsageError
 
@@ -33,14 +36,16 @@ class RetryPolicy:
     base: float = 0.25  # the ceiling of the first wait, doubled for each one after
     cap: float = 30.0  # no ceiling grows beyond it
     budget: float = 30.0  # what one call may spend waiting in all
+    share: float = 0.2  # retries that the calls of a worker may make for each success
 
     def __post_init__(self) -> None:
         """Refuse figures that would never call, or never wait as they say."""
-        if self.attempts < 1 or not 0 < self.base <= self.cap or self.budget < 0:
+        least = min(self.budget, self.share)
+        if self.attempts < 1 or not 0 < self.base <= self.cap or least < 0:
             raise UsageError(
                 f"{self} cannot hold.",
                 code="pipeline.declaration.invalid",
-                next_step="Keep attempts >= 1, 0 < base <= cap and budget >= 0.",
+                next_step="Keep attempts >= 1, 0 < base <= cap, budget and share >= 0.",
             )
 
     def ceiling(self, attempt: int) -> float:
@@ -50,14 +55,23 @@ class RetryPolicy:
 
 @dataclass(slots=True)
 class RetryBudget:
-    """Seconds of waiting that all calls of one run share: it stops retry storms."""
+    """Seconds of waiting that all calls of one run share.
+
+    Attributes:
+        longest: A single wait of more might outlive the lease.
+    """
 
     seconds: float = 60.0
     spent: float = 0.0
+    longest: float = inf
+
+    def fits(self, delay: float) -> bool:
+        """Say whether so long a delay can still be spent."""
+        return delay <= self.longest and self.spent + delay <= self.seconds
 
     def take(self, delay: float) -> bool:
         """Spend the delay if it fits; otherwise spend nothing and say so."""
-        if self.spent + delay > self.seconds:
+        if not self.fits(delay):
             return False
         self.spent += delay
         return True
@@ -81,9 +95,13 @@ async def retried(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     classify: Callable[[BaseException], ErrorEnvelope] = classify_exception,
     on_retry: Callable[[Retry], None] = lambda _: None,
+    may_retry: Callable[[], bool] = lambda: True,
 ) -> R:
-    """Return the call's value; when retries end, its last error is raised as it is."""
-    rules = _Rules(policy, budget, rng, classify, on_retry)
+    """Return the call's value; when retries end, its last error is raised as it is.
+
+    `may_retry` is asked last, when all else speaks for a retry.
+    """
+    rules = _Rules(policy, budget, rng, classify, on_retry, may_retry)
 
     async def attempt() -> R:
         return await call()
@@ -108,6 +126,7 @@ class _Rules:
     rng: Random
     classify: Callable[[BaseException], ErrorEnvelope]
     on_retry: Callable[[Retry], None]
+    may_retry: Callable[[], bool]
     waited: float = 0.0
     envelope: ErrorEnvelope = field(init=False)  # of the last failure
 
@@ -118,7 +137,7 @@ class _Rules:
             return False
         envelope = self.classify(error)
         self.envelope = envelope.model_copy(update={"attempt": state.attempt_number})
-        return envelope.retryable
+        return envelope.retryable and envelope.code != OPEN_CODE
 
     def delay(self, state: RetryCallState) -> float:
         """Jitter over the whole range, or on top of what the other side asked for."""
@@ -132,10 +151,12 @@ class _Rules:
         delay = state.upcoming_sleep
         if state.attempt_number >= self.policy.attempts:
             return True
-        if self.waited + delay > self.policy.budget or not self.run.take(delay):
+        if self.waited + delay > self.policy.budget or not self.run.fits(delay):
+            return True
+        if not self.may_retry():
             return True
         self.waited += delay
-        return False
+        return not self.run.take(delay)
 
     def announce(self, state: RetryCallState) -> None:
         """Tell of the wait before it begins: a killed worker has said why."""

@@ -8,23 +8,25 @@ that a worker that dies on it is followed by another that goes on backwards.
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from piecework import recovery, telemetry, values
+from piecework.breaker import OPEN_CODE
+from piecework.chain import Chain
 from piecework.classify import classify
 from piecework.context import Context
+from piecework.dependency import waited_for
 from piecework.errors import ErrorEnvelope, PermanentError, StoreError
 from piecework.model import iso
-from piecework.outcome import Cancelled, Compensation, Completed, Dead, Outcome, Parked
+from piecework.outcome import Cancelled, Completed, Dead, Outcome, Parked
 from piecework.pipeline import Pipeline, Stage
 from piecework.ports import CancelRequestedError, Checkpoints
 from piecework.recovery import Again, Bury, Pivot
-from piecework.winding_back import CANCELLED
+from piecework.stage_run import by_any_way, on_bench
+from piecework.ways import UNDO
 
 #: Codes of failures that come after the work of a stage or of a call, or may do.
 AFTERWARDS = {
@@ -58,7 +60,7 @@ async def run(
         stage = pipeline.stages[index]
         ctx.stage = stage.name
         try:
-            value = await run_stage(stage, ctx)
+            value = await do(pipeline, ctx, checkpoints, limits, index)
             if index == len(pipeline.stages) - 1:
                 return Completed(value)
             await checkpoints.complete(index, value, pipeline.stages[index + 1].name)
@@ -70,7 +72,10 @@ async def run(
             await ctx.caller.landed()
             failure = envelope(error, ctx, limits)
             return await recover(pipeline, ctx, checkpoints, limits, index, failure)
-        telemetry.emit(ctx.log, "stage.completed", stage=stage.name)
+        trace = f"{ctx.job}/{ctx.chunk}"
+        telemetry.emit(
+            ctx.log, "stage.completed", stage=stage.name, correlation_id=trace
+        )
         ctx.progress()
     message = "a pipeline has at least one stage, and its last one returns"
     raise AssertionError(message)
@@ -106,28 +111,21 @@ def stages_done(pipeline: Pipeline, checkpoints: Checkpoints) -> int:
     )
 
 
-async def run_stage(stage: Stage, ctx: Context[Any]) -> str:
-    """Run one stage and return its value as JSON."""
-    run = in_process if ctx.bench is None else ctx.bench.run
-    text = await run(stage, ctx)
-    ctx.values[stage.name] = values.decode(stage.run, text)
-    return text
-
-
-async def in_process(stage: Stage, ctx: Context[Any], *, undo: bool = False) -> str:
-    """Run a stage, or what undoes it, in this process."""
-    function = stage.compensate if undo and stage.compensate else stage.run
-    async with asyncio.timeout(stage.timeout):
-        value = await invoke(function, ctx)
-    # Nobody reads what a compensation returns.
-    return "null" if undo else values.encode(function, value)
-
-
-async def invoke(function: Callable[..., Any], ctx: Context[Any]) -> Any:
-    """Call a stage function on the loop or, if it is a plain one, beside it."""
-    if inspect.iscoroutinefunction(function):
-        return await function(ctx)
-    return await ctx.caller.to_its_end(asyncio.to_thread(function, ctx))
+async def do(
+    pipeline: Pipeline,
+    ctx: Context[Any],
+    checkpoints: Checkpoints,
+    limits: Limits,
+    index: int,
+) -> str:
+    """Do a stage, whichever way it has to go, and return its value as JSON."""
+    return await by_any_way(
+        pipeline.stages[index],
+        ctx,
+        restored=lambda: restore(pipeline, ctx, checkpoints),
+        described=lambda error: envelope(error, ctx, limits),
+        pivot=lambda failed: pivot_seen_from(pipeline, index, failed, checkpoints, ctx),
+    )
 
 
 def envelope(error: BaseException, ctx: Context[Any], limits: Limits) -> ErrorEnvelope:
@@ -152,16 +150,19 @@ async def recover(
     failure: ErrorEnvelope,
 ) -> Outcome:
     """Turn a stage's failure into an outcome; undo first where that is decided."""
+    pivot = pivot_seen_from(pipeline, index, failure, checkpoints, ctx)
     decision = recovery.decide(
         failure,
         attempts_left=limits.max_attempts - ctx.attempt,
         attempt=ctx.attempt,
-        pivot=pivot_seen_from(pipeline, index, failure, checkpoints, ctx),
+        pivot=pivot,
         rng=limits.rng,
+        parks=ctx.caller.counts.parks,
     )
     match decision:
         case Again(delay):
-            return Parked(failure, delay)
+            untried = index == pipeline.pivot_index and pivot is Pivot.AHEAD
+            return Parked(failure, delay, untried)
         case Bury(reason):
             return Dead(failure, reason)
         case _:
@@ -180,16 +181,20 @@ def pivot_seen_from(
 
     A pivot that failed has plainly not happened only if it was refused outright: on
     its first try, in its first claim, with an error that is not transient, before any
-    effect of it stood, and not for what it answered.
+    effect of it stood, and not for what it answered. What the breaker refused was not
+    even tried, in as many claims as it may be.
     """
     if index < pipeline.pivot_index:
         return Pivot.AHEAD
     if index > pipeline.pivot_index:
         return Pivot.BEHIND
     counts = ctx.caller.counts
-    tried_before = checkpoints.entered == ctx.stage or counts.retried > 0
+    by_others = checkpoints.entered == ctx.stage and counts.untried != ctx.stage
+    tried_before = by_others or counts.retried > 0
     happened = ctx.stage in counts.stages_with_effects or failure.code in AFTERWARDS
-    refused = not failure.retryable and not tried_before and not happened
+    not_asked = failure.code == OPEN_CODE and not counts.failed
+    said_no = not_asked or not failure.retryable
+    refused = said_no and not tried_before and not happened
     return Pivot.AHEAD if refused else Pivot.IN_DOUBT
 
 
@@ -198,42 +203,28 @@ async def compensate(
     ctx: Context[Any],
     checkpoints: Checkpoints,
     failure: ErrorEnvelope,
-) -> Dead | Cancelled:
+) -> Dead | Cancelled | Parked:
     """Undo in reverse every stage that was begun, the one in doubt included.
 
-    A compensation that fails does not stop the others: it is recorded, and the dead
-    letter says which stages are left standing, those that nothing undoes included.
+    A compensation that fails does not stop the others: it is recorded, and told. One
+    whose dependency nobody may ask now is no failure: it is begun again later.
     """
     ctx.caller.turn_back()
     await ctx.caller.in_flight.over()
-    begun = stages_begun(pipeline, failure, checkpoints)
-    to_undo = [stage for stage in reversed(begun) if stage.compensate]
-    for stage in to_undo:
-        if stage.name not in checkpoints.undone:
-            ctx.stage = f"undo:{stage.name}:{ctx.caller.epoch}"
-            await checkpoints.undo(stage.name, await undo(stage, ctx, failure))
+    chain = Chain(pipeline, ctx, checkpoints, failure)
+    chain.begin()
+    for step in chain.steps():
+        if step.to_undo:
+            ctx.stage = f"undo:{step.stage.name}:{ctx.caller.epoch}"
+            failed = await undo(step.stage, ctx, failure)
+            if failed is not None and waited_for(failed):
+                parks, rng = ctx.caller.counts.parks, ctx.caller.attempts.rng
+                wait = recovery.until_asked(failed, ctx.attempt, parks, rng)
+                return Parked(failed, wait)
+            await checkpoints.undo(step.stage.name, failed)
+            chain.told(step.stage, failed)
             ctx.progress()
-    standing = ctx.caller.ledger.standing()
-    failed = {s.name for s in to_undo if checkpoints.undone[s.name] is not None}
-    left = failed | {s.name for s in begun if not s.compensate and s.name in standing}
-    if left:
-        names = tuple(s.name for s in reversed(begun) if s.name in left)
-        return Dead(failure, Compensation.FAILED, names)
-    came_to = Compensation.DONE if to_undo else Compensation.NOTHING
-    if failure.code == CANCELLED:
-        return Cancelled(failure.stage, came_to)
-    return Dead(failure, came_to)
-
-
-def stages_begun(
-    pipeline: Pipeline, failure: ErrorEnvelope, checkpoints: Checkpoints
-) -> list[Stage]:
-    """Return the stages up to and with the one that failed, in their order."""
-    names = [stage.name for stage in pipeline.stages]
-    last = names.index(failure.stage) if failure.stage in names else -1
-    completed = [i for i, name in enumerate(names) if name in checkpoints.completed]
-    entered = names.index(checkpoints.entered) if checkpoints.entered in names else -1
-    return list(pipeline.stages[: max([last, entered, *completed]) + 1])
+    return chain.end()
 
 
 async def undo(
@@ -242,9 +233,8 @@ async def undo(
     """Run one compensation; return what it died of."""
     if stage.compensate is None:
         return None
-    run = in_process if ctx.bench is None else ctx.bench.run
     try:
-        await run(stage, ctx, undo=True)
+        await on_bench(stage, ctx, UNDO)
     except StoreError:
         raise
     except Exception as error:  # noqa: BLE001 -- whatever it raises is its failure

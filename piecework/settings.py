@@ -76,6 +76,12 @@ class Settings(BaseSettings):
     #: Read units a second that the reconciler may spend on looking at chunks.
     reconcile_units: float = Field(default=200.0, gt=0)
 
+    #: An alarm is given when more dead letters than this arrive within so many seconds,
+    #: and when the oldest open one is older than so many seconds; 0 letters: never.
+    dead_letter_alarm: int = Field(default=3, ge=0)
+    dead_letter_alarm_window_s: float = Field(default=300.0, gt=0)
+    dead_letter_age_s: float = Field(default=86_400.0, gt=0)
+
     #: Days after which the remembered calls and errors of a job, and dead letters, may
     #: be swept away. Jobs, chunks and results stay until somebody deletes them.
     keep_jobs_days: int = Field(default=45, ge=1)
@@ -87,6 +93,14 @@ class Settings(BaseSettings):
             message = "visibility_s must be longer than lease_s"
             raise ValueError(message)
         return self
+
+    @property
+    def longest_wait_s(self) -> float:
+        """Seconds that a retry may wait inside the worker: never beyond the lease.
+
+        Renewed a third of it ago, the lease has two thirds left; a tenth is margin.
+        """
+        return self.lease_s * (2 / 3 - 0.1)
 
     @property
     def work_queue(self) -> str:

@@ -7,16 +7,14 @@ assert run.results == {0: "...", 1: "..."}
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, cast
+from typing import Any
 
-import structlog
 from pydantic import BaseModel
 
-from piecework import keys, saga, values
+from piecework import keys, saga, stage_run, values
 from piecework.attempts import Attempts
 from piecework.calls import Caller
 from piecework.context import Context, JoinContext
@@ -26,6 +24,7 @@ from piecework.outcome import Completed, Dead, Outcome, Parked
 from piecework.pipeline import JOIN, Pipeline
 from piecework.ports import Begun, Done, Missing, StoredResult, Unknown
 from piecework.retry import RetryBudget
+from piecework.telemetry.quiet import quiet_log
 
 
 @dataclass(slots=True)
@@ -105,6 +104,10 @@ class MemoryJournal:
         """Return the stages that have effects."""
         return {self.stages[key] for key in self.effects}
 
+    def stands(self, key: str) -> bool:
+        """Say whether an effect stands, or may stand."""
+        return key in self.effects
+
     async def finish(self, key: str, value: str) -> None:
         """Record an effect's answer."""
         self.effects[key] = value
@@ -167,7 +170,7 @@ async def run_in_memory(
         ctx = _join_context(
             pipeline, MemoryHarvest(stored, missing, run.artifacts), limits
         )
-        value = await saga.invoke(pipeline.join, ctx)
+        value = await stage_run.invoke(pipeline.join, ctx)
         run.join_value = values.decode(
             pipeline.join, values.encode(pipeline.join, value)
         )
@@ -232,15 +235,3 @@ def _caller(journal: MemoryJournal, limits: saga.Limits) -> Caller:
 def _missing(chunk: int, label: str, outcome: Outcome) -> Missing:
     code = outcome.failure.code if isinstance(outcome, Dead | Parked) else ""
     return Missing(chunk, label, type(outcome).__name__.upper(), code)
-
-
-def quiet_log() -> structlog.stdlib.BoundLogger:
-    """Return the logger that the user configured; without one, nothing is logged.
-
-    structlog left to itself prints every debug line to stdout.
-    """
-    if structlog.is_configured():
-        return cast("structlog.stdlib.BoundLogger", structlog.get_logger())
-    silent = structlog.make_filtering_bound_logger(logging.CRITICAL)
-    log = structlog.wrap_logger(structlog.ReturnLogger(), wrapper_class=silent)
-    return cast("structlog.stdlib.BoundLogger", log)

@@ -14,7 +14,7 @@ ENDED = {C.SUCCEEDED, C.DEAD, C.CANCELLED}
 STOPPABLE = {J.SUBMITTING, J.RUNNING, J.RESUMING}
 OUTCOMES = {J.SUCCEEDED, J.PARTIAL, J.FAILED}
 #: The ways that a run of the simulator must have gone.
-CHUNK_WAYS = [f"C{n}" for n in range(14)]
+CHUNK_WAYS = [f"C{n}" for n in range(15)]
 JOB_WAYS = [f"J{n}" for n in range(10)]
 
 
@@ -30,12 +30,20 @@ def chunk_ways(old: Item | None, new: Item) -> list[str]:
         return ["C2" if before == C.RUNNING else "C1", *(["C9"] if wound_up else [])]
     if before == after:
         return same_state(old, new)
-    return out_of_hand(new) if before == C.RUNNING else untouched(before, new)
+    return out_of_hand(old, new) if before == C.RUNNING else untouched(before, new)
 
 
-def out_of_hand(new: Item) -> list[str]:
+def handed_back(old: Item, new: Item) -> int:
+    """Return how often a write handed a chunk back, at the end of what it holds."""
+    names = ("releases", "parks")
+    return sum(int(new.get(name, 0)) - int(old.get(name, 0)) for name in names)
+
+
+def out_of_hand(old: Item, new: Item) -> list[str]:
     """Return the way of a chunk that somebody held."""
     after = new["status"]
+    if after == C.WAITING and new.get("parks", 0) > old.get("parks", 0):
+        return ["C14"]
     given_back = after == C.WAITING and "claim_token" not in new
     back = ["J7"] if after in ENDED and "compensation" in new else []
     ways = {

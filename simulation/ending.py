@@ -22,7 +22,16 @@ def check_the_end(world: World, promises: Promises) -> None:
     """Hold the tables, the objects and the books against each other."""
     for pk, meta in promises.jobs.items():
         check_job(world, promises, pk, meta)
+    promises.letters.check(living(promises))
     check_effects(world, promises)
+
+
+def living(promises: Promises) -> Iterator[Item]:
+    """Yield the chunks, and the joins that are not of an earlier life of their job."""
+    for pk, meta in promises.jobs.items():
+        for number, book in promises.chunks[pk].items():
+            if number != keys.JOIN_CHUNK or book.item["gen"] == meta["gen"]:
+                yield book.item
 
 
 def check_job(world: World, promises: Promises, pk: str, meta: Item) -> None:

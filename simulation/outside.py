@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from piecework.call_names import CallScope
 from piecework.dependency import Dependency, Effect
 
 if TYPE_CHECKING:
@@ -23,8 +24,16 @@ if TYPE_CHECKING:
 #: Seconds that a request to the outside is on its way, at most. Shorter than what is
 #: left of any lease when its holder gives up: README, "What it rests on".
 LANDING_S = 4.0
+#: How often a rule of the other side's refuses a call, where it has one.
+REFUSED = 0.3
+#: Seconds of an outage, and between two, where there are any.
+OUTAGE_S = 15.0
 #: Seconds that an answer usually takes, at most.
 ANSWER_S = 1.0
+
+
+#: The scope of a call that is made apart from any stage.
+NOBODY = CallScope("", "", 0, "")
 
 
 class OutsideError(Exception):
@@ -37,10 +46,17 @@ class OutsideError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A call under way: which one it is, for ever, and of what kind."""
+    """A call under way: which one it is, for ever, and of what kind.
+
+    Attributes:
+        scope: Whose call it is.
+        chain: The call in whose place it is made; empty: in its own.
+    """
 
     identity: str
     dependency: Dependency
+    scope: CallScope = NOBODY
+    chain: str = ""
 
 
 @dataclass(slots=True)
@@ -69,6 +85,7 @@ class Outside:
     Attributes:
         landing_s: Seconds that a request is on its way, at most.
         intended: The keys of which the ledger holds an intent.
+        chains: The calls that were carried out in a call's place or as it, by it.
         told: How often the end of each job was told, and with which status.
         paid: How often a call was answered that costs something.
     """
@@ -81,6 +98,7 @@ class Outside:
     landing_s: float = LANDING_S
     books: dict[str, Entry] = field(default_factory=dict)
     intended: set[str] = field(default_factory=set)
+    chains: dict[str, set[str]] = field(default_factory=dict)
     told: Counter[str] = field(default_factory=Counter)
     paid: int = 0
     paid_again: int = 0
@@ -158,8 +176,23 @@ class Outside:
             return
         if entry.stands > 1:
             self.broken(f"I6: {asked.dependency.name} {name} happened twice")
+        chain = self.chains.setdefault(asked.chain or asked.identity, set())
+        chain.add(asked.identity)
+        if sum(self.books[one].stands > 0 for one in chain) > 1:
+            self.broken(f"I6: {asked.dependency.name} {name} happened elsewhere too")
         if key not in self.intended:
             self.broken(f"I7: {asked.dependency.name} {name} without an intent")
+
+    def refuses(self) -> bool:
+        """Say whether a rule of the other side's refuses a call this time."""
+        faults, rng = self.world.faults, self.world.rng
+        return faults.on and rng.random() < REFUSED
+
+    @property
+    def is_down(self) -> bool:
+        """Whether the other side is out of order, where it ever is."""
+        moment = self.world.loop.moment + OUTAGE_S / 3
+        return self.world.faults.on and moment % (2 * OUTAGE_S) >= OUTAGE_S
 
     async def look_up(self, key: str) -> Any:
         """Return what stands under a key, if anything."""

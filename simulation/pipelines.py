@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel
 
 from piecework import (
+    Breaker,
     Context,
     Dependency,
     Effect,
@@ -19,7 +21,9 @@ from piecework import (
     Stage,
     TransientError,
 )
+from simulation.outside import OUTSIDE, OutsideError
 
+SERVICE_UNAVAILABLE = 503
 QUICK = RetryPolicy(attempts=3, base=0.2, cap=2.0)
 model = Dependency("model", retry=QUICK, timeout=8.0)
 shop = Dependency("shop", retry=QUICK, timeout=8.0, effect=Effect.PROVIDER_IDEMPOTENT)
@@ -155,4 +159,77 @@ travel = Pipeline(
         Stage(write),
     ],
     result=pay,
+)
+
+
+# ── dependencies with outages: calls, effects and the way back wait for them ──
+
+SOON = Breaker(volume=3, calls=6, window_s=20.0, reset_s=4.0, longest_s=12.0)
+mill = replace(model, name="mill", breaker=SOON)
+cart = replace(shop, name="cart", breaker=SOON)
+gate = replace(desk, name="gate", breaker=SOON)
+horn = replace(post, name="horn", breaker=SOON)
+
+
+def stand_still() -> None:
+    """Answer 503 during an outage."""
+    if OUTSIDE.get().is_down:
+        raise OutsideError(SERVICE_UNAVAILABLE)
+
+
+async def grind(n: int, *, idempotency_key: str) -> int:
+    """Be a paid call to what is out of order at times."""
+    stand_still()
+    return await score(n, idempotency_key=idempotency_key)
+
+
+async def carry(what: str, n: int, *, idempotency_key: str) -> str:
+    """Carry something off, if the cart goes."""
+    stand_still()
+    return await book(what, n, idempotency_key=idempotency_key)
+
+
+async def bring_back(what: str, n: int, *, idempotency_key: str) -> None:
+    """Bring back what was carried off, if the cart goes."""
+    stand_still()
+    await unbook(what, n, idempotency_key=idempotency_key)
+
+
+async def flour(ctx: Context[Item]) -> list[int]:
+    """Grind, several at once."""
+    calls = (ctx.call(mill, grind, i) for i in range(ctx.payload.calls))
+    return list(await asyncio.gather(*calls))
+
+
+async def sacks(ctx: Context[Item]) -> str:
+    """Carry the sacks off."""
+    return await ctx.call(cart, carry, "sacks", ctx.payload.n)
+
+
+async def bring_sacks_back(ctx: Context[Item]) -> None:
+    """Undo the carrying."""
+    await ctx.call(cart, bring_back, "sacks", ctx.payload.n)
+
+
+async def pass_gate(ctx: Context[Item]) -> str:
+    """Pass the gate: the point of no return."""
+    trouble(ctx, "gate")
+    return await ctx.call(gate, carry, "through", ctx.payload.n)
+
+
+async def sound(ctx: Context[Item]) -> str:
+    """Sound the horn, once."""
+    return await ctx.call(horn, carry, "horn", ctx.payload.n)
+
+
+milling = Pipeline(
+    "milling",
+    payload=Item,
+    stages=[
+        Stage(flour),
+        Stage(sacks, compensate=bring_sacks_back),
+        Stage(pass_gate, pivot=True),
+        Stage(sound),
+    ],
+    result=pass_gate,
 )

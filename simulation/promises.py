@@ -16,7 +16,9 @@ from piecework.claim import MAX_RECOVERIES
 from piecework.model import ChunkStatus, JobStatus, moment
 from piecework.store.wire import from_item
 from simulation.cloud.dynamodb import Change
-from simulation.coverage import chunk_ways, job_ways
+from simulation.coverage import chunk_ways, handed_back, job_ways
+from simulation.fleet_rules import broken_by
+from simulation.letters import LetterBook
 
 if TYPE_CHECKING:
     from simulation.outside import Outside
@@ -59,6 +61,11 @@ class Promises:
         default_factory=lambda: defaultdict(dict)
     )
     on_job: Callable[[str, Item], None] = lambda _, __: None
+    letters: LetterBook = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Open the book of dead letters."""
+        self.letters = LetterBook(self.break_)
 
     def break_(self, said: str) -> None:
         """Note a broken promise."""
@@ -75,6 +82,7 @@ class Promises:
         metas = []
         for change in changes:
             if change.table != self.world.settings.checkpoints_table:
+                self.letters.written(change)
                 continue
             if change.sk.startswith(keys.CHUNK_PREFIX) or change.sk == "JOIN":
                 self.chunk(change)
@@ -82,6 +90,10 @@ class Promises:
                 metas.append(change)
             elif "#EFFECT#" in change.sk:
                 self.effect(change)
+            elif change.pk == keys.BREAKERS_PK and change.new is not None:
+                old = from_item(change.old) if change.old else None
+                for said in broken_by(old, from_item(change.new)):
+                    self.break_(f"the breaker of {change.sk} {said}")
         for change in metas:
             self.job(change)
 
@@ -135,10 +147,9 @@ class Promises:
         most = self.world.settings.max_attempts
         if new["attempts"] > most:
             self.break_(f"I10: {name} began {new['attempts']} attempts of {most}")
-        if new["attempts"] < old["attempts"] and new.get("releases", 0) <= old.get(
-            "releases", 0
-        ):
-            self.break_(f"I10: {name} was given an attempt back without a release")
+        back = old["attempts"] - new["attempts"]
+        if back > 0 and back > handed_back(old, new):
+            self.break_(f"I10: {name} was given an attempt back for nothing")
         # Each release of a winding-up, and each death in one, is one more.
         recoveries = MAX_RECOVERIES + self.world.settings.max_releases + 2
         if new.get("recoveries", 0) > recoveries:

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from piecework import saga
+from piecework import stage_run
 from piecework.call_names import CallScope, call_key
 from piecework.context import Context
-from piecework.dependency import Dependency
+from piecework.dependency import Dependency, Fallback
 from piecework.notice import Notice
 from piecework.pipeline import Pipeline, Stage, StageFunction
 from simulation.outside import ASKED, OUTSIDE, Asked, OutsideError
@@ -48,7 +48,14 @@ async def told(notice: Notice) -> None:
 def watched_stage(stage: Stage, by_function: dict[Any, Any]) -> Stage:
     """Return a stage whose calls go to the made-up outside."""
     undo = stage.compensate and watched_function(stage.compensate, by_function)
-    return replace(stage, run=watched_function(stage.run, by_function), compensate=undo)
+    replan = stage.replan and watched_function(stage.replan, by_function)
+    return replace(
+        stage,
+        run=watched_function(stage.run, by_function),
+        compensate=undo,
+        replan=replan,
+        fallback=[watched_function(each, by_function) for each in stage.fallback],
+    )
 
 
 def watched_function(
@@ -58,7 +65,7 @@ def watched_function(
 
     @functools.wraps(function)
     async def run(ctx: Context[Any]) -> Any:
-        return await saga.invoke(function, WatchedContext(ctx, by_function))  # type: ignore[arg-type]
+        return await stage_run.invoke(function, WatchedContext(ctx, by_function))  # type: ignore[arg-type]
 
     return run
 
@@ -89,7 +96,7 @@ class WatchedContext:
         ctx = self.true
         scope = CallScope(ctx.tenant, ctx.job, ctx.chunk, ctx.stage)
         identity = call_key(scope, dependency, function, args, kwargs)
-        token = ASKED.set(Asked(identity, dependency))
+        token = ASKED.set(Asked(identity, dependency, scope))
         try:
             return await ctx.call(
                 watched_dependency(dependency), watched_call(function), *args, **kwargs
@@ -100,14 +107,48 @@ class WatchedContext:
 
 @functools.cache
 def watched_dependency(dependency: Dependency) -> Dependency:
-    """Return a dependency that looks its effects up in the outside's books."""
-    if dependency.lookup is None:
-        return dependency
+    """Return a dependency, and its chain, with their effects in the outside's books."""
+    return replace(
+        dependency,
+        lookup=look_up if dependency.lookup else None,
+        fallback=[watched_fallback(each) for each in dependency.fallback],
+    )
 
-    async def look_up(*_: Any, idempotency_key: str, **__: Any) -> Any:
-        return await OUTSIDE.get().look_up(idempotency_key)
 
-    return replace(dependency, lookup=look_up)
+async def look_up(*_: Any, idempotency_key: str, **__: Any) -> Any:
+    """Stand in for a provider's search."""
+    return await OUTSIDE.get().look_up(idempotency_key)
+
+
+def watched_fallback(fallback: Fallback) -> Fallback:
+    """Return one of a chain, whose calls are its own in the outside's books."""
+    if fallback.dependency is None:
+        return fallback
+    function, dependency = fallback.function, watched_dependency(fallback.dependency)
+    if dependency.lookup:
+        found = in_place(fallback.dependency, function, look_up)
+        dependency = replace(dependency, lookup=found)
+    called = in_place(fallback.dependency, function, watched_call(function))
+    return Fallback(dependency, called)
+
+
+def in_place(
+    dependency: Dependency, function: Callable[..., Any], call: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return a call as it is made in the place of the one under way."""
+
+    @functools.wraps(function)
+    async def called(*args: Any, idempotency_key: str, **kwargs: Any) -> Any:
+        asked = ASKED.get()
+        identity = call_key(asked.scope, dependency, function, args, kwargs)
+        this = Asked(identity, dependency, asked.scope, asked.identity)
+        token = ASKED.set(this)
+        try:
+            return await call(*args, idempotency_key=idempotency_key, **kwargs)
+        finally:
+            ASKED.reset(token)
+
+    return called
 
 
 @functools.cache

@@ -1,10 +1,11 @@
-"""What the simulator submits when it is given nothing: small jobs of two kinds."""
+"""What the simulator submits when it is given nothing: small jobs of four kinds."""
 
 from __future__ import annotations
 
 from random import Random
 
-from simulation.pipelines import Item, counting, travel
+from simulation.pipelines import Item, counting, milling, travel
+from simulation.planning import planning
 from simulation.schedule import Work
 from simulation.watched import watched
 
@@ -38,4 +39,28 @@ def of_travel(rng: Random) -> list[Item]:
     ]
 
 
-WORKS = (Work(watched(counting), of_counting), Work(watched(travel), of_travel))
+def of_planning(rng: Random) -> list[Item]:
+    """Draw a job of stages that go other ways, and calls that others answer."""
+    troubles = ["", "", "draft:semantic", "draft:policy"]
+    troubles += ["lodge:permanent", "lodge:transient"]
+    return [
+        Item(n=n, trouble=rng.choice(troubles), seconds=rng.choice(SECONDS))
+        for n in range(rng.choice((1, 2, 3)))
+    ]
+
+
+def of_milling(rng: Random) -> list[Item]:
+    """Draw a job whose dependencies have outages."""
+    troubles = ["", "", "", "gate:permanent", "gate:transient"]
+    return [
+        Item(n=n, calls=rng.choice((1, 2, 4)), trouble=rng.choice(troubles))
+        for n in range(rng.choice((1, 3, 6)))
+    ]
+
+
+WORKS = (
+    Work(watched(counting), of_counting),
+    Work(watched(travel), of_travel),
+    Work(watched(planning), of_planning),
+    Work(watched(milling), of_milling),
+)

@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated
 
@@ -20,6 +20,7 @@ from piecework.loading import load_pipelines
 from piecework.pipeline import Pipeline
 from piecework.runtime import connect
 from piecework.settings import Settings, load_settings
+from piecework.step_order import advice
 from workers.isolation import Isolation
 from workers.memory import stop_when_full
 from workers.serving import serve
@@ -84,6 +85,9 @@ async def connected(
             concurrency=settings.concurrency,
             pid=os.getpid(),
         )
+        advised = advice_on(pipelines)
+        if advised:
+            telemetry.emit(log, "worker.advised", advice=advised)
         station = open_station(rt, worker, pipelines, log)
         station.isolation = Isolation(names, worker, settings.stage_memory_mb, log)
         full = asyncio.create_task(stop_when_full(settings.memory_mb, stop, log))
@@ -93,6 +97,11 @@ async def connected(
             await station.isolation.close()
         telemetry.emit(log, "worker.stopped")
         return await full
+
+
+def advice_on(pipelines: Mapping[str, Pipeline]) -> list[str]:
+    """Return what could be better in the order of the stages, each with whose it is."""
+    return [f"{name}: {said}" for name, p in pipelines.items() for said in advice(p)]
 
 
 def stop_on_signals() -> asyncio.Event:

@@ -21,6 +21,7 @@ def announce(report: Report, log: structlog.stdlib.BoundLogger) -> None:
         status=type(outcome).__name__.upper(),
         calls=counts.made,
         replayed=counts.replayed,
+        cached=counts.cached,
         retried=counts.retried,
     )
     match outcome:
@@ -63,6 +64,7 @@ def died(task: Task, dead: Dead, log: structlog.stdlib.BoundLogger) -> None:
         stage=dead.failure.stage,
         attempts=task.claim.attempt,
         compensation=dead.compensation.value,
+        envelope=dead.failure.model_dump(mode="json", exclude_defaults=True),
     )
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from piecework.context import Context
 from piecework.pipeline import Stage
-from piecework.saga import in_process
+from piecework.stage_run import in_process
+from piecework.ways import RUN
 from workers.station import Station
 from workers.timings import UnderWay
 
@@ -23,15 +24,15 @@ class WorkerBench:
     token: str
     station: Station
 
-    async def run(self, stage: Stage, ctx: Context[Any], *, undo: bool = False) -> str:
-        """Run a stage, or what undoes it, and return its value as JSON."""
+    async def run(self, stage: Stage, ctx: Context[Any], way: str = RUN) -> str:
+        """Do a stage in one of its ways, or undo it; return its value as JSON."""
         station, now = self.station, asyncio.get_running_loop().time
         isolation = station.isolation if stage.isolate else None
         run = in_process if isolation is None else isolation.run
         under_way = UnderWay(ctx.pipeline.name, ctx.stage, now())
         station.under_way[self.token] = under_way
         try:
-            value = await run(stage, ctx, undo=undo)
+            value = await run(stage, ctx, way)
         finally:
             del station.under_way[self.token]
         station.timings.note(under_way, now())

@@ -21,14 +21,14 @@ from typing import Any, cast
 
 import structlog
 
-from piecework import telemetry, values
+from piecework import telemetry, values, ways
 from piecework.calls import Caller
 from piecework.classify import classify
 from piecework.context import Context
 from piecework.errors import PieceworkError, StoreError, TransientError
 from piecework.loading import load_pipelines
 from piecework.pipeline import Pipeline
-from piecework.saga import invoke
+from piecework.stage_run import encoded, invoke
 from workers.isolation.address_space import limited
 from workers.isolation.child_calls import ChildCalls
 from workers.isolation.line import Line, open_line
@@ -118,7 +118,8 @@ class Child:
 
     def start(self, order: Run) -> None:
         """Begin a stage."""
-        self.calls = ChildCalls(self.line, asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        self.calls = ChildCalls(self.line, loop, stage=order.scope)
         self.task = asyncio.create_task(self.run(order, self.calls))
 
     async def run(self, order: Run, calls: ChildCalls) -> None:
@@ -135,14 +136,12 @@ class Child:
         self.line.send(told)
 
     async def value(self, order: Run, calls: ChildCalls) -> str:
-        """Run a stage, or what undoes it, and return its value as JSON."""
+        """Do a stage in one of its ways, or undo it; return its value as JSON."""
         pipeline = self.pipelines[order.pipeline]
         stage = next(s for s in pipeline.stages if s.name == order.stage)
         ctx = self.context(order, pipeline, calls)
-        if order.undo and stage.compensate is not None:
-            await invoke(stage.compensate, ctx)
-            return "null"
-        return values.encode(stage.run, await invoke(stage.run, ctx))
+        value = await invoke(ways.functions(stage)[order.way], ctx)
+        return encoded(stage, order.way, value)
 
     def context(
         self, order: Run, pipeline: Pipeline, calls: ChildCalls
@@ -162,6 +161,7 @@ class Child:
             caller=cast("Caller", calls),
             log=self.log.bind(job=order.job, chunk=order.chunk),
             stage=order.scope,
+            failure=order.failure,
             values={
                 name: values.decode(stages[name], text)
                 for name, text in order.values.items()

@@ -34,6 +34,10 @@ async def load(task: Task, job: Job, station: Station) -> None:
 async def take_over(task: Task, station: Station) -> None:
     """Read the checkpoints, calls, effects and errors of earlier claims."""
     work = await read_work(station.rt.table, task.claim.ref)
+    item = task.claim.chunk.item
+    task.ctx.caller.counts.parks = int(item.get("parks", 0))
+    if item.get("untried") == task.claim.fence - 1:
+        task.ctx.caller.counts.untried = str(item["stage"])
     task.trail = work.kind("ERROR")
     task.ledger.load(work.kind("EFFECT"))
     task.ctx.caller.in_flight.inherited(task.ledger.under_way_s)

@@ -22,6 +22,7 @@ from piecework.store.census import Census
 from piecework.store.checkpoints import ChunkCheckpoints
 from piecework.store.journal import CallJournal
 from piecework.store.ledger import EffectLedger
+from piecework.store.responses import TableResponses
 from piecework.store.table import Item
 from piecework.winding_back import may_go_back
 from workers.bench import WorkerBench
@@ -69,13 +70,17 @@ def set_up(
     journal = CallJournal(rt.table, rt.objects, claim, rt.settings, rt.clock, log)
     ledger = EffectLedger(rt.table, rt.objects, claim, rt.clock)
     attempts = Attempts(
-        budget=RetryBudget(rt.settings.retry_budget_s),
+        budget=RetryBudget(
+            rt.settings.retry_budget_s, longest=rt.settings.longest_wait_s
+        ),
         slots=station.calls,
         rng=rt.rng,
         clock=rt.clock,
         log=log,
         progress=hold.progress,
         check=hold.check,
+        circuits=station.circuits,
+        tokens=station.tokens,
     )
     caller = Caller(
         journal=journal,
@@ -83,6 +88,7 @@ def set_up(
         epoch=claim.gen,
         attempts=attempts,
         lets_land=lambda: hold.undoes,
+        responses=TableResponses(rt.table, claim.ref.tenant, rt.clock, log),
     )
     caller.in_flight.taken_at = hold.taken_at
     facts: dict[str, Any] = {
@@ -126,7 +132,11 @@ def join_as_pipeline(pipeline: Pipeline) -> Pipeline:
     run = pipeline.join or nothing_to_join
     stage = Stage(run, name=JOIN)  # type: ignore[arg-type]
     return Pipeline(
-        name=pipeline.name, stages=[stage], payload=NoPayload, owner=pipeline.owner
+        name=pipeline.name,
+        stages=[stage],
+        payload=NoPayload,
+        owner=pipeline.owner,
+        runbook=pipeline.runbook,
     )
 
 

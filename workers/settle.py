@@ -33,6 +33,8 @@ async def settle(
     if not ours:
         raise ClaimLostError
     announce(report, log)
+    if isinstance(outcome, Parked) and outcome.waits_for:
+        await station.note_waiting(job, outcome)
     return wait
 
 
@@ -42,7 +44,8 @@ async def write(
     """Make the one write that ends the claim; return whether it was still ours."""
     task, outcome = report.task, report.outcome
     ends, claim = station.settlements, task.claim
-    calls = Calls(task.ctx.caller.counts.made, report.late_calls or 0)
+    counts = task.ctx.caller.counts
+    calls = Calls(counts.made, report.late_calls or 0, counts.cached)
     match outcome:
         case Completed(value):
             last = len(task.stages.stages) - 1
@@ -53,6 +56,9 @@ async def write(
                 claim, result_sha256=sha256, also=also, calls=calls
             )
             return ours, None
+        case Parked(waits_for=dependency) as parked if dependency:
+            ours = await ends.put_off(claim, parked, calls=calls)
+            return ours, parked.delay
         case Parked() as parked:
             return await ends.park(claim, parked, calls=calls), parked.delay
         case Cancelled() as cancelled:
@@ -85,6 +91,7 @@ async def bury(
         task.trail,
         pipeline=task.stages.name,
         owner=task.stages.owner,
+        runbook=task.stages.runbook,
     )
     also = await job_end(task, job, station, join_error=dead.failure.code)
     return await station.settlements.bury(

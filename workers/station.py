@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 
-from piecework.model import ChunkRef, Job, JobRef
+from piecework.attempts import no_retries_yet
+from piecework.circuits import Circuits
+from piecework.errors import StoreError
+from piecework.model import ChunkRef, Job, JobRef, iso
+from piecework.outcome import Parked
 from piecework.payloads import Payloads
 from piecework.pipeline import Pipeline
+from piecework.retry_tokens import RetryTokens
 from piecework.runtime import Runtime
+from piecework.store.breakers import Breakers
 from piecework.store.claims import Claims
 from piecework.store.dead_letters import DeadLetters
 from piecework.store.settle import Settlements
@@ -40,6 +48,8 @@ class Station:
     payloads: Payloads
     heart: Heart
     calls: asyncio.Semaphore
+    circuits: Circuits
+    tokens: defaultdict[str, RetryTokens] = field(default_factory=no_retries_yet)
     #: Where isolated stages run; None: in this process.
     isolation: Isolation | None = None
     #: The stage that each claim in hand is at, by token, and what stages took so far.
@@ -51,6 +61,7 @@ class Station:
     takes: Callable[[ChunkRef, int], Awaitable[bool]] | None = None
     _jobs: dict[JobRef, tuple[float, Job]] = field(default_factory=dict)
     _noted: set[JobRef] = field(default_factory=set)
+    _waiting: dict[tuple[JobRef, str], float] = field(default_factory=dict)
 
     async def job(self, ref: JobRef) -> Job | None:
         """Return a job, remembered for a while."""
@@ -76,6 +87,19 @@ class Station:
             said = f"worker {self.worker} does not have pipeline {job.pipeline}"
             await self.rt.jobs.note(job.ref, "runtime.pipeline.unknown", said)
 
+    async def note_waiting(self, job: Job, parked: Parked) -> None:
+        """Tell those who look at the job what it waits for, once for each time."""
+        name, now = parked.waits_for, self.rt.clock()
+        if self._waiting.get((job.ref, name), now) > now:
+            return
+        until = now + (parked.failure.retry_after or 0.0)
+        if len(self._waiting) >= JOBS_KEPT:
+            self._waiting.clear()
+        self._waiting[job.ref, name] = until
+        said = f"waits for dependency {name} until {iso(until)}"
+        with suppress(StoreError):
+            await self.rt.jobs.note(job.ref, parked.failure.code, said, until)
+
 
 def open_station(
     rt: Runtime, worker: str, pipelines: Mapping[str, Pipeline], log: Any
@@ -94,4 +118,5 @@ def open_station(
         payloads=Payloads(rt.objects),
         heart=Heart(beating, rt.heartbeat_queue, settings, log),
         calls=asyncio.Semaphore(settings.calls),
+        circuits=Circuits(clock, rt.rng, log, Breakers(rt.table, worker, clock)),
     )

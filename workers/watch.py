@@ -1,5 +1,7 @@
 """Look at the jobs in hand every second, and let go of those that are cancelled.
 
+With them goes the look at the fleet's circuit breakers: one request for all of them.
+
 The renewal of a lease would tell, too, but only every third of a lease; a call that
 costs money should be cut off sooner.
 """
@@ -8,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
 
+from piecework.circuits import Circuits
 from piecework.errors import StoreError
 from piecework.model import JobRef, JobStatus
 from piecework.ports import CancelRequest
@@ -28,19 +32,26 @@ class Watch:
 
     rt: Runtime
     heart: Heart
+    circuits: Circuits
     log: structlog.stdlib.BoundLogger
 
     async def run(self) -> None:
         """Look for ever."""
         while True:
-            await asyncio.sleep(LOOK_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self.circuits.changed.wait()
             try:
                 await self.look()
             except StoreError as error:
                 self.log.warning("watch.failed", error_code=error.code)
 
     async def look(self) -> None:
-        """Look once at each job; one request a job, whatever it has in hand."""
+        """Look once at each job; one request a job, whatever it has in hand.
+
+        And one for all breakers, if a chunk is in hand that may call, or if there is
+        something to tell the others.
+        """
         by_job: dict[JobRef, list[Hold]] = defaultdict(list)
         for hold in self.heart.holds.values():
             by_job[hold.claim.ref.of].append(hold)
@@ -50,3 +61,5 @@ class Watch:
                 asked = CancelRequest(job.cancelled_at, job.undoes)
                 for hold in holds:
                     hold.stop(asked)
+        if by_job or self.circuits.untold:
+            await self.circuits.look()

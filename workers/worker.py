@@ -39,7 +39,7 @@ async def work(station: Station, stop: asyncio.Event) -> None:
             look alive, so it hands back what it has and ends.
     """
     worker = Worker(station, stop)
-    watch = Watch(station.rt, station.heart, station.log)
+    watch = Watch(station.rt, station.heart, station.circuits, station.log)
     receiving = asyncio.create_task(worker.receive())
     beside = [
         asyncio.create_task(loop)

@@ -23,6 +23,9 @@ class Counted(NamedTuple):
     label: str
     settled_at: str = ""
     late_calls: int = 0
+    calls: int = 0
+    cached_calls: int = 0
+    patched_sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,16 @@ class Census:
         return sum(row.late_calls for row in self.rows)
 
     @property
+    def calls(self) -> int:
+        """How many calls were answered outside, and paid for."""
+        return sum(row.calls for row in self.rows)
+
+    @property
+    def cached_calls(self) -> int:
+        """How many calls were answered by a shared response instead."""
+        return sum(row.cached_calls for row in self.rows)
+
+    @property
     def missing(self) -> tuple[Missing, ...]:
         """The chunks without a result."""
         return tuple(
@@ -77,6 +90,9 @@ async def take_census(table: Table, ref: JobRef, chunks: int) -> Census:
             str(chunk.item.get("label", "")),
             str(chunk.item.get("settled_at", "")),
             int(chunk.item.get("late_calls", 0)),
+            int(chunk.item.get("calls", 0)),
+            int(chunk.item.get("cached_calls", 0)),
+            str(chunk.item["payload_sha256"]) if "patched_as" in chunk.item else "",
         )
         async for chunk in all_chunks(table, ref, chunks)
     ]

@@ -114,7 +114,7 @@ class Claims:
             ref.pk,
             ref.sk,
             condition=condition,
-            update=f"{TAKE} ADD fence :one, {counted} REMOVE retry_at",
+            update=f"{TAKE} ADD fence :one, {counted} REMOVE retry_at, waits_for",
             values=values,
         )
         reply = await self.table.update(action)

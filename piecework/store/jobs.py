@@ -94,15 +94,23 @@ class Jobs:
             total += await self.table.count(pk, keys.CHUNK_PREFIX)
         return total
 
-    async def note(self, ref: JobRef, code: str, said: str) -> None:
-        """Note why a job does not get on, for those who look at it."""
+    async def note(
+        self, ref: JobRef, code: str, said: str, until: float | None = None
+    ) -> None:
+        """Note why a job does not get on, and until when, for those who look at it."""
         action = self.table.action(
             "Update",
             ref.pk,
             keys.META_SK,
             condition="attribute_exists(pk)",
-            update="SET notice = :said, notice_code = :code, noticed_at = :now",
-            values={"said": said, "code": code, "now": iso(self.clock())},
+            update="SET notice = :said, notice_code = :code, noticed_at = :now,"
+            " notice_until = :until",
+            values={
+                "said": said,
+                "code": code,
+                "now": iso(self.clock()),
+                "until": "" if until is None else iso(until),
+            },
         )
         await self.table.update(action, returning="NONE")
 

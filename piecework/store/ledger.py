@@ -27,6 +27,8 @@ from piecework.store.table import Action, Item, Refused, Table, Written
 
 INTENT, DONE, UNDONE = "INTENT", "DONE", "UNDONE"
 REFUSED, UNKNOWN = "REFUSED", "UNKNOWN"
+#: The states of an effect that stands, or may stand.
+STANDS = frozenset({INTENT, DONE, UNKNOWN})
 
 #: An effect may be begun if it never was, or if it is known not to stand.
 MAY_BEGIN = "attribute_not_exists(pk) OR effect_state IN (:undone, :refused)"
@@ -52,9 +54,14 @@ class EffectLedger:
 
     def standing(self) -> set[str]:
         """Return the stages of which an effect stands, or may stand."""
-        may = {INTENT, DONE, UNKNOWN}
-        rows = self._rows.values()
-        return {str(row["stage"]) for row in rows if row["effect_state"] in may}
+        return {
+            str(row["stage"]) for key, row in self._rows.items() if self.stands(key)
+        }
+
+    def stands(self, key: str) -> bool:
+        """Say whether an effect stands, or may stand."""
+        row = self._rows.get(key)
+        return row is not None and row["effect_state"] in STANDS
 
     @property
     def under_way_s(self) -> float:

@@ -9,7 +9,7 @@ A way starts in a state of a generation: whoever looked at an earlier one moves 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,11 +92,14 @@ class JobMoves:
             return notice_put(self.table, job, "ended", now, facts)
         return [active_mark(self.table, job.ref, "Delete")]
 
-    async def reopen(self, job: Job, facts: dict[str, Any]) -> int | None:
+    async def reopen(
+        self, job: Job, facts: dict[str, Any], also: Sequence[Action] = ()
+    ) -> int | None:
         """Move ended -> RESUMING in the next generation; None: it moved on.
 
         Nobody may finish the job until its chunks are reopened, one by one. A deadline
-        that has passed goes, unless the facts bring a new one.
+        that has passed goes, unless the facts bring a new one. `also` goes with it:
+        the dead letter of a join is closed, for the join runs anew.
         """
         now = self.clock()
         facts = {**facts, "reopened_at": iso(now)}
@@ -111,7 +114,7 @@ class JobMoves:
             remove="deadline_at" if passed and "deadline_at" not in facts else "",
         )
         reply = await self.table.transact(
-            [move, active_mark(self.table, job.ref, "Put")]
+            [move, active_mark(self.table, job.ref, "Put"), *also]
         )
         return job.gen + 1 if isinstance(reply, Written) else None
 

@@ -1,4 +1,4 @@
-"""How a claim ends: five fenced writes, one for each way out.
+"""How a claim ends: six fenced writes, one for each way out.
 
 Each says whether it was we who ended it. A refusal is checked against our own fence
 first: the answer to the first of two sends may have been lost.
@@ -18,6 +18,7 @@ from piecework.outcome import Cancelled, Dead, Parked
 from piecework.settings import Settings
 from piecework.store.cancels import cancelled_at
 from piecework.store.claims import HELD, held
+from piecework.store.open_letters import open_mark
 from piecework.store.table import Action, Refused, Table, Written
 
 #: Leaves the item without an owner. The token stays: it tells who wrote last.
@@ -27,20 +28,30 @@ DAY_S = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """What a claim spent on calls: all of them, and those that ended after a cancel."""
+    """What a claim spent on calls.
+
+    Attributes:
+        made: All that were answered outside.
+        late: Those of them that ended after a cancel.
+        cached: Those that a shared response answered in their place.
+    """
 
     made: int
     late: int = 0
+    cached: int = 0
 
     @property
     def added(self) -> str:
         """What is added to the chunk's own counts."""
-        return "ADD calls :calls" + (", late_calls :late" if self.late else "")
+        late = ", late_calls :late" if self.late else ""
+        cached = ", cached_calls :cached" if self.cached else ""
+        return f"ADD calls :calls{late}{cached}"
 
     @property
     def values(self) -> dict[str, int]:
         """The values that go with it."""
-        return {"calls": self.made} | ({"late": self.late} if self.late else {})
+        facts = {"late": self.late, "cached": self.cached}
+        return {"calls": self.made, **{name: n for name, n in facts.items() if n}}
 
 
 @dataclass(slots=True)
@@ -78,6 +89,30 @@ class Settlements:
         trail = self._trail(claim, parked.failure)
         return await self._write(claim, ChunkStatus.WAITING, [update, trail])
 
+    async def put_off(self, claim: Claim, parked: Parked, *, calls: Calls) -> bool:
+        """Move RUNNING -> WAITING: a dependency is out of order, for all alike.
+
+        What the claim was counted as is handed back, however often that is: the chunk
+        has done nothing wrong. A pivot that was not tried remembers so for the claim
+        after this one.
+        """
+        counted = "recoveries" if claim.winding_up else "attempts"
+        untried = ", untried = :fence" if parked.untried else ""
+        update = self._wait(
+            claim,
+            "error_code = :code, waits_for = :dependency,"
+            f" {counted} = {counted} - :one{untried}",
+            {
+                "code": parked.failure.code,
+                "dependency": parked.waits_for,
+                "one": 1,
+            },
+            parked.delay,
+            calls,
+            also_added=", parks :one",
+        )
+        return await self._write(claim, ChunkStatus.WAITING, [update])
+
     async def release(self, claim: Claim, *, calls: Calls) -> bool:
         """Move RUNNING -> WAITING: the worker stops; the attempt is handed back.
 
@@ -89,11 +124,11 @@ class Settlements:
         given = -1 if may else 0
         update = self._wait(
             claim,
-            "releases = if_not_exists(releases, :zero) + :one,"
-            " attempts = attempts + :given",
-            {"zero": 0, "one": 1, "given": given},
+            "attempts = attempts + :given",
+            {"one": 1, "given": given},
             0.0,
             calls,
+            also_added=", releases :one",
         )
         return await self._write(claim, ChunkStatus.WAITING, [update])
 
@@ -125,7 +160,8 @@ class Settlements:
             keys.dead_letter_sk(claim.ref.chunk, claim.gen),
             item=letter,
         )
-        actions = [update, row, self._trail(claim, dead.failure), *also]
+        mark = open_mark(self.dead_letters, letter, "Put")
+        actions = [update, row, mark, self._trail(claim, dead.failure), *also]
         return await self._write(claim, ChunkStatus.DEAD, actions)
 
     async def cancel(
@@ -142,8 +178,8 @@ class Settlements:
         stands.
         """
         assignments = "cancelled = :at"
-        values = {"at": cancelled_at(cancelled.stage)}
-        if cancelled.compensation is not None and resume_at is not None:
+        values: dict[str, Any] = {"at": cancelled_at(cancelled.stage)}
+        if resume_at is not None:
             assignments += ", compensation = :compensation, resume_at = :resume"
             values |= {"compensation": cancelled.compensation, "resume": resume_at}
         update = self._end(
@@ -175,12 +211,13 @@ class Settlements:
         values: dict[str, Any],
         delay: float,
         calls: Calls,
+        also_added: str = "",
     ) -> Action:
         again = self.clock() + delay
         return self._update(
             claim,
             f"SET #status = :status, retry_at = :again, due_at = :due, {assignments}"
-            f" {calls.added} {LET_GO}",
+            f" {calls.added}{also_added} {LET_GO}",
             {
                 "status": ChunkStatus.WAITING,
                 "again": iso(again),

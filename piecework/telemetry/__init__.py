@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from piecework.telemetry.events import BOUND, EVENTS, Event, emit
+from piecework.telemetry.events import BOUND, EVENTS, Event, Log, emit
 from piecework.telemetry.logs import configure
 
-__all__ = ["BOUND", "EVENTS", "Event", "configure", "emit"]
+__all__ = ["BOUND", "EVENTS", "Event", "Log", "configure", "emit"]

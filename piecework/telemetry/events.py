@@ -72,17 +72,38 @@ _CHUNK: Final = {
     "chunk.claimed": _event("a claim was won", "deliveries waited_ms", "debug"),
     "chunk.claim_lost": _event("a claim was refused", "status reason delay_s", "debug"),
     "chunk.settled": _event(
-        "the outcome is written", "status duration_ms calls replayed retried"
+        "the outcome is written", "status duration_ms calls replayed cached retried"
     ),
     "chunk.released": _event(
         "the chunk was put back for later", "reason error_code delay_s", "warning"
     ),
     "chunk.dead": _event(
         "the dead letter is written",
-        "error_code stage attempts compensation",
+        "error_code stage attempts compensation envelope",
         "error",
     ),
     "chunk.compensated": _event("the stages were undone", "stages failed", "warning"),
+}
+# One correlation id: that of the `stage.completed` of the steps that are taken back.
+_COMPENSATION: Final = {
+    "compensation.begun": _event(
+        "a way back begins, or goes on where another worker left it",
+        "correlation_id error_code stage steps to_undo",
+        "warning",
+    ),
+    "compensation.stage_undone": _event(
+        "it is on record that a stage was undone", "correlation_id stage"
+    ),
+    "compensation.stage_failed": _event(
+        "it is on record that a stage could not be undone; the others still are",
+        "correlation_id stage error_code",
+        "error",
+    ),
+    "compensation.ended": _event(
+        "the way back is at its end; a person sees to the stages that are left",
+        "correlation_id compensation left",
+        "warning",
+    ),
 }
 _NOTICE: Final = {
     "notice.told": _event("the notify hook returned", "about"),
@@ -94,18 +115,64 @@ _NOTICE: Final = {
 }
 _STAGE: Final = {
     "stage.completed": _event(
-        "a stage's checkpoint is written", "stage duration_ms", "debug"
+        "a stage's checkpoint is written",
+        "stage duration_ms correlation_id",
+        "debug",
     ),
-    "call.attempt": _event(
-        "a call failed and is tried again after the delay",
-        "error_code attempt_number delay_ms idempotency_key_hash dependency stage",
+    "stage.replanned": _event(
+        "a stage failed semantically; its replan hook runs in its place",
+        "stage error_code to times",
         "warning",
     ),
-    "call.made": _event("a call was answered", "dependency duration_ms", "debug"),
+    "stage.fell_back": _event(
+        "a stage was refused by a policy; the next of its chain runs in its place",
+        "stage error_code to times",
+        "warning",
+    ),
+    "call.fell_back": _event(
+        "another of its chain answered a call that was refused",
+        "dependency stage answered_by error_codes",
+        "warning",
+    ),
+    "call.attempt": _event(
+        "an attempt of a call has ended: answered (debug), failed or cut off; the next "
+        "begins after the delay, if there is one",
+        "error_code attempt_number delay_ms idempotency_key_hash dependency stage "
+        "outcome duration_ms",
+        "warning",
+    ),
+    "breaker.opened": _event(
+        "the calls to a dependency fail: nobody makes any until one is tried",
+        "dependency error_code delay_s failed_probes",
+        "warning",
+    ),
+    "breaker.closed": _event("a call was tried, and answered", "dependency"),
+}
+_OPERATION: Final = {
+    "cache.failed": _event(
+        "the shared responses could not be read or written; the call went on without",
+        "reason",
+        "warning",
+    ),
+    "idempotency.replayed": _event(
+        "a call was answered by the record of an earlier one",
+        "operation idempotency_key_hash",
+        "debug",
+    ),
+    "idempotency.unrecorded": _event(
+        "what came of a call could not be written down",
+        "operation idempotency_key_hash status reason",
+        "warning",
+    ),
 }
 _WORKER: Final = {
     "worker.started": _event(
         "the worker takes messages", "pipelines concurrency version pid"
+    ),
+    "worker.advised": _event(
+        "the order of the stages that the worker knows could be better",
+        "advice",
+        "warning",
     ),
     "worker.full": _event(
         "the worker stops, for it passed its memory limit",
@@ -131,6 +198,11 @@ _WORKER: Final = {
     "message.quarantined": _event(
         "a message was set aside", "message_id error_code reason", "error"
     ),
+    "dlq.alarm": _event(
+        "too many dead letters arrived in a while, or the oldest open one is too old",
+        "about more_than window_s age_s died_at",
+        "error",
+    ),
     "reconcile.pass": _event(
         "the reconciler has looked at every active job",
         "jobs looked actions duration_ms",
@@ -142,14 +214,25 @@ _WORKER: Final = {
 }
 
 EVENTS: Final[Mapping[str, Event]] = MappingProxyType(
-    {**_JOB, **_CHUNK, **_NOTICE, **_STAGE, **_WORKER}
+    {
+        **_JOB,
+        **_CHUNK,
+        **_COMPENSATION,
+        **_NOTICE,
+        **_STAGE,
+        **_OPERATION,
+        **_WORKER,
+    }
 )
 
 
-def emit(log: Log, name: str, **fields: object) -> None:
-    """Log an event of the catalogue; an unknown name or field is a KeyError."""
+def emit(log: Log, name: str, *, level: Level | None = None, **fields: object) -> None:
+    """Log an event of the catalogue; an unknown name or field is a KeyError.
+
+    At the level of the catalogue, unless one is given.
+    """
     event = EVENTS[name]
     unknown = fields.keys() - event.fields - BOUND
     if unknown:
         raise KeyError(f"{name} has no field {', '.join(sorted(unknown))}")
-    getattr(log, event.level)(name, **fields)
+    getattr(log, level or event.level)(name, **fields)

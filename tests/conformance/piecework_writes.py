@@ -59,7 +59,7 @@ def items(write: Recorded, rng: Random) -> Iterator[dict[str, Any] | None]:
 
     What only takes away is not put to an absent item: there the emulators differ.
     """
-    if write.creates:
+    if write.creates or write.kind == "ConditionCheck":
         yield None
     match = matching(write)
     yield match

@@ -18,4 +18,9 @@ EQUIVALENT: dict[Key, str] = {
         "_may_go_on",
         "without `attribute_exists(direction)`",
     ): "a chunk on its way back completes no stage: it only undoes",
+    (
+        "piecework/store/ledger.py",
+        "_come_to",
+        "without `:unknown of effect_state IN (:intent, :unknown)`",
+    ): "only a doubt comes to it by that, and what is UNKNOWN is so already",
 }

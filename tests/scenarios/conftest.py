@@ -39,6 +39,9 @@ ALL = {
         pipelines.blocking,
         pipelines.telling,
         pipelines.trip,
+        pipelines.leaning,
+        pipelines.freeing,
+        pipelines.sealing,
     )
 }
 #: Short, so that a scenario is over in seconds; their relations are the real ones.

@@ -16,6 +16,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from piecework import (
+    Breaker,
     Context,
     Dependency,
     Effect,
@@ -117,6 +118,7 @@ counting = Pipeline(
     join=total,
     label=lambda item: f"item {item.n}",
     owner="the scenarios",
+    runbook="https://runbooks.example/counting",
 )
 
 
@@ -240,3 +242,70 @@ def grind(ctx: Context[Item]) -> int:
 
 
 blocking = Pipeline(name="blocking", payload=Item, stages=[Stage(grind)])
+
+
+# ── a supplier that is out of order until it is fixed ───────────────────────
+
+SOON = Breaker(volume=4, calls=10, reset_s=6.0, longest_s=6.0)
+supplier = Dependency("supplier", retry=QUICK, breaker=SOON)
+depot = replace(supplier, name="depot", effect=Effect.PROVIDER_IDEMPOTENT, timeout=2.0)
+
+
+async def supply(n: int, *, idempotency_key: str) -> int:
+    """Deliver, if it is not out of order."""
+    note("asked", n)
+    await asyncio.sleep(0.2)
+    if not fixed():
+        raise TransientError("out of order", code="tool.supplier.down")
+    note("supplied", n, idempotency_key)
+    return n
+
+
+async def order(ctx: Context[Item]) -> int:
+    """Order from the supplier."""
+    return await ctx.call(supplier, supply, ctx.chunk)
+
+
+leaning = Pipeline(name="leaning", payload=Item, stages=[Stage(order)])
+
+
+async def reserve(ctx: Context[Item]) -> int:
+    """Reserve in the depot, while it is in order."""
+    return await ctx.call(depot, book, "place", ctx.payload.n)
+
+
+async def free(ctx: Context[Item]) -> None:
+    """Free the place: by then the depot may be out of order."""
+    await ctx.call(depot, supply, ctx.payload.n)
+
+
+async def fail(ctx: Context[Item]) -> None:
+    """Fail for good, so that the place is to be freed."""
+    raise PermanentError("out of stock", code="tool.stock.none")
+
+
+freeing = Pipeline(
+    name="freeing",
+    payload=Item,
+    stages=[Stage(reserve, compensate=free), Stage(fail)],
+)
+
+
+async def knock(n: int, *, idempotency_key: str) -> None:
+    """Be refused for good, once the depot is in order."""
+    note("knock", n, idempotency_key)
+    if not fixed():
+        raise TransientError("out of order", code="tool.supplier.down")
+    raise PermanentError("no such customer", http_status=404)
+
+
+async def seal(ctx: Context[Item]) -> None:
+    """Pass the point of no return, if the depot lets us."""
+    await ctx.call(depot, knock, ctx.payload.n)
+
+
+sealing = Pipeline(
+    name="sealing",
+    payload=Item,
+    stages=[Stage(flight, compensate=cancel_flight), Stage(seal, pivot=True)],
+)

@@ -186,7 +186,9 @@ async def test_a_worker_that_dies_on_the_way_back_is_followed_there(
         ChunkStatus.CANCELLED,
         "compensated",
     )
-    assert bookings(scenario, 1)[2:] == ["unbook car", "unbook hotel", "unbook flight"]
+    # What the victim was undoing as it died may be asked for twice, by one key.
+    asked = {tuple(line): line for line in scenario.ledger if line[0] == "unbook"}
+    assert [line[1] for line in asked.values()] == ["car", "hotel", "flight"]
 
 
 async def test_a_worker_that_died_with_its_chunk_has_it_wound_back_by_another(

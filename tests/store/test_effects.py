@@ -70,3 +70,14 @@ async def test_what_an_effect_came_to_is_told_even_after_the_claim_was_lost(
     await ledger.finish("key", '"answer"')
     row = (await rows(store))["EFFECT#key"]
     assert (row["effect_state"], row["value"]) == ("DONE", '"answer"')
+
+
+@pytest.mark.parametrize("state", EFFECT_STATES)
+async def test_an_effect_stands_unless_it_is_known_not_to(
+    store: Store, state: str | None
+) -> None:
+    ledger = store.ledger(await store.running())
+    if state is not None:
+        ledger.load([{"effect_key": "key", "stage": "first", "effect_state": state}])
+    assert (state in {"INTENT", "UNKNOWN", "DONE"}) is ledger.stands("key")
+    assert ({"first"} if ledger.stands("key") else set()) == ledger.standing()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from piecework import keys
 from piecework.model import iso
+from piecework.outcome import Parked
 from piecework.ports import ClaimLostError
 from piecework.store.settle import Calls
 from tests.store.conftest import NOW, Store
 from tests.store.writes import (
     FAILURE,
+    REFUSED,
     Write,
     bury,
     cancel,
@@ -21,6 +24,7 @@ from tests.store.writes import (
     complete_value,
     named,
     park,
+    put_off,
     release,
     rows,
     succeed,
@@ -134,6 +138,16 @@ LEFT: dict[Write, dict[str, Any]] = {
         "error_code": "llm.content.filtered",
         "attempts": 2,
     },
+    put_off: {
+        "status": "WAITING",
+        "retry_at": iso(NOW + 30),
+        "due_at": iso(NOW + 120),
+        "error_code": "runtime.breaker.open",
+        "waits_for": "model",
+        "attempts": 1,
+        "parks": 1,
+        "untried": None,
+    },
     release: {"status": "WAITING", "retry_at": iso(NOW), "attempts": 1, "releases": 1},
     bury: {
         "status": "DEAD",
@@ -177,6 +191,33 @@ async def test_a_chunk_that_was_handed_back_too_often_keeps_its_attempt(
     await release(store, await store.running(releases=10))
     item = await store.item()
     assert (item["attempts"], item["releases"]) == (2, 11)
+
+
+async def test_a_chunk_that_waits_for_a_dependency_never_pays_for_it(
+    store: Store,
+) -> None:
+    await put_off(store, await store.running(parks=1000, releases=1000))
+    item = await store.item()
+    assert (item["attempts"], item["parks"], item["releases"]) == (1, 1001, 1000)
+    assert await rows(store) == {}
+
+
+async def test_a_way_back_that_waits_hands_back_what_it_was_counted_as(
+    store: Store,
+) -> None:
+    claim = await store.running(attempts=3, recoveries=2, direction="compensating")
+    await put_off(store, replace(claim, winding_up=True))
+    item = await store.item()
+    assert (item["attempts"], item["recoveries"]) == (3, 1)
+
+
+async def test_a_pivot_that_was_not_tried_is_known_by_the_claim_that_met_it(
+    store: Store,
+) -> None:
+    claim = await store.running()
+    untried = Parked(REFUSED, 30.0, untried=True)
+    await store.settlements.put_off(claim, untried, calls=Calls(5))
+    assert (await store.item())["untried"] == claim.fence
 
 
 async def test_an_error_is_kept_for_the_dead_letter(store: Store) -> None:

@@ -26,6 +26,7 @@ UNCONDITIONAL = {
     ("dead_letters.py", "quarantine"): "the same message, written again",
     ("jobs.py", "create"): "goes with the birth of the job, which is conditional",
     ("births.py", "active_mark"): "goes with a move of the job, which is conditional",
+    ("open_letters.py", "open_mark"): "goes with its letter's own write",
     ("settle.py", "_trail"): "goes with the fenced end of the claim",
     ("settle.py", "bury"): "goes with the fenced end of the claim",
 }

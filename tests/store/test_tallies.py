@@ -1,10 +1,9 @@
-"""Tallies count each chunk once; dead letters are redriven once."""
+"""Tallies count each chunk once."""
 
 from __future__ import annotations
 
 import asyncio
 
-from piecework import keys
 from piecework.model import JobStatus
 from tests.store.conftest import Store
 
@@ -49,31 +48,3 @@ async def test_reopened_chunks_are_counted_anew(store: Store) -> None:
     assert await store.tallies.settled(store.ref, 300) == 298
     assert await store.tallies.add(store.ref, 0, [3], 300) is False
     assert await store.tallies.add(store.ref, 0, [4], 300) is True
-
-
-async def redriven(store: Store) -> bool:
-    letters = store.dead_letters
-    return await letters.redriven(
-        store.chunk, 2, next_gen=3, actor="me", reason="fixed"
-    )
-
-
-async def put_letter(store: Store, state: str) -> None:
-    table, sk = store.letters.name, keys.dead_letter_sk(3, 2)
-    await store.put(store.ref.pk, sk, table, letter_state=state, kind="dead-letter")
-
-
-async def test_an_open_dead_letter_is_redriven_once(store: Store) -> None:
-    await put_letter(store, "OPEN")
-    assert await redriven(store) is True
-    before = await store.everything()
-    (letter,) = [row async for row in store.dead_letters.of_job(store.ref)]
-    assert (letter["letter_state"], letter["redriven_as"]) == ("REDRIVEN", 3)
-    store.now += 10
-    assert await redriven(store) is False
-    assert before == await store.everything()
-
-
-async def test_a_dead_letter_that_is_not_there_is_not_made(store: Store) -> None:
-    assert await redriven(store) is False
-    assert [row async for row in store.dead_letters.of_job(store.ref)] == []

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from piecework import keys
+from piecework.breaker import OPEN_CODE
 from piecework.claim import Claim
+from piecework.codes import ErrorClass
 from piecework.dependency import Effect
 from piecework.outcome import Cancelled, Compensation, Dead, Parked
 from piecework.store.settle import Calls
@@ -16,6 +18,9 @@ from tests.store.conftest import Store
 from tests.unit.piecework.fakes import envelope
 
 FAILURE = envelope(stage="second", code="llm.content.filtered")
+REFUSED = envelope(
+    ErrorClass.TRANSIENT, stage="second", code=OPEN_CODE, dependency="model"
+)
 DEAD = Dead(FAILURE, Compensation.DONE, ("first",))
 CANCELLED = Cancelled("second", Compensation.DONE)
 Write = Callable[[Store, Claim], Awaitable[Any]]
@@ -65,6 +70,11 @@ async def park(store: Store, claim: Claim) -> Any:
     return await store.settlements.park(claim, Parked(FAILURE, 30.0), calls=Calls(5))
 
 
+async def put_off(store: Store, claim: Claim) -> Any:
+    parked = Parked(REFUSED, 30.0)
+    return await store.settlements.put_off(claim, parked, calls=Calls(5))
+
+
 async def release(store: Store, claim: Claim) -> Any:
     return await store.settlements.release(claim, calls=Calls(5))
 
@@ -91,7 +101,7 @@ STEPS: list[Write] = [
     undo_failed,
     begin,
 ]
-ENDS: list[Write] = [succeed, succeed_alone, park, release, bury, cancel]
+ENDS: list[Write] = [succeed, succeed_alone, park, put_off, release, bury, cancel]
 
 
 def named(writes: list[Write]) -> Any:

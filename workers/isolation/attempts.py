@@ -34,7 +34,9 @@ class Attempts:
     _under_way: dict[int, asyncio.Future[Attempted]] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
-    async def make(self, call: int, key: str, *, lookup: bool = False) -> Any:
+    async def make(
+        self, call: int, key: str, *, lookup: bool = False, place: int = 0
+    ) -> Any:
         """Have a function called and return its value; cut off, wait until it is.
 
         Raises:
@@ -46,7 +48,7 @@ class Attempts:
         number = next(self._numbers)
         future = asyncio.get_running_loop().create_future()
         self._under_way[number] = future
-        self.child.line.send(Attempt(call, number, key, lookup))
+        self.child.line.send(Attempt(call, number, key, lookup, place))
         try:
             done = await asyncio.shield(future)
         except asyncio.CancelledError:

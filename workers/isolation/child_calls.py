@@ -13,9 +13,11 @@ from typing import Any, TypeVar
 
 from piecework import keys, values
 from piecework.call_names import CallScope
-from piecework.classify import classify, mark
+from piecework.classify import classify
 from piecework.dependency import Dependency
 from piecework.errors import PieceworkError
+from piecework.falling_back import FellBack
+from workers.isolation.asked import Asked
 from workers.isolation.faults import error_of
 from workers.isolation.line import Line
 from workers.isolation.messages import (
@@ -37,18 +39,6 @@ NUMBERS: Iterator[int] = itertools.count(1)
 SIGN_S = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A call that the stage waits for, with what cannot cross."""
-
-    dependency: Dependency
-    function: Callable[..., Awaitable[Any]]
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any]
-    context: contextvars.Context
-    answer: asyncio.Future[Answered]
-
-
 @dataclass(slots=True)
 class ChildCalls:
     """Stands in for the worker's `Caller` during one run.
@@ -63,6 +53,8 @@ class ChildCalls:
     asked: dict[int, Asked] = field(default_factory=dict)
     attempts: dict[int, asyncio.Task[None]] = field(default_factory=dict)
     raised: dict[int, BaseException] = field(default_factory=dict)
+    stage: str = ""
+    fell_back: dict[str, FellBack] = field(default_factory=dict)
     over: bool = False
     said_at: float = 0.0
     clock: Callable[[], float] = time.time
@@ -106,8 +98,11 @@ class ChildCalls:
             await asyncio.wait([asked.answer])
             raise
         del self.asked[number]
+        if answer.by:
+            fell = FellBack(self.stage, asked.dependency.name, answer.by)
+            self.fell_back[f"{number}"] = fell
         if answer.fault is not None:
-            raise error_of(answer.fault, self.raised, asked.dependency.layer)
+            raise error_of(answer.fault, self.raised)
         if answer.value is None:
             raise asyncio.CancelledError
         return values.decode(asked.function, answer.value)
@@ -142,20 +137,17 @@ class ChildCalls:
     async def attempt(self, order: Attempt, asked: Asked) -> None:
         """Call a function once, and tell what came of it."""
         told = Attempted(order.number)
-        lookup = asked.dependency.lookup
-        function = lookup if order.lookup and lookup else asked.function
         try:
-            value = await function(
-                *asked.args, **asked.kwargs, idempotency_key=order.key
-            )
-            missing = order.lookup and value is None
-            text = "null" if missing else values.encode(asked.function, value)
-            told = Attempted(order.number, value=text)
+            told = Attempted(order.number, value=await asked.carry_out(order))
         except Exception as error:  # noqa: BLE001 -- whatever a function raises
-            layer = asked.dependency.layer
-            mark(error, layer)
             self.raised[order.number] = error
-            failure = classify(error, layer=layer, now=self.clock())
+            outside = asked.asks(order.place)
+            failure = classify(
+                error,
+                layer=outside.layer,
+                now=self.clock(),
+                translate=outside.classify,
+            )
             own = isinstance(error, PieceworkError)
             told = Attempted(order.number, failure=failure, own=own)
         finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from piecework.classify import classify, mark
+from piecework.classify import classify, mark, noted
 from piecework.errors import (
     ErrorEnvelope,
     PermanentError,
@@ -47,22 +47,30 @@ class OwnAttemptError(AttemptError, PieceworkError):
 def fault_of(error: Exception, layer: str) -> Fault:
     """Return an error of a call in the form in which it crosses."""
     attempt = error.attempt if isinstance(error, AttemptError) else None
-    return Fault(type(error).__name__, classify(error, layer=layer), attempt)
+    envelope = noted(error) or classify(error, layer=layer)
+    return Fault(type(error).__name__, envelope, attempt)
 
 
-def error_of(
-    fault: Fault, raised: Mapping[int, BaseException], layer: str
-) -> BaseException:
+def error_of(fault: Fault, raised: Mapping[int, BaseException]) -> BaseException:
     """Return what `ctx.call` raises: what it would raise in the worker itself."""
     if fault.attempt is not None and fault.attempt in raised:
-        return raised[fault.attempt]
+        error = raised[fault.attempt]
+    else:
+        error = made_anew(fault)
+    mark(error, fault.envelope)
+    return error
+
+
+def made_anew(fault: Fault) -> BaseException:
+    """Return an error that was raised in the worker and not here."""
     told = fault.envelope
     if fault.type in OURS:
         return OURS[fault.type](
-            told.message, code=told.code, retry_after=told.retry_after
+            told.message,
+            code=told.code,
+            retry_after=told.retry_after,
+            dependency=told.dependency,
         )
     if fault.type == TimeoutError.__name__:
-        error = TimeoutError(told.message)
-        mark(error, layer)
-        return error
+        return TimeoutError(told.message)
     return RemoteError(told)

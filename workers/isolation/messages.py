@@ -16,13 +16,14 @@ Values are JSON within the messages, written by whoever knows their type.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, TypeAdapter
 
-from piecework.dependency import Dependency, Effect
+from piecework.breaker import Breaker
+from piecework.dependency import Dependency, Effect, Fallback
 from piecework.errors import ErrorEnvelope
 from piecework.retry import RetryPolicy
 
@@ -36,17 +37,19 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Run a stage, or what undoes it.
+    """Do a stage, or undo it.
 
     Attributes:
+        way: Which of the stage's functions does it.
         scope: What the context calls the stage; a compensation's has the epoch in it.
         values: What the earlier stages returned, by stage.
         memory_mb: What the stage may take beyond what its process has; 0: no limit.
+        failure: Why the stage goes another way.
     """
 
     pipeline: str
     stage: str
-    undo: bool
+    way: str
     scope: str
     tenant: str
     job: str
@@ -55,6 +58,7 @@ class Run:
     payload: str
     values: Mapping[str, str]
     memory_mb: int
+    failure: ErrorEnvelope | None = None
     kind: Literal["run"] = "run"
 
 
@@ -67,12 +71,34 @@ class Outside:
     effect: Effect
     layer: Literal["llm", "tool"]
     timeout: float
+    fallback: Sequence[Further] = ()
+    breaker: Breaker | None = None
+    cache_s: float | None = None
 
     @classmethod
     def of(cls, dependency: Dependency) -> Outside:
         """Leave out what cannot cross."""
         d = dependency
-        return cls(d.name, d.retry, d.effect, d.layer, d.timeout)
+        chain = [Further.of(each) for each in d.fallback]
+        return cls(
+            *(d.name, d.retry, d.effect, d.layer, d.timeout, chain, d.breaker),
+            cache_s=d.cache_s,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Further:
+    """One further down a chain, without its functions; it may ask nobody."""
+
+    outside: Outside | None
+    function: str
+
+    @classmethod
+    def of(cls, fallback: Fallback) -> Further:
+        """Leave out what cannot cross."""
+        dependency = fallback.dependency
+        outside = None if dependency is None else Outside.of(dependency)
+        return cls(outside, fallback.function.__qualname__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +123,17 @@ class Withdraw:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Call the function of a call, or look up what an earlier attempt brought about."""
+    """Call the function of a call, or look up what an earlier attempt brought about.
+
+    Attributes:
+        place: Whose function it is: 0, or the place of another in the call's chain.
+    """
 
     call: int
     number: int
     key: str
     lookup: bool = False
+    place: int = 0
     kind: Literal["attempt"] = "attempt"
 
 
@@ -152,11 +183,16 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What came of a call; neither value nor fault: it was withdrawn."""
+    """What came of a call; neither value nor fault: it was withdrawn.
+
+    Attributes:
+        by: Who of its chain answered; empty: the dependency itself.
+    """
 
     call: int
     value: str | None = None
     fault: Fault | None = None
+    by: str = ""
     kind: Literal["answered"] = "answered"
 
 

@@ -15,9 +15,11 @@ import structlog
 from pydantic import BaseModel
 
 from piecework import telemetry, values
+from piecework.codes import ErrorClass
 from piecework.context import Context
 from piecework.errors import RemoteError, StoreError
 from piecework.pipeline import Stage
+from piecework.ways import RUN
 from workers.isolation.messages import Ended, Ready, Run
 from workers.isolation.process import Child, killed, start
 from workers.isolation.session import Session
@@ -47,8 +49,8 @@ class Isolation:
         default_factory=lambda: asyncio.Semaphore(STARTS_AT_ONCE)
     )
 
-    async def run(self, stage: Stage, ctx: Context[Any], *, undo: bool = False) -> str:
-        """Run a stage, or what undoes it, in a child and return its value as JSON.
+    async def run(self, stage: Stage, ctx: Context[Any], way: str = RUN) -> str:
+        """Do a stage, or undo it, in a child and return its value as JSON.
 
         However the run is cut off, the child is dead before this returns, unless it
         has an effect in the air that is to land.
@@ -61,12 +63,14 @@ class Isolation:
         ctx.progress()  # the start is no part of the stage
         session = Session(child, ctx)
         try:
-            order = self.order(stage, ctx, undo=undo)
+            order = self.order(stage, ctx, way)
             async with asyncio.timeout(stage.timeout):
                 ended = await session.run(order)
         except BaseException as error:
-            said = {"stage": stage.name, "reason": str(error) or type(error).__name__}
-            telemetry.emit(self.log, "child.ended", pid=child.process.pid, **said)
+            reason, pid = str(error) or type(error).__name__, child.process.pid
+            telemetry.emit(
+                self.log, "child.ended", pid=pid, stage=stage.name, reason=reason
+            )
             raise
         finally:
             await self.put_back(session, ended)
@@ -87,8 +91,9 @@ class Isolation:
         began_at = loop.time()
         async with self.starts:
             child = await self.start(stage)
-        spent = {"duration_ms": round((loop.time() - began_at) * 1000)}
-        telemetry.emit(self.log, "child.started", pid=child.process.pid, **spent)
+        took = round((loop.time() - began_at) * 1000)
+        pid = child.process.pid
+        telemetry.emit(self.log, "child.started", pid=pid, duration_ms=took)
         return child
 
     async def start(self, stage: Stage) -> Child:
@@ -103,15 +108,18 @@ class Isolation:
         return child
 
     async def put_back(self, session: Session, ended: Ended | None) -> None:
-        """Keep a child that may go on; one that was full keeps what it took."""
+        """Keep a child that may go on.
+
+        One that was full keeps what it took; of one whose state was lost, who knows
+        what is left.
+        """
         if session.attempts:
             landing = asyncio.create_task(self.land(session))
             self.landing.add(landing)
             landing.add_done_callback(self.landing.discard)
             return
         session.close()
-        full = ended and ended.failure and ended.failure.code == OUT_OF_MEMORY
-        if ended is None or full:
+        if ended is None or spoilt(ended):
             await session.child.end()
         else:
             self.idle.append(session.child)
@@ -124,14 +132,14 @@ class Isolation:
             session.close()
             await session.child.end()
 
-    def order(self, stage: Stage, ctx: Context[Any], *, undo: bool) -> Run:
+    def order(self, stage: Stage, ctx: Context[Any], way: str) -> Run:
         """Say what is to be run, with all that it may ask for."""
         payload: BaseModel = ctx.payload
         own = stage.memory_mb
         return Run(
             pipeline=ctx.pipeline.name,
             stage=stage.name,
-            undo=undo,
+            way=way,
             scope=ctx.stage,
             tenant=ctx.tenant,
             job=ctx.job,
@@ -144,6 +152,7 @@ class Isolation:
                 if earlier.name in ctx.values
             },
             memory_mb=self.memory_mb if own is None else own,
+            failure=ctx.failure,
         )
 
     async def close(self) -> None:
@@ -153,3 +162,10 @@ class Isolation:
         await asyncio.gather(*self.landing, return_exceptions=True)
         while self.idle:
             await self.idle.pop().end()
+
+
+def spoilt(ended: Ended) -> bool:
+    """Say whether a stage's failure tells that its process is fit for no other."""
+    failure = ended.failure
+    lost = failure is not None and failure.error_class is ErrorClass.STATE
+    return lost or (failure is not None and failure.code == OUT_OF_MEMORY)

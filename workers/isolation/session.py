@@ -14,9 +14,8 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from piecework.call_names import CallScope
+from piecework.call_names import CallScope, call_key
 from piecework.context import Context
-from piecework.dependency import Dependency, Effect
 from workers.isolation.attempts import Attempts
 from workers.isolation.faults import fault_of
 from workers.isolation.messages import (
@@ -26,12 +25,12 @@ from workers.isolation.messages import (
     Cut,
     Ended,
     Message,
-    Outside,
     Progress,
     Run,
     Withdraw,
 )
 from workers.isolation.process import Child, killed
+from workers.isolation.remote import Remote
 
 
 @dataclass(slots=True)
@@ -115,15 +114,19 @@ class Session:
 
     async def carry(self, call: Call) -> None:
         """Make a call through the Caller, and answer with what came of it."""
-        function = RemoteFunction(call.function, self.attempts, call.call)
-        dependency = dependency_of(call.outside, function)
+        remote = Remote(self.attempts, call.call)
+        function = remote.function(call.function)
+        dependency = remote.dependency(call.outside, function)
         ctx, answer = self.ctx, Answered(call.call)
         scope = CallScope(ctx.tenant, ctx.job, ctx.chunk, ctx.stage)
         try:
             value = await ctx.caller.call(
                 scope, dependency, function, call.args, call.kwargs
             )
-            answer = Answered(call.call, value=to_json(value).decode())
+            key = call_key(scope, dependency, function, call.args, call.kwargs)
+            fell = ctx.caller.fell_back.get(key)
+            by = fell.to if fell else ""
+            answer = Answered(call.call, value=to_json(value).decode(), by=by)
         except Exception as error:  # noqa: BLE001 -- it is the stage's to see
             answer = Answered(call.call, fault=fault_of(error, call.outside.layer))
         finally:
@@ -145,41 +148,3 @@ class Session:
             self.over.set_result(self.ended)
         elif self.attempts.dead:
             self.over.set_exception(killed(self.attempts.dead, self.ctx.stage))
-
-
-def _answer() -> Any: ...
-
-
-class RemoteFunction:
-    """Stands for a function of the child's: by its name, and by what calling it does.
-
-    What it returns is JSON already, which is what `_answer` is annotated with.
-    """
-
-    __wrapped__ = staticmethod(_answer)
-
-    def __init__(self, qualname: str, attempts: Attempts, call: int) -> None:
-        """Take the name under which calls are remembered."""
-        self.__qualname__ = qualname
-        self.__name__ = qualname.rpartition(".")[2]
-        self._attempts, self._call = attempts, call
-
-    async def __call__(self, *_: Any, idempotency_key: str, **__: Any) -> Any:
-        """Call it in the child, which has the arguments."""
-        return await self._attempts.make(self._call, idempotency_key)
-
-    async def look_up(self, *_: Any, idempotency_key: str, **__: Any) -> Any:
-        """Call the dependency's `lookup` in the child."""
-        return await self._attempts.make(self._call, idempotency_key, lookup=True)
-
-
-def dependency_of(outside: Outside, function: RemoteFunction) -> Dependency:
-    """Return a dependency as the Caller needs it."""
-    return Dependency(
-        name=outside.name,
-        retry=outside.retry,
-        effect=outside.effect,
-        layer=outside.layer,
-        timeout=outside.timeout,
-        lookup=function.look_up if outside.effect is Effect.LOOKUP else None,
-    )

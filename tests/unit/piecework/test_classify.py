@@ -34,7 +34,7 @@ def test_our_own_error_brings_code_class_and_figures() -> None:
         "message": "The till is closed.",
         "http_status": 503,
         "provider_code": "Closed",
-        "cause": "TransientError",
+        "cause": "TransientError (acme.till.closed)",
         "retry_after": 3.0,
     }
 
@@ -111,7 +111,10 @@ def test_a_wrapper_takes_the_class_of_what_it_was_raised_from() -> None:
     envelope = classify(error)
 
     assert envelope.code == "tool.connection.failed"
-    assert envelope.cause == "RuntimeError <- ConnectionResetError"
+    assert (
+        "RuntimeError <- ConnectionResetError (tool.connection.failed)"
+        == envelope.cause
+    )
     assert envelope.message == "call failed"
 
 
@@ -120,7 +123,7 @@ def test_an_error_while_handling_another_is_an_error_of_its_own() -> None:
     envelope = classify(error)
 
     assert envelope.code == "runtime.stage.unhandled"
-    assert envelope.cause == "KeyError <- ConnectionResetError"
+    assert "KeyError <- ConnectionResetError (tool.connection.failed)" == envelope.cause
 
 
 def test_a_class_given_by_the_stage_outweighs_its_cause() -> None:

@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from piecework.dependency import Dependency, Effect, in_doubt, plainly_refused
+from piecework.dependency import (
+    Dependency,
+    Effect,
+    Fallback,
+    in_doubt,
+    plainly_refused,
+)
 from piecework.errors import UsageError
 from piecework.retry import RetryPolicy
 from tests.unit.piecework.fakes import envelope
@@ -51,3 +57,59 @@ def test_a_doubt_names_the_call_and_has_its_own_code() -> None:
     error = in_doubt(Dependency("bank", effect=Effect.NON_IDEMPOTENT), find)
     assert error.message == "Nobody can tell whether find of bank took place."
     assert error.code == "runtime.effect.unknown"
+
+
+SMALL = Dependency("small")
+SHOP = Dependency("shop", effect=Effect.PROVIDER_IDEMPOTENT)
+
+
+def refused(**facts: Any) -> str:
+    with pytest.raises(UsageError) as caught:
+        Dependency("large", **facts)
+    assert caught.value.code == "pipeline.declaration.invalid"
+    return caught.value.message
+
+
+def test_a_fallback_is_named_after_whom_it_asks() -> None:
+    assert "small" == Fallback(SMALL, find).name
+    assert "find" == Fallback(None, find).name
+
+
+def test_a_chain_cannot_be_changed_behind_its_back() -> None:
+    chain = [Fallback(SMALL, find)]
+    large = Dependency("large", fallback=chain)
+    chain.clear()
+    assert (Fallback(SMALL, find),) == large.fallback
+
+
+def test_a_chain_of_one_name_twice_is_refused() -> None:
+    twice = [Fallback(SMALL, find), Fallback(SMALL, refused)]
+    itself = [Fallback(Dependency("large"), find)]
+    assert "two of its chain have the same name" in refused(fallback=twice)
+    assert "two of its chain have the same name" in refused(fallback=itself)
+
+
+def test_a_chain_in_a_chain_is_refused() -> None:
+    middle = Dependency("middle", fallback=[Fallback(SMALL, find)])
+    said = refused(fallback=[Fallback(middle, find)])
+    assert "'middle' in its chain has a chain of its own" in said
+
+
+def test_what_leaves_nothing_behind_does_not_fall_back_to_what_does() -> None:
+    said = "some leave something behind, and some do not"
+    assert said in refused(fallback=[Fallback(SHOP, find)])
+
+
+@pytest.mark.parametrize("other", [Fallback(None, find), Fallback(SMALL, find)])
+def test_what_leaves_something_behind_does_not_fall_back_to_what_does_not(
+    other: Fallback,
+) -> None:
+    said = "some leave something behind, and some do not"
+    assert said in refused(effect=Effect.NON_IDEMPOTENT, fallback=[other])
+
+
+def test_effects_of_different_kinds_make_a_chain() -> None:
+    once = Dependency(
+        "fax", effect=Effect.NON_IDEMPOTENT, fallback=[Fallback(SHOP, find)]
+    )
+    assert 1 == len(once.fallback)

@@ -7,7 +7,9 @@ from pydantic import ValidationError
 
 from piecework.codes import REGISTRY, ErrorClass, UnknownCodeError
 from piecework.errors import (
+    CAUSE_LIMIT,
     MESSAGE_LIMIT,
+    PROVIDER_CODE_LIMIT,
     ErrorEnvelope,
     NotFoundError,
     PermanentError,
@@ -135,6 +137,17 @@ def test_a_message_is_redacted_before_it_is_cut() -> None:
     padding = "x " * ((MESSAGE_LIMIT - 12) // 2)
 
     assert "AKIA" not in envelope(f"{padding}AKIAIOSFODNN7EXAMPLE").message
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"), [("cause", CAUSE_LIMIT), ("provider_code", PROVIDER_CODE_LIMIT)]
+)
+def test_cause_and_provider_code_are_clean_and_short(name: str, limit: int) -> None:
+    padding = "x " * ((limit - 12) // 2)
+    kept = getattr(envelope(**{name: f"{padding}AKIAIOSFODNN7EXAMPLE"}), name)
+
+    assert "AKIA" not in kept
+    assert (limit, "…") == (len(kept), kept[-1])
 
 
 def test_an_envelope_reads_back_from_its_own_json() -> None:

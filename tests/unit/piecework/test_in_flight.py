@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from piecework import Dependency, Effect, PermanentError
+from piecework import Dependency, Effect, PermanentError, TransientError
 from piecework.in_flight import InFlight, may_land
 from tests.unit.virtual import run_virtually
 
@@ -31,6 +31,7 @@ class AnswerError(Exception):
         (AnswerError(503), False),
         (AnswerError(422), False),
         (PermanentError("declined", code="tool.card.declined"), False),
+        (TransientError("busy", code="tool.line.busy"), False),
         (ValueError("a mistake of ours"), False),
     ],
 )
@@ -38,6 +39,13 @@ def test_what_was_not_answered_may_still_be_carried_out(
     error: BaseException, *, expected: bool
 ) -> None:
     assert expected == may_land(error)
+
+
+def test_what_a_dependency_calls_transient_may_still_be_carried_out() -> None:
+    def meaning(_: BaseException) -> TransientError:
+        return TransientError("lost", code="acme.line.lost")
+
+    assert may_land(ValueError("line lost"), meaning)
 
 
 def waited(prepare: object) -> tuple[float, int]:
@@ -64,6 +72,13 @@ def test_a_request_is_waited_for_as_long_as_it_may_take() -> None:
         in_flight.unanswered(BANK, now - 5.0, ConnectionResetError())
 
     assert (15.0, 1) == waited(sent)
+
+
+def test_an_answered_request_is_not_waited_for() -> None:
+    def answered(in_flight: InFlight, now: float) -> None:
+        in_flight.unanswered(BANK, now, AnswerError(503))
+
+    assert (0.0, 0) == waited(answered)
 
 
 def test_a_pure_call_leaves_nothing_to_wait_for() -> None:

@@ -6,9 +6,11 @@ from random import Random
 import pytest
 
 from piecework import recovery
+from piecework.breaker import OPEN_CODE, PROBED_S
 from piecework.codes import ErrorClass
 from piecework.outcome import Compensation
 from piecework.recovery import Again, Bury, Decision, Pivot, Undo
+from piecework.retry_tokens import SPENT_CODE
 from tests.unit.piecework.fakes import Highest, Lowest, envelope
 
 COMES_BACK = {ErrorClass.TRANSIENT, ErrorClass.STATE}
@@ -62,3 +64,40 @@ def test_two_chunks_that_fail_together_do_not_come_back_together() -> None:
 
 def test_attempts_beyond_counting_wait_no_longer_than_the_cap() -> None:
     assert recovery.delay(envelope(), 100, Highest()) == 300.0
+
+
+@pytest.mark.parametrize("pivot", list(Pivot))
+@pytest.mark.parametrize("left", [2, 0])
+def test_a_chunk_waits_for_its_dependency_however_often_it_has_to(
+    pivot: Pivot, left: int
+) -> None:
+    refused = envelope(
+        ErrorClass.TRANSIENT, code=OPEN_CODE, retry_after=20.0, dependency="model"
+    )
+    decision = recovery.decide(
+        refused, attempts_left=left, attempt=3, pivot=pivot, rng=Highest()
+    )
+    assert Again(30.0) == decision
+
+
+def test_who_waits_for_the_same_breaker_is_spread_out() -> None:
+    refused = envelope(ErrorClass.TRANSIENT, code=OPEN_CODE, retry_after=1.0)
+    assert 1.0 == recovery.until_asked(refused, 1, 5, Lowest())
+    assert 1.0 + PROBED_S == recovery.until_asked(refused, 1, 5, Highest())
+
+
+def test_a_call_without_a_retry_left_waits_longer_each_time() -> None:
+    spent = envelope(ErrorClass.TRANSIENT, code=SPENT_CODE, retry_after=3.0)
+    assert 7.0 == recovery.until_asked(spent, 1, 0, Highest())
+    assert 19.0 == recovery.until_asked(spent, 1, 2, Highest())
+    assert 33.0 == recovery.until_asked(spent, 1, 9, Highest())
+
+
+def test_a_stage_that_only_says_that_a_breaker_is_open_is_believed_but_counted() -> (
+    None
+):
+    said = envelope(ErrorClass.TRANSIENT, code=OPEN_CODE)
+    decision = recovery.decide(
+        said, attempts_left=0, attempt=3, pivot=Pivot.AHEAD, rng=Highest()
+    )
+    assert Undo() == decision

@@ -19,6 +19,11 @@ SECRETS = [
     ),
     ("bad key sk-proj-abcdef123456", "bad key [redacted api key]"),
     ("ghp_abcdefghijklmnop1234", "[redacted api key]"),
+    ("AIzaSyA1234567890abcdefghijklmnopqrstuv", "[redacted api key]"),
+    ("api_key=abcd1234 is bad", "[redacted secret] is bad"),
+    ('{"password": "hunter22"}', '{"[redacted secret]"}'),
+    ("x-api-key: abcd1234, next", "x-[redacted secret], next"),
+    ("?access_token=abcd1234&page=2", "?[redacted secret]&page=2"),
     ("mail ann.lee+x@mail.example.org now", "mail [redacted email] now"),
     ("card 4111 1111 1111 1111 declined", "card [redacted card] declined"),
     ("card 4111-1111-1111-1111", "card [redacted card]"),
@@ -38,6 +43,7 @@ HARMLESS = [
     "module.submodule.another_submodule.with_a_rather_long_name.function",
     "https://sqs.us-east-1.amazonaws.com/000000000000/piecework-local-work-dlq",
     "task-related bearer of news",
+    "the secret of max_tokens: 4096 is idempotency_key: stable",
 ]
 
 
@@ -56,6 +62,8 @@ def test_redacting_twice_changes_nothing_more(text: str) -> None:
     assert redact(text) == redact(redact(text))
 
 
-@pytest.mark.parametrize("text", ["a" * 20_000, "a." * 10_000, "1 " * 10_000])
+@pytest.mark.parametrize(
+    "text", ["a" * 20_000, "a." * 10_000, "1 " * 10_000, "secret " * 5_000]
+)
 def test_a_long_hostile_message_is_read_in_no_time(text: str) -> None:
     assert text == redact(text)

@@ -130,3 +130,22 @@ def test_a_budget_gives_what_fits_and_nothing_else(
 
     assert expected == [budget.take(delay) for delay in delays]
     assert spent == budget.spent
+
+
+async def test_a_wait_beyond_the_lease_is_none_of_the_worker_s() -> None:
+    run = Run(seconds=600.0)
+    run.budget.longest = 34.0
+    policy = RetryPolicy(attempts=2, cap=300.0, budget=300.0)
+    with pytest.raises(TransientError):
+        await run(Call(*failures(1, retry_after=120.0)), policy)
+    assert [] == run.slept
+
+    assert "answer" == await run(Call(*failures(1, retry_after=20.0)), policy)
+
+
+async def test_who_asks_for_two_minutes_is_not_waited_for_in_the_worker() -> None:
+    run = Run()
+    with pytest.raises(TransientError) as raised:
+        await run(Call(*failures(1, retry_after=120.0)), TOOL)
+    assert ([], 0.0) == (run.slept, run.budget.spent)
+    assert 120.0 == raised.value.retry_after

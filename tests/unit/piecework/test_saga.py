@@ -13,6 +13,7 @@ from piecework.codes import ErrorClass
 from piecework.outcome import Completed, Parked
 from piecework.pipeline import Pipeline, Stage
 from piecework.testing import MemoryCheckpoints
+from piecework.way_back import stages_begun
 from tests.unit.piecework.fakes import (
     Clause,
     Log,
@@ -131,7 +132,7 @@ def test_stages_begun_reach_up_to_whatever_is_known() -> None:
 
     def begun(stage: str = "", **facts: Any) -> str:
         kept = checkpoints_of(pipeline, **facts)
-        return "".join(names(saga.stages_begun(pipeline, envelope(stage=stage), kept)))
+        return "".join(names(stages_begun(pipeline, envelope(stage=stage), kept)))
 
     assert begun() == ""
     assert begun("b") == "ab"

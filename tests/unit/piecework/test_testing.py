@@ -7,7 +7,12 @@ from pydantic import BaseModel
 
 from piecework.context import JoinContext
 from piecework.dependency import Dependency, Effect
-from piecework.errors import PermanentError, TransientError
+from piecework.errors import (
+    PermanentError,
+    PolicyError,
+    SemanticError,
+    TransientError,
+)
 from piecework.outcome import Compensation, Completed, Dead
 from piecework.pipeline import Pipeline, Stage
 from piecework.ports import Missing
@@ -204,3 +209,25 @@ async def test_a_pivot_that_was_begun_before_is_in_doubt() -> None:
     outcome = run.outcomes[0]
     assert isinstance(outcome, Dead)
     assert outcome.compensation is Compensation.PIVOT_IN_DOUBT
+
+
+async def test_a_stage_goes_its_other_ways_in_memory_too() -> None:
+    async def extract(ctx: Any) -> str:
+        if ctx.payload.text == "a":
+            message = "nonsense"
+            raise SemanticError(message)
+        message = "refused"
+        raise PolicyError(message)
+
+    async def again(ctx: Any) -> str:
+        return f"not {ctx.failure.code}"
+
+    def by_rules(ctx: Any) -> str:
+        return f"rules for {ctx.failure.code}"
+
+    stage = Stage(extract, replan=again, fallback=[by_rules])
+    run = await run_in_memory(pipeline(stage), CLAUSES[:2])
+    assert run.results == {
+        0: "not runtime.stage.semantic",
+        1: "rules for runtime.stage.policy",
+    }

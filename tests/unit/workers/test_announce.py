@@ -20,6 +20,12 @@ DIED = {
     "stage": "first",
     "attempts": 2,
     "compensation": "compensated",
+    "envelope": {
+        "code": FAILURE.code,
+        "error_class": "permanent",
+        "message": "it failed",
+        "stage": "first",
+    },
 }
 
 
@@ -31,7 +37,7 @@ def said(outcome: Any, *, undone: Any = (), certificate: Any = None) -> dict[str
         certificate=certificate,
         ctx=SimpleNamespace(
             caller=SimpleNamespace(
-                counts=SimpleNamespace(made=1, replayed=2, retried=3)
+                counts=SimpleNamespace(made=1, replayed=2, cached=0, retried=3)
             )
         ),
     )

@@ -17,8 +17,8 @@ from workers.timings import ENOUGH, Timings, UnderWay
 class Elsewhere:
     """Stands for the children."""
 
-    async def run(self, *_: Any, undo: bool = False) -> str:
-        return '"undone there"' if undo else '"there"'
+    async def run(self, _: Stage, __: Any, way: str) -> str:
+        return '"undone there"' if way == "undo" else '"there"'
 
 
 def station(isolation: Any = None) -> Any:
@@ -38,10 +38,10 @@ async def broken(_: Context[Clause]) -> None:
     raise ValueError("broken")
 
 
-async def run(place: Any, stage: Stage, **facts: Any) -> str:
+async def run(place: Any, stage: Stage, way: str = "run") -> str:
     pipeline = Pipeline(name="review", payload=Clause, stages=[stage])
     ctx = context(pipeline, stage=stage.name)
-    return await WorkerBench("token", place).run(stage, ctx, **facts)
+    return await WorkerBench("token", place).run(stage, ctx, way)
 
 
 async def test_a_stage_runs_in_a_child_only_if_it_asks_for_it() -> None:
@@ -49,7 +49,7 @@ async def test_a_stage_runs_in_a_child_only_if_it_asks_for_it() -> None:
 
     assert '"here"' == await run(place, Stage(here))
     assert '"there"' == await run(place, Stage(here, isolate=True))
-    assert '"undone there"' == await run(place, Stage(here, isolate=True), undo=True)
+    assert '"undone there"' == await run(place, Stage(here, isolate=True), "undo")
 
 
 async def test_without_children_a_stage_runs_in_the_worker() -> None:

@@ -44,7 +44,7 @@ def task(pipeline: Pipeline = LATE, held: Claim | None = None, **kept: Any) -> A
     checkpoints = checkpoints_of(pipeline)
     for name, value in kept.items():
         setattr(checkpoints, name, value)
-    counts = SimpleNamespace(made=1, replayed=0, retried=0)
+    counts = SimpleNamespace(made=1, replayed=0, cached=2, retried=0)
     return SimpleNamespace(
         claim=held or claim(),
         stages=pipeline,
@@ -84,7 +84,7 @@ async def test_a_parked_chunk_keeps_what_it_paid_for(
 ) -> None:
     class Ends:
         async def park(self, _: Any, parked: Parked, *, calls: Calls) -> bool:
-            return (parked.delay, calls) == (9.0, Calls(1, 3))
+            return (parked.delay, calls) == (9.0, Calls(1, 3, 2))
 
     here, station = task(), SimpleNamespace(settlements=Ends())
     report: Any = Report(here, Parked(envelope(), 9.0), 3)

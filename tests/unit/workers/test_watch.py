@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from piecework.circuits import Circuits
 from piecework.model import JobStatus
 from piecework.ports import CancelRequest
 from tests.unit.piecework.fakes import Log
@@ -41,6 +43,7 @@ async def test_the_chunks_of_a_cancelled_job_are_let_go(
     rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read))
     heart: Any = SimpleNamespace(holds=dict(enumerate(holds)))
     log: Any = Log()
-    await Watch(rt, heart, log).look()
+    circuits = Circuits(lambda: 0.0, Random(1), log)
+    await Watch(rt, heart, circuits, log).look()
     assert [hold.cancelled for hold in holds] == [cancelled, cancelled]
     assert asked == [REF.of]

@@ -64,8 +64,12 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def drain(*_: Any) -> Counter[str]:
         return Counter()
 
+    async def no_alarm(*_: Any) -> Counter[str]:
+        return Counter()
+
     monkeypatch.setattr(jobs, "look_at_chunks", look_at_chunks)
     monkeypatch.setattr(loop, "drain", drain)
+    monkeypatch.setattr(loop.DeadLetterAlarms, "look", no_alarm)
     return times
 
 

@@ -64,7 +64,7 @@ def order(ctx: Context[Any], stage: Stage, **facts: Any) -> Run:
     given: dict[str, Any] = {
         "pipeline": ctx.pipeline.name,
         "stage": stage.name,
-        "undo": False,
+        "way": "run",
         "scope": stage.name,
         "tenant": ctx.tenant,
         "job": ctx.job,

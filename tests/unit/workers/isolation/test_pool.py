@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from piecework.codes import ErrorClass
 from piecework.context import Context
 from piecework.errors import RemoteError, StoreError
 from tests.unit.piecework.fakes import Clause, Log, context, envelope
@@ -141,6 +142,30 @@ async def test_a_child_that_was_full_is_not_used_again(
     assert started[0].ended
 
 
+async def test_a_child_whose_stage_lost_its_state_is_not_used_again(
+    started: list[FakeChild], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failure = envelope(ErrorClass.STATE, code="tool.session.lost")
+    monkeypatch.setattr(FakeSession, "comes_to", Ended(failure=failure))
+
+    with pytest.raises(RemoteError):
+        await run(isolation())
+    assert started[0].ended
+
+
+async def test_a_child_is_told_which_way_a_stage_goes_and_why(
+    started: list[FakeChild],
+) -> None:
+    del started
+    pipeline = pipeline_of(parse, replan=parse)
+    failure = envelope(ErrorClass.SEMANTIC)
+    ctx = context(pipeline, stage="parse", failure=failure)
+    await isolation().run(pipeline.stages[0], ctx, "replan")
+
+    (order,) = FakeSession.orders
+    assert ("replan", failure) == (order.way, order.failure)
+
+
 async def test_an_outage_is_raised_as_what_it_is(
     started: list[FakeChild], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,10 +208,10 @@ async def test_a_child_is_told_all_that_a_stage_may_ask_for(
 
     pipeline = pipeline_of(first, parse)
     ctx = context(pipeline, stage="undo:parse:2", values={"first": [1]})
-    await isolation().run(pipeline.stages[1], ctx, undo=True)
+    await isolation().run(pipeline.stages[1], ctx, "undo")
 
     (order,) = FakeSession.orders
-    assert ("parse", True, "undo:parse:2") == (order.stage, order.undo, order.scope)
+    assert ("parse", "undo", "undo:parse:2") == (order.stage, order.way, order.scope)
     assert '{"text":"text"}' == order.payload
     assert {"first": "[1]"} == order.values
 

@@ -1,0 +1,142 @@
+"""The page of conformance: complete, and each file and test that it names is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from itertools import groupby
+from typing import NamedTuple
+
+import pytest
+
+from tests.docs.pages import ROOT, SPAN
+
+PAGE = (ROOT / "docs/conformance.md").read_text("utf-8")
+TEST = re.compile(r"(tests/[\w/]+\.py)::(test_\w+)")
+DECISION = re.compile(r"decided otherwise: \[\d{4}\]\((decisions/[\w.-]+\.md)\)")
+
+
+class Row(NamedTuple):
+    """One requirement, as the page has it."""
+
+    part: str
+    number: int
+    word: str
+    requirement: str
+    where: str
+    shown: str
+
+
+def rows() -> Iterator[Row]:
+    """Yield the rows of the page, in its order."""
+    for line in PAGE.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if line.startswith("| 0"):
+            part, _, number = cells[0].rpartition(".")
+            yield Row(part, int(number), *cells[1:])
+
+
+ROWS = list(rows())
+each_row = pytest.mark.parametrize("row", ROWS, ids=lambda r: f"{r.part}.{r.number}")
+
+#: How often source 001 says so in each of its sections, counted by hand.
+SPECIFIED = {
+    "001-1": {"must": 2},
+    "001-2": {"must": 4, "default": 4},
+    "001-3": {"must": 3, "default": 1},
+    "001-4": {"must": 4, "should": 2},
+    "001-5": {"must": 5, "must not": 1, "default": 1},
+    "001-6": {"must": 4},
+    "001-7": {"must": 1},
+    "001-8": {"must": 5},
+}
+
+
+def test_every_section_of_the_specification_has_its_rows() -> None:
+    counted = {
+        part: dict(Counter(row.word for row in of_part if row.word != "says"))
+        for part, of_part in groupby(ROWS, lambda row: row.part)
+    }
+
+    assert SPECIFIED == {part: counted[part] for part in SPECIFIED}
+    assert {"000", "002", "002-G", "002-C", "003"} <= set(counted)
+    assert {"gotcha": 8} == counted["002-G"]
+    assert {"check": 16} == counted["002-C"]
+
+
+def test_rows_are_numbered_in_their_order() -> None:
+    numbers = [(row.part, row.number) for row in ROWS]
+    expected = [
+        (part, number)
+        for part, of_part in groupby(ROWS, lambda row: row.part)
+        for number, _ in enumerate(of_part, 1)
+    ]
+
+    assert expected == numbers
+    assert len(set(numbers)) == len(numbers)
+
+
+@each_row
+def test_a_row_says_where_it_lives_and_that_is_there(row: Row) -> None:
+    files = SPAN.findall(row.where)
+
+    assert files
+    assert [] == [name for name in files if not (ROOT / name).exists()]
+
+
+@each_row
+def test_each_test_that_a_row_names_is_there(row: Row) -> None:
+    named = TEST.findall(row.shown)
+
+    assert [] == [f"{file}::{test}" for file, test in named if not has(file, test)]
+
+
+@each_row
+def test_a_row_is_shown_by_a_test_or_by_none_yet(row: Row) -> None:
+    parts = row.shown.split("<br>")
+    known = [part for part in parts if TEST.fullmatch(part.strip("`"))]
+    decided = [part for part in parts if DECISION.fullmatch(part)]
+
+    assert len(parts) == len(known) + len(decided) or row.shown == "not yet"
+
+
+@each_row
+def test_each_decision_that_a_row_names_is_there(row: Row) -> None:
+    named = DECISION.findall(row.shown)
+
+    assert [] == [page for page in named if not (ROOT / "docs" / page).is_file()]
+
+
+def has(file: str, test: str) -> bool:
+    return test in functions_of(file)
+
+
+@cache
+def functions_of(file: str) -> frozenset[str]:
+    """Return the functions of a file; none, if there is no such file."""
+    path = ROOT / file
+    if not path.is_file():
+        return frozenset()
+    tree = ast.parse(path.read_text("utf-8"))
+    return frozenset(
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "test"),
+    [
+        ("tests/docs/test_conformance.py", "test_that_nobody_wrote"),
+        ("tests/docs/test_nothing.py", "test_rows_are_numbered_in_their_order"),
+    ],
+)
+def test_a_test_that_does_not_exist_is_noticed(file: str, test: str) -> None:
+    assert not has(file, test)
+    assert has(
+        "tests/docs/test_conformance.py", "test_rows_are_numbered_in_their_order"
+    )

@@ -1,0 +1,92 @@
+"""A dependency out of order: the whole fleet waits for it, at no cost to a chunk."""
+
+from __future__ import annotations
+
+from piecework import keys
+from piecework.breaker import OPEN_CODE
+from piecework.model import ChunkStatus, JobStatus
+from piecework.store.breakers import Breakers
+from tests.scenarios.conftest import Scenario
+from tests.scenarios.pipelines import Item, freeing, leaning, sealing
+
+
+async def all_wait(scenario: Scenario, job: str) -> bool:
+    chunks = await scenario.chunks(job)
+    return all(
+        c.status is ChunkStatus.WAITING and c.item.get("error_code") == OPEN_CODE
+        for c in chunks
+    )
+
+
+async def test_an_outage_parks_every_chunk_burns_no_attempt_and_ends_with_one_probe(
+    scenario: Scenario,
+) -> None:
+    await scenario.submit(leaning, [Item(n=n) for n in range(8)])
+    async with scenario.worker("w1"):
+        await scenario.until(lambda: all_wait(scenario, "job-1"))
+    parked = await scenario.chunks()
+    assert [0] * 8 == [chunk.attempts for chunk in parked]
+    assert {"supplier"} == {chunk.item["waits_for"] for chunk in parked}
+    asked = scenario.happened("asked")
+
+    await scenario.submit(leaning, [Item(n=n) for n in range(3)], "job-2")
+    async with scenario.worker("w2"):
+        await scenario.until(lambda: all_wait(scenario, "job-2"))
+        assert asked == scenario.happened("asked")
+        noted = (await scenario.job("job-2")).item
+        assert OPEN_CODE == noted["notice_code"]
+        assert noted["notice"].startswith("waits for dependency supplier until ")
+
+        scenario.fix()
+        for job in ("job-1", "job-2"):
+            assert JobStatus.SUCCEEDED is (await scenario.ended(job, 40)).status
+    probe = [line[0] for line in scenario.ledger[asked : asked + 2]]
+    assert ["asked", "supplied"] == probe
+    assert asked + 11 == scenario.happened("asked")
+    chunks = await scenario.chunks() + await scenario.chunks("job-2")
+    assert [1] * 11 == [chunk.attempts for chunk in chunks]
+    row = await scenario.rt.table.get(keys.BREAKERS_PK, "supplier")
+    assert row is not None
+    assert ("closed", "w1", "w2") == (
+        row["breaker_state"],
+        row["opened_by"],
+        row["closed_by"],
+    )
+
+
+async def test_a_way_back_waits_for_its_dependency_and_goes_on(
+    scenario: Scenario,
+) -> None:
+    await scenario.submit(freeing, [Item(n=n) for n in range(8)])
+    async with scenario.worker():
+
+        async def waiting() -> bool:
+            chunks = await scenario.chunks()
+            return any(c.item.get("error_code") == OPEN_CODE for c in chunks)
+
+        await scenario.until(waiting)
+        scenario.fix()
+        assert JobStatus.FAILED is (await scenario.ended(within=40)).status
+    letters = await scenario.letters()
+    compensated = [row["compensation"] for row in letters]
+    parks = [chunk.item.get("parks", 0) for chunk in await scenario.chunks()]
+    waited = [n for n, times in enumerate(parks) if times]
+    assert waited
+    assert {"compensated"} == {compensated[n] for n in waited}
+
+
+async def test_a_pivot_that_only_the_breaker_refused_is_known_not_to_have_happened(
+    scenario: Scenario,
+) -> None:
+    now, rt = scenario.rt.clock(), scenario.rt
+    record = Breakers(rt.table, "another", rt.clock)
+    assert await record.open("depot", 0, now + 6.0, "tool.supplier.down") is None
+    await scenario.submit(sealing, [Item(n=1)])
+    scenario.fix()
+    async with scenario.worker():
+        assert JobStatus.FAILED is (await scenario.ended()).status
+    (letter,) = await scenario.letters()
+    (chunk,) = await scenario.chunks()
+    assert (1, 1) == (chunk.item["parks"], scenario.happened("knock"))
+    assert "compensated" == letter["compensation"]
+    assert 1 == scenario.happened("unbook", "flight")

@@ -1,0 +1,119 @@
+"""What is told of a way back: the steps, what undoes them, and one id for all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from piecework.errors import PermanentError
+from piecework.outcome import Compensation, Dead
+from piecework.way_back import State, foreseen, way_back
+from tests.unit.piecework.fakes import Log, checkpoints_of, context, envelope, run
+from tests.unit.piecework.script import Script
+
+
+def told(log: Log, name: str) -> list[dict[str, Any]]:
+    return [fields for event, fields in log.said if event == name]
+
+
+async def test_a_trace_shows_the_steps_and_what_undid_them_under_one_id() -> None:
+    log, script = Log(), Script(fails={"c": PermanentError("no")})
+
+    await run(script.pipeline, ctx=context(script.pipeline, log=log))
+
+    assert [
+        "stage.completed",
+        "stage.completed",
+        "compensation.begun",
+        "compensation.stage_undone",
+        "compensation.stage_undone",
+        "compensation.stage_undone",
+        "compensation.ended",
+    ] == log.names()
+    assert {"job/7"} == {fields["correlation_id"] for _, fields in log.said}
+    (begun,), (ended,) = (
+        told(log, f"compensation.{name}") for name in ("begun", "ended")
+    )
+    assert (["a", "b", "c"], ["c", "b", "a"]) == (begun["steps"], begun["to_undo"])
+    assert ("compensated", []) == (ended["compensation"], ended["left"])
+
+
+async def test_a_failed_undo_is_told_for_an_alarm_and_the_others_still_run() -> None:
+    log = Log()
+    fails = {"c": PermanentError("no"), "undo b": PermanentError("no refund")}
+    script = Script(fails=fails)
+
+    outcome = await run(script.pipeline, ctx=context(script.pipeline, log=log))
+
+    assert isinstance(outcome, Dead)
+    assert (Compensation.FAILED, ("b",)) == (outcome.compensation, outcome.stranded)
+    (failed,) = told(log, "compensation.stage_failed")
+    assert ("b", "runtime.stage.permanent") == (failed["stage"], failed["error_code"])
+    undone = [fields["stage"] for fields in told(log, "compensation.stage_undone")]
+    assert ["c", "a"] == undone
+    assert [["b"]] == [fields["left"] for fields in told(log, "compensation.ended")]
+
+
+async def test_where_nothing_is_undone_or_left_there_is_nothing_to_tell() -> None:
+    log, script = Log(), Script(undoable="", fails={"c": PermanentError("no")})
+
+    await run(script.pipeline, ctx=context(script.pipeline, log=log))
+
+    assert {"stage.completed"} == set(log.names())
+
+
+async def test_a_way_back_that_goes_on_says_what_is_left_of_it() -> None:
+    log, script = Log(), Script()
+    kept = checkpoints_of(script.pipeline, completed={"a": "1", "b": "1"})
+    kept.failure, kept.undone = envelope(stage="c"), {"c": None}
+
+    await run(script.pipeline, kept, ctx=context(script.pipeline, log=log))
+
+    (begun,) = told(log, "compensation.begun")
+    assert (["a", "b", "c"], ["b", "a"]) == (begun["steps"], begun["to_undo"])
+
+
+@pytest.mark.parametrize(
+    ("stage", "facts", "standing", "expected"),
+    [
+        ("b", {"completed": {"b": ""}}, set(), State.DONE),
+        ("b", {}, set(), State.IN_DOUBT),
+        ("b", {"undone": {"b": None}}, set(), State.UNDONE),
+        ("b", {"undone": {"b": envelope()}}, set(), State.FAILED),
+        ("c", {"completed": {"c": ""}}, {"c"}, State.STANDING),
+        ("c", {"completed": {"c": ""}}, {"b"}, State.NOTHING),
+    ],
+)
+def test_how_a_step_stands(
+    stage: str, facts: dict[str, Any], standing: set[str], expected: State
+) -> None:
+    pipeline = Script(undoable="ab").pipeline
+    progress = checkpoints_of(pipeline, **facts)
+
+    steps = way_back(pipeline, envelope(stage="c"), progress, standing)
+
+    assert ["c", "b", "a"] == [step.stage.name for step in steps]
+    assert {stage: expected}.items() <= {s.stage.name: s.state for s in steps}.items()
+    assert {"a"} <= {step.stage.name for step in steps if step.to_undo}
+
+
+@pytest.mark.parametrize(
+    ("at", "states"),
+    [
+        ("b", {State.DONE, State.IN_DOUBT}),
+        ("c", {State.ONWARDS}),
+        ("d", {State.ONWARDS}),
+    ],
+)
+def test_from_the_pivot_on_it_is_foreseen_that_a_chunk_goes_forward(
+    at: str, states: set[State]
+) -> None:
+    pipeline = Script(pivot="c", undoable="ab").pipeline
+    before = "abcd".partition(at)[0]
+    progress = checkpoints_of(pipeline, completed=dict.fromkeys(before, ""))
+
+    steps = foreseen(pipeline, envelope(stage=at), progress, set())
+
+    assert states == {step.state for step in steps}
+    assert at + before[::-1] == "".join(step.stage.name for step in steps)

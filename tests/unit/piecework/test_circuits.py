@@ -1,0 +1,330 @@
+"""The breakers of several processes: each by itself, and all by one record."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+
+from piecework.breaker import OPEN_CODE, PROBED_S, Breaker, State
+from piecework.circuits import BELIEVED_S, Circuits
+from piecework.classify import classify
+from piecework.dependency import Dependency
+from piecework.errors import PermanentError, TransientError
+from piecework.fleet import Standing
+from tests.unit.piecework.fakes import Log
+from tests.unit.piecework.fleet_record import MemoryRecord
+
+RULES = Breaker(volume=2, calls=4, reset_s=30.0)
+MODEL = Dependency("model", breaker=RULES, timeout=10.0)
+
+
+@dataclass
+class World:
+    """A clock, a record, and processes."""
+
+    now: float = 1000.0
+    record: MemoryRecord = field(init=False)
+    made: int = 0
+
+    def __post_init__(self) -> None:
+        self.record = MemoryRecord(self.clock)
+
+    def clock(self) -> float:
+        return self.now
+
+    def process(self, *, alone: bool = False) -> Circuits:
+        self.made += 1
+        record = None if alone else self.record
+        return Circuits(self.clock, Random(self.made), Log(), record)
+
+    @property
+    def row(self) -> Standing:
+        return self.record.rows.get("model", Standing())
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def call(
+    process: Circuits, error: BaseException | None = None, on: Dependency = MODEL
+) -> None:
+    async with process.guard(on, classify):
+        await asyncio.sleep(0)
+        if error is not None:
+            raise error
+
+
+async def fails(process: Circuits, times: int = 1) -> None:
+    for _ in range(times):
+        with pytest.raises(TransientError) as raised:
+            await call(process, TransientError("down", code="tool.model.down"))
+        assert raised.value.code == "tool.model.down"
+
+
+async def refused(process: Circuits) -> float:
+    with pytest.raises(TransientError) as raised:
+        await call(process)
+    assert (OPEN_CODE, "model") == (
+        raised.value.code,
+        raised.value.facts["dependency"],
+    )
+    assert raised.value.retry_after is not None
+    return raised.value.retry_after
+
+
+def state(process: Circuits) -> State:
+    return process.known["model"].circuit.state
+
+
+async def test_a_dependency_without_a_breaker_is_always_asked(world: World) -> None:
+    one, bold = world.process(), Dependency("model", breaker=None)
+    for _ in range(30):
+        with pytest.raises(TransientError):
+            await call(one, TransientError("down"), bold)
+    assert [] == world.record.asked
+
+
+async def test_an_open_breaker_makes_no_call_and_says_for_how_long(
+    world: World,
+) -> None:
+    one = world.process(alone=True)
+    await fails(one, 2)
+    world.now += 10
+    assert 20.0 == await refused(one)
+    assert 20.0 == one.refuses(MODEL)
+
+
+async def test_what_one_process_sees_stops_all_others(world: World) -> None:
+    one, two = world.process(), world.process()
+    await call(two)
+    await fails(one, 2)
+    await one.look()
+    await two.look()
+    assert 30.0 == await refused(two)
+    assert 30.0 == await refused(world.process())
+
+
+async def test_a_call_costs_no_request_while_the_record_was_read_lately(
+    world: World,
+) -> None:
+    one = world.process()
+    for _ in range(10):
+        await call(one)
+    assert ["all"] == world.record.asked
+    world.now += BELIEVED_S + 0.1
+    await asyncio.gather(*(call(one) for _ in range(10)))
+    assert ["all", "all"] == world.record.asked
+
+
+async def test_who_called_nothing_reads_nothing(world: World) -> None:
+    one = world.process()
+    await one.look()
+    assert [] == world.record.asked
+
+
+async def test_of_a_whole_fleet_one_probes_and_its_answer_closes_for_all(
+    world: World,
+) -> None:
+    one, two = world.process(), world.process()
+    await fails(one, 2)
+    await one.look()
+    world.now += 30
+    async with one.guard(MODEL, classify):
+        assert PROBED_S == await refused(two)
+        assert PROBED_S == await refused(one)
+    assert (State.CLOSED, State.OPEN) == (state(one), state(two))
+    await one.look()
+    await two.look()
+    await call(two)
+    assert Standing(2) == world.row
+
+
+async def test_a_probe_that_failed_keeps_the_fleet_out_for_longer(
+    world: World,
+) -> None:
+    one, two = world.process(), world.process()
+    await fails(one, 2)
+    await one.look()
+    world.now += 30
+    await fails(one)
+    await one.look()
+    assert (2, 1) == (world.row.gen, world.row.failed_probes)
+    assert 30 <= await refused(two) <= 60
+
+
+async def test_a_probe_that_was_cut_off_is_given_back(world: World) -> None:
+    one, two = world.process(), world.process()
+    await fails(one, 2)
+    await one.look()
+    world.now += 30
+    with pytest.raises(asyncio.CancelledError):
+        await call(one, asyncio.CancelledError())
+    assert one.untold
+    assert one.changed.is_set()
+    assert PROBED_S == await refused(two)
+    await one.look()
+    world.now += PROBED_S
+    await two.look()
+    await call(two)
+    assert State.CLOSED is state(two)
+
+
+async def test_a_probe_of_a_worker_that_died_is_lost_after_its_time(
+    world: World,
+) -> None:
+    one, two = world.process(), world.process()
+    await fails(one, 2)
+    await one.look()
+    world.now += 30
+    dead = one.guard(MODEL, classify)
+    await dead.__aenter__()
+    world.now += MODEL.timeout
+    await refused(two)
+    world.now += 6
+    await call(two)
+    assert State.CLOSED is state(two)
+    await dead.__aexit__(TransientError, TransientError("late"), None)
+    await two.look()
+    await one.look()
+    assert (State.CLOSED, State.CLOSED) == (world.row.state, state(one))
+
+
+async def test_two_that_see_the_same_outage_open_it_once(world: World) -> None:
+    one, two = world.process(), world.process()
+    await fails(one, 2)
+    await fails(two, 2)
+    world.now += 1
+    await one.look()
+    await two.look()
+    assert 1 == world.row.gen
+    assert 29.0 == await refused(two)
+
+
+async def test_news_of_an_earlier_generation_opens_nothing(world: World) -> None:
+    one, slow = world.process(), world.process()
+    await call(slow)
+    await fails(one, 2)
+    await one.look()
+    world.now += 30
+    await call(one)
+    await one.look()
+    slow._read_at = world.now
+    await fails(slow, 3)
+    assert State.OPEN is state(slow)
+    await slow.look()
+    assert (State.CLOSED, State.CLOSED) == (state(slow), world.row.state)
+
+
+async def test_without_the_record_each_process_goes_by_what_it_sees(
+    world: World,
+) -> None:
+    one, two = world.process(), world.process()
+    world.record.reachable = False
+    await call(two)
+    await fails(one, 2)
+    await one.look()
+    await refused(one)
+    await call(two)
+    world.now += 30
+    await call(one)
+    assert State.CLOSED is state(one)
+
+
+async def test_what_was_seen_alone_is_told_once_the_record_is_there_again(
+    world: World,
+) -> None:
+    one = world.process()
+    world.record.reachable = False
+    await fails(one, 2)
+    await one.look()
+    assert one.untold
+    world.record.reachable = True
+    await one.look()
+    assert not one.untold
+    assert (1, State.OPEN) == (world.row.gen, world.row.state)
+
+
+async def test_a_probe_made_alone_says_nothing_against_the_record(
+    world: World,
+) -> None:
+    one, two = world.process(), world.process()
+    await fails(one, 2)
+    await one.look()
+    await refused(two)
+    world.record.reachable = False
+    world.now += 30
+    await call(one)
+    assert State.CLOSED is state(one)
+    world.record.reachable = True
+    await call(two)
+    await two.look()
+    await one.look()
+    assert (State.CLOSED, 2) == (world.row.state, world.row.gen)
+    assert State.CLOSED is state(one)
+
+
+async def test_a_record_that_was_deleted_is_made_anew(world: World) -> None:
+    one = world.process()
+    await fails(one, 2)
+    await one.look()
+    world.record.rows.clear()
+    world.now += 30
+    await one.look()
+    await call(one)
+    await fails(one, 3)
+    await one.look()
+    assert State.OPEN is world.row.state
+
+
+async def test_a_record_that_hangs_holds_a_call_up_for_a_moment_only(
+    world: World,
+) -> None:
+    one = world.process()
+
+    async def hang() -> Any:
+        await asyncio.Event().wait()
+
+    world.record.all = hang  # type: ignore[method-assign]
+    import piecework.circuits
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(piecework.circuits, "PATIENCE_S", 0.001)
+        await call(one)
+    await call(one)
+
+
+async def test_opening_and_closing_are_told_once(world: World) -> None:
+    one, log = world.process(), Log()
+    one.log = log
+    await fails(one, 2)
+    world.now += 30
+    with pytest.raises(PermanentError):
+        await call(one, PermanentError("no", http_status=404))
+    told = [(name, fields.get("error_code")) for name, fields in log.said]
+    assert [("breaker.opened", "tool.model.down"), ("breaker.closed", None)] == told
+
+
+async def test_a_dependency_that_is_met_during_a_look_does_not_disturb_it(
+    world: World,
+) -> None:
+    one = world.process()
+    await fails(one, 2)
+    met = call(one, on=Dependency("other", breaker=RULES))
+    await asyncio.gather(one.look(), met)
+    assert State.OPEN is world.row.state
+
+
+async def test_a_dependency_that_is_met_after_the_look_is_as_it_was_read(
+    world: World,
+) -> None:
+    one, two = world.process(), world.process()
+    await fails(one, 2)
+    await one.look()
+    await call(two, on=Dependency("other", breaker=RULES))
+    assert 30.0 == await refused(two)

@@ -1,0 +1,79 @@
+"""A saga whose dependency nobody asks now: it waits where it stands, either way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from piecework.breaker import refusal
+from piecework.errors import PermanentError, TransientError
+from piecework.outcome import Compensation, Parked
+from tests.unit.piecework.fakes import caller, checkpoints_of, context, run
+from tests.unit.piecework.script import Script, dead
+
+OPEN = refusal("bank", 20.0)
+
+
+async def parked(script: Script, **facts: Any) -> Parked:
+    outcome = await run(script.pipeline, **facts)
+    assert isinstance(outcome, Parked)
+    return outcome
+
+
+async def test_a_refused_chunk_waits_for_the_dependency_and_not_for_an_attempt() -> (
+    None
+):
+    script = Script(fails={"b": OPEN})
+    outcome = await parked(script, attempt=3)
+    assert ("bank", 30.0) == (outcome.waits_for, outcome.delay)
+    assert [] == script.undone()
+
+
+async def test_another_failure_waits_for_nobody() -> None:
+    outcome = await parked(Script(fails={"b": TransientError("not now")}))
+    assert ("", False) == (outcome.waits_for, outcome.untried)
+
+
+async def test_a_pivot_that_was_refused_was_not_tried() -> None:
+    assert (await parked(Script(pivot="c", fails={"c": OPEN}))).untried
+    assert not (await parked(Script(pivot="c", fails={"b": OPEN}))).untried
+    assert not (await parked(Script(pivot="c", fails={"d": OPEN}))).untried
+
+
+async def test_a_pivot_was_tried_if_any_call_of_its_claim_failed() -> None:
+    for count in ("retried", "failed"):
+        one = caller()
+        setattr(one.counts, count, 1)
+        script = Script(pivot="c", fails={"c": OPEN})
+        ctx = context(script.pipeline, caller=one)
+        assert not (await parked(script, ctx=ctx)).untried
+
+
+async def test_a_pivot_that_only_the_breaker_refused_can_still_say_no() -> None:
+    kept: dict[str, Any] = {"completed": {"a": '"1"', "b": '"2"'}, "entered": "c"}
+    script = Script(pivot="c", fails={"c": PermanentError("no")})
+    one = caller()
+    one.counts.untried = "c"
+    ctx = context(script.pipeline, caller=one)
+    at = checkpoints_of(script.pipeline, **kept)
+    assert dead(await run(script.pipeline, at, ctx=ctx), Compensation.DONE)
+
+
+async def test_a_pivot_that_an_earlier_claim_tried_was_tried() -> None:
+    kept: dict[str, Any] = {"completed": {"a": '"1"', "b": '"2"'}, "entered": "c"}
+    script = Script(pivot="c", fails={"c": OPEN})
+    at = checkpoints_of(script.pipeline, **kept)
+    outcome = await run(script.pipeline, at)
+    assert isinstance(outcome, Parked)
+    assert not outcome.untried
+
+
+async def test_a_way_back_waits_and_goes_on_where_it_stood() -> None:
+    script = Script(fails={"d": PermanentError("no"), "undo b": OPEN})
+    kept = checkpoints_of(script.pipeline)
+    outcome = await run(script.pipeline, kept, attempt=3)
+    assert isinstance(outcome, Parked)
+    assert "bank" == outcome.waits_for
+    assert ["undo d", "undo c", "undo b"] == script.undone()
+    del script.fails["undo b"]
+    assert dead(await run(script.pipeline, kept, attempt=3), Compensation.DONE)
+    assert ["undo b", "undo a"] == script.undone()[3:]

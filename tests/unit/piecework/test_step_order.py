@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from piecework import Context, Pipeline, Stage
+from piecework.errors import UsageError
+from piecework.step_order import advice
+
+
+class Order(BaseModel):
+    n: int = 1
+
+
+async def reserve(ctx: Context[Order]) -> None:
+    del ctx
+
+
+async def charge(ctx: Context[Order]) -> None:
+    del ctx
+
+
+async def ship(ctx: Context[Order]) -> None:
+    del ctx
+
+
+async def take_back(ctx: Context[Order]) -> None:
+    del ctx
+
+
+def order(*stages: Stage) -> Pipeline:
+    return Pipeline("orders", payload=Order, stages=stages)
+
+
+def undoable(run: Any, **facts: Any) -> Stage:
+    return Stage(run, compensate=take_back, **facts)
+
+
+def test_what_has_a_compensation_is_easy_to_undo_unless_it_says_otherwise() -> None:
+    assert "easy" == undoable(reserve).undo
+    assert "hard" == undoable(reserve, undo="hard").undo
+    assert Stage(reserve).undo is None
+
+
+def test_a_hard_stage_before_an_easy_one_is_advised_against() -> None:
+    found = advice(order(undoable(charge, undo="hard"), undoable(reserve)))
+
+    assert [
+        (
+            "'charge' is hard to undo and stands before 'reserve', "
+            "which is easy to undo: move it behind 'reserve'."
+        )
+    ] == found
+
+
+@pytest.mark.parametrize(
+    "stages",
+    [
+        [undoable(reserve), undoable(charge, undo="hard"), Stage(ship, pivot=True)],
+        [undoable(charge, undo="hard"), Stage(reserve), Stage(ship)],
+        [Stage(reserve, pivot=True, undo="impossible"), Stage(ship, undo="impossible")],
+        [Stage(ship, pivot=True), Stage(charge, undo="hard"), Stage(reserve)],
+    ],
+)
+def test_there_is_no_advice_on_a_good_order(stages: list[Stage]) -> None:
+    assert [] == advice(order(*stages))
+
+
+def test_what_cannot_be_undone_belongs_behind_the_pivot() -> None:
+    stages = [Stage(ship, undo="impossible"), Stage(charge, pivot=True)]
+
+    assert [
+        (
+            "'ship' cannot be undone, and stands before the pivot: "
+            "move it behind 'charge', the pivot."
+        )
+    ] == advice(order(*stages))
+
+
+def test_what_cannot_be_undone_is_the_pivot_where_there_is_none() -> None:
+    stages = [undoable(reserve), Stage(ship, undo="impossible")]
+
+    assert ["'ship' cannot be undone, and there is no pivot: make it that."] == advice(
+        order(*stages)
+    )
+
+
+def test_what_can_be_undone_and_never_is_gets_a_compensation() -> None:
+    assert [
+        "'reserve' is easy to undo, and nothing does: give it a compensation."
+    ] == advice(order(Stage(reserve, undo="easy")))
+
+
+@pytest.mark.parametrize(
+    ("stage", "said"),
+    [
+        (undoable(reserve, undo="impossible"), "says that to undo it is impossible"),
+        (undoable(reserve, undo="maybe"), "says undo='maybe', which is none of"),
+    ],
+)
+def test_a_way_back_that_cannot_be_is_refused(stage: Stage, said: str) -> None:
+    with pytest.raises(UsageError, match=said) as refused:
+        order(stage)
+    assert "pipeline.declaration.invalid" == refused.value.code

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from piecework import ways
+from piecework.errors import UsageError
+from piecework.pipeline import Pipeline, Stage
+from tests.unit.piecework.fakes import Clause
+
+
+async def extract(_: Any) -> str: ...  # type: ignore[empty-body]
+async def again(_: Any) -> str: ...  # type: ignore[empty-body]
+async def by_rules(_: Any) -> str: ...  # type: ignore[empty-body]
+async def count(_: Any) -> int: ...  # type: ignore[empty-body]
+async def undo(_: Any) -> None: ...
+
+
+def unannotated(_: Any): ...  # type: ignore[no-untyped-def]  # noqa: ANN201
+
+
+def refused(stage: Stage) -> str:
+    with pytest.raises(UsageError) as caught:
+        Pipeline(name="review", payload=Clause, stages=[stage])
+    assert caught.value.code == "pipeline.declaration.invalid"
+    return caught.value.message
+
+
+def taken(stage: Stage) -> bool:
+    return bool(Pipeline(name="review", payload=Clause, stages=[stage]).stages)
+
+
+def test_every_way_of_a_stage_has_a_name() -> None:
+    stage = Stage(extract, compensate=undo, replan=again, fallback=[by_rules, count])
+    expected = {
+        "run": extract,
+        "undo": undo,
+        "replan": again,
+        "fallback.1": by_rules,
+        "fallback.2": count,
+    }
+    assert expected == ways.functions(stage)
+
+
+def test_a_stage_without_other_ways_has_one() -> None:
+    assert {"run": extract} == ways.functions(Stage(extract))
+
+
+def test_a_stage_is_replanned_once_unless_it_says_otherwise() -> None:
+    assert 1 == Stage(extract, replan=again).replans
+
+
+def test_a_hook_that_may_never_run_is_refused() -> None:
+    assert "replanned 0 times" in refused(Stage(extract, replan=again, replans=0))
+
+
+def test_the_stage_itself_may_be_its_replan_hook() -> None:
+    assert taken(Stage(extract, replan=extract))
+
+
+@pytest.mark.parametrize("chain", [[extract], [by_rules, by_rules]])
+def test_a_chain_that_comes_back_to_what_has_refused_is_refused(
+    chain: list[Any],
+) -> None:
+    assert "what has just refused" in refused(Stage(extract, fallback=chain))
+
+
+def test_a_way_that_returns_another_type_is_refused() -> None:
+    said = "do not all return the same type"
+    assert said in refused(Stage(extract, replan=count))
+    assert said in refused(Stage(extract, fallback=[by_rules, count]))
+
+
+def test_a_way_of_unknown_type_is_taken() -> None:
+    assert taken(Stage(extract, replan=again, fallback=[unannotated]))

@@ -45,7 +45,7 @@ class Breaker:
 
     rate: float = 0.5
     volume: int = 10
-    calls: int = 100
+    calls: int = 50
     window_s: float = 30.0
     reset_s: float = 30.0
     longest_s: float = 300.0

@@ -3,7 +3,7 @@
     guard    closed: go on; open: refused; half-open: the probe, if nobody else has it
     look     tell what changed here, then read how the fleet's breakers stand
 
-The record is read every second while calls are made, all breakers at once, and asked
+The record is read twice a second while calls are made, all breakers at once, and asked
 for each probe; a call costs no request. Out of reach, each process goes by what it
 sees itself: a call never fails because a breaker's row could not be read.
 """

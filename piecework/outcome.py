@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-from piecework.dependency import waited_for
 from piecework.errors import ErrorEnvelope
 
 
@@ -22,17 +21,15 @@ class Parked:
     """It failed for now: tier two hands it out again after `delay` seconds.
 
     Attributes:
+        waits_for: The dependency that it waits for, through no fault of its own: no
+            attempt is spent. Empty: one is.
         untried: The failure is its pivot's, of which nothing was tried so far.
     """
 
     failure: ErrorEnvelope
     delay: float
+    waits_for: str = ""
     untried: bool = False
-
-    @property
-    def waits_for(self) -> str:
-        """The dependency that it waits for, through no fault of its own; or none."""
-        return waited_for(self.failure)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,9 @@ BASE = 2.0
 CAP = 300.0
 #: The same where there was no retry left, which is soon over.
 PARKED_CAP = 30.0
+#: How often a chunk waits for a retry to be left before that spends its attempts, too:
+#: without a breaker, what never works would be waited for without an end.
+MOST_PARKS = 10
 
 
 class Pivot(Enum):
@@ -47,9 +50,14 @@ class Pivot(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Hand the chunk out again after `delay` seconds."""
+    """Hand the chunk out again after `delay` seconds.
+
+    Attributes:
+        waits_for: The dependency that nobody asks now; empty: an attempt is spent.
+    """
 
     delay: float
+    waits_for: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +107,9 @@ def decide(
 
     `parks`: how often it has waited for a dependency that nobody asked.
     """
-    if waited_for(failure):
-        return Again(until_asked(failure, attempt, parks, rng))
+    waits_for = waited_for(failure)
+    if waits_for and (failure.code == OPEN_CODE or parks < MOST_PARKS):
+        return Again(until_asked(failure, attempt, parks, rng), waits_for)
     comes_back = failure.error_class in {ErrorClass.TRANSIENT, ErrorClass.STATE}
     if comes_back and attempts_left > 0:
         return Again(delay(failure, attempt, rng))

@@ -160,9 +160,9 @@ async def recover(
         parks=ctx.caller.counts.parks,
     )
     match decision:
-        case Again(delay):
+        case Again(delay, waits_for):
             untried = index == pipeline.pivot_index and pivot is Pivot.AHEAD
-            return Parked(failure, delay, untried)
+            return Parked(failure, delay, waits_for, untried)
         case Bury(reason):
             return Dead(failure, reason)
         case _:
@@ -217,10 +217,10 @@ async def compensate(
         if step.to_undo:
             ctx.stage = f"undo:{step.stage.name}:{ctx.caller.epoch}"
             failed = await undo(step.stage, ctx, failure)
-            if failed is not None and waited_for(failed):
+            if failed is not None and (waits_for := waited_for(failed)):
                 parks, rng = ctx.caller.counts.parks, ctx.caller.attempts.rng
                 wait = recovery.until_asked(failed, ctx.attempt, parks, rng)
-                return Parked(failed, wait)
+                return Parked(failed, wait, waits_for)
             await checkpoints.undo(step.stage.name, failed)
             chain.told(step.stage, failed)
             ctx.progress()

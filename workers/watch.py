@@ -1,4 +1,4 @@
-"""Look at the jobs in hand every second, and let go of those that are cancelled.
+"""Look at the jobs in hand twice a second, and let go of those that are cancelled.
 
 With them goes the look at the fleet's circuit breakers: one request for all of them.
 
@@ -22,8 +22,9 @@ from piecework.ports import CancelRequest
 from piecework.runtime import Runtime
 from workers.heart import Heart, Hold
 
-#: Seconds between two looks; a worker with nothing in hand does not look.
-LOOK_S = 1.0
+#: Seconds between two looks; a worker with nothing in hand does not look. A cancel has
+#: to be quiet within 2 s, and what was cut off has to be written down within them, too.
+LOOK_S = 0.5
 
 
 @dataclass(slots=True)
@@ -41,6 +42,7 @@ class Watch:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
                     await self.circuits.changed.wait()
+            self.circuits.changed.clear()
             try:
                 await self.look()
             except StoreError as error:

@@ -42,9 +42,15 @@ async def comment_of(*_: object, idempotency_key: str) -> None:
     del idempotency_key
 
 
-model = Dependency("model", retry=TIER_ONE, timeout=8.0)
+# Without breakers, as the other design: what never works would be waited for.
+model = Dependency("model", retry=TIER_ONE, timeout=8.0, breaker=None)
 document = Dependency(
-    "document", retry=TIER_ONE, timeout=8.0, effect=Effect.LOOKUP, lookup=comment_of
+    "document",
+    retry=TIER_ONE,
+    timeout=8.0,
+    effect=Effect.LOOKUP,
+    lookup=comment_of,
+    breaker=None,
 )
 
 

@@ -23,7 +23,7 @@ from workers.station import open_station
 
 REF = JobRef("default", "drill")
 #: Seconds of an answer, before the outage, and of it; then until all must be over.
-ANSWER_S, FAIR_S, DOWN_S, PATIENCE_S = 0.5, 5.0, 30.0, 90.0
+ANSWER_S, FAIR_S, DOWN_S, PATIENCE_S = 0.5, 5.0, 30.0, 105.0
 #: As workers have them, whatever this machine's tests are used to.
 DEFAULTS = {"lease_s": 60.0, "visibility_s": 90.0, "skew_s": 5.0}
 #: Chunks, the calls of each, and how many of those at once.
@@ -68,7 +68,7 @@ class Provider:
 
 
 PROVIDER = Provider()
-model = Dependency("model", layer="llm", breaker=Breaker(reset_s=5.0, longest_s=15.0))
+model = Dependency("model", layer="llm", breaker=Breaker(reset_s=8.0, longest_s=15.0))
 
 
 class Item(BaseModel):

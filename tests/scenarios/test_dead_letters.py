@@ -65,7 +65,7 @@ async def test_a_patched_chunk_runs_with_its_new_payload_and_says_so(
     assert "patched_as" in shown.stdout
     story = await piecework("dlq", "show", "job-1", "1")
     assert '"calls": 2' in story.stdout
-    assert "now SUCCEEDED in generation 2" in story.stdout
+    assert "now SUCCEEDED in generation 2" in " ".join(story.stdout.split())
 
 
 async def test_letters_name_their_owner_and_what_to_do(scenario: Scenario) -> None:

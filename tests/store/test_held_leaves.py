@@ -215,7 +215,7 @@ async def test_a_pivot_that_was_not_tried_is_known_by_the_claim_that_met_it(
     store: Store,
 ) -> None:
     claim = await store.running()
-    untried = Parked(REFUSED, 30.0, untried=True)
+    untried = Parked(REFUSED, 30.0, REFUSED.dependency, untried=True)
     await store.settlements.put_off(claim, untried, calls=Calls(5))
     assert (await store.item())["untried"] == claim.fence
 

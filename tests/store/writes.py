@@ -71,7 +71,7 @@ async def park(store: Store, claim: Claim) -> Any:
 
 
 async def put_off(store: Store, claim: Claim) -> Any:
-    parked = Parked(REFUSED, 30.0)
+    parked = Parked(REFUSED, 30.0, REFUSED.dependency)
     return await store.settlements.put_off(claim, parked, calls=Calls(5))
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from itertools import product
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -57,6 +58,27 @@ def test_what_the_provider_asked_for_comes_first_and_jitter_on_top() -> None:
     assert recovery.delay(asked, 1, Highest()) == 21.0
 
 
+@pytest.mark.parametrize(
+    ("code", "parks", "expected"),
+    [
+        (OPEN_CODE, 0, "bank"),
+        (OPEN_CODE, 1_000, "bank"),
+        (SPENT_CODE, 0, "bank"),
+        (SPENT_CODE, recovery.MOST_PARKS - 1, "bank"),
+        (SPENT_CODE, recovery.MOST_PARKS, ""),
+    ],
+)
+def test_who_waits_for_a_dependency_spends_no_attempt_within_reason(
+    code: str, parks: int, expected: str
+) -> None:
+    failure = envelope(ErrorClass.TRANSIENT, code=code, dependency="bank")
+    rules: dict[str, Any] = {"attempt": 1, "pivot": Pivot.AHEAD, "rng": Lowest()}
+    some = recovery.decide(failure, attempts_left=1, parks=parks, **rules)
+    none = recovery.decide(failure, attempts_left=0, parks=parks, **rules)
+    assert expected == getattr(some, "waits_for", None)
+    assert none == (some if expected else Undo())
+
+
 def test_two_chunks_that_fail_together_do_not_come_back_together() -> None:
     rng = Random(3)
     assert recovery.delay(envelope(), 3, rng) != recovery.delay(envelope(), 3, rng)
@@ -77,7 +99,7 @@ def test_a_chunk_waits_for_its_dependency_however_often_it_has_to(
     decision = recovery.decide(
         refused, attempts_left=left, attempt=3, pivot=pivot, rng=Highest()
     )
-    assert Again(30.0) == decision
+    assert Again(30.0, "model") == decision
 
 
 def test_who_waits_for_the_same_breaker_is_spread_out() -> None:

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from piecework.model import Chunk, JobRef
+from piecework.ports import CancelRequest
+from piecework.queue import Message
+from piecework.sweep import Broom
+
+JOB = JobRef("default", "job-1")
+
+
+@dataclass
+class Sent:
+    """A queue that keeps how many messages each request had."""
+
+    sizes: list[int] = field(default_factory=list)
+
+    async def send(self, messages: list[Message]) -> None:
+        self.sizes.append(len(messages))
+
+
+async def test_what_is_to_be_wound_back_is_sent_in_full_batches() -> None:
+    queue = Sent()
+    runtime: Any = SimpleNamespace(work=queue)
+    broom = Broom(runtime, CancelRequest("now", undo=True))
+    for number in range(25):
+        item = {"gen": 1, "status": "WAITING", "fence": 1, "attempts": 1}
+        await broom.hand_out(Chunk.read(JOB.chunk(number), item))
+    assert [10, 10] == queue.sizes
+    await broom.send()
+    await broom.send()
+    assert [10, 10, 5] == queue.sizes
+    assert 25 == broom.asked

@@ -30,12 +30,10 @@ OTHERS = 2
 #: Seconds between two blows.
 PAUSE_S = 1.5
 LEASE_S = float(PACE["PIECEWORK_LEASE_S"])
-#: Seconds without a blow before a cancel, so that what is measured is the cancel.
-CALM_S = LEASE_S + 3.0
 QUIET_S = 30.0
 #: Open chunks of a job that is worth cancelling, and how long one is waited for.
-IN_FULL_SWING = 30
-FULL_SWING_S = 5.0
+IN_FULL_SWING = 15
+FULL_SWING_S = LEASE_S + 5.0
 BATCH = 10
 
 
@@ -46,7 +44,6 @@ class Killer:
     Attributes:
         dealt: What was done, and when.
         lulls: From when to when nothing went wrong, but for what had before.
-        wants_work: Whether jobs are to be submitted though no blow falls.
     """
 
     plan: Plan
@@ -57,7 +54,6 @@ class Killer:
     rng: Random
     dealt: list[tuple[str, float]] = field(default_factory=list)
     lulls: list[tuple[float, float]] = field(default_factory=list)
-    wants_work: bool = False
     _sqs: Any = None
 
     async def deal(self) -> None:
@@ -71,9 +67,9 @@ class Killer:
             await getattr(self, blow)()
 
     def share(self) -> float:
-        """Return how far the work may be: as far as the blows, or further."""
+        """Return the share of the blows that have fallen."""
         blows = len(self.plan.blows())
-        return len(self.dealt) / blows if blows and not self.wants_work else 1.0
+        return len(self.dealt) / blows if blows else 1.0
 
     async def let_work_get_on(self, blows_left: int) -> None:
         """Wait so that the blows that are left spread over the work that is left."""
@@ -157,12 +153,9 @@ class Killer:
 
     async def cancel(self) -> None:
         """Cancel a job at work, wait until it is quiet; all but the last go on."""
-        self.wants_work = True
-        await asyncio.sleep(CALM_S)
         while self.crew.frozen:  # noqa: ASYNC110 -- they thaw by themselves
             await asyncio.sleep(LOOK_S)
         job = await self.job_in_full_swing()
-        self.wants_work = False
         words = (job, "--reason", "soak")
         # It may have ended by itself in the meantime.
         cancel = ("jobs", "cancel", *words, "--yes")
@@ -175,15 +168,28 @@ class Killer:
             await self.traffic.command("jobs", "resume", *words)
 
     async def job_in_full_swing(self) -> str:
-        """Return the job with the most open chunks; a small one would end too soon."""
+        """Return the job with the most open chunks, none of them in a dead hand.
+
+        A small one would end too soon, and what a dead worker holds is quiet only after
+        its lease: it is the cancel that is measured.
+        """
         until = time.monotonic() + FULL_SWING_S
-        most = ""
         while time.monotonic() < until:
             running = [
                 j for j, m in self.changes.jobs.items() if m["status"] == "RUNNING"
             ]
-            most = max(running, key=self.changes.open_in, default="")
+            living = [job for job in running if not self.held_by_the_dead(job)]
+            most = max(living, key=self.changes.open_in, default="")
             if most and self.changes.open_in(most) >= IN_FULL_SWING:
                 return most
             await asyncio.sleep(LOOK_S)
-        return most
+        return ""
+
+    def held_by_the_dead(self, job: str) -> bool:
+        """Say whether a worker that was killed holds a chunk of a job."""
+        dead = {death.worker for death in self.crew.deaths}
+        chunks = self.changes.chunks[job].values()
+        return any(
+            item["status"] == "RUNNING" and item.get("claimed_by") in dead
+            for item in chunks
+        )

@@ -9,8 +9,8 @@ from piecework.finish import certify, store_certificate
 from piecework.model import Job
 from piecework.outcome import Cancelled, Completed, Dead, Parked
 from piecework.ports import ClaimLostError
+from piecework.store.calls_spent import Calls
 from piecework.store.census import take_census
-from piecework.store.settle import Calls
 from piecework.store.table import Action
 from workers.announce import announce
 from workers.set_up import Task

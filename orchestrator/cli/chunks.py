@@ -35,8 +35,8 @@ def list_chunks(
     """List the chunks of a job, in order."""
 
     async def act(rt: Runtime, out: Output) -> None:
+        from orchestrator.cli.chunk_views import chunk_columns
         from orchestrator.cli.lists import first, known_status
-        from orchestrator.cli.views import chunk_columns
         from orchestrator.inspector import listed_chunks, require_job
         from piecework.model import ChunkStatus
 
@@ -58,8 +58,8 @@ def show_chunk(
     """Show a chunk, its stages, calls, effects and errors."""
 
     async def act(rt: Runtime, out: Output) -> None:
+        from orchestrator.cli.chunk_views import chunk_view
         from orchestrator.cli.lists import chunk_number
-        from orchestrator.cli.views import chunk_view
         from orchestrator.inspector import chunk_document, require_job
 
         record = await require_job(rt, job)

@@ -39,8 +39,8 @@ def list_jobs(
     """List jobs, the newest first."""
 
     async def act(rt: Runtime, out: Output) -> None:
+        from orchestrator.cli.job_views import job_columns
         from orchestrator.cli.lists import first, known_status
-        from orchestrator.cli.views import job_columns
         from orchestrator.inspector import listed_jobs
         from piecework.model import JobStatus
 
@@ -63,7 +63,7 @@ def show_job(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
     """Show a job, its chunks counted, and what to type next."""
 
     async def act(rt: Runtime, out: Output) -> None:
-        from orchestrator.cli.views import job_view
+        from orchestrator.cli.job_views import job_view
         from orchestrator.inspector import job_document, require_job
 
         document = await job_document(rt, await require_job(rt, job))

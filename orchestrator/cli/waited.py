@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from orchestrator.cli.bars import watching
+from orchestrator.cli.job_views import job_view
 from orchestrator.cli.output import Output
-from orchestrator.cli.views import job_view
 from orchestrator.inspector import Document, job_document
 from orchestrator.waiting import watch
 from piecework.model import JobStatus

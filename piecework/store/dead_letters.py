@@ -21,9 +21,9 @@ from piecework.model import JobRef, iso
 from piecework.outcome import Dead
 from piecework.queue import Delivery
 from piecework.settings import Settings
+from piecework.store.expiry import expires_at
 from piecework.store.open_letters import open_mark
 from piecework.store.reopen import Patched
-from piecework.store.settle import DAY_S
 from piecework.store.table import Action, Item, Table, Written
 
 OPEN, REDRIVEN, DISCARDED = "OPEN", "REDRIVEN", "DISCARDED"
@@ -94,7 +94,7 @@ class DeadLetters:
             "trail": json.dumps([*errors, last | {"worker": claim.worker}]),
             "created_at": item.get("created_at"),
             "died_at": iso(now),
-            "expires_at": int(now) + self.settings.keep_dead_letters_days * DAY_S,
+            "expires_at": expires_at(now, self.settings.keep_dead_letters_days),
         }
 
     async def quarantine(self, delivery: Delivery, code: str) -> None:
@@ -107,7 +107,7 @@ class DeadLetters:
             "body": delivery.body[:512],
             "received": delivery.received,
             "at": iso(now),
-            "expires_at": int(now) + self.settings.keep_dead_letters_days * DAY_S,
+            "expires_at": expires_at(now, self.settings.keep_dead_letters_days),
         }
         sk = delivery.message_id
         await self.table.put(self.table.action("Put", QUARANTINE_PK, sk, item=item))

@@ -11,7 +11,6 @@ in every condition, and `expires_at` is only for the sweep.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
@@ -33,7 +32,7 @@ from piecework.idempotency.record import (
 )
 from piecework.model import iso, moment
 from piecework.objects import INLINE_LIMIT
-from piecework.store.settle import DAY_S
+from piecework.store.expiry import expires_at
 from piecework.store.table import Action, Item, Refused, Table, Written
 
 #: Nobody is at it, and nothing is known to have come of it.
@@ -215,7 +214,7 @@ def row(record: Record) -> Item:
 
 def kept_until(until: float) -> Item:
     """Return until when a row counts, and when it may be swept away: a day later."""
-    return {"kept_until": iso(until), "expires_at": math.ceil(until) + DAY_S}
+    return {"kept_until": iso(until), "expires_at": expires_at(until, days=1)}
 
 
 def as_seen(record: Record) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from piecework import keys
 from piecework.claim import Claim
 from piecework.objects import Objects
 from piecework.settings import Settings
-from piecework.store.settle import DAY_S
+from piecework.store.expiry import expires_at
 from piecework.store.table import Item, Table
 
 #: Bytes of results in one page: well below the 400 KB that an item may hold.
@@ -93,7 +93,7 @@ class CallJournal:
         item: dict[str, Any] = {
             "calls": small,
             "large": large or None,
-            "expires_at": int(self.clock()) + self.settings.keep_jobs_days * DAY_S,
+            "expires_at": expires_at(self.clock(), self.settings.keep_jobs_days),
         }
         condition = "attribute_not_exists(pk)"
         await self.table.put(

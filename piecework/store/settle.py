@@ -16,42 +16,15 @@ from piecework.errors import ErrorEnvelope
 from piecework.model import ChunkStatus, iso
 from piecework.outcome import Cancelled, Dead, Parked
 from piecework.settings import Settings
+from piecework.store.calls_spent import Calls
 from piecework.store.cancels import cancelled_at
 from piecework.store.claims import HELD, held
+from piecework.store.expiry import expires_at
 from piecework.store.open_letters import open_mark
 from piecework.store.table import Action, Refused, Table, Written
 
 #: Leaves the item without an owner. The token stays: it tells who wrote last.
 LET_GO = "REMOVE claimed_by, claim_expires_at"
-DAY_S = 86_400
-
-
-@dataclass(frozen=True, slots=True)
-class Calls:
-    """What a claim spent on calls.
-
-    Attributes:
-        made: All that were answered outside.
-        late: Those of them that ended after a cancel.
-        cached: Those that a shared response answered in their place.
-    """
-
-    made: int
-    late: int = 0
-    cached: int = 0
-
-    @property
-    def added(self) -> str:
-        """What is added to the chunk's own counts."""
-        late = ", late_calls :late" if self.late else ""
-        cached = ", cached_calls :cached" if self.cached else ""
-        return f"ADD calls :calls{late}{cached}"
-
-    @property
-    def values(self) -> dict[str, int]:
-        """The values that go with it."""
-        facts = {"late": self.late, "cached": self.cached}
-        return {"calls": self.made, **{name: n for name, n in facts.items() if n}}
 
 
 @dataclass(slots=True)
@@ -251,7 +224,7 @@ class Settlements:
                 "gen": claim.gen,
                 "attempt": claim.attempt,
                 "error": failure.model_dump_json(exclude_none=True),
-                "expires_at": int(now) + self.settings.keep_jobs_days * DAY_S,
+                "expires_at": expires_at(now, self.settings.keep_jobs_days),
             },
         )
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from botocore.exceptions import ClientError
 
 from piecework.service_clock import ServiceClock
+from piecework.store.contention import contended, reasons
 from piecework.store.outage import reaching
 from piecework.store.wire import from_item, to_item, to_value
 
@@ -28,15 +29,6 @@ Item: TypeAlias = dict[str, Any]
 #: Attribute names that DynamoDB reserves, such as `status`, are written `#status`.
 MARKED = re.compile(r"#(\w+)")
 
-#: Answers that say "not now" rather than "no": the same write is sent again, a
-#: transaction with its own token, so that it cannot be applied twice.
-CONTENTION = {
-    "TransactionConflict",
-    "TransactionConflictException",
-    "TransactionInProgressException",
-    "ThrottlingError",
-    "ProvisionedThroughputExceeded",
-}
 CONTENTION_TRIES = 8
 CONTENTION_CAP_S = 2.0
 
@@ -249,17 +241,3 @@ def read_refusal(error: ClientError) -> Refused | None:
     if not refused:
         return None
     return Refused(refused[min(refused)], refused)
-
-
-def contended(error: ClientError) -> bool:
-    """Say whether the write met another one, rather than a condition or a bug."""
-    codes = {reason.get("Code", "None") for reason in reasons(error)} - {"None"}
-    if codes:
-        return codes <= CONTENTION
-    return error.response["Error"]["Code"] in CONTENTION
-
-
-def reasons(error: ClientError) -> list[dict[str, Any]]:
-    """Return the reason of each action of a cancelled transaction."""
-    found: Any = error.response.get("CancellationReasons", [])
-    return list(found)

@@ -11,9 +11,9 @@ import pytest
 from piecework.model import Chunk, JobStatus, iso
 from piecework.outcome import Cancelled, Parked
 from piecework.ports import CancelRequest
+from piecework.store.calls_spent import Calls
 from piecework.store.cancels import cancel_unclaimed, request_cancel, request_undo
 from piecework.store.reopen import reopen_chunk
-from piecework.store.settle import Calls
 from piecework.store.turns import turn_unclaimed
 from tests.store.conftest import NOW, Store
 from tests.unit.piecework.fakes import envelope

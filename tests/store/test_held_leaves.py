@@ -11,7 +11,7 @@ from piecework import keys
 from piecework.model import iso
 from piecework.outcome import Parked
 from piecework.ports import ClaimLostError
-from piecework.store.settle import Calls
+from piecework.store.calls_spent import Calls
 from tests.store.conftest import NOW, Store
 from tests.store.writes import (
     FAILURE,

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from piecework.model import JobStatus
+from piecework.store.calls_spent import Calls
 from piecework.store.reopen import reopen_chunk
-from piecework.store.settle import Calls
 from tests.store.conftest import Store
 
 

@@ -13,7 +13,7 @@ from piecework.claim import Claim
 from piecework.codes import ErrorClass
 from piecework.dependency import Effect
 from piecework.outcome import Cancelled, Compensation, Dead, Parked
-from piecework.store.settle import Calls
+from piecework.store.calls_spent import Calls
 from tests.store.conftest import Store
 from tests.unit.piecework.fakes import envelope
 

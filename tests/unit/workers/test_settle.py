@@ -12,7 +12,7 @@ from piecework.claim import Claim
 from piecework.outcome import Cancelled, Completed, Parked
 from piecework.pipeline import Pipeline, Stage
 from piecework.ports import ClaimLostError
-from piecework.store.settle import Calls
+from piecework.store.calls_spent import Calls
 from tests.unit.piecework.fakes import Clause, Log, checkpoints_of, envelope
 from tests.unit.piecework.store.tables import REF, claim
 from workers import settle as settling

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from orchestrator.cli.views import noticed, trouble
+from orchestrator.cli.chunk_views import trouble
+from orchestrator.cli.job_views import noticed
 from piecework.breaker import OPEN_CODE
 from piecework.model import iso
 

@@ -28,7 +28,11 @@ class Rescue:
     clock: Callable[[], float]
 
     async def give_back(self, chunk: Chunk) -> bool:
-        """Move RUNNING with a dead lease -> WAITING; the attempt stays spent."""
+        """Move RUNNING with a dead lease -> WAITING; the attempt stays spent.
+
+        It has waited for a lease already, so its message is soon made up for if SQS
+        hands it to somebody who never hears of it; a resend after that can wait.
+        """
         return await self._write(
             chunk,
             f"{AS_SEEN} AND {NOT_A_BEAT_SINCE}",
@@ -37,7 +41,7 @@ class Rescue:
             {
                 "heartbeat": chunk.heartbeat[1],
                 "waiting": ChunkStatus.WAITING,
-                "due": iso(self.clock() + self.settings.redispatch_s),
+                "due": iso(self.clock() + self.settings.lease_s / 3),
                 "code": "runtime.worker.lost",
             },
         )

@@ -15,7 +15,7 @@ from piecework.store.calls_spent import Calls
 from piecework.store.cancels import cancel_unclaimed, request_cancel, request_undo
 from piecework.store.reopen import reopen_chunk
 from piecework.store.turns import turn_unclaimed
-from tests.store.conftest import NOW, Store
+from tests.store.conftest import NOW, SETTINGS, Store
 from tests.unit.piecework.fakes import envelope
 
 ChunkWrite = Callable[[Store, Chunk], Awaitable[bool]]
@@ -177,6 +177,11 @@ async def test_a_dead_lease_that_is_given_back_keeps_its_attempt(store: Store) -
     item = await store.item()
     assert (item["attempts"], item["error_code"]) == (2, "runtime.worker.lost")
     assert "retry_at" not in item
+
+
+async def test_what_is_given_back_is_soon_sent_again(store: Store) -> None:
+    await give_back(store, await store.put_chunk(**RUNNING))
+    assert iso(NOW + SETTINGS.lease_s / 3) == (await store.item())["due_at"]
 
 
 @pytest.mark.parametrize(

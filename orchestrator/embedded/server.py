@@ -23,7 +23,12 @@ SERVICES = "cloudformation,dynamodb,s3,sqs,sts"
 
 
 def start(
-    python: Path, state_dir: Path, region: str, *, health_s: float = HEALTH_S
+    python: Path,
+    state_dir: Path,
+    region: str,
+    *,
+    services: str = SERVICES,
+    health_s: float = HEALTH_S,
 ) -> Emulator:
     """Start a server on a free loopback port and wait until it answers.
 
@@ -36,7 +41,7 @@ def start(
         with log.open("wb") as sink:
             process = subprocess.Popen(
                 _command(python, listener.fileno(), state_dir),
-                env=_environment(port, region),
+                env=_environment(port, region, services),
                 pass_fds=[listener.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
@@ -98,7 +103,7 @@ def _command(python: Path, listener: int, state_dir: Path) -> list[str]:
     ]
 
 
-def _environment(port: int, region: str) -> dict[str, str]:
+def _environment(port: int, region: str, services: str) -> dict[str, str]:
     """Give the server what it needs, and none of the caller's AWS credentials."""
     kept = ("HOME", "LANG", "PATH", "TMPDIR")
     return {
@@ -108,7 +113,7 @@ def _environment(port: int, region: str) -> dict[str, str]:
         "LOG_LEVEL": "WARNING",
         "MINISTACK_HOST": LOOPBACK,
         "MINISTACK_REGION": region,
-        "SERVICES": SERVICES,
+        "SERVICES": services,
         # It would open a broker port and a file-transfer port of its own, and tidy
         # up containers on the user's engine.
         "IOT_MTLS_ENABLED": "0",

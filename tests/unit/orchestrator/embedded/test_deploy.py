@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from orchestrator.embedded import resources
 from orchestrator.embedded.deploy import deploy
+from orchestrator.infra import templates
+from orchestrator.infra.parts import Part
 from piecework.errors import UnreachableError
 
 
@@ -40,6 +41,7 @@ class CloudFormation:
         self.changes.append(verb)
         self.body = request["TemplateBody"]
         self.stack = {
+            "StackId": "id",
             "StackName": request["StackName"],
             "StackStatus": self.status,
             "StackStatusReason": "bucket exists",
@@ -52,7 +54,7 @@ def test_deploying_twice_changes_nothing_the_second_time() -> None:
     deploy(client, "piecework", "local")
     deploy(client, "piecework", "local")
     assert client.changes == ["create"]
-    assert client.body == resources.template()
+    assert client.body == templates.load(Part.DATA).text
     assert client.stack is not None
     assert client.stack["StackName"] == "piecework-local-data"
 
@@ -72,10 +74,17 @@ def test_a_stack_that_rolls_back_is_told_with_its_reason() -> None:
     assert failed.value.code == "embedded.deploy.failed"
 
 
+def test_a_stack_that_is_never_complete_is_given_up() -> None:
+    client = CloudFormation(status="CREATE_IN_PROGRESS")
+    with pytest.raises(UnreachableError, match="still not complete after 120 s"):
+        deploy(client, "piecework", "local", pause=lambda _: None)
+
+
 def test_an_endpoint_that_does_not_answer_is_a_coded_error() -> None:
     class Nobody(CloudFormation):
         def describe_stacks(self, **_: str) -> dict[str, Any]:
             raise EndpointConnectionError(endpoint_url="http://127.0.0.1:1")
 
-    with pytest.raises(UnreachableError, match="piecework-local-data"):
+    with pytest.raises(UnreachableError, match="piecework-local-data") as failed:
         deploy(Nobody(), "piecework", "local")
+    assert failed.value.code == "embedded.deploy.failed"

@@ -1,0 +1,233 @@
+"""`infra`: the environment's stacks on AWS, deployed, compared, described, removed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli.formats import Format
+from orchestrator.cli.infra_options import (
+    AppOption,
+    ConfigOption,
+    EnvOption,
+    GroupOption,
+    ImageOption,
+    ParameterOption,
+    PipelinesOption,
+    RegionOption,
+    StackOption,
+    SubnetsOption,
+    VpcOption,
+    environment,
+)
+from orchestrator.cli.options import OutputOption, YesOption
+from orchestrator.cli.run import run_local
+
+if TYPE_CHECKING:
+    from orchestrator.cli.output import Output
+    from orchestrator.infra.environment import Environment
+    from orchestrator.infra.site import Site
+
+app = typer.Typer(help="Deploy to AWS; look at it; remove it.", no_args_is_help=True)
+
+#: What `diff --exit-code` ends with when something would change.
+DIFFERS = 9
+
+
+@app.command("deploy")
+def deploy_stacks(  # noqa: PLR0913, PLR0917 -- one option for each thing to say
+    env: EnvOption = "",
+    stack: StackOption = None,
+    image: ImageOption = "",
+    pipelines: PipelinesOption = "",
+    vpc: VpcOption = "",
+    subnets: SubnetsOption = "",
+    security_group: GroupOption = "",
+    parameter: ParameterOption = None,
+    config: ConfigOption = None,
+    allow_replacement: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LOGICAL_ID",
+            help="What holds data and may be replaced or removed; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the changes, make none.")
+    ] = False,
+    yes: YesOption = False,
+    app: AppOption = "",
+    region: RegionOption = "",
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Bring the stacks to what is wanted: change sets, shown, confirmed, followed.
+
+    A second deploy without changes does nothing. Parameters that are not named keep
+    the values that the stacks have.
+    """
+
+    def act(out: Output) -> None:
+        from orchestrator.cli.infra_talk import CommandTalk
+        from orchestrator.cli.infra_views import show_changes, show_outcomes
+        from orchestrator.infra.deploy import Deploy, deploy, diff
+
+        wanted = environment(
+            env, app, region, config, parameter,
+            image, pipelines, vpc, subnets, security_group,
+        )  # fmt: skip
+        told = Deploy(wanted, tuple(stack or ()), tuple(allow_replacement or ()))
+        site = place(wanted, out)
+        if dry_run:
+            show_changes(out, diff(site, told))
+        else:
+            show_outcomes(out, deploy(site, told, CommandTalk(out, yes=yes)))
+
+    run_local(act, output)
+
+
+@app.command("diff")
+def diff_stacks(  # noqa: PLR0913, PLR0917 -- as deploy
+    env: EnvOption = "",
+    stack: StackOption = None,
+    image: ImageOption = "",
+    pipelines: PipelinesOption = "",
+    vpc: VpcOption = "",
+    subnets: SubnetsOption = "",
+    security_group: GroupOption = "",
+    parameter: ParameterOption = None,
+    config: ConfigOption = None,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="End with 9 if there are changes.")
+    ] = False,
+    app: AppOption = "",
+    region: RegionOption = "",
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Show what a deploy would change; change nothing."""
+
+    def act(out: Output) -> int:
+        from orchestrator.cli.infra_views import show_changes
+        from orchestrator.infra.deploy import Deploy, diff
+
+        wanted = environment(
+            env, app, region, config, parameter,
+            image, pipelines, vpc, subnets, security_group,
+        )  # fmt: skip
+        found = diff(place(wanted, out), Deploy(wanted, tuple(stack or ())))
+        show_changes(out, found)
+        changed = any(outcome.changed for outcome in found)
+        return DIFFERS if exit_code and changed else 0
+
+    run_local(act, output)
+
+
+@app.command("destroy")
+def destroy_stacks(  # noqa: PLR0913, PLR0917 -- safeguards, each wanted alone
+    env: EnvOption = "",
+    stack: StackOption = None,
+    with_data: Annotated[
+        bool, typer.Option("--with-data", help="Tables and queues, too.")
+    ] = False,
+    confirm_env: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="With --with-data and --yes: the environment, once more.",
+            show_default=False,
+        ),
+    ] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would go, remove nothing.")
+    ] = False,
+    yes: YesOption = False,
+    config: ConfigOption = None,
+    app: AppOption = "",
+    region: RegionOption = "",
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Remove the stacks, the last first; the data stays unless it is named.
+
+    Refused while jobs run. The bucket and keys are never removed by this command.
+    """
+
+    def act(out: Output) -> None:
+        from orchestrator.cli import infra_destroying as destroying
+
+        wanted = environment(env, app, region, config)
+        asked = destroying.Asked(
+            wanted, tuple(stack or ()), with_data, confirm_env, yes, dry_run
+        )
+        destroying.check(asked)
+        destroying.act(place(wanted, out), asked, out)
+
+    run_local(act, output)
+
+
+@app.command("render")
+def render_templates(  # noqa: PLR0913, PLR0917 -- as deploy
+    env: EnvOption = "",
+    stack: StackOption = None,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", help="A folder for the files.", file_okay=False),
+    ] = None,
+    image: ImageOption = "",
+    pipelines: PipelinesOption = "",
+    vpc: VpcOption = "",
+    subnets: SubnetsOption = "",
+    security_group: GroupOption = "",
+    parameter: ParameterOption = None,
+    config: ConfigOption = None,
+    app: AppOption = "",
+    region: RegionOption = "",
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Print or write templates, parameters and the AWS CLI's commands; ask no AWS."""
+
+    def act(out: Output) -> None:
+        from orchestrator.cli.infra_views import show_files
+        from orchestrator.infra.deploy import Deploy
+        from orchestrator.infra.render import render, write
+
+        wanted = environment(
+            env, app, region, config, parameter,
+            image, pipelines, vpc, subnets, security_group,
+        )  # fmt: skip
+        files = render(Deploy(wanted, tuple(stack or ())))
+        show_files(out, files, write(files, to) if to else [])
+
+    run_local(act, output)
+
+
+@app.command("status")
+def show_status(
+    env: EnvOption = "",
+    config: ConfigOption = None,
+    app: AppOption = "",
+    region: RegionOption = "",
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Show the stacks: their states, what differs, what they tell."""
+
+    def act(out: Output) -> None:
+        from orchestrator.cli.infra_views import show_stacks
+        from orchestrator.infra.status import status
+
+        wanted = environment(env, app, region, config)
+        show_stacks(out, status(place(wanted, out), wanted))
+
+    run_local(act, output)
+
+
+def place(wanted: Environment, out: Output) -> Site:
+    """Find out where we are, and say so: nobody is to deploy to the wrong account."""
+    from orchestrator.infra.site import visit
+
+    site = visit(wanted.region)
+    if out.table:
+        where = f"{site.endpoint.url}, " if site.endpoint.url else ""
+        out.say(f"{wanted.name} in {where}{site}")
+    return site

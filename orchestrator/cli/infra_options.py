@@ -1,0 +1,99 @@
+"""The options of `infra`'s commands, in one wording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.infra.parts import Part
+
+if TYPE_CHECKING:
+    from orchestrator.infra.environment import Environment
+
+EnvOption = Annotated[
+    str,
+    typer.Option(
+        "--env", metavar="NAME", help="The environment.", show_default="PIECEWORK_ENV"
+    ),
+]
+AppOption = Annotated[
+    str,
+    typer.Option(
+        "--app",
+        metavar="NAME",
+        help="The first word of all names.",
+        show_default="PIECEWORK_APP",
+    ),
+]
+RegionOption = Annotated[
+    str, typer.Option(help="The region.", show_default="as the AWS variables say")
+]
+StackOption = Annotated[
+    list[Part] | None,
+    typer.Option("--stack", help="Only this one; repeatable.", show_default="all"),
+]
+ParameterOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=VALUE",
+        help="A parameter of the templates; repeatable.",
+        show_default=False,
+    ),
+]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="An environment file.", exists=True, dir_okay=False, show_default=False
+    ),
+]
+ImageOption = Annotated[
+    str,
+    typer.Option(metavar="URI", help="The image, by digest.", show_default=False),
+]
+PipelinesOption = Annotated[
+    str,
+    typer.Option(
+        metavar="MODULE,…", help="What the workers serve.", show_default=False
+    ),
+]
+VpcOption = Annotated[
+    str,
+    typer.Option(metavar="ID", help="A VPC of yours, not an own.", show_default=False),
+]
+SubnetsOption = Annotated[
+    str,
+    typer.Option(metavar="ID,…", help="Its subnets, in two zones.", show_default=False),
+]
+GroupOption = Annotated[
+    str,
+    typer.Option(
+        metavar="ID", help="A security group of that VPC.", show_default=False
+    ),
+]
+
+
+def environment(  # noqa: PLR0913, PLR0917 -- the options, each wanted alone
+    env: str,
+    app: str,
+    region: str,
+    config: Path | None,
+    parameters: list[str] | None = None,
+    image: str = "",
+    pipelines: str = "",
+    vpc: str = "",
+    subnets: str = "",
+    security_group: str = "",
+) -> Environment:
+    """Return the environment that the options name."""
+    from orchestrator.infra.environment import Options, wanted
+
+    short = {
+        "image": image,
+        "pipelines": pipelines,
+        "vpc": vpc,
+        "subnets": subnets,
+        "security_group": security_group,
+    }
+    return wanted(Options(app, env, region, config, tuple(parameters or ()), short))

@@ -1,0 +1,92 @@
+"""The templates under `infra/`, read as data: CloudFormation's short forms as long."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.infra.check.render import Stack, render
+from tests.infra.check.samples import variants
+
+CHECKOUT = Path(__file__).parents[3]
+INFRA = CHECKOUT / "infra"
+
+
+class Templates:
+    """All templates that are there, and what they become under their parameters.
+
+    What does not come from a template (the image, the stack policy) is read here, too,
+    so that a fixture can break it as well.
+    """
+
+    def __init__(
+        self,
+        parsed: Mapping[str, dict[str, Any]],
+        dockerfile: str,
+        stack_policy: dict[str, Any],
+    ) -> None:
+        self.parsed = dict(parsed)
+        self.dockerfile = dockerfile
+        self.stack_policy = stack_policy
+        self._rendered: dict[str, list[Stack]] = {}
+
+    def stacks(self, *names: str) -> list[Stack]:
+        """Return every variant of the named templates; of all, if none is named."""
+        return [s for name in names or sorted(self.parsed) for s in self._of(name)]
+
+    def default(self, name: str) -> Stack:
+        """Return a template as it is without a choice."""
+        return self._of(name)[0]
+
+    def with_template(self, name: str, template: dict[str, Any]) -> Templates:
+        """Return the same with another template in one place."""
+        parsed = {**self.parsed, name: template}
+        other = Templates(parsed, self.dockerfile, self.stack_policy)
+        other._rendered = {k: v for k, v in self._rendered.items() if k != name}
+        return other
+
+    def _of(self, name: str) -> list[Stack]:
+        if name not in self._rendered:
+            template = self.parsed[name]
+            self._rendered[name] = [
+                render(name, template, given) for given in variants(template)
+            ]
+        return self._rendered[name]
+
+
+def load() -> Templates:
+    """Read all templates that are there."""
+    parsed = {path.stem: read(path) for path in sorted(INFRA.glob("*.yaml"))}
+    parsed = {name: t for name, t in parsed.items() if "Resources" in t}
+    dockerfile = (INFRA / "Dockerfile").read_text(encoding="utf-8")
+    policy = json.loads((INFRA / "data-stack-policy.json").read_text(encoding="utf-8"))
+    return Templates(parsed, dockerfile, policy)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Parse one template."""
+    text = path.read_text(encoding="utf-8")
+    parsed: dict[str, Any] = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
+    return copy.deepcopy(parsed)  # a node that YAML shares is not to be changed twice
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads `!Sub x` as `{"Fn::Sub": x}`."""
+
+
+def _short_form(loader: _Loader, suffix: str, node: yaml.Node) -> dict[str, Any]:
+    name = suffix if suffix in {"Ref", "Condition"} else f"Fn::{suffix}"
+    if isinstance(node, yaml.ScalarNode):
+        return {name: loader.construct_scalar(node)}
+    if isinstance(node, yaml.SequenceNode):
+        return {name: loader.construct_sequence(node, deep=True)}
+    assert isinstance(node, yaml.MappingNode)
+    return {name: loader.construct_mapping(node, deep=True)}
+
+
+_Loader.add_multi_constructor("!", _short_form)

@@ -1,0 +1,91 @@
+"""What the embedded emulator takes of every template, and keeps; the rest is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.embedded import Emulator, server
+from orchestrator.embedded.client import client
+from tests.infra.check.documented import documented
+from tests.infra.check.emulator import SERVICES, try_out
+from tests.infra.check.kept import lost
+from tests.infra.check.templates import INFRA, load
+from tests.infra.check.trial import Found
+
+
+@pytest.fixture(scope="module")
+def wide_emulator(
+    emulator_python: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Emulator]:
+    """Run an emulator with the services that all templates need."""
+    folder = tmp_path_factory.mktemp("wide")
+    running = server.start(emulator_python, folder, "us-east-1", services=SERVICES)
+    yield running
+    server.stop(running.pid, folder)
+
+
+@pytest.fixture(scope="module")
+def found(wide_emulator: Emulator) -> Found:
+    """Deploy all stacks in two environments, and look at each setting."""
+    return try_out(wide_emulator, load())
+
+
+def test_the_stacks_are_deployed_as_far_as_the_emulator_goes(found: Found) -> None:
+    twice = {
+        "AWS::DynamoDB::Table": 4,
+        "AWS::ECS::Service": 4,
+        "AWS::S3::Bucket": 2,
+        "AWS::SQS::Queue": 4,
+    }
+    assert twice == {kind: found.deployed[kind] for kind in twice}
+
+
+def test_what_it_does_not_show_is_what_the_page_says(found: Found) -> None:
+    assert documented() == found.not_provable
+
+
+def test_a_key_of_ones_own_can_be_turned_on_and_replaces_nothing(
+    wide_emulator: Emulator,
+) -> None:
+    cloudformation, dynamodb = (
+        client(service, wide_emulator) for service in ("cloudformation", "dynamodb")
+    )
+    text = (INFRA / "data.yaml").read_text(encoding="utf-8")
+
+    def put(act: Any, waiter: str, encryption: str) -> dict[str, str]:
+        given = {"Env": "turned", "Encryption": encryption}
+        parameters = [
+            {"ParameterKey": key, "ParameterValue": value}
+            for key, value in given.items()
+        ]
+        act(StackName="turned", TemplateBody=text, Parameters=parameters)
+        waiting = cloudformation.get_waiter(waiter)
+        waiting.wait(StackName="turned", WaiterConfig={"Delay": 0.05})
+        listed = cloudformation.list_stack_resources(StackName="turned")
+        return {
+            each["LogicalResourceId"]: each["PhysicalResourceId"]
+            for each in listed["StackResourceSummaries"]
+        }
+
+    before = put(cloudformation.create_stack, "stack_create_complete", "aws")
+    record = {"pk": {"S": "a"}, "sk": {"S": "b"}}
+    dynamodb.put_item(TableName=before["Checkpoints"], Item=record)
+    after = put(cloudformation.update_stack, "stack_update_complete", "customer")
+    kept = dynamodb.get_item(TableName=before["Checkpoints"], Key=record)
+
+    assert {"Key", "KeyAlias"} == after.keys() - before.keys()
+    assert before == {name: after[name] for name in before}
+    assert record == kept["Item"]
+    cloudformation.close()
+    dynamodb.close()
+
+
+def test_a_setting_that_is_not_in_the_answer_is_lost() -> None:
+    wanted = {"Name": "a", "Tags": [{"Key": "env", "Value": "prod"}], "Mode": "x"}
+    answers = [{"name": "a"}, {"Tags": {"env": "test"}}]
+    assert ["Tags", "Mode"] == list(lost("AWS::ECS::Cluster", wanted, answers, set()))
+    assert [] == list(lost("AWS::ECS::Cluster", wanted, [wanted], set()))

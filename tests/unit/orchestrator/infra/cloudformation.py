@@ -1,0 +1,199 @@
+"""CloudFormation in memory: as much of it as the commands ask, in AWS's words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from orchestrator.infra.site import Site
+from piecework.endpoint import Endpoint
+
+NOW = datetime(2026, 11, 22, 12, 0, 5, tzinfo=UTC)
+
+
+def refused(operation: str, code: str, message: str = "no") -> ClientError:
+    answer: Any = {"Error": {"Code": code, "Message": message}}
+    return ClientError(answer, operation)
+
+
+def change(action: str, resource: str, kind: str, **more: Any) -> dict[str, Any]:
+    """Return a change as DescribeChangeSet does."""
+    found = {"Action": action, "LogicalResourceId": resource, "ResourceType": kind}
+    return {"Type": "Resource", "ResourceChange": {**found, **more}}
+
+
+@dataclass
+class Pages:
+    """A paginator over one page."""
+
+    page: Callable[..., dict[str, Any]]
+
+    def paginate(self, **request: Any) -> Iterator[dict[str, Any]]:
+        yield self.page(**request)
+
+
+@dataclass
+class CloudFormation:
+    """Stacks by name, and the calls that changed something, in their order.
+
+    Attributes:
+        changes: What the next change sets hold; none: CloudFormation finds none.
+        ends: The state in which what is executed ends, and the events on the way.
+    """
+
+    stacks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    templates: dict[str, str] = field(default_factory=dict)
+    resources: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    changes: list[dict[str, Any]] = field(
+        default_factory=lambda: [change("Add", "Thing", "AWS::SNS::Topic")]
+    )
+    outputs: dict[str, dict[str, str]] = field(default_factory=dict)
+    ends: str = ""
+    failing: list[tuple[str, str, str]] = field(default_factory=list)
+    calls: list[tuple[str, Any]] = field(default_factory=list)
+    proposed: dict[str, dict[str, Any]] = field(default_factory=dict)
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, name: str, status: str = "CREATE_COMPLETE", **facts: Any) -> None:
+        """Let there be a stack."""
+        self.stacks[name] = {
+            "StackName": name,
+            "StackId": f"id-{name}",
+            "StackStatus": status,
+            "CreationTime": NOW,
+            "Parameters": [],
+            **facts,
+        }
+
+    def verbs(self) -> list[str]:
+        return [verb for verb, _ in self.calls]
+
+    def describe_stacks(self, StackName: str) -> dict[str, Any]:  # noqa: N803
+        name = StackName.removeprefix("id-")
+        gone = {"StackStatus": "DELETE_COMPLETE"}
+        by_name = name == StackName
+        found = self.stacks.get(name, gone)
+        if found is gone or (by_name and found["StackStatus"] == "DELETE_COMPLETE"):
+            raise refused("DescribeStacks", "ValidationError")
+        return {"Stacks": [found]}
+
+    def get_template(self, StackName: str, **_: Any) -> dict[str, Any]:  # noqa: N803
+        return {"TemplateBody": self.templates.get(StackName, "")}
+
+    def create_change_set(self, **request: Any) -> dict[str, Any]:
+        self.calls.append(("propose", request))
+        name = request["StackName"]
+        if request["ChangeSetType"] == "CREATE":
+            self.add(name, "REVIEW_IN_PROGRESS")
+        self.proposed[f"cs-{name}"] = request
+        return {"Id": f"cs-{name}", "StackId": f"id-{name}"}
+
+    def describe_change_set(self, **request: Any) -> dict[str, Any]:
+        if not self.changes:
+            reason = "The submitted information didn't contain changes."
+            return {"Status": "FAILED", "StatusReason": reason, "Changes": []}
+        return {"Status": "CREATE_COMPLETE", "Changes": self.changes}
+
+    def delete_change_set(self, **request: Any) -> None:
+        self.calls.append(("discard", request["ChangeSetName"]))
+
+    def execute_change_set(self, **request: Any) -> None:
+        self.calls.append(("execute", request["ChangeSetName"]))
+        asked = self.proposed[request["ChangeSetName"]]
+        name, token = asked["StackName"], request["ClientRequestToken"]
+        verb = asked["ChangeSetType"]
+        before = {
+            p["ParameterKey"]: p["ParameterValue"]
+            for p in self.stacks[name]["Parameters"]
+        }
+        values = [
+            {
+                "ParameterKey": p["ParameterKey"],
+                "ParameterValue": p.get("ParameterValue")
+                or before.get(p["ParameterKey"], ""),
+            }
+            for p in asked["Parameters"]
+        ]
+        told = [
+            {"OutputKey": key, "OutputValue": value}
+            for key, value in self.outputs.get(name, {}).items()
+        ]
+        self.add(name, self.ends or f"{verb}_COMPLETE", Parameters=values, Outputs=told)
+        self.templates[name] = asked["TemplateBody"]
+        for resource, status, reason in self.failing or [("Thing", "DONE", "")]:
+            self.happen(token, resource, status, reason)
+        self.happen(token, name, self.stacks[name]["StackStatus"], "")
+
+    def set_stack_policy(self, **request: Any) -> None:
+        self.calls.append(("policy", request["StackPolicyBody"]))
+
+    def update_termination_protection(self, **request: Any) -> None:
+        self.calls.append(("protect", request["EnableTerminationProtection"]))
+
+    def delete_stack(self, **request: Any) -> None:
+        name = request["StackName"].removeprefix("id-")
+        self.calls.append(("delete", name))
+        status = self.ends or "DELETE_COMPLETE"
+        self.stacks[name]["StackStatus"] = status
+        for resource, state, reason in self.failing:
+            self.happen(request.get("ClientRequestToken", ""), resource, state, reason)
+        self.happen(request.get("ClientRequestToken", ""), name, status, "")
+
+    def happen(self, token: str, resource: str, status: str, reason: str) -> None:
+        """Let something happen; the newest stands first."""
+        event = {
+            "EventId": f"e{len(self.events)}",
+            "Timestamp": NOW,
+            "ResourceStatus": status,
+            "LogicalResourceId": resource,
+            "ResourceType": "AWS::Some::Thing",
+            "ResourceStatusReason": reason,
+            "ClientRequestToken": token,
+        }
+        self.events.insert(0, event)
+
+    def get_paginator(self, operation: str) -> Pages:
+        if operation == "describe_stack_events":
+            return Pages(lambda **_: {"StackEvents": list(self.events)})
+        return Pages(self._resources)
+
+    def _resources(self, StackName: str) -> dict[str, Any]:  # noqa: N803
+        rows = self.resources.get(StackName, [])
+        return {"StackResourceSummaries": rows}
+
+
+@dataclass
+class Spoken:
+    """Remembers what was said, shown and asked; `no` is what it answers."""
+
+    no: Exception | None = None
+    said: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    shown: list[str] = field(default_factory=list)
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def show(self, stack: str, changes: Any) -> None:
+        self.shown += [c.resource for c in changes]
+
+    def agree(self, what: str) -> None:
+        self.asked.append(what)
+        if self.no:
+            raise self.no
+
+
+def site_of(cloudformation: Any, **clients: Any) -> Site:
+    """Return an account that is in memory."""
+    return Site(
+        make=clients.__getitem__,
+        cloudformation=cloudformation,
+        account="111122223333",
+        region="eu-central-1",
+        endpoint=Endpoint("", "aws", "eu-central-1"),
+        pause=lambda _: None,
+    )

@@ -1,0 +1,87 @@
+"""Small templates in place of those of `infra/`, and an account in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.infra import templates
+from orchestrator.infra.environment import Environment
+from tests.unit.orchestrator.infra.cloudformation import CloudFormation, Spoken
+
+NAMES = """
+  App: {Type: String, Default: piecework}
+  Env: {Type: String, Default: local}
+"""
+DATA = f"""
+Parameters: {NAMES}
+  Protect: {{Type: String, Default: "true"}}
+Resources:
+  Table: {{Type: "AWS::DynamoDB::Table", DeletionPolicy: Retain}}
+  Queue: {{Type: "AWS::SQS::Queue", DeletionPolicy: Retain}}
+  Policy: {{Type: "AWS::SQS::QueuePolicy", DeletionPolicy: Retain}}
+  Bucket: {{Type: "AWS::S3::Bucket", DeletionPolicy: Retain}}
+Outputs:
+  KeyArn: {{Value: !GetAtt Table.Arn}}
+"""
+NETWORK = f"""
+Parameters: {NAMES}
+Resources: {{Vpc: {{Type: "AWS::EC2::VPC"}}}}
+Outputs: {{VpcId: {{Value: !Ref Vpc}}, SubnetIds: {{Value: !Join [",", [a, b]]}}}}
+"""
+ROLES = f"""
+Parameters: {NAMES}
+  KeyArn: {{Type: String, Default: ""}}
+Resources: {{Worker: {{Type: "AWS::IAM::Role"}}}}
+"""
+SERVICE = f"""
+Parameters: {NAMES}
+  Image: {{Type: String}}
+  Pipelines: {{Type: CommaDelimitedList, Default: mine}}
+  VpcId: {{Type: String}}
+  SubnetIds: {{Type: CommaDelimitedList}}
+  SecurityGroupId: {{Type: String, Default: ""}}
+  KeyArn: {{Type: String, Default: ""}}
+  Size: {{Type: String, Default: small}}
+Resources: {{Workers: {{Type: "AWS::ECS::Service"}}}}
+"""
+PLAIN = f"""
+Parameters: {NAMES}
+Resources: {{Thing: {{Type: "AWS::SNS::Topic"}}}}
+"""
+FILES = {
+    "data.yaml": DATA,
+    "network.yaml": NETWORK,
+    "roles.yaml": ROLES,
+    "service.yaml": SERVICE,
+    "scaling.yaml": PLAIN,
+    "alarms.yaml": PLAIN,
+    "data-stack-policy.json": '{"Statement": ["as written"]}',
+}
+
+
+@pytest.fixture
+def files(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Stand in for the files of `infra/`."""
+    held = dict(FILES)
+    monkeypatch.setattr(templates, "read", held.__getitem__)
+    return held
+
+
+@pytest.fixture
+def prod() -> Environment:
+    return Environment("shop", "prod", common={"Image": "registry/shop@sha256:1"})
+
+
+@pytest.fixture
+def cloudformation() -> CloudFormation:
+    made = CloudFormation()
+    made.outputs = {
+        "shop-prod-data": {"KeyArn": "arn:key"},
+        "shop-prod-network": {"VpcId": "vpc-1", "SubnetIds": "a,b"},
+    }
+    return made
+
+
+@pytest.fixture
+def talk() -> Spoken:
+    return Spoken()

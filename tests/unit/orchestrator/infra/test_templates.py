@@ -1,0 +1,73 @@
+"""The templates that ship: found, short enough for a request, and fit together."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+from orchestrator.infra import templates
+from orchestrator.infra.environment import SHORT, Environment
+from orchestrator.infra.parameters import decide
+from orchestrator.infra.parts import Part
+from piecework.errors import UsageError
+
+
+@pytest.mark.parametrize("part", Part)
+def test_a_template_ships_and_fits_a_request(part: Part) -> None:
+    found = templates.load(part)
+
+    assert {"App", "Env"} <= set(found.parameters)
+    assert found.body["Resources"]
+
+
+def test_an_image_and_pipelines_are_all_that_somebody_has_to_give() -> None:
+    common = {"Image": "x", "Pipelines": "y"}
+    environment = Environment("a", "b", common=common)
+    missing = {}
+    for part in Part:
+        handed = {
+            n: "" for before in part.before for n in templates.load(before).outputs
+        }
+        missing[part] = decide(templates.load(part), environment, handed, {}).missing
+
+    assert {()} == set(missing.values())
+
+
+def test_every_option_of_its_own_is_a_parameter_of_the_service() -> None:
+    assert set(SHORT.values()) <= set(templates.load(Part.SERVICE).parameters)
+
+
+def test_only_roles_with_names_need_a_capability() -> None:
+    assert ["CAPABILITY_NAMED_IAM"] == templates.load(Part.ROLES).capabilities
+    assert [] == templates.load(Part.DATA).capabilities
+
+
+def test_a_template_that_is_too_long_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(templates, "read", lambda _: "x" * 51_201)
+
+    with pytest.raises(UsageError) as refused:
+        templates.load(Part.DATA)
+
+    assert "infra.template.too_large" == refused.value.code
+
+
+def test_the_wheel_carries_what_a_checkout_has() -> None:
+    root = templates.CHECKOUT.parent
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    names = [*(f"{part}.yaml" for part in Part), templates.STACK_POLICY]
+    place = templates.HERE.relative_to(root)
+
+    assert {f"infra/{name}": str(place / name) for name in names}.items() <= (
+        wheel.items()
+    )
+
+
+def test_an_installation_without_a_template_says_so() -> None:
+    with pytest.raises(UsageError) as refused:
+        templates.read("nothing.yaml")
+
+    assert "infra.template.missing" == refused.value.code

@@ -1,0 +1,184 @@
+"""Every place in our code that calls an operation of AWS, by its name in the SDK.
+
+A new call fails the build until it stands here; then its operation needs its actions
+(`operations.py`), and whoever makes it a grant (`grants.py`, `infra/roles.yaml`).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import botocore.session
+from botocore import xform_name
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("piecework", "workers", "orchestrator")
+#: The services whose clients our code makes.
+SERVICES = {"cloudformation", "dynamodb", "s3", "sqs", "sts"}
+#: Operations of one word, which our own verbs are called, too, are calls of these.
+CLIENTS = {"client", "dynamodb", "cloudformation", "sqs", "s3"}
+#: Where the embedded AWS is made ready, whom nobody has to be allowed anything.
+EMBEDDED = "orchestrator/embedded/"
+SUBMIT, WORK, REPAIR = "orchestrator", "worker", "reconciler"
+READ, WRITE, DEPLOY = "operator-read", "operator-write", "deploy"
+EVERYBODY = f"{SUBMIT} {WORK} {REPAIR} {READ} {WRITE}"
+#: Who makes each call; what begins with `nobody` has a reason in the place of actors.
+MAKERS = {
+    "orchestrator/doctor.py:_resources dynamodb:DescribeTable": f"{SUBMIT} {READ}",
+    "orchestrator/doctor.py:_resources s3:ListObjectsV2": f"{SUBMIT} {READ}",
+    "orchestrator/doctor.py:_resources sqs:GetQueueUrl": f"{SUBMIT} {READ}",
+    "orchestrator/doctor.py:_resources sts:GetCallerIdentity": f"{SUBMIT} {READ}",
+    "orchestrator/infra/by_name.py:_delete_queue sqs:DeleteQueue": (
+        "nobody: data is deleted by an administrator"
+    ),
+    "orchestrator/infra/by_name.py:_delete_table dynamodb:DeleteTable": (
+        "nobody: data is deleted by an administrator"
+    ),
+    "orchestrator/infra/by_name.py:_delete_table dynamodb:UpdateTable": (
+        "nobody: data is deleted by an administrator"
+    ),
+    "orchestrator/infra/by_name.py:_settled dynamodb:DescribeTable": (
+        "nobody: data is deleted by an administrator"
+    ),
+    "orchestrator/infra/change_set.py:_describe cloudformation:DescribeChangeSet": (
+        DEPLOY
+    ),
+    "orchestrator/infra/change_set.py:discard cloudformation:DeleteChangeSet": DEPLOY,
+    "orchestrator/infra/change_set.py:discard cloudformation:DeleteStack": DEPLOY,
+    "orchestrator/infra/change_set.py:execute cloudformation:ExecuteChangeSet": DEPLOY,
+    "orchestrator/infra/change_set.py:propose cloudformation:CreateChangeSet": DEPLOY,
+    "orchestrator/infra/destroy.py:_delete cloudformation:DeleteStack": DEPLOY,
+    "orchestrator/infra/destroy.py:_delete "
+    "cloudformation:UpdateTerminationProtection": DEPLOY,
+    "orchestrator/infra/following.py:_new_events "
+    "cloudformation:DescribeStackEvents": DEPLOY,
+    "orchestrator/infra/policy.py:_set cloudformation:SetStackPolicy": DEPLOY,
+    "orchestrator/infra/policy.py:protect "
+    "cloudformation:UpdateTerminationProtection": DEPLOY,
+    "orchestrator/infra/running.py:_active dynamodb:Query": DEPLOY,
+    "orchestrator/infra/site.py:visit sts:GetCallerIdentity": DEPLOY,
+    "orchestrator/infra/stack.py:Stack.find cloudformation:DescribeStacks": DEPLOY,
+    "orchestrator/infra/stack.py:Stack.put cloudformation:CreateStack": (
+        "nobody: the embedded AWS, where nobody looks at changes first"
+    ),
+    "orchestrator/infra/stack.py:Stack.put cloudformation:UpdateStack": (
+        "nobody: the embedded AWS, where nobody looks at changes first"
+    ),
+    "orchestrator/infra/stack.py:Stack.resources "
+    "cloudformation:ListStackResources": DEPLOY,
+    "orchestrator/infra/stack.py:Stack.template cloudformation:GetTemplate": DEPLOY,
+    "orchestrator/intake/s3.py:object_blocks s3:GetObject": SUBMIT,
+    "piecework/objects.py:Objects.get s3:GetObject": f"{SUBMIT} {WORK} {READ} {WRITE}",
+    "piecework/objects.py:Objects.lines s3:GetObject": (
+        f"{SUBMIT} {WORK} {REPAIR} {WRITE}"
+    ),
+    "piecework/objects.py:Objects.names s3:ListObjectsV2": READ,
+    "piecework/objects.py:Objects.put s3:PutObject": (
+        f"{SUBMIT} {WORK} {REPAIR} {WRITE}"
+    ),
+    "piecework/queue.py:Queue.delete sqs:DeleteMessageBatch": f"{WORK} {REPAIR}",
+    "piecework/queue.py:Queue.depth sqs:GetQueueAttributes": "nobody: tests alone ask",
+    "piecework/queue.py:Queue.hide sqs:ChangeMessageVisibilityBatch": WORK,
+    "piecework/queue.py:Queue.receive sqs:ReceiveMessage": f"{WORK} {REPAIR}",
+    "piecework/queue.py:Queue.send sqs:SendMessageBatch": (
+        f"{SUBMIT} {WORK} {REPAIR} {WRITE}"
+    ),
+    "piecework/queue.py:Queue.send_back sqs:SendMessageBatch": REPAIR,
+    "piecework/runtime.py:bucket_name sts:GetCallerIdentity": EVERYBODY,
+    "piecework/runtime.py:queue_url sqs:GetQueueUrl": EVERYBODY,
+    "piecework/store/table.py:Table.count dynamodb:Query": f"{SUBMIT} {REPAIR} {WRITE}",
+    "piecework/store/table.py:Table.first dynamodb:Query": REPAIR,
+    "piecework/store/table.py:Table.get dynamodb:GetItem": EVERYBODY,
+    "piecework/store/table.py:Table.put dynamodb:PutItem": (
+        f"{SUBMIT} {WORK} {REPAIR} {WRITE}"
+    ),
+    "piecework/store/table.py:Table.query dynamodb:Query": EVERYBODY,
+    "piecework/store/table.py:Table.scan dynamodb:Scan": f"{READ} {WRITE}",
+    "piecework/store/table.py:Table.transact dynamodb:TransactWriteItems": (
+        f"{SUBMIT} {WORK} {REPAIR} {WRITE}"
+    ),
+    "piecework/store/table.py:Table.update dynamodb:UpdateItem": (
+        f"{SUBMIT} {WORK} {REPAIR} {WRITE}"
+    ),
+}
+
+
+@cache
+def operations() -> dict[str, str]:
+    """Return the operations of the services: the SDK's name, and that of the API."""
+    session = botocore.session.Session()
+    return {
+        xform_name(name): f"{service}:{name}"
+        for service in sorted(SERVICES)
+        for name in session.get_service_model(service).operation_names
+    }
+
+
+def found() -> set[str]:
+    """Return every call in the code: `file:function service:Operation`."""
+    return {
+        f"{path.relative_to(ROOT).as_posix()}:{where} {operations()[name]}"
+        for path in sources()
+        for where, name in calls(ast.parse(path.read_text("utf-8")))
+    }
+
+
+def sources() -> list[Path]:
+    """Return the files of the product, without those for the embedded AWS alone."""
+    files = (path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))
+    return sorted(f for f in files if EMBEDDED not in f.as_posix())
+
+
+def calls(tree: ast.AST, where: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the operations that a tree names, each with the function around it."""
+    for node in ast.iter_child_nodes(tree):
+        inner = where
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            inner = f"{where}.{node.name}".lstrip(".")
+        if (name := operation(node)) is not None:
+            yield where, name
+        yield from calls(node, inner)
+
+
+def operation(node: ast.AST) -> str | None:
+    """Return the operation that a node names, as a method or as a paginator's."""
+    if isinstance(node, ast.Attribute) and node.attr in operations():
+        words = "_" in node.attr
+        return node.attr if words or last_name(node.value) in CLIENTS else None
+    if isinstance(node, ast.Call) and last_name(node.func) in {
+        "get_paginator",
+        "get_waiter",
+    }:
+        given = node.args[0]
+        return str(given.value) if isinstance(given, ast.Constant) else "?"
+    return None
+
+
+def made_by(actor: str) -> set[str]:
+    """Return the operations that an actor calls."""
+    return {
+        call.partition(" ")[2] for call, who in MAKERS.items() if actor in who.split()
+    }
+
+
+def last_name(node: Any) -> str:
+    """Return the last name of `a.b.c`."""
+    return str(getattr(node, "attr", getattr(node, "id", "")))
+
+
+def services() -> set[str]:
+    """Return the services whose clients the code makes, wherever it names one."""
+    makers = {"client", "open", "make", "_client"}
+    known = set(botocore.session.Session().get_available_services())
+    return {
+        str(given.value)
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and last_name(node.func) in makers
+        for given in node.args[:1]
+        if isinstance(given, ast.Constant) and given.value in known
+    }

@@ -1,0 +1,65 @@
+"""Which permissions each operation of AWS that our code calls is asked for.
+
+A batch needs the permission of its single form; a transaction that of each member, and
+has none of its own; a look at a bucket that it is there is a listing.
+"""
+
+from __future__ import annotations
+
+#: Operations by service, in the words of the API, each with what it needs.
+NEEDS: dict[str, dict[str, frozenset[str]]] = {
+    "sqs": {
+        "GetQueueUrl": frozenset({"sqs:GetQueueUrl"}),
+        "GetQueueAttributes": frozenset({"sqs:GetQueueAttributes"}),
+        "ReceiveMessage": frozenset({"sqs:ReceiveMessage"}),
+        "SendMessageBatch": frozenset({"sqs:SendMessage"}),
+        "DeleteMessageBatch": frozenset({"sqs:DeleteMessage"}),
+        "ChangeMessageVisibilityBatch": frozenset({"sqs:ChangeMessageVisibility"}),
+    },
+    "dynamodb": {
+        "GetItem": frozenset({"dynamodb:GetItem"}),
+        "PutItem": frozenset({"dynamodb:PutItem"}),
+        "UpdateItem": frozenset({"dynamodb:UpdateItem"}),
+        "Query": frozenset({"dynamodb:Query"}),
+        "Scan": frozenset({"dynamodb:Scan"}),
+        "DescribeTable": frozenset({"dynamodb:DescribeTable"}),
+        "TransactWriteItems": frozenset(
+            {
+                "dynamodb:PutItem",
+                "dynamodb:UpdateItem",
+                "dynamodb:DeleteItem",
+                "dynamodb:ConditionCheckItem",
+            }
+        ),
+    },
+    "s3": {
+        "PutObject": frozenset({"s3:PutObject"}),
+        "GetObject": frozenset({"s3:GetObject"}),
+        "ListObjectsV2": frozenset({"s3:ListBucket"}),
+    },
+    "cloudformation": {
+        name: frozenset({f"cloudformation:{name}"})
+        for name in (
+            "CreateChangeSet",
+            "DeleteChangeSet",
+            "DeleteStack",
+            "DescribeChangeSet",
+            "DescribeStackEvents",
+            "DescribeStacks",
+            "ExecuteChangeSet",
+            "GetTemplate",
+            "ListStackResources",
+            "SetStackPolicy",
+            "UpdateTerminationProtection",
+        )
+    },
+    # Nobody can be denied it.
+    "sts": {"GetCallerIdentity": frozenset()},
+}
+#: The members of a transaction.
+MEMBERS = {
+    "Put": "dynamodb:PutItem",
+    "Update": "dynamodb:UpdateItem",
+    "Delete": "dynamodb:DeleteItem",
+    "ConditionCheck": "dynamodb:ConditionCheckItem",
+}

@@ -1,0 +1,154 @@
+"""Each alarm has its page and says what to do first; the right ones may be silent."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.infra.alarm_template import (
+    ALARMS,
+    INDEX,
+    PAGES,
+    PREFIX,
+    RESOURCES,
+    ROOT,
+    SCALERS,
+    TELLING,
+    first_command,
+    page_of,
+    watched_by,
+)
+from tests.infra.check.samples import ACCOUNT, REGION
+
+HEADINGS = [
+    "What it means",
+    "How to see it",
+    "What to do",
+    "How to know that it is over",
+    "How to prevent it",
+]
+each_alarm = pytest.mark.parametrize("alarm", ALARMS.values(), ids=ALARMS.keys())
+each_telling = pytest.mark.parametrize("alarm", TELLING.values(), ids=TELLING.keys())
+each_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES.keys())
+
+
+def test_each_alarm_has_its_page_and_each_page_its_alarm() -> None:
+    names = {found["AlarmName"].removeprefix(PREFIX) for found in TELLING.values()}
+
+    assert names == set(PAGES)
+    assert names == set(re.findall(r"^\| \[([\w-]+)\]\(\1\.md\)", INDEX, re.MULTILINE))
+
+
+@each_alarm
+def test_an_alarm_links_its_page(alarm: dict[str, Any]) -> None:
+    page = page_of(alarm)
+
+    assert page.is_file()
+    assert alarm["AlarmName"].removeprefix(PREFIX).startswith(page.stem)
+    assert len(alarm["AlarmDescription"]) <= 1024, "CloudWatch takes no more"
+
+
+@each_telling
+def test_an_alarm_tells_the_topic_when_it_comes_and_when_it_goes(
+    alarm: dict[str, Any],
+) -> None:
+    assert [["acme-prod-alarms"]] * 2 == [alarm["AlarmActions"], alarm["OKActions"]]
+
+
+@each_telling
+def test_an_alarm_has_the_first_command_to_type(alarm: dict[str, Any]) -> None:
+    assert re.match(r"(PIECEWORK_ENV=prod piecework|aws) ", first_command(alarm))
+
+
+@each_page
+def test_a_page_answers_the_five_questions(page: Path) -> None:
+    _, *parts = re.split(r"^## (.+)$", page.read_text("utf-8"), flags=re.MULTILINE)
+
+    assert HEADINGS == parts[::2]
+    assert [] == [part for part in parts if not part.strip()]
+
+
+@each_page
+def test_what_a_page_says_is_watched_is_what_the_alarm_watches(page: Path) -> None:
+    (line,) = re.findall(r"^Watched: (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    said = set(re.findall(r"`([A-Z][a-z]\w+)`", line))
+    alarms = [alarm for alarm in ALARMS.values() if page_of(alarm) == page]
+
+    assert {metric.name for alarm in alarms for metric in watched_by(alarm)} == said
+
+
+def test_the_error_budget_needs_both_windows_of_a_pair() -> None:
+    rule = re.sub(r"\s+", " ", RESOURCES["ErrorBudgetAlarm"]["Properties"]["AlarmRule"])
+    burns = {n: found for n, found in ALARMS.items() if n.endswith("Burn")}
+    thresholds = {n: found["Threshold"] for n, found in burns.items()}
+    periods = {
+        n: {q["MetricStat"]["Period"] for q in found["Metrics"] if "MetricStat" in q}
+        for n, found in burns.items()
+    }
+
+    assert rule == (
+        '(ALARM("FastLongBurn") AND ALARM("FastShortBurn")) '
+        'OR (ALARM("SlowLongBurn") AND ALARM("SlowShortBurn"))'
+    )
+    assert {
+        "FastLongBurn": 14.4,
+        "FastShortBurn": 14.4,
+        "SlowLongBurn": 6,
+        "SlowShortBurn": 6,
+    } == thresholds
+    assert {
+        "FastLongBurn": {3600},
+        "FastShortBurn": {300},
+        "SlowLongBurn": {21600},
+        "SlowShortBurn": {1800},
+    } == periods
+    assert not [found for found in burns.values() if "AlarmActions" in found]
+
+
+def test_only_silence_of_the_reconciler_is_an_alarm() -> None:
+    plain = {n: a for n, a in ALARMS.items() if "TreatMissingData" in a}
+
+    assert set(ALARMS) - set(plain) == {"ErrorBudgetAlarm"}
+    assert ["ReconcilerSilentAlarm"] == [
+        n for n, a in plain.items() if a["TreatMissingData"] != "notBreaching"
+    ]
+
+
+def test_only_alarms_of_this_deployment_may_use_the_topic_and_its_key() -> None:
+    wanted = {
+        "StringEquals": {"aws:SourceAccount": ACCOUNT},
+        "ArnLike": {
+            "aws:SourceArn": f"arn:aws:cloudwatch:{REGION}:{ACCOUNT}:alarm:acme-prod-*",
+        },
+    }
+    statements = [
+        *RESOURCES["TopicPolicy"]["Properties"]["PolicyDocument"]["Statement"],
+        *RESOURCES["Key"]["Properties"]["KeyPolicy"]["Statement"],
+    ]
+    services = [
+        statement["Condition"]
+        for statement in statements
+        if "Service" in statement["Principal"]
+    ]
+
+    assert [wanted, wanted] == services
+    names = [a["AlarmName"] for a in [*ALARMS.values(), *SCALERS.values()]]
+    assert [] == [name for name in names if not name.startswith("acme-prod-")]
+    tls = next(s for s in statements if s["Sid"] == "TlsOnly")
+    assert tls["Effect"] == "Deny"
+    assert tls["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+
+
+def test_the_topic_is_encrypted_with_a_key_that_alarms_may_use() -> None:
+    key = RESOURCES["Topic"]["Properties"]["KmsMasterKeyId"]
+
+    assert key == "Key.Arn"
+    assert RESOURCES["Key"]["Properties"]["EnableKeyRotation"] is True
+
+
+@pytest.mark.parametrize("name", ["alarms.yaml", "scaling.yaml"])
+def test_a_template_is_small_enough_to_be_sent(name: str) -> None:
+    assert (ROOT / "infra" / name).stat().st_size <= 51_200

@@ -1,0 +1,102 @@
+"""Each metric that an alarm, the scaling or the dashboard names is told by somebody."""
+
+from __future__ import annotations
+
+from piecework.telemetry.metrics import METRICS
+from tests.infra.alarm_template import (
+    ALARMS,
+    SCALERS,
+    TELLING,
+    Named,
+    shown,
+    watched_by,
+    widgets,
+)
+from tests.infra.check.samples import ACCOUNT, REGION
+
+QUEUE, TABLE, SERVICE = {"QueueName"}, {"TableName"}, {"ClusterName", "ServiceName"}
+#: What AWS tells, of that which we may name, and by which dimensions.
+OF_AWS = {
+    ("AWS/SQS", "ApproximateAgeOfOldestMessage"): QUEUE,
+    ("AWS/SQS", "ApproximateNumberOfMessagesDelayed"): QUEUE,
+    ("AWS/SQS", "ApproximateNumberOfMessagesNotVisible"): QUEUE,
+    ("AWS/SQS", "ApproximateNumberOfMessagesVisible"): QUEUE,
+    ("AWS/SQS", "NumberOfEmptyReceives"): QUEUE,
+    ("AWS/SQS", "NumberOfMessagesReceived"): QUEUE,
+    ("AWS/SQS", "NumberOfMessagesSent"): QUEUE,
+    ("AWS/DynamoDB", "ConsumedReadCapacityUnits"): TABLE,
+    ("AWS/DynamoDB", "ConsumedWriteCapacityUnits"): TABLE,
+    ("AWS/DynamoDB", "ReadThrottleEvents"): TABLE,
+    ("AWS/DynamoDB", "WriteThrottleEvents"): TABLE,
+    ("AWS/ECS", "CPUUtilization"): SERVICE,
+    ("AWS/ECS", "MemoryUtilization"): SERVICE,
+    ("ECS/ContainerInsights", "DesiredTaskCount"): SERVICE,
+    ("ECS/ContainerInsights", "RunningTaskCount"): SERVICE,
+}
+TOLD = OF_AWS | {("Piecework", name): {"App", "Env"} for name in METRICS}
+#: What the dimensions say in a deployment named so.
+VALUES = {
+    "App": {"acme"},
+    "Env": {"prod"},
+    "ClusterName": {"acme-prod"},
+    "QueueName": {"acme-prod-work", "acme-prod-work-dlq"},
+    "ServiceName": {"acme-prod-worker"},
+    "TableName": {"acme-prod-checkpoints", "acme-prod-dead-letters"},
+}
+NAMED = [
+    *(metric for alarm in ALARMS.values() for metric in watched_by(alarm)),
+    *(metric for alarm in SCALERS.values() for metric in watched_by(alarm)),
+    *shown(),
+]
+
+
+def is_told(metric: Named) -> bool:
+    dimensions = metric.dimensions
+    return TOLD.get(metric[:2]) == set(dimensions) and all(
+        value in VALUES[key] for key, value in dimensions.items()
+    )
+
+
+def test_each_metric_that_is_named_is_told() -> None:
+    assert len(NAMED) > 60
+    assert [] == [metric for metric in NAMED if not is_told(metric)]
+
+
+def test_a_metric_that_nobody_tells_is_noticed() -> None:
+    ours = {"App": "acme", "Env": "prod"}
+
+    assert is_told(Named("Piecework", "DeadLetters", ours))
+    assert not is_told(Named("Piecework", "Deadletters", ours))
+    assert not is_told(Named("Piecework", "DeadLetters", {"App": "acme"}))
+    assert not is_told(Named("Piecework", "DeadLetters", ours | {"Env": "dev"}))
+
+
+def test_the_dashboard_shows_each_alarm_and_each_metric_of_ours() -> None:
+    (board,) = (w["properties"] for w in widgets() if w["type"] == "alarm")
+    arns = {
+        f"arn:aws:cloudwatch:{REGION}:{ACCOUNT}:alarm:{alarm['AlarmName']}"
+        for alarm in TELLING.values()
+    }
+    ours = {metric.name for metric in shown() if metric.namespace == "Piecework"}
+
+    assert arns == set(board["alarms"])
+    assert set(METRICS) == ours
+
+
+def test_the_dashboard_asks_before_it_answers() -> None:
+    rows = [w for w in widgets() if w["type"] == "text"]
+
+    assert [] == [r for r in rows if not r["properties"]["markdown"].endswith("?")]
+    assert {(0, 24)} == {(row["x"], row["width"]) for row in rows}
+
+
+def test_no_two_widgets_are_in_one_place() -> None:
+    taken = [
+        (x, y)
+        for w in widgets()
+        for x in range(w["x"], w["x"] + w["width"])
+        for y in range(w["y"], w["y"] + w["height"])
+    ]
+
+    assert len(taken) == len(set(taken))
+    assert max(x for x, _ in taken) < 24

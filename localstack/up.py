@@ -1,7 +1,9 @@
-"""Start LocalStack, wait until it answers, deploy the data stack, print the exports.
+"""Start LocalStack with the data stack in it, a worker and a reconciler.
 
-    python localstack/up.py               start the container, then deploy
-    python localstack/up.py --no-start    deploy into what already listens
+    python localstack/up.py                start all of it, print the exports
+    python localstack/up.py --no-start     deploy into what already listens
+    python localstack/up.py --conformance  start LocalStack alone, and put every probe
+                                           of the conformance suite to it
 
 `AWS_ENDPOINT_URL`, or else `LOCALSTACK_HOST`, says where it listens; the default is
 127.0.0.1:4566.
@@ -28,22 +30,20 @@ from piecework.settings import load_settings
 
 REGION = "us-east-1"
 COMPOSE = Path(__file__).with_name("compose.yaml")
+ENGINE = ["docker", "version", "--format", "{{.Server.Version}}"]
 PATIENCE_S = 60
 
 
 def main(arguments: list[str]) -> int:
     """Bring LocalStack up with the data stack in it."""
-    settings = load_settings()
     endpoint = str(get_service_endpoint("cloudformation"))
     try:
         refuse_remote({"AWS_ENDPOINT_URL": endpoint})
+        if "--conformance" in arguments:
+            return conformance(endpoint)
         if "--no-start" not in arguments:
             start()
-        client = Session(region_name=REGION).client(
-            "cloudformation", config=Config(proxies={})
-        )
-        wait(client)
-        deploy(client, settings.app, settings.env)
+        fill()
     except PieceworkError as error:
         print(f"{error.code}: {error}\nnext: {error.next_step}", file=sys.stderr)
         return error.exit_code
@@ -53,17 +53,58 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def start() -> None:
-    """Have the container engine start it, and wait for its health check."""
-    compose = ["docker", "compose", "-f", str(COMPOSE), "up", "-d", "--wait"]
+def conformance(endpoint: str) -> int:
+    """Put the probes to LocalStack; without a container engine, say so and be done."""
+    if why := no_engine():
+        print(f"skipped: {why}")
+        return 0
+    start("localstack")
+    probes = ["-m", "tests.conformance", "--only", "model", "--only", "endpoint"]
+    environment = {**os.environ, "PIECEWORK_CONFORMANCE_ENDPOINT": endpoint}
+    return subprocess.run(
+        [sys.executable, *probes], check=False, env=environment, cwd=COMPOSE.parents[1]
+    ).returncode
+
+
+def no_engine() -> str:
+    """Say why no container engine can be used; nothing: one answers."""
     try:
-        subprocess.run(compose, check=True)
+        subprocess.run(ENGINE, check=True, capture_output=True, timeout=PATIENCE_S)
+    except FileNotFoundError:
+        return "there is no docker"
+    except (OSError, subprocess.SubprocessError):
+        return "no container engine answers"
+    return ""
+
+
+def start(*services: str) -> None:
+    """Have the container engine start them, and wait for their health checks."""
+    if why := no_engine():
+        raise not_started(why)
+    compose = ["docker", "compose", "-f", str(COMPOSE), "up", "-d", "--wait", "--build"]
+    try:
+        subprocess.run([*compose, *services], check=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        raise UnreachableError(
-            f"LocalStack was not started: {error}",
-            code="embedded.server.not_healthy",
-            next_step="start a container engine with compose, or use `piecework up`",
-        ) from error
+        raise not_started(str(error)) from error
+
+
+def not_started(why: str) -> UnreachableError:
+    """Return the error of a LocalStack that did not start."""
+    return UnreachableError(
+        f"LocalStack was not started: {why}",
+        code="embedded.server.not_healthy",
+        next_step="start a container engine with compose, or use `piecework up`",
+    )
+
+
+def fill() -> None:
+    """Deploy the data stack; where the ready hook did it, there is nothing to do."""
+    settings = load_settings()
+    client = Session(region_name=REGION).client(
+        "cloudformation", config=Config(proxies={})
+    )
+    wait(client)
+    deploy(client, settings.app, settings.env)
 
 
 def wait(client: Any) -> None:

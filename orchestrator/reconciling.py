@@ -1,0 +1,30 @@
+"""Be a reconciler as a process of its own: with a health file, until SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import structlog
+
+from piecework.pulse import Pulse, show
+from piecework.reconcile import reconcile_for_ever
+from piecework.runtime import Runtime
+
+
+async def reconcile_until_stopped(
+    rt: Runtime, log: structlog.stdlib.BoundLogger
+) -> None:
+    """Look for ever; SIGTERM ends it at once, for each act is harmless to cut off."""
+    stop, pulse, settings = asyncio.Event(), Pulse(), rt.settings
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    tasks = [
+        asyncio.create_task(reconcile_for_ever(rt, log, pulse=pulse)),
+        asyncio.create_task(show(pulse, settings.health_file, settings.lease_s, log)),
+    ]
+    try:
+        await stop.wait()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,84 @@
+"""The file of a process's pulse is fresh as long as its event loop turns."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from piecework.pulse import LEAST_S, Pulse, show, write
+from tests.unit.piecework.fakes import Log
+from tests.unit.virtual import run_virtually
+from workers.health import sickness
+
+LEASE = 60.0
+
+
+def due(path: Path) -> dict[str, float]:
+    found: dict[str, float] = json.loads(path.read_text())["due"]
+    return found
+
+
+def run(work: Any) -> None:
+    run_virtually(work)
+
+
+def test_a_loop_is_due_until_it_rests(tmp_path: Path) -> None:
+    async def story() -> None:
+        pulse, path = Pulse(), tmp_path / "health"
+        pulse.beats("heart", 20.0)
+        write(pulse, path)
+        assert {"heart": 1020.0} == due(path)
+        assert "" == sickness(str(path), 1020.0)
+        assert "heart is 0.5 s overdue" == sickness(str(path), 1020.5)
+        pulse.rests("heart")
+        write(pulse, path)
+        assert {} == due(path)
+
+    run(story())
+
+
+@pytest.mark.parametrize(("again_in", "seconds"), [(LEASE, LEASE), (0.5, LEAST_S)])
+def test_a_blocked_event_loop_is_overdue_after_a_lease(
+    again_in: float, seconds: float, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        path = tmp_path / "health"
+        showing = asyncio.create_task(show(Pulse(), str(path), again_in, Log()))
+        await asyncio.sleep(10.5)
+        showing.cancel()
+        assert {"event loop": 1010.0 + seconds} == due(path)
+
+    run(story())
+
+
+def test_half_a_file_is_never_seen_and_none_is_left_behind(tmp_path: Path) -> None:
+    async def story() -> None:
+        for _ in range(3):
+            write(Pulse({"heart": 1.0}), tmp_path / "health")
+
+    run(story())
+    assert ["health"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_a_place_that_takes_no_file_is_told_of_once_and_stops_nothing(
+    tmp_path: Path,
+) -> None:
+    log = Log()
+
+    async def story() -> None:
+        file = str(tmp_path / "missing" / "health")
+        showing = asyncio.create_task(show(Pulse(), file, LEASE, log))
+        await asyncio.sleep(5.5)
+        assert not showing.done()
+        showing.cancel()
+
+    run(story())
+    assert ["health.unwritable"] == log.names()
+
+
+def test_without_a_file_there_is_nothing_to_do() -> None:
+    run(show(Pulse(), "", LEASE, Log()))

@@ -1,0 +1,234 @@
+"""What a worker on ECS takes in hand around a breath, in made-up time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from piecework.model import JobRef
+from piecework.pulse import Pulse
+from piecework.settings import Settings
+from tests.unit.piecework.fakes import Log
+from tests.unit.virtual import run_virtually
+from tests.unit.workers.made_up import time, virtually
+from workers.ecs import protection
+from workers.ecs.agent import AgentError
+from workers.ecs.protection import LOOK_S, Protection
+from workers.ecs.shield import GAP_S, IDLE_S, STILL_S, Shield
+from workers.station import Station
+from workers.worker import GATHER_S, Worker
+
+BREATH_S = 100.0
+POLL_S = 5.0
+CHUNK_S = 30.0
+REF = JobRef("acme", "j").chunk(0)
+
+
+@dataclass
+class Aws:
+    """A queue that always has a message, in the end, and the agent."""
+
+    polls: list[float] = field(default_factory=list)
+    wishes: list[tuple[float, bool]] = field(default_factory=list)
+    #: When chunks were begun, and until when.
+    chunks: list[tuple[float, float]] = field(default_factory=list)
+    refuses: bool = False
+    poll_s: float = POLL_S
+
+    async def receive(self, most: int, **_: Any) -> list[Any]:
+        del most
+        self.polls.append(time())
+        await asyncio.sleep(self.poll_s)
+        return [SimpleNamespace(receipt="receipt")]
+
+    async def hide(self, receipts: list[str], seconds: float) -> None:
+        del receipts, seconds
+
+    async def ask(self, url: str, put: dict[str, Any]) -> None:
+        del url
+        if self.refuses:
+            raise AgentError
+        self.wishes.append((time(), bool(put["ProtectionEnabled"])))
+
+    @property
+    def breath(self) -> float:
+        """When the first breath began."""
+        return self.wishes[0][0] + BREATH_S
+
+    @property
+    def let_go(self) -> float:
+        """When the first protection was given back."""
+        return next(at for at, on in self.wishes if not on)
+
+
+class Busy(Worker):
+    """A worker whose chunks do nothing, for a while."""
+
+    aws: Aws
+
+    async def deliver(self, delivery: Any) -> None:
+        begun, token = time(), f"token {time()}"
+        self.station.heart.holds[token] = delivery
+        await asyncio.sleep(CHUNK_S)
+        del self.station.heart.holds[token]
+        self.aws.chunks.append((begun, time()))
+
+
+def station(aws: Aws) -> Any:
+    async def job(_: Any) -> None:
+        return None
+
+    fake: Any = SimpleNamespace(
+        rt=SimpleNamespace(
+            settings=Settings(concurrency=2),
+            endpoint=SimpleNamespace(loopback=False),
+            work=aws,
+        ),
+        heart=SimpleNamespace(holds={}),
+        pulse=Pulse(),
+        busy=asyncio.Event(),
+        log=Log(),
+        breathing=False,
+        job=job,
+    )
+    fake.claimed = lambda: Station.claimed(fake)
+    fake.breathe = lambda *, on: Station.breathe(fake, on=on)
+    return fake
+
+
+@asynccontextmanager
+async def working(aws: Aws, agent: str = "http://agent") -> AsyncIterator[Busy]:
+    """Receive and be protected; at the end, whoever breathes has stopped at once."""
+    stop = asyncio.Event()
+    worker = Busy(station(aws), stop)
+    worker.aws = aws
+    guard = Protection(agent, worker.station, Log(), Shield(BREATH_S))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(protection, "ask", aws.ask)
+        tasks = [asyncio.create_task(w) for w in (worker.receive(), guard.run(stop))]
+        yield worker
+        stop.set()
+        worker.freed.set()
+        await asyncio.gather(*tasks, *worker.in_hand)
+
+
+@virtually
+async def test_during_a_breath_nothing_is_received_and_afterwards_work_goes_on() -> (
+    None
+):
+    aws = Aws()
+    async with working(aws):
+        await asyncio.sleep(4 * BREATH_S)
+
+    breath, resumed = aws.breath, aws.let_go + GAP_S
+    assert [] == [at for at in aws.polls if breath + 1 < at < resumed]
+    assert [] == [begun for begun, _ in aws.chunks if breath + POLL_S < begun < resumed]
+    assert max(end for begun, end in aws.chunks if begun < resumed) < aws.let_go
+    assert aws.let_go <= breath + POLL_S + CHUNK_S + STILL_S + 2
+    again = next(at for at, on in aws.wishes if on and at > aws.let_go)
+    assert again < min(at for at in aws.polls if at > resumed) < again + 2
+
+
+async def worked(aws: Aws) -> None:
+    async with working(aws):
+        await asyncio.sleep(10 * BREATH_S)
+
+
+@pytest.mark.parametrize("poll_s", [POLL_S, IDLE_S - 1, CHUNK_S + IDLE_S / 2])
+def test_nothing_is_in_hand_without_protection_not_even_what_a_poll_brings(
+    poll_s: float,
+) -> None:
+    aws = Aws(poll_s=poll_s)
+    run_virtually(worked(aws))
+
+    gaps = [
+        (off, on) for (off, was), (on, now) in pairwise(aws.wishes) if now and not was
+    ]
+    assert len(gaps) > 2
+    for off, on in gaps:
+        assert [] == [c for c in aws.chunks if c[0] < on - LOOK_S and c[1] > off]
+
+
+@virtually
+async def test_no_poll_is_begun_when_the_breath_comes_while_slots_are_awaited() -> None:
+    aws = Aws()
+    async with working(aws) as worker:
+        worker.start(asyncio.sleep(CHUNK_S))
+        await asyncio.sleep(GATHER_S / 2)
+        worker.station.breathe(on=True)
+        await asyncio.sleep(GATHER_S)
+        assert [] == aws.polls
+
+
+@virtually
+async def test_should_protection_fail_for_good_work_goes_on() -> None:
+    aws = Aws()
+    async with working(aws) as worker:
+        guard = Protection("http://agent", worker.station, Log(), Shield(0.0))
+        guard.shield.resumes_at = time() + 60
+        running = asyncio.create_task(guard.run(asyncio.Event()))
+        await asyncio.sleep(0)
+        assert worker.station.breathing
+        running.cancel()
+        await asyncio.wait([running])
+        assert not worker.station.breathing
+
+
+@virtually
+async def test_a_worker_that_breathes_takes_nothing_from_a_reconciler_either() -> None:
+    async with working(Aws()) as worker:
+        worker.station.breathe(on=True)
+        assert worker.full()
+        assert not await worker.take(REF, 1)
+        worker.station.breathe(on=False)
+        assert not worker.full()
+
+
+@virtually
+async def test_a_worker_that_breathes_is_not_expected_to_receive() -> None:
+    aws = Aws()
+    async with working(aws) as worker:
+        await asyncio.sleep(BREATH_S + 3 * POLL_S)
+        assert aws.breath + POLL_S < time() < aws.breath + CHUNK_S
+        assert worker.station.breathing
+        assert {} == worker.station.pulse.due
+
+
+@virtually
+async def test_a_stop_during_a_breath_is_immediate() -> None:
+    aws = Aws()
+    async with working(aws):
+        while not aws.wishes or aws.wishes[-1][1]:  # noqa: ASYNC110 -- it sets no event
+            await asyncio.sleep(1)
+        stopped_at, polls = time(), len(aws.polls)
+
+    assert stopped_at == time()
+    assert polls == len(aws.polls)
+
+
+@virtually
+async def test_an_agent_that_refuses_everything_stops_no_work() -> None:
+    aws = Aws(refuses=True)
+    async with working(aws) as worker:
+        await asyncio.sleep(3 * BREATH_S)
+        assert not worker.station.breathing
+
+    assert len(aws.chunks) > 3 * BREATH_S / CHUNK_S
+
+
+@virtually
+async def test_outside_of_ecs_nobody_breathes() -> None:
+    aws = Aws()
+    async with working(aws, agent="") as worker:
+        await asyncio.sleep(3 * BREATH_S)
+        assert not worker.station.breathing
+
+    assert [] == aws.wishes
+    assert len(aws.chunks) > 3 * BREATH_S / CHUNK_S

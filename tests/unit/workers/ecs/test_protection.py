@@ -1,0 +1,138 @@
+"""The worker against a stub of the agent: protected while there is work in hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.unit.piecework.fakes import Log
+from tests.unit.workers.ecs.stub import INVALID, THROTTLED, agent, until
+from workers.ecs import protection, shield
+from workers.ecs.protection import Protection
+from workers.ecs.shield import MINUTES, Shield
+
+
+@dataclass
+class Hands:
+    """What a worker has in hand."""
+
+    holding: int = 0
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    log: Log = field(default_factory=Log)
+    breaths: list[bool] = field(default_factory=list)
+
+    def claimed(self) -> int:
+        return self.holding
+
+    unfinished = claimed
+
+    def breathe(self, *, on: bool) -> None:
+        self.breaths.append(on)
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protection, "LOOK_S", 0.005)
+    monkeypatch.setattr(shield, "IDLE_S", 0.03)
+
+
+@asynccontextmanager
+async def protecting(hands: Hands, url: str) -> AsyncIterator[asyncio.Task[None]]:
+    guard = Protection(url, hands, hands.log, Shield(900.0))
+    running = asyncio.create_task(guard.run(hands.stop))
+    yield running
+    hands.stop.set()
+    await running
+
+
+def wish(*, on: bool) -> dict[str, Any]:
+    return {"ProtectionEnabled": on} | ({"ExpiresInMinutes": MINUTES} if on else {})
+
+
+async def test_a_task_is_protected_while_work_is_in_hand() -> None:
+    hands = Hands()
+    async with agent() as stub, protecting(hands, f"{stub.url}/api/c1"):
+        hands.holding = 3
+        await until(lambda: stub.asked)
+        assert [wish(on=True)] == stub.asked
+        hands.holding = 0
+        await until(lambda: len(stub.asked) == 2)
+        assert [wish(on=True), wish(on=False)] == stub.asked
+    assert [True, False] == stub.wishes
+
+
+async def test_a_worker_that_stops_lets_go_at_once() -> None:
+    hands = Hands(holding=1)
+    async with agent() as stub:
+        async with protecting(hands, f"{stub.url}/api/c1"):
+            await until(lambda: stub.asked)
+        assert [True, False] == stub.wishes
+    assert ["ecs.protection", "ecs.protection"] == hands.log.names()
+
+
+async def test_an_idle_worker_asks_for_nothing_not_even_at_its_end() -> None:
+    hands = Hands()
+    async with agent() as stub:
+        async with protecting(hands, f"{stub.url}/api/c1"):
+            await asyncio.sleep(0.03)
+        assert [] == stub.asked
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "reason"),
+    [
+        (400, THROTTLED, "ThrottlingException"),
+        (200, INVALID, "TASK_NOT_VALID"),
+        (500, {}, "HTTP 500"),
+        (200, [], "the answer is no object"),
+    ],
+)
+async def test_a_refusal_is_said_once_with_its_reason(
+    status: int, answer: Any, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shield, "LONGEST_PAUSE_S", 0.005)
+    hands = Hands(holding=1)
+    async with agent() as stub:
+        stub.status, stub.answer = status, answer
+        async with protecting(hands, f"{stub.url}/api/c1"):
+            await until(lambda: len(stub.asked) >= 3)
+        assert {True} == set(stub.wishes)
+    refusal = ("ecs.refused", {"about": "protection", "reason": reason})
+    assert [refusal] == hands.log.said
+
+
+async def test_a_throttled_worker_is_protected_once_it_is_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shield, "LONGEST_PAUSE_S", 0.005)
+    hands = Hands(holding=1)
+    async with agent() as stub:
+        stub.status, well = 400, stub.answer
+        stub.answer = THROTTLED
+        async with protecting(hands, f"{stub.url}/api/c1"):
+            await until(lambda: stub.asked)
+            stub.status, stub.answer = 200, well
+            await until(lambda: "ecs.protection" in hands.log.names())
+
+
+async def test_an_agent_that_is_down_stops_nothing() -> None:
+    hands = Hands(holding=1)
+    async with agent() as gone:
+        pass
+    async with protecting(hands, f"{gone.url}/api/c1") as running:
+        await until(lambda: hands.log.said)
+        assert not running.done()
+    assert "ecs.refused" == hands.log.names()[0]
+
+
+async def test_outside_of_ecs_it_is_over_before_it_begins() -> None:
+    hands = Hands(holding=1)
+    async with protecting(hands, "") as running:
+        await running
+    assert [] == hands.log.said
+    assert True not in hands.breaths

@@ -1,0 +1,93 @@
+"""A check finds who does not show up in time, and says so in one line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workers.health import main, overdue, sickness
+
+NOW = 5000.0
+STANDARD = sys.stdlib_module_names
+
+
+@pytest.mark.parametrize(
+    ("due", "said"),
+    [
+        ({}, ""),
+        ({"event loop": NOW, "heart": NOW + 1}, ""),
+        ({"event loop": NOW - 2.5, "heart": NOW + 1}, "event loop is 2.5 s overdue"),
+        (
+            {"watch": NOW - 1, "event loop": NOW - 9},
+            "event loop is 9.0 s overdue, watch is 1.0 s overdue",
+        ),
+    ],
+)
+def test_who_does_not_show_up_is_named_the_longest_missing_first(
+    due: dict[str, float], said: str
+) -> None:
+    assert said == overdue(due, NOW)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "was not written yet"),
+        ("", "cannot be read: JSONDecodeError"),
+        ("[]", "cannot be read: TypeError"),
+        ("{}", "cannot be read: KeyError"),
+        ('{"due": [1]}', "cannot be read: AttributeError"),
+        ('{"due": {"heart": "late"}}', "cannot be read: TypeError"),
+    ],
+)
+def test_a_file_that_tells_nothing_is_no_sign_of_health(
+    content: str | None, said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "health"
+    if content is not None:
+        path.write_text(content)
+
+    assert f"{path} {said}" == sickness(str(path), NOW)
+
+
+def test_a_process_without_a_health_file_is_not_called_healthy() -> None:
+    assert "PIECEWORK_HEALTH_FILE names no file" == sickness("", NOW)
+
+
+@pytest.mark.parametrize(
+    ("at", "code", "said"),
+    [(float("inf"), 0, "healthy\n"), (0.0, 1, "unhealthy: heart is ")],
+)
+def test_the_exit_code_says_it_to_a_container_engine(
+    at: float,
+    code: int,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "health"
+    path.write_text(json.dumps({"due": {"heart": at}}))
+    monkeypatch.setenv("PIECEWORK_HEALTH_FILE", str(path))
+
+    assert code == main()
+    assert capsys.readouterr().out.startswith(said)
+
+
+def test_the_check_loads_the_standard_library_alone() -> None:
+    program = "import sys, workers.health"
+    bare, loaded = modules_of("import sys"), modules_of(program)
+    outside = {n for n in loaded - bare if n.split(".")[0] not in STANDARD}
+
+    assert {"workers", "workers.health"} == outside
+
+
+def modules_of(program: str) -> set[str]:
+    program = f"{program}; print(*sys.modules)"
+    run = [sys.executable, "-c", program]
+    done = subprocess.run(run, capture_output=True, text=True, check=True)
+    return set(done.stdout.split())

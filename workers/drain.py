@@ -1,0 +1,52 @@
+"""Stop: let what is in hand end, hand back what does not end in time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from piecework import telemetry
+from workers.heart import Reason
+from workers.station import Station
+
+if TYPE_CHECKING:
+    from workers.worker import Worker
+
+#: Seconds between two looks at what a stopping worker still has in hand.
+LOOK_S = 0.1
+#: Seconds for writing what a stop cut off, and then for counting what has ended.
+HAND_BACK_S = 5.0
+COUNT_S = 2.0
+#: Seconds from the end of the drain to that of the process, whatever it had in hand:
+#: `drain_s` and this have to be less than a platform's patience (`stopTimeout`).
+END_S = HAND_BACK_S + COUNT_S + 2.0
+
+
+async def drain(worker: Worker, receiving: asyncio.Task[None]) -> None:
+    """Let what is in hand end; hand back what does not end in time."""
+    station, in_hand = worker.station, worker.in_hand
+    telemetry.emit(station.log, "worker.stopping", in_hand=len(in_hand))
+    worker.freed.set()
+    now = asyncio.get_running_loop().time
+    until = now() + station.rt.settings.drain_s
+    while (left := until - now()) > 0 and (in_hand or not receiving.done()):
+        hand_back_late(station, until)
+        waits = {receiving, *in_hand}
+        await asyncio.wait(waits, timeout=min(left, LOOK_S))
+    for hold in list(station.heart.holds.values()):
+        hold.end(Reason.STOPPING)
+    if in_hand:
+        await asyncio.wait(in_hand, timeout=HAND_BACK_S)
+    try:
+        async with asyncio.timeout(COUNT_S):
+            await worker.acks.flush()
+    except TimeoutError:
+        station.log.warning("acks.failed", error="TimeoutError")
+
+
+def hand_back_late(station: Station, until: float) -> None:
+    """Hand back at once the chunks whose stages take longer than there is time."""
+    now = asyncio.get_running_loop().time()
+    for token, under_way in station.under_way.items():
+        if not station.timings.fits(under_way, now, until):
+            station.heart.holds[token].end(Reason.STOPPING)

@@ -1,0 +1,48 @@
+"""Say whether the process that keeps `PIECEWORK_HEALTH_FILE` fresh still does its work.
+
+    python -m workers.health        exit code 0: healthy; 1: not, with the reason
+
+For a container's health check, every few seconds: nothing but the standard library is
+loaded. Worker and reconciler write the file (`piecework/pulse.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+
+HEALTH_FILE = "PIECEWORK_HEALTH_FILE"
+
+
+def main() -> int:
+    """Check, and say in one line what was found."""
+    found = sickness(os.environ.get(HEALTH_FILE, ""), time.monotonic())
+    sys.stdout.write(f"unhealthy: {found}\n" if found else "healthy\n")
+    return 1 if found else 0
+
+
+def sickness(file: str, now: float) -> str:
+    """Return what is wrong, in words; nothing: nothing is."""
+    if not file:
+        return f"{HEALTH_FILE} names no file"
+    try:
+        with open(file, encoding="utf-8") as opened:  # noqa: PTH123 -- pathlib is slow to load
+            due = json.load(opened)["due"]
+        return overdue(due, now)
+    except FileNotFoundError:
+        return f"{file} was not written yet"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return f"{file} cannot be read: {type(error).__name__}"
+
+
+def overdue(due: Mapping[str, float], now: float) -> str:
+    """Return the loops that did not show up in time, the longest missing one first."""
+    late = sorted((at, name) for name, at in due.items() if at < now)
+    return ", ".join(f"{name} is {now - at:.1f} s overdue" for at, name in late)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

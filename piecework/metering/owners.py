@@ -1,0 +1,114 @@
+"""Whose a request is: the jobs that it was made for, each with its share.
+
+The keys say it, of tables, of objects and of messages. A receipt says nothing, so that
+the meter remembers which message it came with.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+from piecework.keys import COST_PREFIX, is_name
+from piecework.model import JobRef
+
+#: A job, or None for what belongs to nobody.
+Owner: TypeAlias = JobRef | None
+#: Each owner's parts of a request, of a thousand.
+Shares: TypeAlias = Sequence[tuple[Owner, int]]
+
+WHOLE: Final = 1000
+NOBODY: Final[Shares] = ((None, WHOLE),)
+PARTITION = re.compile(r"T#([^#]+)#J#([^#]+)(?:#G#[0-9]+)?")
+OBJECT = re.compile(r"tenants/([^/]+)/jobs/([^/]+)/.*", re.DOTALL)
+#: Characters of a message that are looked into; ours have about 100.
+MESSAGE_LIMIT = 1_000
+#: Receipts that are remembered: more than a worker ever has in hand.
+RECEIPTS_KEPT = 10_000
+
+
+@lru_cache(4096)
+def owner_of_partition(pk: str) -> Owner:
+    """Return the job that a partition belongs to."""
+    found = PARTITION.fullmatch(pk)
+    return named(found[1], found[2]) if found else None
+
+
+def owner_of_object(key: str) -> Owner:
+    """Return the job that an object belongs to."""
+    found = OBJECT.fullmatch(key)
+    return named(found[1], found[2]) if found else None
+
+
+def owner_of_message(body: str) -> Owner:
+    """Return the job that a message is about; nobody's, if it is not one of ours."""
+    if len(body) > MESSAGE_LIMIT:
+        return None
+    try:
+        message = json.loads(body)
+        return named(message["tenant"], message["job"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def named(tenant: Any, job: Any) -> Owner:
+    """Return a job, if these can be its names: what was received may say anything."""
+    if isinstance(tenant, str) and isinstance(job, str):
+        return JobRef(tenant, job) if is_name(tenant) and is_name(job) else None
+    return None
+
+
+def partition_of(params: Mapping[str, Any]) -> str:
+    """Return the partition that a request to a table is about, the first of several."""
+    if "TransactItems" in params:
+        action = next(iter(params["TransactItems"][0].values()))
+        return partition_of(action)
+    place = params.get("Key") or params.get("Item")
+    if place is None:
+        place = {"pk": params.get("ExpressionAttributeValues", {}).get(":pk")}
+    return str((place["pk"] or {}).get("S", ""))
+
+
+def keeps_costs(params: Mapping[str, Any]) -> bool:
+    """Say whether a request writes the counts down: that one counts itself."""
+    sk = params.get("Key", {}).get("sk", {}).get("S", "")
+    return str(sk).startswith(COST_PREFIX)
+
+
+def shared(owners: Iterable[Owner]) -> Shares:
+    """Share a request evenly among its messages; what does not divide, the first has.
+
+    In thousandths, so that they add up to it.
+    """
+    found = list(owners)
+    if not found:
+        return NOBODY
+    parts: dict[Owner, int] = {}
+    for owner in found:
+        parts[owner] = parts.get(owner, 0) + WHOLE // len(found)
+    parts[found[0]] += WHOLE % len(found)
+    return tuple(parts.items())
+
+
+@dataclass(slots=True)
+class Receipts:
+    """Which job each message in hand is about, by its receipt."""
+
+    _owners: OrderedDict[str, Owner] = field(default_factory=OrderedDict)
+
+    def note(self, receipt: str, owner: Owner) -> None:
+        """Remember a message that was received."""
+        self._owners[receipt] = owner
+        if len(self._owners) > RECEIPTS_KEPT:
+            self._owners.popitem(last=False)
+
+    def owner(self, receipt: str, *, last: bool) -> Owner:
+        """Return whose it is; after its last use it is forgotten."""
+        if last:
+            return self._owners.pop(receipt, None)
+        return self._owners.get(receipt)

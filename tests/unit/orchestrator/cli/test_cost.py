@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from piecework.model import JobRef
+from tests.unit.orchestrator.cli.deployment import CREATED, Deployment
+
+Run = Callable[..., Any]
+
+ROOT = Path(__file__).parents[4]
+PRICES = """
+dated: 2027-01-01
+models:
+  large-1:
+    tokens_in: { usd: 3.00, per: 1000000 }
+    tokens_out: { usd: 15.00, per: 1000000 }
+"""
+
+BILL = """\
+FOR       WHAT                   COUNT  OF           REQUESTS       USD
+SQS       SendMessageBatch           1  requests            1  0.000000
+SQS       ReceiveMessage         2.500  requests        2.500  0.000001
+DynamoDB  UpdateItem               800  write units       700  0.000500
+DynamoDB  TransactWriteItems     1,600  write units       300  0.001000
+S3        PutObject                  2  requests            2  0.000010
+S3        kept for a month    0.500000  GB-months           -  0.011500
+workers   vCPU                       1  vCPU-hours          -  0.040480
+workers   memory                     2  GB-hours            -  0.008890
+calls     fax                       10  calls               -         -
+calls     large_1                  100  calls               -         -
+calls     large_1, in          100,000  tokens              -  0.300000
+calls     large_1, out          10,000  tokens              -  0.150000
+
+total             0.512381 USD, of 4 chunks
+per 1,000 chunks  128.095350 USD
+by                orchestrator 0.511510, worker 0.000871
+calls paid        110, 100,000 tokens in, 10,000 out, 0.450000 USD
+for nothing       paid twice, by claims that were lost: 50, 45,000 tokens in, 4,500 out, 0.202500 USD
+                  in chunks that died: 20, 20,000 tokens in, 2,000 out, 0.090000 USD
+spared            by the journal: 7, 7,000 tokens in, 0 out, 0.028636 USD
+retries           3 requests
+prices            us-east-1, of 2027-01-01
+units by          the rules of AWS, on an emulator
+but               counts of 1 writes were lost
+                  fax: what they cost is not known; `usage` of the dependency tells
+"""  # noqa: E501 -- as it is printed
+
+
+def costly(deployment: Deployment) -> None:
+    """Add a job of four chunks, and what it has cost."""
+    deployment.job("a", "PARTIAL", 4, finished_at=CREATED)
+    for number, status in enumerate(["SUCCEEDED", "SUCCEEDED", "DEAD", "CANCELLED"]):
+        spent = {"calls": 20, "tokens_in": 20_000, "tokens_out": 2_000}
+        if status == "CANCELLED":
+            spent = {"calls": 0}
+        if number == 1:
+            spent = {"calls": 20, "tokens_in": 15_000, "tokens_out": 1_500}
+        deployment.chunk("a", number, status, **spent)
+    pk = JobRef("default", "a").pk
+    deployment.table.add(
+        pk,
+        "COST#worker",
+        v=1,
+        op__UpdateItem__requests=700_000,
+        op__UpdateItem__units=800_000,
+        op__TransactWriteItems__requests=100_000,
+        op__TransactWriteItems__units=592_000,
+        op__ReceiveMessage__requests=2_500,
+        lost_writes=1,
+        retries=3_000,
+    )
+    deployment.table.add(
+        pk,
+        "COST#orchestrator",
+        op__SendMessageBatch__requests=1_000,
+        op__TransactWriteItems__requests=200_000,
+        op__TransactWriteItems__units=1_008_000,
+        op__PutObject__requests=2_000,
+        op__PutObject__bytes=1024**3 // 2,
+        busy_ms=3_600_000,
+        paid__fax__calls=10,
+        paid__large_1__calls=100,
+        paid__large_1__tokens_in=100_000,
+        paid__large_1__tokens_out=10_000,
+        replayed__large_1__calls=7,
+        replayed__large_1__tokens_in=7_000,
+    )
+
+
+def test_the_bill_of_a_job(run: Run, deployment: Deployment, tmp_path: Path) -> None:
+    costly(deployment)
+    prices = tmp_path / "prices.yaml"
+    prices.write_text(PRICES)
+    size = ("--vcpu", "1", "--gb", "2")
+    done = run("jobs", "cost", "a", *size, "--prices", str(prices))
+
+    assert BILL.splitlines() == done.stdout.splitlines()
+    assert 0 == done.exit_code
+
+
+def test_the_bill_for_programs_has_everything(run: Run, deployment: Deployment) -> None:
+    costly(deployment)
+    bill = json.loads(run("jobs", "cost", "a", "-o", "json").stdout)
+
+    assert bill["total_usd"] == sum(line["usd"] or 0 for line in bill["lines"])
+    assert bill["chunk_usd"] == bill["total_usd"] / 4
+    assert {"orchestrator", "worker"} == set(bill["by_actor_usd"])
+    assert 50 == bill["calls"]["paid_by_lost_claims"]["calls"]
+    assert "2026-11-22" == bill["prices_dated"]
+    said = [note.partition(":")[0] for note in bill["notes"][1:]]
+    assert ["busy time", "fax", "large_1, in", "large_1, out"] == said
+
+
+def test_another_region_has_other_prices(run: Run, deployment: Deployment) -> None:
+    costly(deployment)
+    here, there = (
+        json.loads(run("jobs", "cost", "a", *where, "-o", "json").stdout)
+        for where in [(), ("--region", "eu-west-1")]
+    )
+
+    assert ("us-east-1", "eu-west-1") == (here["region"], there["region"])
+    assert here["total_usd"] < there["total_usd"]
+
+
+def test_a_region_without_prices_is_refused_with_the_next_step(
+    run: Run, deployment: Deployment
+) -> None:
+    costly(deployment)
+    done = run("jobs", "cost", "a", "--region", "eu-north-1")
+
+    assert 2 == done.exit_code
+    assert "config.price.missing" in done.stderr
+    assert "next: Give one with `--prices FILE`" in done.stderr
+
+
+def test_a_job_that_goes_on_has_a_bill_so_far(run: Run, deployment: Deployment) -> None:
+    deployment.job("a", "RUNNING", 1)
+    deployment.chunk("a", 0, "RUNNING")
+    bill = json.loads(run("jobs", "cost", "a", "-o", "json").stdout)
+
+    assert 0 == bill["total_usd"]
+    assert ["the job goes on: this is what was written down so far"] == bill["notes"]
+
+
+def test_the_price_of_an_idle_month_needs_no_aws(run: Run) -> None:
+    done = run("cost", "idle", "--egress", "none", "--workers", "1")
+
+    assert 0 == done.exit_code
+    assert "private endpoints" in done.stdout
+    assert "NAT" not in done.stdout
+    assert "USD a month" in done.stdout
+
+
+def test_the_page_shows_the_price_as_it_is_printed(run: Run) -> None:
+    page = (ROOT / "docs/cost.md").read_text("utf-8")
+
+    assert f"```\n{run('cost', 'idle').stdout}```\n" in page
+
+
+def test_a_cheaper_idle_month_is_scaled_down(run: Run) -> None:
+    def total(*options: str) -> float:
+        done = run("cost", "idle", "-o", "json", *options)
+        return float(json.loads(done.stdout)["total_usd"])
+
+    assert total("--egress", "public", "--arm") < total() < total("--workers", "2")

@@ -14,21 +14,30 @@ from typing import Any
 import structlog
 
 from piecework import telemetry
-from piecework.model import iso
+from piecework.model import iso, moment
 from piecework.runtime import Runtime
 from piecework.store.alarms import give_alarm
 from piecework.store.open_letters import newest, oldest
 
 #: Looks in each window, or age.
 LOOKS = 5
+#: Open letters that are counted: a page of the list, read anyway.
+COUNTED = 100
 
 
 @dataclass(slots=True)
 class DeadLetterAlarms:
-    """The alarms of one tenant, as one reconciler sees to them."""
+    """The alarms of one tenant, as one reconciler sees to them.
+
+    Attributes:
+        open_letters: How many there are, up to `COUNTED`; None: nobody has looked.
+        oldest_at: When the oldest of them was written; empty: there is none.
+    """
 
     rt: Runtime
     log: structlog.stdlib.BoundLogger
+    open_letters: int | None = None
+    oldest_at: str = ""
     _next: float = 0.0
 
     async def look(self, now: float) -> Counter[str]:
@@ -41,11 +50,19 @@ class DeadLetterAlarms:
         given = await self._too_many(window), await self._too_old(age)
         return Counter({"alarm given": sum(given)})
 
+    def oldest_s(self, now: float) -> float | None:
+        """Return the age of the oldest open letter; None: nobody has looked."""
+        if self.open_letters is None:
+            return None
+        return max(0.0, now - moment(self.oldest_at)) if self.oldest_at else 0.0
+
     async def _too_many(self, window: float) -> bool:
         rt, most = self.rt, self.rt.settings.dead_letter_alarm
         now = rt.clock()
-        found = await newest(rt.dead_letters, rt.settings.tenant, most + 1)
-        if len(found) <= most or found[-1]["died_at"] < iso(now - window):
+        count = max(COUNTED, most + 1)
+        found = await newest(rt.dead_letters, rt.settings.tenant, count)
+        self.open_letters = min(COUNTED, len(found))
+        if len(found) <= most or found[most]["died_at"] < iso(now - window):
             return False
         return await self._give(
             "arrivals", now, window, more_than=most, window_s=window
@@ -54,6 +71,7 @@ class DeadLetterAlarms:
     async def _too_old(self, age: float) -> bool:
         rt, now = self.rt, self.rt.clock()
         found = await oldest(rt.dead_letters, rt.settings.tenant)
+        self.oldest_at = str(found["died_at"]) if found else ""
         if found is None or found["died_at"] > iso(now - age):
             return False
         facts = {"job": found["job"], "chunk": found["chunk"]}

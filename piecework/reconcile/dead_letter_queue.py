@@ -4,6 +4,9 @@ SQS moves a message after ten receives, whatever they were: losers' looks, worke
 that died. The record knows which. A chunk that still has work to do is sent again,
 with a fresh count; whoever claims it undoes and buries it if its attempts are spent.
 The message goes once that is done.
+
+One of a newer version is treated alike if its record can be read; if that is newer,
+too, it goes back to the workers as it came, until there is one that knows it.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections import Counter
 import structlog
 
 from piecework import telemetry
+from piecework.errors import NewerSchemaError, PermanentError, StoreError
 from piecework.model import Chunk, ChunkRef
 from piecework.queue import BATCH, Delivery, Message
 from piecework.runtime import Runtime
@@ -46,31 +50,56 @@ async def place(
     rt: Runtime, delivery: Delivery, log: structlog.stdlib.BoundLogger
 ) -> str:
     """Do with one message what its chunk's record asks for."""
-    message = delivery.message
-    if delivery.newer:
-        # Ten receives, and no newer worker was about. Its record sends another.
-        return await quarantine(rt, delivery, "runtime.message.newer", log)
-    if message is None:
-        return await quarantine(rt, delivery, "runtime.message.malformed", log)
-    item = await rt.table.get(message.ref.pk, message.ref.sk)
-    if item is None and await only_tells(rt, message.ref):
+    ref = delivery.ref
+    if ref is None:
+        kind = "newer" if delivery.newer else "malformed"
+        return await quarantine(rt, delivery, f"runtime.message.{kind}", log)
+    try:
+        return await as_its_record_says(rt, delivery, ref, log)
+    except NewerSchemaError:
+        return await send_back(rt, delivery, log)
+    except PermanentError as error:
+        return await quarantine(rt, delivery, error.code, log)
+
+
+async def as_its_record_says(
+    rt: Runtime, delivery: Delivery, ref: ChunkRef, log: structlog.stdlib.BoundLogger
+) -> str:
+    """Do with a message what the record of its chunk asks for.
+
+    Raises:
+        NewerSchemaError: The record is of a later version.
+    """
+    item = await rt.table.get(ref.pk, ref.sk)
+    if item is not None:
+        return await send_again(rt, delivery.message, Chunk.read(ref, item))
+    job = await rt.jobs.read(ref.of)
+    if ref.is_join and job is not None and job.notifies:
+        # What is to be told needs no message: the reconciler sends another.
         return "dead-letter queue: notice"
-    if item is None:
-        return await quarantine(rt, delivery, "runtime.message.orphan", log)
-    chunk = Chunk.read(message.ref, item)
-    if chunk.gen > message.gen or chunk.status.terminal:
+    return await quarantine(rt, delivery, "runtime.message.orphan", log)
+
+
+async def send_back(
+    rt: Runtime, delivery: Delivery, log: structlog.stdlib.BoundLogger
+) -> str:
+    """Send a message that is for newer workers to them, with a fresh count."""
+    if not await rt.work.send_back(delivery.body):
+        message = "SQS did not take the message"
+        raise StoreError(message)
+    telemetry.emit(
+        log, "message.newer", about="dead-letter queue", received=delivery.received
+    )
+    return "dead-letter queue: left to newer workers"
+
+
+async def send_again(rt: Runtime, message: Message | None, chunk: Chunk) -> str:
+    """Send the message of a chunk that still has work to do."""
+    earlier = message is not None and chunk.gen > message.gen
+    if earlier or chunk.status.terminal:
         return "dead-letter queue: chunk had ended"
     await rt.work.send([Message.about(chunk.ref, chunk.gen)])
     return "dead-letter queue: sent again"
-
-
-async def only_tells(rt: Runtime, ref: ChunkRef) -> bool:
-    """Say whether a message goes to no chunk, but for the notices of a job.
-
-    They need no message: the reconciler sends another.
-    """
-    job = await rt.jobs.read(ref.of) if ref.is_join else None
-    return job is not None and job.notifies
 
 
 async def quarantine(

@@ -1,4 +1,7 @@
-"""What the reconciler does about a job, by the state that it finds it in."""
+"""What the reconciler does about a job, by the state that it finds it in.
+
+Chunks that a newer version has begun are its own reconciler's to see to.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,15 @@ from collections import Counter
 from piecework import keys
 from piecework.fanout import fan_out
 from piecework.finish import begin_finish
-from piecework.model import CANCELLABLE, Chunk, ChunkStatus, Job, JobStatus, moment
+from piecework.model import (
+    CANCELLABLE,
+    Chunk,
+    ChunkRef,
+    ChunkStatus,
+    Job,
+    JobStatus,
+    moment,
+)
 from piecework.queue import Message
 from piecework.reconcile.look import Look
 from piecework.reconcile.notices import hand_out
@@ -78,7 +89,8 @@ async def finish_cancelling(look: Look, job: Job) -> Counter[str]:
     """Sweep again; cancel what a dead worker holds; end the job when all have ended."""
     rt = look.rt
     acts: Counter[str] = Counter()
-    async for chunk in all_chunks(rt.table, job.ref, job.chunks):
+    newer: list[ChunkRef] = []
+    async for chunk in all_chunks(rt.table, job.ref, job.chunks, newer):
         if chunk.on_its_way or chunk.to_be_undone:
             acts += await look_at(look, job, chunk)
             continue
@@ -114,10 +126,11 @@ async def look_at_chunks(look: Look, job: Job) -> Counter[str]:
             await fan_out(rt, job)
             return Counter({"submit finished": 1})
     open_chunks = 0
-    async for chunk in all_chunks(rt.table, job.ref, job.chunks):
+    newer: list[ChunkRef] = []
+    async for chunk in all_chunks(rt.table, job.ref, job.chunks, newer):
         open_chunks += not chunk.status.terminal
         acts += await look_at(look, job, chunk)
-    if open_chunks == 0:
+    if open_chunks == 0 and not newer:
         begun = await begin_finish(rt, job.ref)
         if begun is not None:
             await look.hand_out(*begun)
@@ -128,6 +141,7 @@ async def look_at_chunks(look: Look, job: Job) -> Counter[str]:
 async def look_at(look: Look, job: Job, chunk: Chunk) -> Counter[str]:
     """Send a chunk again that nobody works on and no message speaks for any more."""
     rt = look.rt
+    look.overdue.saw(job, chunk)
     rescue = Rescue(rt.table, rt.settings, rt.clock)
     if chunk.status is ChunkStatus.RUNNING:
         now = asyncio.get_running_loop().time()

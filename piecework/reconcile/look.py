@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from piecework.model import ChunkRef
 from piecework.queue import Message
+from piecework.reconcile.overdue import Overdue
 from piecework.reconcile.sightings import Sightings
 from piecework.runtime import Runtime
 
@@ -24,6 +25,7 @@ class Look:
     rt: Runtime
     take: Callable[[ChunkRef, int], Awaitable[bool]] = nobody
     sightings: Sightings = field(default_factory=Sightings)
+    overdue: Overdue = field(default_factory=Overdue)
 
     async def hand_out(self, ref: ChunkRef, gen: int) -> None:
         """Give a chunk to the worker beside us, else to whoever gets the message."""

@@ -11,13 +11,17 @@ from dataclasses import dataclass, field
 import structlog
 
 from piecework import telemetry
-from piecework.errors import PieceworkError
+from piecework.classify import classify
+from piecework.errors import NewerSchemaError, PieceworkError
+from piecework.metering.cost_meter import acting_as
 from piecework.model import CANCELLABLE, ChunkRef, Job, JobRef
+from piecework.pulse import Pulse
 from piecework.reconcile.dead_letter_alarms import DeadLetterAlarms
 from piecework.reconcile.dead_letter_queue import drain
 from piecework.reconcile.jobs import act_on
 from piecework.reconcile.look import Look, nobody
 from piecework.reconcile.sightings import Sightings
+from piecework.record import SPOILT, UNREADABLE
 from piecework.runtime import Runtime
 
 #: Bytes that a consistent read unit covers, and about what a chunk item has.
@@ -34,6 +38,7 @@ class Reconciler:
     rt: Runtime
     log: structlog.stdlib.BoundLogger
     take: Callable[[ChunkRef, int], Awaitable[bool]] = nobody
+    pulse: Pulse = field(default_factory=Pulse)
     active: int = 0
     _look: Look = field(init=False)
     _alarms: DeadLetterAlarms = field(init=False)
@@ -52,9 +57,11 @@ class Reconciler:
     async def look(self) -> Counter[str]:
         """Look once at everything that is due; return what was done, by action."""
         acts: Counter[str] = Counter()
+        began = asyncio.get_running_loop().time()
         self.active = 0
         async for ref in self.rt.jobs.active():
             self.active += 1
+            self.pulse.reconciles()
             now = asyncio.get_running_loop().time()
             if self._next_look.get(ref, 0.0) <= now:
                 acts += await self._job(ref)
@@ -62,7 +69,17 @@ class Reconciler:
         acts += await self._watch_letters()
         for action, count in acts.items():
             telemetry.emit(self.log, "reconcile.action", action=action, count=count)
-        telemetry.emit(self.log, "reconcile.pass", actions=acts.total())
+        took = asyncio.get_running_loop().time() - began
+        telemetry.emit(
+            self.log,
+            "reconcile.pass",
+            jobs=self.active,
+            actions=acts.total(),
+            duration_ms=round(took * 1000),
+            overdue_s=self._look.overdue.seconds(self.rt.clock()),
+            open_letters=self._alarms.open_letters,
+            oldest_letter_s=self._alarms.oldest_s(self.rt.clock()),
+        )
         return acts
 
     def look_now(self) -> None:
@@ -73,13 +90,29 @@ class Reconciler:
         """Act on one job; its trouble, such as an odd item, is not the others'."""
         try:
             return await self._act(ref)
+        except NewerSchemaError:
+            # It is for the reconciler of that version to see to.
+            self._next_look[ref] = asyncio.get_running_loop().time() + IDLE_S
+            return Counter()
         except PieceworkError as error:
             self.log.warning("reconcile.failed", job=ref.job, error_code=error.code)
-        except Exception:
-            self.log.exception("reconcile.failed", job=ref.job)
+            if error.code == UNREADABLE:
+                await self._note(ref, error.message)
+        except SPOILT:
+            self.log.exception("reconcile.failed", job=ref.job, error_code=UNREADABLE)
+            await self._note(ref, f"A row of job {ref.job} cannot be read.")
+        except Exception as error:
+            code = classify(error).code
+            self.log.exception("reconcile.failed", job=ref.job, error_code=code)
         return Counter({"failed": 1})
 
+    async def _note(self, ref: JobRef, said: str) -> None:
+        """Tell those who look at a job that somebody spoiled a record of it."""
+        with suppress(Exception):  # its own item may be the spoilt one
+            await self.rt.jobs.note(ref, UNREADABLE, said)
+
     async def _act(self, ref: JobRef) -> Counter[str]:
+        self._look.overdue.begin(ref)
         job = await self.rt.jobs.read(ref)
         if job is None or job.status.ended:
             self._next_look.pop(ref, None)
@@ -124,11 +157,12 @@ async def reconcile_once(
 ) -> Counter[str]:
     """Look twice, a lease apart, so that a dead lease can be told from a live one."""
     reconciler = Reconciler(rt, log)
-    acts = await reconciler.look()
-    if reconciler.sightings.waiting:
-        await asyncio.sleep(rt.settings.lease_s if observe_s is None else observe_s)
-        reconciler.look_now()
-        acts += await reconciler.look()
+    with acting_as("reconciler"):
+        acts = await reconciler.look()
+        if reconciler.sightings.waiting:
+            await asyncio.sleep(rt.settings.lease_s if observe_s is None else observe_s)
+            reconciler.look_now()
+            acts += await reconciler.look()
     return acts
 
 
@@ -137,17 +171,21 @@ async def reconcile_for_ever(
     log: structlog.stdlib.BoundLogger,
     wake: asyncio.Event | None = None,
     take: Callable[[ChunkRef, int], Awaitable[bool]] = nobody,
+    pulse: Pulse | None = None,
 ) -> None:
     """Look, and look again; several reconcilers drift apart by a little chance.
 
     While there is no job it looks rarely, unless `wake` says that there is work. What
     it gives back goes to the worker beside it first, which may `take` it or not.
     """
-    reconciler = Reconciler(rt, log, take)
+    pulse = pulse or Pulse()
+    reconciler = Reconciler(rt, log, take, pulse)
     wake = wake or asyncio.Event()
     while True:
+        pulse.reconciles()
         try:
-            await reconciler.look()
+            with acting_as("reconciler"):
+                await reconciler.look()
         except Exception:
             log.exception("reconcile.failed")
         pause = rt.settings.reconcile_s * rt.rng.uniform(0.8, 1.2)

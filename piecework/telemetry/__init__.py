@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from piecework.telemetry.events import BOUND, EVENTS, Event, Log, emit
+from piecework.telemetry.emitting import Log, emit
+from piecework.telemetry.events import BOUND, EVENTS, Event
 from piecework.telemetry.logs import configure
+from piecework.telemetry.traces import guard_loop, guard_process
 
-__all__ = ["BOUND", "EVENTS", "Event", "Log", "configure", "emit"]
+__all__ = [
+    "BOUND",
+    "EVENTS",
+    "Event",
+    "Log",
+    "configure",
+    "emit",
+    "guard_loop",
+    "guard_process",
+]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple
 
 Level = Literal["debug", "info", "warning", "error"]
 
@@ -19,26 +19,6 @@ class Event(NamedTuple):
     when: str
     fields: frozenset[str]
     level: Level = "info"
-
-
-class Log(Protocol):
-    """The part of a structlog logger that is used here."""
-
-    def debug(self, event: str | None = None, *args: Any, **kw: Any) -> Any:
-        """Log what only a close look needs."""
-        ...
-
-    def info(self, event: str | None = None, *args: Any, **kw: Any) -> Any:
-        """Log what happened as it should."""
-        ...
-
-    def warning(self, event: str | None = None, *args: Any, **kw: Any) -> Any:
-        """Log what recovery is taking care of."""
-        ...
-
-    def error(self, event: str | None = None, *args: Any, **kw: Any) -> Any:
-        """Log what needs a person."""
-        ...
 
 
 # Whose event it is. Bound once a delivery, so any event may carry them.
@@ -149,6 +129,16 @@ _STAGE: Final = {
     "breaker.closed": _event("a call was tried, and answered", "dependency"),
 }
 _OPERATION: Final = {
+    "aws.throttled": _event(
+        "AWS answered that there are too many requests; the SDK or we try again",
+        "service operation error_code",
+        "debug",
+    ),
+    "retry.refused": _event(
+        "a call that failed is not tried again: too many do, or its breaker is open",
+        "dependency error_code",
+        "debug",
+    ),
     "cache.failed": _event(
         "the shared responses could not be read or written; the call went on without",
         "reason",
@@ -167,7 +157,33 @@ _OPERATION: Final = {
 }
 _WORKER: Final = {
     "worker.started": _event(
-        "the worker takes messages", "pipelines concurrency version pid"
+        "the worker takes messages; on ECS with its task",
+        "pipelines concurrency version pid task zone",
+    ),
+    "worker.signalled": _event(
+        "a signal stops the worker: on ECS with what becomes of the task, which "
+        "is STOPPED when ECS ends it (scale-in, deployment, Spot), else RUNNING",
+        "signal desired_status",
+    ),
+    "worker.threads_left": _event(
+        "the worker is done and ends, though a function in a thread goes on",
+        "count",
+        "warning",
+    ),
+    "health.unwritable": _event(
+        "the file for the health check cannot be written; said once",
+        "reason",
+        "warning",
+    ),
+    "ecs.refused": _event(
+        "the ECS agent did not answer, or refused; said once, and the work goes on",
+        "about reason",
+        "warning",
+    ),
+    "ecs.protection": _event(
+        "ECS was told whether it may end this task in a scale-in or a deployment",
+        "on minutes",
+        "debug",
     ),
     "worker.advised": _event(
         "the order of the stages that the worker knows could be better",
@@ -195,6 +211,11 @@ _WORKER: Final = {
         "reason stage error_code",
         "warning",
     ),
+    "message.newer": _event(
+        "a turn is left to a newer version: its message, job or chunk is of one",
+        "about received delay_s",
+        "warning",
+    ),
     "message.quarantined": _event(
         "a message was set aside", "message_id error_code reason", "error"
     ),
@@ -205,7 +226,7 @@ _WORKER: Final = {
     ),
     "reconcile.pass": _event(
         "the reconciler has looked at every active job",
-        "jobs looked actions duration_ms",
+        "jobs looked actions duration_ms overdue_s open_letters oldest_letter_s",
         "debug",
     ),
     "reconcile.action": _event(
@@ -224,15 +245,3 @@ EVENTS: Final[Mapping[str, Event]] = MappingProxyType(
         **_WORKER,
     }
 )
-
-
-def emit(log: Log, name: str, *, level: Level | None = None, **fields: object) -> None:
-    """Log an event of the catalogue; an unknown name or field is a KeyError.
-
-    At the level of the catalogue, unless one is given.
-    """
-    event = EVENTS[name]
-    unknown = fields.keys() - event.fields - BOUND
-    if unknown:
-        raise KeyError(f"{name} has no field {', '.join(sorted(unknown))}")
-    getattr(log, level or event.level)(name, **fields)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Mapping, MutableMapping
-from typing import Any, Final, TextIO
+from collections.abc import Mapping
+from typing import Final, TextIO
 
 import structlog
 
 from piecework.errors import UsageError
-from piecework.redact import redact
+from piecework.redact import learn
+from piecework.telemetry.traces import clean_event, format_exception
 
 _HANDLER: Final = "piecework"
 
@@ -20,7 +21,7 @@ _SHARED: Final[tuple[structlog.typing.Processor, ...]] = (
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_log_level,
     structlog.processors.TimeStamper(fmt="iso", utc=True),
-    structlog.processors.format_exc_info,
+    format_exception,
 )
 
 
@@ -36,11 +37,12 @@ def configure(
     Results go to stdout, so that a log line never ends up in somebody's pipe.
     """
     stream = sys.stderr if stream is None else stream
+    learn(environ)
     number = _number(level)
     as_json = not stream.isatty() if json is None else json
     renderer = _renderer(as_json=as_json, colors=not environ.get("NO_COLOR"))
     structlog.configure(
-        processors=[*_SHARED, _redact_exception, renderer],
+        processors=[*_SHARED, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.WriteLoggerFactory(file=stream),
         # a cached logger would keep writing to the stream of an earlier configure
@@ -70,15 +72,6 @@ def _renderer(*, as_json: bool, colors: bool) -> structlog.typing.Processor:
     )
 
 
-def _redact_exception(
-    _log: object, _method: str, event: MutableMapping[str, Any]
-) -> MutableMapping[str, Any]:
-    """Clean tracebacks: the last line of one is a message that we did not write."""
-    if isinstance(event.get("exception"), str):
-        event["exception"] = redact(event["exception"])
-    return event
-
-
 def _adopt_standard_library(
     stream: TextIO, renderer: structlog.typing.Processor, level: int
 ) -> None:
@@ -91,7 +84,7 @@ def _adopt_standard_library(
             foreign_pre_chain=_SHARED,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                _redact_exception,
+                clean_event,
                 renderer,
             ],
         )

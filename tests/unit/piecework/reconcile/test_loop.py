@@ -33,6 +33,9 @@ class World:
         self.rng = Highest()
         self.jobs = self
 
+    def clock(self) -> float:
+        return 0.0
+
     async def active(self) -> AsyncIterator[JobRef]:
         if self.listed:
             yield REF

@@ -1,0 +1,226 @@
+"""What is of a newer version is left as it is: by claims, looks and lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from piecework import keys
+from piecework.errors import NewerSchemaError
+from piecework.model import ChunkRef, JobStatus
+from piecework.ports import CancelRequest
+from piecework.queue import Delivery, Message
+from piecework.reconcile.dead_letter_queue import place
+from piecework.reconcile.jobs import look_at_chunks
+from piecework.store import claims, table
+from piecework.store.breakers import Breakers
+from piecework.store.census import all_chunks, take_census
+from piecework.sweep import Broom, sweep
+from tests.store.conftest import NOW, Store
+from tests.store.deployment import LOG, look, runtime, sent
+
+
+@pytest.mark.parametrize("attempts", [0, 3])
+async def test_a_claim_makes_a_chunk_as_new_as_who_claims_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch, attempts: int
+) -> None:
+    await store.put_chunk(attempts=attempts, later="news")
+    monkeypatch.setattr(claims, "SCHEMA", 2)
+    take = store.claims.acquire_spent if attempts else store.claims.acquire
+    await take(store.chunk, gen=2, deliveries=1)
+
+    row = await store.item()
+    assert (row["v"], row["status"], row["later"]) == (2, "RUNNING", "news")
+
+
+async def test_every_item_that_is_put_says_its_version(store: Store) -> None:
+    facts = {"pipeline": "p", "chunks": 1}
+    await store.jobs.create(store.ref, facts)
+    await store.jobs.add_chunks(store.ref, 1, [(0, {"stage": "first"})])
+    await store.jobs.record(store.ref, "redriven", {})
+
+    found = await store.everything()
+    assert [item.get("v") for item in found] == [1] * 5
+
+
+async def test_a_breaker_says_its_version(store: Store) -> None:
+    breakers = Breakers(store.table, "worker", store.clock)
+    name = store.ref.job
+    await breakers.open(name, 0, NOW + 5, "code")
+
+    assert (await store.item(keys.BREAKERS_PK, name))["v"] == 1
+
+
+async def test_a_newer_breaker_is_each_process_s_own_affair(store: Store) -> None:
+    name = f"newer-{store.ref.job}"
+    await store.put(keys.BREAKERS_PK, name, v=2, gen=7, breaker_state="ajar")
+    breakers = Breakers(store.table, "worker", store.clock)
+    try:
+        with pytest.raises(NewerSchemaError):
+            await breakers.all()
+        with pytest.raises(NewerSchemaError):
+            await breakers.open(name, 3, NOW + 5, "code")
+    finally:
+        await store.put(keys.BREAKERS_PK, name, gen=7, breaker_state="closed")
+
+
+async def test_a_newer_job_or_chunk_is_not_read_but_refused(store: Store) -> None:
+    await store.put(store.ref.pk, keys.META_SK, v=2, status="PAUSED", gen=1)
+    await store.put_chunk(v=2)
+
+    with pytest.raises(NewerSchemaError) as refused:
+        await store.jobs.read(store.ref)
+    with pytest.raises(NewerSchemaError):
+        await take_census(store.table, store.ref, 4)
+    assert (refused.value.code, refused.value.exit_code) == ("runtime.schema.newer", 2)
+    assert "later version" in refused.value.next_step
+
+
+async def test_a_newer_job_is_listed_all_the_same(store: Store) -> None:
+    active = keys.active_sk(store.ref.tenant, store.ref.job)
+    await store.put(keys.ACTIVE_PK, active, v=2)
+    await store.put(keys.jobs_pk(store.ref.tenant), f"2026#{store.ref.job}", v=2)
+
+    assert store.ref in [ref async for ref in store.jobs.active()]
+    assert store.ref in [ref async for ref in store.jobs.listed(store.ref.tenant)]
+
+
+# ── the reconciler, and a cancel, beside newer ones ─────────────────────────
+
+
+async def mixed(store: Store, status: str, **job: Any) -> Any:
+    """Lay down a job with a chunk of ours, and one that a newer worker has begun."""
+    await store.put(
+        store.ref.pk,
+        keys.META_SK,
+        v=1,
+        status=status,
+        gen=2,
+        chunks=4,
+        pipeline="p",
+        **{"sent_at": "2020-01-01T00:00:00.000Z", **job},
+    )
+    await store.put_chunk(status="SUCCEEDED")
+    other = store.ref.chunk(2)
+    item = {"v": 2, "status": "PONDERING", "gen": 2, "fence": 1, "stage": "first"}
+    await store.put(other.pk, other.sk, chunk=2, **item)
+    return await store.jobs.read(store.ref)
+
+
+async def test_chunks_of_a_newer_version_are_told_apart(store: Store) -> None:
+    job = await mixed(store, "RUNNING")
+    newer: list[ChunkRef] = []
+    ours = [c.ref async for c in all_chunks(store.table, job.ref, 4, newer)]
+
+    assert (ours, newer) == ([store.ref.chunk(3)], [store.ref.chunk(2)])
+
+
+async def test_a_job_is_not_ended_while_a_newer_worker_is_at_it(store: Store) -> None:
+    job = await mixed(store, "RUNNING")
+    acts = await look_at_chunks(look(store), job)
+
+    after = await store.jobs.read(store.ref)
+    assert acts.total() == 0
+    assert after is not None
+    assert after.status is JobStatus.RUNNING
+
+
+async def test_a_cancel_leaves_a_newer_chunk_and_the_end_to_newer_ones(
+    store: Store,
+) -> None:
+    job = await mixed(store, "CANCELLING", cancelled_at="2026-01-01T00:00:00.000Z")
+    await store.change(status="PENDING")
+    cancelled, asked = await sweep(runtime(store), job)
+
+    after = await store.jobs.read(store.ref)
+    assert (cancelled, asked) == (1, 0)
+    assert after is not None
+    assert after.status is JobStatus.CANCELLING
+
+
+async def test_a_cancel_passes_over_who_was_claimed_by_a_newer_worker_meanwhile(
+    store: Store,
+) -> None:
+    seen = await store.put_chunk()
+    await store.put(store.chunk.pk, store.chunk.sk, v=2, status="PONDERING", gen=2)
+    broom = Broom(runtime(store), CancelRequest("2026-01-01T00:00:00.000Z", undo=False))
+    await broom.sweep(seen)
+
+    assert (broom.cancelled, broom.asked) == (0, 0)
+
+
+# ── messages that SQS has set aside ─────────────────────────────────────────
+
+
+def newer_message(store: Store) -> Delivery:
+    return Delivery(
+        message=None,
+        body='{"v": 2}',
+        receipt="r",
+        message_id=store.ref.job,
+        received=11,
+        newer=True,
+        address=store.chunk,
+    )
+
+
+async def test_a_newer_message_of_a_chunk_that_we_know_becomes_ours(
+    store: Store,
+) -> None:
+    await store.put_chunk()
+    rt = runtime(store)
+
+    assert await place(rt, newer_message(store), LOG) == "dead-letter queue: sent again"
+    assert sent(rt) == [Message.about(store.chunk, 2)]
+
+
+async def test_a_newer_message_of_an_ended_chunk_goes(store: Store) -> None:
+    await store.put_chunk(status="SUCCEEDED")
+    rt = runtime(store)
+    done = await place(rt, newer_message(store), LOG)
+
+    assert done == "dead-letter queue: chunk had ended"
+    assert sent(rt) == []
+
+
+@pytest.mark.parametrize("ours", [False, True])
+async def test_the_message_of_a_newer_chunk_goes_back_as_it_came(
+    store: Store, *, ours: bool
+) -> None:
+    await store.put(store.chunk.pk, store.chunk.sk, v=2, status="PONDERING")
+    delivery = newer_message(store)
+    if ours:
+        delivery = Delivery(Message.about(store.chunk, 2), "ours", "r", "m", 11)
+    rt: Any = runtime(store)
+    done = await place(rt, delivery, LOG)
+
+    assert done == "dead-letter queue: left to newer workers"
+    assert rt.work.bodies == [delivery.body]
+    assert (rt.work.messages, await store.letters.get("QUARANTINE", "m")) == ([], None)
+
+
+async def test_the_message_of_a_newer_job_whose_chunks_lie_elsewhere_goes_back(
+    store: Store,
+) -> None:
+    await store.put(store.ref.pk, keys.META_SK, v=2)
+    rt: Any = runtime(store)
+    done = await place(rt, newer_message(store), LOG)
+
+    assert done == "dead-letter queue: left to newer workers"
+
+
+async def test_a_newer_message_of_nothing_is_set_aside(store: Store) -> None:
+    rt = runtime(store)
+    done = await place(rt, newer_message(store), LOG)
+    row = await store.letters.get("QUARANTINE", store.ref.job) or {}
+
+    assert done == "dead-letter queue: quarantined"
+    assert row["error_code"] == "runtime.message.orphan"
+
+
+async def test_what_is_only_told_on_is_read_at_any_version(store: Store) -> None:
+    await store.put(store.ref.pk, "EVENT#2026#paused", v=2, event="paused")
+
+    assert [e["event"] for e in await store.jobs.events(store.ref)] == ["paused"]
+    assert table.SCHEMA == 1

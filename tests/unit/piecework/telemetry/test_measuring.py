@@ -1,0 +1,105 @@
+"""When the lines are written, and that nothing else stands between them."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from piecework.settings import Settings
+from piecework.telemetry import emit
+from piecework.telemetry.emitting import _LISTENERS
+from piecework.telemetry.measuring import FLUSH_S, measured
+from piecework.telemetry.meter import Gauge
+from piecework.telemetry.quiet import quiet_log
+from tests.unit.virtual import run_virtually
+
+EMF = Settings(metrics="emf")
+
+
+def read(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_a_line_a_minute_and_one_at_the_end() -> None:
+    out = io.StringIO()
+
+    async def a_minute_and_a_half() -> None:
+        async with measured(EMF, lambda: 5.0, lambda: [Gauge("ChunksInHand", 2)], out):
+            emit(quiet_log(), "chunk.claimed", chunk=1)
+            await asyncio.sleep(FLUSH_S * 1.5)
+            emit(quiet_log(), "worker.stopped")
+
+    run_virtually(a_minute_and_a_half())
+
+    first, last = read(out)
+    assert (first["ChunksClaimed"], first["ChunksInHand"]) == (1, 2)
+    assert (last["WorkersStopped"], "ChunksClaimed" in last) == (1, False)
+    assert not _LISTENERS
+
+
+async def test_off_writes_nothing_and_listens_to_nothing() -> None:
+    out = io.StringIO()
+    async with measured(Settings(), lambda: 5.0, stream=out):
+        assert not _LISTENERS
+        emit(quiet_log(), "chunk.claimed", chunk=1)
+
+    assert out.getvalue() == ""
+
+
+async def test_the_last_line_is_written_when_the_process_fails() -> None:
+    out = io.StringIO()
+
+    async def fail() -> None:
+        async with measured(EMF, lambda: 5.0, stream=out):
+            emit(quiet_log(), "chunk.dead", chunk=1)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+
+    assert [line["DeadLetters"] for line in read(out)] == [1]
+
+
+class Gone(io.StringIO):
+    def write(self, _: str) -> int:
+        raise BrokenPipeError
+
+
+async def test_that_nobody_reads_the_lines_ends_nothing() -> None:
+    async with measured(EMF, lambda: 5.0, stream=Gone()):
+        emit(quiet_log(), "chunk.claimed", chunk=1)
+
+
+PRINTS = """
+import asyncio, os, subprocess, sys
+from piecework.settings import Settings
+from piecework.telemetry import emit
+from piecework.telemetry.measuring import measured
+from piecework.telemetry.quiet import quiet_log
+
+async def main():
+    async with measured(Settings(metrics="emf"), lambda: 5.0):
+        print("a stage prints")
+        subprocess.run(["echo", "a child prints"], check=True)
+        emit(quiet_log(), "chunk.claimed", chunk=1)
+
+print("before")
+asyncio.run(main())
+print("after")
+"""
+
+
+def test_what_a_stage_or_its_child_prints_comes_out_on_stderr() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PRINTS], capture_output=True, text=True, check=True
+    )
+
+    before, line, after = done.stdout.splitlines()
+    assert (before, json.loads(line)["ChunksClaimed"], after) == ("before", 1, "after")
+    assert sorted(done.stderr.split("\n")[:2]) == ["a child prints", "a stage prints"]

@@ -1,0 +1,213 @@
+"""Each metric of the catalogue, from the events that make it to the line of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from piecework.settings import Settings
+from piecework.telemetry import BOUND, EVENTS, emf, emit
+from piecework.telemetry.emitting import listening
+from piecework.telemetry.meter import MOST_DEPENDENCIES, Gauge, Meter
+from piecework.telemetry.metrics import METRICS, OF_EVENT
+from piecework.telemetry.quiet import quiet_log
+from tests.unit.piecework.telemetry.emf_schema import faults
+
+#: An event that adds one (or says one) to each metric that an event makes.
+MAKES: dict[str, tuple[str, dict[str, Any]]] = {
+    "ChunksClaimed": ("chunk.claimed", {"chunk": 0}),
+    "ChunksSucceeded": ("chunk.settled", {"chunk": 3, "status": "COMPLETED"}),
+    "ChunksDead": ("chunk.dead", {"chunk": 3}),
+    "ChunksReleased": ("chunk.released", {"chunk": 3}),
+    "ClaimsLost": ("chunk.claim_lost", {}),
+    "LeasesLost": ("lease.lost", {}),
+    "CallsAnswered": ("call.attempt", {"outcome": "answered"}),
+    "CallsFailed": ("call.attempt", {"outcome": "failed"}),
+    "CallsReplayed": ("chunk.settled", {"replayed": 1, "status": "PARKED"}),
+    "DeadLetters": ("chunk.dead", {"chunk": -1}),
+    "CompensationsFailed": ("compensation.stage_failed", {}),
+    "BreakersOpened": ("breaker.opened", {"dependency": "model"}),
+    "RetriesRefused": ("retry.refused", {"dependency": "model"}),
+    "Throttles": ("aws.throttled", {}),
+    "MessagesQuarantined": ("message.quarantined", {}),
+    "MessagesNewer": ("message.newer", {}),
+    "ReconcilerPasses": ("reconcile.pass", {}),
+    "JobsFinished": ("job.finished", {"status": "PARTIAL"}),
+    "JobsFailed": ("job.finished", {"status": "FAILED"}),
+    "WorkersStopped": ("worker.stopped", {}),
+    "OpenDeadLetters": ("reconcile.pass", {"open_letters": 1}),
+    "OldestDeadLetterSeconds": ("reconcile.pass", {"oldest_letter_s": 1}),
+    "OldestOverdueChunkSeconds": ("reconcile.pass", {"overdue_s": 1}),
+    "JobsActive": ("reconcile.pass", {"jobs": 1}),
+    "ChunkSeconds": ("chunk.settled", {"duration_ms": 1000}),
+    "CallSeconds": ("call.attempt", {"duration_ms": 1000}),
+    "ReconcilerPassSeconds": ("reconcile.pass", {"duration_ms": 1000}),
+}
+#: Those that are read when a line is written; `tests/unit/workers/test_gauges.py`.
+READ = {"ChunksInHand", "CallsInFlight", "BreakersOpen"}
+
+
+@pytest.fixture
+def meter() -> Iterator[Meter]:
+    meter = Meter(Random(1))
+    with listening(meter.heard):
+        yield meter
+
+
+@pytest.mark.parametrize("name", sorted(MAKES))
+def test_each_metric_is_made_of_its_event(name: str, meter: Meter) -> None:
+    event, fields = MAKES[name]
+
+    emit(quiet_log(), event, **fields)
+
+    said = meter.take()[""][name]
+    assert said == ([1] if METRICS[name].kind == "distribution" else 1)
+
+
+def test_no_metric_is_left_out() -> None:
+    assert set(METRICS) == set(MAKES) | READ
+    assert {name for name, m in METRICS.items() if not m.event} == READ
+
+
+def test_a_metric_is_made_of_an_event_of_the_catalogue() -> None:
+    assert set(OF_EVENT) <= set(EVENTS)
+
+
+@pytest.mark.parametrize("event", sorted(EVENTS))
+def test_no_event_breaks_the_meter_whatever_its_fields_are(
+    event: str, meter: Meter
+) -> None:
+    emit(quiet_log(), event)
+    emit(quiet_log(), event, **dict.fromkeys(EVENTS[event].fields | BOUND))
+
+    assert meter.take()
+
+
+def test_a_join_is_no_chunk(meter: Meter) -> None:
+    emit(quiet_log(), "chunk.claimed", chunk=-1)
+    emit(quiet_log(), "chunk.settled", chunk=-1, status="COMPLETED")
+
+    assert meter.take() == {"": {}}
+
+
+def test_counts_begin_anew_after_each_line_and_gauges_stay(meter: Meter) -> None:
+    emit(quiet_log(), "reconcile.pass", jobs=3)
+    first, second = meter.take()[""], meter.take()[""]
+
+    assert (first["ReconcilerPasses"], first["JobsActive"]) == (1, 3)
+    assert second == {"JobsActive": 3}
+
+
+def test_a_distribution_keeps_a_fair_sample_of_a_hundred() -> None:
+    meter = Meter(Random(7))
+    for number in range(10_000):
+        meter.heard("call.attempt", {"duration_ms": number, "outcome": "answered"})
+
+    taken = meter.take()[""]
+    values = taken["CallSeconds"]
+    assert isinstance(values, list)
+    assert len(values) == 100
+    assert 4 < sum(values) / len(values) < 6
+    assert taken["CallsAnswered"] == 10_000
+
+
+def test_a_breaker_is_told_of_its_dependency_too(meter: Meter) -> None:
+    emit(quiet_log(), "breaker.opened", dependency="model")
+
+    taken = meter.take([Gauge("BreakersOpen", 1), Gauge("BreakersOpen", 1, "model")])
+
+    both = {"BreakersOpened": 1, "BreakersOpen": 1}
+    assert taken == {"": both, "model": both}
+
+
+def test_however_many_dependencies_there_are_the_lines_are_few(meter: Meter) -> None:
+    for number in range(2 * MOST_DEPENDENCIES):
+        emit(quiet_log(), "breaker.opened", dependency=f"d{number}")
+
+    assert len(meter.take()) == 1 + MOST_DEPENDENCIES
+
+
+# ── the lines ───────────────────────────────────────────────────────────────
+
+
+def full() -> list[str]:
+    """Return the lines of a process in which everything happened, and often."""
+    meter = Meter(Random(1))
+    for event, fields in MAKES.values():
+        for _ in range(300):
+            meter.heard(event, fields)
+    gauges = [Gauge(name, 1) for name in READ]
+    return emf.lines(meter.take(gauges), "piecework", "prod", 1_700_000_000.5)
+
+
+def test_every_line_is_as_the_specification_says() -> None:
+    lines = full()
+
+    assert len(lines) == 2
+    assert [] == [f for line in lines for f in faults(json.loads(line), len(line))]
+
+
+def test_the_first_line_holds_the_whole_catalogue_and_its_dimensions() -> None:
+    document = json.loads(full()[0])
+    (directive,) = document["_aws"]["CloudWatchMetrics"]
+
+    assert document["_aws"]["Timestamp"] == 1_700_000_000_500
+    assert directive["Namespace"] == "Piecework"
+    assert directive["Dimensions"] == [["App", "Env"]]
+    assert (document["App"], document["Env"]) == ("piecework", "prod")
+    assert {m["Name"]: m["Unit"] for m in directive["Metrics"]} == {
+        name: metric.unit for name, metric in METRICS.items()
+    }
+
+
+def test_only_a_breaker_has_a_dimension_of_its_own() -> None:
+    document = json.loads(full()[1])
+    (directive,) = document["_aws"]["CloudWatchMetrics"]
+
+    assert directive["Dimensions"] == [["App", "Env", "Dependency"]]
+    assert document["Dependency"] == "model"
+    assert [m["Name"] for m in directive["Metrics"]] == ["BreakersOpened"]
+
+
+def test_a_line_says_nothing_but_figures_whatever_the_events_said(
+    meter: Meter,
+) -> None:
+    for name, event in EVENTS.items():
+        words = event.fields - {"dependency", "duration_ms", "replayed", "jobs"}
+        numbers = {"overdue_s", "open_letters", "oldest_letter_s"}
+        told = dict.fromkeys(words - numbers, "jane@example.com")
+        ids = {"tenant": "acme", "job": "contract-of-jane", "worker": "host-1"}
+        emit(quiet_log(), name, **told, **ids)
+
+    taken = emf.lines(meter.take(), "piecework", "prod", 0)
+    known = {"_aws", "App", "Env", "Dependency", *METRICS}
+    assert all(set(json.loads(line)) <= known for line in taken)
+    assert not [w for w in ("jane", "acme", "host-1") if w in "".join(taken)]
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"_aws": {}}, "other members"),
+        ({"ChunksClaimed": "1"}, "ChunksClaimed is no number"),
+        ({"ChunksClaimed": [1.0] * 101}, "too many values"),
+        ({"App": 7}, "dimension 'App'"),
+    ],
+)
+def test_the_specification_notices_what_is_wrong(
+    change: dict[str, Any], fault: str
+) -> None:
+    found = faults(json.loads(full()[0]) | change, 1)
+
+    assert fault in " ".join(found)
+
+
+# ── whether and where they are written ──────────────────────────────────────
+
+
+def test_metrics_are_off_unless_they_are_asked_for() -> None:
+    assert Settings().metrics == "off"

@@ -1,0 +1,137 @@
+"""What a worker does with what is of a newer version: it leaves it for a while."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from piecework.claim import Newer
+from piecework.errors import NewerSchemaError, PermanentError, StoreError
+from piecework.outcome import NEWER_WORKERS, Compensation, Dead, Parked
+from piecework.queue import Delivery, Message
+from piecework.settings import Settings
+from tests.unit.piecework.fakes import Log
+from tests.unit.piecework.store.tables import REF
+from tests.unit.workers.test_undertake import task
+from workers import undertake
+from workers.executor import End, Turn, refused
+from workers.newer import LONGEST_S, until_next
+from workers.undertake import run
+from workers.worker import Worker
+
+SETTINGS = Settings(lease_s=60, visibility_s=90)
+
+
+class Hiding:
+    """A queue that tells what was hidden, and deletes nothing."""
+
+    def __init__(self) -> None:
+        self.hidden: list[tuple[str, float]] = []
+
+    async def hide(self, receipts: list[str], seconds: float) -> None:
+        self.hidden += [(receipt, seconds) for receipt in receipts]
+
+
+def station(job: Any = None) -> Any:
+    async def read(_: Any) -> Any:
+        if isinstance(job, Exception):
+            raise job
+        return job
+
+    rt = SimpleNamespace(settings=SETTINGS, work=Hiding())
+    return SimpleNamespace(rt=rt, log=Log(), job=read)
+
+
+def test_each_time_it_is_left_a_little_longer_but_never_for_ever() -> None:
+    assert [until_next(n, SETTINGS) for n in (0, 1, 2, 10)] == [30, 30, 60, 300]
+    assert until_next(1000, SETTINGS) == LONGEST_S
+
+
+@pytest.mark.parametrize(
+    ("delivery", "about"),
+    [
+        (Delivery(None, '{"v": 2}', "r", "m", 2, newer=True), "message"),
+        (Delivery(Message.about(REF, 1), "{}", "r", "m", 2), "record"),
+    ],
+)
+async def test_a_message_that_is_for_newer_workers_is_hidden_and_counted(
+    delivery: Delivery, about: str
+) -> None:
+    here = station(NewerSchemaError("it is newer"))
+    worker: Any = SimpleNamespace(station=here)
+    worker.carry_out = lambda d: Worker.carry_out(worker, d)
+
+    await Worker.deliver(worker, delivery)
+
+    assert here.rt.work.hidden == [("r", 60)]
+    ((event, said),) = here.log.said
+    assert (event, said["about"], said["received"]) == ("message.newer", about, 2)
+
+
+async def test_a_claim_that_a_newer_worker_s_chunk_refuses_costs_nothing() -> None:
+    here = station()
+    end = await refused(Newer(), Turn(REF, 1, 1, "r"), here)
+
+    assert (end, here.rt.work.hidden) == (End.LEFT, [("r", 30)])
+    assert here.log.names() == ["message.newer"]
+
+
+async def test_a_join_without_a_message_is_just_left() -> None:
+    here = station()
+
+    assert await refused(Newer(), Turn(REF, 1), here) is End.LEFT
+    assert here.rt.work.hidden == []
+
+
+# ── what is only found out after the claim ──────────────────────────────────
+
+
+async def undertaken(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, **facts: Any
+) -> Any:
+    async def load(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(undertake, "load", load)
+    return await run(task(**facts), None, station())  # type: ignore[arg-type]
+
+
+RENAMED = PermanentError("no stage 'third'", code="runtime.stage.renamed")
+
+
+@pytest.mark.parametrize(
+    ("error", "parks", "delay"),
+    [
+        (NewerSchemaError("it is newer"), 0, 30),
+        (NewerSchemaError("it is newer"), 100, 900),
+        (RENAMED, 0, 30),
+        (RENAMED, 9, 300),
+    ],
+)
+async def test_what_newer_workers_may_know_waits_and_spends_no_attempt(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, parks: int, delay: float
+) -> None:
+    outcome = await undertaken(monkeypatch, error, parks=parks)
+
+    assert isinstance(outcome, Parked)
+    assert (outcome.waits_for, outcome.delay) == (NEWER_WORKERS, delay)
+    assert outcome.failure.retry_after == delay
+
+
+async def test_a_stage_that_nobody_has_is_a_dead_letter_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outcome = await undertaken(monkeypatch, RENAMED, parks=10)
+
+    assert isinstance(outcome, Dead)
+    assert outcome.failure.code == "runtime.stage.renamed"
+    assert outcome.compensation is Compensation.ABANDONED
+
+
+async def test_a_store_that_does_not_answer_is_no_newer_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(StoreError):
+        await undertaken(monkeypatch, StoreError("out of reach"))

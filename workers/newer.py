@@ -1,0 +1,32 @@
+"""Leave to newer workers what this one does not know: delayed, counted, never lost.
+
+Its message is hidden for a while, a little longer each time: it is anybody's luck who
+meets it next, so that doubling would keep it from the few newer workers of a deployment
+that has just begun. After ten times SQS sets it aside, and a reconciler sends it again.
+"""
+
+from __future__ import annotations
+
+from piecework import telemetry
+from piecework.settings import Settings
+from workers.station import Station
+
+#: Seconds that a message is left for, at the most.
+LONGEST_S = 900.0
+
+
+async def leave(
+    about: str, received: int, receipt: str | None, station: Station
+) -> None:
+    """Hide the message of a turn that is for newer workers."""
+    seconds = until_next(received, station.rt.settings)
+    telemetry.emit(
+        station.log, "message.newer", about=about, received=received, delay_s=seconds
+    )
+    if receipt is not None:
+        await station.rt.work.hide([receipt], seconds)
+
+
+def until_next(times: int, settings: Settings) -> float:
+    """Return the seconds until what was left so often before is met again."""
+    return min(LONGEST_S, max(times, 1) * settings.lease_s / 2)

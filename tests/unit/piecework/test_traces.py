@@ -1,0 +1,101 @@
+"""What a log shows of an exception: where and what, in whose words."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+import sys
+
+import pytest
+from botocore.exceptions import ClientError
+
+from piecework.errors import PermanentError
+from piecework.telemetry import configure, guard_loop, guard_process
+from piecework.telemetry.traces import LINE_LIMIT, TRACE_LIMIT, shown
+
+
+def raised(error: BaseException) -> BaseException:
+    try:
+        raise error
+    except BaseException as caught:  # noqa: BLE001 -- whatever it is
+        return caught
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ValueError("Dear Ann"), "ValueError"),
+        (KeyError("Dear Ann"), "KeyError"),
+        (OSError(2, "No such file", "Dear Ann"), "FileNotFoundError: No such file"),
+        (
+            PermanentError("no clause", code="a.b.c"),
+            "PermanentError: a.b.c: no clause",
+        ),
+        (
+            ClientError({"Error": {"Code": "No", "Message": "no"}}, "X"),
+            "ClientError: An error occurred (No) when calling the X operation: no",
+        ),
+    ],
+)
+def test_words_are_shown_if_they_are_ours_or_the_sdks(
+    error: Exception, words: str
+) -> None:
+    *frames, last = shown(raised(error)).splitlines()
+    assert words == last
+    assert frames[-1].endswith("in raised")
+
+
+def test_of_a_chain_a_group_and_notes_the_types_are_shown() -> None:
+    cause = raised(ValueError("Dear Ann"))
+    group = ExceptionGroup("Dear Ann", [TypeError("Dear Ann")])
+    group.add_note("Dear Ann")
+    group.__cause__ = cause
+    text = shown(raised(group))
+    assert "Ann" not in text
+    for name in ("ValueError", "TypeError", "ExceptionGroup"):
+        assert name in text
+
+
+def test_a_trace_has_an_end() -> None:
+    error = PermanentError("x" * 100_000, code="a.b.c")
+    assert len(shown(raised(error))) <= TRACE_LIMIT
+
+
+async def test_what_a_forgotten_task_raised_is_logged_without_its_words() -> None:
+    stream = io.StringIO()
+    configure("info", json=True, stream=stream)
+    loop = asyncio.get_running_loop()
+    guard_loop(loop)
+    error = raised(ValueError("Dear Ann"))
+    loop.call_exception_handler({"message": "never retrieved", "exception": error})
+    loop.set_exception_handler(None)
+    said = json.loads(stream.getvalue())
+    assert ("task.failed", "never retrieved") == (said["event"], said["reason"])
+    assert "Ann" not in stream.getvalue()
+
+
+def test_what_nobody_caught_is_logged_without_its_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = io.StringIO()
+    configure("info", json=True, stream=stream)
+    for name in ("excepthook", "unraisablehook"):
+        monkeypatch.setattr(sys, name, getattr(sys, name))
+    monkeypatch.setattr("threading.excepthook", None)
+    guard_process()
+    error = raised(ValueError("Dear Ann"))
+    sys.excepthook(ValueError, error, None)
+    said = json.loads(stream.getvalue())
+    assert ("process.failed", "critical") == (said["event"], said["level"])
+    assert "Ann" not in stream.getvalue()
+
+
+def test_a_line_of_a_library_is_cleaned_and_cut() -> None:
+    stream = io.StringIO()
+    configure("info", json=True, stream=stream)
+    logging.getLogger("library").warning("mail ann@mail.example %s", "x " * 10_000)
+    said = json.loads(stream.getvalue())
+    assert said["event"].startswith("mail [redacted email] x")
+    assert LINE_LIMIT == len(said["event"])

@@ -10,10 +10,11 @@ WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test demo up down verify docs quality model mutants naive soak outage storm simulate crashpoints conformance lock ci clean
+.PHONY: help setup check format test demo up down verify docs quality model mutants naive soak outage storm simulate crashpoints conformance \
+	infra-check iam scaling security audit sbom secrets image image-rehearsal localstack conformance-localstack lock ci clean
 
 help: ## list the targets
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## make the environment from the hashed lock, once
 
@@ -100,6 +101,44 @@ outage: setup ## a provider that is down for 30 s under 64 calls: waited for, an
 storm: setup ## what the retries of 1,000 clients come to, in made-up time
 	@$(BIN)/python -m tests.outage.storm $(ARGS)
 
+infra-check: setup ## the templates: rules, cfn-lint, checkov, and a deployment to the embedded AWS
+	@$(BIN)/python -m tests.infra.check
+
+iam: setup ## what roles are granted is what is used: a play and a soak past a door that denies (ARGS="--chunks 0")
+	@$(BIN)/python -m tests.iam $(ARGS)
+
+scaling: setup ## the scaling policy of the template, and simpler ones, on made-up work
+	@$(BIN)/python -m tests.scaling $(ARGS)
+
+# Fuzzed messages of `make security`.
+MESSAGES ?= 10000
+
+security: setup ## fuzzed messages, odd names, canaries, bombs: no harm done (MESSAGES=500)
+	@$(BIN)/python -m tests.security --messages $(MESSAGES) $(ARGS)
+
+audit: setup ## known vulnerabilities of the locked dependencies (77: nobody could be asked)
+	@$(BIN)/python -m tests.security.supply audit
+
+sbom: setup ## what the product is made of: out/sbom.cdx.json
+	@$(BIN)/python -m tests.security.supply sbom
+
+secrets: setup ## what looks like a secret, and is not in the baseline
+	@$(BIN)/python -m tests.security.supply secrets
+
+image: setup ## build the image (needs a container engine; BASE_DIGEST=@sha256:... pins its base)
+	docker build -f infra/Dockerfile -t piecework:local \
+	--build-arg VERSION=$$($(BIN)/python -c "from importlib.metadata import version; print(version('piecework'))") \
+	--build-arg REVISION=$$(git rev-parse HEAD) $(if $(BASE_DIGEST),--build-arg BASE_DIGEST=$(BASE_DIGEST)) .
+
+image-rehearsal: setup ## the image's build and processes without an engine (root on Linux, python3.13)
+	@$(BIN)/python -m tests.infra.image $(ARGS)
+
+localstack: setup ## LocalStack with the data stack, a worker and a reconciler (needs a container engine)
+	@$(BIN)/python localstack/up.py $(ARGS)
+
+conformance-localstack: setup ## the conformance suite against LocalStack; skipped without an engine
+	@$(BIN)/python localstack/up.py --conformance
+
 lock: ## resolve the dependencies again (needs uv)
 	@test -n "$(UV)" || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }
 	UV=$(UV) sh requirements/lock.sh
@@ -107,5 +146,5 @@ lock: ## resolve the dependencies again (needs uv)
 ci: check verify test ## what CI runs
 
 clean: ## remove the environment and everything that was built
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage build dist
+	rm -rf $(VENV) .tools .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -154,7 +154,10 @@ def _resources(settings: Settings, target: Target, region: str) -> Iterator[Chec
         yield asked
         account = asked.detail
     bucket = settings.bucket(account, region)
-    yield _look(f"bucket {bucket}", partial(s3.head_bucket, Bucket=bucket))
+    # Within what a role of one tenant may list; a look at all of it may be denied.
+    prefix = f"tenants/{settings.tenant}/"
+    ask = partial(s3.list_objects_v2, Bucket=bucket, Prefix=prefix, MaxKeys=1)
+    yield _look(f"bucket {bucket}", ask)
 
 
 def _look(name: str, ask: Callable[[], Any], seen: str = "") -> Check:

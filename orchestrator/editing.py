@@ -16,11 +16,12 @@ from orchestrator.merge_patch import difference, merged
 from piecework import keys
 from piecework.errors import PieceworkError, UsageError
 from piecework.model import JobRef
-from piecework.payloads import PayloadRef, Payloads, pack_key
+from piecework.payloads import MOST_BYTES, PayloadRef, Payloads, pack_key
 from piecework.pipeline import Pipeline
 from piecework.runtime import Runtime
 from piecework.store.reopen import Patched
 from piecework.store.table import Item
+from piecework.strict_json import Bounds, read_json
 
 #: Characters of a patch that a letter keeps; of a longer one it keeps the hash.
 PATCH_LIMIT = 4_096
@@ -105,9 +106,8 @@ async def payload(rt: Runtime, letter: Item, *, needed: bool) -> Any:
     place = PayloadRef.parse(str(letter["payload"]))
     sha256 = str(letter["payload_sha256"])
     try:
-        return json.loads(
-            await Payloads(rt.objects).read(ref.tenant, ref.job, place, sha256)
-        )
+        content = await Payloads(rt.objects).read(ref.tenant, ref.job, place, sha256)
+        return read_json(content, Bounds(MOST_BYTES))
     except (PieceworkError, ValueError):
         if needed:
             raise

@@ -7,18 +7,16 @@ long as the job is small enough to look at all of them in passing; see `LOOKED_A
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from orchestrator.endings import cancel_facts, notices
-from piecework import keys
+from piecework import keys, record
 from piecework.errors import NotFoundError
-from piecework.model import Chunk, ChunkRef, Job, JobRef, JobStatus
-from piecework.objects import verify
+from piecework.model import Chunk, ChunkRef, Job, JobRef
+from piecework.objects import own_key, verify
 from piecework.runtime import Runtime
 from piecework.store.census import all_chunks, take_census
-from piecework.store.tallies import Tallies
 from piecework.store.work import Work, read_work
 
 Document = dict[str, Any]
@@ -48,9 +46,10 @@ async def require_job(rt: Runtime, job: str) -> Job:
     Raises:
         NotFoundError: `job.record.not_found`.
     """
-    found = await rt.jobs.read(JobRef(rt.settings.tenant, job))
+    ref = JobRef(rt.settings.tenant, job)
+    found = await rt.jobs.read(ref) if keys.is_name(job) else None
     if found is None:
-        message = f"There is no job {job} of tenant {rt.settings.tenant}."
+        message = f"There is no job {job[:128]} of tenant {rt.settings.tenant}."
         raise NotFoundError(message, code="job.record.not_found")
     return found
 
@@ -114,32 +113,11 @@ async def certificate(rt: Runtime, job: Job) -> Document | None:
     """
     if not job.status.ended or "certificate" not in job.item:
         return None
-    key = str(job.item["certificate"])
+    prefix = keys.object_prefix(job.ref.tenant, job.ref.job)
+    key = own_key(str(job.item["certificate"]), prefix)
     content = await rt.objects.get(key)
     verify(content, str(job.item["certificate_sha256"]), f"The certificate {key}")
-    document: Document = json.loads(content)
-    return document
-
-
-async def listed_jobs(rt: Runtime, status: str | None) -> AsyncIterator[Document]:
-    """Yield a tenant's jobs, the newest first, each with how far it is."""
-    async for ref in rt.jobs.listed(rt.settings.tenant):
-        job = await rt.jobs.read(ref)
-        if job is not None and status in (None, str(job.status)):
-            yield {**job_facts(job), **await how_far(rt, job)}
-
-
-async def how_far(rt: Runtime, job: Job) -> Document:
-    """Return how many chunks have ended, and of an ended job how they did."""
-    if job.status.ended:
-        outcomes = dict(job.item.get("outcomes", {}))
-        return {"settled": sum(outcomes.values()), "outcomes": outcomes}
-    if job.status is JobStatus.SUBMITTING:
-        return {"settled": 0}
-    if job.chunks > LOOKED_AT:
-        full = len(job.item.get("full_groups", ()))
-        return {"settled": min(full * keys.GROUP_SIZE, job.chunks)}
-    return {"settled": await Tallies(rt.table).settled(job.ref, job.chunks)}
+    return record.document(content, f"The certificate {key}")
 
 
 async def job_events(rt: Runtime, job: Job) -> list[Document]:
@@ -243,7 +221,7 @@ def effect(row: Mapping[str, Any]) -> Document:
 
 def error(row: Mapping[str, Any]) -> Document:
     """Return the error that ended a claim."""
-    envelope: Document = json.loads(row["error"])
+    envelope = record.document(str(row["error"]), "An error on record")
     return {"attempt": row["attempt"], "at": row["at"], "worker": row["worker"]} | {
         **envelope
     }

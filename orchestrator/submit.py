@@ -18,6 +18,7 @@ from piecework import keys
 from piecework.errors import UsageError
 from piecework.fanout import Progress, fan_out
 from piecework.manifest import Entry, write_manifest
+from piecework.metering.cost_meter import acting_as
 from piecework.model import Job, JobRef, iso
 from piecework.payloads import PACK_SIZE, PayloadRef, pack_key
 from piecework.pipeline import Pipeline
@@ -52,6 +53,17 @@ async def submit(
         UsageError: `submit.token.conflict`: the id belongs to a job with other content.
         PieceworkError: Whatever is wrong with the input, before there is a job.
     """
+    with acting_as("orchestrator"):
+        return await start(rt, submission, chunks, progress)
+
+
+async def start(
+    rt: Runtime,
+    submission: Submission,
+    chunks: AsyncIterator[ChunkInput],
+    progress: Progress,
+) -> tuple[Job, bool]:
+    """Store the payloads and the manifest, then the job, then fan it out."""
     ref = submission.ref
     with tempfile.TemporaryFile() as spool:
         count = await pack(rt, ref, chunks, spool, progress)

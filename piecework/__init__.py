@@ -32,6 +32,7 @@ from piecework.pipeline import Document, Pipeline, Stage
 from piecework.ports import Missing
 from piecework.retry import RetryBudget, RetryPolicy
 from piecework.retrying import retrying
+from piecework.usage import Usage
 
 __all__ = [
     "Breaker",
@@ -60,6 +61,7 @@ __all__ = [
     "StateError",
     "TimeWindow",
     "TransientError",
+    "Usage",
     "envelope_of",
     "guarded",
     "idempotent",

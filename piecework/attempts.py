@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from piecework import keys
+from piecework import keys, telemetry
 from piecework.breaker import OPEN_CODE, refusal
 from piecework.call import Call, Tries
 from piecework.call_counts import CallCounts
@@ -27,6 +27,7 @@ from piecework.errors import ErrorEnvelope, TransientError
 from piecework.in_flight import InFlight
 from piecework.retry import Retry, RetryBudget, retried
 from piecework.retry_tokens import RetryTokens, spent
+from piecework.spending import Spending
 
 
 def no_retries_yet() -> defaultdict[str, RetryTokens]:
@@ -44,6 +45,7 @@ class Attempts:
             more, as after the whole process was frozen.
         circuits: The breakers of the whole worker; None: none is asked.
         tokens: The retries that the whole worker has left, by dependency.
+        spending: Told of each answer, and of what it cost.
     """
 
     budget: RetryBudget
@@ -57,6 +59,7 @@ class Attempts:
     circuits: Circuits | None = None
     tokens: defaultdict[str, RetryTokens] = field(default_factory=no_retries_yet)
     counts: CallCounts = field(default_factory=CallCounts)
+    spending: Spending = field(default_factory=Spending)
     in_flight: InFlight = field(init=False)
 
     def __post_init__(self) -> None:
@@ -105,6 +108,10 @@ class Attempts:
             tries.ended(self.log, now(), "failed", failure)
             if (instead := self._instead(tries, failure)) is not None:
                 failures.append(failure)
+                name, code = call.dependency.name, instead.code
+                telemetry.emit(
+                    self.log, "retry.refused", dependency=name, error_code=code
+                )
                 raise instead from error
             raise
         except BaseException:
@@ -112,6 +119,7 @@ class Attempts:
             raise
         tries.ended(self.log, now(), "answered")
         self.counts.made += 1
+        self.spending.paid(call, value, self.counts)
         if self.counts.forward:
             self.counts.ends.append(self.clock())
         return call.encode(value)

@@ -13,6 +13,7 @@ from piecework.classify import classify
 from piecework.dependency import Dependency, Effect
 from piecework.errors import ErrorEnvelope
 from piecework.model import iso
+from piecework.quoted import without
 from piecework.retry import RetryPolicy
 
 
@@ -40,8 +41,11 @@ class Call:
     def judge(
         self, error: BaseException, now: float, attempt: int = 0
     ) -> ErrorEnvelope:
-        """Return the envelope of an error that its function raised."""
-        return classify(
+        """Return the envelope of an error that its function raised.
+
+        It quotes nothing of what was asked.
+        """
+        failure = classify(
             error,
             stage=self.scope.stage,
             attempt=attempt,
@@ -51,6 +55,7 @@ class Call:
             now=now,
             translate=self.dependency.classify,
         )
+        return without(failure, self.bound.args, self.bound.keywords)
 
     def encode(self, value: Any) -> str:
         """Return its value as it is remembered."""

@@ -22,6 +22,9 @@ class CallCounts:
     failed: int = 0
     #: How often the chunk has waited for a dependency that nobody asked.
     parks: int = 0
+    #: Of the calls that were answered outside, as far as their dependencies say.
+    tokens_in: int = 0
+    tokens_out: int = 0
     #: The stage at which no claim before this one has tried anything.
     untried: str = ""
     stages_with_effects: set[str] = field(default_factory=set)

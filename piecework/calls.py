@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -37,6 +38,9 @@ from piecework.sharing import share, shared
 
 R = TypeVar("R")
 
+#: Questions and answers that are remembered, so that no error's message quotes them.
+HEARD = 64
+
 
 @dataclass(slots=True)
 class Caller:
@@ -46,6 +50,7 @@ class Caller:
         epoch: The generation of the chunk. It is mixed into the keys that providers
             see, so that a redrive is not answered with a stored failure, and not into
             the keys that we look up, so that it finds what is already paid.
+        heard: What the last calls were asked, and what they answered.
         fell_back: The calls that another of their chain has answered, by their keys.
         lets_land: Whether an effect goes on to its end though its stage is cut off:
             it is about to be undone, and must not happen after that.
@@ -58,6 +63,7 @@ class Caller:
     lets_land: Callable[[], bool] = lambda: False
     responses: ResponseCache = field(default_factory=NoResponses)
     landing: Landing = field(default_factory=Landing)
+    heard: deque[Any] = field(default_factory=lambda: deque(maxlen=HEARD))
     fell_back: dict[str, FellBack] = field(default_factory=dict)
     _flying: dict[str, asyncio.Future[str]] = field(default_factory=dict)
 
@@ -80,12 +86,13 @@ class Caller:
                 return values.decode(function, shared.result())
         flight = self._flying[key] = asyncio.get_running_loop().create_future()
         bound = functools.partial(function, *args, **kwargs)
+        self.heard.append((args, kwargs))
         try:
             call = Call(key, scope, dependency, bound)
             chain = bool(dependency.fallback)
-            flight.set_result(
-                await (by_chain(self, call) if chain else self.value_of(call))
-            )
+            value = await (by_chain(self, call) if chain else self.value_of(call))
+            self.heard.append(value)
+            flight.set_result(value)
         except asyncio.CancelledError:
             flight.cancel()
             raise
@@ -104,10 +111,12 @@ class Caller:
             return await self._effect(call)
         if (remembered := self.journal.recall(call.key)) is not None:
             self.counts.replayed += 1
+            self.attempts.spending.spared(call, remembered, "replayed")
             return remembered
         value = await shared(self.responses, call)
         if value is not None:
             self.counts.cached += 1
+            self.attempts.spending.spared(call, value, "cached")
         else:
             sent_key = keys.provider_key(call.key, self.epoch)
             value = await self.attempts.make(call, sent_key, [])
@@ -123,9 +132,13 @@ class Caller:
         match await begun:
             case Done(answer):
                 self.counts.replayed += 1
+                self.attempts.spending.spared(call, answer, "replayed")
                 self.counts.stages_with_effects.add(stage)
                 return answer
-            case Begun(epoch, doubtful):
+            case Begun(epoch, doubtful, seconds):
+                if doubtful and dependency.has_forgotten(seconds):
+                    await self.ledger.doubt(call.key)
+                    raise in_doubt(dependency, call.bound.func)
                 sent_key = keys.provider_key(call.key, epoch)
                 found = None
                 if doubtful:

@@ -2,6 +2,7 @@
 
     the item says                                     the message
     nothing: there is no such chunk                   is quarantined
+    it is of a newer version                          is left to newer workers
     ended, or a later life than the message's         is deleted
     somebody's lease is alive, or it waits for later  is hidden until then
     to be cancelled, and nobody has it                cancels it
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from piecework.model import Chunk, ChunkRef, ChunkStatus, iso, moment
+from piecework.schema import is_newer
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,11 @@ class Absent:
 
 
 @dataclass(frozen=True, slots=True)
+class Newer:
+    """A later version has begun it, and goes on with it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """There is nothing left to do for this message."""
 
@@ -84,7 +91,7 @@ class Spent:
     """Its attempts are used up, and nobody works on it."""
 
 
-Refusal: TypeAlias = Absent | Ended | Held | Cancelling | Spent
+Refusal: TypeAlias = Absent | Newer | Ended | Held | Cancelling | Spent
 
 #: Winding up a chunk may itself kill its worker: after so many times it is buried
 #: with what it did left standing, for a person to see.
@@ -106,6 +113,8 @@ def judge(  # noqa: PLR0911 -- one row of the table, one return
     """Say why a claim was refused, from the item that refused it."""
     if item is None:
         return Absent()
+    if is_newer(item):
+        return Newer()
     chunk = Chunk.read(ref, item)
     if chunk.gen > gen or (chunk.gen == gen and chunk.status.terminal):
         return Ended(chunk)

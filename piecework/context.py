@@ -95,6 +95,11 @@ class Context(Generic[P]):
         calls = self.caller.fell_back.values()
         return tuple(call for call in calls if call.stage == self.stage)
 
+    @property
+    def in_hand(self) -> tuple[Any, ...]:
+        """The data of the chunk, which no error's message is to quote."""
+        return self.payload, self.values, list(self.caller.heard)
+
     def progress(self) -> None:
         """Say that the stage is alive; one silent for too long counts as hung."""
         self.caller.progress()
@@ -120,6 +125,7 @@ class JoinContext(Context[None]):
         stage = self.pipeline.stages[self.pipeline.result_index].run
         async for stored in self.harvest.results():
             value = values.decode(stage, stored.value)
+            self.caller.heard.append(stored.value)
             yield ChunkResult(stored.chunk, stored.label, value)
             self.progress()
 

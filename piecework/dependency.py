@@ -11,6 +11,7 @@ from piecework.breaker import OPEN_CODE, Breaker
 from piecework.errors import ErrorEnvelope, PermanentError, StageError, UsageError
 from piecework.retry import RetryPolicy
 from piecework.retry_tokens import SPENT_CODE
+from piecework.usage import Usage
 
 #: What is done where nothing is said: five attempts with ceilings from 250 ms for
 #: services, three with ceilings from one second for models.
@@ -53,9 +54,14 @@ class Dependency:
         classify: What an error of it means, in our words: given what its function
             raised, or what that was raised from, returns one of our five errors with
             its code, or None. Nothing is raised but the error itself.
+        remembers_s: For `Effect.PROVIDER_IDEMPOTENT`: seconds for which the provider
+            knows a key. An effect that was left in doubt for longer is not asked for
+            again, which might do it twice: a person decides. None: it never forgets.
         cache_s: Seconds, from an hour to a day, for which the response of a call is
             shared with all jobs of the tenant: equal arguments, such as model,
             messages and temperature, are then paid for once. None: each job pays.
+        usage: What a call cost, given its answer: tokens, and money if the answer says
+            so; for the job's bill, see `piecework jobs cost`. None: it is only counted.
     """
 
     name: str
@@ -68,6 +74,8 @@ class Dependency:
     breaker: Breaker | None = field(default_factory=Breaker)
     classify: Callable[[BaseException], StageError | None] | None = None
     cache_s: float | None = None
+    remembers_s: float | None = None
+    usage: Callable[[Any], Usage] | None = None
 
     def __post_init__(self) -> None:
         """Refuse a dependency that could not do what it declares."""
@@ -79,9 +87,18 @@ class Dependency:
             )
             raise UsageError(message, code="pipeline.declaration.invalid")
         object.__setattr__(self, "fallback", tuple(self.fallback))
-        for complaint in [*chain_complaints(self), *cache_complaints(self)]:
+        complaints = [
+            *chain_complaints(self),
+            *cache_complaints(self),
+            *memory_complaints(self),
+        ]
+        for complaint in complaints:
             message = f"Dependency {self.name!r}: {complaint}."
             raise UsageError(message, code="pipeline.declaration.invalid")
+
+    def has_forgotten(self, seconds: float) -> bool:
+        """Say whether a key that was sent so long ago may be new to it again."""
+        return self.remembers_s is not None and seconds >= self.remembers_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +160,19 @@ def cache_complaints(dependency: Dependency) -> list[str]:
         found.append("what leaves something behind cannot be answered from a cache")
     if not SHORTEST_CACHE_S <= seconds <= LONGEST_CACHE_S:
         found.append(f"cache_s is {seconds}; keep it between an hour and a day")
+    return found
+
+
+def memory_complaints(dependency: Dependency) -> list[str]:
+    """Say what is wrong with how long a provider knows a key, as a sentence's end."""
+    seconds = dependency.remembers_s
+    if seconds is None:
+        return []
+    found = []
+    if dependency.effect is not Effect.PROVIDER_IDEMPOTENT:
+        found.append("`remembers_s` and Effect.PROVIDER_IDEMPOTENT go together")
+    if seconds <= dependency.timeout:
+        found.append(f"remembers_s is {seconds}, no longer than a single attempt")
     return found
 
 

@@ -9,6 +9,7 @@ PieceworkError
 │   └── StateError          our own state was lost
 ├── UsageError            exit 2: arguments, settings, input, pipeline
 ├── StoreError            exit 6: our own tables or objects do not answer
+│   └── NewerSchemaError    exit 2: what they hold is of a later version
 ├── NotFoundError         exit 3
 ├── UnreachableError      exit 6
 └── WaitTimeoutError      exit 7
@@ -16,6 +17,7 @@ PieceworkError
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, field_validator
@@ -26,12 +28,13 @@ from piecework.codes import (
     is_well_formed,
     lookup,
 )
-from piecework.redact import redact
+from piecework.redact import shortened
 
 # Characters; the rest of a long text is rarely read.
 MESSAGE_LIMIT: Final = 512
 CAUSE_LIMIT: Final = 256
 PROVIDER_CODE_LIMIT: Final = 64
+_PROVIDER_CODE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:#-]{0,63}")
 
 
 class PieceworkError(Exception):
@@ -161,6 +164,17 @@ class StoreError(PieceworkError):
         return 6 if self.error_class is ErrorClass.TRANSIENT else 2
 
 
+class NewerSchemaError(StoreError):
+    """What is stored is of a later version, and for newer code to go on with."""
+
+    code = "runtime.schema.newer"
+
+    @property
+    def exit_code(self) -> int:  # type: ignore[override]
+        """2: whoever asks can install the newer version."""
+        return 2
+
+
 class ErrorEnvelope(BaseModel):
     """An error as data: the only form in which errors are stored and compared.
 
@@ -192,25 +206,21 @@ class ErrorEnvelope(BaseModel):
     @field_validator("message")
     @classmethod
     def _clean_message(cls, message: str) -> str:
-        return _short_and_clean(message, MESSAGE_LIMIT)
+        return shortened(message, MESSAGE_LIMIT)
 
     @field_validator("cause")
     @classmethod
     def _clean_cause(cls, cause: str) -> str:
-        return _short_and_clean(cause, CAUSE_LIMIT)
+        return shortened(cause, CAUSE_LIMIT)
 
     @field_validator("provider_code")
     @classmethod
     def _clean_provider_code(cls, code: str | None) -> str | None:
-        return None if code is None else _short_and_clean(code, PROVIDER_CODE_LIMIT)
+        if code is None or not _PROVIDER_CODE.fullmatch(code):
+            return None  # a code is one word; whatever else it is, it is not kept
+        return shortened(code, PROVIDER_CODE_LIMIT)
 
     @property
     def retryable(self) -> bool:
         """Tell whether trying the same again can help."""
         return self.error_class is ErrorClass.TRANSIENT
-
-
-def _short_and_clean(text: str, limit: int) -> str:
-    # Redacted before the cut: half a secret no longer looks like one.
-    clean = redact(text)
-    return clean if len(clean) <= limit else clean[: limit - 1] + "…"

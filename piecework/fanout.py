@@ -62,7 +62,7 @@ async def write_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
             raise MovedOnError
         written.add(len(entries))
 
-    entries = read_manifest(rt.objects, str(job.item["manifest"]))
+    entries = read_manifest(rt.objects, job)
     await side_by_side(write, grouped(entries, CHUNKS_AT_ONCE), WRITERS)
     found = await rt.jobs.count_chunks(job.ref, job.chunks)
     if found != job.chunks:
@@ -78,7 +78,7 @@ async def send_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
         messages = [Message.about(job.ref.chunk(e.chunk), job.gen) for e in entries]
         sent.add(await rt.work.send(messages))
 
-    entries = read_manifest(rt.objects, str(job.item["manifest"]))
+    entries = read_manifest(rt.objects, job)
     await side_by_side(send, grouped(entries, BATCH), SENDERS)
 
 

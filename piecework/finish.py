@@ -79,7 +79,7 @@ async def check_against_manifest(rt: Runtime, job: Job, census: Census) -> None:
         StateError: `job.manifest.mismatch`, naming the first that differ.
     """
     found = {row.chunk for row in census.rows}
-    entries = read_manifest(rt.objects, str(job.item["manifest"]))
+    entries = read_manifest(rt.objects, job)
     listed = {entry.chunk async for entry in entries}
     if found != listed:
         different = sorted(found ^ listed)[:10]
@@ -102,7 +102,7 @@ async def finish_cancel(rt: Runtime, ref: JobRef) -> bool:
     if not census.ended:
         return False
     written = {row.chunk for row in census.rows}
-    entries = read_manifest(rt.objects, str(job.item["manifest"]))
+    entries = read_manifest(rt.objects, job)
     unwritten = [
         Counted(e.chunk, ChunkStatus.CANCELLED, "", "", e.label)
         async for e in entries

@@ -44,13 +44,17 @@ class TableHarvest:
                 if row.status is not ChunkStatus.SUCCEEDED:
                     continue
                 item = stored.get(keys.result_sk(row.chunk))
-                value = NULL if item is None else await self.objects.fetch(item)
+                value = await self._value(item)
                 if keys.sha256(value.encode()) != row.result_sha256:
                     message = (
                         f"Chunk {row.chunk} did not settle with its stored result."
                     )
                     raise StateError(message, code="runtime.state.checkpoint_corrupt")
                 yield StoredResult(row.chunk, row.label, value)
+
+    async def _value(self, item: Item | None) -> str:
+        prefix = keys.object_prefix(self.ref.tenant, self.ref.job)
+        return NULL if item is None else await self.objects.fetch(item, prefix)
 
     async def _stored(self, group: int) -> dict[str, Item]:
         pk = keys.group_pk(self.ref.tenant, self.ref.job, group)

@@ -2,7 +2,7 @@
 
     partition                          sort key
     T#acme#J#<job>                     META, JOIN, TALLY, EVENT#<time>#<event>,
-                                       NOTICE#<gen>#<event>
+                                       NOTICE#<gen>#<event>, COST#<actor>
     T#acme#J#<job>[#G#0001]            CHUNK#<n>, RESULT#<n>, WORK#<n>#...
     T#acme#JOBS                        <created at>#<job>
     ACTIVE                             <tenant>#<job>
@@ -62,6 +62,7 @@ CHUNK_PREFIX = "CHUNK#"
 RESULT_PREFIX = "RESULT#"
 EVENT_PREFIX = "EVENT#"
 NOTICE_PREFIX = "NOTICE#"
+COST_PREFIX = "COST#"
 RECORD_SK = "RECORD"
 HEAD_SK = "HEAD"
 RESPONSE_SK = "RESPONSE"
@@ -85,6 +86,11 @@ def active_sk(tenant: str, job: str) -> str:
 def notice_sk(gen: int, event: str) -> str:
     """Return the sort key of what a pipeline is to be told of a life of a job."""
     return f"{NOTICE_PREFIX}{gen:04d}#{event}"
+
+
+def cost_sk(actor: str) -> str:
+    """Return the sort key of what one kind of process has cost a job."""
+    return f"{COST_PREFIX}{actor}"
 
 
 def idempotency_pk(tenant: str, key: str) -> str:
@@ -130,6 +136,11 @@ def chunk_pk(tenant: str, job: str, chunk: int) -> str:
 def chunk_name(chunk: int) -> str:
     """Return a chunk's number in the width that sorts, or JOIN."""
     return "JOIN" if chunk == JOIN_CHUNK else f"{chunk:08d}"
+
+
+def chunk_number(sk: str) -> int:
+    """Return the number of the chunk whose sort key this is."""
+    return int(sk.removeprefix(CHUNK_PREFIX))
 
 
 def chunk_sk(chunk: int) -> str:

@@ -13,8 +13,10 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import IO
 
-from piecework import keys
-from piecework.objects import Objects
+from piecework import keys, record
+from piecework.model import Job
+from piecework.objects import Objects, own_key
+from piecework.payloads import PayloadRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +35,18 @@ class Entry:
 
     @classmethod
     def read(cls, line: bytes) -> Entry:
-        """Read a line."""
-        chunk, label, payload, sha256 = json.loads(line)
-        return cls(chunk, label, payload, sha256)
+        """Read a line.
+
+        Raises:
+            PermanentError: `runtime.record.unreadable`.
+        """
+        match record.listed(line, "A line of the manifest"):
+            case [int(chunk), str(label), str(payload), str(sha256)] if (
+                type(chunk) is int and 0 <= chunk <= keys.MOST_CHUNKS
+            ):
+                PayloadRef.parse(payload)
+                return cls(chunk, label, payload, sha256)
+        raise record.unreadable("A line of the manifest", "is none of ours")
 
     def item(self, stage: str) -> dict[str, str]:
         """Return what a new chunk item takes from the entry."""
@@ -48,8 +59,16 @@ def manifest_key(tenant: str, job: str, sha256: str) -> str:
     return f"{keys.object_prefix(tenant, job)}/manifest/{sha256}.jsonl"
 
 
-async def read_manifest(objects: Objects, key: str) -> AsyncIterator[Entry]:
-    """Yield the entries of a manifest, without holding it."""
+async def read_manifest(objects: Objects, job: Job) -> AsyncIterator[Entry]:
+    """Yield the entries of a job's manifest, without holding it.
+
+    Raises:
+        PermanentError: `runtime.record.unreadable`: a line, or where it lies, is not
+            as it was written.
+    """
+    prefix = keys.object_prefix(job.ref.tenant, job.ref.job)
+    what = f"The record of job {job.ref.job}"
+    key = own_key(record.text(job.item, "manifest", what), prefix)
     async for line in objects.lines(key):
         yield Entry.read(line)
 

@@ -8,10 +8,12 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from piecework import keys
+from piecework import keys, record
 
-#: The version of every item and message; a reader leaves what is newer to others.
-SCHEMA = 1
+#: What a chunk's item counts.
+COUNTS = frozenset(
+    {"attempts", "fence", "heartbeat", "parks", "recoveries", "releases"}
+)
 
 
 class JobStatus(StrEnum):
@@ -135,9 +137,20 @@ class Chunk:
 
     @classmethod
     def read(cls, ref: ChunkRef, item: Mapping[str, Any]) -> Chunk:
-        """Read an item."""
+        """Read an item.
+
+        Raises:
+            PermanentError: `runtime.record.unreadable`.
+        """
+        what = f"The record of chunk {ref}"
+        for name in COUNTS & item.keys():
+            record.whole(item, name, what)
         return cls(
-            ref, ChunkStatus(item["status"]), item["gen"], item.get("fence", 0), item
+            ref,
+            record.state(item, ChunkStatus, what),
+            record.whole(item, "gen", what, 1, keys.MOST_GENS),
+            item.get("fence", 0),
+            item,
         )
 
     @property
@@ -174,13 +187,18 @@ class Job:
 
     @classmethod
     def read(cls, ref: JobRef, item: Mapping[str, Any]) -> Job:
-        """Read an item."""
+        """Read an item.
+
+        Raises:
+            PermanentError: `runtime.record.unreadable`.
+        """
+        what = f"The record of job {ref.job}"
         return cls(
             ref,
-            JobStatus(item["status"]),
-            item["gen"],
-            item["chunks"],
-            item["pipeline"],
+            record.state(item, JobStatus, what),
+            record.whole(item, "gen", what, 1, keys.MOST_GENS),
+            record.whole(item, "chunks", what, 0, keys.MOST_CHUNKS + 1),
+            record.text(item, "pipeline", what),
             item,
         )
 
@@ -192,7 +210,7 @@ class Job:
     @property
     def cancelled_at(self) -> str:
         """When its last cancel was asked for."""
-        return str(self.item["cancelled_at"])
+        return record.text(self.item, "cancelled_at", f"The record of {self.ref.job}")
 
     @property
     def notifies(self) -> bool:

@@ -8,8 +8,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from piecework import keys
+from piecework import keys, record
 from piecework.errors import PermanentError, StateError
+from piecework.object_keys import is_object_key
 from piecework.store.outage import reaching
 
 if TYPE_CHECKING:
@@ -18,6 +19,15 @@ if TYPE_CHECKING:
 #: Values above this many bytes go to S3. An item may hold 400 KB, and every write of
 #: it is billed by size.
 INLINE_LIMIT = 64 * 1024
+#: Bytes of an object, or of what was asked of it, that are read at once: a worker has
+#: as many in hand as chunks.
+OBJECT_LIMIT = 64 * 1024 * 1024
+#: What S3 says of an object that is gone: the truth only to who may list the bucket,
+#: which a worker may not.
+GONE = frozenset({"NoSuchKey", "404", "AccessDenied", "403"})
+#: Bytes of a line, of which a manifest's has some 200; and of one read of them.
+LINE_LIMIT = 16 * 1024
+LINES_BLOCK = 64 * 1024
 
 
 @dataclass(slots=True)
@@ -37,11 +47,14 @@ class Objects:
             )
         return key
 
-    async def get(self, key: str, *, start: int = 0, length: int = 0) -> bytes:
+    async def get(
+        self, key: str, *, start: int = 0, length: int = 0, most: int = OBJECT_LIMIT
+    ) -> bytes:
         """Read an object, or `length` bytes of it (fewer at its end).
 
         Raises:
             StateError: `runtime.object.missing`.
+            PermanentError: `runtime.object.too_large`, before any of it is read.
         """
         request: dict[str, Any] = {"Bucket": self.bucket, "Key": key}
         if length:
@@ -50,23 +63,33 @@ class Objects:
             try:
                 reply = await self.client.get_object(**request)
             except ClientError as error:
-                if error.response["Error"]["Code"] not in {"NoSuchKey", "404"}:
+                if error.response["Error"]["Code"] not in GONE:
                     raise
-                message = f"The object {key} is gone."
+                message = f"The object {key} is gone, or may not be read."
                 raise StateError(message, code="runtime.object.missing") from error
             async with reply["Body"] as body:
+                require_small(key, reply.get("ContentLength", 0), length or most)
                 content: bytes = await body.read()
                 return content
 
     async def lines(self, key: str) -> AsyncIterator[bytes]:
-        """Yield the lines of an object without holding it."""
+        """Yield the lines of an object without holding it.
+
+        Raises:
+            PermanentError: `runtime.record.unreadable`: a line is none of ours.
+        """
         with reaching(self.bucket):
             reply = await self.client.get_object(Bucket=self.bucket, Key=key)
-            body = reply["Body"]
+            body: Any = reply["Body"]
+            held = b""
             async with body:
-                async for line in body.iter_lines():
-                    if line:
-                        yield line
+                while block := await body.read(LINES_BLOCK):
+                    *lines, held = (held + block).split(b"\n")
+                    for line in filter(None, lines):
+                        yield short(line, key)
+                    short(held, key)
+            if held:
+                yield held
 
     async def names(self, prefix: str) -> AsyncIterator[str]:
         """Yield the keys that begin so."""
@@ -89,17 +112,53 @@ class Objects:
         key = f"{stem}-{sha256[:16]}.json"
         return {"value_at": await self.put(key, content), "value_sha256": sha256}
 
-    async def fetch(self, item: Mapping[str, Any]) -> str:
-        """Return the value that `stow` put into a row.
+    async def fetch(self, item: Mapping[str, Any], prefix: str) -> str:
+        """Return the value that `stow` put into a row, under its job's prefix.
 
         Raises:
-            PermanentError: `runtime.payload.corrupt`.
+            PermanentError: `runtime.payload.corrupt`; `runtime.record.unreadable`:
+                the row is not as it was written.
         """
         if "value_at" not in item:
-            return str(item["value"])
-        content = await self.get(item["value_at"])
-        verify(content, item["value_sha256"], item["value_at"])
+            return record.text(item, "value", "A stored value")
+        key = own_key(record.text(item, "value_at", "A stored value"), prefix)
+        content = await self.get(key)
+        verify(content, record.text(item, "value_sha256", key), key)
         return content.decode()
+
+
+def own_key(key: str, prefix: str) -> str:
+    """Return a key that a row names, if it is of the row's own job.
+
+    Raises:
+        PermanentError: `runtime.record.unreadable`: whoever edited the row would be
+            shown another job's, or another tenant's.
+    """
+    if not key.startswith(f"{prefix}/") or not is_object_key(key):
+        raise record.unreadable("A row", f"names an object that is not in {prefix}")
+    return key
+
+
+def require_small(key: str, size: int, most: int) -> None:
+    """Refuse an object before it is held.
+
+    Raises:
+        PermanentError: `runtime.object.too_large`.
+    """
+    if size > most:
+        message = f"The object {key} has {size:,} bytes; {most:,} is the most."
+        raise PermanentError(message, code="runtime.object.too_large")
+
+
+def short(line: bytes, key: str) -> bytes:
+    """Return a line that is no longer than ours are.
+
+    Raises:
+        PermanentError: `runtime.record.unreadable`.
+    """
+    if len(line) > LINE_LIMIT:
+        raise record.unreadable(f"The object {key}", "has a line that is none of ours")
+    return line
 
 
 def verify(content: bytes, sha256: str, what: str) -> None:

@@ -8,6 +8,9 @@ from typing import TypeAlias
 
 from piecework.errors import ErrorEnvelope
 
+#: What a chunk waits for that this version cannot go on with.
+NEWER_WORKERS = "newer workers"
+
 
 @dataclass(frozen=True, slots=True)
 class Completed:
@@ -21,8 +24,8 @@ class Parked:
     """It failed for now: tier two hands it out again after `delay` seconds.
 
     Attributes:
-        waits_for: The dependency that it waits for, through no fault of its own: no
-            attempt is spent. Empty: one is.
+        waits_for: The dependency, or newer workers, that it waits for, through no fault
+            of its own: no attempt is spent. Empty: one is.
         untried: The failure is its pivot's, of which nothing was tried so far.
     """
 

@@ -10,10 +10,11 @@ that one request serves many neighbours, however small they are.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from piecework import keys
+from piecework import keys, record
 from piecework.objects import Objects, verify
 
 #: Bytes a pack may grow to before the next one begins: what the submitter holds.
@@ -21,6 +22,12 @@ PACK_SIZE = 8 * 1024 * 1024
 #: Bytes of one read, and how many reads a worker keeps: at most 16 MiB.
 WINDOW = 256 * 1024
 WINDOWS_KEPT = 64
+#: Bytes of a payload, at most; one is held whole, and parsed.
+MOST_BYTES = 10 * 1024 * 1024
+#: What names a pack is a name, so that it leads nowhere else.
+_PLACE = re.compile(
+    r"(?P<pack>[A-Za-z0-9_-]{1,64})/(?P<offset>[0-9]{1,12})\+(?P<length>[0-9]{1,12})\Z"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +44,16 @@ class PayloadRef:
 
     @classmethod
     def parse(cls, text: str) -> PayloadRef:
-        """Read the form that a chunk item carries."""
-        pack, _, place = text.partition("/")
-        offset, _, length = place.partition("+")
-        return cls(pack, int(offset), int(length))
+        """Read the form that a chunk item carries.
+
+        Raises:
+            PermanentError: `runtime.record.unreadable`: it may name no other object,
+                nor more than a payload may have.
+        """
+        found = _PLACE.match(text)
+        if found is None or not 0 < int(found["length"]) <= MOST_BYTES:
+            raise record.unreadable("The place of a payload", "is none of ours")
+        return cls(found["pack"], int(found["offset"]), int(found["length"]))
 
 
 def pack_key(tenant: str, job: str, pack: str) -> str:

@@ -125,10 +125,15 @@ class NoResponses:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """An effect may be carried out now, with this epoch in its idempotency key."""
+    """An effect may be carried out now, with this epoch in its idempotency key.
+
+    Attributes:
+        in_doubt: It was begun before, so many seconds ago, and may have happened.
+    """
 
     epoch: int
     in_doubt: bool = False
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,19 +7,21 @@ ones it can vouch for.
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from piecework import keys
-from piecework.model import SCHEMA, ChunkRef
+from piecework.model import ChunkRef
+from piecework.redact import redact
+from piecework.schema import MESSAGES
 from piecework.store.outage import reaching
+from piecework.strict_json import KIB, Bounds, JsonRefusedError, read_json
 
 if TYPE_CHECKING:
     from types_aiobotocore_sqs.client import SQSClient
@@ -27,30 +29,39 @@ if TYPE_CHECKING:
 BATCH = 10
 BATCH_TRIES = 5
 #: Bytes of a message body that are parsed at all; ours have about 100.
-BODY_LIMIT = 16 * 1024
+BODY_LIMIT = 16 * KIB
+BOUNDS = Bounds(BODY_LIMIT)
+_OURS = frozenset({"v", "tenant", "job", "chunk", "gen"})
 _NAME = r"^[A-Za-z0-9_-]{1,64}$"
 
 
-class Message(BaseModel):
+class Address(BaseModel):
+    """What every version's message says as ours does: which chunk it is for."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
+
+    tenant: str = Field(pattern=_NAME)
+    job: str = Field(pattern=_NAME)
+    chunk: int = Field(ge=keys.JOIN_CHUNK, le=keys.MOST_CHUNKS)
+
+    @property
+    def ref(self) -> ChunkRef:
+        """The chunk that it is for."""
+        return ChunkRef(self.tenant, self.job, self.chunk)
+
+
+class Message(Address):
     """What a message says: whose turn it is, and in which life of the chunk."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    v: Literal[1] = 1  # model.SCHEMA; strict: what is newer is left to newer workers
-    tenant: str = Field(pattern=_NAME)
-    job: str = Field(pattern=_NAME)
-    chunk: int = Field(ge=keys.JOIN_CHUNK, le=keys.MOST_CHUNKS)
+    v: int = Field(default=MESSAGES, ge=1, le=MESSAGES)
     gen: int = Field(ge=1, le=keys.MOST_GENS)
 
     @classmethod
     def about(cls, ref: ChunkRef, gen: int) -> Message:
         """Return the message that hands out a chunk."""
         return cls(tenant=ref.tenant, job=ref.job, chunk=ref.chunk, gen=gen)
-
-    @property
-    def ref(self) -> ChunkRef:
-        """The chunk that it is about."""
-        return ChunkRef(self.tenant, self.job, self.chunk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +71,7 @@ class Delivery:
     Attributes:
         message: What it says; None when it is not one of ours.
         newer: It is of a version that this worker does not know: left to others.
+        address: Which chunk a newer one is for; None if it does not say so.
         received: How often SQS has handed it out, this time included.
     """
 
@@ -69,6 +81,12 @@ class Delivery:
     message_id: str
     received: int
     newer: bool = False
+    address: ChunkRef | None = None
+
+    @property
+    def ref(self) -> ChunkRef | None:
+        """The chunk that it is for, if that can be told."""
+        return self.message.ref if self.message else self.address
 
 
 @dataclass(slots=True)
@@ -89,6 +107,11 @@ class Queue:
             failed = await self._all(send, "MessageBody", bodies, extra)
             taken += len(batch) - len(failed)
         return taken
+
+    async def send_back(self, body: str) -> bool:
+        """Send a message as it came, in words that we need not know."""
+        send = self.client.send_message_batch
+        return not await self._all(send, "MessageBody", [body])
 
     async def receive(self, most: int, *, wait_s: int, hide_s: float) -> list[Delivery]:
         """Take up to `most` messages (10 at the most), hidden for `hide_s` seconds."""
@@ -160,26 +183,60 @@ def read(found: Any) -> Delivery:
     """Return what SQS handed out, parsed if it is one of ours."""
     body = found["Body"]
     try:
-        message = Message.model_validate_json(body) if len(body) <= BODY_LIMIT else None
+        said = read_json(body, BOUNDS)
+        message = Message.model_validate(said)
+    except JsonRefusedError:
+        said = message = None
     except ValidationError:
         message = None
+    newer = message is None and is_newer(said)
     return Delivery(
         message=message,
         body=body,
         receipt=found["ReceiptHandle"],
         message_id=found["MessageId"],
         received=int(found.get("Attributes", {}).get("ApproximateReceiveCount", 1)),
-        newer=message is None and is_newer(body),
+        newer=newer,
+        address=address(said) if newer else None,
     )
 
 
-def is_newer(body: str) -> bool:
-    """Say whether a body that we cannot read is a later version's message."""
+def is_newer(said: Any) -> bool:
+    """Say whether what we cannot take for one of ours is a later version's message."""
+    version = said.get("v") if isinstance(said, dict) else None
+    return type(version) is int and version > MESSAGES
+
+
+def address(said: Any) -> ChunkRef | None:
+    """Return which chunk a message is for that says more than we know."""
     try:
-        version = json.loads(body).get("v") if len(body) <= BODY_LIMIT else None
-    except (ValueError, AttributeError, RecursionError):
-        return False
-    return type(version) is int and version > SCHEMA
+        return Address.model_validate(said).ref
+    except ValidationError:
+        return None
+
+
+def sketch(body: str) -> str:
+    """Return what a message that is none of ours looks like: never its words.
+
+    Those of our fields that are sound are kept, for they tell where it came from.
+    """
+    size = f"{len(body):,} characters"
+    try:
+        said = read_json(body, BOUNDS)
+    except JsonRefusedError as error:
+        return f"{size}: {error}"
+    if not isinstance(said, dict):
+        return f"{size}: a JSON {type(said).__name__}"
+    kept = {name: said[name] for name in _OURS & said.keys() if _sound(said[name])}
+    ours = ", ".join(f"{name}={kept[name]}" for name in sorted(kept))
+    return f"{size}: {ours or 'nothing of ours'}; {len(said) - len(kept)} more fields"
+
+
+def _sound(value: Any) -> bool:
+    """Say whether a value may stand in one of our fields: a number, or a clean name."""
+    if isinstance(value, str):
+        return keys.is_name(value) and redact(value) == value
+    return type(value) is int and abs(value) <= keys.MOST_CHUNKS
 
 
 def batches(things: Iterable[Any]) -> Iterable[list[Any]]:

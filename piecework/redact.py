@@ -7,6 +7,7 @@ payloads out of messages. Only messages are redacted; codes and types never need
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 _MASK: Final = "[redacted {}]"
@@ -28,7 +29,8 @@ _SHAPES: Final = tuple(
         (
             "secret",
             (
-                r"(?i)\b(?:password|passwd|secret|api[-_]?key|access[-_]?token)"
+                r"(?i)(?<![A-Za-z0-9])"
+                r"(?:password|passwd|secret|(?:api|access)[-_]?key|access[-_]?token)"
                 r"[\"']?[ \t]{0,4}[=:][ \t]{0,4}[\"']?[^\s\"'&,;\[\]]{4,4096}"
             ),
         ),
@@ -42,11 +44,63 @@ _SHAPES: Final = tuple(
         ),
     )
 )
+# What a URL asks for is data, and often a signature; where it goes is worth knowing.
+_QUERY: Final = re.compile(
+    r"(?i)(\bhttps?://[^\s?#\"'<>]{1,2048}\?)(?!\[redacted )[^\s\"'<>]{1,8192}"
+)
 _CARD: Final = re.compile(r"(?<![\w-])\d(?:[ -]?\d){12,18}(?![\w-])")
+
+
+#: Characters of a text that are looked at; of what comes after nothing is kept.
+READ_LIMIT: Final = 8_192
+#: Characters before a cut that may be the first half of a secret, without its shape.
+_HALF: Final = 128
+
+#: Names of environment variables that hold secrets, and how long one is at least:
+#: shorter ones are words, which every other message holds.
+_SECRET_NAME: Final = re.compile(
+    r"(?i)key|token|secret|passw|credential|auth|private|cookie|dsn|salt"
+)
+_SECRET_LENGTH: Final = 12
+_known: list[str] = []
+
+
+def learn(environ: Mapping[str, str]) -> None:
+    """Remember the secrets that this process was given; they are masked everywhere.
+
+    Called once a process, before anything is logged. A path is no secret.
+    """
+    _known[:] = sorted(
+        {
+            value
+            for name, value in environ.items()
+            if _SECRET_NAME.search(name)
+            and len(value) >= _SECRET_LENGTH
+            and not value.startswith("/")
+        },
+        key=len,
+        reverse=True,
+    )
+
+
+def shortened(text: str, limit: int) -> str:
+    """Return the beginning of a text from anywhere: cleaned, then cut, in that order.
+
+    Half a secret no longer looks like one. However long the text is, only what may be
+    kept is looked at; halves of characters, which no table takes, become marks.
+    """
+    clean = redact(text[:READ_LIMIT].encode(errors="replace").decode())
+    if len(text) > READ_LIMIT:
+        clean = clean[:-_HALF]
+    cut = len(clean) > limit or len(text) > READ_LIMIT
+    return clean[: limit - 1] + "…" if cut else clean
 
 
 def redact(text: str) -> str:
     """Return the text with everything that looks like a secret masked by its kind."""
+    for secret in _known:
+        text = text.replace(secret, _MASK.format("secret"))
+    text = _QUERY.sub(rf"\1{_MASK.format('query')}", text)
     for name, shape in _SHAPES:
         text = shape.sub(_MASK.format(name), text)
     return _CARD.sub(_mask_card, text)

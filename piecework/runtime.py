@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import aioboto3
@@ -27,14 +27,19 @@ from botocore.exceptions import (
 from piecework.classify import classify
 from piecework.endpoint import Endpoint, find_endpoint
 from piecework.errors import UnreachableError, UsageError
+from piecework.metering.cost_meter import Actor, CostMeter
+from piecework.metering.keeping import Keeper, keeping
+from piecework.metering.listening import listen
 from piecework.objects import Objects
 from piecework.queue import Queue
 from piecework.service_clock import ServiceClock
 from piecework.settings import Settings
+from piecework.store.costs import Costs
 from piecework.store.jobs import Jobs
 from piecework.store.moves import JobMoves
 from piecework.store.table import Table
 from piecework.store.tallies import Tallies
+from piecework.telemetry.throttles import tell_of_throttles
 
 #: Tier one of our own AWS calls is botocore's: few tries, so that the tiers do not
 #: multiply; what is still refused then is tier two's.
@@ -66,12 +71,15 @@ class Runtime:
     tallies: Tallies
     clock: Callable[[], float]
     rng: random.Random
+    #: What its requests and calls are billed as, for each job.
+    cost: CostMeter = field(default_factory=CostMeter)
 
 
 @asynccontextmanager
 async def connect(
     settings: Settings,
     *,
+    actor: Actor = "operator",
     clock: Callable[[], float] | None = None,
     rng: random.Random | None = None,
 ) -> AsyncIterator[Runtime]:
@@ -88,9 +96,10 @@ async def connect(
     rng = rng or random.Random()
     told = ServiceClock()
     time_of_day = clock or told
+    cost = CostMeter(actor, trusted=endpoint.source == "aws")
     async with AsyncExitStack() as stack:
         with explained(settings, endpoint):
-            clients = Clients(session_for(endpoint), stack, settings, endpoint)
+            clients = Clients(session_for(endpoint), stack, settings, endpoint, cost)
             sqs = await clients.open("sqs", settings.poll_s + READ_TIMEOUT_S)
             work = await queue_url(sqs, settings.work_queue)
             dead = await queue_url(sqs, settings.dead_letter_queue)
@@ -116,7 +125,9 @@ async def connect(
                 tallies=Tallies(table),
                 clock=time_of_day,
                 rng=rng,
+                cost=cost,
             )
+            await stack.enter_async_context(keeping(Keeper(cost, Costs(table))))
         yield runtime
 
 
@@ -141,6 +152,7 @@ class Clients:
     stack: AsyncExitStack
     settings: Settings
     endpoint: Endpoint
+    cost: CostMeter
 
     async def open(self, service: Any, read_timeout: float = READ_TIMEOUT_S) -> Any:
         """Open a client of a service."""
@@ -159,7 +171,11 @@ class Clients:
         client = self.session.client(
             service, config=config, **self.endpoint.client_arguments()
         )
-        return await self.stack.enter_async_context(client)
+        opened = await self.stack.enter_async_context(client)
+        listen(opened, self.cost)
+        if self.settings.metrics != "off":
+            tell_of_throttles(opened)
+        return opened
 
 
 async def queue_url(sqs: Any, name: str) -> str:

@@ -24,6 +24,7 @@ from piecework.model import iso
 from piecework.outcome import Cancelled, Completed, Dead, Outcome, Parked
 from piecework.pipeline import Pipeline, Stage
 from piecework.ports import CancelRequestedError, Checkpoints
+from piecework.quoted import without
 from piecework.recovery import Again, Bury, Pivot
 from piecework.stage_run import by_any_way, on_bench
 from piecework.ways import UNDO
@@ -31,6 +32,7 @@ from piecework.ways import UNDO
 #: Codes of failures that come after the work of a stage or of a call, or may do.
 AFTERWARDS = {
     "runtime.effect.unknown",
+    "runtime.value.too_large",
     "runtime.value.unserialisable",
     "runtime.value.unreadable",
 }
@@ -129,16 +131,12 @@ async def do(
 
 
 def envelope(error: BaseException, ctx: Context[Any], limits: Limits) -> ErrorEnvelope:
-    """Return the only form in which an error is decided on and stored."""
+    """Return the only form in which an error is decided on and stored, without data."""
     now = limits.clock()
-    return classify(
-        error,
-        stage=ctx.stage,
-        attempt=ctx.attempt,
-        at=iso(now),
-        correlation_id=f"{ctx.job}/{ctx.chunk}",
-        now=now,
-    )
+    trace = f"{ctx.job}/{ctx.chunk}"
+    place: dict[str, Any] = {"stage": ctx.stage, "attempt": ctx.attempt}
+    failure = classify(error, at=iso(now), correlation_id=trace, now=now, **place)
+    return without(failure, *ctx.in_hand)
 
 
 async def recover(
@@ -238,11 +236,12 @@ async def undo(
     except StoreError:
         raise
     except Exception as error:  # noqa: BLE001 -- whatever it raises is its failure
-        return classify(
+        failed = classify(
             error,
             stage=ctx.stage,
             attempt=ctx.attempt,
             at=failure.at,
             correlation_id=failure.correlation_id,
         )
+        return without(failed, *ctx.in_hand)
     return None

@@ -5,7 +5,7 @@ Environment variables are the names in capitals behind `PIECEWORK_`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -48,7 +48,8 @@ class Settings(BaseSettings):
     #: Seconds of waiting in retries that one run of a chunk may spend.
     retry_budget_s: float = Field(default=60.0, ge=0)
     #: Seconds that a stopping worker gives the chunks in hand before it hands them
-    #: back. Fargate sends SIGKILL 30 s after SIGTERM unless told otherwise.
+    #: back. Fargate sends SIGKILL 30 s after SIGTERM unless told otherwise, 120 s at
+    #: the most; writing down what was cut off takes up to 9 s of them.
     drain_s: float = Field(default=20.0, ge=0)
 
     #: Megabytes of memory at which a worker stops as on SIGTERM, so that a fresh one
@@ -56,6 +57,10 @@ class Settings(BaseSettings):
     #: unless it says so itself; 0: no limit. Both need Linux.
     memory_mb: int = Field(default=0, ge=0)
     stage_memory_mb: int = Field(default=0, ge=0)
+
+    #: A file in which worker and reconciler keep by when each of their loops has to
+    #: show up again, for the health check of a container; empty: none is kept.
+    health_file: str = ""
 
     #: Chunks in hand, and calls in flight, of one worker process.
     concurrency: int = Field(default=16, ge=1, le=1_000)
@@ -81,6 +86,10 @@ class Settings(BaseSettings):
     dead_letter_alarm: int = Field(default=3, ge=0)
     dead_letter_alarm_window_s: float = Field(default=300.0, gt=0)
     dead_letter_age_s: float = Field(default=86_400.0, gt=0)
+
+    #: `emf`: worker and reconciler write their metrics to stdout once a minute, in
+    #: CloudWatch's embedded metric format; each metric costs, so that none is `off`.
+    metrics: Literal["off", "emf"] = "off"
 
     #: Days after which the remembered calls and errors of a job, and dead letters, may
     #: be swept away. Jobs, chunks and results stay until somebody deletes them.

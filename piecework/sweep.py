@@ -7,11 +7,13 @@ Safe to repeat: the operator sweeps once, every reconciler again.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+from piecework.errors import NewerSchemaError
 from piecework.fanout import grouped, side_by_side
 from piecework.finish import finish_cancel
-from piecework.model import Chunk, ChunkStatus, Job
+from piecework.model import Chunk, ChunkRef, ChunkStatus, Job
 from piecework.ports import CancelRequest
 from piecework.queue import BATCH, Message
 from piecework.runtime import Runtime
@@ -35,10 +37,12 @@ async def sweep(rt: Runtime, job: Job) -> tuple[int, int]:
                 await broom.sweep(chunk)
 
     # Workers go on claiming as long as it takes.
-    chunks = all_chunks(rt.table, job.ref, job.chunks)
+    newer: list[ChunkRef] = []
+    chunks = all_chunks(rt.table, job.ref, job.chunks, newer)
     await side_by_side(some, grouped(chunks, CHUNKS_EACH), BROOMS)
     await broom.send()
-    await finish_cancel(rt, job.ref)
+    if not newer:  # else theirs are swept by the reconciler of that version
+        await finish_cancel(rt, job.ref)
     return broom.cancelled, broom.asked
 
 
@@ -73,6 +77,11 @@ class Broom:
 
     async def ask_who_took(self, seen: Chunk) -> None:
         """Ask the worker that claimed a chunk since it was looked at."""
+        with suppress(NewerSchemaError):
+            await self.ask_again(seen)
+
+    async def ask_again(self, seen: Chunk) -> None:
+        """Ask the holder of a chunk as it stands now."""
         item = await self.rt.table.get(seen.ref.pk, seen.ref.sk)
         if item is not None and item["gen"] == seen.gen:
             chunk = Chunk.read(seen.ref, item)

@@ -18,7 +18,12 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from piecework.errors import PermanentError
+from piecework.strict_json import MIB, Bounds, require_bounded
 
+#: Bytes of a value as JSON: it is held several times over on its way.
+VALUE_LIMIT = 16 * MIB
+#: A value may be a long list of numbers; deep it is only by mistake.
+BOUNDS = Bounds(VALUE_LIMIT, nodes=4_000_000)
 #: Functions whose type is remembered; bounded, since a stage may make new ones.
 FUNCTIONS_KEPT = 1_024
 
@@ -27,11 +32,12 @@ def encode(function: Callable[..., Any], value: Any) -> str:
     """Return a function's value as JSON.
 
     Raises:
-        PermanentError: When the value is not what the function's annotation says.
+        PermanentError: When the value is not what the function's annotation says, or
+            too large to be kept.
     """
     try:
         adapter = result_type(inspect.unwrap(function))
-        return adapter.dump_json(value, round_trip=True, warnings="error").decode()
+        content = adapter.dump_json(value, round_trip=True, warnings="error")
     except (ValidationError, ValueError, TypeError) as error:
         name = getattr(function, "__qualname__", repr(function))
         message = f"What {name} returned is not of the type that it declares."
@@ -40,6 +46,11 @@ def encode(function: Callable[..., Any], value: Any) -> str:
             code="runtime.value.unserialisable",
             next_step="Correct the return annotation, or return what it says.",
         ) from error
+    if len(content) > VALUE_LIMIT:
+        name = getattr(function, "__qualname__", repr(function))
+        message = f"What {name} returned has {len(content):,} bytes as JSON."
+        raise PermanentError(message, code="runtime.value.too_large")
+    return content.decode()
 
 
 def decode(function: Callable[..., Any], text: str) -> Any:
@@ -51,8 +62,9 @@ def decode(function: Callable[..., Any], text: str) -> Any:
     """
     try:
         adapter = result_type(inspect.unwrap(function))
+        require_bounded(text, BOUNDS)
         return adapter.validate_json(text, by_alias=False, by_name=True)
-    except ValidationError as error:
+    except ValueError as error:
         name = getattr(function, "__qualname__", repr(function))
         message = f"The stored value of {name} is not of the type that it declares."
         raise PermanentError(

@@ -14,3 +14,5 @@ compile pyproject.toml --group dev --constraint requirements/runtime.txt --outpu
 compile --group build --constraint requirements/dev.txt --output-file requirements/build.txt
 compile requirements/ministack.in --output-file requirements/ministack.txt
 compile requirements/microburst.in --output-file requirements/microburst.txt
+compile requirements/checkov.in --output-file requirements/checkov.txt
+compile requirements/security.in --output-file requirements/security.txt

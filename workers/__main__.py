@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Annotated
 
 import structlog
@@ -21,10 +21,15 @@ from piecework.pipeline import Pipeline
 from piecework.runtime import connect
 from piecework.settings import Settings, load_settings
 from piecework.step_order import advice
+from piecework.telemetry.measuring import measured
+from workers.beside import beside
+from workers.ecs.task import METADATA, this_task, worker_name
+from workers.gauges import gauges
 from workers.isolation import Isolation
 from workers.memory import stop_when_full
 from workers.serving import serve
 from workers.station import open_station
+from workers.stop import end_despite_threads, stop_on_signals
 
 app = typer.Typer(add_completion=False)
 
@@ -48,11 +53,15 @@ def run(
 ) -> None:
     """Work on the chunks of the given pipelines until told to stop."""
     telemetry.configure(os.environ.get("PIECEWORK_LOG_LEVEL", "info"))
+    telemetry.guard_process()
     try:
         given = {"concurrency": concurrency, "memory_mb": memory_mb}
         settings = load_settings(**{k: v for k, v in given.items() if v is not None})
         found = load_pipelines(pipelines)
-        code = asyncio.run(connected(settings, found, pipelines, reconcile=reconcile))
+        with asyncio.Runner() as runner:
+            work = connected(settings, found, pipelines, reconcile=reconcile)
+            code = runner.run(work)
+            end_despite_threads(code, structlog.get_logger())
     except PieceworkError as error:
         sys.stderr.write(f"{error.code}: {error.message}\n{error.next_step}\n")
         raise SystemExit(error.exit_code) from error
@@ -74,12 +83,16 @@ async def connected(
     loop = asyncio.get_running_loop()
     # Plain stage functions run here, one thread a chunk; asyncio's own default is
     # too few for work that blocks.
-    loop.set_default_executor(ThreadPoolExecutor(settings.concurrency))
-    worker = f"{socket.gethostname()}-{os.getpid()}"
+    threads = ThreadPoolExecutor(settings.concurrency)
+    loop.set_default_executor(threads)
+    telemetry.guard_loop(loop)
+    task = await this_task(os.environ.get(METADATA, ""), structlog.get_logger())
+    worker = worker_name(task, socket.gethostname(), os.getpid())
     log = structlog.get_logger().bind(worker=worker)
-    async with connect(settings) as rt:
+    async with connect(settings, actor="worker") as rt:
+        placed = log.bind(task=task.id, zone=task.zone) if task else log
         telemetry.emit(
-            log,
+            placed,
             "worker.started",
             pipelines=sorted(pipelines),
             concurrency=settings.concurrency,
@@ -91,35 +104,20 @@ async def connected(
         station = open_station(rt, worker, pipelines, log)
         station.isolation = Isolation(names, worker, settings.stage_memory_mb, log)
         full = asyncio.create_task(stop_when_full(settings.memory_mb, stop, log))
-        try:
-            await serve(station, stop, reconcile=reconcile)
-        finally:
-            await station.isolation.close()
-        telemetry.emit(log, "worker.stopped")
+        async with measured(settings, rt.clock, partial(gauges, station)):
+            try:
+                async with beside(station, stop, os.environ):
+                    await serve(station, stop, reconcile=reconcile)
+            finally:
+                await station.isolation.close()
+                threads.shutdown(wait=False, cancel_futures=True)
+            telemetry.emit(log, "worker.stopped")
         return await full
 
 
 def advice_on(pipelines: Mapping[str, Pipeline]) -> list[str]:
     """Return what could be better in the order of the stages, each with whose it is."""
     return [f"{name}: {said}" for name, p in pipelines.items() for said in advice(p)]
-
-
-def stop_on_signals() -> asyncio.Event:
-    """Return an event that SIGTERM or SIGINT sets; a second signal ends it all at once.
-
-    What is in hand then is taken over after its lease, as after any death.
-    """
-    stop = asyncio.Event()
-
-    def signalled(number: int) -> None:
-        if stop.is_set():
-            os._exit(128 + number)
-        stop.set()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, signalled, number)
-    return stop
 
 
 def main() -> None:

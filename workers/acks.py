@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import structlog
 
 from piecework import keys
+from piecework.errors import NewerSchemaError
 from piecework.model import ChunkRef, JobRef
 from piecework.runtime import Runtime
 
@@ -90,5 +92,7 @@ class Acks:
         full = await self.rt.tallies.add(ref, group, ended, chunks)
         # The tallies know nothing of what a sweep cancelled: look for ourselves.
         if full or any(ack.cancelled for ack in acks):
-            await self.all_ended(ref)
+            # A job of which newer workers have done a part is theirs to end.
+            with suppress(NewerSchemaError):
+                await self.all_ended(ref)
         await self.rt.work.delete([ack.receipt for ack in acks if ack.receipt])

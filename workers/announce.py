@@ -11,14 +11,16 @@ from workers.set_up import Task
 from workers.undertake import Released, Report
 
 
-def announce(report: Report, log: structlog.stdlib.BoundLogger) -> None:
+def announce(report: Report, seconds: float, log: structlog.stdlib.BoundLogger) -> None:
     """Say how a claim ended, and the job with it, if it was that of its join."""
     task, outcome = report.task, report.outcome
     counts = task.ctx.caller.counts
     telemetry.emit(
         log,
         "chunk.settled",
+        chunk=task.claim.ref.chunk,
         status=type(outcome).__name__.upper(),
+        duration_ms=round(seconds * 1000),
         calls=counts.made,
         replayed=counts.replayed,
         cached=counts.cached,
@@ -26,9 +28,9 @@ def announce(report: Report, log: structlog.stdlib.BoundLogger) -> None:
     )
     match outcome:
         case Parked(failure, delay):
-            released(log, "parked", failure.code, delay)
+            released(task, "parked", failure.code, delay, log)
         case Released():
-            released(log, "handed back", None, 0.0)
+            released(task, "handed back", None, 0.0, log)
         case Dead():
             died(task, outcome, log)
     undone = task.checkpoints.undone
@@ -40,15 +42,17 @@ def announce(report: Report, log: structlog.stdlib.BoundLogger) -> None:
 
 
 def released(
-    log: structlog.stdlib.BoundLogger,
+    task: Task,
     reason: str,
     error_code: str | None,
     delay: float,
+    log: structlog.stdlib.BoundLogger,
 ) -> None:
     """Say that a chunk waits for its next turn."""
     telemetry.emit(
         log,
         "chunk.released",
+        chunk=task.claim.ref.chunk,
         reason=reason,
         error_code=error_code,
         delay_s=round(delay, 3),
@@ -60,6 +64,7 @@ def died(task: Task, dead: Dead, log: structlog.stdlib.BoundLogger) -> None:
     telemetry.emit(
         log,
         "chunk.dead",
+        chunk=task.claim.ref.chunk,
         error_code=dead.failure.code,
         stage=dead.failure.stage,
         attempts=task.claim.attempt,

@@ -56,6 +56,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: None)
     faulthandler.enable()
     telemetry.configure(os.environ.get("PIECEWORK_LOG_LEVEL", "info"))
+    telemetry.guard_process()
     try:
         pipelines = load_pipelines(names)
     except PieceworkError as error:
@@ -82,6 +83,7 @@ async def serve(
 ) -> None:
     """Run stages until the line is cut."""
     end.set_inheritable(False)
+    telemetry.guard_loop(asyncio.get_running_loop())
     line = await open_line(end)
     # The thread of plain functions takes address space, which is no stage's doing.
     await asyncio.to_thread(lambda: None)

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from piecework import telemetry
-from piecework.claim import Absent, Cancelling, Claim, Ended, Held, Refusal, Spent
+from piecework.claim import (
+    Absent,
+    Cancelling,
+    Claim,
+    Ended,
+    Held,
+    Newer,
+    Refusal,
+    Spent,
+)
 from piecework.model import Chunk, ChunkRef, Job
 from piecework.pipeline import Pipeline
 from piecework.ports import ClaimLostError
@@ -15,6 +24,7 @@ from piecework.queue import Message
 from piecework.store.cancels import cancel_unclaimed
 from piecework.store.turns import turn_unclaimed
 from piecework.winding_back import may_go_back, wound_back
+from workers.newer import leave
 from workers.settle import settle
 from workers.station import Station
 from workers.undertake import undertake
@@ -101,7 +111,7 @@ async def carry_out(
     another one, or this one shows again and meets an ended chunk.
     """
     log = station.log.bind(job=job.ref.job, chunk=turn.ref.chunk, fence=claim.fence)
-    telemetry.emit(log, "chunk.claimed", deliveries=turn.received)
+    telemetry.emit(log, "chunk.claimed", chunk=turn.ref.chunk, deliveries=turn.received)
     async with station.heart.hold(claim, turn.receipt, asked_at) as hold:
         try:
             report = await undertake(hold, job, pipeline, station, log)
@@ -130,6 +140,9 @@ async def refused(answer: Refusal, turn: Turn, station: Station) -> End:
             return await give_way(turn, 0.0, station)
         case Absent():
             return End.ORPHAN
+        case Newer():
+            await leave("chunk", turn.received, turn.receipt, station)
+            return End.LEFT
         case Spent():
             return await give_way(turn, UNKNOWN_S, station)
 

@@ -20,6 +20,7 @@ import structlog
 from piecework import telemetry
 from piecework.claim import Claim
 from piecework.ports import CancelRequest, ClaimLostError
+from piecework.pulse import Pulse
 from piecework.queue import Queue
 from piecework.settings import Settings
 from piecework.store.claims import Claims, Lost
@@ -140,7 +141,10 @@ class Heart:
     queue: Queue
     settings: Settings
     log: structlog.stdlib.BoundLogger
+    pulse: Pulse = field(default_factory=Pulse)
     holds: dict[str, Hold] = field(default_factory=dict)
+    #: Since when no renewal was answered.
+    failing_since: float | None = None
 
     @asynccontextmanager
     async def hold(
@@ -159,12 +163,24 @@ class Heart:
         """Renew for ever; a beat that fails, or hangs, is tried again at the next."""
         third = self.settings.lease_s / 3
         while True:
+            self.pulse.beats("heart", self.settings.lease_s)
             await asyncio.sleep(third)
             try:
                 async with asyncio.timeout(third):
                     await self.renew_all()
             except Exception as error:  # noqa: BLE001 -- each hold's deadline stands
                 self.log.warning("lease.renew_failed", error=type(error).__name__)
+                now = asyncio.get_running_loop().time()
+                self.failing_since = self.failing_since or now
+            self._feel()
+
+    def _feel(self) -> None:
+        """Count as sick once renewals have failed for a lease, with work in hand."""
+        if self.failing_since is None or not self.holds:
+            self.pulse.rests("lease renewals")
+        else:
+            due = self.failing_since + self.settings.lease_s
+            self.pulse.due["lease renewals"] = due
 
     async def renew_all(self) -> None:
         """Renew every claim in hand, then hide the messages of those that are ours."""
@@ -172,6 +188,8 @@ class Heart:
         if not holds:
             return
         replies = await asyncio.gather(*map(self._renew, holds), return_exceptions=True)
+        if any(isinstance(reply, bool) for reply in replies):
+            self.failing_since = None
         kept = [h for h, reply in zip(holds, replies, strict=True) if reply is True]
         receipts = [hold.receipt for hold in kept if hold.receipt]
         if receipts:

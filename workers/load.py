@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
+from piecework import record
 from piecework.context import JoinContext
 from piecework.errors import PermanentError
 from piecework.harvest import TableHarvest
 from piecework.model import Job
-from piecework.payloads import PayloadRef
+from piecework.payloads import MOST_BYTES, PayloadRef
 from piecework.store.census import take_census
 from piecework.store.work import read_work
+from piecework.strict_json import Bounds, JsonRefusedError, read_json
 from workers.set_up import Task
 from workers.station import Station
+
+#: The payload of one chunk: plain data, however it was handed in.
+BOUNDS = Bounds(MOST_BYTES)
+#: Places that an error names.
+SHOWN = 5
 
 
 async def load(task: Task, job: Job, station: Station) -> None:
@@ -54,15 +62,28 @@ async def load_payload(task: Task, station: Station) -> None:
             fields, never what they hold.
     """
     item, ref = task.claim.chunk.item, task.claim.ref
-    place = PayloadRef.parse(item["payload"])
+    what, model = f"The record of chunk {ref}", task.stages.payload
+    place = PayloadRef.parse(record.text(item, "payload", what))
     content = await station.payloads.read(
-        ref.tenant, ref.job, place, item["payload_sha256"]
+        ref.tenant, ref.job, place, record.text(item, "payload_sha256", what)
     )
     try:
-        task.ctx.payload = task.stages.payload.model_validate_json(content)
-    except ValidationError as error:
-        fields = sorted(
-            {".".join(map(str, e["loc"])) or "payload" for e in error.errors()}
-        )
-        message = f"The payload does not fit {task.stages.payload.__name__}: {fields}."
+        read_json(content, BOUNDS)
+        task.ctx.payload = model.model_validate_json(content)
+    except JsonRefusedError as error:
+        message = f"The payload cannot be read: {error}."
         raise PermanentError(message, code="runtime.payload.invalid") from error
+    except ValidationError as error:
+        fields = sorted({place_of(e, model) for e in error.errors()})
+        message = f"The payload does not fit {model.__name__}: {fields[:SHOWN]}."
+        raise PermanentError(message, code="runtime.payload.invalid") from error
+
+
+def place_of(detail: ErrorDetails, model: type[BaseModel]) -> str:
+    """Return where a payload does not fit; a name that the model does not know is data.
+
+    A key of a mapping may be anything, and so may one that is too many.
+    """
+    first, *inner = detail["loc"] or ("payload",)
+    known = str(first) if first in {"payload", *model.model_fields} else "*"
+    return ".".join([known, *(str(n) if isinstance(n, int) else "*" for n in inner)])

@@ -16,7 +16,9 @@ async def serve(station: Station, stop: asyncio.Event, *, reconcile: bool) -> No
         Exception: What ended one of its loops.
     """
     side = asyncio.create_task(
-        reconcile_for_ever(station.rt, station.log, station.busy, station.take)
+        reconcile_for_ever(
+            station.rt, station.log, station.busy, station.take, station.pulse
+        )
         if reconcile
         else stop.wait()
     )

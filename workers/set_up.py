@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,7 @@ from piecework.harvest import TableHarvest
 from piecework.model import Job
 from piecework.pipeline import JOIN, Pipeline, Stage
 from piecework.retry import RetryBudget
+from piecework.spending import Spending
 from piecework.store.census import Census
 from piecework.store.checkpoints import ChunkCheckpoints
 from piecework.store.journal import CallJournal
@@ -81,6 +83,7 @@ def set_up(
         check=hold.check,
         circuits=station.circuits,
         tokens=station.tokens,
+        spending=Spending(functools.partial(rt.cost.spent, claim.ref.of), log),
     )
     caller = Caller(
         journal=journal,

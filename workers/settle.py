@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import structlog
 
 from piecework import keys
@@ -32,7 +34,8 @@ async def settle(
     ours, wait = await write(report, job, station)
     if not ours:
         raise ClaimLostError
-    announce(report, log)
+    took = asyncio.get_running_loop().time() - task.ctx.caller.in_flight.taken_at
+    announce(report, took, log)
     if isinstance(outcome, Parked) and outcome.waits_for:
         await station.note_waiting(job, outcome)
     return wait
@@ -45,7 +48,13 @@ async def write(
     task, outcome = report.task, report.outcome
     ends, claim = station.settlements, task.claim
     counts = task.ctx.caller.counts
-    calls = Calls(counts.made, report.late_calls or 0, counts.cached)
+    calls = Calls(
+        counts.made,
+        report.late_calls or 0,
+        counts.cached,
+        counts.tokens_in,
+        counts.tokens_out,
+    )
     match outcome:
         case Completed(value):
             last = len(task.stages.stages) - 1

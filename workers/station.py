@@ -14,10 +14,12 @@ import structlog
 from piecework.attempts import no_retries_yet
 from piecework.circuits import Circuits
 from piecework.errors import StoreError
+from piecework.metering.cost_meter import acting_as
 from piecework.model import ChunkRef, Job, JobRef, iso
-from piecework.outcome import Parked
+from piecework.outcome import NEWER_WORKERS, Parked
 from piecework.payloads import Payloads
 from piecework.pipeline import Pipeline
+from piecework.pulse import Pulse
 from piecework.retry_tokens import RetryTokens
 from piecework.runtime import Runtime
 from piecework.store.breakers import Breakers
@@ -26,6 +28,7 @@ from piecework.store.dead_letters import DeadLetters
 from piecework.store.settle import Settlements
 from workers.heart import Heart
 from workers.isolation import Isolation
+from workers.slots import Slots
 from workers.timings import Timings, UnderWay
 
 #: Seconds for which what a job's item says of its pipeline and size is believed. Both
@@ -47,8 +50,9 @@ class Station:
     dead_letters: DeadLetters
     payloads: Payloads
     heart: Heart
-    calls: asyncio.Semaphore
+    calls: Slots
     circuits: Circuits
+    pulse: Pulse = field(default_factory=Pulse)
     tokens: defaultdict[str, RetryTokens] = field(default_factory=no_retries_yet)
     #: Where isolated stages run; None: in this process.
     isolation: Isolation | None = None
@@ -59,6 +63,11 @@ class Station:
     busy: asyncio.Event = field(default_factory=asyncio.Event)
     #: Takes a chunk in hand without a message; None while the worker does not run.
     takes: Callable[[ChunkRef, int], Awaitable[bool]] | None = None
+    #: The worker takes nothing new for now, until this is over or it is told to stop.
+    breathing: bool = False
+    #: Says how many things the worker is at, a receive included; and wakes it.
+    unfinished: Callable[[], int] = lambda: 0
+    wake: Callable[[], None] = lambda: None
     _jobs: dict[JobRef, tuple[float, Job]] = field(default_factory=dict)
     _noted: set[JobRef] = field(default_factory=set)
     _waiting: dict[tuple[JobRef, str], float] = field(default_factory=dict)
@@ -78,7 +87,18 @@ class Station:
 
     async def take(self, ref: ChunkRef, gen: int) -> bool:
         """Offer the worker a chunk; say whether it took it."""
-        return self.takes is not None and await self.takes(ref, gen)
+        with acting_as("worker"):  # whoever offers it, the work is ours
+            return self.takes is not None and await self.takes(ref, gen)
+
+    def claimed(self) -> int:
+        """Return how many chunks are in hand."""
+        return len(self.heart.holds)
+
+    def breathe(self, *, on: bool) -> None:
+        """Let the worker take nothing new, or go on with that."""
+        if on is not self.breathing:
+            self.breathing = on
+            self.wake()
 
     async def note_unknown_pipeline(self, job: Job) -> None:
         """Tell those who look at the job, once, why it does not get on here."""
@@ -96,7 +116,8 @@ class Station:
         if len(self._waiting) >= JOBS_KEPT:
             self._waiting.clear()
         self._waiting[job.ref, name] = until
-        said = f"waits for dependency {name} until {iso(until)}"
+        what = name if name == NEWER_WORKERS else f"dependency {name}"
+        said = f"waits for {what} until {iso(until)}"
         with suppress(StoreError):
             await self.rt.jobs.note(job.ref, parked.failure.code, said, until)
 
@@ -107,6 +128,7 @@ def open_station(
     """Lay out the tools of a worker."""
     settings, clock = rt.settings, rt.clock
     beating = Claims(rt.heartbeat_table, settings, worker, clock, rt.rng)
+    pulse = Pulse()
     return Station(
         rt=rt,
         worker=worker,
@@ -116,7 +138,16 @@ def open_station(
         settlements=Settlements(rt.table, rt.dead_letters, settings, clock),
         dead_letters=DeadLetters(rt.dead_letters, settings, clock),
         payloads=Payloads(rt.objects),
-        heart=Heart(beating, rt.heartbeat_queue, settings, log),
-        calls=asyncio.Semaphore(settings.calls),
+        heart=Heart(beating, rt.heartbeat_queue, settings, log, pulse),
+        calls=Slots(settings.calls),
         circuits=Circuits(clock, rt.rng, log, Breakers(rt.table, worker, clock)),
+        pulse=pulse,
     )
+
+
+def poll_seconds(rt: Runtime) -> int:
+    """Return how long to wait for a message: a stop waits for it, too.
+
+    On loopback a request costs nothing, and nobody likes to wait for Ctrl-C.
+    """
+    return min(rt.settings.poll_s, 2) if rt.endpoint.loopback else rt.settings.poll_s

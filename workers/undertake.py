@@ -12,17 +12,30 @@ from typing import Any
 
 import structlog
 
-from piecework import recovery, saga
+from piecework import record, recovery, saga
 from piecework.claim import MAX_RECOVERIES
-from piecework.errors import ErrorEnvelope, StoreError, TransientError
+from piecework.errors import (
+    ErrorEnvelope,
+    NewerSchemaError,
+    StoreError,
+    TransientError,
+)
 from piecework.model import Job, moment
-from piecework.outcome import Cancelled, Compensation, Dead, Outcome, Parked
+from piecework.outcome import (
+    NEWER_WORKERS,
+    Cancelled,
+    Compensation,
+    Dead,
+    Outcome,
+    Parked,
+)
 from piecework.pipeline import Pipeline
 from piecework.ports import CancelRequest, ClaimLostError
 from piecework.store.checkpoints import read_error
 from piecework.winding_back import wound_back
 from workers.heart import Hold, Reason
 from workers.load import load
+from workers.newer import until_next
 from workers.set_up import Task, set_up
 from workers.station import Station
 
@@ -93,10 +106,10 @@ async def run(task: Task, job: Job, station: Station) -> Outcome:
     """Take over what earlier claims left, then go on from there."""
     try:
         await load(task, job, station)
-    except StoreError:
-        raise
-    except Exception as error:  # noqa: BLE001 -- what was stored cannot be read
-        return unreadable(task, saga.envelope(error, task.ctx, task.limits))
+    except Exception as error:
+        if isinstance(error, StoreError) and not isinstance(error, NewerSchemaError):
+            raise
+        return unloaded(task, spoilt(task, error), station)
     task.loaded = True
     if task.claim.winding_up and task.claim.recoveries > MAX_RECOVERIES:
         failure = task.checkpoints.failure or last_failure(task)
@@ -104,6 +117,30 @@ async def run(task: Task, job: Job, station: Station) -> Outcome:
     if task.claim.winding_up and task.checkpoints.failure is None:
         return await wind_up(task)
     return await saga.run(task.stages, task.ctx, task.checkpoints, task.limits)
+
+
+def unloaded(task: Task, error: Exception, station: Station) -> Outcome:
+    """Decide on a chunk that cannot be gone on with here: perhaps it can elsewhere.
+
+    What a newer version left is for newer workers, however long it takes. A stage that
+    this pipeline lacks may be one that theirs has: they are waited for, for a while.
+    """
+    failure = saga.envelope(error, task.ctx, task.limits)
+    parks = int(task.claim.chunk.item.get("parks", 0))
+    renamed = failure.code == "runtime.stage.renamed" and parks < recovery.MOST_PARKS
+    if not renamed and not isinstance(error, NewerSchemaError):
+        return unreadable(task, failure)
+    delay = until_next(parks + 1, station.rt.settings)
+    waiting = failure.model_copy(update={"retry_after": delay})
+    return Parked(waiting, delay, waits_for=NEWER_WORKERS)
+
+
+def spoilt(task: Task, error: Exception) -> Exception:
+    """Return what to say of a record that cannot be read: somebody edited a row."""
+    if not isinstance(error, record.SPOILT):
+        return error
+    what = f"A row of chunk {task.claim.ref}"
+    return record.unreadable(what, f"cannot be read: {type(error).__name__}")
 
 
 async def wind_back(task: Task, stage: str) -> Outcome:

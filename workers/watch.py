@@ -16,9 +16,10 @@ from dataclasses import dataclass
 import structlog
 
 from piecework.circuits import Circuits
-from piecework.errors import StoreError
+from piecework.errors import PermanentError, StoreError
 from piecework.model import JobRef, JobStatus
 from piecework.ports import CancelRequest
+from piecework.pulse import REQUEST_S
 from piecework.runtime import Runtime
 from workers.heart import Heart, Hold
 
@@ -39,6 +40,7 @@ class Watch:
     async def run(self) -> None:
         """Look for ever."""
         while True:
+            self.heart.pulse.beats("watch", REQUEST_S)
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
                     await self.circuits.changed.wait()
@@ -58,10 +60,21 @@ class Watch:
         for hold in self.heart.holds.values():
             by_job[hold.claim.ref.of].append(hold)
         for ref, holds in by_job.items():
-            job = await self.rt.jobs.read(ref)
-            if job is not None and job.status is JobStatus.CANCELLING:
-                asked = CancelRequest(job.cancelled_at, job.undoes)
-                for hold in holds:
+            self.heart.pulse.beats("watch", REQUEST_S)
+            asked = await self.asked(ref)
+            for hold in holds:
+                if asked is not None:
                     hold.stop(asked)
         if by_job or self.circuits.untold:
             await self.circuits.look()
+
+    async def asked(self, ref: JobRef) -> CancelRequest | None:
+        """Return what a job asks of its chunks.
+
+        Of a record that somebody spoiled nothing: its chunks go on to their ends.
+        """
+        with suppress(PermanentError):
+            job = await self.rt.jobs.read(ref)
+            if job is not None and job.status is JobStatus.CANCELLING:
+                return CancelRequest(job.cancelled_at, job.undoes)
+        return None

@@ -8,15 +8,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from piecework import keys, telemetry
-from piecework.errors import PieceworkError
+from piecework.classify import classify
+from piecework.errors import NewerSchemaError, PermanentError, PieceworkError
 from piecework.finish import begin_finish, finish_cancel
 from piecework.model import ChunkRef, Job, JobRef
+from piecework.pulse import REQUEST_S
 from piecework.queue import BATCH, Delivery
-from piecework.runtime import Runtime
+from piecework.record import SPOILT, UNREADABLE
 from workers.acks import Ack, Acks
-from workers.executor import UNKNOWN_S, End, Turn, execute
-from workers.heart import Reason
-from workers.station import Station
+from workers.drain import drain
+from workers.executor import End, Turn, execute
+from workers.newer import leave
+from workers.station import Station, poll_seconds
 from workers.telling import tell
 from workers.watch import Watch
 
@@ -25,10 +28,6 @@ from workers.watch import Watch
 GATHER_S = 0.02
 #: Seconds to wait after SQS could not be reached.
 OUTAGE_S = 1.0
-#: Seconds between two looks at what a stopping worker still has in hand.
-LOOK_S = 0.1
-#: Seconds for writing what a stop cut off.
-HAND_BACK_S = 5.0
 
 
 async def work(station: Station, stop: asyncio.Event) -> None:
@@ -50,8 +49,7 @@ async def work(station: Station, stop: asyncio.Event) -> None:
         ends = {stopping, receiving, *beside}
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         stop.set()
-        await worker.drain(receiving)
-        await worker.acks.flush()
+        await drain(worker, receiving)
     finally:
         tasks = [stopping, receiving, *beside]
         for task in tasks:
@@ -70,6 +68,7 @@ class Worker:
     stop: asyncio.Event
     in_hand: set[asyncio.Task[None]] = field(default_factory=set)
     freed: asyncio.Event = field(default_factory=asyncio.Event)
+    receiving: bool = False
     acks: Acks = field(init=False)
 
     def __post_init__(self) -> None:
@@ -78,6 +77,8 @@ class Worker:
             self.station.rt, lambda: len(self.in_hand) <= 1, self.join, self.station.log
         )
         self.station.takes = self.take
+        self.station.unfinished = lambda: len(self.in_hand) + self.receiving
+        self.station.wake = self.freed.set
 
     async def receive(self) -> None:
         """Take messages as long as there are free slots, until told to stop.
@@ -85,10 +86,14 @@ class Worker:
         A long poll under way is never cut off: SQS would hand its messages to nobody,
         and hide them all the same. What it brings after the stop goes straight back.
         """
-        rt = self.station.rt
+        rt, pulse = self.station.rt, self.station.pulse
         wait_s = poll_seconds(rt)
         while not self.stop.is_set():
             free = await self.free_slots()
+            if self.stop.is_set() or self.station.breathing:
+                continue
+            self.receiving = True
+            pulse.beats("receiving", REQUEST_S + wait_s)
             try:
                 deliveries = await rt.work.receive(
                     free, wait_s=wait_s, hide_s=rt.settings.visibility_s
@@ -97,6 +102,9 @@ class Worker:
                 self.station.log.warning("worker.receive_failed", error_code=error.code)
                 await asyncio.sleep(OUTAGE_S)
                 continue
+            finally:
+                self.receiving = False
+                pulse.rests("receiving")
             if self.stop.is_set():
                 await rt.work.hide([delivery.receipt for delivery in deliveries], 0)
                 return
@@ -109,7 +117,7 @@ class Worker:
         """Wait until there is a free slot, and a moment for a batch's worth of them."""
         most = self.station.rt.settings.concurrency
         enough = min(BATCH, most)
-        while len(self.in_hand) >= most and not self.stop.is_set():
+        while self.full() and not self.stop.is_set():
             self.freed.clear()
             await self.freed.wait()
         loop = asyncio.get_running_loop()
@@ -117,6 +125,11 @@ class Worker:
         while most - len(self.in_hand) < enough and loop.time() < until:  # noqa: ASYNC110 -- `freed` would wake for one
             await asyncio.sleep(GATHER_S / 4)
         return max(1, most - len(self.in_hand))
+
+    def full(self) -> bool:
+        """Say whether to take nothing in hand for now."""
+        most = self.station.rt.settings.concurrency
+        return self.station.breathing or len(self.in_hand) >= most
 
     def start(self, work: Coroutine[Any, Any, object]) -> None:
         """Take something in hand; its failure is its own."""
@@ -133,15 +146,34 @@ class Worker:
         """Keep one chunk's outage from its neighbours: its message shows again."""
         try:
             await work
-        except Exception:
-            self.station.log.exception("worker.turn_failed")
+        except Exception as error:
+            code = classify(error).code
+            self.station.log.exception("worker.turn_failed", error_code=code)
 
     async def deliver(self, delivery: Delivery) -> None:
+        """Carry out what a message asks for, if its record can be read.
+
+        Nothing is guessed of one that somebody spoiled; once it is put right, it sends
+        another message.
+        """
+        try:
+            await self.carry_out(delivery)
+        except NewerSchemaError:
+            await leave("record", delivery.received, delivery.receipt, self.station)
+        except PermanentError as error:
+            if error.code != UNREADABLE:
+                raise
+            await self.quarantine(delivery, error.code)
+        except SPOILT:
+            log = self.station.log
+            log.exception("worker.turn_failed", error_code=UNREADABLE)
+            await self.quarantine(delivery, UNREADABLE)
+
+    async def carry_out(self, delivery: Delivery) -> None:
         """Carry out what a message asks for."""
         message = delivery.message
         if delivery.newer:
-            # A newer submitter is about, so a newer worker will be.
-            await self.station.rt.work.hide([delivery.receipt], UNKNOWN_S)
+            await leave("message", delivery.received, delivery.receipt, self.station)
             return
         if message is None:
             await self.quarantine(delivery, "runtime.message.malformed")
@@ -162,7 +194,8 @@ class Worker:
         tells = turn.ref.is_join and self.tells(job)
         if tells and (told := await tell(turn, self.station)) is not None:
             return told
-        end = await execute(turn, job, self.station)
+        with self.station.rt.cost.working(turn.ref.of, ends=turn.ref.is_join):
+            end = await execute(turn, job, self.station)
         if end in {End.COUNT, End.CANCELLED}:
             cancelled = end is End.CANCELLED
             self.acks.add(Ack(turn.ref, job.chunks, turn.receipt, cancelled))
@@ -181,8 +214,7 @@ class Worker:
         behind all that is queued.
         """
         job = await self.station.job(ref.of)
-        full = len(self.in_hand) >= self.station.rt.settings.concurrency
-        if job is None or full or self.stop.is_set():
+        if job is None or self.full() or self.stop.is_set():
             return False
         if job.pipeline not in self.station.pipelines:
             return False
@@ -216,34 +248,3 @@ class Worker:
         telemetry.emit(log, "job.finalizing", chunks=job.chunks)
         join, gen = begun
         self.start(self.perform(Turn(join, gen), job))
-
-    async def drain(self, receiving: asyncio.Task[None]) -> None:
-        """Let what is in hand end; hand back what does not end in time."""
-        log, drain_s = self.station.log, self.station.rt.settings.drain_s
-        telemetry.emit(log, "worker.stopping", in_hand=len(self.in_hand))
-        self.freed.set()
-        now = asyncio.get_running_loop().time
-        until = now() + drain_s
-        while (left := until - now()) > 0 and (self.in_hand or not receiving.done()):
-            self.hand_back_late(until)
-            waits = {receiving, *self.in_hand}
-            await asyncio.wait(waits, timeout=min(left, LOOK_S))
-        for hold in list(self.station.heart.holds.values()):
-            hold.end(Reason.STOPPING)
-        if self.in_hand:
-            await asyncio.wait(self.in_hand, timeout=HAND_BACK_S)
-
-    def hand_back_late(self, until: float) -> None:
-        """Hand back at once the chunks whose stages take longer than there is time."""
-        station, now = self.station, asyncio.get_running_loop().time()
-        for token, under_way in station.under_way.items():
-            if not station.timings.fits(under_way, now, until):
-                station.heart.holds[token].end(Reason.STOPPING)
-
-
-def poll_seconds(rt: Runtime) -> int:
-    """Return how long to wait for a message: a stop waits for it, too.
-
-    On loopback a request costs nothing, and nobody likes to wait for Ctrl-C.
-    """
-    return min(rt.settings.poll_s, 2) if rt.endpoint.loopback else rt.settings.poll_s

@@ -7,8 +7,11 @@ import typer
 from orchestrator.cli import (
     chunks,
     config,
+    cost,
     dead_letters,
+    effects,
     error_codes,
+    infra,
     jobs,
     local,
     reconcile,
@@ -31,10 +34,13 @@ app.command()(local.down)
 app.command()(local.doctor)
 app.command()(submit.submit)
 app.add_typer(jobs.app, name="jobs")
+app.add_typer(cost.app, name="cost")
 app.add_typer(chunks.app, name="chunks")
 app.command()(results.results)
 app.add_typer(dead_letters.app, name="dlq")
+app.add_typer(effects.app, name="effects")
 app.command()(reconcile.reconcile)
+app.add_typer(infra.app, name="infra")
 app.command(
     add_help_option=False,
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},

@@ -13,8 +13,10 @@ from orchestrator.editing import Edit, edited
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
 from piecework.outcome import Compensation
+from piecework.payloads import MOST_BYTES
 from piecework.pipeline import Pipeline
 from piecework.runtime import Runtime
+from piecework.strict_json import Bounds, JsonRefusedError, read_json
 
 #: What was done before such a death stands, or may: it was not undone.
 STANDING = {
@@ -40,9 +42,9 @@ async def read_edit(file: str, patch: str) -> dict[str, Any] | None:
         return None
     text = await asyncio.to_thread(content_of, Path(file)) if file else patch
     try:
-        found = json.loads(text)
-    except ValueError as error:
-        message = f"{file or '--patch'} is no JSON: {error}."
+        found = read_json(text, Bounds(MOST_BYTES))
+    except JsonRefusedError as error:
+        message = f"{file or '--patch'} is no JSON that is taken: {error}."
         raise UsageError(message, code="redrive.payload.invalid") from error
     if not isinstance(found, dict):
         message = f"{file or '--patch'} is no JSON object."
@@ -54,8 +56,8 @@ def content_of(path: Path) -> str:
     """Return the text of a file."""
     try:
         return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        message = f"{path} cannot be read: {error}."
+    except (OSError, ValueError) as error:  # no text, or no path
+        message = f"{str(path)!r} cannot be read: {type(error).__name__}."
         raise UsageError(message, next_step="Name a file of JSON.") from error
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
@@ -14,6 +13,7 @@ from orchestrator.cli.letters import Letter
 from orchestrator.cli.output import Output, encode
 from piecework.errors import UsageError
 from piecework.model import JobRef
+from piecework.record import listed
 from piecework.runtime import Runtime
 
 
@@ -38,8 +38,9 @@ def opened(path: Path) -> TextIO:
     """Open a file to write to."""
     try:
         return path.open("w", encoding="utf-8")
-    except OSError as error:
-        message = f"{path} cannot be written: {error.strerror}."
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no path"
+        message = f"{str(path)!r} cannot be written: {why}."
         raise UsageError(message, next_step="Name another file.") from error
 
 
@@ -49,7 +50,7 @@ async def write(
     """Write letters, with their payloads if that is asked for."""
     for letter in letters:
         facts = {k: v for k, v in letter.items() if k not in {"pk", "sk", "expires_at"}}
-        facts["trail"] = json.loads(str(letter["trail"]))
+        facts["trail"] = listed(str(letter["trail"]), "The trail of a dead letter")
         if payload:
             ref = JobRef(letter["tenant"], letter["job"]).chunk(letter["chunk"])
             facts |= await payload_of(rt, ref, letter)

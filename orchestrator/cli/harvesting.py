@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from piecework import keys
+from piecework import keys, record
 from piecework.errors import StateError
 from piecework.model import Chunk, ChunkStatus, Job
 from piecework.runtime import Runtime
@@ -83,7 +82,7 @@ async def read_group(
         pairs = list(zip(found, rows, strict=True))
     else:
         chunks = [
-            Chunk.read(job.ref.chunk(item["chunk"]), item)
+            Chunk.read(job.ref.chunk(keys.chunk_number(item["sk"])), item)
             async for item in rt.table.query(pk, keys.CHUNK_PREFIX)
         ]
         results = {i["sk"]: i async for i in rt.table.query(pk, keys.RESULT_PREFIX)}
@@ -105,8 +104,9 @@ async def line(rt: Runtime, chunk: Chunk, result: Item | None) -> Line:
     }
     if chunk.status is not ChunkStatus.SUCCEEDED:
         return {**said, "error_code": chunk.item.get("error_code", "")}
-    value = NULL if result is None else await rt.objects.fetch(result)
+    prefix = keys.object_prefix(chunk.ref.tenant, chunk.ref.job)
+    value = NULL if result is None else await rt.objects.fetch(result, prefix)
     if keys.sha256(value.encode()) != chunk.item.get("result_sha256"):
         message = f"Chunk {chunk.ref} did not settle with its stored result."
         raise StateError(message, code="runtime.state.checkpoint_corrupt")
-    return {**said, "value": json.loads(value)}
+    return {**said, "value": record.listed(value, "The result")}

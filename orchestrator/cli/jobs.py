@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli import undoing
+from orchestrator.cli import costs, undoing
 from orchestrator.cli.formats import Format
 from orchestrator.cli.options import (
     DeadlineOption,
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Look at jobs; cancel and resume them.", no_args_is_help=True)
 app.command("undo-plan")(undoing.undo_plan)
+app.command("cost")(costs.job_cost)
 
 
 @app.command("list")
@@ -41,11 +42,12 @@ def list_jobs(
     async def act(rt: Runtime, out: Output) -> None:
         from orchestrator.cli.job_views import job_columns
         from orchestrator.cli.lists import first, known_status
-        from orchestrator.inspector import listed_jobs
-        from piecework.model import JobStatus
+        from orchestrator.job_list import listed_jobs
+        from piecework.model import JobRef, JobStatus
 
         wanted = known_status(status, JobStatus)
-        found, more = await first(listed_jobs(rt, wanted), limit)
+        newer: list[JobRef] = []
+        found, more = await first(listed_jobs(rt, wanted, newer), limit)
         empty = (
             f"no job is {wanted}; next: piecework jobs list"
             if wanted
@@ -54,6 +56,9 @@ def list_jobs(
         out.rows(found, job_columns(rt.clock()), empty)
         if more and out.table:
             out.say(f"the newest {limit}; --limit 0 lists all")
+        if newer:
+            names = ", ".join(ref.job for ref in newer)
+            out.say(f"not listed, for a later version knows them: {names}")
 
     run_connected(act, output)
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from orchestrator.cli.letters import Letter, with_fingerprint
 from piecework.errors import NotFoundError, PieceworkError
 from piecework.model import ChunkRef
-from piecework.payloads import PayloadRef, Payloads
+from piecework.payloads import MOST_BYTES, PayloadRef, Payloads
+from piecework.record import listed
 from piecework.runtime import Runtime
+from piecework.store.dead_letters import read_letter
 from piecework.store.table import Item
+from piecework.strict_json import Bounds, read_json
 
 #: What a letter is closed by, by the state that it leaves it in: when, who, why.
 CLOSED_BY = {
@@ -26,9 +28,8 @@ async def story(rt: Runtime, ref: ChunkRef) -> Letter:
         NotFoundError: `job.dead_letter.not_found`.
     """
     rows = rt.dead_letters.query(ref.of.pk, f"{ref.sk}#")
-    letters = sorted(
-        [with_fingerprint(row) async for row in rows], key=lambda row: int(row["gen"])
-    )
+    found = [letter async for row in rows if (letter := read_letter(row))]
+    letters = sorted(map(with_fingerprint, found), key=lambda row: int(row["gen"]))
     if not letters:
         message = f"There is no dead letter of {ref}."
         step = f"`piecework dlq list --job {ref.job} --all`"
@@ -38,7 +39,7 @@ async def story(rt: Runtime, ref: ChunkRef) -> Letter:
     chunk = await rt.table.get(ref.pk, ref.sk) or {}
     return {
         **facts,
-        "trail": json.loads(str(last["trail"])),
+        "trail": listed(str(last["trail"]), "The trail of a dead letter"),
         "deaths": len(letters),
         "lineage": lineage(letters),
         "chunk_now": {k: chunk[k] for k in ("status", "gen") if k in chunk},
@@ -80,7 +81,7 @@ async def payload_of(rt: Runtime, ref: ChunkRef, letter: Letter) -> Letter:
         content = await payloads.read(
             ref.tenant, ref.job, PayloadRef.parse(str(place)), str(sha256)
         )
-        return {"payload_at": place, "payload": json.loads(content)}
+        return {"payload_at": place, "payload": read_json(content, Bounds(MOST_BYTES))}
     except (PieceworkError, ValueError) as error:
         code = error.code if isinstance(error, PieceworkError) else "not JSON"
         return {"payload_at": place, "payload": None, "payload_error": code}

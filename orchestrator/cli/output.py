@@ -107,13 +107,17 @@ class Output:
         else:
             self.stdout.write(encode(document, self.format))
 
-    def draw(self, view: Callable[[Console], None]) -> None:
-        """Draw for a person; what fills a table's last column is not for a pipe."""
-        console = console_of(self.stdout)
+    def draw(self, view: Callable[[Console], None], *, beside: bool = False) -> None:
+        """Draw for a person, as the result or beside it.
+
+        What fills a table's last column is not for a pipe.
+        """
+        stream = self.stderr if beside else self.stdout
+        console = console_of(stream)
         with console.capture() as drawn:
             view(console)
         lines = drawn.get().splitlines()
-        self.stdout.write("".join(f"{line.rstrip()}\n" for line in lines))
+        stream.write("".join(f"{line.rstrip()}\n" for line in lines))
 
     def line(self, document: Document) -> None:
         """Write one document as a line, at once: somebody may be waiting for it."""

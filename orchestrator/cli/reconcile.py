@@ -31,11 +31,15 @@ def reconcile(
         import structlog
 
         from orchestrator.cli.output import Column
-        from piecework.reconcile import reconcile_for_ever, reconcile_once
+        from orchestrator.reconciling import reconcile_until_stopped
+        from piecework.reconcile import reconcile_once
+        from piecework.telemetry.measuring import measured
 
         log = structlog.get_logger().bind(reconciler="cli")
         if loop:
-            await reconcile_for_ever(rt, log)
+            async with measured(rt.settings, rt.clock):
+                await reconcile_until_stopped(rt, log)
+            return
         if out.table:
             out.say(
                 "looking; a chunk in hand is watched for "

@@ -56,7 +56,8 @@ async def write(path: Path, content: bytes) -> Path:
 
     try:
         await asyncio.to_thread(do)
-    except OSError as error:
-        message = f"{path} cannot be written: {error.strerror}."
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no path"
+        message = f"{str(path)!r} cannot be written: {why}."
         raise UsageError(message, next_step="Name another folder.") from error
     return path

@@ -42,7 +42,7 @@ async def count(watch: Watch, death: Death) -> Counts:
 
 async def in_manifest(rt: Runtime, job: Job) -> set[int]:
     """Return the chunks that were handed in."""
-    entries = read_manifest(rt.objects, str(job.item["manifest"]))
+    entries = read_manifest(rt.objects, job)
     return {entry.chunk async for entry in entries}
 
 

@@ -11,8 +11,11 @@ from orchestrator.intake.complaint import complaint
 from orchestrator.intake.limits import Limits
 from piecework.errors import PieceworkError, UsageError
 from piecework.pipeline import Pipeline
+from piecework.strict_json import Bounds, JsonRefusedError, read_json
 
 LABEL_LENGTH = 64
+#: Characters of a label that are looked at: a function may return a whole document.
+LABEL_READ = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ def chunk_input(
             f"it is a {type(payload).__name__}, not a {pipeline.payload.__name__}",
             place,
         )
-    encoded = _encoded(payload, place, pipeline)
+    encoded = _encoded(payload, place, pipeline, limits)
     if len(encoded) > limits.payload_bytes:
         raise UsageError(
             f"The payload of {place} has {len(encoded):,} bytes; "
@@ -63,7 +66,9 @@ def chunk_input(
     return ChunkInput(_label(payload, place, pipeline), encoded)
 
 
-def _encoded(payload: BaseModel, place: Place, pipeline: Pipeline) -> bytes:
+def _encoded(
+    payload: BaseModel, place: Place, pipeline: Pipeline, limits: Limits
+) -> bytes:
     """Return JSON that the worker's own validation is known to accept.
 
     A model may write what it does not read: infinity as null, a field by its name
@@ -72,11 +77,15 @@ def _encoded(payload: BaseModel, place: Place, pipeline: Pipeline) -> bytes:
     try:
         text = payload.model_dump_json(by_alias=True, round_trip=True, warnings="error")
         encoded = text.encode()
+        # As the worker reads it; of its size a better word is said later.
+        read_json(encoded, Bounds(max(limits.payload_bytes, len(encoded))))
         pipeline.payload.model_validate_json(encoded)
     except ValidationError as error:
         raise _invalid(f"as JSON it reads back wrong: {complaint(error)}", place) from (
             error
         )
+    except JsonRefusedError as error:
+        raise _invalid(f"as JSON {error}", place) from error
     except (PydanticSerializationError, UnicodeEncodeError) as error:
         raise _invalid("it cannot be written as JSON", place) from error
     return encoded
@@ -113,6 +122,7 @@ def _label(payload: BaseModel, place: Place, pipeline: Pipeline) -> str:
 
 def _cell(text: str) -> str:
     """Fold white space and drop what could steer a terminal; cut to the length."""
+    text = text[:LABEL_READ]
     if not text.isprintable():
         text = "".join(c if c.isprintable() else " " for c in text)
     folded = " ".join(text.split())

@@ -17,6 +17,7 @@ from orchestrator.intake.limits import KIB, Limits
 from orchestrator.intake.lines import LineSplitter
 from piecework.errors import UsageError
 from piecework.pipeline import Pipeline
+from piecework.strict_json import Bounds, JsonRefusedError, read_json
 
 SUFFIXES = (".jsonl", ".ndjson")
 
@@ -75,10 +76,11 @@ def _chunk(
         line = line.removeprefix(codecs.BOM_UTF8)
     try:
         payload = pipeline.payload.model_validate_json(line)
-    except ValidationError as error:
+        read_json(line, Bounds(limits.line_bytes))
+    except (ValidationError, JsonRefusedError) as error:
+        why = complaint(error) if isinstance(error, ValidationError) else str(error)
         raise UsageError(
-            f"Line {number} of {origin} is not a {pipeline.payload.__name__}: "
-            f"{complaint(error)}.",
+            f"Line {number} of {origin} is not a {pipeline.payload.__name__}: {why}.",
             code="input.manifest.invalid_line",
             next_step=f"Correct line {number}, then submit again; no job was made.",
             origin=origin,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Protocol
 
@@ -15,8 +16,12 @@ from piecework.errors import (
     UnreachableError,
     UsageError,
 )
+from piecework.object_keys import is_object_key
 
 SCHEME = "s3://"
+
+#: A bucket's name as AWS has it: our SDK is told not to check again.
+BUCKET = re.compile(r"[a-z0-9](?!.*\.\.)[a-z0-9.-]{1,61}[a-z0-9]")
 
 ABSENT = frozenset({"NoSuchKey", "NoSuchBucket", "404"})
 DENIED = frozenset({"AccessDenied", "AllAccessDisabled", "InvalidAccessKeyId", "403"})
@@ -62,7 +67,7 @@ async def object_blocks(
 def _location(source: str) -> tuple[str, str]:
     """Return bucket and key; a key may hold `?` and `#`, so this is no URL parser."""
     bucket, _, key = source.removeprefix(SCHEME).partition("/")
-    if bucket and is_manifest(key):
+    if BUCKET.fullmatch(bucket) and is_object_key(key) and is_manifest(key):
         return bucket, key
     raise UsageError(
         f"{source} does not name a manifest in S3.",

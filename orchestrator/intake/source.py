@@ -98,9 +98,10 @@ def _is_directory(path: Path) -> bool:
             next_step="Check the path; it is read from the working directory.",
             source=str(path),
         ) from None
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no path"
         raise UsageError(
-            f"{path} cannot be read: {error.strerror}.",
+            f"{str(path)!r} cannot be read: {why}.",
             code="input.file.unreadable",
             next_step="Check the permissions of the file and of the directories above.",
             source=str(path),

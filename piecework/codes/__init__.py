@@ -10,6 +10,7 @@ users' own programs hold them. The layers, one file each (`http` serves two):
     input     what the user hands over        embedded  the emulator on this machine
     pipeline  the user's declaration          cli       the command line
 
+    infra         stacks on AWS
     idempotency   functions outside a pipeline, wrapped with `idempotent`
 """
 

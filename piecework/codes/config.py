@@ -10,6 +10,18 @@ _P: Final = ErrorClass.PERMANENT
 
 ROWS: Final = (
     Code(
+        "config.price.missing",
+        _P,
+        "The table of prices has none for this in this region.",
+        "Give one with `--prices FILE`, or another `--region`.",
+    ),
+    Code(
+        "config.prices.invalid",
+        _P,
+        "The file that was given is no table of prices.",
+        "Correct what the message names: see `docs/cost.md`.",
+    ),
+    Code(
         "config.region.missing",
         _P,
         "No AWS region is set.",

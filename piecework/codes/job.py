@@ -43,6 +43,18 @@ ROWS: Final = (
         "Take it up with `piecework jobs resume JOB --deadline 2h`, or without one.",
     ),
     Code(
+        "job.effect.not_found",
+        _P,
+        "The chunk has no effect in doubt of this key, or more than one.",
+        "See the keys with `piecework effects list JOB`.",
+    ),
+    Code(
+        "job.effect.not_settled",
+        _P,
+        "The chunk is being worked on, or the effect is not in doubt any more.",
+        "Look again with `piecework effects list JOB`, once the chunk has ended.",
+    ),
+    Code(
         "job.manifest.mismatch",
         ErrorClass.STATE,
         "The chunks on record are not exactly those of the job's manifest.",

@@ -37,6 +37,7 @@ _TITLES: Final = {
     "idempotency": "functions wrapped with `idempotent`",
     "config": "settings",
     "embedded": "the emulator on this machine",
+    "infra": "stacks on AWS",
     "cli": "the command line",
 }
 

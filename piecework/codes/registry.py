@@ -15,6 +15,7 @@ from piecework.codes import (
     config,
     embedded,
     idempotency,
+    infra,
     input,  # noqa: A004  a layer's name, read only as `input.ROWS`
     job,
     llm,
@@ -41,6 +42,7 @@ LAYERS: Final[Mapping[str, tuple[Code, ...]]] = MappingProxyType(
         "idempotency": idempotency.ROWS,
         "config": config.ROWS,
         "embedded": embedded.ROWS,
+        "infra": infra.ROWS,
         "cli": cli.ROWS,
     }
 )

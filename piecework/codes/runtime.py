@@ -1,94 +1,26 @@
-"""Codes of the worker: its messages, stages, leases, effects and state."""
+"""Codes of the worker: its messages, leases and state, and all that it runs."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from piecework.codes.row import Code, ErrorClass
-
-_SHOW: Final = "`piecework dlq show JOB CHUNK`"
-_REDRIVE: Final = "`piecework dlq redrive --job JOB --yes --reason …`"
-
-_STAGE: Final = (
-    Code(
-        "runtime.stage.killed",
-        ErrorClass.TRANSIENT,
-        "The process of an isolated stage died under it; the message says of what.",
-        "Nothing at first: the chunk is tried again. SIGKILL is mostly the kernel's, "
-        f"for want of memory; correct the stage, then {_REDRIVE}.",
-    ),
-    Code(
-        "runtime.stage.out_of_memory",
-        ErrorClass.TRANSIENT,
-        "An isolated stage took more memory than it may.",
-        "Raise its `memory_mb` or `PIECEWORK_STAGE_MEMORY_MB`, or make the chunks "
-        f"smaller, then {_REDRIVE}.",
-    ),
-    Code(
-        "runtime.stage.permanent",
-        ErrorClass.PERMANENT,
-        "A stage raised PermanentError without a code of its own.",
-        f"Read why with {_SHOW}, correct it, then {_REDRIVE}.",
-    ),
-    Code(
-        "runtime.stage.policy",
-        ErrorClass.POLICY,
-        "A stage raised PolicyError without a code of its own.",
-        f"Have a person look at the chunk: {_SHOW}.",
-    ),
-    Code(
-        "runtime.stage.renamed",
-        ErrorClass.PERMANENT,
-        "The pipeline no longer has the stage at which the chunk stands.",
-        f"Deploy a pipeline with the old stage name, then {_REDRIVE}.",
-    ),
-    Code(
-        "runtime.stage.semantic",
-        ErrorClass.SEMANTIC,
-        "A stage raised SemanticError without a code of its own.",
-        f"Read why with {_SHOW}, correct the cause, then {_REDRIVE}.",
-    ),
-    Code(
-        "runtime.stage.stalled",
-        ErrorClass.TRANSIENT,
-        "A stage showed no progress for `stall_s` seconds and was given up.",
-        "Call `ctx.progress()` in long loops or raise `PIECEWORK_STALL_S`; "
-        f"see where it stood with {_SHOW}.",
-    ),
-    Code(
-        "runtime.stage.state",
-        ErrorClass.STATE,
-        "A stage raised StateError without a code of its own.",
-        "Nothing at first: the last checkpoint is restored and the stage run again.",
-    ),
-    Code(
-        "runtime.stage.timeout",
-        ErrorClass.TRANSIENT,
-        "The chunk ran longer than `max_runtime_s` allows.",
-        "Split the input into smaller chunks or raise `PIECEWORK_MAX_RUNTIME_S`, "
-        f"then {_REDRIVE}.",
-    ),
-    Code(
-        "runtime.stage.transient",
-        ErrorClass.TRANSIENT,
-        "A stage raised TransientError without a code of its own.",
-        f"Nothing at first: the chunk is tried again; at the end {_REDRIVE}.",
-    ),
-    Code(
-        "runtime.stage.unhandled",
-        ErrorClass.PERMANENT,
-        "A stage raised an exception that says nothing about trying again.",
-        f"Read its type with {_SHOW}, correct the stage, then {_REDRIVE}.",
-    ),
-)
+from piecework.codes.runtime_stages import EFFECT, REDRIVE, SHOW, STAGE
 
 _STATE: Final = (
     Code(
         "runtime.object.missing",
         ErrorClass.STATE,
-        "The record names an object in S3 that is gone.",
+        "The record names an object in S3 that is gone, or that may not be read: S3 "
+        "tells the two apart only for who may list the bucket.",
         "Nothing at first: what can be made again is; look for deletions or lifecycle "
-        "rules on the bucket.",
+        "rules on the bucket, and for a missing right.",
+    ),
+    Code(
+        "runtime.object.too_large",
+        ErrorClass.PERMANENT,
+        "The record names an object in S3 that is larger than any that we write.",
+        f"Find who replaced it, and put back the version before; then {REDRIVE}.",
     ),
     Code(
         "runtime.state.checkpoint_corrupt",
@@ -104,34 +36,6 @@ _STATE: Final = (
     ),
 )
 
-_EFFECT: Final = (
-    Code(
-        "runtime.classifier.failed",
-        ErrorClass.PERMANENT,
-        "A dependency's `classify` raised, or returned what is no error of ours.",
-        f"Correct it, then {_REDRIVE}; `cause` names what it was asked about.",
-    ),
-    Code(
-        "runtime.compensation.failed",
-        ErrorClass.PERMANENT,
-        "Undoing a stage failed; the other stages were undone all the same.",
-        f"Undo it by hand: {_SHOW} names the stage and its key.",
-    ),
-    Code(
-        "runtime.effect.unknown",
-        ErrorClass.PERMANENT,
-        "A call that must not be repeated was begun and its end is not known.",
-        f"Look in the other system whether it happened ({_SHOW} has the key), then "
-        f"{_REDRIVE}.",
-    ),
-    Code(
-        "runtime.effect.void",
-        ErrorClass.STATE,
-        "An effect recorded for this chunk has since been undone.",
-        "Nothing at first: the stage is run again with a fresh key.",
-    ),
-)
-
 _MESSAGE: Final = (
     Code(
         "runtime.message.malformed",
@@ -143,15 +47,20 @@ _MESSAGE: Final = (
     Code(
         "runtime.message.newer",
         ErrorClass.PERMANENT,
-        "A message of a newer version was received ten times, and never by a worker "
-        "that reads it.",
-        "Deploy workers of that version; the chunk is sent again by its record.",
+        "A message says that it is of a newer version, but not which chunk it is for.",
+        "Find who else sends to the queue; a chunk is sent again by its record.",
     ),
     Code(
         "runtime.message.orphan",
         ErrorClass.PERMANENT,
         "A message names a chunk that has no record.",
         "Check with `piecework doctor` that queue and tables belong together.",
+    ),
+    Code(
+        "runtime.schema.newer",
+        ErrorClass.TRANSIENT,
+        "What is stored was written by a later version than this one.",
+        "Install the later version, and ask again; workers of it go on by themselves.",
     ),
     Code(
         "runtime.payload.corrupt",
@@ -163,7 +72,7 @@ _MESSAGE: Final = (
         "runtime.payload.invalid",
         ErrorClass.PERMANENT,
         "The payload does not fit the pipeline's payload type in this worker.",
-        f"Deploy the pipeline version that the job was made with, then {_REDRIVE}.",
+        f"Deploy the pipeline version that the job was made with, then {REDRIVE}.",
     ),
     Code(
         "runtime.pipeline.unknown",
@@ -172,22 +81,36 @@ _MESSAGE: Final = (
         "Start a worker with `piecework-worker --pipelines MODULE`; the chunk waits.",
     ),
     Code(
+        "runtime.record.unreadable",
+        ErrorClass.PERMANENT,
+        "An item or an object of ours is not as it was written: somebody edited it.",
+        "Put back what the message names, from a backup of the table or the bucket; "
+        "its job waits for that.",
+    ),
+    Code(
         "runtime.value.invalid",
         ErrorClass.PERMANENT,
         "A value inside a stage did not fit its pydantic model.",
-        f"Read which field with {_SHOW}, correct the stage, then {_REDRIVE}.",
+        f"Read which field with {SHOW}, correct the stage, then {REDRIVE}.",
+    ),
+    Code(
+        "runtime.value.too_large",
+        ErrorClass.PERMANENT,
+        "A function returned more than 16 MiB of JSON.",
+        "Write it to the bucket and return where it lies, or make smaller chunks; then "
+        f"{REDRIVE}.",
     ),
     Code(
         "runtime.value.unreadable",
         ErrorClass.PERMANENT,
         "A stored value no longer fits the return annotation of its function.",
-        f"Deploy a type that reads the old values too, then {_REDRIVE}.",
+        f"Deploy a type that reads the old values too, then {REDRIVE}.",
     ),
     Code(
         "runtime.value.unserialisable",
         ErrorClass.PERMANENT,
         "A function returned what its return annotation does not say.",
-        f"Correct the annotation or return what it says, then {_REDRIVE}.",
+        f"Correct the annotation or return what it says, then {REDRIVE}.",
     ),
 )
 
@@ -203,7 +126,7 @@ _WORKER: Final = (
         "runtime.attempts.exhausted",
         ErrorClass.PERMANENT,
         "The chunk has used all its attempts.",
-        f"Read the trail with {_SHOW}, correct the cause, then {_REDRIVE}.",
+        f"Read the trail with {SHOW}, correct the cause, then {REDRIVE}.",
     ),
     Code(
         "runtime.breaker.open",
@@ -223,7 +146,7 @@ _WORKER: Final = (
         "runtime.join.failed",
         ErrorClass.PERMANENT,
         "The join of the job failed; every chunk's result is safe.",
-        f"Read why with `piecework jobs show JOB`, correct it, then {_REDRIVE}.",
+        f"Read why with `piecework jobs show JOB`, correct it, then {REDRIVE}.",
     ),
     Code(
         "runtime.lease.lost",
@@ -235,10 +158,10 @@ _WORKER: Final = (
         "runtime.worker.lost",
         ErrorClass.PERMANENT,
         "Worker after worker died with this chunk until SQS took its message away.",
-        f"Look for memory or crashes in the workers' logs, then {_REDRIVE}.",
+        f"Look for memory or crashes in the workers' logs, then {REDRIVE}.",
     ),
 )
 
 ROWS: Final = tuple(
-    sorted((*_STAGE, *_STATE, *_EFFECT, *_MESSAGE, *_WORKER), key=lambda row: row.code)
+    sorted((*STAGE, *_STATE, *EFFECT, *_MESSAGE, *_WORKER), key=lambda row: row.code)
 )

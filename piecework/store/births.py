@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from piecework import keys
-from piecework.model import SCHEMA, ChunkRef, ChunkStatus, JobRef, iso
+from piecework.model import ChunkRef, ChunkStatus, JobRef, iso
 from piecework.store.table import Action, Table
 
 
@@ -14,7 +14,6 @@ def new_chunk(ref: ChunkRef, gen: int, facts: dict[str, Any]) -> dict[str, Any]:
     return {
         "status": ChunkStatus.PENDING,
         "gen": gen,
-        "v": SCHEMA,
         "job": ref.job,
         "chunk": ref.chunk,
         "fence": 0,

@@ -12,8 +12,11 @@ from typing import Any
 
 from piecework import keys
 from piecework.breaker import State
+from piecework.errors import PermanentError
 from piecework.fleet import Standing
 from piecework.model import iso, moment
+from piecework.record import whole
+from piecework.schema import SCHEMA, known
 from piecework.store.table import Item, Refused, Table
 
 #: Nobody has moved it on since. Where there is no row, the first change makes it.
@@ -50,10 +53,10 @@ class Breakers:
         return await self._write(
             name,
             FIRST_OR_SEEN,
-            "SET breaker_state = :state, gen = :next, open_until = :until,"
+            "SET breaker_state = :state, gen = :next, v = :v, open_until = :until,"
             f" opened_at = :now, opened_by = :worker, error_code = :code {NO_PROBE}",
             gen,
-            {"state": State.OPEN, "until": iso(until), "code": code},
+            {"v": SCHEMA, "state": State.OPEN, "until": iso(until), "code": code},
         )
 
     async def probe(
@@ -144,13 +147,23 @@ class Breakers:
 
 
 def standing(row: Item | None) -> Standing:
-    """Return a row as the engine reads it."""
+    """Return a row as the engine reads it; one that somebody spoiled says nothing.
+
+    Raises:
+        NewerSchemaError: It is of a later version: each process goes by itself.
+    """
     if row is None:
         return Standing()
-    return Standing(
-        gen=row["gen"],
-        state=State(row["breaker_state"]),
-        until=moment(row["open_until"]) if "open_until" in row else 0.0,
-        failed_probes=row.get("failed_probes", 0),
-        probed_until=moment(row["probe_until"]) if "probe_until" in row else 0.0,
-    )
+    row = known(row)
+    try:
+        return Standing(
+            gen=whole(row, "gen", "A breaker"),
+            state=State(row["breaker_state"]),
+            until=moment(row["open_until"]) if "open_until" in row else 0.0,
+            failed_probes=whole(
+                {"failed_probes": 0} | row, "failed_probes", "A breaker"
+            ),
+            probed_until=moment(row["probe_until"]) if "probe_until" in row else 0.0,
+        )
+    except (KeyError, TypeError, ValueError, PermanentError):
+        return Standing()

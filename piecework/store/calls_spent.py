@@ -13,21 +13,29 @@ class Calls:
         made: All that were answered outside.
         late: Those of them that ended after a cancel.
         cached: Those that a shared response answered in their place.
+        tokens_in, tokens_out: What they took and gave, as far as they said so.
     """
 
     made: int
     late: int = 0
     cached: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
 
     @property
     def added(self) -> str:
         """What is added to the chunk's own counts."""
-        late = ", late_calls :late" if self.late else ""
-        cached = ", cached_calls :cached" if self.cached else ""
-        return f"ADD calls :calls{late}{cached}"
+        names = {"late": "late_calls", "cached": "cached_calls"}
+        more = (f", {names.get(n, n)} :{n}" for n in self.values if n != "calls")
+        return f"ADD calls :calls{''.join(more)}"
 
     @property
     def values(self) -> dict[str, int]:
         """The values that go with it."""
-        facts = {"late": self.late, "cached": self.cached}
+        facts = {
+            "late": self.late,
+            "cached": self.cached,
+            "tokens_in": self.tokens_in,
+            "tokens_out": self.tokens_out,
+        }
         return {"calls": self.made, **{name: n for name, n in facts.items() if n}}

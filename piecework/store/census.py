@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from piecework import keys
-from piecework.model import Chunk, ChunkStatus, JobRef
+from piecework.model import Chunk, ChunkRef, ChunkStatus, JobRef
 from piecework.ports import Missing
+from piecework.schema import is_newer, known
 from piecework.store.table import Table
 
 
@@ -99,9 +100,19 @@ async def take_census(table: Table, ref: JobRef, chunks: int) -> Census:
     return Census(tuple(rows))
 
 
-async def all_chunks(table: Table, ref: JobRef, chunks: int) -> AsyncIterator[Chunk]:
-    """Yield every chunk of a job, in order."""
+async def all_chunks(
+    table: Table, ref: JobRef, chunks: int, newer: list[ChunkRef] | None = None
+) -> AsyncIterator[Chunk]:
+    """Yield every chunk of a job, in order; those of a later version go into the list.
+
+    Raises:
+        NewerSchemaError: There is such a one, and no list.
+    """
     for group in range(keys.groups_in(chunks)):
         pk = keys.group_pk(ref.tenant, ref.job, group)
-        async for item in table.query(pk, keys.CHUNK_PREFIX):
-            yield Chunk.read(ref.chunk(item["chunk"]), item)
+        async for item in table.query(pk, keys.CHUNK_PREFIX, any_version=True):
+            chunk = ref.chunk(keys.chunk_number(item["sk"]))
+            if newer is not None and is_newer(item):
+                newer.append(chunk)
+            else:
+                yield Chunk.read(chunk, known(item))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from piecework import keys
+from piecework import keys, record
 from piecework.claim import Claim
 from piecework.errors import ErrorEnvelope, PermanentError
 from piecework.model import iso
@@ -49,6 +49,11 @@ class ChunkCheckpoints:
     _undone: dict[str, ErrorEnvelope | None] = field(default_factory=dict)
 
     @property
+    def prefix(self) -> str:
+        """What the keys of the job's objects begin with."""
+        return keys.object_prefix(self.claim.ref.tenant, self.claim.ref.job)
+
+    @property
     def completed(self) -> Mapping[str, str]:
         """The JSON value of each complete stage."""
         return self._completed
@@ -76,7 +81,9 @@ class ChunkCheckpoints:
         for index, name in enumerate(names[: names.index(cursor)]):
             is_result = index == self.pipeline.result_index
             item = result if is_result else rows.get(f"STAGE#{name}")
-            self._completed[name] = await self.objects.fetch(item) if item else NULL
+            self._completed[name] = (
+                await self.objects.fetch(item, self.prefix) if item else NULL
+            )
         gen = f"{self.claim.gen:04d}"
         if f"TURN#{gen}" in rows:
             self.failure = read_error(rows[f"TURN#{gen}"])
@@ -149,13 +156,13 @@ class ChunkCheckpoints:
             return [self.table.action("Delete", ref.pk, sk)] if anew else []
         claim = f"{self.claim.gen:04d}-{self.claim.fence:04d}"
         place = f"values/{keys.chunk_name(ref.chunk)}/{claim}/{stage.name}"
-        at = f"{keys.object_prefix(ref.tenant, ref.job)}/{place}"
+        at = f"{self.prefix}/{place}"
         item = {
             "stage": stage.name,
             "finished_at": iso(self.clock()),
             "gen": self.claim.gen,
             "fence": self.claim.fence,
-            "label": self.claim.chunk.item.get("label"),
+            "label": record.text_or_none(self.claim.chunk.item, "label"),
             **await self.objects.stow(value, at),
         }
         return [self.table.action("Put", ref.pk, sk, item=item)]

@@ -17,6 +17,7 @@ from typing import Any
 from piecework.claim import Claim, Refusal, judge
 from piecework.model import Chunk, ChunkRef, ChunkStatus, iso
 from piecework.ports import CancelRequest
+from piecework.schema import SCHEMA
 from piecework.settings import Settings
 from piecework.store.table import Table, Written
 
@@ -26,6 +27,8 @@ from piecework.store.table import Table, Written
 EXISTS = "attribute_exists(pk)"
 #: A message of an earlier life of the chunk starts nothing.
 THIS_GEN = "gen = :gen"
+#: What a newer worker has begun is not gone on with by one that knows less.
+KNOWN = "v <= :schema"
 #: Counted by the claim, before the work: what kills its worker is counted too.
 ATTEMPTS_LEFT = "attempts < :max_attempts"
 ATTEMPTS_SPENT = "attempts >= :max_attempts"
@@ -42,15 +45,15 @@ LEASE_DEAD = "(#status = :running AND claim_expires_at < :dead_before)"
 HELD = "#status = :running AND gen = :gen AND fence = :fence AND claim_token = :token"
 
 CLAIM = (
-    f"{EXISTS} AND {THIS_GEN} AND {ATTEMPTS_LEFT} AND {NOT_CANCELLED}"
+    f"{EXISTS} AND {THIS_GEN} AND {KNOWN} AND {ATTEMPTS_LEFT} AND {NOT_CANCELLED}"
     f" AND (({OPEN} AND {DUE}) OR {LEASE_DEAD})"
 )
 RECOVER = (
-    f"{EXISTS} AND {THIS_GEN} AND {ATTEMPTS_SPENT} AND {NOT_CANCELLED}"
+    f"{EXISTS} AND {THIS_GEN} AND {KNOWN} AND {ATTEMPTS_SPENT} AND {NOT_CANCELLED}"
     f" AND (({OPEN} AND {DUE}) OR {LEASE_DEAD})"
 )
 TAKE = (
-    "SET #status = :running, claimed_by = :worker, claim_token = :token,"
+    "SET v = :schema, #status = :running, claimed_by = :worker, claim_token = :token,"
     " claim_expires_at = :expires, claimed_at = :now, started_at = :now,"
     " deliveries = :deliveries, heartbeat = :zero"
 )
@@ -96,6 +99,7 @@ class Claims:
         now, token = self.clock(), uuid.UUID(int=self.rng.getrandbits(128)).hex
         values = {
             "gen": gen,
+            "schema": SCHEMA,
             "token": token,
             "worker": self.worker,
             "now": iso(now),

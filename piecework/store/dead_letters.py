@@ -10,16 +10,19 @@ OPEN -> DISCARDED
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
 from piecework import keys
 from piecework.claim import Claim
+from piecework.errors import PermanentError
 from piecework.fingerprint import fingerprint
 from piecework.model import JobRef, iso
 from piecework.outcome import Dead
-from piecework.queue import Delivery
+from piecework.queue import Delivery, sketch
+from piecework.record import document, text, text_or_none, whole_or_none
 from piecework.settings import Settings
 from piecework.store.expiry import expires_at
 from piecework.store.open_letters import open_mark
@@ -28,6 +31,11 @@ from piecework.store.table import Action, Item, Table, Written
 
 OPEN, REDRIVEN, DISCARDED = "OPEN", "REDRIVEN", "DISCARDED"
 QUARANTINE_PK = "QUARANTINE"
+
+_LETTER = re.compile(
+    r"T#([A-Za-z0-9_-]{1,64})#J#([A-Za-z0-9_-]{1,64})"
+    r" (?:JOIN|CHUNK#([0-9]{8}))#GEN#([0-9]{4})\Z"
+)
 
 #: Nobody has dealt with it since it was looked at.
 STILL_OPEN = "letter_state = :open"
@@ -61,20 +69,20 @@ class DeadLetters:
     ) -> dict[str, Any]:
         """Return the row that is written together with the death of a chunk."""
         now, item, failure = self.clock(), claim.chunk.item, dead.failure
-        errors = [json.loads(row["error"]) | {"worker": row["worker"]} for row in trail]
+        errors = [told(row) for row in trail]
         last = failure.model_dump(mode="json", exclude_none=True)
-        stage = failure.stage or item.get("stage")
+        stage = failure.stage or text_or_none(item, "stage")
         return {
             "kind": "dead-letter",
             "letter_state": OPEN,
             "tenant": claim.ref.tenant,
             "job": claim.ref.job,
             "chunk": claim.ref.chunk,
-            "label": item.get("label"),
+            "label": text_or_none(item, "label"),
             "gen": claim.gen,
-            "replay_of": item.get("replay_of"),
-            "origin_gen": item.get("origin_gen"),
-            "patched_as": item.get("patched_as"),
+            "replay_of": whole_or_none(item, "replay_of"),
+            "origin_gen": whole_or_none(item, "origin_gen"),
+            "patched_as": whole_or_none(item, "patched_as"),
             "pipeline": pipeline,
             "owner": owner or None,
             "runbook": runbook or None,
@@ -85,26 +93,26 @@ class DeadLetters:
             "fingerprint": fingerprint(failure.code, stage or "", failure.message),
             "attempts": claim.attempt,
             "claims": claim.fence,
-            "deliveries": item.get("deliveries"),
+            "deliveries": whole_or_none(item, "deliveries"),
             "worker": claim.worker,
-            "payload": item.get("payload"),
-            "payload_sha256": item.get("payload_sha256"),
+            "payload": text_or_none(item, "payload"),
+            "payload_sha256": text_or_none(item, "payload_sha256"),
             "compensation": dead.compensation,
             "stranded": list(dead.stranded) or None,
             "trail": json.dumps([*errors, last | {"worker": claim.worker}]),
-            "created_at": item.get("created_at"),
+            "created_at": text_or_none(item, "created_at"),
             "died_at": iso(now),
             "expires_at": expires_at(now, self.settings.keep_dead_letters_days),
         }
 
     async def quarantine(self, delivery: Delivery, code: str) -> None:
-        """Keep a message that belongs to no chunk, by its hash and its beginning."""
+        """Keep a message that belongs to no chunk: its hash, and what it looks like."""
         now = self.clock()
         item = {
             "kind": "quarantine",
             "error_code": code,
-            "body_sha256": keys.sha256(delivery.body.encode()),
-            "body": delivery.body[:512],
+            "body_sha256": keys.sha256(delivery.body.encode(errors="surrogatepass")),
+            "body": sketch(delivery.body),
             "received": delivery.received,
             "at": iso(now),
             "expires_at": expires_at(now, self.settings.keep_dead_letters_days),
@@ -114,14 +122,16 @@ class DeadLetters:
 
     async def of_job(self, ref: JobRef) -> AsyncIterator[Item]:
         """Yield the dead letters of a job, those redriven since included."""
-        async for item in self.table.query(ref.pk):
-            yield item
+        async for item in self.table.query(ref.pk, any_version=True):
+            if (letter := read_letter(item)) is not None:
+                yield letter
 
     async def all(self, tenant: str) -> AsyncIterator[Item]:
         """Yield the dead letters of every job of a tenant."""
         async for item in self.table.scan():
-            if item.get("tenant") == tenant and item["kind"] == "dead-letter":
-                yield item
+            letter = read_letter(item)
+            if letter is not None and letter["tenant"] == tenant:
+                yield letter
 
     def redriving(
         self, letter: Item, next_gen: int, by: Closing, patched: Patched | None = None
@@ -172,3 +182,41 @@ class DeadLetters:
             },
         )
         return [close, open_mark(self.table, letter, "Delete")]
+
+
+def read_letter(item: Item) -> Item | None:
+    """Return a dead letter; None: the row is something else.
+
+    Whose it is its key says, which nobody can edit: not another tenant's by a word.
+
+    Raises:
+        PermanentError: `runtime.record.unreadable`.
+    """
+    name = letter_name(item["pk"], item["sk"])
+    if name is None:
+        return None
+    tenant, job, chunk, gen = name
+    for field in ("error_code", "died_at", "letter_state", "trail"):
+        text(item, field, f"The dead letter {gen} of {job}/{keys.chunk_name(chunk)}")
+    return {**item, "tenant": tenant, "job": job, "chunk": chunk, "gen": gen}
+
+
+def letter_name(pk: str, sk: str) -> tuple[str, str, int, int] | None:
+    """Return tenant, job, chunk and generation of a dead letter; None: it is none."""
+    found = _LETTER.match(f"{pk} {sk}")
+    if found is None:
+        return None
+    tenant, job, chunk, gen = found.groups()
+    return tenant, job, keys.JOIN_CHUNK if chunk is None else int(chunk), int(gen)
+
+
+def told(row: Item) -> dict[str, Any]:
+    """Return the error that ended a claim, with whose it was.
+
+    One that somebody spoiled is told as such: it must not keep its chunk from ending.
+    """
+    try:
+        error = document(text(row, "error", "An error"), "An error")
+    except PermanentError as unreadable:
+        error = {"code": unreadable.code}
+    return error | {"worker": text_or_none(row, "worker")}

@@ -32,6 +32,7 @@ from piecework.idempotency.record import (
 )
 from piecework.model import iso, moment
 from piecework.objects import INLINE_LIMIT
+from piecework.schema import known
 from piecework.store.expiry import expires_at
 from piecework.store.table import Action, Item, Refused, Table, Written
 
@@ -187,9 +188,14 @@ class TableIdempotency:
 
 
 def read(item: Item | None) -> Record | None:
-    """Return a row as a record."""
+    """Return a row as a record.
+
+    Raises:
+        NewerSchemaError: It is of a later version.
+    """
     if item is None:
         return None
+    item = known(item)
     until = item.get("kept_until")
     return Record(
         State(item["record_state"]),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from piecework import keys
-from piecework.model import SCHEMA, Job, JobRef, JobStatus, iso
+from piecework.model import Job, JobRef, JobStatus, iso
 from piecework.store.births import active_mark, event_put, new_chunk
 from piecework.store.table import Action, Item, Table, Written
 
@@ -29,7 +29,6 @@ class Jobs:
         meta = {
             "status": JobStatus.SUBMITTING,
             "gen": 1,
-            "v": SCHEMA,
             "created_at": now,
         }
         actions = [
@@ -120,17 +119,27 @@ class Jobs:
 
     async def events(self, ref: JobRef) -> list[Item]:
         """Return the events of a job in their order."""
-        return [item async for item in self.table.query(ref.pk, keys.EVENT_PREFIX)]
+        found = self.table.query(ref.pk, keys.EVENT_PREFIX, any_version=True)
+        return [item async for item in found]
 
     async def listed(self, tenant: str) -> AsyncIterator[JobRef]:
         """Yield a tenant's jobs, the newest first."""
-        async for item in self.table.query(keys.jobs_pk(tenant), backwards=True):
-            yield JobRef(tenant, item["job"])
+        async for item in self.table.query(
+            keys.jobs_pk(tenant), backwards=True, any_version=True
+        ):
+            job = item["sk"].partition("#")[2]
+            if keys.is_name(job):
+                yield JobRef(tenant, job)
 
     async def active(self) -> AsyncIterator[JobRef]:
-        """Yield every job that has not ended."""
-        async for item in self.table.query(keys.ACTIVE_PK):
-            yield JobRef(item["tenant"], item["job"])
+        """Yield every job that has not ended; what is no mark of ours is passed over.
+
+        By their keys alone: those cannot be edited where they stand.
+        """
+        async for item in self.table.query(keys.ACTIVE_PK, any_version=True):
+            tenant, _, job = item["sk"].partition("#")
+            if keys.is_name(tenant) and keys.is_name(job):
+                yield JobRef(tenant, job)
 
     def _put(self, pk: str, sk: str, item: dict[str, Any]) -> Action:
         return self.table.action("Put", pk, sk, condition=NEW, item=item)

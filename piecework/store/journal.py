@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from piecework import keys
+from piecework import keys, record
 from piecework.claim import Claim
 from piecework.objects import Objects
 from piecework.settings import Settings
@@ -42,12 +42,19 @@ class CallJournal:
     _timer: asyncio.Task[None] | None = None
     _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
+    @property
+    def prefix(self) -> str:
+        """What the keys of the job's objects begin with."""
+        return keys.object_prefix(self.claim.ref.tenant, self.claim.ref.job)
+
     async def load(self, pages: Iterable[Item]) -> None:
         """Take over what earlier claims remembered."""
         for page in pages:
-            self._known.update(page.get("calls", {}))
-            for key, entry in page.get("large", {}).items():
-                self._known[key] = await self.objects.fetch(entry)
+            calls, large = page.get("calls", {}), page.get("large", {})
+            for key in calls:
+                self._known[key] = record.text(calls, key, "A remembered call")
+            for key, entry in large.items():
+                self._known[key] = await self.objects.fetch(entry, self.prefix)
 
     def recall(self, key: str) -> str | None:
         """Return a remembered result."""
@@ -82,10 +89,9 @@ class CallJournal:
     async def _write(self, batch: dict[str, str]) -> None:
         claim, self._pages = self.claim, self._pages + 1
         sk = keys.calls_sk(claim.ref.chunk, claim.gen, claim.fence, self._pages)
-        prefix = keys.object_prefix(claim.ref.tenant, claim.ref.job)
         small, large = {}, {}
         for key, value in batch.items():
-            entry = await self.objects.stow(value, f"{prefix}/calls/{key}")
+            entry = await self.objects.stow(value, f"{self.prefix}/calls/{key}")
             if "value" in entry:
                 small[key] = value
             else:

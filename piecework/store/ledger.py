@@ -19,7 +19,7 @@ from typing import Any
 from piecework import keys
 from piecework.claim import Claim
 from piecework.dependency import Effect
-from piecework.model import iso
+from piecework.model import iso, moment
 from piecework.objects import Objects
 from piecework.ports import Begun, ClaimLostError, Done, Unknown
 from piecework.store.claims import HELD, held
@@ -47,6 +47,11 @@ class EffectLedger:
     claim: Claim
     clock: Callable[[], float]
     _rows: dict[str, Item] = field(default_factory=dict)
+
+    @property
+    def prefix(self) -> str:
+        """What the keys of the job's objects begin with."""
+        return keys.object_prefix(self.claim.ref.tenant, self.claim.ref.job)
 
     def load(self, rows: Iterable[Item]) -> None:
         """Take over what earlier claims wrote."""
@@ -85,12 +90,13 @@ class EffectLedger:
         row = self._rows.get(key)
         match row["effect_state"] if row else None:
             case "DONE":
-                return Done(await self.objects.fetch(row or {}))
+                return Done(await self.objects.fetch(row or {}, self.prefix))
             case "INTENT" | "UNKNOWN" if row:
                 if effect is Effect.NON_IDEMPOTENT:
                     await self.doubt(key)
                     return Unknown()
-                return Begun(row["epoch"], in_doubt=True)
+                seconds = self.clock() - moment(row["begun_at"])
+                return Begun(row["epoch"], in_doubt=True, seconds=seconds)
             case _:
                 return await self._intend(key, stage, effect, lands_in)
 
@@ -124,9 +130,7 @@ class EffectLedger:
 
     async def finish(self, key: str, value: str) -> None:
         """Record that an effect was carried out, and its answer."""
-        ref = self.claim.ref
-        at = f"{keys.object_prefix(ref.tenant, ref.job)}/effects/{key}"
-        stowed = await self.objects.stow(value, at)
+        stowed = await self.objects.stow(value, f"{self.prefix}/effects/{key}")
         await self._come_to(key, DONE, stowed, NOT_ENDED, refused=REFUSED)
 
     async def refuse(self, key: str) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from botocore.exceptions import ClientError
 
+from piecework.schema import SCHEMA, known
 from piecework.service_clock import ServiceClock
 from piecework.store.contention import contended, reasons
 from piecework.store.outage import reaching
@@ -72,7 +73,8 @@ class Action:
         if self.item is None:
             request["Key"] = {"pk": {"S": self.pk}, "sk": {"S": self.sk}}
         else:
-            request["Item"] = to_item({"pk": self.pk, "sk": self.sk, **self.item})
+            named = {"pk": self.pk, "sk": self.sk, "v": SCHEMA}
+            request["Item"] = to_item({**named, **self.item})
         if self.update:
             request["UpdateExpression"] = self.update
         if self.condition:
@@ -157,7 +159,7 @@ class Table:
         return reply
 
     async def get(self, pk: str, sk: str) -> Item | None:
-        """Read one item, strongly consistent."""
+        """Read one item, strongly consistent; a newer one is a `NewerSchemaError`."""
         with reaching(self.name):
             request = {
                 "TableName": self.name,
@@ -166,16 +168,21 @@ class Table:
             }
             reply = await self._send(self.client.get_item, request)
         item = reply.get("Item")
-        return None if item is None else from_item(item)
+        return None if item is None else known(from_item(item))
 
     async def query(
-        self, pk: str, prefix: str = "", *, backwards: bool = False
+        self,
+        pk: str,
+        prefix: str = "",
+        *,
+        backwards: bool = False,
+        any_version: bool = False,
     ) -> AsyncIterator[Item]:
-        """Yield the items of a partition whose sort key begins so, all pages."""
+        """Yield a partition's items, all pages; newer ones if `any_version` will do."""
         request = self._in_partition(pk, prefix) | {"ScanIndexForward": not backwards}
         async for page in self._pages(self.client.query, request):
-            for item in page["Items"]:
-                yield from_item(item)
+            for item in map(from_item, page["Items"]):
+                yield item if any_version else known(item)
 
     async def first(
         self, pk: str, count: int, *, backwards: bool = False

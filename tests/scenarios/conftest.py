@@ -42,6 +42,7 @@ ALL = {
         pipelines.leaning,
         pipelines.freeing,
         pipelines.sealing,
+        pipelines.faxing,
     )
 }
 #: Short, so that a scenario is over in seconds; their relations are the real ones.

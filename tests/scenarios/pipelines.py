@@ -27,10 +27,11 @@ from piecework import (
     RetryPolicy,
     Stage,
     TransientError,
+    Usage,
 )
 
 QUICK = RetryPolicy(attempts=2, base=0.01, cap=0.02)
-model = Dependency("model", retry=QUICK)
+model = Dependency("model", retry=QUICK, usage=lambda n: Usage(tokens_in=10))
 # Its calls take little time: a takeover waits no longer for what may still land.
 shop = Dependency("shop", retry=QUICK, timeout=5.0, effect=Effect.PROVIDER_IDEMPOTENT)
 
@@ -99,6 +100,9 @@ async def trouble(ctx: Context[Item]) -> None:
             raise TransientError("not now", code="tool.stock.busy", retry_after=0.0)
         case "poison":
             os.kill(os.getpid(), signal.SIGKILL)
+        case "block":
+            while not fixed():
+                time.sleep(0.05)  # noqa: ASYNC251 -- nothing else goes on meanwhile
 
 
 async def total(ctx: JoinContext) -> int:
@@ -309,3 +313,24 @@ sealing = Pipeline(
     payload=Item,
     stages=[Stage(flight, compensate=cancel_flight), Stage(seal, pivot=True)],
 )
+
+
+# ── an effect that can be neither repeated nor looked up ────────────────────
+
+fax = Dependency("fax", retry=QUICK, timeout=5.0, effect=Effect.NON_IDEMPOTENT)
+
+
+async def transmit(n: int, *, idempotency_key: str) -> str:
+    """Send, and never hear whether it arrived, until it is fixed."""
+    note("transmit", n, idempotency_key)
+    if not fixed():
+        raise ConnectionResetError
+    return f"sent {n}"
+
+
+async def send_fax(ctx: Context[Item]) -> str:
+    """Send the chunk's fax."""
+    return await ctx.call(fax, transmit, ctx.payload.n)
+
+
+faxing = Pipeline(name="faxing", payload=Item, stages=[Stage(send_fax)])

@@ -93,7 +93,7 @@ async def test_the_certificate_names_every_chunk(scenario: Scenario) -> None:
 
     content = await scenario.rt.objects.get(str(ended.item["certificate"]))
     certificate = json.loads(content)
-    entries = read_manifest(scenario.rt.objects, str(ended.item["manifest"]))
+    entries = read_manifest(scenario.rt.objects, ended)
     listed = {entry.chunk async for entry in entries}
     named = {int(n) for n in certificate["results"]}
     assert ended.status is JobStatus.PARTIAL

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from unittest.mock import patch
 from urllib.request import ProxyHandler, Request, build_opener
 
 from orchestrator.demo import children
@@ -53,8 +52,8 @@ class Site:
 def standing(plan: Plan, folder: Path, latency_s: float) -> Iterator[Site]:
     """Start the parts in a folder; end all that was started."""
     started: list[Child] = []
-    with patch.object(server, "SERVICES", STREAMS):
-        emulator = server.start(environment.ensure(print), folder, "us-east-1")
+    python = environment.ensure(print)
+    emulator = server.start(python, folder, "us-east-1", services=STREAMS)
     try:
         deploy.into(emulator, APP, ENV)
         seen = surroundings(os.environ, folder) | PACE | aws(emulator.endpoint)

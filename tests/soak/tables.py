@@ -47,7 +47,7 @@ async def account(rt: Runtime, jobs: Iterable[str], expected: int) -> Accounts:
         if job is None:
             continue
         census = await take_census(rt.table, job.ref, job.chunks)
-        listed = {e.chunk async for e in read_manifest(rt.objects, manifest(job))}
+        listed = {e.chunk async for e in read_manifest(rt.objects, job)}
         missing, said = await unaccounted(rt, job, census, listed)
         complaints += said
         chunks += len(listed)
@@ -119,8 +119,3 @@ async def stored_results(rt: Runtime, job: Job, census: Census) -> set[int]:
 def letters(rt: Runtime) -> DeadLetters:
     """Return the dead letters."""
     return DeadLetters(rt.dead_letters, rt.settings, rt.clock)
-
-
-def manifest(job: Job) -> str:
-    """Return where the job's manifest lies."""
-    return str(job.item["manifest"])

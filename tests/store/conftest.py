@@ -27,7 +27,7 @@ from piecework.store.rescue import Rescue
 from piecework.store.settle import Settlements
 from piecework.store.table import Table
 from piecework.store.tallies import Tallies
-from piecework.store.wire import to_item
+from piecework.store.wire import from_item, to_item
 from tests.store.pipelines import PIPELINE
 from tests.unit.piecework.bucket import Bucket
 
@@ -109,6 +109,7 @@ class Store:
     async def put_chunk(self, **facts: Any) -> Chunk:
         """Lay a chunk down: PENDING and untouched but for what is said."""
         item = {
+            "v": 1,
             "status": "PENDING",
             "gen": 2,
             "fence": 0,
@@ -153,7 +154,13 @@ class Store:
         await self.client.delete_item(TableName=SETTINGS.checkpoints_table, Key=key)
 
     async def item(self, pk: str = "", sk: str = "") -> dict[str, Any]:
-        return await self.table.get(pk or self.chunk.pk, sk or self.chunk.sk) or {}
+        """Return an item as it lies there, of whatever version."""
+        reply = await self.client.get_item(
+            TableName=SETTINGS.checkpoints_table,
+            Key={"pk": {"S": pk or self.chunk.pk}, "sk": {"S": sk or self.chunk.sk}},
+            ConsistentRead=True,
+        )
+        return from_item(reply.get("Item", {}))
 
     async def everything(self) -> list[dict[str, Any]]:
         """Return all that there is of the job, in all tables and lists."""
@@ -163,7 +170,7 @@ class Store:
         found = [active or {}]
         partitions = [self.ref.pk, keys.jobs_pk(self.ref.tenant)]
         for pk in partitions:
-            found += [item async for item in self.table.query(pk)]
+            found += [r async for r in self.table.query(pk, any_version=True)]
         found += [item async for item in self.letters.query(self.ref.pk)]
         return found
 

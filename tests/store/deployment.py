@@ -23,10 +23,16 @@ class Sent:
     messages: list[Message] = field(default_factory=list)
     lying: list[Delivery] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
+    bodies: list[str] = field(default_factory=list)
+    takes: bool = True
 
     async def send(self, messages: list[Message], *, delay_s: float = 0.0) -> int:
         self.messages += messages
         return len(messages)
+
+    async def send_back(self, body: str) -> bool:
+        self.bodies.append(body)
+        return self.takes
 
     async def receive(self, most: int, *, wait_s: int, hide_s: float) -> list[Delivery]:
         taken, self.lying = self.lying[:most], self.lying[most:]

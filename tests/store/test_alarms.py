@@ -102,7 +102,7 @@ async def test_a_look_is_two_small_reads_and_comes_a_few_times_a_window(
     assert 3 == counting.asked.total()
     await watch.look(1.0 + WINDOW / LOOKS)
     assert {"query": 4, "update_item": 2} == counting.asked
-    assert counting.read == 2 * (4 + 1)
+    assert counting.read == 2 * (9 + 1)
 
 
 async def test_an_alarm_that_is_due_again_is_given_again(store: Store) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from piecework.claim import Absent, Cancelling, Claim, Ended, Held, Spent
+from piecework.claim import Absent, Cancelling, Claim, Ended, Held, Newer, Spent
 from piecework.errors import StoreError
 from piecework.model import iso
 from piecework.ports import CancelRequest
@@ -33,6 +33,11 @@ OPEN: dict[str, dict[str, Any]] = {
 }
 #: What alone keeps it from being claimed, and what the loser is told.
 CLOSED: dict[str, tuple[dict[str, Any], type]] = {
+    "begun by a newer version": ({"v": 2}, Newer),
+    "begun by a newer version, whose states we need not know": (
+        {"v": 2, "status": "WAITING", "claim_expires_at": "soon"},
+        Newer,
+    ),
     "of a later life": ({"gen": 3}, Ended),
     "of an earlier life": ({"gen": 1}, Held),
     "to be cancelled": ({"cancel_requested": True}, Cancelling),

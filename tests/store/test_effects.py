@@ -8,7 +8,9 @@ import pytest
 
 from piecework import keys
 from piecework.dependency import Effect
+from piecework.model import ChunkStatus
 from piecework.ports import ClaimLostError
+from piecework.store.doubts import Finding, settle_doubt
 from tests.store.conftest import Store
 from tests.store.writes import (
     rows,
@@ -81,3 +83,41 @@ async def test_an_effect_stands_unless_it_is_known_not_to(
         ledger.load([{"effect_key": "key", "stage": "first", "effect_state": state}])
     assert (state in {"INTENT", "UNKNOWN", "DONE"}) is ledger.stands("key")
     assert ({"first"} if ledger.stands("key") else set()) == ledger.standing()
+
+
+SEEN = Finding("me", "seen there", "2026-11-22T00:00:00.000Z", {"value": '"x"'})
+NOT_SEEN = Finding("me", "not there", "2026-11-22T00:00:00.000Z", None)
+
+
+@pytest.mark.parametrize("finding", [SEEN, NOT_SEEN])
+@pytest.mark.parametrize("state", EFFECT_STATES)
+async def test_a_person_settles_only_what_is_in_doubt(
+    store: Store, state: str | None, finding: Finding
+) -> None:
+    chunk = await store.put_chunk(status="DEAD")
+    sk = keys.effect_sk(3, "key")
+    if state is not None:
+        await store.put(store.chunk.pk, sk, effect_state=state, stage="first")
+    before = await store.everything()
+    settled = await settle_doubt(store.table, chunk, "key", finding)
+    assert (state in {"INTENT", "UNKNOWN"}) is settled
+    if settled:
+        row = await store.item(store.chunk.pk, sk)
+        assert ("DONE" if finding.answer else "REFUSED") == row["effect_state"]
+        assert ("me", finding.reason) == (row["settled_by"], row["settle_reason"])
+    else:
+        assert before == await store.everything()
+
+
+@pytest.mark.parametrize("status", list(ChunkStatus))
+@pytest.mark.parametrize("moved", [{}, {"gen": 9}, {"status": "CANCELLED"}])
+async def test_a_person_settles_nothing_of_a_chunk_that_may_go_on(
+    store: Store, status: ChunkStatus, moved: dict[str, Any]
+) -> None:
+    chunk = await store.put_chunk(status=status)
+    sk = keys.effect_sk(3, "key")
+    await store.put(store.chunk.pk, sk, effect_state="UNKNOWN", stage="first")
+    await store.change(**moved) if moved else None
+    as_seen = not moved or {"status": str(status)} == moved
+    may = as_seen and status in {ChunkStatus.DEAD, ChunkStatus.CANCELLED}
+    assert may is await settle_doubt(store.table, chunk, "key", NOT_SEEN)

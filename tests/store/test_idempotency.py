@@ -71,6 +71,7 @@ class Before:
 async def test_an_operation_that_nobody_knows_begins(store: Store) -> None:
     assert await operations(store).begin(OURS) == Granted()
     expected = {
+        "v": 1,
         "record_state": "BEGUN",
         "payload_sha256": "payload",
         "fence": "ours",

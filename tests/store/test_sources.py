@@ -22,6 +22,7 @@ UNCONDITIONAL = {
     ("checkpoints.py", "value_actions"): "goes with the fenced step of the cursor",
     ("turns.py", "turn_put"): "goes with a conditional write on the chunk",
     ("notices.py", "notice_put"): "goes with the move of the job that it tells of",
+    ("costs.py", "add"): "what is counted decides nothing; a refused one is dropped",
     ("checkpoints.py", "undo"): "goes with a fenced check of the chunk",
     ("dead_letters.py", "quarantine"): "the same message, written again",
     ("jobs.py", "create"): "goes with the birth of the job, which is conditional",
@@ -183,7 +184,11 @@ AMBIENT = re.compile(
     r"\.(now|utcnow|today)|random\.\w+|uuid\.uuid[14]|secrets\.\w+|os\.urandom)$"
 )
 #: Where the outside is let in, and why.
-LET_IN = {("runtime.py", "random.Random"): "the edge: both processes start here"}
+LET_IN = {
+    ("runtime.py", "random.Random"): "the edge: both processes start here",
+    ("health.py", "time.monotonic"): "the edge: a process of its own",
+    ("stop.py", "time.monotonic"): "threads are waited for after the loop has ended",
+}
 
 
 @pytest.mark.parametrize("path", LIBRARY + WORKERS, ids=lambda p: p.name)

@@ -74,6 +74,7 @@ class Outside:
     fallback: Sequence[Further] = ()
     breaker: Breaker | None = None
     cache_s: float | None = None
+    remembers_s: float | None = None
 
     @classmethod
     def of(cls, dependency: Dependency) -> Outside:
@@ -83,6 +84,7 @@ class Outside:
         return cls(
             *(d.name, d.retry, d.effect, d.layer, d.timeout, chain, d.breaker),
             cache_s=d.cache_s,
+            remembers_s=d.remembers_s,
         )
 
 

@@ -33,6 +33,7 @@ class Remote:
             lookup=function.look_up if outside.effect is Effect.LOOKUP else None,
             fallback=[self.fallback(further, place) for place, further in chain],
             cache_s=outside.cache_s,
+            remembers_s=outside.remembers_s,
             breaker=outside.breaker,
         )
 

@@ -19,12 +19,10 @@ class Body:
 
     async def __aexit__(self, *_: object) -> None: ...
 
-    async def read(self) -> bytes:
-        return self.content
-
-    async def iter_lines(self) -> AsyncIterator[bytes]:
-        for line in self.content.split(b"\n"):
-            yield line
+    async def read(self, amt: int = -1) -> bytes:
+        most = len(self.content) if amt < 0 else amt
+        block, self.content = self.content[:most], self.content[most:]
+        return block
 
 
 class Bucket:

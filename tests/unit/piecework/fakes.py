@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -18,6 +18,7 @@ from piecework.codes import ErrorClass
 from piecework.context import Context
 from piecework.errors import ErrorEnvelope
 from piecework.pipeline import Pipeline
+from piecework.ports import Begun
 from piecework.retry import RetryBudget
 from piecework.testing import MemoryCheckpoints, MemoryJournal
 
@@ -81,10 +82,14 @@ class Diary(MemoryJournal):
     """A journal and ledger that keeps what was asked of it."""
 
     said: list[str] = field(default_factory=list)
+    in_doubt_for: float = 0.0
 
     async def begin(self, key: str, stage: str, effect: Any, lands_in: float) -> Any:
         self.said.append("begin")
-        return await MemoryJournal.begin(self, key, stage, effect, lands_in)
+        begun = await MemoryJournal.begin(self, key, stage, effect, lands_in)
+        if isinstance(begun, Begun) and begun.in_doubt:
+            return replace(begun, seconds=self.in_doubt_for)
+        return begun
 
     async def finish(self, key: str, value: str) -> None:
         self.said.append("finish")

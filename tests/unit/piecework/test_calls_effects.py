@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -66,6 +67,25 @@ async def test_an_idempotent_provider_is_asked_again_with_the_same_key() -> None
     assert await call(later, KEYED, provider) == "answer"
     assert len(provider.keys) == 2
     assert len(set(provider.keys)) == 1
+
+
+FORGETFUL = replace(KEYED, timeout=30.0, remembers_s=60.0)
+
+
+async def test_a_provider_that_still_knows_the_key_is_asked_again() -> None:
+    diary = Diary(in_doubt_for=59.0)
+    provider = await begun(diary, FORGETFUL)
+    assert await call(caller(diary), FORGETFUL, provider) == "answer"
+
+
+async def test_a_provider_that_may_have_forgotten_the_key_is_not_asked_again() -> None:
+    diary = Diary(in_doubt_for=60.0)
+    provider = await begun(diary, FORGETFUL)
+    with pytest.raises(PermanentError) as caught:
+        await call(caller(diary), FORGETFUL, provider)
+    assert "runtime.effect.unknown" == caught.value.code
+    assert "doubt" == diary.said[-1]
+    assert 1 == len(provider.keys)
 
 
 async def test_what_can_be_neither_repeated_nor_looked_up_is_left_to_a_person() -> None:

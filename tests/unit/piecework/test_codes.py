@@ -96,6 +96,8 @@ def test_an_unknown_code_is_refused_and_its_neighbours_named() -> None:
 def test_commands_in_recoveries_are_commands_that_exist() -> None:
     known = {
         "chunks list", "dlq list", "dlq redrive", "dlq show", "doctor", "down",
+            "effects list", "effects settle",
+        "infra deploy", "infra destroy", "infra status",
         "jobs cancel", "jobs list", "jobs resume", "jobs show", "jobs watch",
         "reconcile", "results JOB", "submit",
         "up", "COMMAND",
@@ -104,7 +106,8 @@ def test_commands_in_recoveries_are_commands_that_exist() -> None:
         word
         for row in REGISTRY.values()
         for word in re.findall(
-            r"`piecework ((?:chunks |dlq |jobs |results )?\w+)", row.recovery
+            r"`piecework ((?:chunks |dlq |effects |infra |jobs |results )?\w+)",
+            row.recovery,
         )
     }
 

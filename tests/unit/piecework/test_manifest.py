@@ -6,13 +6,29 @@ import io
 from hypothesis import given
 from hypothesis import strategies as st
 
+from piecework import keys
 from piecework.manifest import Entry, manifest_key, read_manifest, write_manifest
+from piecework.model import Job, JobRef
 from piecework.objects import Objects
+from piecework.payloads import MOST_BYTES
 from tests.unit.piecework.bucket import Bucket
 
 ENTRIES = st.builds(
-    Entry, chunk=st.integers(0), label=st.text(), payload=st.text(), sha256=st.text()
+    Entry,
+    chunk=st.integers(0, keys.MOST_CHUNKS),
+    label=st.text(st.characters(exclude_categories=["Cs"])),
+    payload=st.builds(
+        lambda offset, length: f"p/{offset}+{length}",
+        st.integers(0, 10**11),
+        st.integers(1, MOST_BYTES),
+    ),
+    sha256=st.text(st.characters(exclude_categories=["Cs"])),
 )
+
+
+def job(manifest: object) -> Job:
+    facts = {"status": "RUNNING", "gen": 1, "chunks": 3, "pipeline": "p"}
+    return Job.read(JobRef("acme", "j"), facts | {"manifest": manifest})
 
 
 @given(ENTRIES)
@@ -45,7 +61,7 @@ async def test_a_manifest_is_named_by_its_content_and_reads_back() -> None:
     assert sha256 == hashlib.sha256(content).hexdigest()
     assert key == manifest_key("acme", "j", sha256)
     assert bucket.objects[key] == content
-    assert [entry async for entry in read_manifest(objects, key)] == entries
+    assert [entry async for entry in read_manifest(objects, job(key))] == entries
 
 
 def test_two_different_manifests_of_one_job_do_not_overwrite_each_other() -> None:

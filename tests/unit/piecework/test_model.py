@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from piecework import keys
+from piecework.errors import PermanentError
 from piecework.model import (
     Chunk,
     ChunkRef,
@@ -69,7 +70,7 @@ def test_a_chunk_is_read_as_it_stands() -> None:
 
 
 def test_a_state_that_nobody_knows_is_not_read_as_another() -> None:
-    with pytest.raises(ValueError, match="LOST"):
+    with pytest.raises(PermanentError, match="chunk j/0 has no sound 'status'"):
         Chunk.read(ChunkRef("a", "j", 0), {"status": "LOST", "gen": 1})
 
 

@@ -76,11 +76,11 @@ async def test_a_large_value_goes_to_the_bucket_with_its_hash(
     objects: Objects, bucket: Bucket
 ) -> None:
     text = "x" * (INLINE_LIMIT + 1)
-    row = await objects.stow(text, "a")
+    row = await objects.stow(text, "a/v")
     sha256 = keys.sha256(text.encode())
-    assert row == {"value_at": f"a-{sha256[:16]}.json", "value_sha256": sha256}
+    assert row == {"value_at": f"a/v-{sha256[:16]}.json", "value_sha256": sha256}
     assert bucket.objects[row["value_at"]] == text.encode()
-    assert await objects.fetch(row) == text
+    assert await objects.fetch(row, "a") == text
 
 
 async def test_size_is_counted_in_bytes(objects: Objects) -> None:
@@ -91,17 +91,17 @@ async def test_size_is_counted_in_bytes(objects: Objects) -> None:
 async def test_a_value_in_its_row_needs_no_read(
     objects: Objects, bucket: Bucket
 ) -> None:
-    assert await objects.fetch({"value": "text"}) == "text"
+    assert await objects.fetch({"value": "text"}, "a") == "text"
     assert bucket.reads == []
 
 
 async def test_a_value_that_was_changed_behind_our_back_is_refused(
     objects: Objects, bucket: Bucket
 ) -> None:
-    row = await objects.stow("x" * (INLINE_LIMIT + 1), "a")
+    row = await objects.stow("x" * (INLINE_LIMIT + 1), "a/v")
     bucket.objects[row["value_at"]] = b"y"
     with pytest.raises(PermanentError) as caught:
-        await objects.fetch(row)
+        await objects.fetch(row, "a")
     assert caught.value.code == "runtime.payload.corrupt"
 
 

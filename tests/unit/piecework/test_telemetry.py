@@ -188,7 +188,8 @@ def test_a_traceback_is_logged_without_secrets_and_without_locals(
     except ValueError:
         structlog.get_logger().exception("worker.stopped")
 
-    assert "ValueError: bad key [redacted aws key]" in stream.getvalue()
+    assert "ValueError" in stream.getvalue()
+    assert "bad key" not in stream.getvalue()
     assert payload not in stream.getvalue()
 
 

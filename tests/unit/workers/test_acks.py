@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from piecework import keys
-from piecework.errors import StoreError
+from piecework.errors import NewerSchemaError, StoreError
 from piecework.model import ChunkRef, JobRef
 from piecework.settings import Settings
 from tests.unit.piecework.fakes import Log
@@ -102,6 +102,12 @@ async def test_what_came_without_a_message_deletes_none() -> None:
     world = World()
     await flushed(world, ack(3, receipt=None), ack(4))
     assert world.said[-1] == "delete ['r4']"
+
+
+async def test_a_job_that_is_for_newer_workers_to_end_keeps_no_message() -> None:
+    world = World(full=True, errors={"join": NewerSchemaError("it is newer")})
+    await flushed(world, ack(3))
+    assert world.said == ["count job/0: [3] of 300", "delete ['r3']"]
 
 
 @pytest.mark.parametrize("what", ["count", "join"])

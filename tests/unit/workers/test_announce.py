@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from piecework.outcome import Cancelled, Compensation, Completed, Dead, Parked
-from piecework.telemetry import EVENTS
+from piecework.telemetry import BOUND, EVENTS
 from tests.unit.piecework.fakes import Log, envelope
 from tests.unit.piecework.store.tables import claim
 from workers.announce import announce
@@ -16,6 +16,7 @@ from workers.undertake import Released, Report
 
 FAILURE = envelope(stage="first")
 DIED = {
+    "chunk": 3,
     "error_code": FAILURE.code,
     "stage": "first",
     "attempts": 2,
@@ -42,10 +43,11 @@ def said(outcome: Any, *, undone: Any = (), certificate: Any = None) -> dict[str
         ),
     )
     log: Any = Log()
-    announce(Report(task, outcome), log)
+    announce(Report(task, outcome), 1.5, log)
     (first, facts), *rest = log.said
     assert (first, facts["calls"]) == ("chunk.settled", 1)
-    assert all(fields.keys() <= EVENTS[name].fields for name, fields in rest)
+    assert facts["duration_ms"] == 1500
+    assert all(fields.keys() <= EVENTS[name].fields | BOUND for name, fields in rest)
     return dict(rest)
 
 
@@ -56,7 +58,12 @@ def test_a_result_is_settled_and_no_more() -> None:
 
 def test_what_is_put_back_says_why_and_for_how_long() -> None:
     parked = said(Parked(FAILURE, 2.5))["chunk.released"]
-    assert parked == {"reason": "parked", "error_code": FAILURE.code, "delay_s": 2.5}
+    assert parked == {
+        "chunk": 3,
+        "reason": "parked",
+        "error_code": FAILURE.code,
+        "delay_s": 2.5,
+    }
     handed = said(Released(), undone={"first": None})
     assert list(handed) == ["chunk.released"]
     assert handed["chunk.released"]["reason"] == "handed back"

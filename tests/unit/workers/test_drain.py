@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.unit.piecework.fakes import Log
-from tests.unit.workers.made_up import time, virtually
+from tests.unit.workers.made_up import for_ever, time, virtually
+from workers.drain import COUNT_S, END_S, HAND_BACK_S, drain
 from workers.heart import Reason
 from workers.timings import ENOUGH, Timings, UnderWay
 from workers.worker import Worker
@@ -62,7 +63,7 @@ async def drained(
         worker.start(chunk(name))
     receiving = asyncio.create_task(asyncio.sleep(0))
     began_at = time()
-    await worker.drain(receiving)
+    await drain(worker, receiving)
     return time() - began_at
 
 
@@ -108,3 +109,19 @@ async def test_a_next_stage_that_will_not_end_is_handed_back_when_it_begins() ->
 
     assert 5.0 <= await drained(worker, holds) < 5.2
     assert [Reason.STOPPING] == hold.reasons
+
+
+@virtually
+async def test_a_stop_is_over_in_time_though_nothing_ends_and_nobody_answers() -> None:
+    worker, _ = worker_with()
+    long_poll = asyncio.create_task(asyncio.sleep(1000.0))
+    worker.start(asyncio.sleep(1000.0))
+    worker.acks = SimpleNamespace(flush=for_ever)
+    began_at = time()
+
+    await drain(worker, long_poll)
+
+    assert DRAIN + HAND_BACK_S + COUNT_S == pytest.approx(time() - began_at)
+    assert DRAIN + END_S > time() - began_at
+    assert ["worker.stopping", "acks.failed"] == worker.station.log.names()
+    long_poll.cancel()

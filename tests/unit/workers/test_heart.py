@@ -247,3 +247,52 @@ async def test_a_claim_that_was_let_go_is_not_renewed() -> None:
     await bench.heart.renew_all()
     assert bench.heart.holds == {}
     assert bench.claims.said == []
+
+
+async def felt(bench: Bench, *moments: float) -> list[bool]:
+    """Say at these moments whether the renewals are overdue."""
+    beating, began = asyncio.create_task(bench.heart.beat()), time()
+    found = []
+    for moment in moments:
+        await asyncio.sleep(began + moment - time())
+        due = bench.heart.pulse.due
+        found.append(due.get("lease renewals", time()) < time())
+        assert due["heart"] > time()
+    beating.cancel()
+    return found
+
+
+@virtually
+async def test_renewals_that_fail_for_a_lease_with_work_in_hand_are_sick() -> None:
+    bench = Bench()
+
+    async def one_after_another() -> None:
+        while True:
+            bench.claims.replies["a"] = StoreError("gone")
+            await bench.take("a", waits)
+
+    working = asyncio.create_task(one_after_another())
+
+    assert [False, True, True] == await felt(bench, 75.0, 90.0, 150.0)
+    working.cancel()
+
+
+@virtually
+async def test_renewals_of_which_one_is_answered_are_well() -> None:
+    bench = Bench()
+    bench.claims.replies["a"] = StoreError("gone")
+    tasks = [bench.take(token, waits) for token in ("a", "b")]
+
+    assert [False, False] == await felt(bench, 90.0, 150.0)
+    for task in tasks:
+        task.cancel()
+
+
+@virtually
+async def test_a_worker_with_nothing_in_hand_is_not_sick_of_renewals() -> None:
+    bench = Bench()
+    bench.claims.replies["a"] = StoreError("gone")
+    failing = bench.take("a", waits)
+
+    assert [False, False] == await felt(bench, 90.0, 900.0)
+    assert Reason.LOST is await failing

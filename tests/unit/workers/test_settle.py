@@ -44,14 +44,20 @@ def task(pipeline: Pipeline = LATE, held: Claim | None = None, **kept: Any) -> A
     checkpoints = checkpoints_of(pipeline)
     for name, value in kept.items():
         setattr(checkpoints, name, value)
-    counts = SimpleNamespace(made=1, replayed=0, cached=2, retried=0)
+    counts = SimpleNamespace(
+        made=1, cached=2, tokens_in=0, tokens_out=0, replayed=0, retried=0
+    )
     return SimpleNamespace(
         claim=held or claim(),
         stages=pipeline,
         checkpoints=checkpoints,
         journal=Journal(),
         certificate=None,
-        ctx=SimpleNamespace(caller=SimpleNamespace(counts=counts)),
+        ctx=SimpleNamespace(
+            caller=SimpleNamespace(
+                counts=counts, in_flight=SimpleNamespace(taken_at=0.0)
+            )
+        ),
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 from piecework.circuits import Circuits
 from piecework.model import JobStatus
 from piecework.ports import CancelRequest
+from piecework.pulse import Pulse
 from tests.unit.piecework.fakes import Log
 from tests.unit.piecework.store.tables import REF
 from workers.watch import Watch
@@ -41,7 +42,7 @@ async def test_the_chunks_of_a_cancelled_job_are_let_go(
 
     holds = [Held(), Held()]
     rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read))
-    heart: Any = SimpleNamespace(holds=dict(enumerate(holds)))
+    heart: Any = SimpleNamespace(holds=dict(enumerate(holds)), pulse=Pulse())
     log: Any = Log()
     circuits = Circuits(lambda: 0.0, Random(1), log)
     await Watch(rt, heart, circuits, log).look()

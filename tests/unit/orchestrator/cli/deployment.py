@@ -13,7 +13,9 @@ from typing import Any
 from piecework import keys
 from piecework.endpoint import Endpoint
 from piecework.errors import StateError
+from piecework.metering import CostMeter
 from piecework.model import JobRef
+from piecework.schema import known
 from piecework.settings import Settings
 from piecework.store.jobs import Jobs
 from piecework.store.moves import JobMoves
@@ -34,10 +36,16 @@ class Rows:
         self.rows[pk, sk] = {"pk": pk, "sk": sk, **item}
 
     async def get(self, pk: str, sk: str) -> dict[str, Any] | None:
-        return self.rows.get((pk, sk))
+        row = self.rows.get((pk, sk))
+        return None if row is None else known(row)
 
     async def query(
-        self, pk: str, prefix: str = "", *, backwards: bool = False
+        self,
+        pk: str,
+        prefix: str = "",
+        *,
+        backwards: bool = False,
+        any_version: bool = False,
     ) -> AsyncIterator[dict[str, Any]]:
         for place in sorted(self.rows, reverse=backwards):
             if place[0] == pk and place[1].startswith(prefix):
@@ -61,7 +69,7 @@ class Bucket:
             raise StateError(message, code="runtime.object.missing")
         return self.stored[key][start : start + length if length else None]
 
-    async def fetch(self, item: dict[str, Any]) -> str:
+    async def fetch(self, item: dict[str, Any], prefix: str) -> str:
         return str(item["value"])
 
     async def names(self, prefix: str) -> AsyncIterator[str]:
@@ -139,9 +147,10 @@ class Deployment:
     def certificate(self, job: str, **facts: Any) -> dict[str, str]:
         """Store a certificate; return what the job's item keeps of it."""
         content = json.dumps({"job": job, "join_error": "", **facts}).encode()
-        self.bucket.stored[f"{job}.json"] = content
+        key = f"{keys.object_prefix('default', job)}/certificate/1.json"
+        self.bucket.stored[key] = content
         return {
-            "certificate": f"{job}.json",
+            "certificate": key,
             "certificate_sha256": keys.sha256(content),
         }
 
@@ -159,6 +168,7 @@ class Deployment:
             tallies=Tallies(table),
             clock=lambda: NOW,
             rng=random.Random(1),
+            cost=CostMeter(),
         )
 
     @asynccontextmanager

@@ -157,7 +157,7 @@ def test_a_lost_payload_can_be_replaced_but_not_patched(
     [
         (["--patch", "{"], "error redrive.payload.invalid: --patch is no JSON"),
         (["--patch", "[1]"], "error redrive.payload.invalid: --patch is no JSON obj"),
-        (["--patch", '{"n": NaN}'], "cannot be written as JSON"),
+        (["--patch", '{"n": NaN}'], "it holds NaN or Infinity"),
         (["--patch", "{}", "--edit", "x"], "--edit replaces a payload"),
         (["--edit", "/no/such/file"], "cannot be read"),
         (["--pipeline", "toy"], "there are none"),

@@ -51,6 +51,21 @@ def test_a_status_that_there_is_not_is_refused_with_those_that_there_are(
     assert "PARTIAL" in done.stderr
 
 
+def test_a_job_of_a_later_version_is_not_shown_but_said_to_be_one(
+    run: Run, deployment: Deployment
+) -> None:
+    deployment.job("a", "PAUSED", 1, v=2)
+    deployment.job("b", "FAILED", 1)
+
+    shown, listed = run("jobs", "show", "a"), run("jobs", "list")
+
+    assert (shown.exit_code, shown.stdout) == (2, "")
+    assert "error runtime.schema.newer" in shown.stderr
+    assert "next: Install the later version" in shown.stderr
+    assert ["b"] == [line.split()[0] for line in listed.stdout.splitlines()[1:]]
+    assert "not listed, for a later version knows them: a" in listed.stderr
+
+
 def test_a_cut_list_says_that_it_is_cut(run: Run, deployment: Deployment) -> None:
     for name in "abc":
         deployment.job(name, "FAILED", 1)
@@ -108,7 +123,7 @@ def test_a_certificate_that_was_changed_is_not_shown(
 ) -> None:
     kept = deployment.certificate("a", chunks=1)
     deployment.job("a", "SUCCEEDED", 1, **kept)
-    deployment.bucket.stored["a.json"] += b" "
+    deployment.bucket.stored[kept["certificate"]] += b" "
     done = run("jobs", "show", "a")
     assert done.exit_code == 1
     assert "error runtime.payload.corrupt" in done.stderr

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from piecework.dependency import Effect
+from piecework.model import iso
 from piecework.objects import INLINE_LIMIT
 from piecework.ports import Begun, ClaimLostError, Done, Unknown
 from piecework.store.ledger import EffectLedger
@@ -24,6 +25,7 @@ def row(state: str, **facts: Any) -> dict[str, Any]:
         "effect_state": state,
         "epoch": 1,
         "stage": "a",
+        "begun_at": iso(NOW - 90),
         **facts,
     }
 
@@ -78,7 +80,8 @@ async def test_an_effect_in_doubt_is_begun_again_in_its_own_epoch(
     table = paper()
     kept = ledger(table, gen=3)
     kept.load([row(state)])
-    assert await kept.begin("key", "a", effect, 9.0) == Begun(1, in_doubt=True)
+    begun = Begun(1, in_doubt=True, seconds=90)
+    assert await kept.begin("key", "a", effect, 9.0) == begun
     assert table.written == []
 
 

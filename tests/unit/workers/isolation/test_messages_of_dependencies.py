@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from piecework.dependency import Dependency
+from piecework.dependency import Dependency, Effect
 from workers.isolation.attempts import Attempts
 from workers.isolation.messages import Outside
 from workers.isolation.remote import Remote
@@ -13,3 +13,11 @@ def test_how_long_responses_are_shared_is_known_on_the_other_side() -> None:
     outside = Outside.of(Dependency("model", cache_s=3600))
 
     assert 3600 == remote.dependency(outside, remote.function("ask")).cache_s
+
+
+def test_how_long_a_key_is_known_is_known_on_the_other_side() -> None:
+    remote = Remote(Attempts(None), 1)  # type: ignore[arg-type]
+    kept = Dependency("shop", effect=Effect.PROVIDER_IDEMPOTENT, remembers_s=3600)
+
+    found = remote.dependency(Outside.of(kept), remote.function("ask"))
+    assert 3600 == found.remembers_s

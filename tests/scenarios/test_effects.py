@@ -1,0 +1,92 @@
+"""An effect in doubt: a person looks, says what is so, and the chunk goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from piecework.model import JobStatus
+from piecework.store.work import read_work
+from tests.scenarios.command_line import piecework
+from tests.scenarios.conftest import Scenario
+from tests.scenarios.pipelines import Item, faxing
+
+WHY = ("--reason", "asked the other side", "--yes")
+
+
+async def doubtful(scenario: Scenario) -> str:
+    """Run a chunk whose effect nobody knows the end of; return the effect's key."""
+    await scenario.submit(faxing, [Item(n=7)])
+    async with scenario.worker():
+        await scenario.ended()
+    (effect,) = (await piecework("effects", "list", "job-1", "-o", "json")).document
+    assert ("UNKNOWN", "send_fax") == (effect["effect_state"], effect["stage"])
+    return str(effect["effect_key"])
+
+
+async def redriven(scenario: Scenario) -> list[object]:
+    """Redrive it with the trouble gone; return its result."""
+    scenario.fix()
+    await scenario.redrive()
+    async with scenario.worker():
+        ended = await scenario.ended()
+    assert JobStatus.SUCCEEDED == ended.status
+    done = await piecework("results", "job-1", "-o", "jsonl")
+    return [line["value"] for line in done.lines if line["chunk"] == 0]
+
+
+async def test_an_effect_that_a_person_saw_is_not_done_again(
+    scenario: Scenario,
+) -> None:
+    key = await doubtful(scenario)
+    said = ("--happened", "--answer", '"sent 7"')
+    done = await piecework("effects", "settle", "job-1", "0", key[:12], *said, *WHY)
+    assert (0, "DONE") == (done.exit_code, "DONE" if "DONE" in done.stdout else "")
+    assert "next: piecework dlq redrive --job job-1 --chunk 0" in done.stderr
+    assert ["sent 7"] == await redriven(scenario)
+    assert 1 == scenario.happened("transmit")
+    events = await piecework("jobs", "events", "job-1", "-o", "json")
+    (settled,) = [e for e in events.document if e["event"] == "effect settled"]
+    assert "asked the other side" == settled["facts"]["reason"]
+
+
+async def test_an_effect_that_nobody_saw_is_begun_anew_with_a_fresh_key(
+    scenario: Scenario,
+) -> None:
+    key = await doubtful(scenario)
+    said = ("job-1", "0", key, "--did-not-happen")
+    assert 0 == (await piecework("effects", "settle", *said, *WHY)).exit_code
+    assert [] == (await piecework("effects", "list", "job-1", "-o", "json")).document
+    assert ["sent 7"] == await redriven(scenario)
+    sent = {line[2] for line in scenario.ledger if line[0] == "transmit"}
+    assert 2 == len(sent)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--yes", "--reason", "x"), "cli.usage.invalid"),
+        (("--happened", "--yes"), "redrive.reason.missing"),
+        (("--happened", "--answer", "{", *WHY), "cli.usage.invalid"),
+        (("--did-not-happen", "--answer", "1", *WHY), "cli.usage.invalid"),
+        (("--happened", "--reason", "x"), "cli.confirmation.needed"),
+    ],
+)
+async def test_half_a_word_settles_nothing(
+    scenario: Scenario, words: tuple[str, ...], code: str
+) -> None:
+    await scenario.submit(faxing, [Item(n=7)])
+    done = await piecework("effects", "settle", "job-1", "0", "abc", *words)
+    assert (2, True) == (done.exit_code, f"error {code}" in done.stderr)
+
+
+async def test_what_is_not_in_doubt_is_not_settled(scenario: Scenario) -> None:
+    key = await doubtful(scenario)
+    said = ("effects", "settle", "job-1", "0", key, "--did-not-happen", *WHY)
+    unknown = await piecework(*said[:4], "nothing", *said[5:])
+    assert (3, True) == (unknown.exit_code, "job.effect.not_found" in unknown.stderr)
+    await piecework(*said)
+    twice = await piecework(*said)
+    assert 3 == twice.exit_code
+    ref = (await scenario.job()).ref.chunk(0)
+    (row,) = (await read_work(scenario.rt.table, ref)).kind("EFFECT")
+    assert "REFUSED" == row["effect_state"]

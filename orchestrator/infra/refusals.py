@@ -19,6 +19,12 @@ _OWN: Final = {
     "InvalidChangeSetStatus": "infra.stack.busy",
     "LimitExceededException": "aws.quota.exceeded",
 }
+#: Nobody who deploys to AWS is helped by the embedded one.
+_NEXT: Final = {
+    "config.region.missing": "Say `--region`, or set AWS_REGION.",
+    "aws.credentials.missing": "Set AWS_PROFILE or sign in; "
+    "`aws sts get-caller-identity` says who you are.",
+}
 _REFUSED: Final = frozenset({"aws.request.invalid", "aws.request.rejected"})
 
 
@@ -42,7 +48,7 @@ def explained(what: str, service: str = "cloudformation") -> Iterator[None]:
         transient = classify(error).error_class is ErrorClass.TRANSIENT
         kind = UnreachableError if transient else UsageError
         message = f"AWS could not be asked about {what}: {error}"
-        raise kind(message, code=code) from error
+        raise kind(message, code=code, next_step=_NEXT.get(code, "")) from error
 
 
 def refusal(error: Exception, what: str, service: str) -> PieceworkError:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.infra.check import checkov
+from tests import apart
+from tests.apart import NotInstalledError
 from tests.infra.check.__main__ import Report, with_checkov
-from tests.infra.check.checkov import NotInstalledError, judged
+from tests.infra.check.checkov import judged
 from tests.infra.check.render import Stack
 from tests.infra.check.templates import Templates
 
@@ -57,10 +58,10 @@ def test_a_reason_that_nothing_needs_fails() -> None:
 def test_a_checkov_that_cannot_be_installed_is_told_and_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def refuse() -> Path:
+    def refuse(_: str) -> Path:
         raise NotInstalledError("no index within reach")
 
-    monkeypatch.setattr(checkov, "ensure", refuse)
+    monkeypatch.setattr(apart, "bin_of", refuse)
     said = Report()
     assert [] == list(with_checkov(Templates({}, "", {}), said))
     assert ["checkov could not be installed: no index within reach"] == said.wrong

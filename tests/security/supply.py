@@ -10,7 +10,6 @@ The tools live in an environment of their own, made from a lock with hashes.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import subprocess
@@ -18,9 +17,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.apart import bin_of
+
 ROOT = Path(__file__).parents[2]
-TOOLS = ROOT / ".tools"
-LOCK = ROOT / "requirements" / "security.txt"
 RUNTIME = ROOT / "requirements" / "runtime.txt"
 BASELINE = Path(__file__).parent / "secrets.baseline"
 SBOM = ROOT / "out" / "sbom.cdx.json"
@@ -121,42 +120,10 @@ def checkout() -> list[str]:
 
 def run(tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a tool to its end."""
-    program = str(ensure() / "bin" / tool)
+    program = str(bin_of("security") / tool)
     return subprocess.run(
         [program, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
     )
-
-
-def ensure() -> Path:
-    """Return the environment; make it when it is missing or the lock is another."""
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    made_of = f"{LOCK.read_text(encoding='utf-8')}\n{version}"
-    home = TOOLS / f"security-{hashlib.sha256(made_of.encode()).hexdigest()[:12]}"
-    if not (home / ".made").exists():
-        sys.stderr.write(f"installing the tools into {home.relative_to(ROOT)} (once)\n")
-        TOOLS.mkdir(exist_ok=True)
-        (TOOLS / ".gitignore").write_text("*\n", encoding="utf-8")
-        install(home)
-        (home / ".made").touch()
-    return home
-
-
-def install(home: Path) -> None:
-    """Install what the lock says, with uv when it is there, else with venv and pip."""
-    python = str(home / "bin" / "python")
-    locked = ["install", "--quiet", "--require-hashes", "-r", str(LOCK)]
-    if uv := shutil.which("uv"):
-        commands = [
-            [uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(home)],
-            [uv, "pip", *locked, "--python", python],
-        ]
-    else:
-        commands = [
-            [sys.executable, "-m", "venv", "--clear", str(home)],
-            [python, "-m", "pip", "--disable-pip-version-check", *locked],
-        ]
-    for command in commands:
-        subprocess.run(command, check=True)
 
 
 def git(*words: str) -> str:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.embedded import environment, server
+from tests.apart import NotInstalledError
 from tests.infra.check import checkov, emulator
 from tests.infra.check.documented import documented
 from tests.infra.check.fixtures import load_fixtures
@@ -80,7 +81,7 @@ def with_checkov(templates: Templates, report: Report) -> Iterator[str]:
     """Run checkov over every variant."""
     try:
         verdict = checkov.run(templates)
-    except checkov.NotInstalledError as error:
+    except NotInstalledError as error:
         report.wrong.append(f"checkov could not be installed: {error}")
         report.figures |= {"checkov_failed": "none", "checkov_skipped": "none"}
         return

@@ -6,11 +6,8 @@ rendered templates, and what it says is held against the reasons in `checkov.yam
 
 from __future__ import annotations
 
-import hashlib
 import json
-import shutil
 import subprocess
-import sys
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
@@ -19,13 +16,11 @@ from typing import Any
 
 import yaml
 
+from tests import apart
 from tests.infra.check.render import Stack
-from tests.infra.check.templates import CHECKOUT, Templates
+from tests.infra.check.templates import Templates
 
-LOCK = CHECKOUT / "requirements" / "checkov.txt"
-TOOLS = CHECKOUT / ".tools"
 REASONS = Path(__file__).with_name("checkov.yaml")
-STAMP = "installed"
 
 
 @dataclass(slots=True)
@@ -38,17 +33,13 @@ class Verdict:
     skipped: Counter[str] = field(default_factory=Counter)
 
 
-class NotInstalledError(Exception):
-    """Checkov is not to be had here."""
-
-
 def run(templates: Templates) -> Verdict:
     """Check all templates.
 
     Raises:
         NotInstalledError: With what the installer said.
     """
-    checkov = ensure()
+    checkov = apart.bin_of("checkov") / "checkov"
     stacks = {
         f"{stack.name}-{number}.json": stack
         for number, stack in enumerate(templates.stacks())
@@ -101,37 +92,3 @@ def speaks_for(reason: dict[str, Any], check: str, resource: str, stack: Stack) 
         stack.parameters.get(name) == value or (value == "*" and stack.parameters[name])
         for name, value in reason["unless"].items()
     )
-
-
-def ensure() -> Path:
-    """Return the program; install it when it is missing or the lock is another."""
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    made_of = f"{LOCK.read_text(encoding='utf-8')}\n{version}"
-    home = TOOLS / f"checkov-{hashlib.sha256(made_of.encode()).hexdigest()[:12]}"
-    if not (home / STAMP).exists():
-        sys.stderr.write(f"installing checkov into {home} (once, about 200 MB)\n")
-        TOOLS.mkdir(exist_ok=True)
-        (TOOLS / ".gitignore").write_text("*\n", encoding="utf-8")
-        install(home)
-        (home / STAMP).touch()
-    return home / "bin" / "checkov"
-
-
-def install(home: Path) -> None:
-    """Install what the lock says, with uv when it is there, else with venv and pip."""
-    python = str(home / "bin" / "python")
-    locked = ["install", "--quiet", "--require-hashes", "-r", str(LOCK)]
-    if uv := shutil.which("uv"):
-        commands = [
-            [uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(home)],
-            [uv, "pip", *locked, "--python", python],
-        ]
-    else:
-        commands = [
-            [sys.executable, "-m", "venv", "--clear", str(home)],
-            [python, "-m", "pip", "--disable-pip-version-check", *locked],
-        ]
-    for command in commands:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise NotInstalledError(done.stderr[-2000:])

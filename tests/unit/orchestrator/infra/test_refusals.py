@@ -54,6 +54,13 @@ def test_a_denial_names_the_action_that_is_missing() -> None:
     assert "sqs:DeleteQueue" in told.value.next_step
 
 
+def test_who_has_no_credentials_is_not_sent_to_the_embedded_aws() -> None:
+    with pytest.raises(PieceworkError) as told, explained("the account", "sts"):
+        raise NoCredentialsError
+
+    assert "AWS_PROFILE" in told.value.next_step
+
+
 def test_what_aws_said_is_quoted_for_people() -> None:
     with pytest.raises(PieceworkError, match="Parameter Size is odd"), explained("s"):
         raise refused("CreateChangeSet", "ValidationError", "Parameter Size is odd")

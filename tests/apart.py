@@ -1,0 +1,57 @@
+"""Tools that do not fit beside ours: each lock in an environment of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TOOLS = ROOT / ".tools"
+STAMP = "installed"
+
+
+class NotInstalledError(Exception):
+    """The tools are not to be had here; with what the installer said."""
+
+
+def bin_of(name: str) -> Path:
+    """Return the programs of `requirements/<name>.txt`; install them when need be.
+
+    An environment stands for one lock and one version of Python.
+
+    Raises:
+        NotInstalledError: The index was not within reach, or refused.
+    """
+    lock = ROOT / "requirements" / f"{name}.txt"
+    made_of = f"{lock.read_text(encoding='utf-8')}\n{sys.version_info[:2]}"
+    home = TOOLS / f"{name}-{hashlib.sha256(made_of.encode()).hexdigest()[:12]}"
+    if not (home / STAMP).exists():
+        sys.stderr.write(f"installing {name} into {home.relative_to(ROOT)} (once)\n")
+        TOOLS.mkdir(exist_ok=True)
+        (TOOLS / ".gitignore").write_text("*\n", encoding="utf-8")
+        install(lock, home)
+        (home / STAMP).touch()
+    return home / "bin"
+
+
+def install(lock: Path, home: Path) -> None:
+    """Install what the lock says, with uv when it is there, else with venv and pip."""
+    python = str(home / "bin" / "python")
+    locked = ["install", "--quiet", "--require-hashes", "-r", str(lock)]
+    if uv := shutil.which("uv"):
+        commands = [
+            [uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(home)],
+            [uv, "pip", *locked, "--python", python],
+        ]
+    else:
+        commands = [
+            [sys.executable, "-m", "venv", "--clear", str(home)],
+            [python, "-m", "pip", "--disable-pip-version-check", *locked],
+        ]
+    for command in commands:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise NotInstalledError(done.stderr[-2000:])

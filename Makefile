@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.made-by-make
 UV := $(shell command -v uv 2>/dev/null)
 CODE := piecework workers orchestrator simulation examples tests localstack
-# Two processes, if the machine has two cores; the suite is mostly waiting.
-WORKERS ?= 2
+# Three processes for two cores: the suite is mostly waiting. The long tests come last,
+# so who is done takes from the others.
+WORKERS ?= 3
 ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -34,7 +35,7 @@ format: setup ## put the code into its form
 	$(BIN)/ruff check --fix $(CODE)
 
 test: setup ## the whole suite: no network, no container, no AWS account
-	$(BIN)/pytest -n $(WORKERS) $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 demo: setup ## review a contract under faults, on this machine (ARGS="--seed 7")
 	@$(BIN)/piecework demo $(ARGS)

@@ -40,7 +40,8 @@ from tests.infra.image.root import (
 
 WHY_NOT = why_not()
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
-LENT = Path(sysconfig.get_path("purelib"))
+#: Lent under a name of its own: a checkout in /tmp is out of sight in there.
+LENT = Mount(Path(sysconfig.get_path("purelib")), "/lent")
 #: Tried by a process inside; each says what became of it.
 PROBE = """
 import json, os
@@ -75,7 +76,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
     app.chmod(0o755)
     venv.create(app, with_pip=False, symlinks=True)
     packages = next(app.glob("lib/python3*/site-packages"))
-    (packages / "lent.pth").write_text(f"{LENT}\n")
+    (packages / "lent.pth").write_text(f"{LENT.there}\n")
     (pip,) = (Path(ensurepip.__file__).parent / "_bundled").glob("pip-*.whl")
     install = ["/app/bin/python", str(pip / "pip"), "install", "--no-compile"]
     command = [
@@ -99,7 +100,7 @@ def lent(app: Path, *, writable: bool = False) -> list[Mount]:
     """Return what the environment of the image leads to."""
     return [
         *python_of_the_machine(),
-        Mount(LENT, str(LENT)),
+        LENT,
         Mount(app, "/app", writable),
     ]
 

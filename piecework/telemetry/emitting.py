@@ -37,14 +37,17 @@ def emit(log: Log, name: str, *, level: Level | None = None, **fields: object) -
 
     At the level of the catalogue, unless one is given.
     """
-    event = EVENTS[name]
-    unknown = fields.keys() - event.fields - BOUND
-    if unknown:
-        raise KeyError(f"{name} has no field {', '.join(sorted(unknown))}")
+    event, known = EVENTS[name], _KNOWN[name]
+    if not fields.keys() <= known:
+        unknown = ", ".join(sorted(fields.keys() - known))
+        raise KeyError(f"{name} has no field {unknown}")
     getattr(log, level or event.level)(name, **fields)
     for listener in _LISTENERS:
         listener(name, fields)
 
+
+#: What each event may carry, put together once.
+_KNOWN: Final = {name: event.fields | BOUND for name, event in EVENTS.items()}
 
 #: Those of this process: mostly none, and one where metrics are written.
 _LISTENERS: Final[list[Listener]] = []

@@ -134,6 +134,10 @@ _OPERATION: Final = {
         "service operation error_code",
         "debug",
     ),
+    "wire.fell_back": _event(
+        "requests go through the SDK: the thin path is not sure to do as it does",
+        "service reason",
+    ),
     "retry.refused": _event(
         "a call that failed is not tried again: too many do, or its breaker is open",
         "dependency error_code",

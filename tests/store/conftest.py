@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
@@ -28,6 +29,7 @@ from piecework.store.settle import Settlements
 from piecework.store.table import Table
 from piecework.store.tallies import Tallies
 from piecework.store.wire import from_item, to_item
+from piecework.wire.opening import thin
 from tests.store.pipelines import PIPELINE
 from tests.unit.piecework.bucket import Bucket
 
@@ -246,7 +248,8 @@ async def store(tables: Emulator, session: aioboto3.Session) -> AsyncIterator[St
         retries={"total_max_attempts": 1}, max_pool_connections=64, proxies={}
     )
     number = next(NUMBERS)
-    async with session.client(
-        "dynamodb", endpoint_url=tables.endpoint, config=config
-    ) as client:
+    opened = session.client("dynamodb", endpoint_url=tables.endpoint, config=config)
+    async with opened as sdk, AsyncExitStack() as stack:
+        client = thin(sdk, stack)
+        assert client is not sdk
         yield Store(client, JobRef(f"tenant{number}", f"job{number}"))

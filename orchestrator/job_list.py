@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from orchestrator.inspector import LOOKED_AT, Document, job_facts
-from piecework import keys
 from piecework.errors import NewerSchemaError
 from piecework.model import Job, JobRef, JobStatus
 from piecework.runtime import Runtime
-from piecework.store.tallies import Tallies
+from piecework.store.tallies import Tallies, ended_at_least
 
 
 async def listed_jobs(
@@ -37,6 +36,5 @@ async def how_far(rt: Runtime, job: Job) -> Document:
     if job.status is JobStatus.SUBMITTING:
         return {"settled": 0}
     if job.chunks > LOOKED_AT:
-        full = len(job.item.get("full_groups", ()))
-        return {"settled": min(full * keys.GROUP_SIZE, job.chunks)}
+        return {"settled": ended_at_least(job.item)}
     return {"settled": await Tallies(rt.table).settled(job.ref, job.chunks)}

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.pace import Pace
 from piecework import keys
 from piecework.errors import NotFoundError, UsageError
-from piecework.fanout import fan_out
+from piecework.fanout import SignsOfLife, fan_out
 from piecework.finish import begin_finish
 from piecework.model import Chunk, ChunkRef, ChunkStatus, Job, JobRef, JobStatus, iso
 from piecework.queue import Message
@@ -27,6 +27,8 @@ from piecework.store.dead_letters import DISCARDED, OPEN, Closing, DeadLetters
 from piecework.store.reopen import Patched, Reopening, reopen_chunk
 from piecework.store.table import Action, Item
 
+#: What `reopen_chunk` reads of a chunk's item.
+REOPENED_BY = {"stage", "resume_at"}
 RESUMABLE = {JobStatus.PARTIAL, JobStatus.FAILED, JobStatus.CANCELLED}
 
 
@@ -86,9 +88,18 @@ async def resume(rt: Runtime, asked: Resume) -> tuple[int, int]:
         state = letter.get("letter_state")
         ended = chunk.status in {ChunkStatus.DEAD, ChunkStatus.CANCELLED}
         if ended and state != DISCARDED:
-            wishes.append(Wish(chunk, letter if state == OPEN else None))
+            wishes.append(Wish(slim(chunk), letter if state == OPEN else None))
     taken_up, gen = await reopen(rt, job, wishes, asked, "resumed")
     return len(taken_up), gen
+
+
+def slim(chunk: Chunk) -> Chunk:
+    """Return a chunk with no more of its item than its reopening asks for.
+
+    A large job that was cancelled has very many to take up again.
+    """
+    kept = {name: chunk.item[name] for name in REOPENED_BY & chunk.item.keys()}
+    return replace(chunk, item=kept)
 
 
 async def resumable(rt: Runtime, ref: JobRef) -> Job:
@@ -167,7 +178,9 @@ async def take_up(
     """Reopen the chunks that are still as they were seen, each with its letter."""
     letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
     taken_up: list[ChunkRef] = []
+    life = SignsOfLife(rt, job)
     for wish in wishes:
+        await life.show()
         turn = pace.turn(len(taken_up)) if pace else None
         also = (
             letters.redriving(wish.letter, job.gen, by, wish.patched)

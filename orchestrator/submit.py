@@ -24,6 +24,9 @@ from piecework.payloads import PACK_SIZE, PayloadRef, pack_key
 from piecework.pipeline import Pipeline
 from piecework.runtime import Runtime
 
+#: Chunks after which it is told again how many are read.
+TOLD_EVERY = 256
+
 
 @dataclass(frozen=True, slots=True)
 class Submission:
@@ -109,9 +112,12 @@ async def pack(
 ) -> int:
     """Store the payloads in packs and spool the manifest; return how many there are."""
     packer = Packer(rt, ref, spool)
+    read = 0
     async for chunk in chunks:
-        if await packer.add(chunk):
-            progress("read", packer.packed)
+        await packer.add(chunk)
+        read += 1
+        if read % TOLD_EVERY == 0:
+            progress("read", read)
     await packer.close()
     progress("read", packer.packed)
     return packer.packed
@@ -125,36 +131,34 @@ class Packer:
     ref: JobRef
     spool: IO[bytes]
     packed: int = 0
-    _size: int = 0
-    _chunks: list[ChunkInput] = field(default_factory=list)
+    _content: bytearray = field(default_factory=bytearray)
+    #: The label and the payload's length of each chunk in the pack.
+    _held: list[tuple[str, int]] = field(default_factory=list)
 
-    async def add(self, chunk: ChunkInput) -> bool:
-        """Take a payload; say whether that filled a pack."""
-        self._chunks.append(chunk)
-        self._size += len(chunk.payload) + 1
-        if self._size < PACK_SIZE:
-            return False
-        await self.close()
-        return True
+    async def add(self, chunk: ChunkInput) -> None:
+        """Take a payload; store the pack that it fills."""
+        self._held.append((chunk.label, len(chunk.payload)))
+        self._content += chunk.payload
+        self._content += b"\n"
+        if len(self._content) >= PACK_SIZE:
+            await self.close()
 
     async def close(self) -> None:
         """Store what is held, and write its lines of the manifest."""
-        if not self._chunks:
+        if not self._held:
             return
-        content = b"".join(chunk.payload + b"\n" for chunk in self._chunks)
+        content, self._content = bytes(self._content), bytearray()
         pack = keys.sha256(content)[:32]
         key = pack_key(self.ref.tenant, self.ref.job, pack)
         await self.rt.objects.put(key, content, "application/jsonl")
         offset = 0
-        for chunk in self._chunks:
-            place = PayloadRef(pack, offset, len(chunk.payload))
-            sha256 = keys.sha256(chunk.payload)
-            entry = Entry(self.packed, chunk.label, str(place), sha256)
-            self.spool.write(entry.line())
-            offset += len(chunk.payload) + 1
+        for label, length in self._held:
+            place = str(PayloadRef(pack, offset, length))
+            sha256 = keys.sha256(content[offset : offset + length])
+            self.spool.write(Entry(self.packed, label, place, sha256).line())
+            offset += length + 1
             self.packed += 1
-        self._chunks.clear()
-        self._size = 0
+        self._held.clear()
 
 
 def check_same(job: Job, facts: dict[str, object]) -> None:

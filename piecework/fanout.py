@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
+from piecework import keys
 from piecework.errors import StateError
 from piecework.manifest import Entry, read_manifest
 from piecework.model import Job, JobStatus
@@ -23,6 +24,10 @@ T = TypeVar("T")
 #: Requests of a submit under way at once.
 WRITERS = 4
 SENDERS = 8
+#: Groups of chunks that are written by turns; their lines of the manifest are held.
+GROUPS_AT_ONCE = 16
+#: Seconds between two signs of life of who submits, or resumes, a large job.
+LIFE_EVERY_S = 10.0
 #: Told of each step: its name, and how many chunks it has done.
 Progress = Callable[[str, int], None]
 
@@ -54,16 +59,17 @@ async def fan_out(rt: Runtime, job: Job, progress: Progress = lambda *_: None) -
 async def write_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
     """Write every chunk of the manifest, and check that they are all there."""
     stage = str(job.item["first_stage"])
-    written = Counter("written", progress)
+    written, life = Counter("written", progress), SignsOfLife(rt, job)
 
     async def write(entries: list[Entry]) -> None:
         chunks = [(entry.chunk, entry.item(stage)) for entry in entries]
         if not await rt.jobs.add_chunks(job.ref, job.gen, chunks):
             raise MovedOnError
         written.add(len(entries))
+        await life.show()
 
     entries = read_manifest(rt.objects, job)
-    await side_by_side(write, grouped(entries, CHUNKS_AT_ONCE), WRITERS)
+    await side_by_side(write, spread(entries), WRITERS)
     found = await rt.jobs.count_chunks(job.ref, job.chunks)
     if found != job.chunks:
         message = f"Job {job.ref.job} has {found} chunks, its manifest {job.chunks}."
@@ -72,14 +78,39 @@ async def write_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
 
 async def send_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
     """Send every chunk of the manifest; one that has ended by now is not run again."""
-    sent = Counter("sent", progress)
+    sent, life = Counter("sent", progress), SignsOfLife(rt, job)
 
     async def send(entries: list[Entry]) -> None:
         messages = [Message.about(job.ref.chunk(e.chunk), job.gen) for e in entries]
         sent.add(await rt.work.send(messages))
+        await life.show()
 
     entries = read_manifest(rt.objects, job)
     await side_by_side(send, grouped(entries, BATCH), SENDERS)
+
+
+@dataclass(slots=True)
+class SignsOfLife:
+    """Shows now and then that the job is being seen to, as long as that gets on.
+
+    Else a reconciler would take a submit that is merely large for one that stopped
+    half-way, and do all of it once more beside it.
+    """
+
+    rt: Runtime
+    job: Job
+    _due: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Let a small job be done without one."""
+        self._due = self.rt.clock() + LIFE_EVERY_S
+
+    async def show(self) -> None:
+        """Show one if it is time to."""
+        now = self.rt.clock()
+        if now >= self._due:
+            self._due = now + LIFE_EVERY_S
+            await self.rt.jobs.seen_to(self.job.ref, self.job.gen)
 
 
 @dataclass(slots=True)
@@ -94,6 +125,21 @@ class Counter:
         """Count so many more."""
         self.done += more
         self.progress(self.step, self.done)
+
+
+async def spread(entries: AsyncIterator[Entry]) -> AsyncIterator[list[Entry]]:
+    """Yield lists of entries to be written; those close together lie in many groups.
+
+    One after the other the lists would all go to one partition, which takes 1,000
+    write units a second: 500 chunks.
+    """
+    step = -(-keys.GROUP_SIZE // CHUNKS_AT_ONCE)
+    async for window in grouped(entries, GROUPS_AT_ONCE * keys.GROUP_SIZE):
+        firsts = range(0, len(window), CHUNKS_AT_ONCE)
+        lists = [window[first : first + CHUNKS_AT_ONCE] for first in firsts]
+        for offset in range(step):
+            for some in lists[offset::step]:
+                yield some
 
 
 async def grouped(things: AsyncIterator[T], size: int) -> AsyncIterator[list[T]]:

@@ -7,9 +7,13 @@ any other: claimed, retried, checkpointed, dead-lettered.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from io import BytesIO
+from itertools import islice
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic_core import to_json
 
 from piecework import keys
 from piecework.errors import StateError
@@ -18,7 +22,10 @@ from piecework.model import ChunkRef, ChunkStatus, Job, JobRef, JobStatus, iso
 from piecework.pipeline import JOIN
 from piecework.ports import Missing
 from piecework.runtime import Runtime
-from piecework.store.census import Census, Counted, take_census
+from piecework.store.census import Census, Counted
+
+#: Results of a certificate that are written at once.
+RESULTS_AT_ONCE = 4096
 
 
 class Certificate(BaseModel):
@@ -63,12 +70,13 @@ async def begin_finish(rt: Runtime, ref: JobRef) -> tuple[ChunkRef, int] | None:
     join = ref.chunk(keys.JOIN_CHUNK)
     if job.status is JobStatus.FINALIZING:
         return join, job.gen
-    census = await take_census(rt.table, ref, job.chunks)
-    if not census.ended:
+    census = await rt.looks.ended(rt.table, job)
+    if census is None:
         return None
     await check_against_manifest(rt, job, census)
     if not await rt.moves.finalize(job, {"stage": JOIN, "label": JOIN}):
         return None
+    rt.looks.keep(job, census)
     return join, job.gen
 
 
@@ -78,14 +86,12 @@ async def check_against_manifest(rt: Runtime, job: Job, census: Census) -> None:
     Raises:
         StateError: `job.manifest.mismatch`, naming the first that differ.
     """
-    found = {row.chunk for row in census.rows}
+    found = [row.chunk for row in census.rows]
     entries = read_manifest(rt.objects, job)
-    listed = {entry.chunk async for entry in entries}
-    if found != listed:
-        different = sorted(found ^ listed)[:10]
-        message = (
-            f"Chunks {different} of job {job.ref.job} are not as the manifest says."
-        )
+    listed = [entry.chunk async for entry in entries]
+    if found != listed and (different := set(found) ^ set(listed)):
+        first = sorted(different)[:10]
+        message = f"Chunks {first} of job {job.ref.job} are not as the manifest says."
         raise StateError(message, code="job.manifest.mismatch")
 
 
@@ -98,17 +104,11 @@ async def finish_cancel(rt: Runtime, ref: JobRef) -> bool:
     job = await rt.jobs.read(ref)
     if job is None or job.status is not JobStatus.CANCELLING:
         return False
-    census = await take_census(rt.table, ref, job.chunks)
-    if not census.ended:
+    census = await rt.looks.ended(rt.table, job)
+    if census is None:
         return False
-    written = {row.chunk for row in census.rows}
-    entries = read_manifest(rt.objects, job)
-    unwritten = [
-        Counted(e.chunk, ChunkStatus.CANCELLED, "", "", e.label)
-        async for e in entries
-        if e.chunk not in written
-    ]
-    census = Census(tuple(sorted([*census.rows, *unwritten])))
+    if len(census.rows) < job.chunks:
+        census = await with_unwritten(rt, job, census)
     certificate = certify(job, census, rt.clock(), "", JobStatus.CANCELLED)
     measured = {
         "quiet_at": census.quiet_at(job.cancelled_at),
@@ -116,6 +116,18 @@ async def finish_cancel(rt: Runtime, ref: JobRef) -> bool:
     }
     facts = await store_certificate(rt, certificate) | measured
     return await rt.moves.cancelled(job, facts)
+
+
+async def with_unwritten(rt: Runtime, job: Job, census: Census) -> Census:
+    """Count the chunks, too, that a submit which was cut off has never written."""
+    written = {row.chunk for row in census.rows}
+    entries = read_manifest(rt.objects, job)
+    unwritten = [
+        Counted(e.chunk, ChunkStatus.CANCELLED, "", "", e.label)
+        async for e in entries
+        if e.chunk not in written
+    ]
+    return replace(census, rows=tuple(sorted([*census.rows, *unwritten])))
 
 
 def certify(
@@ -165,7 +177,7 @@ async def store_certificate(rt: Runtime, certificate: Certificate) -> dict[str, 
     Under its own hash: of two who end a job at once one is refused, and what it has
     stored must not stand in the place of the other's.
     """
-    content = certificate.model_dump_json(indent=1).encode()
+    content = encoded(certificate)
     prefix = keys.object_prefix(certificate.tenant, certificate.job)
     sha256 = keys.sha256(content)
     key = f"{prefix}/certificate/{certificate.gen:04d}-{sha256[:16]}.json"
@@ -174,3 +186,20 @@ async def store_certificate(rt: Runtime, certificate: Certificate) -> dict[str, 
         "certificate_sha256": sha256,
         "outcomes": certificate.outcomes,
     }
+
+
+def encoded(certificate: Certificate) -> bytes:
+    """Return a certificate as JSON; in parts, for of a large job it has megabytes."""
+    bare = to_json(certificate.model_copy(update={"results": {}}), indent=1)
+    # Within a text the quotes would be escaped.
+    before, found, after = bare.partition(b'"results": {}')
+    rest = iter(certificate.results.items())
+    content = BytesIO()
+    content.write(before + found[:-1])
+    comma = b""
+    while some := dict(islice(rest, RESULTS_AT_ONCE)):
+        lines = to_json(some, indent=1)[1:-2].replace(b"\n", b"\n ")
+        content.write(comma + lines)
+        comma = b","
+    content.write((b"\n }" if comma else b"}") + after)
+    return content.getvalue()

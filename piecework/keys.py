@@ -4,6 +4,7 @@
     T#acme#J#<job>                     META, JOIN, TALLY, EVENT#<time>#<event>,
                                        NOTICE#<gen>#<event>, COST#<actor>
     T#acme#J#<job>[#G#0001]            CHUNK#<n>, RESULT#<n>, WORK#<n>#...
+    T#acme#J#<job>[#G#0256]            TALLY#GROUPS
     T#acme#JOBS                        <created at>#<job>
     ACTIVE                             <tenant>#<job>
     BREAKERS                           <dependency>
@@ -18,7 +19,7 @@ and in the table of dead letters
 
 A job's chunks lie in groups of 256. The first group shares the partition of the
 job, so that a small job reads in one query; each further group has its own, so that
-a large job has no hot partition.
+a large job has no hot partition. Its full groups are counted by the 256, too.
 """
 
 from __future__ import annotations
@@ -28,11 +29,14 @@ import json
 import re
 import unicodedata
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from pydantic_core import to_jsonable_python
 
 GROUP_SIZE = 256
+#: Groups whose fullness one item counts: a set of more of them would be an item that
+#: costs more with each write.
+BLOCK_SIZE = 256
 JOIN_CHUNK = -1
 #: The largest numbers of the width that sorts.
 MOST_CHUNKS = 99_999_999
@@ -58,6 +62,7 @@ ACTIVE_PK = "ACTIVE"
 BREAKERS_PK = "BREAKERS"
 META_SK = "META"
 TALLY_SK = "TALLY"
+BLOCK_SK = "TALLY#GROUPS"
 CHUNK_PREFIX = "CHUNK#"
 RESULT_PREFIX = "RESULT#"
 EVENT_PREFIX = "EVENT#"
@@ -121,6 +126,21 @@ def groups_in(chunks: int) -> int:
 def group_size(group: int, chunks: int) -> int:
     """Return how many chunks a group of the job has."""
     return min(GROUP_SIZE, chunks - group * GROUP_SIZE)
+
+
+def block_of(group: int) -> int:
+    """Return the block of a group."""
+    return group // BLOCK_SIZE
+
+
+def blocks_in(chunks: int) -> int:
+    """Return how many blocks of groups a job of so many chunks has."""
+    return -(-groups_in(chunks) // BLOCK_SIZE)
+
+
+def block_size(block: int, chunks: int) -> int:
+    """Return how many groups a block of the job has."""
+    return min(BLOCK_SIZE, groups_in(chunks) - block * BLOCK_SIZE)
 
 
 def group_pk(tenant: str, job: str, group: int) -> str:
@@ -214,28 +234,31 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+#: What most arguments of a call are, and what holds nothing.
+_ATOMS: Final = frozenset({str, int, float, bool, type(None)})
+_LISTS: Final = (list, tuple)
+#: Made once: it costs as much as what it writes, which is mostly a hundred bytes.
+_CANONICAL: Final = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+)
+
+
 def canonical_json(value: Any) -> str:
     """Return JSON that is equal for equal values: sorted keys, NFC, no spaces.
 
     Raises:
         ValueError: For what JSON does not hold.
     """
-    text = json.dumps(
-        to_jsonable_python(_ordered(value)),
-        sort_keys=True,
-        separators=(",", ":"),
-        ensure_ascii=False,
-        allow_nan=False,
-    )
+    text = _CANONICAL.encode(to_jsonable_python(_ordered(value)))
     return unicodedata.normalize("NFC", text)
 
 
 def _ordered(value: Any) -> Any:
     """Return a value with its sets in order: theirs differs in every process."""
+    if isinstance(value, _LISTS):
+        return [v if type(v) in _ATOMS else _ordered(v) for v in value]
     if isinstance(value, Mapping):
-        return {key: _ordered(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_ordered(item) for item in value]
+        return {k: v if type(v) in _ATOMS else _ordered(v) for k, v in value.items()}
     if isinstance(value, set | frozenset):
         return sorted((_ordered(item) for item in value), key=canonical_json)
     return value

@@ -79,25 +79,27 @@ def whole_or_none(item: Mapping[str, Any], name: str) -> int | None:
     return found if type(found) is int else None
 
 
-def document(content: str | bytes, what: str) -> dict[str, Any]:
+def document(
+    content: str | bytes, what: str, bounds: Bounds = BOUNDS
+) -> dict[str, Any]:
     """Return the JSON object that a field or an object of ours holds.
 
     Raises:
         PermanentError: `runtime.record.unreadable`.
     """
-    found = listed(content, what)
+    found = listed(content, what, bounds)
     if not isinstance(found, dict):
         raise unreadable(what, "is no JSON object")
     return found
 
 
-def listed(content: str | bytes, what: str) -> Any:
+def listed(content: str | bytes, what: str, bounds: Bounds = BOUNDS) -> Any:
     """Return the JSON that a field or an object of ours holds.
 
     Raises:
         PermanentError: `runtime.record.unreadable`.
     """
     try:
-        return read_json(content, BOUNDS)
+        return read_json(content, bounds)
     except JsonRefusedError as error:
         raise unreadable(what, f"cannot be read: {error}") from error

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 from orchestrator.cli.output import Output, console_of
 from orchestrator.cli.times import clock_time
@@ -68,40 +68,6 @@ def details(look: Look) -> str:
     if look.eta and not look.job.status.ended:
         words.append(f"eta {clock_time(look.eta)}")
     return "  ".join(words)
-
-
-class SubmitProgress:
-    """Shows the steps of a submit: read, written, sent."""
-
-    def __init__(self, out: Output, progress: Progress | None) -> None:
-        self._out = out
-        self._progress = progress
-        self._tasks: dict[str, TaskID] = {}
-        self._done: dict[str, int] = {}
-
-    def __call__(self, step: str, done: int) -> None:
-        """Note how many chunks a step has done."""
-        new = step not in self._done
-        self._done[step] = done
-        total = self._done.get("read") if step != "read" else None
-        if self._progress is not None:
-            if new:
-                self._tasks[step] = self._progress.add_task(step, total=total, said="")
-            self._progress.update(
-                self._tasks[step], completed=done, total=total or done
-            )
-        elif step == "read" or done == total:
-            self._out.say(f"{step} {done} chunks")
-
-
-@contextmanager
-def submitting(out: Output) -> Iterator[SubmitProgress]:
-    """Show a submit as it gets on."""
-    if not out.stderr.isatty():
-        yield SubmitProgress(out, None)
-        return
-    with bar(out.stderr) as progress:
-        yield SubmitProgress(out, progress)
 
 
 def bar(stream: Any) -> Progress:

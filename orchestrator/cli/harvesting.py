@@ -11,13 +11,10 @@ from piecework import keys, record
 from piecework.errors import StateError
 from piecework.model import Chunk, ChunkStatus, Job
 from piecework.runtime import Runtime
-from piecework.store.checkpoints import NULL
+from piecework.store.results import NULL, ONE_BY_ONE, stored_results
 from piecework.store.table import Item
 
 Line = dict[str, Any]
-
-#: Results that are read one by one; for more, the whole group is read at once.
-ONE_BY_ONE = 16
 
 
 async def ended_chunks(rt: Runtime, job: Job) -> AsyncIterator[Line]:
@@ -76,18 +73,13 @@ async def read_group(
         refs = [job.ref.chunk(number) for number in numbers]
         items = await asyncio.gather(*(rt.table.get(pk, ref.sk) for ref in refs))
         found = [Chunk.read(r, i) for r, i in zip(refs, items, strict=True) if i]
-        rows = await asyncio.gather(
-            *(rt.table.get(pk, keys.result_sk(chunk.ref.chunk)) for chunk in found)
-        )
-        pairs = list(zip(found, rows, strict=True))
     else:
-        chunks = [
+        found = [
             Chunk.read(job.ref.chunk(keys.chunk_number(item["sk"])), item)
             async for item in rt.table.query(pk, keys.CHUNK_PREFIX)
         ]
-        results = {i["sk"]: i async for i in rt.table.query(pk, keys.RESULT_PREFIX)}
-        pairs = [(c, results.get(keys.result_sk(c.ref.chunk))) for c in chunks]
-    return [(chunk, row) for chunk, row in pairs if chunk.status.terminal]
+    ended = [chunk for chunk in found if chunk.status.terminal]
+    return await stored_results(rt.table, pk, ended)
 
 
 async def line(rt: Runtime, chunk: Chunk, result: Item | None) -> Line:

@@ -8,8 +8,8 @@ import socket
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from orchestrator.cli.bars import submitting
 from orchestrator.cli.output import Output, facts
+from orchestrator.cli.submit_bar import submitting
 from orchestrator.cli.times import parse_deadline
 from orchestrator.cli.waited import wait_for
 from orchestrator.inspector import job_facts

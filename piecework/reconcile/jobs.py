@@ -21,11 +21,12 @@ from piecework.model import (
     moment,
 )
 from piecework.queue import Message
+from piecework.reconcile.groups import groups_to_look_at
 from piecework.reconcile.look import Look
 from piecework.reconcile.notices import hand_out
 from piecework.runtime import Runtime
 from piecework.store.cancels import cancel_unclaimed
-from piecework.store.census import all_chunks
+from piecework.store.census import all_chunks, chunks_of_group
 from piecework.store.rescue import Rescue
 from piecework.sweep import sweep
 
@@ -61,7 +62,7 @@ def deadline_passed(job: Job, rt: Runtime) -> bool:
 
 async def finish_submit(rt: Runtime, job: Job) -> Counter[str]:
     """Finish a submit that stopped half-way, from its manifest."""
-    if rt.clock() - moment(str(job.item["created_at"])) < SUBMIT_QUIET_S:
+    if quiet_for(rt, job, "created_at") < SUBMIT_QUIET_S:
         return Counter()
     await fan_out(rt, job)
     return Counter({"submit finished": 1})
@@ -69,10 +70,16 @@ async def finish_submit(rt: Runtime, job: Job) -> Counter[str]:
 
 async def finish_resume(rt: Runtime, job: Job) -> Counter[str]:
     """Let a job run on whose resume stopped half-way: with what it had reopened."""
-    if rt.clock() - moment(str(job.item["reopened_at"])) < SUBMIT_QUIET_S:
+    if quiet_for(rt, job, "reopened_at") < SUBMIT_QUIET_S:
         return Counter()
     await rt.moves.resume(job)
     return Counter({"resume finished": 1})
+
+
+def quiet_for(rt: Runtime, job: Job, began: str) -> float:
+    """Return for how long nobody has been seen to submit, or to resume, a job."""
+    seen_to = max(str(job.item[began]), str(job.item.get("seen_to_at", "")))
+    return rt.clock() - moment(seen_to)
 
 
 async def expire(look: Look, job: Job) -> Counter[str]:
@@ -117,19 +124,21 @@ async def send_join(look: Look, job: Job) -> Counter[str]:
 
 
 async def look_at_chunks(look: Look, job: Job) -> Counter[str]:
-    """Look at every chunk; finish the job if all have ended and nobody noticed."""
+    """Look at every chunk that may be open; finish the job if none is."""
     rt = look.rt
     acts: Counter[str] = Counter()
-    if "sent_at" not in job.item:
-        quiet = rt.clock() - moment(str(job.item["opened_at"]))
-        if quiet >= SUBMIT_QUIET_S:
-            await fan_out(rt, job)
-            return Counter({"submit finished": 1})
+    unsent = "sent_at" not in job.item
+    if unsent and quiet_for(rt, job, "opened_at") >= SUBMIT_QUIET_S:
+        await fan_out(rt, job)
+        return Counter({"submit finished": 1})
     open_chunks = 0
     newer: list[ChunkRef] = []
-    async for chunk in all_chunks(rt.table, job.ref, job.chunks, newer):
-        open_chunks += not chunk.status.terminal
-        acts += await look_at(look, job, chunk)
+    groups = await groups_to_look_at(rt.table, job)
+    look.sightings.keep_only(job.ref, groups)
+    for group in sorted(groups):
+        async for chunk in chunks_of_group(rt.table, job.ref, group, newer):
+            open_chunks += not chunk.status.terminal
+            acts += await look_at(look, job, chunk)
     if open_chunks == 0 and not newer:
         begun = await begin_finish(rt, job.ref)
         if begun is not None:

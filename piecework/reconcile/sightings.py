@@ -7,8 +7,10 @@ wall clocks of the two machines say (the DynamoDB lock client's method).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from piecework import keys
 from piecework.model import Chunk, ChunkRef, JobRef
 
 
@@ -32,6 +34,14 @@ class Sightings:
     def forget(self, ref: JobRef) -> None:
         """Drop what was seen of a job that has ended."""
         self._seen = {c: seen for c, seen in self._seen.items() if c.of != ref}
+
+    def keep_only(self, ref: JobRef, groups: Collection[int]) -> None:
+        """Drop what was seen in groups of a job that need no look any more."""
+        self._seen = {
+            chunk: seen
+            for chunk, seen in self._seen.items()
+            if chunk.of != ref or keys.group_of(chunk.chunk) in groups
+        }
 
     def lost_sight_of(self, chunk: ChunkRef) -> None:
         """Drop what was seen of a chunk that is not running."""

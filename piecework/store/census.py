@@ -22,18 +22,25 @@ class Counted(NamedTuple):
     result_sha256: str
     error_code: str
     label: str
-    settled_at: str = ""
-    late_calls: int = 0
-    calls: int = 0
-    cached_calls: int = 0
     patched_sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """Every chunk of a job as it stood."""
+    """Every chunk of a job as it stood.
+
+    Attributes:
+        settled_at: When the last of them ended, of those that have.
+        late_calls: How many calls ended after their job was cancelled.
+        calls: How many calls were answered outside, and paid for.
+        cached_calls: How many calls were answered by a shared response instead.
+    """
 
     rows: tuple[Counted, ...]
+    settled_at: str = ""
+    late_calls: int = 0
+    calls: int = 0
+    cached_calls: int = 0
 
     @property
     def ended(self) -> bool:
@@ -53,22 +60,7 @@ class Census:
 
     def quiet_at(self, cancelled_at: str) -> str:
         """Return when the last chunk was let go after a cancel."""
-        return max([cancelled_at, *(row.settled_at for row in self.rows)])
-
-    @property
-    def late_calls(self) -> int:
-        """How many calls ended after their job was cancelled."""
-        return sum(row.late_calls for row in self.rows)
-
-    @property
-    def calls(self) -> int:
-        """How many calls were answered outside, and paid for."""
-        return sum(row.calls for row in self.rows)
-
-    @property
-    def cached_calls(self) -> int:
-        """How many calls were answered by a shared response instead."""
-        return sum(row.cached_calls for row in self.rows)
+        return max(cancelled_at, self.settled_at)
 
     @property
     def missing(self) -> tuple[Missing, ...]:
@@ -80,24 +72,50 @@ class Census:
         )
 
 
-async def take_census(table: Table, ref: JobRef, chunks: int) -> Census:
-    """Look at every chunk of a job."""
-    rows = [
-        Counted(
+@dataclass(slots=True)
+class Counting:
+    """A census that is being taken."""
+
+    rows: list[Counted]
+    settled_at: str = ""
+    late_calls: int = 0
+    calls: int = 0
+    cached_calls: int = 0
+
+    def add(self, chunk: Chunk) -> None:
+        """Count one chunk more."""
+        item = chunk.item
+        row = Counted(
             chunk.ref.chunk,
             chunk.status,
-            str(chunk.item.get("result_sha256", "")),
-            str(chunk.item.get("error_code", "")),
-            str(chunk.item.get("label", "")),
-            str(chunk.item.get("settled_at", "")),
-            int(chunk.item.get("late_calls", 0)),
-            int(chunk.item.get("calls", 0)),
-            int(chunk.item.get("cached_calls", 0)),
-            str(chunk.item["payload_sha256"]) if "patched_as" in chunk.item else "",
+            str(item.get("result_sha256", "")),
+            str(item.get("error_code", "")),
+            str(item.get("label", "")),
+            str(item["payload_sha256"]) if "patched_as" in item else "",
         )
-        async for chunk in all_chunks(table, ref, chunks)
-    ]
-    return Census(tuple(rows))
+        self.rows.append(row)
+        self.settled_at = max(self.settled_at, str(item.get("settled_at", "")))
+        self.late_calls += int(item.get("late_calls", 0))
+        self.calls += int(item.get("calls", 0))
+        self.cached_calls += int(item.get("cached_calls", 0))
+
+    def census(self) -> Census:
+        """Return what was counted."""
+        return Census(
+            tuple(self.rows),
+            self.settled_at,
+            self.late_calls,
+            self.calls,
+            self.cached_calls,
+        )
+
+
+async def take_census(table: Table, ref: JobRef, chunks: int) -> Census:
+    """Look at every chunk of a job."""
+    counting = Counting([])
+    async for chunk in all_chunks(table, ref, chunks):
+        counting.add(chunk)
+    return counting.census()
 
 
 async def all_chunks(
@@ -109,10 +127,18 @@ async def all_chunks(
         NewerSchemaError: There is such a one, and no list.
     """
     for group in range(keys.groups_in(chunks)):
-        pk = keys.group_pk(ref.tenant, ref.job, group)
-        async for item in table.query(pk, keys.CHUNK_PREFIX, any_version=True):
-            chunk = ref.chunk(keys.chunk_number(item["sk"]))
-            if newer is not None and is_newer(item):
-                newer.append(chunk)
-            else:
-                yield Chunk.read(chunk, known(item))
+        async for chunk in chunks_of_group(table, ref, group, newer):
+            yield chunk
+
+
+async def chunks_of_group(
+    table: Table, ref: JobRef, group: int, newer: list[ChunkRef] | None = None
+) -> AsyncIterator[Chunk]:
+    """Yield the chunks of one group of a job; see `all_chunks`."""
+    pk = keys.group_pk(ref.tenant, ref.job, group)
+    async for item in table.query(pk, keys.CHUNK_PREFIX, any_version=True):
+        chunk = ref.chunk(keys.chunk_number(item["sk"]))
+        if newer is not None and is_newer(item):
+            newer.append(chunk)
+        else:
+            yield Chunk.read(chunk, known(item))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,8 @@ from piecework.store.table import Action, Item, Table, Written
 NEW = "attribute_not_exists(pk)"
 #: DynamoDB takes 100 actions in a transaction; one of them looks at the job.
 CHUNKS_AT_ONCE = 99
+#: Groups that are counted at once.
+COUNTED_AT_ONCE = 16
 
 
 @dataclass(slots=True)
@@ -88,10 +91,25 @@ class Jobs:
     async def count_chunks(self, ref: JobRef, chunks: int) -> int:
         """Count a job's chunks, strongly consistent."""
         total = 0
-        for group in range(keys.groups_in(chunks)):
-            pk = keys.group_pk(ref.tenant, ref.job, group)
-            total += await self.table.count(pk, keys.CHUNK_PREFIX)
+        groups = keys.groups_in(chunks)
+        for first in range(0, groups, COUNTED_AT_ONCE):
+            some = range(first, min(first + COUNTED_AT_ONCE, groups))
+            pks = [keys.group_pk(ref.tenant, ref.job, group) for group in some]
+            counts = [self.table.count(pk, keys.CHUNK_PREFIX) for pk in pks]
+            total += sum(await asyncio.gather(*counts))
         return total
+
+    async def seen_to(self, ref: JobRef, gen: int) -> None:
+        """Note that somebody is at it to submit, or to resume, this life of a job."""
+        action = self.table.action(
+            "Update",
+            ref.pk,
+            keys.META_SK,
+            condition="gen = :gen",
+            update="SET seen_to_at = :now",
+            values={"gen": gen, "now": iso(self.clock())},
+        )
+        await self.table.update(action, returning="NONE")
 
     async def note(
         self, ref: JobRef, code: str, said: str, until: float | None = None

@@ -1,18 +1,25 @@
 """Which chunks have ended: sets, so that counting one twice counts it once.
 
 A group of 256 chunks has one tally. The reply to an addition says whether the group
-is full; the full groups of a job are themselves tallied on the job's item. A tally
-only says when it is worth looking: what decides is the look at all chunks.
+is full; the full groups of a job are themselves tallied on the job's item. Of a job of
+more than 256 groups they are tallied block by block, and the job's item has the full
+blocks: each write of a set is billed by all of it, and everybody reads that item. A
+tally only says when it is worth looking: what decides is the look at all chunks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 from piecework import keys
 from piecework.model import JobRef
-from piecework.store.table import Table, Written
+from piecework.store.table import Action, Table, Written
+
+#: Sets on a job's item; the first one on that of a block, too.
+FULL_GROUPS, FULL_BLOCKS = "full_groups", "full_blocks"
 
 
 @dataclass(slots=True)
@@ -40,22 +47,43 @@ class Tallies:
             return False
         if len(reply.item["settled"]) < keys.group_size(group, chunks):
             return False
-        groups = keys.groups_in(chunks)
-        return groups == 1 or await self._group_full(ref, group, groups)
+        return keys.groups_in(chunks) == 1 or await self._group_full(ref, group, chunks)
 
-    async def _group_full(self, ref: JobRef, group: int, groups: int) -> bool:
-        action = self.table.action(
+    async def _group_full(self, ref: JobRef, group: int, chunks: int) -> bool:
+        block, blocks = keys.block_of(group), keys.blocks_in(chunks)
+        if blocks == 1:
+            return keys.groups_in(chunks) <= await self._members(
+                self._on_job(ref, FULL_GROUPS, group), FULL_GROUPS
+            )
+        full = await self._members(self._on_block(ref, "ADD", group), FULL_GROUPS)
+        return full >= keys.block_size(block, chunks) and blocks <= await self._members(
+            self._on_job(ref, FULL_BLOCKS, block), FULL_BLOCKS
+        )
+
+    async def _members(self, addition: Action, name: str) -> int:
+        """Add to a set; return how many it has then."""
+        reply = await self.table.update(addition, returning="UPDATED_NEW")
+        return len(reply.item[name]) if isinstance(reply, Written) else 0
+
+    def _on_job(self, ref: JobRef, name: str, member: int) -> Action:
+        return self.table.action(
             "Update",
             ref.pk,
             keys.META_SK,
             condition="attribute_exists(pk)",
-            update="ADD full_groups :group",
-            values={"group": {group}},
+            update=f"ADD {name} :full",
+            values={"full": {member}},
         )
-        reply = await self.table.update(action, returning="UPDATED_NEW")
-        if not isinstance(reply, Written):
-            return False
-        return len(reply.item["full_groups"]) >= groups
+
+    def _on_block(self, ref: JobRef, verb: str, group: int) -> Action:
+        first = keys.block_of(group) * keys.BLOCK_SIZE
+        return self.table.action(
+            "Update",
+            keys.group_pk(ref.tenant, ref.job, first),
+            keys.BLOCK_SK,
+            update=f"{verb} {FULL_GROUPS} :full",
+            values={"full": {group}},
+        )
 
     async def remove(self, ref: JobRef, group: int, reopened: Iterable[int]) -> None:
         """Take reopened chunks, and their group, out of the tallies."""
@@ -73,17 +101,47 @@ class Tallies:
             ref.pk,
             keys.META_SK,
             condition="attribute_exists(pk)",
-            update="DELETE full_groups :group",
-            values={"group": {group}},
+            update=f"DELETE {FULL_GROUPS} :group, {FULL_BLOCKS} :block",
+            values={"group": {group}, "block": {keys.block_of(group)}},
         )
-        await self.table.update(full, returning="NONE")
+        reply = await self.table.update(full)
+        if isinstance(reply, Written) and keys.blocks_in(chunks_of(reply.item)) > 1:
+            block = self._on_block(ref, "DELETE", group)
+            await self.table.update(block, returning="NONE")
 
     async def settled(self, ref: JobRef, chunks: int) -> int:
-        """Return how many chunks the tallies know to have ended; for progress bars."""
-        total = 0
-        for group in range(keys.groups_in(chunks)):
-            item = await self.table.get(
-                keys.group_pk(ref.tenant, ref.job, group), keys.TALLY_SK
-            )
+        """Return how many chunks the tallies know to have ended; for progress bars.
+
+        Of a very large job only the first groups that are not full are asked: its
+        chunks are handed out in about their order.
+        """
+        full = await self._full_groups(ref, chunks)
+        total = sum(keys.group_size(group, chunks) for group in full)
+        others = (g for g in range(keys.groups_in(chunks)) if g not in full)
+        for group in islice(others, keys.BLOCK_SIZE):
+            pk = keys.group_pk(ref.tenant, ref.job, group)
+            item = await self.table.get(pk, keys.TALLY_SK)
             total += len((item or {}).get("settled", ()))
         return total
+
+    async def _full_groups(self, ref: JobRef, chunks: int) -> set[int]:
+        """Return the full groups of a job of more than one block."""
+        full: set[int] = set()
+        blocks = keys.blocks_in(chunks)
+        for block in range(blocks) if blocks > 1 else ():
+            pk = keys.group_pk(ref.tenant, ref.job, block * keys.BLOCK_SIZE)
+            item = await self.table.get(pk, keys.BLOCK_SK)
+            full |= set((item or {}).get(FULL_GROUPS, ()))
+        return full
+
+
+def chunks_of(job: Mapping[str, Any]) -> int:
+    """Return how many chunks a job's item says that it has."""
+    return int(job.get("chunks", 0))
+
+
+def ended_at_least(job: Mapping[str, Any]) -> int:
+    """Return how many chunks have ended by a large job's item alone."""
+    full = len(job.get(FULL_GROUPS, ()))
+    full += len(job.get(FULL_BLOCKS, ())) * keys.BLOCK_SIZE
+    return min(full * keys.GROUP_SIZE, chunks_of(job))

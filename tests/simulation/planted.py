@@ -7,10 +7,18 @@ from typing import Any
 
 import pytest
 
-from piecework import attempts, falling_back, finish, in_flight, service_clock
+from piecework import attempts, falling_back, in_flight, service_clock
 from piecework.claim import Held
 from piecework.reconcile import jobs, sightings
-from piecework.store import checkpoints, claims, dead_letters, ledger, rescue, settle
+from piecework.store import (
+    checkpoints,
+    claims,
+    dead_letters,
+    ledger,
+    looks,
+    rescue,
+    settle,
+)
 from workers import executor
 
 Patch = pytest.MonkeyPatch
@@ -63,7 +71,7 @@ def living_leases_are_given_back(patch: Patch) -> None:
 
 
 def a_full_tally_is_believed(patch: Patch) -> None:
-    patch.setattr(finish.Census, "ended", True)
+    patch.setattr(looks, "has_ended", lambda _: True)
 
 
 def an_effect_is_not_looked_up(patch: Patch) -> None:

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from piecework.finish import certify, store_certificate
+import pytest
+from pydantic_core import to_json
+
+from piecework.finish import (
+    RESULTS_AT_ONCE,
+    Certificate,
+    certify,
+    encoded,
+    store_certificate,
+)
 from piecework.model import JobStatus
 from piecework.objects import verify
 from piecework.store.census import Census
@@ -25,3 +34,23 @@ async def test_a_late_certificate_does_not_stand_in_the_place_of_the_first(
     for each in kept:
         content = await rt.objects.get(each["certificate"])
         verify(content, each["certificate_sha256"], "the certificate")
+
+
+@pytest.mark.parametrize("results", [0, 1, RESULTS_AT_ONCE, RESULTS_AT_ONCE + 1])
+def test_a_certificate_in_parts_is_what_it_is_in_one_piece(results: int) -> None:
+    certificate = Certificate(
+        job='a "results": {}',
+        tenant="acme",
+        pipeline="review",
+        gen=1,
+        status=JobStatus.PARTIAL,
+        finished_at="now",
+        chunks=results,
+        manifest="m",
+        manifest_sha256="s",
+        outcomes={},
+        error_codes={},
+        results={number: f'"{number}\n' for number in range(results)},
+        missing=[],
+    )
+    assert to_json(certificate, indent=1) == encoded(certificate)

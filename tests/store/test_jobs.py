@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from piecework import keys
-from piecework.model import JobStatus
-from tests.store.conftest import Store, Stutter
+from piecework.model import JobStatus, iso
+from tests.store.conftest import NOW, Store, Stutter
 
 S = JobStatus
 
@@ -94,6 +94,28 @@ async def test_a_notice_is_left_on_a_job_and_on_nothing_else(store: Store) -> No
     await store.jobs.note(store.ref, "runtime.pipeline.unknown", "said")
     item = await store.item(store.ref.pk, keys.META_SK)
     assert (item["notice"], item["notice_code"]) == ("said", "runtime.pipeline.unknown")
+
+
+async def test_who_submits_a_job_shows_that_it_is_alive(store: Store) -> None:
+    await store.put_job(S.SUBMITTING)
+    await store.jobs.seen_to(store.ref, 2)
+    item = await store.item(store.ref.pk, keys.META_SK)
+    assert iso(NOW) == item["seen_to_at"]
+
+
+async def test_nobody_is_at_an_earlier_life_of_a_job_or_at_none(store: Store) -> None:
+    await store.jobs.seen_to(store.ref, 2)
+    assert await store.jobs.read(store.ref) is None
+    await store.put_job(S.RESUMING, gen=3)
+    before = await store.everything()
+    await store.jobs.seen_to(store.ref, 2)
+    assert before == await store.everything()
+
+
+async def test_the_chunks_of_very_many_groups_are_counted(store: Store) -> None:
+    await store.put_job(S.SUBMITTING)
+    await store.jobs.add_chunks(store.ref, 2, chunks(*range(0, 20 * 256, 256)))
+    assert await store.jobs.count_chunks(store.ref, 20 * 256) == 20
 
 
 async def test_events_are_kept_in_their_order_and_never_overwritten(

@@ -85,6 +85,27 @@ async def test_a_resume_that_is_quiet_for_long_is_finished(
 
 
 @pytest.mark.parametrize(
+    ("act", "status"),
+    [
+        (finish_submit, JobStatus.SUBMITTING),
+        (finish_resume, JobStatus.RESUMING),
+        (look_at_chunks, JobStatus.RUNNING),
+    ],
+)
+async def test_what_somebody_is_still_seen_to_do_is_left_to_them(
+    store: Store, asked: list[str], act: Any, status: JobStatus
+) -> None:
+    await store.put_chunk()
+    began = dict.fromkeys(("created_at", "opened_at", "reopened_at"), LONG_AGO)
+    job = await store.put_job(status, **began, seen_to_at=RECENT)
+    here = look(store)
+    await act(here if act is look_at_chunks else here.rt, job)
+    found = await store.jobs.read(store.ref)
+    assert found is not None
+    assert ([], status) == (asked, found.status)
+
+
+@pytest.mark.parametrize(
     ("facts", "begun"),
     [
         ({"opened_at": QUIET}, ["fan_out"]),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from piecework import keys
 from piecework.model import JobStatus
 from tests.store.conftest import Store
 
@@ -48,3 +51,19 @@ async def test_reopened_chunks_are_counted_anew(store: Store) -> None:
     assert await store.tallies.settled(store.ref, 300) == 298
     assert await store.tallies.add(store.ref, 0, [3], 300) is False
     assert await store.tallies.add(store.ref, 0, [4], 300) is True
+
+
+async def test_a_job_of_many_blocks_is_full_with_its_last_group(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys, "BLOCK_SIZE", 2)
+    await store.put_job(JobStatus.RUNNING, chunks=700)
+    tallies = store.tallies
+    assert await tallies.add(store.ref, 2, range(512, 700), 700) is False
+    assert await tallies.add(store.ref, 0, range(256), 700) is False
+    assert await tallies.add(store.ref, 1, range(256, 512), 700) is True
+    await tallies.remove(store.ref, 0, [3])
+    assert await tallies.settled(store.ref, 700) == 699
+    assert await tallies.add(store.ref, 1, [256], 700) is False
+    assert await tallies.add(store.ref, 0, [3], 700) is True
+    assert await tallies.settled(store.ref, 700) == 700

@@ -61,9 +61,14 @@ async def succeed(store: Store, claim: Claim) -> Any:
     return await ends.succeed(claim, result_sha256="ab", also=also, calls=Calls(5))
 
 
+async def succeed_with_value(store: Store, claim: Claim) -> Any:
+    ends = store.settlements
+    return await ends.succeed(claim, result_sha256="ab", value='"last"', calls=Calls(5))
+
+
 async def succeed_alone(store: Store, claim: Claim) -> Any:
     ends = store.settlements
-    return await ends.succeed(claim, result_sha256="ab", also=[], calls=Calls(5))
+    return await ends.succeed(claim, result_sha256="ab", calls=Calls(5))
 
 
 async def park(store: Store, claim: Claim) -> Any:
@@ -101,7 +106,16 @@ STEPS: list[Write] = [
     undo_failed,
     begin,
 ]
-ENDS: list[Write] = [succeed, succeed_alone, park, put_off, release, bury, cancel]
+ENDS: list[Write] = [
+    succeed,
+    succeed_with_value,
+    succeed_alone,
+    park,
+    put_off,
+    release,
+    bury,
+    cancel,
+]
 
 
 def named(writes: list[Write]) -> Any:

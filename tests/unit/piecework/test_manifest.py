@@ -2,12 +2,21 @@ from __future__ import annotations
 
 import hashlib
 import io
+from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from piecework import keys
-from piecework.manifest import Entry, manifest_key, read_manifest, write_manifest
+from piecework.errors import PermanentError
+from piecework.manifest import (
+    Entry,
+    _plain,
+    manifest_key,
+    read_manifest,
+    write_manifest,
+)
 from piecework.model import Job, JobRef
 from piecework.objects import Objects
 from piecework.payloads import MOST_BYTES
@@ -37,6 +46,44 @@ def test_an_entry_is_one_line_and_reads_back(entry: Entry) -> None:
     assert line.endswith(b"\n")
     assert b"\n" not in line[:-1]
     assert Entry.read(line) == entry
+
+
+@given(ENTRIES, st.integers(0, 200), st.binary(max_size=2))
+def test_the_short_way_to_read_a_line_reads_what_the_long_one_does(
+    entry: Entry, at: int, odd: bytes
+) -> None:
+    plain = replace(entry, sha256="ab" * 32)
+    for line in (plain.line().strip(), entry.line().strip()):
+        for some in (line, line[:at] + odd + line[at + 1 :]):
+            read = _plain(some)
+            assert read is None or read == Entry._read_any(some)
+
+
+@pytest.mark.parametrize(
+    ("label", "short"),
+    [("7 Fees", True), ("Gebühr § 5", True), ('a "b"', False), ("a\\b", False)],
+)
+def test_most_lines_are_read_the_short_way(label: str, short: bool) -> None:  # noqa: FBT001 -- the two columns of a table
+    entry = Entry(7, label, "p/0+1", "ab" * 32)
+    assert short is (_plain(entry.line().strip()) == entry)
+    assert entry == Entry.read(entry.line().strip())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'[007, "a", "p/0+1", "%s"]' % (b"ab" * 32),
+        b'[7, "a", "p/0+0", "%s"]' % (b"ab" * 32),
+        b'[7, "a", "p/0+99999999", "%s"]' % (b"ab" * 32),
+        b'[7, "\xff", "p/0+1", "%s"]' % (b"ab" * 32),
+        b'[7, "a\x01", "p/0+1", "%s"]' % (b"ab" * 32),
+        b'[7, "a", "../p/0+1", "%s"]' % (b"ab" * 32),
+    ],
+)
+def test_a_line_that_is_none_of_ours_is_refused_either_way(line: bytes) -> None:
+    assert _plain(line) is None
+    with pytest.raises(PermanentError):
+        Entry.read(line)
 
 
 def test_a_label_stays_readable() -> None:

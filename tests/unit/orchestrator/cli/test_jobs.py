@@ -118,6 +118,16 @@ def test_an_ended_job_shows_its_certificate_and_what_to_type_next(
     assert "next          piecework dlq list --job a" in shown
 
 
+def test_the_certificate_of_a_very_large_job_is_shown(
+    run: Run, deployment: Deployment
+) -> None:
+    results = {str(number): "ab" * 32 for number in range(60_000)}
+    facts = {"chunks": 60_000, "results": results, "manifest_sha256": "cd" * 32}
+    kept = deployment.certificate("a", missing=[], **facts)
+    deployment.job("a", "SUCCEEDED", 1, finished_at=SETTLED, **kept)
+    assert "60000 of 60000 results" in run("jobs", "show", "a").stdout
+
+
 def test_a_certificate_that_was_changed_is_not_shown(
     run: Run, deployment: Deployment
 ) -> None:

@@ -53,6 +53,6 @@ def test_the_server_is_not_given_the_callers_credentials(
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "real")
     monkeypatch.setenv("AWS_PROFILE", "production")
-    given = server._environment(1, "us-east-1", "sqs")
+    given = server.surroundings(1, "us-east-1", "sqs")
     assert not [name for name in given if name.startswith("AWS_")]
     assert given["BIND_HOST"] == "127.0.0.1"

@@ -37,18 +37,27 @@ ROOT = Path(__file__).parents[4]
 
 def asked_in_an_hour(settings: Settings, role: str) -> Counter[str]:
     """Run the true loops for an hour of made-up time; count what they ask for."""
+    return Counter(operation for operation, _ in requests_of_an_hour(settings, role))
+
+
+def requests_of_an_hour(settings: Settings, role: str) -> list[tuple[str, str]]:
+    """Return each operation that an idle process asks for, and of what: in an hour."""
     rng = Random(1)
     world = World(settings, Faults({}, rng), rng)
     cast = Cast(world, {}, Log(lambda said: None, lambda said: None))
-    asked: Counter[str] = Counter()
+    asked: list[tuple[str, str]] = []
 
     def note(what: str, exchange: Any) -> None:
         if what == "asked":
-            asked[exchange.operation] += 1
+            of = exchange.request.get("QueueUrl") or exchange.request["TableName"]
+            asked.append((exchange.operation, of))
 
     async def an_hour() -> None:
         world.on_exchange = note
-        cast.reconciler() if role == "reconciler" else cast.worker(reconcile=False)
+        if role == "reconciler":
+            cast.reconciler()
+        else:
+            cast.worker(reconcile=role == "both")
         await asyncio.sleep(HOUR)
 
     with remains_at_rest(world):
@@ -79,6 +88,21 @@ def test_idle_processes_ask_for_what_the_price_counts(changed: dict[str, Any]) -
 
 def test_an_idle_worker_polls_no_more_than_every_twenty_seconds() -> None:
     assert asked_in_an_hour(Settings(), "worker").total() <= HOUR / 20 + 1
+
+
+@pytest.mark.parametrize("role", ["worker", "reconciler", "both"])
+def test_an_idle_process_asks_each_queue_once_in_twenty_seconds(role: str) -> None:
+    found = Counter(requests_of_an_hour(Settings(), role))
+
+    receives = {of: n for (op, of), n in found.items() if op == "receive_message"}
+    queries = sum(n for (op, _), n in found.items() if op == "query")
+    most = HOUR / 20 + 1
+
+    assert (2 if role == "both" else 1) == len(receives)
+    assert max(receives.values()) <= most
+    # At the list of jobs as often, and at two ends of the letters once a minute.
+    assert queries <= (most + 2 * (HOUR / 60 + 1)) * (role != "worker")
+    assert found.total() == sum(receives.values()) + queries
 
 
 def test_a_month_is_what_stands_about_and_what_is_asked() -> None:

@@ -83,6 +83,61 @@ async def test_a_page_may_be_swept_away_one_day() -> None:
     assert table.items()[0]["expires_at"] == NOW + 2 * 86_400
 
 
+async def test_a_result_that_comes_while_a_page_is_written_begins_the_next() -> None:
+    table = paper()
+    kept = journal(table)
+    await asyncio.gather(*(kept.record(key, "1") for key in "abcd"))
+    assert [["a", "b", "c"]] == [list(page) for page in pages(table)]
+    for key in "ef":
+        await kept.record(key, "1")
+    assert [["a", "b", "c"], ["d", "e", "f"]] == [list(page) for page in pages(table)]
+    await kept.close(keep=True)
+    assert 2 == len(table.written)
+
+
+def test_what_comes_while_a_page_is_written_lingers_from_then_on() -> None:
+    async def main() -> None:
+        table = paper()
+        kept = journal(table)
+        await kept.record("a", "1")
+        await asyncio.sleep(0.2)
+        await asyncio.gather(*(kept.record(key, "1") for key in "bcd"))
+        await asyncio.sleep(0.2)
+        assert [{"a": "1", "b": "1", "c": "1"}] == pages(table)
+        await asyncio.sleep(0.06)
+        assert {"d": "1"} == pages(table)[1]
+
+    run_virtually(main())
+
+
+def test_a_page_that_could_not_be_written_is_tried_again_after_the_linger() -> None:
+    async def main() -> None:
+        table = paper(StoreError("away"))
+        kept = journal(table)
+        await kept.record("a", "1")
+        await kept.record("b", "1")
+        with pytest.raises(StoreError):
+            await kept.record("c", "1")
+        assert "1" == kept.recall("c")
+        await asyncio.sleep(0.26)
+        assert {"a": "1", "b": "1", "c": "1"} == pages(table)[-1]
+        await kept.close(keep=True)
+        assert 2 == len(table.written)
+
+    run_virtually(main())
+
+
+async def test_a_close_waits_for_a_page_that_is_being_written() -> None:
+    table = paper()
+    kept = journal(table)
+    filling = [asyncio.create_task(kept.record(key, "1")) for key in "abc"]
+    await asyncio.sleep(0)
+    assert [] == table.written
+    await kept.close(keep=True)
+    assert 1 == len(table.written)
+    await asyncio.gather(*filling)
+
+
 async def test_nothing_to_write_is_no_request() -> None:
     table = paper()
     await journal(table).close(keep=True)

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from piecework import keys
+from piecework.metering.units import item_size
 from piecework.model import JobRef
 from piecework.store.table import Refused, Written
-from piecework.store.tallies import Tallies
+from piecework.store.tallies import Tallies, ended_at_least
 from tests.unit.piecework.store.tables import Paper, paper
 
 REF = JobRef("acme", "job")
@@ -52,8 +54,8 @@ async def test_a_full_group_of_a_large_job_is_tallied_on_the_job() -> None:
     assert await added(table, 300) is False
     _, (action,) = table.written
     assert (action.pk, action.sk) == (REF.pk, "META")
-    assert action.update == "ADD full_groups :group"
-    assert action.values == {"group": {0}}
+    assert action.update == "ADD full_groups :full"
+    assert action.values == {"full": {0}}
     assert action.condition == "attribute_exists(pk)"
 
 
@@ -83,5 +85,64 @@ async def test_reopened_chunks_leave_the_tally_and_their_group_the_jobs() -> Non
         {257, 258},
     )
     assert tally.pk == f"{REF.pk}#G#0001"
-    assert (full.update, full.values) == ("DELETE full_groups :group", {"group": {1}})
+    assert full.update == "DELETE full_groups :group, full_blocks :block"
+    assert full.values == {"group": {1}, "block": {0}}
     assert full.condition == "attribute_exists(pk)"
+
+
+#: One group more than a block has.
+VERY_LARGE = 256 * 256 + 1
+
+
+async def test_a_full_group_of_a_very_large_job_is_tallied_in_its_block() -> None:
+    table = paper(settled(256), Written({"full_groups": {0, 1}}))
+    assert await added(table, VERY_LARGE, group=1) is False
+    _, (action,) = table.written
+    assert (action.pk, action.sk) == (REF.pk, "TALLY#GROUPS")
+    assert action.update == "ADD full_groups :full"
+    assert action.values == {"full": {1}}
+
+
+@pytest.mark.parametrize(("blocks", "full"), [({0}, False), ({0, 1}, True)])
+async def test_the_last_block_fills_a_very_large_job(
+    blocks: set[int],
+    full: bool,  # noqa: FBT001
+) -> None:
+    table = paper(
+        settled(1), Written({"full_groups": {256}}), Written({"full_blocks": blocks})
+    )
+    assert await added(table, VERY_LARGE, group=256) is full
+    _, (block,), (job,) = table.written
+    assert f"{REF.pk}#G#0256" == block.pk
+    assert (job.pk, job.sk) == (REF.pk, "META")
+    assert (job.update, job.values) == ("ADD full_blocks :full", {"full": {1}})
+    assert job.condition == "attribute_exists(pk)"
+
+
+async def test_a_reopened_group_of_a_very_large_job_leaves_its_block_too() -> None:
+    table = paper(Written({}), Written({"chunks": VERY_LARGE}))
+    await Tallies(table).remove(REF, 256, [65_536])
+    _, _, (block,) = table.written
+    assert (block.pk, block.sk) == (f"{REF.pk}#G#0256", "TALLY#GROUPS")
+    assert (block.update, block.values) == (
+        "DELETE full_groups :full",
+        {"full": {256}},
+    )
+
+
+@pytest.mark.parametrize(
+    ("job", "ended"),
+    [
+        ({"chunks": 300}, 0),
+        ({"chunks": 300, "full_groups": {0}}, 256),
+        ({"chunks": 300, "full_groups": {0, 1}}, 300),
+        ({"chunks": VERY_LARGE, "full_blocks": {0}}, 65_536),
+    ],
+)
+def test_a_job_says_how_many_have_ended_by_what_is_full(job: Any, ended: int) -> None:
+    assert ended == ended_at_least(job)
+
+
+def test_the_item_that_all_workers_read_stays_small_however_large_the_job() -> None:
+    blocks = {str(block) for block in range(keys.blocks_in(keys.MOST_CHUNKS))}
+    assert item_size({"full_blocks": {"NS": sorted(blocks)}}) < 5_000

@@ -1,0 +1,30 @@
+"""Which groups of a running job may hold a chunk that has something left to do."""
+
+from __future__ import annotations
+
+from piecework import keys
+from piecework.model import Job
+from piecework.store.table import Table
+from piecework.store.tallies import FULL_BLOCKS, FULL_GROUPS
+
+
+async def groups_to_look_at(table: Table, job: Job) -> set[int]:
+    """Return the groups of a job but those that are full by its tallies.
+
+    Only in its first life: what is tallied there has ended for good. Later somebody
+    may count an end of an earlier life, late, of a chunk that was taken up again.
+    """
+    groups = set(range(keys.groups_in(job.chunks)))
+    if job.gen > 1 or len(groups) == 1:
+        return groups
+    full_blocks = job.item.get(FULL_BLOCKS, ())
+    groups -= set(job.item.get(FULL_GROUPS, ()))
+    for block in range(keys.blocks_in(job.chunks)):
+        first = block * keys.BLOCK_SIZE
+        if block in full_blocks:
+            groups -= set(range(first, first + keys.BLOCK_SIZE))
+        elif keys.blocks_in(job.chunks) > 1:
+            pk = keys.group_pk(job.ref.tenant, job.ref.job, first)
+            item = await table.get(pk, keys.BLOCK_SK) or {}
+            groups -= set(item.get(FULL_GROUPS, ()))
+    return groups

@@ -1,0 +1,62 @@
+"""Looks that find a whole job ended, and what they found, so that one is enough.
+
+Once every chunk of a life of a job has ended none changes before the next life: only
+`reopen_chunk` moves an ended chunk, under a job that is RESUMING in a later generation.
+So what was seen is what the join finds and what the certificate says, however much
+later; a worker that has not seen it itself looks again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from piecework.model import Chunk, ChunkRef, Job, JobRef
+from piecework.store.census import Census, Counting, all_chunks
+from piecework.store.table import Table
+
+
+@dataclass(slots=True)
+class Looks:
+    """What one process has seen; of one job at a time, for a census is large."""
+
+    _open: ChunkRef | None = None
+    _kept: tuple[JobRef, int, Census] | None = None
+
+    async def ended(self, table: Table, job: Job) -> Census | None:
+        """Return the census of a job whose chunks have all ended, else None.
+
+        It goes as far as the first that has not, and the next look begins there: while
+        a large job is being cancelled many ask.
+        """
+        if await self._still_open(table, job):
+            return None
+        counting = Counting([])
+        async for chunk in all_chunks(table, job.ref, job.chunks):
+            if not has_ended(chunk):
+                self._open = chunk.ref
+                return None
+            counting.add(chunk)
+        return counting.census()
+
+    async def _still_open(self, table: Table, job: Job) -> bool:
+        ref = self._open
+        if ref is None or ref.of != job.ref:
+            return False
+        item = await table.get(ref.pk, ref.sk)
+        return item is not None and not has_ended(Chunk.read(ref, item))
+
+    def keep(self, job: Job, census: Census) -> None:
+        """Keep what was seen for the join of this life of the job."""
+        self._kept = (job.ref, job.gen, census)
+
+    def take(self, ref: JobRef, gen: int) -> Census | None:
+        """Return what was kept for the join of a life of a job, once; None: nothing."""
+        if self._kept is None or self._kept[:2] != (ref, gen):
+            return None
+        census, self._kept = self._kept[2], None
+        return census
+
+
+def has_ended(chunk: Chunk) -> bool:
+    """Say whether a chunk has nothing left to do."""
+    return chunk.status.terminal

@@ -1,0 +1,109 @@
+"""Promise: a job of several groups ends as a small one does, looked at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any
+
+from piecework import keys
+from piecework.finish import Certificate, begin_finish
+from piecework.model import JobRef, JobStatus
+from piecework.queue import Message
+from piecework.store.looks import Looks
+from piecework.store.table import Item as Row
+from piecework.store.table import Table
+from piecework.store.tallies import Tallies
+from tests.scenarios.conftest import Scenario
+from tests.scenarios.pipelines import Item, counting
+
+#: Looks at all chunks in a life of a job: one decides, one is for the results, which
+#: the join asks for.
+LOOKS = 2
+#: One group, and a few chunks of the next.
+CHUNKS = keys.GROUP_SIZE + 8
+REF = JobRef("default", "job-1")
+
+
+class Watched(Table):
+    """Keeps of which groups all chunks were read."""
+
+    looks: Counter[str]
+
+    def query(self, pk: str, prefix: str = "", **how: Any) -> AsyncIterator[Row]:
+        if prefix == keys.CHUNK_PREFIX:
+            self.looks[pk] += 1
+        return super().query(pk, prefix, **how)
+
+
+def watched(scenario: Scenario) -> Watched:
+    table = scenario.rt.table
+    found = Watched(table.client, table.name, table.rng)
+    found.looks = Counter()
+    return found
+
+
+async def certificate(scenario: Scenario) -> Certificate:
+    job = await scenario.job()
+    content = await scenario.rt.objects.get(str(job.item["certificate"]))
+    return Certificate.model_validate_json(content)
+
+
+class Uncounted(Tallies):
+    """What a worker that dies before it counts comes to."""
+
+    async def add(self, *_: object) -> bool:
+        return False
+
+
+async def settled(scenario: Scenario) -> bool:
+    return all(chunk.status.terminal for chunk in await scenario.chunks())
+
+
+async def test_a_job_of_two_groups_is_decided_by_one_look_in_each_of_its_lives(
+    scenario: Scenario,
+) -> None:
+    dead = {7, CHUNKS - 1}
+    items = [Item(n=n, trouble="permanent" * (n in dead)) for n in range(CHUNKS)]
+    await scenario.submit(counting, items)
+    table = watched(scenario)
+    groups = {keys.group_pk("default", "job-1", group) for group in (0, 1)}
+
+    async with scenario.worker(table=table):
+        ended = await scenario.ended()
+        assert JobStatus.PARTIAL is ended.status
+        assert {0, 1} == ended.item["full_groups"]
+        assert dict.fromkeys(groups, LOOKS) == table.looks
+        first = await certificate(scenario)
+        assert dead == {one.chunk for one in first.missing}
+
+        scenario.fix()
+        assert (2, 2) == await scenario.redrive()
+        ended = await scenario.ended()
+
+    assert JobStatus.SUCCEEDED is ended.status
+    assert dict.fromkeys(groups, 2 * LOOKS) == table.looks
+    second = await certificate(scenario)
+    assert set(range(CHUNKS)) == set(second.results)
+    assert first.results.items() <= second.results.items()
+    assert CHUNKS == scenario.happened("first")
+
+
+async def test_a_join_that_another_worker_takes_up_looks_for_itself(
+    scenario: Scenario,
+) -> None:
+    await scenario.submit(counting, [Item(n=n) for n in range(3)])
+    async with scenario.worker(tallies=Uncounted(scenario.rt.table)):
+        await scenario.until(lambda: settled(scenario))
+
+    # The first finishes the job and dies; the second has seen nothing of it.
+    begun = await begin_finish(scenario.rt, REF)
+    assert begun is not None
+    await scenario.rt.work.send([Message.about(*begun)])
+    table = watched(scenario)
+    async with scenario.worker("heir", table=table, looks=Looks()):
+        ended = await scenario.ended()
+
+    assert JobStatus.SUCCEEDED is ended.status
+    assert {REF.pk: LOOKS} == table.looks
+    assert {0, 1, 2} == set((await certificate(scenario)).results)

@@ -1,0 +1,122 @@
+"""How far a submit is: one bar on a terminal, lines in a log, nothing for programs."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+
+import pytest
+
+from orchestrator.cli.formats import Format
+from orchestrator.cli.output import Output
+from orchestrator.cli.submit_bar import Lines, Step, SubmitProgress, submitting
+
+#: What a terminal is sent where more than one line is drawn anew.
+UP_A_LINE = "\x1b[1A"
+
+
+@dataclass
+class Clock:
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Kept:
+    """Keeps what it is shown."""
+
+    steps: list[Step] = field(default_factory=list)
+    over: list[Step] = field(default_factory=list)
+
+    def now(self, step: Step) -> None:
+        self.steps.append(step)
+
+    def ended(self, step: Step) -> None:
+        self.over.append(step)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def run(clock: Clock, progress: SubmitProgress) -> None:
+    """Read 1,000 chunks in 1 s, write them in 4 s, and send half of them in 2 s."""
+    for step, seconds, done in (("read", 1, 1000), ("written", 4, 1000)):
+        for part in range(1, 11):
+            clock.now += seconds / 10
+            progress(step, done * part // 10)
+    for part in range(1, 6):
+        clock.now += 0.4
+        progress("sent", 100 * part)
+
+
+def test_what_is_read_has_no_end_in_sight_and_no_time_left() -> None:
+    clock, kept = Clock(), Kept()
+    progress = SubmitProgress(kept, 0.0, clock)
+    clock.now = 2.0
+    progress("read", 1000)
+    assert [Step("read", 1000, None, 0, 500.0)] == kept.steps
+    assert "1,000 chunks, 500/s" == str(kept.steps[0])
+
+
+def test_the_time_that_is_left_is_of_writing_and_of_sending() -> None:
+    clock, kept = Clock(), Kept()
+    progress = SubmitProgress(kept, 0.0, clock)
+    progress("read", 1000)
+    progress("written", 0)
+    clock.now = 2.0
+    progress("written", 500)
+    progress("sent", 0)
+    clock.now = 4.0
+    progress("sent", 500)
+    written, sent = kept.steps[2], kept.steps[4]
+    assert "500/1,000 chunks, 250/s, 0:06 left" == str(written)
+    assert "500/1,000 chunks, 250/s, 0:02 left" == str(sent)
+
+
+def test_it_is_shown_at_times_and_each_step_at_its_end() -> None:
+    clock, kept = Clock(), Kept()
+    progress = SubmitProgress(kept, 2.0, clock)
+    run(clock, progress)
+    progress.close()
+    assert ["written", "written", "sent"] == [step.name for step in kept.steps]
+    ends = [("read", 1000), ("written", 1000), ("sent", 500)]
+    assert ends == [(step.name, step.done) for step in kept.over]
+
+
+def test_a_log_has_lines_and_a_short_submit_three_of_them() -> None:
+    clock, said = Clock(), list[str]()
+    progress = SubmitProgress(Lines(said.append), 60.0, clock)
+    run(clock, progress)
+    progress.close()
+    assert ["read 1,000 chunks", "written 1,000 chunks", "sent 500 chunks"] == said
+
+
+def test_a_submit_under_an_id_that_exists_may_only_send() -> None:
+    clock, kept = Clock(), Kept()
+    progress = SubmitProgress(kept, 0.0, clock)
+    progress("read", 10)
+    progress("sent", 4)
+    assert (10, 6) == (kept.steps[-1].total, kept.steps[-1].ahead)
+
+
+def test_a_terminal_has_one_bar() -> None:
+    terminal = Terminal()
+    with submitting(Output(Format.TABLE, io.StringIO(), terminal)) as progress:
+        progress("read", 3)
+        progress("written", 3)
+        progress("sent", 3)
+    shown = terminal.getvalue()
+    assert "sent" in shown
+    assert "3/3 chunks" in shown
+    assert UP_A_LINE not in shown
+
+
+@pytest.mark.parametrize("terminal", [Terminal(), io.StringIO()])
+def test_a_program_is_told_nothing(terminal: io.StringIO) -> None:
+    with submitting(Output(Format.JSON, io.StringIO(), terminal)) as progress:
+        progress("read", 3)
+    assert "" == terminal.getvalue()

@@ -1,0 +1,89 @@
+"""Once all chunks were seen to have ended, nobody has to look again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from piecework import keys
+from piecework.model import Job, JobRef
+from piecework.store.census import Census
+from piecework.store.looks import Looks
+from piecework.store.table import Item, Table
+
+REF = JobRef("acme", "job")
+OTHER = JobRef("acme", "other")
+
+
+class Chunks(Table):
+    """A table of chunks, by number; keeps which were read."""
+
+    def __init__(self, *statuses: str) -> None:
+        super().__init__(None, "table", Random(1))  # type: ignore[arg-type]
+        self.statuses = list(statuses)
+        self.read: list[int] = []
+
+    def item(self, number: int) -> Item:
+        self.read.append(number)
+        facts = {"status": self.statuses[number], "gen": 1, "fence": 1}
+        return {"sk": keys.chunk_sk(number), **facts}
+
+    async def query(self, pk: str, prefix: str = "", **_: Any) -> AsyncIterator[Item]:
+        for number in range(len(self.statuses)):
+            yield self.item(number)
+
+    async def get(self, pk: str, sk: str) -> Item | None:
+        return self.item(keys.chunk_number(sk))
+
+
+def job(ref: JobRef = REF, gen: int = 1, chunks: int = 3) -> Job:
+    item = {"status": "RUNNING", "gen": gen, "chunks": chunks, "pipeline": "p"}
+    return Job.read(ref, item)
+
+
+async def test_a_look_counts_all_when_all_have_ended() -> None:
+    table = Chunks("SUCCEEDED", "DEAD", "CANCELLED")
+    census = await Looks().ended(table, job())
+    assert census is not None
+    assert ["SUCCEEDED", "DEAD", "CANCELLED"] == [str(r.status) for r in census.rows]
+
+
+@pytest.mark.parametrize("status", ["PENDING", "RUNNING", "WAITING"])
+async def test_a_look_ends_at_the_first_that_is_open_and_the_next_begins_there(
+    status: str,
+) -> None:
+    table, looks = Chunks("SUCCEEDED", status, "SUCCEEDED"), Looks()
+    assert await looks.ended(table, job()) is None
+    assert [0, 1] == table.read
+    assert await looks.ended(table, job()) is None
+    assert [0, 1, 1] == table.read
+    table.statuses[1] = "SUCCEEDED"
+    assert await looks.ended(table, job()) is not None
+    assert [0, 1, 1, 1, 0, 1, 2] == table.read
+
+
+async def test_a_look_at_another_job_is_not_kept_from_it() -> None:
+    table, looks = Chunks("PENDING"), Looks()
+    assert await looks.ended(table, job(chunks=1)) is None
+    table.statuses[0] = "SUCCEEDED"
+    assert await looks.ended(table, job(OTHER, chunks=1)) is not None
+
+
+@pytest.mark.parametrize(("ref", "gen"), [(OTHER, 2), (REF, 1), (REF, 3)])
+def test_what_was_seen_is_for_the_join_of_that_life_of_that_job(
+    ref: JobRef, gen: int
+) -> None:
+    looks, census = Looks(), Census(())
+    looks.keep(job(gen=2), census)
+    assert looks.take(ref, gen) is None
+    assert looks.take(REF, 2) is census
+
+
+def test_what_was_seen_is_handed_out_once() -> None:
+    looks = Looks()
+    looks.keep(job(), Census(()))
+    looks.take(REF, 1)
+    assert looks.take(REF, 1) is None

@@ -1,0 +1,70 @@
+"""A submit that gets on shows that it is alive; one that is small need not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from piecework import keys
+from piecework.fanout import LIFE_EVERY_S, SignsOfLife, spread
+from piecework.manifest import Entry
+from piecework.model import Job, JobRef
+
+REF = JobRef("acme", "job")
+
+
+@dataclass
+class World:
+    """A clock, and a record that keeps when it was told."""
+
+    now: float = 100.0
+    shown: list[tuple[JobRef, int, float]] = field(default_factory=list)
+
+    @property
+    def jobs(self) -> Any:
+        return self
+
+    def clock(self) -> float:
+        return self.now
+
+    async def seen_to(self, ref: JobRef, gen: int) -> None:
+        self.shown.append((ref, gen, self.now))
+
+
+async def test_a_large_submit_shows_a_sign_of_life_now_and_then() -> None:
+    world: Any = World()
+    item = {"status": "SUBMITTING", "gen": 2, "chunks": 1, "pipeline": "p"}
+    life = SignsOfLife(world, Job.read(REF, item))
+    for seconds in (0.0, LIFE_EVERY_S - 1, 1.0, 1.0, LIFE_EVERY_S):
+        world.now += seconds
+        await life.show()
+    first = 100.0 + LIFE_EVERY_S
+    assert [(REF, 2, first), (REF, 2, first + LIFE_EVERY_S + 1)] == world.shown
+
+
+async def entries(count: int) -> AsyncIterator[Entry]:
+    for number in range(count):
+        yield Entry(number, "", "p/0+1", "ab")
+
+
+@pytest.mark.parametrize("count", [1, 99, 100, 300, 4096, 5000])
+async def test_every_entry_is_written_once_in_as_few_requests_as_may_be(
+    count: int,
+) -> None:
+    lists = [some async for some in spread(entries(count))]
+    assert list(range(count)) == sorted(e.chunk for some in lists for e in some)
+    assert max(map(len, lists)) <= 99
+    assert len(lists) <= count / 97 + 1
+
+
+async def test_what_is_written_together_lies_in_many_groups() -> None:
+    lists = [some async for some in spread(entries(8192))]
+    for first in range(len(lists) - 8):
+        window = lists[first : first + 8]
+        chunks = Counter(keys.group_of(e.chunk) for some in window for e in some)
+        assert max(chunks.values()) <= 99 + 41
+        assert len(chunks) >= 8

@@ -14,16 +14,20 @@ from orchestrator.endings import cancel_facts, notices
 from piecework import keys, record
 from piecework.errors import NotFoundError
 from piecework.model import Chunk, ChunkRef, Job, JobRef
-from piecework.objects import own_key, verify
+from piecework.objects import OBJECT_LIMIT, own_key, verify
 from piecework.runtime import Runtime
 from piecework.store.census import all_chunks, take_census
+from piecework.store.results import has_on_item
 from piecework.store.work import Work, read_work
+from piecework.strict_json import Bounds
 
 Document = dict[str, Any]
 
 #: Chunks of a job that a list looks at one by one: four queries. Above it, the full
 #: groups on the job's own item have to do.
 LOOKED_AT = 4 * keys.GROUP_SIZE
+#: A certificate names every chunk of its job, in some 90 bytes each.
+CERTIFICATE = Bounds(OBJECT_LIMIT, nodes=keys.MOST_CHUNKS)
 FACTS = (
     "source",
     "submitted_by",
@@ -117,7 +121,7 @@ async def certificate(rt: Runtime, job: Job) -> Document | None:
     key = own_key(str(job.item["certificate"]), prefix)
     content = await rt.objects.get(key)
     verify(content, str(job.item["certificate_sha256"]), f"The certificate {key}")
-    return record.document(content, f"The certificate {key}")
+    return record.document(content, f"The certificate {key}", CERTIFICATE)
 
 
 async def job_events(rt: Runtime, job: Job) -> list[Document]:
@@ -155,8 +159,8 @@ async def listed_chunks(
 
 
 def chunk_facts(chunk: Chunk) -> Document:
-    """Return a chunk's item, without its keys and its secret: the claim's token."""
-    hidden = {"pk", "sk", "v", "claim_token"}
+    """Return a chunk's item, without its keys, its result and its claim token."""
+    hidden = {"pk", "sk", "v", "claim_token", "value"}
     facts = {k: v for k, v in chunk.item.items() if k not in hidden}
     name = {"job": chunk.ref.job, "chunk": chunk.ref.chunk}
     return {**name, "label": chunk.item.get("label", ""), **facts}
@@ -181,7 +185,7 @@ async def chunk_document(rt: Runtime, ref: ChunkRef) -> Document:
     chunk, work = await asyncio.gather(require_chunk(rt, ref), read_work(rt.table, ref))
     return {
         **chunk_facts(chunk),
-        "stages": stages(work),
+        "stages": stages(chunk, work),
         "calls_remembered": sum(
             len(page.get("calls", {})) + len(page.get("large", {}))
             for page in work.kind("CALLS")
@@ -202,12 +206,15 @@ async def chunk_document(rt: Runtime, ref: ChunkRef) -> Document:
     }
 
 
-def stages(work: Work) -> list[Document]:
+def stages(chunk: Chunk, work: Work) -> list[Document]:
     """Return the stages that left a value, in the order in which they did."""
-    rows = [*work.kind("STAGE"), *([work.result] if work.result else [])]
+    result = work.result
+    if has_on_item(chunk):
+        result = {**chunk.item, "finished_at": chunk.item["settled_at"]}
+    rows = [*work.kind("STAGE"), *([result] if result else [])]
     names = ("stage", "finished_at", "gen", "fence")
     done = [
-        {name: row.get(name) for name in names} | {"is_result": row is work.result}
+        {name: row.get(name) for name in names} | {"is_result": row is result}
         for row in rows
     ]
     return sorted(done, key=lambda row: str(row["finished_at"]))

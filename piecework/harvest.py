@@ -10,8 +10,8 @@ from piecework.errors import StateError
 from piecework.model import ChunkStatus, JobRef
 from piecework.objects import Objects
 from piecework.ports import Missing, StoredResult
-from piecework.store.census import Census
-from piecework.store.checkpoints import NULL
+from piecework.store.census import Census, chunks_of_group
+from piecework.store.results import NULL, stored_results
 from piecework.store.table import Item, Table
 
 
@@ -43,8 +43,7 @@ class TableHarvest:
             for row in rows[first : first + keys.GROUP_SIZE]:
                 if row.status is not ChunkStatus.SUCCEEDED:
                     continue
-                item = stored.get(keys.result_sk(row.chunk))
-                value = await self._value(item)
+                value = await self._value(stored.get(row.chunk))
                 if keys.sha256(value.encode()) != row.result_sha256:
                     message = (
                         f"Chunk {row.chunk} did not settle with its stored result."
@@ -56,10 +55,12 @@ class TableHarvest:
         prefix = keys.object_prefix(self.ref.tenant, self.ref.job)
         return NULL if item is None else await self.objects.fetch(item, prefix)
 
-    async def _stored(self, group: int) -> dict[str, Item]:
+    async def _stored(self, group: int) -> dict[int, Item | None]:
+        """Return what holds the result of each chunk of a group, by its number."""
+        chunks = [c async for c in chunks_of_group(self.table, self.ref, group)]
         pk = keys.group_pk(self.ref.tenant, self.ref.job, group)
-        items = self.table.query(pk, keys.RESULT_PREFIX)
-        return {item["sk"]: item async for item in items}
+        stored = await stored_results(self.table, pk, chunks)
+        return {chunk.ref.chunk: item for chunk, item in stored}
 
     async def write(self, name: str, content: bytes, media_type: str) -> str:
         """Save an artifact of the job; return its key."""

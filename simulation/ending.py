@@ -94,8 +94,11 @@ def check_result(
     """Check that a finished chunk's result is there, and the one that was certified."""
     chunk = item["chunk"]
     partition = keys.chunk_pk(world.settings.tenant, item["job"], chunk)
-    row = get(world, world.settings.checkpoints_table, partition, keys.result_sk(chunk))
-    row = row or {"value": "null"}
+    beside = keys.result_sk(chunk)
+    row = get(world, world.settings.checkpoints_table, partition, beside)
+    if row is not None and "value" in item:
+        promises.break_(f"I5: {item['job']}/{chunk} has two results")
+    row = row or {"value": item.get("value", "null")}
     sha256 = row.get("value_sha256") or keys.sha256(row["value"].encode())
     if item.get("result_sha256") != sha256:
         promises.break_(f"I5: {item['job']}/{chunk} has another result than it says")

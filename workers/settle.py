@@ -13,6 +13,7 @@ from piecework.outcome import Cancelled, Completed, Dead, Parked
 from piecework.ports import ClaimLostError
 from piecework.store.calls_spent import Calls
 from piecework.store.census import take_census
+from piecework.store.results import lies_on_item
 from piecework.store.table import Action
 from workers.announce import announce
 from workers.set_up import Task
@@ -57,14 +58,7 @@ async def write(
     )
     match outcome:
         case Completed(value):
-            last = len(task.stages.stages) - 1
-            also = await task.checkpoints.value_actions(last, value)
-            also += await job_end(task, job, station, join_error="")
-            sha256 = result_sha256(task, value)
-            ours = await ends.succeed(
-                claim, result_sha256=sha256, also=also, calls=calls
-            )
-            return ours, None
+            return await succeed(task, value, job, station, calls), None
         case Parked(waits_for=dependency) as parked if dependency:
             ours = await ends.put_off(claim, parked, calls=calls)
             return ours, parked.delay
@@ -78,6 +72,23 @@ async def write(
             return await bury(task, dead, job, station, calls), None
         case Released():
             return await ends.release(claim, calls=calls), 0.0
+
+
+async def succeed(
+    task: Task, value: str, job: Job, station: Station, calls: Calls
+) -> bool:
+    """Write a success together with the last value and, for a join, the job's end."""
+    last = len(task.stages.stages) - 1
+    sha256 = result_sha256(task, value)
+    if task.stages.result_index == last and lies_on_item(task.claim, value):
+        return await station.settlements.succeed(
+            task.claim, result_sha256=sha256, value=value, calls=calls
+        )
+    also = await task.checkpoints.value_actions(last, value)
+    also += await job_end(task, job, station, join_error="")
+    return await station.settlements.succeed(
+        task.claim, result_sha256=sha256, also=also, calls=calls
+    )
 
 
 def result_sha256(task: Task, last_value: str) -> str:
@@ -124,7 +135,8 @@ async def job_end(
     rt = station.rt
     # Read anew: what the worker remembers may be of an earlier generation.
     job = await rt.jobs.read(job.ref) or job
-    census = await take_census(rt.table, job.ref, job.chunks)
+    # What the join has seen still is so: see `piecework.store.looks`.
+    census = task.census or await take_census(rt.table, job.ref, job.chunks)
     certificate = task.certificate = certify(job, census, rt.clock(), join_error)
     facts = await store_certificate(rt, certificate)
     return rt.moves.ending(job, certificate.status, facts)

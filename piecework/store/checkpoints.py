@@ -20,10 +20,10 @@ from piecework.pipeline import Pipeline
 from piecework.ports import CancelRequest, CancelRequestedError, ClaimLostError
 from piecework.store.claims import HELD, NOT_CANCELLED, held
 from piecework.store.ledger import EffectLedger
+from piecework.store.results import NULL
 from piecework.store.table import Action, Item, Refused, Table, Written
 from piecework.store.turns import BACK, turn_put
 
-NULL = "null"
 #: DynamoDB takes 100 actions in a transaction; one looks at the chunk, one records.
 EFFECTS_AT_ONCE = 98
 

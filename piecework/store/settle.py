@@ -37,14 +37,27 @@ class Settlements:
     clock: Callable[[], float]
 
     async def succeed(
-        self, claim: Claim, *, result_sha256: str, also: Sequence[Action], calls: Calls
+        self,
+        claim: Claim,
+        *,
+        result_sha256: str,
+        value: str | None = None,
+        also: Sequence[Action] = (),
+        calls: Calls,
     ) -> bool:
-        """Move RUNNING -> SUCCEEDED, together with the last stage's value."""
+        """Move RUNNING -> SUCCEEDED, together with the last stage's value.
+
+        The value is on the chunk's item if it is given, else in a row of `also`.
+        """
+        assignments, values = "result_sha256 = :sha256", {"sha256": result_sha256}
+        if value is not None:
+            assignments += ", #value = :value"
+            values["value"] = value
         update = self._end(
             claim,
             ChunkStatus.SUCCEEDED,
-            "result_sha256 = :sha256",
-            {"sha256": result_sha256},
+            assignments,
+            values,
             calls=calls,
             remove=", error_code",
         )

@@ -13,7 +13,7 @@ STRETCH = 16
 #: Rows that hold what stages were given and returned, and the attributes that do: the
 #: checkpoints, remembered calls and effects of a chunk, and its result.
 ALLOWED = {"value", "calls"}
-ALLOWED_ROWS = ("WORK#", "RESULT#", "RESPONSE")
+ALLOWED_ROWS = ("WORK#", "CHUNK#", "RESULT#", "RESPONSE")
 #: Objects that do.
 ALLOWED_OBJECTS = ("/payload/", "/values/", "/calls/", "/effects/", "/artifacts/")
 WORDS = (

@@ -45,7 +45,7 @@ async def test_each_tenants_chunk_reads_and_writes_its_own_alone() -> None:
             client.asked.clear()
         await turn(cloud, ref, f"worker of {ref.tenant}")
         assert [] == [p for p in touched(cloud) if f"{other.tenant}" in p]
-        row = await cloud.rt.table.get(ref.chunk(0).pk, keys.result_sk(0))
+        row = await cloud.rt.table.get(ref.chunk(0).pk, ref.chunk(0).sk)
         assert row is not None
         assert f'"{ref.tenant}:of {ref.tenant}"' == row["value"]
 

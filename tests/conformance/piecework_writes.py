@@ -16,6 +16,8 @@ COMPARED = re.compile(r"#?\b([a-z][a-z_0-9]*) (=|<|<=|>|>=|IN) [(]?(:\w+)")
 COUNTED = re.compile(r"= ([a-z_]+) [+-] :")
 KEYWORDS = {"pk", "sk"}
 ITEMS = 8
+NUMBERS = [{"N": "-1"}, {"N": "99"}]
+ANY = [{"S": ""}, {"S": "~"}, *NUMBERS, {"NS": ["1"]}]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +59,21 @@ def recorded() -> list[Recorded]:
 def items(write: Recorded, rng: Random) -> Iterator[dict[str, Any] | None]:
     """Yield what stands there before the write: nothing, a match, and near misses.
 
-    What only takes away is not put to an absent item: there the emulators differ.
+    What only takes away is not put to an absent item, and what is counted stays a
+    number: there the emulators differ.
     """
     if write.creates or write.kind == "ConditionCheck":
         yield None
     match = matching(write)
     yield match
     names = sorted(mentioned(write))
+    counted = COUNTED.findall(write.update)
     for _ in range(ITEMS):
         near = dict(match)
         for name in rng.sample(names, min(len(names), 2)):
             near.pop(name, None)
             if rng.random() < 0.6:
-                near[name] = rng.choice(
-                    [{"S": ""}, {"S": "~"}, {"N": "-1"}, {"N": "99"}, {"NS": ["1"]}]
-                )
+                near[name] = rng.choice(NUMBERS if name in counted else ANY)
         yield near
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -27,6 +27,7 @@ from piecework.errors import ErrorEnvelope, TransientError
 from piecework.in_flight import InFlight
 from piecework.retry import Retry, RetryBudget, retried
 from piecework.retry_tokens import RetryTokens, spent
+from piecework.rounds import Rounds
 from piecework.spending import Spending
 
 
@@ -46,10 +47,11 @@ class Attempts:
         circuits: The breakers of the whole worker; None: none is asked.
         tokens: The retries that the whole worker has left, by dependency.
         spending: Told of each answer, and of what it cost.
+        rounds: In which the calls of the whole worker begin.
     """
 
     budget: RetryBudget
-    slots: asyncio.Semaphore
+    slots: AbstractAsyncContextManager[None]
     rng: Random
     clock: Callable[[], float]
     log: structlog.stdlib.BoundLogger
@@ -60,6 +62,7 @@ class Attempts:
     tokens: defaultdict[str, RetryTokens] = field(default_factory=no_retries_yet)
     counts: CallCounts = field(default_factory=CallCounts)
     spending: Spending = field(default_factory=Spending)
+    rounds: Rounds = field(default_factory=Rounds)
     in_flight: InFlight = field(init=False)
 
     def __post_init__(self) -> None:
@@ -150,7 +153,7 @@ class Attempts:
         look_up = functools.partial(lookup, *call.bound.args, **call.bound.keywords)
 
         async def ask() -> Any:
-            async with self._let_through(call):
+            async with self.slots, self._guard(call):
                 async with asyncio.timeout(call.dependency.timeout):
                     self.check()
                     return await look_up(idempotency_key=sent_key)
@@ -163,7 +166,7 @@ class Attempts:
 
     async def _ask(self, tries: Tries, sent_key: str) -> Any:
         call, now = tries.call, asyncio.get_running_loop().time
-        async with self._let_through(call):
+        async with self.slots, self._guard(call):
             asked_at = now()
             tries.begin(asked_at)
             try:
@@ -178,18 +181,14 @@ class Attempts:
         tokens.succeeded(call.policy.share, self.clock())
         return answer
 
-    @asynccontextmanager
-    async def _let_through(self, call: Call) -> AsyncIterator[None]:
-        """Wait for a slot, then ask the breaker.
+    def _guard(self, call: Call) -> AbstractAsyncContextManager[None]:
+        """Return what asks the breaker; for a call that has a slot.
 
         Raises:
             TransientError: `runtime.breaker.open`.
         """
-        async with self.slots:
-            if self.circuits is None:
-                yield
-                return
-            async with self.circuits.guard(
-                call.dependency, lambda error: call.judge(error, self.clock())
-            ):
-                yield
+        if self.circuits is None:
+            return nullcontext()
+        return self.circuits.guard(
+            call.dependency, lambda error: call.judge(error, self.clock())
+        )

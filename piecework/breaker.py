@@ -122,6 +122,11 @@ class Health(Enum):
     #: Nothing: the call was cut off, or failed on our side.
     UNKNOWN = auto()
 
+    @property
+    def counts(self) -> bool:
+        """Whether it is one of the calls among which the failed ones are a share."""
+        return self is Health.WELL or self is Health.FAILED
+
 
 class State(StrEnum):
     """What a breaker does; one that is open and whose time is over is half-open."""
@@ -205,7 +210,7 @@ class Circuit:
             return
         if passage.probe:
             self._probed(health, now)
-        elif self.state is State.CLOSED and health in {Health.WELL, Health.FAILED}:
+        elif self.state is State.CLOSED and health.counts:
             self.window.add(now, self.rules, failed=health is Health.FAILED)
             if self.rules.opens(self.window.failed, len(self.window.ends)):
                 self.open(now + self.rules.open_s(0, self.rng))

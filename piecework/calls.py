@@ -66,6 +66,7 @@ class Caller:
     heard: deque[Any] = field(default_factory=lambda: deque(maxlen=HEARD))
     fell_back: dict[str, FellBack] = field(default_factory=dict)
     _flying: dict[str, asyncio.Future[str]] = field(default_factory=dict)
+    _coming: int = 0
 
     async def call(
         self,
@@ -79,6 +80,7 @@ class Caller:
 
         If the first caller is cancelled, one of the others makes the call instead.
         """
+        await self._turn()
         key = call_key(scope, dependency, function, args, kwargs)
         while (shared := self._flying.get(key)) is not None:
             await asyncio.wait([shared])
@@ -104,6 +106,14 @@ class Caller:
             del self._flying[key]
             self.progress()
         return values.decode(function, flight.result())
+
+    async def _turn(self) -> None:
+        """Let those begin that were asked for before; it is under way all the same."""
+        self._coming += 1
+        try:
+            await self.attempts.rounds.turn()
+        finally:
+            self._coming -= 1
 
     async def value_of(self, call: Call) -> str:
         """Return what the call's own dependency answers, or has answered."""
@@ -182,8 +192,12 @@ class Caller:
         A stage that failed may have left some: their answers are paid for, and no
         effect may land after it was undone.
         """
-        while under_way := [*self._flying.values(), *self.landing.tasks]:
-            await asyncio.wait(under_way)
+        while (under_way := self._under_way()) or self._coming:
+            # Who comes has its turn within a few rounds of the loop.
+            await (asyncio.wait(under_way) if under_way else asyncio.sleep(0))
+
+    def _under_way(self) -> list[asyncio.Future[Any]]:
+        return [*self._flying.values(), *self.landing.tasks]
 
     def turn_back(self) -> None:
         """Begin to undo: with retries of its own, whatever the work has spent."""

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
+from types import TracebackType
 from typing import Final
 
 from piecework import telemetry
@@ -59,35 +59,17 @@ class Circuits:
     _found: Mapping[str, Standing] = field(default_factory=dict)
     _read_at: float | None = None
     _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _looked: asyncio.Event = field(default_factory=asyncio.Event)
+    _reading: asyncio.Task[None] | None = None
 
-    @asynccontextmanager
-    async def guard(
+    def guard(
         self, dependency: Dependency, classify: Callable[[Exception], ErrorEnvelope]
-    ) -> AsyncIterator[None]:
-        """Make one call inside, if its breaker lets it through.
+    ) -> Guard:
+        """Return what lets one call through that is made inside, or refuses it."""
+        return Guard(self, dependency, classify)
 
-        Raises:
-            TransientError: `runtime.breaker.open`: the call is not made.
-        """
-        rules = dependency.breaker
-        if rules is None:
-            yield
-            return
-        known = self._of(dependency.name, rules)
-        passage = await self._enter(dependency, known)
-        health = Health.UNKNOWN
-        try:
-            yield
-            health = Health.WELL
-        except Exception as error:
-            failure = classify(error)
-            health = rules.health(failure)
-            known.code = failure.code if health is Health.FAILED else known.code
-            raise
-        finally:
-            self._ended(dependency.name, known, passage, health)
-
-    def _of(self, name: str, rules: Breaker) -> Known:
+    def of(self, name: str, rules: Breaker) -> Known:
+        """Return what is known of a dependency's breaker."""
         if name not in self.known:
             self.known[name] = Known(Circuit(rules, self.rng))
             self.known[name].read(self._found.get(name))
@@ -95,7 +77,12 @@ class Circuits:
         known.circuit.rules = rules
         return known
 
-    async def _enter(self, dependency: Dependency, known: Known) -> Passage:
+    async def enter(self, dependency: Dependency, known: Known) -> Passage:
+        """Let a call through.
+
+        Raises:
+            TransientError: `runtime.breaker.open`: the call is not made.
+        """
         await self._believe()
         circuit, probe_s = known.circuit, dependency.timeout + GRACE_S
         passage = circuit.ask(self.clock(), probe_s)
@@ -124,7 +111,8 @@ class Circuits:
             known.take_over(rival)
             known.circuit.probed(self.clock() + PROBED_S)
 
-    def _ended(self, name: str, known: Known, passage: Passage, health: Health) -> None:
+    def ended(self, name: str, known: Known, passage: Passage, health: Health) -> None:
+        """Take in how a call ended; tell of a breaker that opens or closes by it."""
         circuit = known.circuit
         before = circuit.generation
         circuit.ended(passage, health, self.clock())
@@ -157,12 +145,25 @@ class Circuits:
             return None
         return max(PROBED_S, known.circuit.until - self.clock())
 
+    def expect(self) -> None:
+        """Begin to read the record, if calls may come: they have less to wait for then.
+
+        Who has never guarded a call reads it once, to be ready for the first.
+        """
+        if self.record is None or self._looking.locked() or not self._old():
+            return
+        if self.known or self._read_at is None:
+            self._reading = asyncio.create_task(self._believe())
+            self._reading.add_done_callback(_heard)
+
     async def _believe(self) -> None:
         """Read the record, if what was read of it is old; one call does for all."""
-        if self.record is not None and self._old():
+        while self.record is not None and self._old():
+            if self._looking.locked():
+                await self._looked.wait()  # which lets all go on at once
+                continue
             async with self._looking:
-                if self._old():
-                    await self._look(self.record)
+                await self._look(self.record)
 
     def _old(self) -> bool:
         return self._read_at is None or self.clock() - self._read_at > BELIEVED_S
@@ -175,6 +176,7 @@ class Circuits:
 
     async def _look(self, record: BreakerRecord) -> None:
         self.changed.clear()
+        self._looked.clear()
         try:
             async with asyncio.timeout(PATIENCE_S):
                 for name, known in list(self.known.items()):
@@ -185,7 +187,58 @@ class Circuits:
         else:
             for name, known in self.known.items():
                 known.read(self._found.get(name))
+        finally:
+            self._looked.set()
         self._read_at = self.clock()
 
     def _alone(self, error: Exception) -> None:
         self.log.debug("breaker.record_unreachable", error=type(error).__name__)
+
+
+def _heard(reading: asyncio.Task[None]) -> None:
+    """Let a failure go: the call that reads in its turn meets it, too."""
+    if not reading.cancelled():
+        reading.exception()
+
+
+@dataclass(slots=True)
+class Guard:
+    """One call's way through its breaker: it is made inside `async with`.
+
+    No generator makes it up: there is one for each call.
+
+    Raises:
+        TransientError: `runtime.breaker.open`: the call is not made.
+    """
+
+    circuits: Circuits
+    dependency: Dependency
+    classify: Callable[[Exception], ErrorEnvelope]
+    _known: Known | None = None
+    _passage: Passage | None = None
+
+    async def __aenter__(self) -> None:
+        """Enter, if the breaker lets the call through."""
+        rules = self.dependency.breaker
+        if rules is not None:
+            self._known = self.circuits.of(self.dependency.name, rules)
+            self._passage = await self.circuits.enter(self.dependency, self._known)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Tell the breaker how the call ended."""
+        rules, known, passage = self.dependency.breaker, self._known, self._passage
+        if rules is None or known is None or passage is None:
+            return
+        health = Health.WELL if error is None else Health.UNKNOWN
+        try:
+            if isinstance(error, Exception):
+                failure = self.classify(error)
+                health = rules.health(failure)
+                known.code = failure.code if health is Health.FAILED else known.code
+        finally:
+            self.circuits.ended(self.dependency.name, known, passage, health)

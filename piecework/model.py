@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from piecework import keys, record
@@ -14,6 +16,8 @@ from piecework import keys, record
 COUNTS = frozenset(
     {"attempts", "fence", "heartbeat", "parks", "recoveries", "releases"}
 )
+
+MICROS = 1_000_000
 
 
 class JobStatus(StrEnum):
@@ -229,8 +233,15 @@ def iso(moment: float) -> str:
 
     Conditions compare these texts, so they all have one width and one zone.
     """
-    at = datetime.fromtimestamp(moment, UTC)
-    return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"
+    whole = math.floor(moment)
+    carried, micros = divmod(round((moment - whole) * MICROS), MICROS)
+    return f"{_to_the_second(whole + carried)}.{micros // 1000:03d}Z"
+
+
+@lru_cache(maxsize=64)
+def _to_the_second(seconds: int) -> str:
+    """Return a moment without its fraction: a worker asks for few of them, often."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def moment(text: str) -> float:

@@ -101,11 +101,19 @@ async def retried(
 
     `may_retry` is asked last, when all else speaks for a retry.
     """
-    rules = _Rules(policy, budget, rng, classify, on_retry, may_retry)
+    try:
+        # Most calls need no more than this, and tenacity would take nearly half of
+        # their CPU: it is asked once there is a failure to show to it.
+        return await call()
+    except Exception as error:  # noqa: BLE001 -- the rules say what becomes of it
+        first = [error]
 
     async def attempt() -> R:
+        if first:
+            raise first.pop()
         return await call()
 
+    rules = _Rules(policy, budget, rng, classify, on_retry, may_retry)
     tries = AsyncRetrying(
         retry=rules.may_help,
         wait=rules.delay,

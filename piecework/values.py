@@ -36,8 +36,9 @@ def encode(function: Callable[..., Any], value: Any) -> str:
             too large to be kept.
     """
     try:
-        adapter = result_type(inspect.unwrap(function))
-        content = adapter.dump_json(value, round_trip=True, warnings="error")
+        adapter = result_type(function)
+        # The adapter's own methods fill in a dozen defaults each time.
+        content = adapter.serializer.to_json(value, round_trip=True, warnings="error")
     except (ValidationError, ValueError, TypeError) as error:
         name = getattr(function, "__qualname__", repr(function))
         message = f"What {name} returned is not of the type that it declares."
@@ -61,9 +62,9 @@ def decode(function: Callable[..., Any], text: str) -> Any:
             after a deployment that changed the type under a running job.
     """
     try:
-        adapter = result_type(inspect.unwrap(function))
+        validator = result_type(function).validator
         require_bounded(text, BOUNDS)
-        return adapter.validate_json(text, by_alias=False, by_name=True)
+        return validator.validate_json(text, by_alias=False, by_name=True)
     except ValueError as error:
         name = getattr(function, "__qualname__", repr(function))
         message = f"The stored value of {name} is not of the type that it declares."
@@ -78,7 +79,8 @@ def decode(function: Callable[..., Any], text: str) -> Any:
 def result_type(function: Callable[..., Any]) -> TypeAdapter[Any]:
     """Return the type of a function's result; without an annotation any JSON."""
     try:
-        hints = typing.get_type_hints(function, include_extras=True)
+        whole = inspect.unwrap(function)
+        hints = typing.get_type_hints(whole, include_extras=True)
     except NameError:
         hints = {}
     hint = hints.get("return", Any)

@@ -25,6 +25,11 @@ def functions(stage: Stage) -> Mapping[str, StageFunction]:
     return {way: function for way, function in named.items() if function is not None}
 
 
+def function(stage: Stage, way: str) -> StageFunction:
+    """Return what a stage does in one of its ways; mostly it is its first."""
+    return stage.run if way == RUN else functions(stage)[way]
+
+
 def fallbacks(stage: Stage) -> list[str]:
     """Return the ways of the fallback chain, in its order."""
     return [f"fallback.{number}" for number, _ in enumerate(stage.fallback, 1)]

@@ -24,6 +24,7 @@ from piecework.step_order import advice
 from piecework.telemetry.measuring import measured
 from workers.beside import beside
 from workers.ecs.task import METADATA, this_task, worker_name
+from workers.garbage import spare_what_stays
 from workers.gauges import gauges
 from workers.isolation import Isolation
 from workers.memory import stop_when_full
@@ -103,6 +104,7 @@ async def connected(
             telemetry.emit(log, "worker.advised", advice=advised)
         station = open_station(rt, worker, pipelines, log)
         station.isolation = Isolation(names, worker, settings.stage_memory_mb, log)
+        spare_what_stays()
         full = asyncio.create_task(stop_when_full(settings.memory_mb, stop, log))
         async with measured(settings, rt.clock, partial(gauges, station)):
             try:

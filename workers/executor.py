@@ -112,7 +112,7 @@ async def carry_out(
     """
     log = station.log.bind(job=job.ref.job, chunk=turn.ref.chunk, fence=claim.fence)
     telemetry.emit(log, "chunk.claimed", chunk=turn.ref.chunk, deliveries=turn.received)
-    async with station.heart.hold(claim, turn.receipt, asked_at) as hold:
+    with station.heart.hold(claim, turn.receipt, asked_at) as hold:
         try:
             report = await undertake(hold, job, pipeline, station, log)
             wait = await settle(report, job, station, log)

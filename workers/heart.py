@@ -9,8 +9,7 @@ may take the chunk over: "could not renew" is never taken for "probably still ou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
@@ -39,6 +38,11 @@ class Reason(StrEnum):
     STOPPING = "stopping"
 
 
+def always() -> bool:
+    """Say that the work may be cut off."""
+    return True
+
+
 @dataclass(slots=True)
 class Hold:
     """A claim in hand, with the message that brought it (a join may have none).
@@ -52,7 +56,7 @@ class Hold:
     taken_at: float
     alive_at: float
     reason: Reason | None = None
-    may_stop: Callable[[], bool] = lambda: True
+    may_stop: Callable[[], bool] = always
     cancel: CancelRequest | None = None
     _scope: asyncio.Timeout | None = None
     _leased_at: float = 0.0
@@ -134,6 +138,27 @@ class Hold:
 
 
 @dataclass(slots=True)
+class InHand:
+    """A claim among those that are renewed, as long as this lasts."""
+
+    hold: Hold
+    holds: dict[str, Hold]
+
+    def __enter__(self) -> Hold:
+        """Begin to keep it alive."""
+        self.holds[self.hold.claim.token] = self.hold
+        return self.hold
+
+    def __exit__(self, *_: object) -> None:
+        """Let it go, and with it the work: the two know each other.
+
+        What is left in a circle, the garbage collector has to look for.
+        """
+        del self.holds[self.hold.claim.token]
+        self.hold.may_stop = always
+
+
+@dataclass(slots=True)
 class Heart:
     """The one task of a worker that renews all claims in hand."""
 
@@ -146,18 +171,11 @@ class Heart:
     #: Since when no renewal was answered.
     failing_since: float | None = None
 
-    @asynccontextmanager
-    async def hold(
-        self, claim: Claim, receipt: str | None, asked_at: float
-    ) -> AsyncIterator[Hold]:
+    def hold(self, claim: Claim, receipt: str | None, asked_at: float) -> InHand:
         """Keep a claim alive inside; `asked_at`: loop time before it was asked for."""
         now = asyncio.get_running_loop().time()
         hold = Hold(claim, receipt, self.settings.lease_s, asked_at, now)
-        self.holds[claim.token] = hold
-        try:
-            yield hold
-        finally:
-            del self.holds[claim.token]
+        return InHand(hold, self.holds)
 
     async def beat(self) -> None:
         """Renew for ever; a beat that fails, or hangs, is tried again at the next."""

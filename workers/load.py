@@ -33,7 +33,11 @@ async def load(task: Task, job: Job, station: Station) -> None:
         await take_over(task, station)
     if isinstance(task.ctx, JoinContext):
         rt = station.rt
-        census = await take_census(rt.table, job.ref, job.chunks)
+        # Seen by whoever began to finish the job; here, if that was this worker.
+        census = rt.looks.take(job.ref, task.claim.gen)
+        if census is None:
+            census = await take_census(rt.table, job.ref, job.chunks)
+        task.census = census
         task.ctx.harvest = TableHarvest(rt.table, rt.objects, job.ref, census)
     else:
         await load_payload(task, station)

@@ -40,6 +40,7 @@ class Task:
         stages: The pipeline; for the join, the one stage that the join is.
         trail: The errors that ended earlier claims.
         loaded: Whether the payload and what earlier claims left are read.
+        census: Of a join, once it is loaded: every chunk of the job, all ended.
         certificate: What the job came to, once its join has ended here.
     """
 
@@ -52,6 +53,7 @@ class Task:
     limits: saga.Limits
     trail: list[Item] = field(default_factory=list)
     loaded: bool = False
+    census: Census | None = None
     certificate: Certificate | None = None
 
 
@@ -83,7 +85,8 @@ def set_up(
         check=hold.check,
         circuits=station.circuits,
         tokens=station.tokens,
-        spending=Spending(functools.partial(rt.cost.spent, claim.ref.of), log),
+        rounds=station.rounds,
+        spending=Spending(functools.partial(rt.cost.spent, job.ref), log),
     )
     caller = Caller(
         journal=journal,

@@ -21,6 +21,7 @@ from piecework.payloads import Payloads
 from piecework.pipeline import Pipeline
 from piecework.pulse import Pulse
 from piecework.retry_tokens import RetryTokens
+from piecework.rounds import Rounds
 from piecework.runtime import Runtime
 from piecework.store.breakers import Breakers
 from piecework.store.claims import Claims
@@ -54,6 +55,7 @@ class Station:
     circuits: Circuits
     pulse: Pulse = field(default_factory=Pulse)
     tokens: defaultdict[str, RetryTokens] = field(default_factory=no_retries_yet)
+    rounds: Rounds = field(default_factory=Rounds)
     #: Where isolated stages run; None: in this process.
     isolation: Isolation | None = None
     #: The stage that each claim in hand is at, by token, and what stages took so far.
@@ -69,21 +71,34 @@ class Station:
     unfinished: Callable[[], int] = lambda: 0
     wake: Callable[[], None] = lambda: None
     _jobs: dict[JobRef, tuple[float, Job]] = field(default_factory=dict)
+    _reading: dict[JobRef, asyncio.Task[Job | None]] = field(default_factory=dict)
     _noted: set[JobRef] = field(default_factory=set)
     _waiting: dict[tuple[JobRef, str], float] = field(default_factory=dict)
 
     async def job(self, ref: JobRef) -> Job | None:
-        """Return a job, remembered for a while."""
+        """Return a job, remembered for a while; those who ask at once read it once."""
         now = asyncio.get_running_loop().time()
         known = self._jobs.get(ref)
         if known is not None and now - known[0] < JOB_KEPT_S:
             return known[1]
+        reading = self._reading.get(ref)
+        if reading is None:
+            reading = self._reading[ref] = asyncio.create_task(self._read(ref, now))
+            reading.add_done_callback(lambda done: self._been_read(ref, done))
+        return await asyncio.shield(reading)
+
+    async def _read(self, ref: JobRef, now: float) -> Job | None:
         job = await self.rt.jobs.read(ref)
         if job is not None:
             if len(self._jobs) >= JOBS_KEPT:
                 self._jobs.clear()
             self._jobs[ref] = (now, job)
         return job
+
+    def _been_read(self, ref: JobRef, reading: asyncio.Task[Job | None]) -> None:
+        del self._reading[ref]
+        if not reading.cancelled():
+            reading.exception()  # raised where it is waited for; that may be nowhere
 
     async def take(self, ref: ChunkRef, gen: int) -> bool:
         """Offer the worker a chunk; say whether it took it."""

@@ -26,6 +26,10 @@ from workers.heart import Heart, Hold
 #: Seconds between two looks; a worker with nothing in hand does not look. A cancel has
 #: to be quiet within 2 s, and what was cut off has to be written down within them, too.
 LOOK_S = 0.5
+#: One item can be read 3,000 times a second. Of a fleet too large for that a worker
+#: that is refused looks half as often, and bit by bit as often as before.
+REFUSED = "aws.service.throttled"
+SLOWER, FASTER = 2.0, 0.9
 
 
 @dataclass(slots=True)
@@ -36,19 +40,25 @@ class Watch:
     heart: Heart
     circuits: Circuits
     log: structlog.stdlib.BoundLogger
+    pause_s: float = LOOK_S
 
     async def run(self) -> None:
         """Look for ever."""
         while True:
-            self.heart.pulse.beats("watch", REQUEST_S)
+            self.heart.pulse.beats("watch", self.pause_s + REQUEST_S)
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
+                async with asyncio.timeout(self.pause_s):
                     await self.circuits.changed.wait()
             self.circuits.changed.clear()
             try:
                 await self.look()
+                self.pause_s = max(LOOK_S, self.pause_s * FASTER)
             except StoreError as error:
                 self.log.warning("watch.failed", error_code=error.code)
+                if error.code == REFUSED:
+                    # No rarer than the renewal of the lease, which tells, too.
+                    rarest = max(LOOK_S, self.rt.settings.lease_s / 3)
+                    self.pause_s = min(rarest, self.pause_s * SLOWER)
 
     async def look(self) -> None:
         """Look once at each job; one request a job, whatever it has in hand.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from piecework import keys, telemetry
@@ -39,19 +40,14 @@ async def work(station: Station, stop: asyncio.Event) -> None:
     """
     worker = Worker(station, stop)
     watch = Watch(station.rt, station.heart, station.circuits, station.log)
-    receiving = asyncio.create_task(worker.receive())
-    beside = [
-        asyncio.create_task(loop)
-        for loop in (worker.acks.run(), watch.run(), station.heart.beat())
-    ]
-    stopping = asyncio.create_task(stop.wait())
+    loops: list[Coroutine[Any, Any, Any]] = [worker.receive(), worker.acks.run()]
+    loops += [watch.run(), station.heart.beat(), stop.wait()]
+    tasks = [asyncio.create_task(loop) for loop in loops]
     try:
-        ends = {stopping, receiving, *beside}
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         stop.set()
-        await drain(worker, receiving)
+        await drain(worker, tasks[0])
     finally:
-        tasks = [stopping, receiving, *beside]
         for task in tasks:
             task.cancel()
         results = await asyncio.gather(*tasks, return_exceptions=True)
@@ -68,6 +64,7 @@ class Worker:
     stop: asyncio.Event
     in_hand: set[asyncio.Task[None]] = field(default_factory=set)
     freed: asyncio.Event = field(default_factory=asyncio.Event)
+    few: float = inf
     receiving: bool = False
     acks: Acks = field(init=False)
 
@@ -110,20 +107,23 @@ class Worker:
                 return
             if deliveries:
                 self.station.busy.set()
+                self.station.circuits.expect()
             for delivery in deliveries:
                 self.start(self.deliver(delivery))
 
     async def free_slots(self) -> int:
         """Wait until there is a free slot, and a moment for a batch's worth of them."""
-        most = self.station.rt.settings.concurrency
-        enough = min(BATCH, most)
         while self.full() and not self.stop.is_set():
             self.freed.clear()
             await self.freed.wait()
-        loop = asyncio.get_running_loop()
-        until = loop.time() + GATHER_S
-        while most - len(self.in_hand) < enough and loop.time() < until:  # noqa: ASYNC110 -- `freed` would wake for one
-            await asyncio.sleep(GATHER_S / 4)
+        most = self.station.rt.settings.concurrency
+        self.few = most - min(BATCH, most)
+        if len(self.in_hand) > self.few:
+            self.freed.clear()
+            late = asyncio.get_running_loop().call_later(GATHER_S, self.freed.set)
+            await self.freed.wait()
+            late.cancel()
+        self.few = inf
         return max(1, most - len(self.in_hand))
 
     def full(self) -> bool:
@@ -138,9 +138,10 @@ class Worker:
         task.add_done_callback(self.finished)
 
     def finished(self, task: asyncio.Task[None]) -> None:
-        """Free the slot."""
+        """Free the slot; who waits for several is woken once so few are in hand."""
         self.in_hand.discard(task)
-        self.freed.set()
+        if len(self.in_hand) <= self.few:
+            self.freed.set()
 
     async def contain(self, work: Coroutine[Any, Any, object]) -> None:
         """Keep one chunk's outage from its neighbours: its message shows again."""
@@ -165,8 +166,7 @@ class Worker:
                 raise
             await self.quarantine(delivery, error.code)
         except SPOILT:
-            log = self.station.log
-            log.exception("worker.turn_failed", error_code=UNREADABLE)
+            self.station.log.exception("worker.turn_failed", error_code=UNREADABLE)
             await self.quarantine(delivery, UNREADABLE)
 
     async def carry_out(self, delivery: Delivery) -> None:
@@ -179,7 +179,7 @@ class Worker:
             await self.quarantine(delivery, "runtime.message.malformed")
             return
         turn = Turn(message.ref, message.gen, delivery.received, delivery.receipt)
-        job = await self.station.job(message.ref.of)
+        job = await self.station.job(turn.ref.of)
         match End.ORPHAN if job is None else await self.perform(turn, job):
             case End.DROP:
                 await self.station.rt.work.delete([delivery.receipt])
@@ -194,7 +194,7 @@ class Worker:
         tells = turn.ref.is_join and self.tells(job)
         if tells and (told := await tell(turn, self.station)) is not None:
             return told
-        with self.station.rt.cost.working(turn.ref.of, ends=turn.ref.is_join):
+        with self.station.rt.cost.working(job.ref, ends=turn.ref.is_join):
             end = await execute(turn, job, self.station)
         if end in {End.COUNT, End.CANCELLED}:
             cancelled = end is End.CANCELLED

@@ -41,7 +41,7 @@ def start(
         with log.open("wb") as sink:
             process = subprocess.Popen(
                 _command(python, listener.fileno(), state_dir),
-                env=_environment(port, region, services),
+                env=surroundings(port, region, services),
                 pass_fds=[listener.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
@@ -103,7 +103,7 @@ def _command(python: Path, listener: int, state_dir: Path) -> list[str]:
     ]
 
 
-def _environment(port: int, region: str, services: str) -> dict[str, str]:
+def surroundings(port: int, region: str, services: str) -> dict[str, str]:
     """Give the server what it needs, and none of the caller's AWS credentials."""
     kept = ("HOME", "LANG", "PATH", "TMPDIR")
     return {

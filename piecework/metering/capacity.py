@@ -9,7 +9,7 @@ it is billed by the item that stands there.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from piecework.metering.units import TRANSACTION, item_size, read_units, write_units
@@ -57,8 +57,9 @@ def reported(told: Any) -> float:
     """Return what an answer says that was consumed, of all tables together."""
     if not told:
         return 0
-    tables: Iterable[Any] = told if isinstance(told, list) else [told]
-    return float(sum(table.get("CapacityUnits", 0) for table in tables))
+    if isinstance(told, list):
+        return float(sum(map(reported, told)))
+    return float(told.get("CapacityUnits", 0))
 
 
 def read_by_rule(
@@ -78,12 +79,12 @@ def read_by_rule(
 def written_by_rule(params: Mapping[str, Any], answer: Mapping[str, Any]) -> int:
     """Return the units of a write, from the largest size of its item that is known."""
     whole = params.get("ReturnValues", "").startswith("ALL")
-    sizes = [
-        item_size(params.get("Item", {})),
-        item_size(answer.get("Item", {})),  # what a refused one met
-        item_size(answer.get("Attributes", {})) if whole else 0,
-    ]
-    return write_units(max(sizes))
+    size = item_size(params.get("Item", {}))
+    if "Item" in answer:  # what a refused one met
+        size = max(size, item_size(answer["Item"]))
+    if whole and "Attributes" in answer:
+        size = max(size, item_size(answer["Attributes"]))
+    return write_units(size)
 
 
 def transacted_by_rule(params: Mapping[str, Any], answer: Mapping[str, Any]) -> int:

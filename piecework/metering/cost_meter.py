@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal, TypeAlias
 
 from piecework.metering.owners import NOBODY, WHOLE, Owner, Receipts, Shares
@@ -37,6 +38,13 @@ _PLAIN = re.compile(r"\W+", re.ASCII)
 def plain(name: str) -> str:
     """Return a model's name as it stands in the names of counts."""
     return _PLAIN.sub("_", name)[:NAME_LENGTH]
+
+
+@cache
+def names_of(operation: str) -> tuple[str, str, str]:
+    """Return the names of an operation's counts: requests, units, bytes."""
+    stem = f"op__{operation}__"
+    return stem + "requests", stem + "units", stem + "bytes"
 
 
 @contextmanager
@@ -82,7 +90,7 @@ class CostMeter:
     trusted: bool = False
     unread: int = 0
     accounts: dict[tuple[Actor, Owner], Account] = field(default_factory=dict)
-    _hands: SharedTime[JobRef] = field(default_factory=SharedTime)
+    hands: SharedTime[JobRef] = field(default_factory=SharedTime)
     _receipts: Receipts = field(default_factory=Receipts)
     _reader: Reader = field(init=False)
 
@@ -106,11 +114,12 @@ class CostMeter:
         account.requests += 1
         account.found = account.found or seen.found
         account.written = account.written or seen.written
-        counts[f"op__{operation}__requests"] += seen.requests * parts
+        requests, units, size = names_of(operation)
+        counts[requests] += seen.requests * parts
         if seen.units:
-            counts[f"op__{operation}__units"] += round(seen.units * parts)
+            counts[units] += round(seen.units * parts)
         if seen.sent or seen.fetched:
-            counts[f"op__{operation}__bytes"] += seen.sent + seen.fetched
+            counts[size] += seen.sent + seen.fetched
         if again:
             counts["retries"] += parts
 
@@ -127,7 +136,7 @@ class CostMeter:
 
     def _in_hand(self) -> Shares:
         """Share what is asked for all that is in hand among the jobs in hand."""
-        held = self._hands.held
+        held = self.hands.held
         total = sum(held.values())
         if not total:
             return NOBODY
@@ -148,20 +157,12 @@ class CostMeter:
         for measure, amount in usage.amounts:
             counts[f"{answered}__{name}__{measure}"] += amount
 
-    @contextmanager
-    def working(self, job: JobRef, *, ends: bool = False) -> Iterator[None]:
-        """Count the share of this process's time that a job's chunk takes.
+    def working(self, job: JobRef, *, ends: bool = False) -> Working:
+        """Count the share of this process's time that a job's chunk takes inside.
 
         Its join ends it: what is counted then need not wait for more.
         """
-        hold = self._hands.take(job)
-        try:
-            yield
-        finally:
-            seconds = self._hands.let_go(job, hold)
-            account = self.account(job)
-            account.counts["busy_ms"] += round(seconds * 1000)
-            account.ended = account.ended or ends
+        return Working(self, job, ends)
 
     def close(self, place: tuple[Actor, Owner]) -> dict[str, int]:
         """Take the counts of an account that is to be written down, and open it anew.
@@ -188,3 +189,24 @@ class CostMeter:
                 for name, count in account.counts.items():
                     found[name] += count
         return dict(found)
+
+
+@dataclass(slots=True)
+class Working:
+    """The work on one chunk of a job."""
+
+    meter: CostMeter
+    job: JobRef
+    ends: bool
+    _taken: float = 0.0
+
+    def __enter__(self) -> None:
+        """Take the chunk in hand."""
+        self._taken = self.meter.hands.take(self.job)
+
+    def __exit__(self, *_: object) -> None:
+        """Count its share."""
+        seconds = self.meter.hands.let_go(self.job, self._taken)
+        account = self.meter.account(self.job)
+        account.counts["busy_ms"] += round(seconds * 1000)
+        account.ended = account.ended or self.ends

@@ -24,6 +24,11 @@ Shares: TypeAlias = Sequence[tuple[Owner, int]]
 
 WHOLE: Final = 1000
 NOBODY: Final[Shares] = ((None, WHOLE),)
+#: Our own messages as we write them; any other is parsed.
+MESSAGE = re.compile(
+    r'\{"tenant":"([A-Za-z0-9_-]{1,64})","job":"([A-Za-z0-9_-]{1,64})",'
+    r'"chunk":-?[0-9]{1,9},"v":[0-9]{1,9},"gen":[0-9]{1,9}\}'
+)
 PARTITION = re.compile(r"T#([^#]+)#J#([^#]+)(?:#G#[0-9]+)?")
 OBJECT = re.compile(r"tenants/([^/]+)/jobs/([^/]+)/.*", re.DOTALL)
 #: Characters of a message that are looked into; ours have about 100.
@@ -49,6 +54,9 @@ def owner_of_message(body: str) -> Owner:
     """Return the job that a message is about; nobody's, if it is not one of ours."""
     if len(body) > MESSAGE_LIMIT:
         return None
+    plain = MESSAGE.fullmatch(body)
+    if plain is not None:
+        return JobRef(plain[1], plain[2])
     try:
         message = json.loads(body)
         return named(message["tenant"], message["job"])

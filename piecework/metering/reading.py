@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from piecework.keys import BREAKERS_PK
 from piecework.metering import capacity
@@ -26,8 +26,7 @@ from piecework.metering.owners import (
 from piecework.metering.units import sqs_requests, text_size
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """What there is to count of one answered attempt.
 
     Attributes:

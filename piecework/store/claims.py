@@ -8,7 +8,6 @@ never rests on a clock: clocks only decide when a lease may be *tried*.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -57,6 +56,8 @@ TAKE = (
     " claim_expires_at = :expires, claimed_at = :now, started_at = :now,"
     " deliveries = :deliveries, heartbeat = :zero"
 )
+TRY = f"{TAKE} ADD fence :one, attempts :one REMOVE retry_at, waits_for"
+WIND_UP = f"{TAKE} ADD fence :one, recoveries :one REMOVE retry_at, waits_for"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +86,18 @@ class Claims:
         self, ref: ChunkRef, *, gen: int, deliveries: int
     ) -> Claim | Refusal:
         """Claim a chunk for an attempt, or say why not; one request either way."""
-        return await self._take(ref, gen, deliveries, CLAIM, "attempts :one")
+        return await self._take(ref, gen, deliveries, CLAIM, TRY)
 
     async def acquire_spent(
         self, ref: ChunkRef, *, gen: int, deliveries: int
     ) -> Claim | Refusal:
         """Claim a chunk without attempts left, to undo what it did and bury it."""
-        return await self._take(ref, gen, deliveries, RECOVER, "recoveries :one")
+        return await self._take(ref, gen, deliveries, RECOVER, WIND_UP)
 
     async def _take(
-        self, ref: ChunkRef, gen: int, deliveries: int, condition: str, counted: str
+        self, ref: ChunkRef, gen: int, deliveries: int, condition: str, update: str
     ) -> Claim | Refusal:
-        now, token = self.clock(), uuid.UUID(int=self.rng.getrandbits(128)).hex
+        now, token = self.clock(), f"{self.rng.getrandbits(128):032x}"
         values = {
             "gen": gen,
             "schema": SCHEMA,
@@ -118,7 +119,7 @@ class Claims:
             ref.pk,
             ref.sk,
             condition=condition,
-            update=f"{TAKE} ADD fence :one, {counted} REMOVE retry_at, waits_for",
+            update=update,
             values=values,
         )
         reply = await self.table.update(action)

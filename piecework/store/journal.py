@@ -61,13 +61,32 @@ class CallJournal:
         return self._known.get(key)
 
     async def record(self, key: str, value: str) -> None:
-        """Remember a result; it is written within `journal_linger_s`."""
+        """Remember a result; it is written within `journal_linger_s`.
+
+        Who fills a page waits until it is written. Results that come meanwhile are the
+        beginning of the next one: were each to wait, it would be a page of its own.
+        """
         self._known[key] = value
         self._pending[key] = value
-        if len(self._pending) >= self.settings.journal_page:
-            await self.flush()
-        elif self._timer is None:
+        full = self.settings.journal_page
+        if len(self._pending) >= full and not self._writing.locked():
+            self._stop_timer()
+            try:
+                await self.flush(full)
+            finally:
+                self._start_timer()
+        else:
+            self._start_timer()
+
+    def _start_timer(self) -> None:
+        """See to it that what is not written will be."""
+        if self._pending and self._timer is None:
             self._timer = asyncio.create_task(self._flush_later())
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     async def _flush_later(self) -> None:
         await asyncio.sleep(self.settings.journal_linger_s)
@@ -77,10 +96,10 @@ class CallJournal:
         except Exception as error:  # noqa: BLE001 -- memory has it; the next flush tries
             self.log.warning("journal.flush_failed", error=type(error).__name__)
 
-    async def flush(self) -> None:
-        """Write what is remembered and not written."""
+    async def flush(self, least: int = 1) -> None:
+        """Write what is remembered and not written, if it is as many results."""
         async with self._writing:
-            while self._pending:
+            while len(self._pending) >= least:
                 batch = take_page(self._pending)
                 await self._write(batch)
                 for key in batch:
@@ -111,9 +130,7 @@ class CallJournal:
 
         What is not kept is forgotten by a flush under way, too, after its page.
         """
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._stop_timer()
         if keep:
             await self.flush()
         else:

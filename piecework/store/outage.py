@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -11,16 +11,32 @@ from piecework.classify import classify
 from piecework.errors import StoreError
 
 
-@contextmanager
-def reaching(what: str) -> Iterator[None]:
+@dataclass(frozen=True, slots=True)
+class Reaching:
+    """A request to something; a class, for every request goes through one."""
+
+    what: str
+
+    def __enter__(self) -> None:
+        """Begin the request."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End it; what the SDK raised is the store's."""
+        if isinstance(error, ClientError | BotoCoreError):
+            code = classify(error).code
+            message = f"{self.what} could not be reached: {type(error).__name__}."
+            raise StoreError(message, code=code) from error
+
+
+def reaching(what: str) -> Reaching:
     """Raise `StoreError` for whatever the SDK raises inside.
 
     Raises:
         StoreError: With the code of what AWS said.
     """
-    try:
-        yield
-    except (ClientError, BotoCoreError) as error:
-        code = classify(error).code
-        message = f"{what} could not be reached: {type(error).__name__}."
-        raise StoreError(message, code=code) from error
+    return Reaching(what)

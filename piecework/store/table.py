@@ -7,8 +7,6 @@ error: `Refused`, with the item as it stands.
 from __future__ import annotations
 
 import asyncio
-import re
-import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -19,6 +17,7 @@ from botocore.exceptions import ClientError
 from piecework.schema import SCHEMA, known
 from piecework.service_clock import ServiceClock
 from piecework.store.contention import contended, reasons
+from piecework.store.marked import marked_names
 from piecework.store.outage import reaching
 from piecework.store.wire import from_item, to_item, to_value
 
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
     from types_aiobotocore_dynamodb.client import DynamoDBClient
 
 Item: TypeAlias = dict[str, Any]
-
-#: Attribute names that DynamoDB reserves, such as `status`, are written `#status`.
-MARKED = re.compile(r"#(\w+)")
 
 CONTENTION_TRIES = 8
 CONTENTION_CAP_S = 2.0
@@ -80,12 +76,12 @@ class Action:
         if self.condition:
             request["ConditionExpression"] = self.condition
             request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
-        marked = set(MARKED.findall(self.update + self.condition))
+        marked = marked_names(self.update, self.condition)
         if marked:
-            request["ExpressionAttributeNames"] = {f"#{name}": name for name in marked}
+            request["ExpressionAttributeNames"] = dict(marked)
         if self.values:
             request["ExpressionAttributeValues"] = {
-                f":{name}": to_value(value) for name, value in self.values.items()
+                ":" + name: to_value(value) for name, value in self.values.items()
             }
         return request
 
@@ -126,7 +122,7 @@ class Table:
         """Write up to 100 items, of any table, all or none."""
         request = {
             "TransactItems": [{action.kind: action.request()} for action in actions],
-            "ClientRequestToken": str(uuid.UUID(int=self.rng.getrandbits(128))),
+            "ClientRequestToken": f"{self.rng.getrandbits(128):032x}",
         }
         reply = await self._persist(self.client.transact_write_items, request)
         return reply if isinstance(reply, Refused) else Written({})

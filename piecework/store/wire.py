@@ -22,11 +22,18 @@ def to_value(value: Any) -> dict[str, Any]:
         TypeError: For what no item holds: floats above all, which would not come
             back as they were written.
     """
+    if isinstance(value, str):
+        return {"S": value}
+    if type(value) is int:
+        return {"N": str(value)}
+    return _less_often(value)
+
+
+def _less_often(value: Any) -> dict[str, Any]:
+    """Return the value of an attribute that is no plain text or number."""
     match value:
         case bool():
             return {"BOOL": value}
-        case str():
-            return {"S": value}
         case int():
             return {"N": str(value)}
         case set() | frozenset() if value and all(isinstance(v, int) for v in value):
@@ -42,7 +49,11 @@ def to_value(value: Any) -> dict[str, Any]:
 
 def from_item(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return an item's attributes as Python values."""
-    return {name: from_value(value) for name, value in item.items()}
+    # Most are texts: those are read right here.
+    return {
+        name: value["S"] if "S" in value else from_value(value)
+        for name, value in item.items()
+    }
 
 
 def from_value(value: Mapping[str, Any]) -> Any:  # noqa: PLR0911 -- a return a type

@@ -41,7 +41,7 @@ def guarded(
     circuits = Circuits(clock, Random(1), Log())
     one = caller(diary, circuits=circuits, clock=clock, **facts)
     if broken is not None:
-        known = circuits._of(broken.name, SOON)
+        known = circuits.of(broken.name, SOON)
         known.circuit.open(clock.now + 30.0)
     return one, circuits, clock
 

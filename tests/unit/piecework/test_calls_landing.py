@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -88,3 +89,29 @@ async def test_calls_of_the_work_are_counted_after_a_moment() -> None:
     one.counts.forward = False
     await call(one, KEYED, Provider(), 40)
     assert one.counts.ended_after(5) == 3
+
+
+async def test_a_call_that_waits_for_its_turn_is_waited_for_too() -> None:
+    one: Any = caller(Diary())
+    provider, turn = Provider(), asyncio.Event()
+    one.attempts.rounds = SimpleNamespace(turn=turn.wait)
+    asked = asyncio.create_task(call(one, KEYED, provider))
+    landed = asyncio.create_task(one.landed())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not landed.done()
+    turn.set()
+    await landed
+    assert 1 == len(provider.keys)
+    assert asked.done()
+
+
+async def test_a_call_that_is_cut_off_before_its_turn_keeps_nobody() -> None:
+    one: Any = caller(Diary())
+    provider = Provider()
+    one.attempts.rounds = SimpleNamespace(turn=asyncio.Event().wait)
+    asked = asyncio.create_task(call(one, KEYED, provider))
+    await asyncio.sleep(0)
+    asked.cancel()
+    await one.landed()
+    assert [] == provider.keys

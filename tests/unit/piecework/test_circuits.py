@@ -328,3 +328,73 @@ async def test_a_dependency_that_is_met_after_the_look_is_as_it_was_read(
     await one.look()
     await call(two, on=Dependency("other", breaker=RULES))
     assert 30.0 == await refused(two)
+
+
+async def test_all_who_wait_for_the_record_go_on_after_one_read(world: World) -> None:
+    one = world.process()
+    rounds = 0
+
+    async def count() -> None:
+        nonlocal rounds
+        while True:
+            rounds += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    await asyncio.gather(*(call(one) for _ in range(100)))
+    counting.cancel()
+    assert ["all"] == world.record.asked
+    assert rounds < 10
+
+
+async def test_who_is_cut_off_while_reading_leaves_it_to_the_next(
+    world: World,
+) -> None:
+    one = world.process()
+    first, second = (asyncio.create_task(call(one)) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    await second
+    assert ["all", "all"] == world.record.asked
+
+
+async def test_who_expects_calls_reads_before_they_come(world: World) -> None:
+    one = world.process()
+    one.expect()
+    await asyncio.sleep(0)
+    assert ["all"] == world.record.asked
+    await call(one)
+    one.expect()
+    await asyncio.sleep(0)
+    assert ["all"] == world.record.asked
+    world.now += BELIEVED_S + 0.1
+    one.expect()
+    one.expect()
+    await asyncio.gather(*(call(one) for _ in range(10)))
+    assert ["all", "all"] == world.record.asked
+
+
+async def test_who_never_calls_reads_once_and_no_more(world: World) -> None:
+    one, alone = world.process(), world.process(alone=True)
+    for _ in range(3):
+        one.expect()
+        alone.expect()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        world.now += BELIEVED_S + 0.1
+    assert ["all"] == world.record.asked
+
+
+async def test_a_call_meets_what_kept_the_record_from_being_read_before(
+    world: World,
+) -> None:
+    one = world.process()
+
+    async def spoilt() -> Any:
+        raise PermanentError("no", code="runtime.record.unreadable")
+
+    world.record.all = spoilt  # type: ignore[method-assign]
+    one.expect()
+    await asyncio.sleep(0)
+    with pytest.raises(PermanentError):
+        await call(one)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -58,6 +59,19 @@ def test_groups_hold_all_chunks_and_no_more(
     assert last == keys.group_size(groups - 1, chunks)
     sizes = [keys.group_size(group, chunks) for group in range(groups)]
     assert chunks == sum(sizes)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "blocks", "last"),
+    [(1, 1, 1), (65_536, 1, 256), (65_537, 2, 1), (10_000_000, 153, 151)],
+)
+def test_blocks_hold_all_groups_and_no_more(
+    chunks: int, blocks: int, last: int
+) -> None:
+    assert blocks == keys.blocks_in(chunks)
+    assert last == keys.block_size(blocks - 1, chunks)
+    sizes = [keys.block_size(block, chunks) for block in range(blocks)]
+    assert keys.groups_in(chunks) == sum(sizes)
 
 
 def test_a_job_without_chunks_still_has_the_group_of_its_join() -> None:
@@ -132,6 +146,18 @@ def test_a_letter_is_the_same_however_it_is_composed() -> None:
 def test_what_json_cannot_say_has_no_key(number: float) -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
         keys.canonical_json(number)
+
+
+def test_the_key_of_a_call_is_the_same_in_every_release() -> None:
+    args: list[Any] = [
+        [("e\u0301", 1, 1.5, None, True), {"b": {3, 1, 2}, "a": Point(x=1, y=2)}],
+        {"when": {10: "ten", 2: "two"}, "tags": frozenset({"z", "y"})},
+    ]
+    said = '[["\u00e9",1,1.5,null,true],{"a":{"x":1,"y":2},"b":[1,2,3]}]'
+    also = '{"tags":["y","z"],"when":{"10":"ten","2":"two"}}'
+    assert f"[{said},{also}]" == keys.canonical_json(args)
+    whole = f'["acme","job",7,[{said},{also}]]'
+    assert keys.sha256(whole.encode()) == keys.call_key("acme", "job", 7, args=args)
 
 
 JSON = st.recursive(

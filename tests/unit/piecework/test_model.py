@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,6 +32,23 @@ def test_moments_as_text_sort_as_they_come(one: float, other: float) -> None:
 @given(MOMENTS)
 def test_a_moment_reads_back_to_the_millisecond_and_never_later(at: float) -> None:
     assert -0.0011 < moment(iso(at)) - at <= 0.000001
+
+
+@given(st.floats(0, 4_000_000_000))
+def test_a_moment_is_written_as_the_calendar_has_it(at: float) -> None:
+    calendar = datetime.fromtimestamp(at, UTC)
+    assert calendar.isoformat(timespec="milliseconds")[:-6] + "Z" == iso(at)
+
+
+@pytest.mark.parametrize(
+    ("at", "text"),
+    [
+        (1.9999994, "1970-01-01T00:00:01.999Z"),
+        (1.9999996, "1970-01-01T00:00:02.000Z"),
+    ],
+)
+def test_what_rounds_up_to_a_second_is_in_the_next(at: float, text: str) -> None:
+    assert text == iso(at)
 
 
 def test_a_moment_reads_without_a_calculator() -> None:

@@ -18,6 +18,16 @@ async def test_a_call_that_answers_is_made_once_and_waits_for_nothing() -> None:
     assert (1, []) == (call.made, run.slept)
 
 
+async def test_a_call_that_answers_costs_no_machinery(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("piecework.retry.AsyncRetrying", None)
+
+    assert await Run()(Call(), TOOL) == "answer"
+    with pytest.raises(TypeError):
+        await Run()(Call(*failures(1)), TOOL)
+
+
 @pytest.mark.parametrize("policy", [TOOL, MODEL])
 async def test_transient_errors_are_retried_up_to_the_attempts(
     policy: RetryPolicy,

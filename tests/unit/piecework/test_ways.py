@@ -41,6 +41,7 @@ def test_every_way_of_a_stage_has_a_name() -> None:
         "fallback.2": count,
     }
     assert expected == ways.functions(stage)
+    assert expected == {way: ways.function(stage, way) for way in expected}
 
 
 def test_a_stage_without_other_ways_has_one() -> None:

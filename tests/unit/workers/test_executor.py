@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from types import SimpleNamespace
@@ -58,8 +58,8 @@ class World:
     async def note_unknown_pipeline(self, job: Any) -> None:
         self.said.append(("unknown", job.pipeline))
 
-    @asynccontextmanager
-    async def hold(self, *_: Any) -> AsyncIterator[Any]:
+    @contextmanager
+    def hold(self, *_: Any) -> Iterator[Any]:
         yield SimpleNamespace(reason=None)
 
 

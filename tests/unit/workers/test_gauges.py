@@ -17,9 +17,9 @@ def known(state: State) -> Any:
 
 async def test_the_gauges_of_a_worker_are_what_it_has_in_hand() -> None:
     slots = Slots(4)
-    await slots.acquire()
-    await slots.acquire()
-    slots.release()
+    async with slots:
+        pass
+    await slots.__aenter__()
     station: Any = SimpleNamespace(
         heart=SimpleNamespace(holds={"a": 1, "b": 2}),
         calls=slots,

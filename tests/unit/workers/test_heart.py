@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -12,6 +14,7 @@ from piecework.settings import Settings
 from piecework.store.claims import Lost, Renewed
 from tests.unit.piecework.fakes import Log
 from tests.unit.piecework.store.tables import claim
+from tests.unit.virtual import run_virtually
 from tests.unit.workers.made_up import (
     for_ever,
     time,
@@ -62,7 +65,7 @@ class Bench:
 
         async def main() -> Reason | None:
             receipt = None if token == "join" else f"r-{token}"
-            async with self.heart.hold(held, receipt, time()) as one:
+            with self.heart.hold(held, receipt, time()) as one:
                 async with one:
                     await work(one)
                 return one.reason
@@ -296,3 +299,25 @@ async def test_a_worker_with_nothing_in_hand_is_not_sick_of_renewals() -> None:
 
     assert [False, False] == await felt(bench, 90.0, 900.0)
     assert Reason.LOST is await failing
+
+
+class Work:
+    """What a stage is in the middle of."""
+
+
+def test_ended_work_is_freed_without_the_garbage_collector() -> None:
+    heart, ended = Bench().heart, []
+
+    async def main() -> None:
+        with heart.hold(claim(), "receipt", time()) as one:
+            work: Any = Work()
+            work.check = one.check
+            one.may_stop = lambda: work.check is None
+            ended.append(weakref.ref(work))
+
+    gc.disable()
+    try:
+        run_virtually(main())
+        assert [None] == [work() for work in ended]
+    finally:
+        gc.enable()

@@ -52,6 +52,7 @@ def task(pipeline: Pipeline = LATE, held: Claim | None = None, **kept: Any) -> A
         stages=pipeline,
         checkpoints=checkpoints,
         journal=Journal(),
+        census=None,
         certificate=None,
         ctx=SimpleNamespace(
             caller=SimpleNamespace(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from itertools import pairwise
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -9,11 +11,13 @@ from typing import Any
 import pytest
 
 from piecework.circuits import Circuits
+from piecework.errors import StoreError
 from piecework.model import JobStatus
 from piecework.ports import CancelRequest
 from piecework.pulse import Pulse
 from tests.unit.piecework.fakes import Log
 from tests.unit.piecework.store.tables import REF
+from tests.unit.virtual import run_virtually
 from workers.watch import Watch
 
 
@@ -75,3 +79,36 @@ async def test_breakers_are_asked_for_when_a_chunk_may_call_or_there_is_news(
     circuits: Any = SimpleNamespace(untold=untold, look=look)
     await Watch(rt, heart, circuits, Log()).look()
     assert looks == asked.count("breakers")
+
+
+@pytest.mark.parametrize(
+    ("code", "pauses"),
+    [
+        ("aws.service.throttled", [0.5, 1.0, 2.0, 4.0, 5.0, 5.0, 4.5, 4.05]),
+        ("aws.service.unavailable", [0.5] * 8),
+    ],
+)
+def test_who_is_refused_looks_more_rarely_and_bit_by_bit_as_often_again(
+    code: str, pauses: list[float]
+) -> None:
+    looks: list[float] = []
+
+    async def read(_: Any) -> None:
+        looks.append(asyncio.get_running_loop().time())
+        if len(looks) <= 5:
+            message = "too many"
+            raise StoreError(message, code=code)
+
+    async def watched() -> None:
+        settings = SimpleNamespace(lease_s=15.0)
+        rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read), settings=settings)
+        heart: Any = SimpleNamespace(holds={"token": Held()}, pulse=Pulse())
+        circuits = Circuits(lambda: 0.0, Random(1), Log())
+        began = asyncio.get_running_loop().time()
+        looks_at = asyncio.create_task(Watch(rt, heart, circuits, Log()).run())
+        await asyncio.sleep(sum(pauses) + 0.1)
+        looks_at.cancel()
+        gaps = [b - a for a, b in pairwise([began, *looks])]
+        assert pauses == pytest.approx(gaps)
+
+    run_virtually(watched())

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from piecework.model import Chunk
 from piecework.outcome import Cancelled, Compensation, Completed, Dead
 from piecework.ports import CancelRequest
-from piecework.store.census import Census, Counted
+from piecework.store.census import Counting
 from piecework.winding_back import wound_back
 from tests.unit.piecework.fakes import Log, envelope
+from tests.unit.piecework.store.tables import REF
 from tests.unit.workers.made_up import (
     LEASE,
     cut_off_after,
@@ -158,10 +160,10 @@ def test_calls_are_late_only_under_a_cancel() -> None:
 def test_a_job_is_quiet_when_its_last_chunk_was_let_go() -> None:
     later = AT.replace("00.000", "01.500")
     early = AT.replace("01:00:00", "00:59:00")
-    rows: Any = [
-        Counted(0, None, "", "", "", early, 1),  # type: ignore[arg-type]
-        Counted(1, None, "", "", "", later, 2),  # type: ignore[arg-type]
-    ]
-    assert Census(tuple(rows)).quiet_at(AT) == later
-    assert Census(tuple(rows[:1])).quiet_at(AT) == AT
-    assert Census(tuple(rows)).late_calls == 3
+    counting = Counting([])
+    for number, settled_at in enumerate([later, early]):
+        ended = {"status": "CANCELLED", "gen": 1, "settled_at": settled_at}
+        counting.add(Chunk.read(REF.of.chunk(number), ended | {"late_calls": 1}))
+    assert counting.census().quiet_at(AT) == later
+    assert counting.census().late_calls == 2
+    assert Counting([]).census().quiet_at(AT) == AT

@@ -6,10 +6,17 @@ from typing import Any
 
 import pytest
 
+from piecework.keys import JOIN_CHUNK
 from piecework.metering.cost_meter import CostMeter, acting_as, plain
-from piecework.metering.owners import RECEIPTS_KEPT, owner_of_message, shared
+from piecework.metering.owners import (
+    MESSAGE,
+    RECEIPTS_KEPT,
+    owner_of_message,
+    shared,
+)
 from piecework.metering.sharing_time import SharedTime
 from piecework.model import JobRef
+from piecework.queue import Message
 from piecework.usage import Usage
 
 A, B = JobRef("acme", "a"), JobRef("acme", "b")
@@ -145,6 +152,13 @@ def test_objects_are_counted_with_their_bytes() -> None:
 )
 def test_a_message_may_say_anything_and_is_nobodys_then(hostile: str) -> None:
     assert owner_of_message(hostile) is None
+
+
+@pytest.mark.parametrize("chunk", [0, 99_999_999, JOIN_CHUNK])
+def test_our_own_messages_are_known_at_a_glance_and_as_if_parsed(chunk: int) -> None:
+    message = Message.about(A.chunk(chunk), 9_999).model_dump_json()
+    assert MESSAGE.fullmatch(message)
+    assert A == owner_of_message(message) == owner_of_message(f" {message}")
 
 
 def test_shares_add_up_to_the_whole() -> None:

@@ -1,0 +1,46 @@
+"""What a job was recorded to ask for is what it asks for."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from bench.limits.record import record
+from bench.limits.recorded import FILE, pattern
+from orchestrator.embedded import Emulator
+
+NAME = "no calls"
+AGAIN = "python -m bench.limits.record && python -m bench.limits > docs/limits.md"
+JOBS = json.loads(FILE.read_text())["jobs"][NAME]
+KNOWN = JOBS["1000"]
+#: What comes with time or chance, not with the work.
+AT_TIMES = {"GetQueueUrl", "POST", "ChangeMessageVisibilityBatch", "ReceiveMessage"}
+
+
+def asked(job: Any) -> set[tuple[str, str, str]]:
+    return {
+        (by, row["operation"], row["kind"])
+        for by in ("submitter", "worker")
+        for row in job[by]
+        if row["operation"] not in AT_TIMES and row["kind"] != "BREAKERS"
+    }
+
+
+async def test_the_recording_of_a_job_is_fresh(
+    deployed: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    then = pattern(NAME, JOBS, 1.0)
+    monkeypatch.setattr("bench.limits.record.LOOK_S", 0.1)
+    monkeypatch.setattr("piecework.keys.GROUP_SIZE", 8)
+    monkeypatch.setenv("PIECEWORK_POLL_S", "1")
+    jobs = {str(size): await record(deployed, NAME, size) for size in (2, 18)}
+    now = pattern(NAME, jobs, 1.0)
+
+    assert asked(KNOWN) == asked(jobs["18"]), AGAIN
+    assert (then.submit_units, then.work_units) == (
+        pytest.approx(now.submit_units),
+        pytest.approx(now.work_units),
+    ), AGAIN
+    assert then.looks == now.looks, AGAIN

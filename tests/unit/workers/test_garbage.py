@@ -1,0 +1,25 @@
+"""The garbage collector of a worker."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from workers.garbage import YOUNG, spare_what_stays
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    thresholds = gc.get_threshold()
+    yield
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()
+
+
+def test_what_a_worker_has_loaded_is_not_looked_at_again() -> None:
+    spare_what_stays()
+    assert gc.get_freeze_count() > YOUNG
+    assert YOUNG == gc.get_threshold()[0]
+    assert gc.isenabled()

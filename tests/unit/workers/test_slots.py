@@ -1,0 +1,82 @@
+"""The places for calls in flight."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from workers.slots import Slots
+
+
+class Crowd:
+    """Callers who stay inside until they are told to leave."""
+
+    def __init__(self, slots: int, callers: int) -> None:
+        self.slots = Slots(slots)
+        self.came: list[int] = []
+        self.leave = [asyncio.Event() for _ in range(callers)]
+        self.tasks = [asyncio.create_task(self.call(n)) for n in range(callers)]
+
+    async def call(self, n: int) -> None:
+        async with self.slots:
+            self.came.append(n)
+            await self.leave[n].wait()
+
+    async def settled(self) -> list[int]:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return self.came
+
+    async def end(self) -> None:
+        for event in self.leave:
+            event.set()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+
+async def test_no_more_are_inside_than_there_are_places() -> None:
+    crowd = Crowd(2, 5)
+    assert [0, 1] == await crowd.settled()
+    assert 2 == crowd.slots.taken
+    await crowd.end()
+    assert [0, 1, 2, 3, 4] == crowd.came
+    assert 0 == crowd.slots.taken
+
+
+async def test_who_came_first_is_next() -> None:
+    crowd = Crowd(2, 4)
+    await crowd.settled()
+    crowd.leave[1].set()
+    assert [0, 1, 2] == await crowd.settled()
+    assert 2 == crowd.slots.taken
+    await crowd.end()
+
+
+async def test_who_gives_up_waiting_is_passed_over() -> None:
+    crowd = Crowd(1, 3)
+    await crowd.settled()
+    crowd.tasks[1].cancel()
+    await crowd.settled()
+    crowd.leave[0].set()
+    assert [0, 2] == await crowd.settled()
+    await crowd.end()
+    assert 0 == crowd.slots.taken
+
+
+async def test_who_is_cut_off_with_a_place_just_given_hands_it_on() -> None:
+    crowd = Crowd(1, 3)
+    await crowd.settled()
+    crowd.leave[0].set()
+    await asyncio.sleep(0)  # the first has left; the second has not run yet
+    crowd.tasks[1].cancel()
+    assert [0, 2] == await crowd.settled()
+    await crowd.end()
+    assert 0 == crowd.slots.taken
+
+
+async def test_a_call_that_fails_leaves_its_place() -> None:
+    slots = Slots(1)
+    with pytest.raises(ValueError, match="bug"):
+        async with slots:
+            raise ValueError("bug")
+    assert 0 == slots.taken

@@ -1,0 +1,96 @@
+"""What a worker remembers of the jobs that it works on."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from piecework.errors import StoreError
+from piecework.model import JobRef
+from tests.unit.virtual import run_virtually
+from workers.station import JOB_KEPT_S, Station
+
+REF, OTHER = JobRef("acme", "one"), JobRef("acme", "two")
+
+
+class Jobs:
+    """Answers in a moment, as it is told to."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.asked: list[JobRef] = []
+
+    async def read(self, ref: JobRef) -> Any:
+        self.asked.append(ref)
+        await asyncio.sleep(0.01)
+        answer = self.answers.pop(0) if self.answers else f"job {ref.job}"
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def station(jobs: Jobs) -> Any:
+    nothing: Any = SimpleNamespace()
+    rt: Any = SimpleNamespace(jobs=jobs)
+    parts: dict[str, Any] = dict.fromkeys(
+        ("claims", "settlements", "dead_letters", "payloads", "heart", "calls"), nothing
+    )
+    return Station(
+        rt=rt, worker="w", pipelines={}, log=nothing, circuits=nothing, **parts
+    )
+
+
+def test_those_who_ask_for_a_job_at_once_read_it_once() -> None:
+    async def main() -> None:
+        jobs = Jobs()
+        here = station(jobs)
+        asked = [here.job(REF), here.job(OTHER), here.job(REF)]
+        assert ["job one", "job two", "job one"] == await asyncio.gather(*asked)
+        assert [REF, OTHER] == jobs.asked
+        await here.job(REF)
+        assert [REF, OTHER] == jobs.asked
+        await asyncio.sleep(JOB_KEPT_S)
+        await here.job(REF)
+        assert [REF, OTHER, REF] == jobs.asked
+
+    run_virtually(main())
+
+
+def test_a_read_that_fails_fails_for_all_who_wait_and_is_made_again() -> None:
+    async def main() -> None:
+        jobs = Jobs(StoreError("away"))
+        here = station(jobs)
+        asked = [here.job(REF), here.job(REF)]
+        failed = await asyncio.gather(*asked, return_exceptions=True)
+        assert [StoreError, StoreError] == list(map(type, failed))
+        assert "job one" == await here.job(REF)
+
+    run_virtually(main())
+
+
+def test_who_is_cut_off_while_a_job_is_read_takes_it_from_nobody() -> None:
+    async def main() -> None:
+        jobs = Jobs()
+        here = station(jobs)
+        first, second = (asyncio.create_task(here.job(REF)) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        assert "job one" == await second
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert [REF] == jobs.asked
+
+    run_virtually(main())
+
+
+def test_a_job_that_is_not_there_is_asked_for_again() -> None:
+    async def main() -> None:
+        jobs = Jobs(None)
+        here = station(jobs)
+        assert await here.job(REF) is None
+        assert "job one" == await here.job(REF)
+
+    run_virtually(main())

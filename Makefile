@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made-by-make
 UV := $(shell command -v uv 2>/dev/null)
-CODE := piecework workers orchestrator simulation examples tests localstack
+CODE := piecework workers orchestrator simulation examples bench tests localstack
 # Three processes for two cores: the suite is mostly waiting. The long tests come last,
 # so who is done takes from the others.
 WORKERS ?= 3
@@ -12,7 +12,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test demo up down verify docs quality model mutants naive soak outage storm simulate crashpoints conformance \
-	infra-check iam scaling security audit sbom secrets image image-rehearsal localstack conformance-localstack lock ci clean
+	bench bench-full infra-check iam scaling security audit sbom secrets image image-rehearsal localstack conformance-localstack lock ci clean
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,10 +49,19 @@ down: setup ## stop the embedded AWS
 verify: setup ## generated pages are as fresh as their sources
 	@$(BIN)/python -m piecework.codes | diff -u docs/error-codes.md - \
 	|| { echo "docs/error-codes.md is stale: run make docs" >&2; exit 1; }
-	@echo "docs/error-codes.md is fresh"
+	@$(BIN)/python -m bench.limits | diff -u docs/limits.md - \
+	|| { echo "docs/limits.md is stale: run make docs" >&2; exit 1; }
+	@echo "docs/error-codes.md and docs/limits.md are fresh"
 
 docs: setup ## write the generated pages again
 	@$(BIN)/python -m piecework.codes > docs/error-codes.md
+	@$(BIN)/python -m bench.limits > docs/limits.md
+
+bench: setup ## Piecework beside its rivals, short (ARGS="--only W1 --systems piecework,loop")
+	@$(BIN)/python -m bench $(ARGS)
+
+bench-full: setup ## the same in full sizes, written to docs/performance.md (an hour and more)
+	@$(BIN)/python -m bench --full --save $(ARGS)
 
 quality: setup ## how well the example's analysts find what a person marked
 	@$(BIN)/python -m examples.contract_review.quality $(ARGS)

@@ -16,3 +16,6 @@ compile requirements/ministack.in --output-file requirements/ministack.txt
 compile requirements/microburst.in --output-file requirements/microburst.txt
 compile requirements/checkov.in --output-file requirements/checkov.txt
 compile requirements/security.in --output-file requirements/security.txt
+compile requirements/bench-sqs.in --output-file requirements/bench-sqs.txt
+compile requirements/bench-postgres.in --output-file requirements/bench-postgres.txt
+compile requirements/bench-temporal.in --output-file requirements/bench-temporal.txt

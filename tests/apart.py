@@ -44,7 +44,8 @@ def install(lock: Path, home: Path) -> None:
     if uv := shutil.which("uv"):
         commands = [
             [uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(home)],
-            [uv, "pip", *locked, "--python", python],
+            # As pip does: else each start reads it all anew where none may write.
+            [uv, "pip", *locked, "--compile-bytecode", "--python", python],
         ]
     else:
         commands = [

@@ -1,0 +1,1 @@
+"""Piecework beside what a team would pick instead: the same work in the same run."""

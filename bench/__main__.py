@@ -1,0 +1,86 @@
+"""Measure Piecework beside what a team would pick instead, and say what came of it.
+
+python -m bench [--full] [--only W1,W3] [--systems piecework,celery] [--n 2000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench import budgets, page, results, tables
+from bench.emulator import say
+from bench.machine import machine, versions
+from bench.plan import WORKLOADS, Asked, plan
+from bench.results import Results
+from bench.runner import Runner
+from bench.systems import OURS, RIVALS
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what was asked for, print it, and judge it."""
+    asked = parser().parse_args(arguments)
+    # Asked to stop, it ends what it has started, and shows what was measured so far.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if asked.page:
+        page.write(results.load(results.LATEST))
+        return 0
+    wanted = Asked(
+        form="full" if asked.full else "short",
+        workloads=words(asked.only),
+        systems=words(asked.systems.lower()),
+        tasks=asked.n,
+        rounds=asked.rounds,
+        largest=asked.largest,
+    )
+    found = measured(wanted, asked.keep)
+    if asked.save:
+        found.save(results.LATEST)
+        page.write(found)
+    sys.stdout.write(tables.text(found))
+    judged = budgets.judged(found)
+    sys.stdout.write("".join(f"{line}\n" for line in budgets.lines(judged)))
+    return budgets.exit_code(found)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return what the command line may hold."""
+    names = ", ".join([OURS, *sorted({min(r.words, key=len) for r in RIVALS})])
+    made = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    made.add_argument("--full", action="store_true", help="the full sizes and rounds")
+    made.add_argument("--only", default="", help=f"of {', '.join(WORKLOADS)}, W2")
+    made.add_argument("--systems", default="", help=f"of {names}")
+    made.add_argument("--n", type=int, default=0, help="chunks of W1 and W3")
+    made.add_argument("--rounds", type=int, default=0, help="times that each is run")
+    made.add_argument("--largest", type=int, default=0, help="chunks of a job of W4")
+    made.add_argument("--keep", type=Path, help="keep the logs and ledgers here")
+    made.add_argument("--save", action="store_true", help="write results and the page")
+    made.add_argument("--page", action="store_true", help="write the page again only")
+    return made
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Return what a list of words with commas holds."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def measured(wanted: Asked, keep: Path | None) -> Results:
+    """Run the plan."""
+    began = time.monotonic()
+    steps = plan(wanted)
+    with TemporaryDirectory(prefix="piecework-bench-") as made:
+        records = Runner(keep or Path(made), say).run(steps)
+    say(f"{len(records)} runs in {time.monotonic() - began:.0f} s")
+    moment = datetime.now(UTC).isoformat(timespec="seconds")
+    rivals = [step.rival for step in steps if step.rival]
+    return Results(wanted.form, moment, machine(), versions(rivals), records)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""The figures that Piecework is to reach, each beside what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import eq, ge, le
+from typing import Literal, TypeAlias
+
+from bench.results import INTERRUPTED, Results
+from bench.systems import OURS
+
+Bound: TypeAlias = Literal["<=", ">=", "="]
+HOLDS: dict[Bound, Callable[[float, float], bool]] = {"<=": le, ">=": ge, "=": eq}
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A figure, its limit, and what it was measured at.
+
+    Attributes:
+        measured: None: it was not.
+    """
+
+    name: str
+    bound: Bound
+    limit: float
+    measured: float | None
+    note: str = ""
+
+    @property
+    def kept(self) -> bool:
+        """Whether it holds; what was not measured does not."""
+        return self.measured is not None and HOLDS[self.bound](
+            self.measured, self.limit
+        )
+
+    @property
+    def line(self) -> str:
+        """The figure as `name=value`, with its limit, and whether that was missed."""
+        limit = f"{self.bound}{self.limit:g}"
+        if self.measured is None:
+            return f"{self.name}=- ({limit}) {self.verdict}"
+        missed = "" if self.kept else " MISSED"
+        note = f"; {self.note}" if self.note else ""
+        return f"{self.name}={self.measured:.4g} ({limit}{note}){missed}"
+
+    @property
+    def verdict(self) -> str:
+        """What to say of it in a word or two."""
+        if self.measured is None:
+            return "not measured"
+        return "kept" if self.kept else "missed"
+
+
+def judged(results: Results) -> list[Judged]:
+    """Return all figures."""
+    ratio, sizes = growth(results)
+    return [
+        Judged("requests_per_chunk", "<=", 2.5, w1(results, "requests_per_task")),
+        Judged(
+            "worker_cpu_s_per_1000", "<=", 1.0, w1(results, "worker_cpu_s_per_1000")
+        ),
+        Judged("drain_per_s", ">=", 1000, w1(results, "drain_per_s")),
+        Judged("makespan_x_ideal", "<=", 1.05, w2(results, "makespan_x_ideal")),
+        Judged("calls_paid_twice", "=", 0, total(results, "paid_twice")),
+        Judged("lost", "=", 0, total(results, "lost")),
+        Judged("growth_requests_ratio", "<=", 1.05, ratio, sizes),
+        Judged("worker_rss_mb", "<=", 150, memory(results)),
+    ]
+
+
+def lines(figures: list[Judged]) -> list[str]:
+    """Return the last lines of a run."""
+    return [figure.line for figure in figures]
+
+
+def exit_code(results: Results) -> int:
+    """Return 1 when something was lost or paid twice, or did not come to its end.
+
+    A missed budget is shown, and is no failure: it depends on the machine.
+    """
+    wrong = total(results, "lost") or total(results, "paid_twice")
+    failed = any(
+        record.system == OURS or record.error == INTERRUPTED
+        for record in results.errors()
+    )
+    return 1 if wrong or failed else 0
+
+
+def w1(results: Results, name: str) -> float | None:
+    """Return a median of W1."""
+    spread = results.figure("W1", OURS, name)
+    return spread.median if spread else None
+
+
+def w2(results: Results, name: str) -> float | None:
+    """Return a median of W2."""
+    spread = results.figure("W2b", OURS, name)
+    return spread.median if spread else None
+
+
+def total(results: Results, name: str) -> float | None:
+    """Return a count over all runs of ours."""
+    ours = [each.values for each in results.records if each.system == OURS]
+    found = [values[name] for values in ours if name in values]
+    return sum(found) if found else None
+
+
+def growth(results: Results) -> tuple[float | None, str]:
+    """Return the requests a chunk of the largest job, over those of the smallest."""
+    sizes = [v for v in results.variants("W4") if v.endswith(" chunks")]
+    if not sizes:
+        return None, ""
+    first, last = sizes[0], sizes[-1]
+    small = results.figure("W4", OURS, "requests_per_task", first)
+    large = results.figure("W4", OURS, "requests_per_task", last)
+    if small is None or large is None:
+        return None, ""
+    chunks = f"{int(last.split()[0]):,} chunks over {int(first.split()[0]):,}"
+    return large.median / small.median, chunks
+
+
+def memory(results: Results) -> float | None:
+    """Return the most that a worker held, with 64 chunks in hand."""
+    spread = results.figure("W4", OURS, "worker_rss_mb", "64 in hand")
+    return spread.high if spread else None

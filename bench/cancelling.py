@@ -1,0 +1,29 @@
+"""Cancel jobs as the product does, and tell when that was asked; a process of its own.
+
+python -m bench.cancelling JOB
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+
+from orchestrator.cancel import cancel
+from piecework.model import JobRef
+from piecework.runtime import connect
+from piecework.settings import load_settings
+
+
+async def main(*jobs: str) -> None:
+    """Cancel these jobs."""
+    async with connect(load_settings()) as rt:
+        asked = time.monotonic()
+        for job in jobs:
+            ref = JobRef(rt.settings.tenant, job)
+            await cancel(rt, ref, actor="bench", reason="the bench asks for it")
+    sys.stdout.write(f"{asked}\n")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

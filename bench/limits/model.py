@@ -1,0 +1,185 @@
+"""Which limit binds first for a job and a fleet, and how long the job takes then; pure.
+
+Reckoned for the worst: chunks are handed out in their order, so that those in hand lie
+in as few partitions as can be; nothing is borrowed from burst capacity; and no
+partition is split.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from bench.limits import quotas
+from bench.limits.recorded import Pattern
+from piecework.keys import GROUP_SIZE, MOST_CHUNKS, blocks_in, groups_in
+from piecework.metering.units import (
+    READ_BYTES,
+    number_size,
+    read_units,
+    write_units,
+)
+
+#: Chunks in hand of one worker.
+CONCURRENCY: Final = 32
+#: Seconds of a lease, of which a third passes between two renewals.
+LEASE_S: Final = 60.0
+#: Bytes of a payload that is reckoned with, and of the window that a worker reads.
+PAYLOAD: Final = 2 * 1024
+WINDOW: Final = 256 * 1024
+#: Seconds between two looks of a worker at its job, and at the breakers.
+LOOK_S: Final = 0.5
+#: Seconds between two writes of what a busy worker's job has cost.
+COST_S: Final = 5.0
+#: Bytes of a tally's keys and names, about.
+KEYS: Final = 100
+#: Groups that a submit writes by turns.
+BY_TURNS: Final = 16
+#: Read units a second that a reconciler spends on looking at chunks, and what it takes
+#: a chunk for.
+RECONCILE_UNITS: Final = 200.0
+CHUNK_BYTES: Final = 700
+#: Pages of its journal that a chunk writes in a second in which it always calls.
+PAGES_A_SECOND: Final = 4
+#: Seconds after which a table bears twice what it bore before.
+DOUBLES_S: Final = 1_800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A job of so many chunks of so many seconds each, and so many workers."""
+
+    chunks: int
+    workers: int
+    seconds: float
+
+    @property
+    def in_hand(self) -> int:
+        """How many chunks are worked on at once, if nothing hinders."""
+        return min(self.chunks, self.workers * CONCURRENCY)
+
+    @property
+    def ideal_s(self) -> float:
+        """How long the work takes, if nothing hinders."""
+        return math.ceil(self.chunks / (self.workers * CONCURRENCY)) * self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Forced:
+    """How long the work on a job takes at least, and by what; None: by its workers."""
+
+    seconds: float
+    by: quotas.Quota | None
+
+
+def forced(run: Run, pattern: Pattern) -> Forced:
+    """Return what binds first."""
+    slowest, by = run.ideal_s, None
+    for quota, rate in rates(run, pattern):
+        if run.chunks / rate > slowest:
+            slowest, by = run.chunks / rate, quota
+    # The last chunk that a limit lets begin still has to end.
+    return Forced(slowest + (run.seconds if by else 0.0), by)
+
+
+def rates(run: Run, pattern: Pattern) -> Iterator[tuple[quotas.Quota, float]]:
+    """Yield the most chunks a second that each limit lets through."""
+    units = units_a_chunk(run, pattern)
+    in_hand = min(run.in_hand, quotas.IN_FLIGHT.most)
+    partitions = math.ceil(in_hand / GROUP_SIZE)
+    yield quotas.IN_FLIGHT, quotas.IN_FLIGHT.most / run.seconds
+    yield quotas.PARTITION_WRITES, partitions * quotas.PARTITION_WRITES.most / units
+    yield quotas.TABLE_WRITES, quotas.TABLE_WRITES.most / units
+    yield quotas.PREFIX_READS, quotas.PREFIX_READS.most / payload_reads(run.workers)
+
+
+def units_a_chunk(run: Run, pattern: Pattern) -> float:
+    """Return the write units of a chunk, all of them in the partition of its group."""
+    return pattern.work_units + tally_units(run.chunks) + renewals(run.seconds)
+
+
+def tally_units(chunks: int) -> float:
+    """Return the write units of counting a chunk by itself, on an average."""
+    size = min(chunks, GROUP_SIZE)
+    number = number_size(str(MOST_CHUNKS)[: len(str(chunks - 1))])
+    return sum(write_units(KEYS + n * number) for n in range(1, size + 1)) / size
+
+
+def job_item_bytes(chunks: int, pattern: Pattern) -> int:
+    """Return the bytes of the item of a job at its end: with all that is full in it."""
+    blocks, groups = blocks_in(chunks), groups_in(chunks)
+    members = groups if blocks == 1 else blocks
+    return pattern.meta_bytes + sum(number_size(str(n)) for n in range(members))
+
+
+def reconciler_pass_s(chunks: int) -> float:
+    """Return how long a reconciler takes between two looks at all chunks of a job."""
+    return chunks * CHUNK_BYTES / READ_BYTES / RECONCILE_UNITS
+
+
+def renewals(seconds: float) -> float:
+    """Return the write units of keeping a chunk's lease alive: one every third."""
+    return seconds / (LEASE_S / 3)
+
+
+def payload_reads(workers: int) -> float:
+    """Return the reads of the bucket for a chunk: neighbours share a window of it."""
+    return min(1.0, workers * PAYLOAD / WINDOW)
+
+
+def submit_s(chunks: int, pattern: Pattern) -> float:
+    """Return how long writing the chunks takes, as the partitions allow."""
+    partitions = min(groups_in(chunks), BY_TURNS)
+    rate = partitions * quotas.PARTITION_WRITES.most / pattern.submit_units
+    return chunks / min(rate, quotas.TABLE_WRITES.most / pattern.submit_units)
+
+
+def on_a_new_table_s(units: float) -> float:
+    """Return how long so many write units take on a table that nobody has used.
+
+    The published worst: it bears 4,000 a second, and twice as many each half hour.
+    """
+    seconds, bears = 0.0, float(quotas.NEW_TABLE_WRITES.most)
+    while units > bears * DOUBLES_S and bears < quotas.TABLE_WRITES.most:
+        units -= bears * DOUBLES_S
+        seconds += DOUBLES_S
+        bears = min(2 * bears, quotas.TABLE_WRITES.most)
+    return seconds + units / bears
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a fleet asks for by the second, whatever the work.
+
+    Attributes:
+        binds_at: Workers from which on the limit is passed.
+    """
+
+    what: str
+    quota: quotas.Quota
+    a_worker: float
+
+    @property
+    def binds_at(self) -> int:
+        """Workers that the limit bears."""
+        return int(self.quota.most / self.a_worker)
+
+
+def standing(pattern: Pattern) -> list[Standing]:
+    """Return what each worker of a fleet asks for beside its chunks."""
+    looks = read_units(pattern.meta_bytes) / LOOK_S
+    return [
+        Standing("looks at the job's item", quotas.PARTITION_READS, looks),
+        Standing("looks at the breakers", quotas.PARTITION_READS, 1 / LOOK_S),
+        Standing("both, of the table", quotas.TABLE_READS, looks + 1 / LOOK_S),
+        Standing(
+            "what the job has cost",
+            quotas.PARTITION_WRITES,
+            write_units(pattern.cost_bytes) / COST_S,
+        ),
+        Standing(
+            "a reconciler beside each worker", quotas.TABLE_READS, RECONCILE_UNITS
+        ),
+    ]

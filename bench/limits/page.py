@@ -1,0 +1,143 @@
+"""docs/limits.md, all of it: so that no figure on it is older than the recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from bench.limits import model, quotas
+from bench.limits.recorded import Pattern, read_patterns
+from bench.limits.words import duration, number, size
+from piecework.keys import GROUP_SIZE, groups_in
+
+TEXT: Final = Path(__file__).with_name("limits.md.in")
+SIZES: Final = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000)
+WORKERS: Final = (1, 10, 100, 1_000, 10_000)
+#: Which of the recorded jobs, and how long a chunk of it takes.
+CASES: Final = (
+    ("no calls", 1.0),
+    ("three stages", 10.0),
+    ("three stages", 60.0),
+    ("three stages", 600.0),
+)
+#: What a worker may have, by `WorkerSize`.
+GIB: Final = 1024**3
+
+
+def page() -> str:
+    """Return the page."""
+    patterns = {pattern.name: pattern for pattern in read_patterns()}
+    named = patterns["three stages"]
+    blocks = {
+        "patterns": table(
+            ["job", "written by submit", "worked on", "looked at in the end"],
+            (pattern_row(pattern) for pattern in patterns.values()),
+        ),
+        "cases": "\n\n".join(case(patterns[name], s) for name, s in CASES),
+        "fleet": table(
+            ["what", "of one worker", "limit", "binds from"], fleet_rows(named)
+        ),
+        "size": table(
+            [
+                "chunks",
+                "submit writes, at least",
+                "work, on a new table",
+                "job's item",
+                "manifest",
+                "certificate",
+                "reads at the end",
+                "queries at the end",
+                "memory at the end",
+                "a reconciler's pass",
+            ],
+            (size_row(chunks, named) for chunks in SIZES),
+        ),
+        "quotas": table(
+            ["limit", "", "AWS says so in", "raised on request"],
+            map(quota_row, quotas.ALL),
+        ),
+        "busy": number(
+            quotas.TABLE_WRITES.most / model.PAGES_A_SECOND,
+        ),
+        "busy_group": number(GROUP_SIZE * model.PAGES_A_SECOND),
+        "flight_workers": number(quotas.IN_FLIGHT.most / model.CONCURRENCY),
+        "fifo_workers": number(quotas.FIFO_IN_FLIGHT.most / model.CONCURRENCY),
+        "fifo_rate": number(quotas.FIFO_RATE.most * quotas.MESSAGES.most),
+        "fits": number(GIB / named.finish_bytes, digits=2),
+        "memory": f"{named.finish_bytes:.0f}",
+    }
+    return TEXT.read_text(encoding="utf-8").format(**blocks)
+
+
+def case(pattern: Pattern, seconds: float) -> str:
+    """Return the table of one kind of chunk: every size, every fleet."""
+    rows = (
+        [
+            number(chunks),
+            *(cell(model.Run(chunks, w, seconds), pattern) for w in WORKERS),
+        ]
+        for chunks in SIZES
+    )
+    heads = ["chunks", "1 worker", *(f"{number(w)} workers" for w in WORKERS[1:])]
+    title = f"### Chunks of {duration(seconds)}, {pattern.name}"
+    return f"{title}\n\n{table(heads, rows)}"
+
+
+def cell(run: model.Run, pattern: Pattern) -> str:
+    """Return how long a run takes, and what binds if its workers do not."""
+    found = model.forced(run, pattern)
+    if found.by is None:
+        return duration(found.seconds)
+    times = found.seconds / run.ideal_s
+    return f"{duration(found.seconds)} **{found.by.mark}** {times:.1f}x"
+
+
+def pattern_row(pattern: Pattern) -> list[str]:
+    """Return what a chunk of a recorded job asks for."""
+    return [
+        pattern.name,
+        f"{pattern.submit_units:.1f} write units",
+        f"{pattern.work_units:.1f} write units, and 1 to 2 for the tally",
+        f"{pattern.look_units:.2f} read units, {pattern.looks:.0f} for each group",
+    ]
+
+
+def fleet_rows(pattern: Pattern) -> Iterator[list[str]]:
+    """Yield what a fleet asks for by the second."""
+    for each in model.standing(pattern):
+        limit = f"{number(each.quota.most)} {each.quota.unit}"
+        rate = f"{each.a_worker:g} a second"
+        yield [each.what, rate, limit, f"{number(each.binds_at)} workers"]
+
+
+def size_row(chunks: int, pattern: Pattern) -> list[str]:
+    """Return what grows with the job, whatever the fleet."""
+    units = chunks * (pattern.work_units + model.tally_units(chunks))
+    groups = groups_in(chunks)
+    return [
+        number(chunks),
+        duration(model.submit_s(chunks, pattern)),
+        duration(model.on_a_new_table_s(units)),
+        size(model.job_item_bytes(chunks, pattern)),
+        size(chunks * pattern.manifest_bytes),
+        size(chunks * pattern.certificate_bytes),
+        f"{number(chunks * pattern.look_units)} units",
+        number(groups * pattern.looks),
+        size(chunks * pattern.finish_bytes),
+        duration(model.reconciler_pass_s(chunks)),
+    ]
+
+
+def quota_row(quota: quotas.Quota) -> list[str]:
+    """Return a limit and its source."""
+    most = size(quota.most) if quota.unit == "bytes" else number(quota.most)
+    unit = "" if quota.unit == "bytes" else f" {quota.unit}"
+    raised = "yes" if quota.raised else "no"
+    return [quota.what, f"{most}{unit}", f"[{quota.page}]({quota.url})", raised]
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,0 +1,175 @@
+"""Write down what jobs of two sizes ask of AWS: the true submit, the true worker.
+
+    python -m bench.limits.record        writes bench/limits/recorded.json
+
+Counts and sizes alone: they are the same on every machine, but for how many chunks
+happen to share a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import tempfile
+import tracemalloc
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+from pydantic_core import to_json
+
+from bench.limits.door import Door, door_to
+from bench.limits.jobs import PIPELINES
+from bench.limits.place import item_kind
+from orchestrator.embedded import Emulator, deploy, environment, server
+from orchestrator.embedded.client import ACCESS_KEY, client
+from orchestrator.intake import ChunkInput
+from orchestrator.submit import Submission, submit
+from piecework import telemetry
+from piecework.finish import certify
+from piecework.keys import sha256
+from piecework.metering.units import item_size
+from piecework.model import ChunkStatus, Job, JobRef
+from piecework.pipeline import Pipeline
+from piecework.runtime import Runtime, connect
+from piecework.settings import load_settings
+from piecework.store.census import Census, Counted
+from workers.station import open_station
+from workers.worker import work
+
+FILE: Final = Path(__file__).with_name("recorded.json")
+SIZES: Final = (300, 1_000)
+CONCURRENCY: Final = 32
+#: Seconds between two looks at whether a job has ended.
+LOOK_S: Final = 1.0
+#: Chunks by which the memory of a job's end is measured.
+SAMPLE: Final = 20_000
+APP, ENV, TENANT = "piecework", "limits", "default"
+
+
+def main() -> None:
+    """Record everything and write the file."""
+    telemetry.configure("error")
+    with tempfile.TemporaryDirectory() as folder, emulator(Path(folder)) as running:
+        deploy.into(running, APP, ENV)
+        jobs = {
+            name: {
+                str(size): asyncio.run(record(running, name, size)) for size in SIZES
+            }
+            for name in PIPELINES
+        }
+    said = {
+        "command": "python -m bench.limits.record",
+        "finish_bytes_a_chunk": finish_bytes(),
+        "jobs": jobs,
+    }
+    FILE.write_text(json.dumps(said, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def emulator(folder: Path) -> Iterator[Emulator]:
+    """Run an emulator, and point this process at it."""
+    running = server.start(environment.ensure(say=print), folder, "us-east-1")
+    os.environ |= {
+        "AWS_DEFAULT_REGION": running.region,
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": ACCESS_KEY,
+        "PIECEWORK_APP": APP,
+        "PIECEWORK_ENV": ENV,
+    }
+    try:
+        yield running
+    finally:
+        server.stop(running.pid, folder)
+
+
+async def record(running: Emulator, name: str, size: int) -> dict[str, Any]:
+    """Run one job; return what its submitter and its worker asked for."""
+    ref = JobRef(TENANT, f"{PIPELINES[name].name}-{size}")
+    settings = load_settings(concurrency=CONCURRENCY)
+    async with door_to(running.endpoint) as door:
+        os.environ["AWS_ENDPOINT_URL"] = door.url
+        async with connect(settings, actor="worker") as rt:
+            asked = Submission(ref, PIPELINES[name], "recording", "recording")
+            await submit(rt, asked, numbers(size))
+            submitted = rows(door)
+            door.sums.clear()
+            await worked(rt, PIPELINES[name], ref)
+        done = rows(door)
+    return {
+        "submitter": submitted,
+        "worker": done,
+        "item_bytes": item_bytes(running, settings.checkpoints_table, ref),
+    }
+
+
+async def numbers(count: int) -> AsyncIterator[ChunkInput]:
+    """Yield the chunks."""
+    for n in range(count):
+        yield ChunkInput("", json.dumps({"n": n}).encode())
+
+
+async def worked(rt: Runtime, pipeline: Pipeline, ref: JobRef) -> None:
+    """Be a worker until a job has ended."""
+    station = open_station(
+        rt, "recording", {pipeline.name: pipeline}, structlog.get_logger()
+    )
+    stop = asyncio.Event()
+    working = asyncio.create_task(work(station, stop))
+    job = None
+    while job is None or not job.status.ended:
+        await asyncio.sleep(LOOK_S)  # seldom: it is asked through the same door
+        job = await rt.jobs.read(ref)
+    stop.set()
+    await working
+
+
+def finish_bytes() -> int:
+    """Return the bytes a chunk that whoever ends a job holds at the most for it."""
+    item = {"manifest": "", "manifest_sha256": "", "pipeline": "p", "chunks": SAMPLE}
+    job = Job.read(JobRef(TENANT, "job"), {"status": "FINALIZING", "gen": 1, **item})
+    tracemalloc.start()
+    try:
+        rows = (
+            Counted(n, ChunkStatus.SUCCEEDED, sha256(b"%d" % n), "", "")
+            for n in range(SAMPLE)
+        )
+        to_json(certify(job, Census(tuple(rows)), 0.0, ""), indent=1)
+        return tracemalloc.get_traced_memory()[1] // SAMPLE
+    finally:
+        tracemalloc.stop()
+
+
+def rows(door: Door) -> list[dict[str, Any]]:
+    """Return what came through a door, in a settled order."""
+    return [
+        {
+            "operation": operation,
+            "kind": kind,
+            "requests": round(found.requests, 3),
+            "units": round(found.units, 3),
+            "entries": found.entries,
+            "bytes": found.bytes,
+        }
+        for (operation, kind), found in sorted(door.sums.items())
+    ]
+
+
+def item_bytes(running: Emulator, table: str, ref: JobRef) -> dict[str, int]:
+    """Return the largest size of each kind of item of a job, as it stands."""
+    largest: dict[str, int] = {}
+    with closing(client("dynamodb", running)) as dynamodb:
+        pages = dynamodb.get_paginator("scan").paginate(TableName=table)
+        for item in (item for page in pages for item in page["Items"]):
+            pk, sk = item["pk"]["S"], item["sk"]["S"]
+            if pk == ref.pk or pk.startswith(f"{ref.pk}#"):
+                kind = item_kind(pk, sk)
+                largest[kind] = max(largest.get(kind, 0), item_size(item))
+    return dict(sorted(largest.items()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""What was recorded of a job, as so much a chunk; pure.
+
+Two sizes were recorded: what the larger asks for more is its chunks', the rest the
+job's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from piecework.keys import groups_in
+
+FILE: Final = Path(__file__).with_name("recorded.json")
+WRITES: Final = ("PutItem", "UpdateItem", "TransactWriteItems", "DeleteItem")
+#: Chunks that end together share a write of it: how many do, is chance.
+SHARED: Final = "group TALLY"
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What each chunk of a job asks for, and each of its groups.
+
+    Attributes:
+        submit_units: Write units of being written.
+        work_units: Write units of being worked on, but for the tally.
+        look_units: Read units of all looks at the end of the job together.
+        looks: How often each group is asked for at the end of the job.
+        manifest_bytes, certificate_bytes: Of the job's objects.
+        finish_bytes: Memory of whoever ends the job.
+        meta_bytes: Of the job's item: the same for every job.
+        cost_bytes: Of the item of what the workers cost.
+    """
+
+    name: str
+    submit_units: float
+    work_units: float
+    look_units: float
+    looks: float
+    manifest_bytes: float
+    certificate_bytes: float
+    finish_bytes: float
+    meta_bytes: int
+    cost_bytes: int
+
+
+def read_patterns(path: Path = FILE) -> list[Pattern]:
+    """Return the patterns of the recorded jobs, in the order of their names."""
+    said = json.loads(path.read_text(encoding="utf-8"))
+    memory = float(said["finish_bytes_a_chunk"])
+    return [pattern(name, sizes, memory) for name, sizes in said["jobs"].items()]
+
+
+def pattern(name: str, sizes: Mapping[str, Any], memory: float) -> Pattern:
+    """Return the pattern of one job, from its recordings by size."""
+    (few, small), (many, large) = sorted((int(n), job) for n, job in sizes.items())
+    more = many - few
+
+    def a_chunk(by: str, column: str, kind: str, *operations: str) -> float:
+        whole = total(large[by], column, kind, *operations)
+        return (whole - total(small[by], column, kind, *operations)) / more
+
+    looks = total(large["worker"], "requests", "group CHUNK", "Query")
+    return Pattern(
+        name=name,
+        submit_units=a_chunk("submitter", "units", "group", *WRITES),
+        work_units=a_chunk("worker", "units", "group", *WRITES)
+        - a_chunk("worker", "units", SHARED, *WRITES),
+        look_units=a_chunk("worker", "units", "group", "Query"),
+        looks=looks / groups_in(many),
+        manifest_bytes=a_chunk("submitter", "bytes", "object manifest", "PUT"),
+        certificate_bytes=a_chunk("worker", "bytes", "object certificate", "PUT"),
+        finish_bytes=memory,
+        meta_bytes=large["item_bytes"]["job META"],
+        cost_bytes=large["item_bytes"]["job COST"],
+    )
+
+
+def total(
+    rows: list[Mapping[str, Any]], column: str, kind: str, *operations: str
+) -> float:
+    """Add up a column of the rows of some operations, of kinds that begin so."""
+    return sum(
+        float(row[column])
+        for row in rows
+        if row["kind"].startswith(kind) and row["operation"] in operations
+    )

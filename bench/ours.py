@@ -1,0 +1,135 @@
+"""Piecework as a contender: the true submit, true workers, a job that ends."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from bench import door
+from bench.processes import Group, run, start
+from bench.stand import Stand
+from orchestrator.embedded import deploy
+from piecework import keys
+
+APP, ENV = "piecework", "bench"
+TENANT = "default"
+TABLE = f"{APP}-{ENV}-checkpoints"
+OPEN = frozenset({"SUBMITTING", "RUNNING", "FINALIZING", "CANCELLING", "RESUMING"})
+
+
+@dataclass
+class Piecework:
+    """One job of Piecework, or several."""
+
+    stand: Stand
+    name: str = "piecework"
+    jobs: list[str] = field(default_factory=lambda: ["job-1"])
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def setup(self) -> None:
+        """Deploy the data stack, and write the manifest."""
+        deploy.into(self.stand.aws.emulator, APP, ENV)
+        lines = "".join(f'{{"n":{n}}}\n' for n in range(self.chunks))
+        self.manifest.write_text(lines, encoding="ascii")
+        self.settled()  # its client is made now, and not in a time that is measured
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks a job has."""
+        config = self.stand.config
+        return len(config.tasks)
+
+    @property
+    def manifest(self) -> Path:
+        """Where the manifest is."""
+        return self.stand.folder / "manifest.jsonl"
+
+    @property
+    def log(self) -> Path:
+        """Where the workers say what they do."""
+        return self.stand.folder / "worker.log"
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What the processes are told."""
+        config = self.stand.config
+        return self.stand.environment(
+            BENCH_CONFIG=str(self.stand.config_file),
+            PIECEWORK_APP=APP,
+            PIECEWORK_ENV=ENV,
+            PIECEWORK_CONCURRENCY=str(min(config.concurrency, self.chunks + 1)),
+            PIECEWORK_CALLS=str(config.concurrency),
+            PIECEWORK_DRAIN_S="1",  # who has measured does not wait for the rest
+            **lease(config.visibility_s),
+            **self.settings,
+        )
+
+    def enqueue(self) -> Mapping[str, float]:
+        """Submit the manifest, in a process of its own."""
+        pipeline = "calling" if self.stand.config.workload == "W2b" else "plain"
+        module = [sys.executable, "-m", "bench.submitting"]
+        command = [*module, pipeline, str(self.manifest), *self.jobs]
+        said = run(command, self.environment, self.stand.folder / "submit.log")
+        answer: dict[str, float] = json.loads(said)
+        return answer
+
+    def work(self) -> Group:
+        """Start a worker, as a user would."""
+        module = [sys.executable, "-m", "workers"]
+        command = [*module, "--pipelines", "bench.pipelines"]
+        return start(command, self.environment, self.log)
+
+    def ready(self) -> bool:
+        """Say whether a worker consumes."""
+        return "worker.started" in self.log.read_text(encoding="utf-8")
+
+    def settled(self) -> bool:
+        """Say whether each job has ended."""
+        return all(self.status(job) not in OPEN for job in self.jobs)
+
+    def status(self, job: str) -> str:
+        """Return how a job stands; looking is not counted."""
+        key = {"pk": keys.job_pk(TENANT, job), "sk": keys.META_SK}
+        table = table_at(self.stand.config.endpoint)
+        item = table.get_item(Key=key, ConsistentRead=True).get("Item", {})
+        return str(item.get("status", "SUBMITTING"))
+
+    def ended(self, seen: float) -> float:
+        """Return when it was through: with its certificate."""
+        return seen
+
+    def server_cpu_s(self) -> float:
+        """Return nothing: AWS does what is beside the worker."""
+        return 0.0
+
+    def teardown(self) -> None:
+        """Remove nothing: the emulator ends with the run."""
+
+
+@cache
+def table_at(endpoint: str) -> Any:
+    """Return the table as one who only looks on sees it."""
+    import boto3
+    from botocore.config import Config
+
+    session = boto3.Session("test", "test", region_name="us-east-1")
+    config = Config(user_agent=door.WATCHER.decode(), proxies={})
+    resource = session.resource("dynamodb", endpoint_url=endpoint, config=config)
+    return resource.Table(TABLE)
+
+
+def lease(visibility_s: float) -> dict[str, str]:
+    """Return the settings with which a dead worker's chunk is back in that time.
+
+    The clocks of one machine do not differ, so that nothing is added for it.
+    """
+    return {
+        "PIECEWORK_LEASE_S": str(visibility_s),
+        "PIECEWORK_VISIBILITY_S": str(visibility_s + 1),
+        "PIECEWORK_SKEW_S": "0.2",
+    }

@@ -1,0 +1,154 @@
+"""Write docs/performance.md and its drawings from a file of results, and the notes.
+
+What a person has to say, above all what binds where a figure is not reached, stands in
+notes.md beside this; all figures of the page are measured ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench import budgets, drawing, tables
+from bench.drawing import Bar
+from bench.results import FOLDER, Results
+from bench.systems import OURS, RIVALS
+
+DOCS = Path(__file__).parents[1] / "docs"
+NOTES = Path(__file__).parent / "notes.md"
+#: Drawings of bars: file, workload, figure, title, limit, digits, only who is on AWS.
+BARS = (
+    ("requests", "W1", "requests_per_task", "AWS requests a task", 2.5, 2, True),
+    ("dollars", "W1", "usd_per_million", "Dollars for a million tasks", None, 2, True),
+    (
+        *("cpu", "W1", "worker_cpu_s_per_1000", "Worker CPU, seconds for 1,000 tasks"),
+        *(1.0, 2, False),
+    ),
+    (
+        "drain",
+        "W1",
+        "drain_per_s",
+        "Tasks a second, one worker process",
+        1000,
+        0,
+        False,
+    ),
+    ("makespan", "W2b", "makespan_x_ideal", "Makespan over the ideal", 1.05, 2, False),
+    (
+        "paid-twice",
+        "W2b",
+        "paid_twice",
+        "Calls paid for twice, of 2,552",
+        None,
+        0,
+        False,
+    ),
+)
+
+#: Drawings of lines: file, title, and the figure of each line.
+LINES = (
+    (
+        "growth",
+        "requests and units",
+        (
+            ("requests a chunk", "requests_per_task"),
+            ("write units a chunk", "write_units_per_task"),
+        ),
+    ),
+    (
+        "memory",
+        "memory",
+        (("worker MB", "worker_rss_mb"), ("submit MB", "submit_rss_mb")),
+    ),
+)
+
+
+def write(results: Results, docs: Path = DOCS) -> None:
+    """Write the page and the drawings."""
+    folder = docs / "performance"
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn = dict(drawings(results))
+    for name, drawing_ in drawn.items():
+        (folder / f"{name}.svg").write_text(drawing_, encoding="utf-8")
+    text = page(results, list(drawn), NOTES.read_text(encoding="utf-8"))
+    (docs / "performance.md").write_text(text, encoding="utf-8")
+
+
+def drawings(results: Results) -> Iterator[tuple[str, str]]:
+    """Yield the drawings that there are figures for."""
+    for name, workload, figure, title, limit, digits, on_aws in BARS:
+        rows = list(bars(results, workload, figure, on_aws=on_aws))
+        if len(rows) > 1:
+            yield name, drawing.bars(f"{workload}: {title}", rows, limit, digits)
+    for name, title, figures in LINES:
+        series = {label: growth(results, figure) for label, figure in figures}
+        kept = {label: points for label, points in series.items() if len(points) > 1}
+        if kept:
+            yield name, drawing.lines(f"W4: {title} by chunks of a job", kept)
+
+
+def bars(
+    results: Results, workload: str, figure: str, *, on_aws: bool
+) -> Iterator[Bar]:
+    """Yield a bar for each system, ours first."""
+    off = {rival.name for rival in RIVALS if not rival.on_aws} if on_aws else set()
+    for system in results.systems(workload):
+        spread = results.figure(workload, system, figure)
+        if spread is not None and system not in off:
+            yield Bar(system, spread.median, ours=system == OURS)
+
+
+def growth(results: Results, figure: str) -> list[tuple[float, float]]:
+    """Return a figure by the chunks of a job."""
+    found = []
+    for variant in results.variants("W4"):
+        spread = results.figure("W4", OURS, figure, variant)
+        if variant.endswith(" chunks") and spread is not None:
+            found.append((float(variant.split()[0]), spread.median))
+    return found
+
+
+def page(results: Results, drawn: list[str], notes: str) -> str:
+    """Return the page."""
+    own, _, why = notes.partition("\n---\n")
+    parts = [own.strip(), "## Figures to reach", verdicts(results)]
+    parts += [
+        "## Side by side",
+        *(f"![{name}](performance/{name}.svg)" for name in drawn),
+    ]
+    for table in tables.tables(results):
+        parts += [f"### {table.title}", tables.markdown(table).strip()]
+    parts += [why.strip(), "## What it ran on", surroundings(results)]
+    return "\n\n".join(parts) + "\n"
+
+
+def verdicts(results: Results) -> str:
+    """Return the budgets as a table."""
+    heads = ("figure", "limit", "measured", "")
+    rows = tuple(
+        (
+            f"`{each.name}`",
+            f"{each.bound} {each.limit:g}",
+            "-" if each.measured is None else f"{each.measured:.4g}",
+            each.verdict,
+        )
+        for each in budgets.judged(results)
+    )
+    return tables.markdown(tables.Table("", heads, rows)).strip()
+
+
+def surroundings(results: Results) -> str:
+    """Return the machine, the noise and the versions."""
+    runs = len(results.records)
+    machine = ", ".join(f"{name} {value}" for name, value in results.machine.items())
+    known = ", ".join(f"{name} {value}" for name, value in results.versions.items())
+    return (
+        f"The {results.form} form, made {results.made}: {runs} runs, of which"
+        f" {results.quiet()} were quiet (others used less than a quarter of a core"
+        f" meanwhile; the column *foreign* says what they used).\n\n"
+        f"Machine: {machine}.\n\nVersions: {known}.\n\n"
+        f"All figures: [`{LATEST}`](../{LATEST})."
+    )
+
+
+LATEST = f"bench/{FOLDER.name}/full.json"

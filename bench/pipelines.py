@@ -1,0 +1,77 @@
+"""The workloads as Piecework's user would write them; `BENCH_CONFIG` says which run.
+
+They write to the same ledger, through the same code, as the rivals do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from functools import cache
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from bench.rivals import protocol
+from piecework import (
+    Context,
+    Dependency,
+    JoinContext,
+    Pipeline,
+    RetryPolicy,
+    Stage,
+    TransientError,
+)
+
+
+class Task(BaseModel):
+    """A chunk: its number."""
+
+    n: int
+
+
+@cache
+def tasks() -> protocol.Tasks:
+    """Return what performs the tasks of this run."""
+    return protocol.Tasks(protocol.read(Path(os.environ["BENCH_CONFIG"])))
+
+
+async def task(ctx: Context[Task]) -> int:
+    """Do a task of W1 or W3."""
+    await tasks().aperform(f"{ctx.job}.{ctx.payload.n}")
+    return ctx.payload.n
+
+
+async def ask(chunk: int, number: int, *, idempotency_key: str) -> int:  # noqa: ARG001 -- the key is for providers
+    """Make a call of W2."""
+    try:
+        await tasks().acall(chunk, number)
+    except protocol.CallFailedError as error:
+        raise TransientError(str(error), code="llm.provider.overloaded") from error
+    return number
+
+
+model = Dependency("model", retry=RetryPolicy(attempts=3, base=0.02, cap=0.05))
+
+
+async def call_all(ctx: Context[Task]) -> int:
+    """Make the calls of a chunk of W2, as many at once as the worker lets."""
+    n, ledger = ctx.payload.n, tasks().ledger
+    ledger.start(str(n))
+    numbers = range(tasks().config.calls)
+    answers = [ctx.call(model, ask, n, number) for number in numbers]
+    found = await asyncio.gather(*answers)
+    ledger.done(str(n))
+    return len(found)
+
+
+async def done(ctx: JoinContext) -> int:
+    """Count what there is."""
+    found = 0
+    async for _ in ctx.results():
+        found += 1
+    return found
+
+
+plain = Pipeline("plain", payload=Task, stages=[Stage(task)])
+calling = Pipeline("calling", payload=Task, stages=[Stage(call_all)], join=done)

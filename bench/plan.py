@@ -1,0 +1,189 @@
+"""Which runs there are, and how large: a short form, and the full one.
+
+Every system is given the same task in the same turn, round after round, so that what
+disturbs the machine disturbs all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+from bench import latencies, workloads
+from bench.growth import many_jobs
+from bench.stand import Stand
+from bench.systems import OURS, OURS_WITHOUT, RIVALS, Rival
+from bench.workloads import Outcome
+
+Measure: TypeAlias = Callable[[Stand, Any], Outcome]
+Form: TypeAlias = Literal["short", "full"]
+WORKLOADS = ("W1", "W2a", "W2b", "W3", "W4", "W5")
+
+NO_OP = {"concurrency": 32, "visibility_s": 30}
+CALLS = {"concurrency": 64, "visibility_s": 10, "sleep_s": 0.05, "n": 0}
+KILLED = {"concurrency": 32, "visibility_s": 5, "sleep_s": 0.02}
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much of each."""
+
+    rounds: int
+    tasks: int
+    killed: int
+    growth: tuple[int, ...]
+    shared: int
+    workers: tuple[int, ...]
+    jobs: int
+    samples: int
+    workloads: tuple[str, ...]
+    rivals: tuple[str, ...]
+
+
+#: Workloads and rivals as in `WORKLOADS` and by name; W2a takes most of the time.
+SIZES: Mapping[Form, Sizes] = {
+    "short": Sizes(
+        rounds=1,
+        tasks=1_000,
+        killed=400,
+        growth=(100, 2_000),
+        shared=600,
+        workers=(2,),
+        jobs=20,
+        samples=1,
+        workloads=("W1", "W2b", "W3", "W4", "W5"),
+        rivals=("W1", "W2b"),
+    ),
+    "full": Sizes(
+        rounds=3,
+        tasks=10_000,
+        killed=2_000,
+        growth=(100, 1_000, 10_000, 100_000),
+        shared=4_000,
+        workers=(1, 2, 4),
+        jobs=200,
+        samples=5,
+        workloads=WORKLOADS,
+        rivals=("W1", "W2a", "W2b", "W3"),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One run: who does what, in which size, and how often in all."""
+
+    workload: str
+    system: str
+    measure: Measure
+    config: Mapping[str, Any]
+    rival: Rival | None = None
+    variant: str = ""
+    rounds: int = 1
+
+    @property
+    def name(self) -> str:
+        """What it is called while it runs."""
+        return " ".join(filter(None, [self.workload, self.variant, self.system]))
+
+    @property
+    def words(self) -> set[str]:
+        """What its system may be called on the command line."""
+        return self.rival.words if self.rival else {self.system}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a person asked for; empty: all of it."""
+
+    form: Form = "short"
+    workloads: Collection[str] = field(default_factory=tuple)
+    systems: Collection[str] = field(default_factory=tuple)
+    tasks: int = 0
+    rounds: int = 0
+    largest: int = 0
+
+
+def plan(asked: Asked) -> list[Step]:
+    """Return the runs of one round, in their order."""
+    sizes = SIZES[asked.form]
+    if asked.tasks:
+        sizes = replace(sizes, tasks=asked.tasks, killed=asked.tasks)
+    if asked.workloads:
+        named = tuple(w for w in WORKLOADS if {w, w[:2]} & set(asked.workloads))
+        sizes = replace(sizes, workloads=named, rivals=named)
+    largest = asked.largest or max(sizes.growth)
+    growth = tuple(n for n in sizes.growth if n <= largest)
+    sizes = replace(sizes, rounds=asked.rounds or sizes.rounds, growth=growth)
+    return [
+        step
+        for step in every(sizes)
+        if not asked.systems or step.words & set(asked.systems)
+    ]
+
+
+def every(sizes: Sizes) -> Iterator[Step]:
+    """Yield each run once: a workload of all systems, then the next workload."""
+    configs: dict[str, tuple[Measure, dict[str, Any]]] = {
+        "W1": (workloads.no_op, {**NO_OP, "n": sizes.tasks}),
+        "W2a": (workloads.calls, CALLS),
+        "W2b": (workloads.calls, CALLS),
+        "W3": (workloads.killed, {**KILLED, "n": sizes.killed}),
+    }
+    for workload, (measure, config) in configs.items():
+        whole = {**config, "workload": workload}
+        if workload in sizes.workloads and workload not in OURS_WITHOUT:
+            yield Step(workload, OURS, measure, whole, rounds=sizes.rounds)
+        for rival in RIVALS if workload in sizes.rivals else ():
+            if workload not in rival.without:
+                yield beside(rival, Step(workload, rival.name, measure, whole), sizes)
+    if "W4" in sizes.workloads:
+        yield from growing(sizes)
+    if "W5" in sizes.workloads:
+        yield from waiting(sizes)
+
+
+def beside(rival: Rival, step: Step, sizes: Sizes) -> Step:
+    """Return the run of a rival."""
+    config = {**step.config, "options": dict(rival.options)}
+    if step.workload == "W1":
+        config["n"] = min(sizes.tasks, rival.most)
+    return replace(step, config=config, rival=rival, rounds=sizes.rounds)
+
+
+def growing(sizes: Sizes) -> Iterator[Step]:
+    """Yield the runs of W4: larger jobs, more workers, many jobs, full hands."""
+    base = {**NO_OP, "workload": "W1"}
+    for n in sizes.growth:
+        yield Step("W4", OURS, workloads.no_op, {**base, "n": n}, variant=f"{n} chunks")
+    for workers in sizes.workers:
+        config = {**base, "n": sizes.shared}
+        measure = partial(workloads.no_op, workers=workers)
+        yield Step("W4", OURS, measure, config, variant=f"{workers} workers")
+    config = {**base, "n": 10}
+    measure = partial(many_jobs, jobs=sizes.jobs)
+    yield Step("W4", OURS, measure, config, variant=f"{sizes.jobs} jobs")
+    config = {**base, "n": sizes.shared, "concurrency": 64, "sleep_s": 0.02}
+    yield Step("W4", OURS, workloads.no_op, config, variant="64 in hand")
+
+
+def waiting(sizes: Sizes) -> Iterator[Step]:
+    """Yield the runs of W5: how long one waits for what."""
+    base = {**KILLED, "workload": "W3", "n": 1, "sleep_s": 0.0}
+    measure = partial(latencies.begin_and_end, samples=sizes.samples)
+    yield Step("W5", OURS, measure, base, variant="begin and end")
+    held = {**base, "n": 64, "concurrency": 64, "sleep_s": 20.0}
+    yield Step(
+        "W5", OURS, latencies.cancelled, held, variant="cancel", rounds=sizes.samples
+    )
+    alone = {**base, "sleep_s": 60.0}
+    yield Step(
+        "W5",
+        OURS,
+        latencies.taken_over,
+        alone,
+        variant="takeover",
+        rounds=sizes.samples,
+    )

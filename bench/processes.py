@@ -1,0 +1,157 @@
+"""Processes of ours, and what they use of the machine: CPU and memory, from /proc."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+ROOT = Path(__file__).parents[1]
+#: Seconds that a process is given to stop.
+PATIENCE_S = 15.0
+
+
+class FailedError(Exception):
+    """A process did not do what it was started for."""
+
+
+@dataclass(slots=True)
+class Group:
+    """A process that was started with all that it starts: a group of its own."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def cpu_s(self) -> float:
+        """Seconds of CPU that the group has used, its dead children's included."""
+        return sum(stat.cpu for stat in stats() if stat.group == self.process.pid)
+
+    @property
+    def rss_mb(self) -> float:
+        """Megabytes of memory that the process has held at the most."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
+        (line,) = (li for li in status.splitlines() if li.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024 / 1e6
+
+    def check(self) -> None:
+        """Fail when the process has ended by itself."""
+        if self.process.poll() is not None:
+            code = self.process.returncode
+            raise FailedError(f"it ended with {code}:\n{tail(self.log)}")
+
+    def stop(self) -> None:
+        """Ask it to stop; kill what has not, in some seconds."""
+        self.signal(signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(PATIENCE_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """Kill the whole group as the kernel does."""
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+
+    def signal(self, sign: signal.Signals) -> None:
+        """Send a signal to the whole group, if there is one left."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, sign)
+
+
+def start(command: Sequence[str], environ: Mapping[str, str], log: Path) -> Group:
+    """Start a process that speaks to a file."""
+    with log.open("ab") as sink:
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    return Group(process, log)
+
+
+def run(command: Sequence[str], environ: Mapping[str, str], log: Path) -> str:
+    """Run a process to its end; return what it wrote to its standard output."""
+    with log.open("ab") as sink:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=sink,
+            check=False,
+        )
+    if done.returncode:
+        raise FailedError(f"it ended with {done.returncode}:\n{tail(log)}")
+    return done.stdout.decode()
+
+
+def until(condition: Callable[[], object], within_s: float, *, every_s: float) -> bool:
+    """Wait until something is so; say whether it came to be."""
+    end = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(every_s)
+    return True
+
+
+def tail(log: Path, lines: int = 15) -> str:
+    """Return the end of a log."""
+    text = log.read_text(encoding="utf-8", errors="replace")
+    return "\n".join(text.splitlines()[-lines:])
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What /proc says of a process."""
+
+    pid: int
+    parent: int
+    group: int
+    cpu: float
+
+
+def stats() -> list[Stat]:
+    """Return all processes of the machine."""
+    found = []
+    for each in Path("/proc").iterdir():
+        if each.name.isdigit():
+            try:
+                found.append(parse(int(each.name), (each / "stat").read_text()))
+            except OSError:  # it is gone
+                continue
+    return found
+
+
+def tree_cpu_s(pid: int) -> float:
+    """Return the CPU of a process, and of all that it started."""
+    found = stats()
+    inside = {pid}
+    while True:
+        more = {stat.pid for stat in found if stat.parent in inside} - inside
+        if not more:
+            return sum(stat.cpu for stat in found if stat.pid in inside)
+        inside |= more
+
+
+def stat_of(pid: int) -> Stat:
+    """Return one process."""
+    return parse(pid, Path(f"/proc/{pid}/stat").read_text(encoding="utf-8"))
+
+
+def parse(pid: int, line: str) -> Stat:
+    """Read a line of /proc/PID/stat; the name in it may hold anything."""
+    fields = line.rpartition(")")[2].split()
+    cpu = sum(map(int, fields[11:15])) / TICKS
+    return Stat(pid, int(fields[1]), int(fields[2]), cpu)

@@ -1,0 +1,123 @@
+"""What was measured: kept as a file, and read as medians and ranges."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent / "results"
+LATEST = FOLDER / "full.json"
+#: The error of a run that somebody ended.
+INTERRUPTED = "interrupted"
+#: A run counts as quiet when others used less than so many cores meanwhile.
+QUIET_CORES = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One run."""
+
+    workload: str
+    system: str
+    variant: str
+    round: int
+    values: Mapping[str, float]
+    counts: Mapping[str, list[float]]
+    noise: Mapping[str, float]
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A figure over several runs."""
+
+    values: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The one in the middle."""
+        return statistics.median(self.values)
+
+    @property
+    def low(self) -> float:
+        """The smallest."""
+        return min(self.values)
+
+    @property
+    def high(self) -> float:
+        """The largest."""
+        return max(self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """All runs, and what they ran on."""
+
+    form: str
+    made: str
+    machine: Mapping[str, str]
+    versions: Mapping[str, str]
+    records: list[Record] = field(default_factory=list)
+
+    def of(self, workload: str, system: str, variant: str = "") -> list[Record]:
+        """Return the runs of a system that came to their end."""
+        wanted = (workload, system, variant)
+        return [
+            each
+            for each in self.records
+            if (each.workload, each.system, each.variant) == wanted and not each.error
+        ]
+
+    def figure(
+        self, workload: str, system: str, name: str, variant: str = ""
+    ) -> Spread | None:
+        """Return a figure of a system; None when it was not measured."""
+        runs = self.of(workload, system, variant)
+        values = tuple(run.values[name] for run in runs if name in run.values)
+        return Spread(values) if values else None
+
+    def errors(self) -> list[Record]:
+        """Return the runs that failed."""
+        return [each for each in self.records if each.error]
+
+    def systems(self, workload: str) -> list[str]:
+        """Return who was given a workload, in the order of the runs."""
+        found = (each.system for each in self.records if each.workload == workload)
+        return list(dict.fromkeys(found))
+
+    def variants(self, workload: str) -> list[str]:
+        """Return the variants of a workload, in the order of the runs."""
+        found = (each.variant for each in self.records if each.workload == workload)
+        return list(dict.fromkeys(found))
+
+    def quiet(self) -> int:
+        """Return how many runs nobody disturbed."""
+        return sum(r.noise["foreign_cores"] < QUIET_CORES for r in self.records)
+
+    def save(self, path: Path) -> None:
+        """Write it down."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        document = json.dumps(rounded(asdict(self)), indent=1)
+        path.write_text(document + "\n", encoding="utf-8")
+
+
+def load(path: Path) -> Results:
+    """Read what `save` wrote."""
+    document = json.loads(path.read_text(encoding="utf-8"))
+    records = [Record(**each) for each in document.pop("records")]
+    return Results(**document, records=records)
+
+
+def rounded(value: Any) -> Any:
+    """Return a document with figures of six digits: the rest is noise."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, Mapping):
+        return {name: rounded(each) for name, each in value.items()}
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return [rounded(each) for each in value]
+    return value

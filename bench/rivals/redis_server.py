@@ -1,0 +1,40 @@
+"""Redis for the rivals that stand on it, from a wheel.
+
+Persistent as Redis' documentation advises those who want not to lose work: the
+append-only file, synced every second (PostgreSQL syncs each commit). Else its defaults.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.rivals import local_server
+from bench.rivals.local_server import HOST, UnavailableError
+from tests.apart import NotInstalledError, bin_of
+
+NAME = "redis"
+
+
+def start(folder: Path) -> str:
+    """Start a server whose data lie in this folder; return its URL.
+
+    Raises:
+        UnavailableError: No server can be run here; with the reason.
+    """
+    try:
+        program = bin_of("bench-postgres") / "redis-server"
+    except NotInstalledError as error:
+        raise UnavailableError(
+            f"redis-server could not be installed: {error}"
+        ) from error
+    data, port = folder / "redis", local_server.free_port()
+    data.mkdir()
+    command = [program, "--bind", HOST, "--port", str(port), "--dir", data]
+    command += ["--appendonly", "yes", "--appendfsync", "everysec"]
+    local_server.launch(NAME, command, data, port)
+    return f"redis://{HOST}:{port}/0"
+
+
+def stop() -> None:
+    """Stop the server that `start` started."""
+    local_server.end(NAME)

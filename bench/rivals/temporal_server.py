@@ -1,0 +1,38 @@
+"""Temporal's dev server, from a wheel: as `temporal server start-dev` runs it.
+
+Its documentation says to use it for development: one process, its database in memory
+(nothing is synced to a disk). A real cluster has other rates.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.rivals import local_server
+from bench.rivals.local_server import HOST, UnavailableError
+from tests.apart import NotInstalledError, bin_of
+
+NAME = "temporal"
+
+
+def start(folder: Path) -> str:
+    """Start a server; return its address, HOST:PORT.
+
+    Raises:
+        UnavailableError: No server can be run here; with the reason.
+    """
+    try:
+        program = bin_of("bench-temporal") / "temporal"
+    except NotInstalledError as error:
+        raise UnavailableError(f"temporal could not be installed: {error}") from error
+    home, port = folder / "temporal", local_server.free_port()
+    home.mkdir()
+    command = [program, "server", "start-dev", "--ip", HOST, "--port", str(port)]
+    command += ["--headless", "--log-level", "error"]
+    local_server.launch(NAME, command, home, port)
+    return f"{HOST}:{port}"
+
+
+def stop() -> None:
+    """Stop the server that `start` started."""
+    local_server.end(NAME)

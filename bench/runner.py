@@ -1,0 +1,123 @@
+"""Run the steps of a plan round after round, each on a stand of its own."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import noise
+from bench.ours import Piecework
+from bench.plan import Step
+from bench.processes import FailedError
+from bench.results import INTERRUPTED, Record
+from bench.rivals.local_server import UnavailableError
+from bench.stand import stand
+from bench.theirs import Theirs, server_of, why_not
+from bench.workloads import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """Runs steps; keeps what they left in a folder each."""
+
+    folder: Path
+    say: Callable[[str], None]
+
+    def run(self, steps: Sequence[Step]) -> list[Record]:
+        """Run all rounds: every step once, then every step again.
+
+        Who interrupts it is given what was measured so far.
+        """
+        records: list[Record] = []
+        # A server of a rival may run as another user, who is to find its files.
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o711)
+        rounds = max((step.rounds for step in steps), default=0)
+        for number in range(rounds):
+            for step in steps:
+                if number >= step.rounds:
+                    continue
+                try:
+                    records.append(self.once(step, number))
+                except KeyboardInterrupt:
+                    return [*records, unfinished(step, number)]
+        return records
+
+    def once(self, step: Step, number: int) -> Record:
+        """Run a step once; a failure is a record, too."""
+        place = self.folder / slug(f"{step.name} {number}")
+        place.mkdir(parents=True)
+        before = noise.now()
+        try:
+            outcome, error = perform(step, place), ""
+        except (FailedError, UnavailableError) as failed:
+            outcome, error = Outcome({}), f"{failed}"
+        except Exception as failed:  # noqa: BLE001 -- the others are still to be run
+            outcome, error = Outcome({}), f"{type(failed).__name__}: {failed}"
+        around = noise.between(before, noise.now())
+        self.say(told(step, number, outcome, error, around["seconds"]))
+        return Record(
+            workload=step.workload,
+            system=step.system,
+            variant=step.variant,
+            round=number,
+            values=outcome.values,
+            counts=outcome.counts.document(),
+            noise=around,
+            error=error,
+        )
+
+
+def unfinished(step: Step, number: int) -> Record:
+    """Return the record of a run that somebody ended."""
+    quiet = {"foreign_cores": 0.0}
+    place = (step.workload, step.system, step.variant, number)
+    return Record(*place, values={}, counts={}, noise=quiet, error=INTERRUPTED)
+
+
+def perform(step: Step, place: Path) -> Outcome:
+    """Set the stand up, and let the contender work."""
+    if step.rival is None:
+        with stand(step.config, place) as ours:
+            return step.measure(ours, Piecework(ours))
+    if why := why_not(step.rival.lock):
+        raise FailedError(why)
+    with (
+        server_of(step.rival, place) as where,
+        stand({**step.config, **where}, place) as theirs,
+    ):
+        return step.measure(theirs, Theirs(theirs, step.rival))
+
+
+def told(step: Step, number: int, outcome: Outcome, error: str, seconds: float) -> str:
+    """Return the line that a person who waits is shown."""
+    shown = {name: outcome.values[name] for name in TOLD if name in outcome.values}
+    said = " ".join(f"{name}={value:.3g}" for name, value in shown.items())
+    clock = time.strftime("%H:%M:%S")
+    return f"{clock} {step.name} #{number + 1} ({seconds:.0f} s) {error or said}"
+
+
+TOLD = (
+    "requests_per_task",
+    "worker_cpu_s_per_1000",
+    "drain_per_s",
+    "makespan_x_ideal",
+    "paid_twice",
+    "recovery_s",
+    "repeated",
+    "lost",
+    "submit_to_first_call_s",
+    "last_settle_to_end_s",
+    "cancel_to_quiet_s",
+    "takeover_s",
+    "jobs_per_s",
+    "worker_rss_mb",
+)
+
+
+def slug(text: str) -> str:
+    """Return a text as a name of folders, queues and tables."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

@@ -1,0 +1,42 @@
+"""Submit a manifest as the product does, and tell what that took; a process of its own.
+
+python -m bench.submitting PIPELINE FILE.jsonl JOB
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import sys
+import time
+
+from bench import pipelines
+from orchestrator.intake import chunk_inputs
+from orchestrator.submit import Submission, submit
+from piecework.model import JobRef
+from piecework.runtime import connect
+from piecework.settings import load_settings
+
+
+async def main(name: str, path: str, *jobs: str) -> None:
+    """Submit a manifest under each of these ids, one after the other."""
+    pipeline = getattr(pipelines, name)
+    async with connect(load_settings()) as rt:
+        before, began = time.process_time(), time.monotonic()
+        count = 0
+        for job in jobs:
+            ref = JobRef(rt.settings.tenant, job)
+            asked = Submission(ref, pipeline, path, "bench")
+            chunks = chunk_inputs(path, pipeline, s3=rt.objects.client)
+            submitted, _ = await submit(rt, asked, chunks)
+            count += submitted.chunks
+        ended = time.monotonic()
+        cpu = time.process_time() - before
+    said = {"submitted": count, "seconds": ended - began, "ended": ended, "cpu": cpu}
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    sys.stdout.write(json.dumps({**said, "rss_mb": most}) + "\n")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,229 @@
+"""The tables of a run: for a terminal, and for the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from bench.results import Record, Results, Spread
+from bench.systems import OURS, OURS_WITHOUT, RIVALS
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Heads, and rows of cells."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+#: Heads, each with the figure below it and its digits.
+W1 = (
+    ("tasks", "tasks", 0),
+    ("req/task", "requests_per_task", 2),
+    ("WCU/task", "write_units_per_task", 2),
+    ("RCU/task", "read_units_per_task", 2),
+    ("$/M", "usd_per_million", 2),
+    ("CPU s/1k", "worker_cpu_s_per_1000", 2),
+    ("server s/1k", "server_cpu_s_per_1000", 2),
+    ("emulator s/1k", "emulator_cpu_s_per_1000", 2),
+    ("drain/s", "drain_per_s", 0),
+    ("submit/s", "submit_per_s", 0),
+    ("MB", "worker_rss_mb", 0),
+    ("lost", "lost", 0),
+    ("twice", "repeated", 0),
+)
+W2 = (
+    ("makespan s", "makespan_s", 2),
+    ("x ideal", "makespan_x_ideal", 2),
+    ("x floor", "makespan_x_tries", 2),
+    ("paid twice", "paid_twice", 0),
+    ("executions", "executions", 0),
+    ("requests", "requests", 0),
+    ("lost", "lost", 0),
+)
+W3 = (
+    ("not done in 75 s", "lost", 0),
+    ("begun again", "started_again", 0),
+    ("twice", "repeated", 0),
+    ("in hand", "in_hand", 0),
+    ("recovery s", "recovery_s", 1),
+    ("first task s", "first_again_s", 2),
+)
+W4 = (
+    ("chunks", "tasks", 0),
+    ("req/chunk", "requests_per_task", 3),
+    ("WCU/chunk", "write_units_per_task", 2),
+    ("submit/s", "submit_per_s", 0),
+    ("drain/s", "drain_per_s", 0),
+    ("finish s", "finish_s", 2),
+    ("CPU s/1k", "worker_cpu_s_per_1000", 2),
+    ("worker MB", "worker_rss_mb", 0),
+    ("submit MB", "submit_rss_mb", 0),
+    ("jobs/s", "jobs_per_s", 1),
+    ("lost", "lost", 0),
+    ("twice", "repeated", 0),
+)
+W5 = (
+    ("submit to first call s", "submit_to_first_call_s", 2),
+    ("last settle to job end s", "last_settle_to_end_s", 2),
+    ("cancel to quiet s", "cancel_to_quiet_s", 2),
+    ("kill to takeover s", "takeover_s", 2),
+    ("lease s", "lease_s", 0),
+)
+WORKLOADS = (
+    ("W1", "no-op tasks, 32 in hand, one worker process", W1),
+    ("W2a", "2,552 calls of 50 ms, a task a call, 64 in flight", W2),
+    ("W2b", "22 chunks of 116 calls of 50 ms, a task a chunk, 64 in flight", W2),
+    ("W3", "kill -9 with half of the tasks of 20 ms done, lease 5 s", W3),
+    ("W4", "Piecework as jobs and workers grow", W4),
+    ("W5", "how long one waits for Piecework", W5),
+)
+
+
+def tables(results: Results) -> list[Table]:
+    """Return a table for each workload that was run."""
+    found = []
+    for workload, title, columns in WORKLOADS:
+        rows = tuple(rows_of(results, workload, columns))
+        if rows:
+            heads = ("", *(head for head, _, _ in columns), "foreign")
+            found.append(lean(Table(f"{workload}: {title}", heads, rows)))
+    return [*found, *operations(results)]
+
+
+def operations(results: Results) -> Iterator[Table]:
+    """Yield what Piecework asks AWS for in W1, operation by operation."""
+    runs = results.of("W1", OURS)
+    if not runs or not runs[-1].counts:
+        return
+    tasks = runs[-1].values["tasks"]
+    rows = tuple(
+        (name, *(f"{amount / tasks:,.3f}" for amount in row[:3]))
+        for name, row in runs[-1].counts.items()
+    )
+    heads = ("", "requests/chunk", "billed/chunk", "units/chunk")
+    yield Table("W1: what Piecework asks AWS for", heads, rows)
+
+
+def rows_of(
+    results: Results, workload: str, columns: Sequence[tuple[str, str, int]]
+) -> list[tuple[str, ...]]:
+    """Return a row for each system, or for each variant of ours."""
+    rows = []
+    for system in results.systems(workload):
+        for variant in results.variants(workload):
+            name = variant or system
+            if runs := results.of(workload, system, variant):
+                rows.append((name, *cells(results, runs, columns)))
+            elif why := reason(results, workload, system, variant):
+                rows.append((name, why, *[""] * len(columns)))
+    return [*rows, *left_out(workload, rows, len(columns))] if rows else []
+
+
+def left_out(
+    workload: str, rows: Sequence[tuple[str, ...]], columns: int
+) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each system that is not given a workload, with the reason."""
+    names = {row[0] for row in rows}
+    without = {OURS: OURS_WITHOUT, **{each.name: each.without for each in RIVALS}}
+    for name, reasons in without.items():
+        if workload in reasons and name not in names:
+            yield (name, f"not run: {reasons[workload]}", *[""] * columns)
+
+
+def cells(
+    results: Results, runs: list[Record], columns: Sequence[tuple[str, str, int]]
+) -> list[str]:
+    """Return the cells of a system: medians, with ranges where there are several."""
+    first = runs[0]
+    found = []
+    for _, name, digits in columns:
+        place = (first.workload, first.system, name, first.variant)
+        spread = results.figure(*place)
+        on_aws = first.system == OURS or any(
+            rival.on_aws for rival in RIVALS if rival.name == first.system
+        )
+        hidden = spread is None or (name in OF_AWS and not on_aws)
+        found.append("" if hidden or spread is None else cell(spread, digits))
+    cores = Spread(tuple(run.noise["foreign_cores"] for run in runs))
+    return [*found, cell(cores, 2)]
+
+
+#: Figures that say something only of who asks AWS.
+OF_AWS = frozenset(
+    {"requests_per_task", "write_units_per_task", "read_units_per_task"}
+    | {"usd_per_million", "requests", "emulator_cpu_s_per_1000"}
+)
+
+
+def cell(spread: Spread, digits: int) -> str:
+    """Return a median, and the range unless that says nothing more."""
+
+    def of(value: float) -> str:
+        return f"{value:,.{digits}f}"
+
+    median, low, high = of(spread.median), of(spread.low), of(spread.high)
+    return median if low == high else f"{median} ({low}-{high})"
+
+
+def reason(results: Results, workload: str, system: str, variant: str) -> str:
+    """Return why there is no figure; empty when there was no run either."""
+    for record in results.errors():
+        place = (record.workload, record.system, record.variant)
+        if place == (workload, system, variant):
+            said = [line for line in record.error.splitlines() if line.strip()]
+            return f"failed: {said[0]}"
+    return ""
+
+
+def lean(table: Table) -> Table:
+    """Return a table without the columns that nobody has a figure in."""
+    figures = [row for row in table.rows if not spoken(row)]
+    columns = range(1, len(table.heads))
+    kept = [0, *([n for n in columns if any(row[n] for row in figures)] or [1])]
+
+    def of(cells: tuple[str, ...]) -> tuple[str, ...]:
+        if spoken(cells):
+            return (*cells[:2], *[""] * (len(kept) - 2))
+        return tuple(cells[number] for number in kept)
+
+    return Table(table.title, of(table.heads), tuple(map(of, table.rows)))
+
+
+def text(results: Results) -> str:
+    """Return all tables for a terminal."""
+    return "".join(plain(table) for table in tables(results))
+
+
+def plain(table: Table) -> str:
+    """Return a table in columns; a reason may run over those to its right."""
+    every = [table.heads, *table.rows]
+    widths = [
+        max(len(row[n]) for row in every if not spoken(row))
+        for n in range(len(every[0]))
+    ]
+    widths[0] = max(len(row[0]) for row in every)
+    lines = [table.title]
+    for row in every:
+        padded = [row[0].ljust(widths[0])]
+        padded += [cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True)]
+        spoken_line = f"{row[0].ljust(widths[0])}  {row[1]}"
+        lines.append(spoken_line if spoken(row) else "  ".join(padded).rstrip())
+    return "\n".join(lines) + "\n\n"
+
+
+def spoken(row: tuple[str, ...]) -> bool:
+    """Say whether a row holds a sentence in the place of figures."""
+    return row[1].startswith(("failed: ", "not run: "))
+
+
+def markdown(table: Table) -> str:
+    """Return a table for the page."""
+    rule = ["---", *["---:"] * (len(table.heads) - 1)]
+    rows = [table.heads, rule, *table.rows]
+    lines = [
+        "| " + " | ".join(cell.replace("|", "/") for cell in row) + " |" for row in rows
+    ]
+    return "\n".join(lines) + "\n"

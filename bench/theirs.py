@@ -1,0 +1,116 @@
+"""A rival as a contender: its script, in its environment, with its server."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from bench.processes import Group, run, start, tree_cpu_s
+from bench.rivals import local_server
+from bench.stand import Stand
+from bench.systems import Rival
+from tests.apart import NotInstalledError, bin_of
+
+SCRIPTS = Path(__file__).parent / "rivals"
+#: Seconds without a request other than an empty poll after which all is acknowledged.
+QUIET_S = 0.3
+POLLS = ("sqs.ReceiveMessage",)
+#: What the configuration calls the address of a server.
+ADDRESSES = {"postgres": "dsn", "redis": "redis", "temporal": "address"}
+
+
+@cache
+def why_not(lock: str) -> str:
+    """Return why an environment cannot be had here; empty when it can. Asked once."""
+    try:
+        bin_of(lock)
+    except NotInstalledError as error:
+        return f"not installed: {error}"
+    return ""
+
+
+@contextmanager
+def server_of(rival: Rival, folder: Path) -> Iterator[Mapping[str, str]]:
+    """Run what a rival stands on; yield what its configuration says of it."""
+    if not rival.server:
+        yield {}
+        return
+    name = f"bench.rivals.{rival.server}"
+    if rival.server != "postgres":
+        name += "_server"
+    server: Any = importlib.import_module(name)
+    try:
+        yield {ADDRESSES[rival.server]: server.start(folder)}
+    finally:
+        server.stop()
+
+
+@dataclass
+class Theirs:
+    """A rival at work."""
+
+    stand: Stand
+    rival: Rival
+    _seen: tuple[float, float] = (-1.0, 0.0)
+
+    @property
+    def name(self) -> str:
+        """What it is called in tables."""
+        return self.rival.name
+
+    def setup(self) -> None:
+        """Have it make its queue, table or schema."""
+        self._run("setup")
+
+    def enqueue(self) -> Mapping[str, float]:
+        """Have it submit all tasks."""
+        said = self._run("enqueue").strip().splitlines()
+        answer: dict[str, float] = json.loads(said[-1])
+        return answer
+
+    def work(self) -> Group:
+        """Start one worker process."""
+        log = self.stand.folder / "worker.log"
+        return start(self._command("work"), self.stand.environment(), log)
+
+    def ready(self) -> bool:
+        """Say whether a worker consumes."""
+        return self.stand.ledger.look().ready > 0
+
+    def settled(self) -> bool:
+        """Say whether nothing but polls has been asked of AWS for a moment."""
+        counts = self.stand.counts()
+        asked = counts.requests - counts.of(*POLLS)
+        now = time.monotonic()
+        if asked != self._seen[0]:
+            self._seen = (asked, now)
+        return now - self._seen[1] >= QUIET_S
+
+    def ended(self, seen: float) -> float:  # noqa: ARG002 -- the way of contenders
+        """Return when it was through: with the last task that was done."""
+        return self.stand.ledger.look().last_done / 1e9
+
+    def server_cpu_s(self) -> float:
+        """Return the CPU of its server, with all of the server's processes."""
+        server = self.rival.server
+        return tree_cpu_s(local_server.pid_of(server)) if server else 0.0
+
+    def teardown(self) -> None:
+        """Have it remove what it made."""
+        self._run("teardown")
+
+    def _command(self, verb: str) -> list[str]:
+        python = str(bin_of(self.rival.lock) / "python")
+        script = str(SCRIPTS / f"{self.rival.script}.py")
+        return [python, script, verb, "--config", str(self.stand.config_file)]
+
+    def _run(self, verb: str) -> str:
+        log = self.stand.folder / f"{verb}.log"
+        return run(self._command(verb), self.stand.environment(), log)

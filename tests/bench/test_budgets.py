@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from bench import budgets
+from tests.bench.records import record, results
+
+GOOD = (
+    record(
+        "W1",
+        "piecework",
+        requests_per_task=2.3,
+        worker_cpu_s_per_1000=0.9,
+        drain_per_s=1200,
+        lost=0,
+    ),
+    record("W2b", "piecework", makespan_x_ideal=1.04, paid_twice=0, lost=0),
+    record("W4", "piecework", variant="100 chunks", requests_per_task=2.4),
+    record("W4", "piecework", variant="1000 chunks", requests_per_task=2.4),
+    record("W4", "piecework", variant="64 in hand", worker_rss_mb=110),
+)
+
+
+def test_what_holds_is_said_with_its_limit() -> None:
+    lines = budgets.lines(budgets.judged(results(*GOOD)))
+
+    assert "requests_per_chunk=2.3 (<=2.5)" == lines[0]
+    assert "growth_requests_ratio=1 (<=1.05; 1,000 chunks over 100)" in lines
+    assert 8 == len([line for line in lines if "MISSED" not in line])
+
+
+def test_a_missed_budget_is_shown_and_is_no_failure() -> None:
+    slow = results(record("W1", "piecework", drain_per_s=500, lost=0))
+
+    assert "drain_per_s=500 (>=1000) MISSED" in budgets.lines(budgets.judged(slow))
+    assert 0 == budgets.exit_code(slow)
+
+
+def test_what_was_not_measured_is_not_kept() -> None:
+    figures = {each.name: each for each in budgets.judged(results())}
+
+    assert not figures["worker_rss_mb"].kept
+    assert "worker_rss_mb=- (<=150) not measured" == figures["worker_rss_mb"].line
+
+
+def test_something_lost_or_paid_twice_is_a_failure_if_it_is_ours() -> None:
+    theirs = record("W2b", "celery", paid_twice=2_430, lost=1)
+
+    assert 0 == budgets.exit_code(results(*GOOD, theirs))
+    assert 1 == budgets.exit_code(results(*GOOD, record("W3", "piecework", lost=1)))
+    assert 1 == budgets.exit_code(results(record("W2b", "piecework", paid_twice=1)))
+
+
+def test_a_run_of_ours_that_did_not_end_is_a_failure() -> None:
+    broken = record("W3", "piecework", error="it has not settled")
+
+    assert 1 == budgets.exit_code(results(*GOOD, broken))

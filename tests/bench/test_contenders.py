@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import theirs
+from bench.counts import Counts
+from bench.ours import lease
+from bench.systems import RIVALS
+from bench.theirs import Theirs
+from piecework.settings import load_settings
+
+
+@dataclass
+class Asked:
+    """A stand where this much was asked of AWS."""
+
+    counts_: dict[str, list[float]] = field(default_factory=dict)
+
+    def counts(self) -> Counts:
+        return Counts.read(self.counts_)
+
+
+def test_a_rival_has_settled_when_it_asks_for_nothing_but_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    moments = iter([0.0, 0.2, 0.4, 0.8])
+    monkeypatch.setattr(theirs.time, "monotonic", lambda: next(moments))
+    stand: Any = Asked()
+    rival = Theirs(stand, RIVALS[0])
+
+    stand.counts_["sqs.DeleteMessage"] = [1, 1, 0, 0, 0]
+    assert not rival.settled()
+    stand.counts_["sqs.DeleteMessage"] = [2, 2, 0, 0, 0]
+    assert not rival.settled()
+    stand.counts_["sqs.ReceiveMessage"] = [9, 9, 0, 0, 0]
+    assert not rival.settled()
+    assert rival.settled()
+
+
+@pytest.mark.parametrize("rival", RIVALS, ids=lambda rival: rival.name)
+def test_each_rival_has_its_script_and_its_lock(rival: Any) -> None:
+    root = Path(theirs.__file__).parents[1]
+
+    assert (theirs.SCRIPTS / f"{rival.script}.py").exists()
+    assert (root / "requirements" / f"{rival.lock}.txt").exists()
+
+
+def test_the_lease_of_a_run_makes_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in lease(5).items():
+        monkeypatch.setenv(name, value)
+
+    settings = load_settings()
+
+    assert (5.0, 6.0) == (settings.lease_s, settings.visibility_s)

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from bench.ledger import Reading
+from bench.rivals import protocol
+from bench.rivals.protocol import CallFailedError, Config, Tasks, fails_first
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    places = {"endpoint": "", "region": "", "queue": "", "table": ""}
+    ledger = str(tmp_path / "ledger")
+    return Config("W1", 3, 2, 30, ledger=ledger, chunks=2, calls=3, fails=1.0, **places)
+
+
+def test_the_tasks_of_a_workload_have_names(config: Config) -> None:
+    of_calls = replace(config, workload="W2a")
+    of_chunks = replace(config, workload="W2b")
+
+    assert ["0", "1", "2"] == config.tasks
+    assert ["0.0", "0.1", "0.2", "1.0", "1.1", "1.2"] == of_calls.tasks
+    assert ["0", "1"] == of_chunks.tasks
+
+
+def test_a_task_says_which_calls_it_makes(config: Config) -> None:
+    assert [(1, 2)] == config.calls_of("1.2")
+    assert [(1, 0), (1, 1), (1, 2)] == config.calls_of("1")
+
+
+def test_what_a_later_version_asks_for_is_left_out(
+    config: Config, tmp_path: Path
+) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**asdict(config), "unheard of": 1}))
+
+    assert config == protocol.read(file)
+
+
+def test_a_performed_task_stands_in_the_ledger(config: Config) -> None:
+    Tasks(config).perform("1")
+
+    facts = Reading(Path(config.ledger)).look()
+    assert {"1": 1} == facts.starts == facts.dones
+
+
+async def test_a_call_that_fails_does_so_once(config: Config) -> None:
+    tasks = Tasks(replace(config, workload="W2a"))
+
+    with pytest.raises(CallFailedError):
+        await tasks.aperform("1.2")
+    await tasks.aperform("1.2")
+
+    facts = Reading(Path(config.ledger)).look()
+    assert (1, {("1", "2"): 1}, 1) == (facts.failed, facts.paid, facts.started_again)
+
+
+async def test_a_chunk_fails_with_one_of_its_calls_and_pays_again(
+    config: Config,
+) -> None:
+    tasks = Tasks(replace(config, workload="W2b"))
+    tasks.ledger.tried(0, 1)
+    tasks.ledger.tried(0, 2)
+
+    with pytest.raises(CallFailedError):
+        await tasks.aperform("0")
+    await tasks.aperform("0")
+
+    facts = Reading(Path(config.ledger)).look()
+    assert (1, 2, {"0": 1}) == (facts.failed, facts.paid_twice, facts.dones)
+
+
+def test_blocking_calls_of_a_chunk_fail_alike(config: Config) -> None:
+    tasks = Tasks(replace(config, workload="W2b"))
+
+    with pytest.raises(CallFailedError):
+        tasks.perform("1")
+    tasks.perform("1")
+
+    facts = Reading(Path(config.ledger)).look()
+    assert (3, 3, 0) == (facts.failed, len(facts.paid), facts.paid_twice)
+
+
+def test_about_the_asked_share_of_calls_fails_whoever_makes_them() -> None:
+    unlucky = sum(fails_first(1, n // 116, n % 116, 0.05) for n in range(2_552))
+
+    assert 0.04 < unlucky / 2_552 < 0.06
+    assert fails_first(1, 2, 3, 0.05) == fails_first(1, 2, 3, 0.05)

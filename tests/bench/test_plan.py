@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from bench.plan import Asked, plan
 from bench.systems import OURS, RIVALS
 
@@ -33,9 +35,14 @@ def test_no_two_runs_of_a_round_have_the_same_name() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_the_largest_job_can_be_left_out() -> None:
-    steps = plan(Asked(form="full", workloads=("W4",), largest=10_000))
+@pytest.mark.parametrize(
+    ("largest", "jobs"),
+    [(0, 3), (1_000, 2), (100_000, 4)],
+)
+def test_the_largest_job_is_run_if_it_is_asked_for(largest: int, jobs: int) -> None:
+    steps = plan(Asked(form="full", workloads=("W4",), largest=largest))
+    sizes = ["100 chunks", "1000 chunks", "10000 chunks", "100000 chunks"]
 
-    assert ["100 chunks", "1000 chunks", "10000 chunks"] == [
+    assert sizes[:jobs] == [
         step.variant for step in steps if step.variant.endswith("chunks")
     ]

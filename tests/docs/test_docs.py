@@ -16,6 +16,7 @@ FOLDERS = (
     "orchestrator",
     "simulation",
     "examples",
+    "bench",
     "infra",
     "localstack",
     "requirements",

@@ -13,7 +13,8 @@ from piecework.codes import REGISTRY
 from piecework.errors import PieceworkError
 from simulation.given import Given, load_works
 from simulation.loop import OUT_OF_REACH
-from simulation.many import TOLD, Sum, run_many
+from simulation.many import TOLD, run_many
+from simulation.progress import Progress, Stop
 from simulation.report import last_line, replay, summary
 from simulation.schedule import run_schedule
 
@@ -75,29 +76,24 @@ def show(given: Given, seed: int) -> int:
 def run(given: Given, seed: int, schedules: int, processes: int) -> int:
     """Run many schedules; return the exit code."""
     began = time.monotonic()
-    told_at = began
-
-    def told(total: Sum) -> None:
-        nonlocal told_at
-        if sys.stderr.isatty() and time.monotonic() - told_at > 1:
-            told_at = time.monotonic()
-            sys.stderr.write(f"\r{total.schedules} of {schedules} schedules")
-
-    total = run_many(given, range(seed, seed + schedules), processes, told)
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\033[K")
+    seeds = range(seed, seed + schedules)
+    with Stop() as stop:
+        told = Progress(schedules, began).told
+        total = run_many(given, seeds, processes, told, lambda: bool(stop.by))
     sys.stdout.write(summary(total))
     for broken_seed, said in total.broken[:TOLD]:
         sys.stdout.write(f"\nseed {broken_seed}: {'; '.join(dict.fromkeys(said))}\n")
         sys.stdout.write(f"  see it again: {replay(given, broken_seed)}\n")
     if total.codes[OUT_OF_REACH]:
         sys.stdout.write(f"\n{OUT_OF_REACH}: {REGISTRY[OUT_OF_REACH].recovery}\n")
-    own = not given.pipeline and schedules >= ENOUGH
+    own = not given.pipeline and total.schedules >= ENOUGH
     lacking = [*total.never_gone, *total.never_fired] if own else []
     if lacking:
         sys.stdout.write(f"\nnever happened: {', '.join(lacking)}\n")
+    if total.schedules < schedules:
+        sys.stdout.write(f"\nstopped after {total.schedules:,} of {schedules:,}\n")
     sys.stdout.write(last_line(total, seed, time.monotonic() - began))
-    return 1 if total.broken or lacking else 0
+    return 1 if total.broken or lacking else stop.code
 
 
 if __name__ == "__main__":

@@ -27,18 +27,18 @@ AWS: Mapping[str, float] = {
     "sqs.duplicate": 0.05,
     "sqs.reorder": 0.3,
     "sqs.delay": 0.05,
-    "sqs.lost": 0.03,
+    "sqs.lost": 0.045,
     "sqs.partial": 0.03,
     "sqs.empty": 0.1,
-    "sqs.undelete": 0.05,
+    "sqs.undelete": 0.07,
 }
 #: Kinds of what befalls a call of a pipeline to the outside.
 CALLS: Mapping[str, float] = {
     "call.transient": 0.08,
-    "call.permanent": 0.02,
+    "call.permanent": 0.025,
     "call.hidden": 0.04,
     "call.cut": 0.03,
-    "call.slow": 0.02,
+    "call.slow": 0.03,
 }
 #: Kinds of what befalls a process; chances a callback.
 PROCESSES: Mapping[str, float] = {

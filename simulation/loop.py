@@ -8,15 +8,16 @@ callbacks: at any `await`.
 from __future__ import annotations
 
 import asyncio
-import heapq
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from random import Random
 from typing import Any, TypeVar
 
 from piecework.errors import PermanentError
+from simulation.callbacks import Callback, NumberedFuture, NumberedTask
 
 R = TypeVar("R")
 
@@ -42,34 +43,12 @@ class Process:
     dead: bool = False
     frozen: bool = False
     on_death: Callable[[], None] = lambda: None
-    ready: deque[asyncio.Handle] = field(default_factory=deque)
+    ready: deque[Callback] = field(default_factory=deque)
     #: Kept to the end: a task that is collected would run its `finally` blocks.
     tasks: list[asyncio.Task[Any]] = field(default_factory=list)
 
 
 PROCESS: ContextVar[Process] = ContextVar("PROCESS")
-
-
-class NumberedFuture(asyncio.Future[Any]):
-    """A future whose hash is its number: sets of them have the same order each time."""
-
-    def __init__(self, loop: Loop) -> None:
-        self.number = loop.next_number()
-        super().__init__(loop=loop)
-
-    def __hash__(self) -> int:
-        return self.number
-
-
-class NumberedTask(asyncio.Task[Any]):
-    """A task whose hash is its number."""
-
-    def __init__(self, loop: Loop, work: Coroutine[Any, Any, Any], **more: Any) -> None:
-        self.number = loop.next_number()
-        super().__init__(work, loop=loop, **more)
-
-    def __hash__(self) -> int:
-        return self.number
 
 
 class Loop(asyncio.AbstractEventLoop):
@@ -81,7 +60,7 @@ class Loop(asyncio.AbstractEventLoop):
         self.world = Process("world")
         self.blown: Callable[[Process], None] = lambda _: None
         self.troubles: list[str] = []
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timers: list[tuple[float, int, Callback]] = []
         self._runnable: list[Process] = []
         self._numbers = 0
         self._over = False
@@ -92,50 +71,60 @@ class Loop(asyncio.AbstractEventLoop):
         asyncio._set_running_loop(self)  # noqa: SLF001
         try:
             task = self.create_task(work, context=context_of(self.world))
-            while not task.done():
-                self._step()
+            self._until(task)
             result: R = task.result()
             return result
         finally:
             self._over = True
             asyncio._set_running_loop(earlier)  # noqa: SLF001
 
-    def _step(self) -> None:
-        """Run one callback of some process; if there is none, move time on."""
-        runnable = self._runnable
-        if not runnable:
-            self._next_timer()
-            return
-        index = int(self.rng.random() * len(runnable)) if len(runnable) > 1 else 0
-        process = runnable[index]
-        if process.fuse:
-            process.fuse -= 1
-            if not process.fuse:
-                self.blown(process)
-                return
-        handle = process.ready.popleft()
-        if not process.ready:
-            self._not_runnable(process)
-        if not handle.cancelled():
-            handle._run()  # noqa: SLF001
+    def _until(self, task: asyncio.Task[Any]) -> None:
+        """Run one callback of some process after another, until a task is done."""
+        runnable, draw = self._runnable, self.rng.random
+        while not task.done():
+            if not runnable:
+                self._next_timer()
+                continue
+            index = int(draw() * len(runnable)) if len(runnable) > 1 else 0
+            process = runnable[index]
+            if process.fuse:
+                process.fuse -= 1
+                if not process.fuse:
+                    self.blown(process)
+                    continue
+            ready = process.ready
+            handle = ready.popleft()
+            if not ready:
+                del runnable[index]
+            callback = handle.callback
+            if callback is None:  # it was cancelled
+                continue
+            try:
+                handle.context.run(callback, *handle.args)
+            except Exception as error:  # noqa: BLE001 -- the world goes on
+                name = getattr(callback, "__qualname__", callback)
+                self.troubles.append(f"Exception in callback {name}: {error!r}")
 
     def _next_timer(self) -> None:
-        if not self._timers:
-            message = "the world stands still: everybody waits for somebody else"
-            raise RuntimeError(message)
-        when, _, timer = heapq.heappop(self._timers)
-        if timer.cancelled():
-            return
-        self.moment = max(self.moment, when)
-        self._enqueue(timer)
+        """Move time on to the next thing that happens."""
+        timers = self._timers
+        while timers:
+            when, _, timer = heappop(timers)
+            if timer.callback is not None:  # else it was cancelled
+                self.moment = max(self.moment, when)
+                self._enqueue(timer)
+                return
+        message = "the world stands still: everybody waits for somebody else"
+        raise RuntimeError(message)
 
-    def _enqueue(self, handle: asyncio.Handle) -> None:
-        process = handle._context.get(PROCESS, self.world)  # type: ignore[attr-defined] # noqa: SLF001
+    def _enqueue(self, handle: Callback) -> None:
+        process = handle.context.get(PROCESS, self.world)
         if process.dead or self._over:
             return
-        if not process.ready and not process.frozen:
+        ready = process.ready
+        if not ready and not process.frozen:
             self._runnable.append(process)
-        process.ready.append(handle)
+        ready.append(handle)
 
     def _not_runnable(self, process: Process) -> None:
         if process in self._runnable:
@@ -177,9 +166,11 @@ class Loop(asyncio.AbstractEventLoop):
 
     def call_soon(  # type: ignore[override] # any callback
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
+    ) -> Callback:
         """Run a callback next in its process."""
-        handle = asyncio.Handle(callback, args, self, context)
+        if context is None:
+            context = copy_context()
+        handle = Callback(callback, args, context)
         self._enqueue(handle)
         return handle
 
@@ -191,9 +182,14 @@ class Loop(asyncio.AbstractEventLoop):
         callback: Callable[..., Any],
         *args: Any,
         context: Context | None = None,
-    ) -> asyncio.TimerHandle:
+    ) -> Callback:
         """Run a callback so many seconds from now."""
-        return self.call_at(self.moment + delay, callback, *args, context=context)
+        if context is None:
+            context = copy_context()
+        timer = Callback(callback, args, context)
+        self._numbers += 1
+        heappush(self._timers, (self.moment + delay, self._numbers, timer))
+        return timer
 
     def call_at(  # type: ignore[override] # any callback
         self,
@@ -201,15 +197,20 @@ class Loop(asyncio.AbstractEventLoop):
         callback: Callable[..., Any],
         *args: Any,
         context: Context | None = None,
-    ) -> asyncio.TimerHandle:
+    ) -> Callback:
         """Run a callback at a moment."""
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
-        heapq.heappush(self._timers, (when, self.next_number(), timer))
+        if context is None:
+            context = copy_context()
+        timer = Callback(callback, args, context)
+        self._numbers += 1
+        heappush(self._timers, (when, self._numbers, timer))
         return timer
 
     def create_future(self) -> asyncio.Future[Any]:
         """Return a future."""
-        return NumberedFuture(self)
+        future = NumberedFuture(loop=self)
+        self._numbers = future.number = self._numbers + 1
+        return future
 
     def create_task(
         self,

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections import Counter
+import signal
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from itertools import islice
 
 from simulation.coverage import CHUNK_WAYS, JOB_WAYS
 from simulation.faults import KINDS
 from simulation.given import Given, load_works
+from simulation.remains import collect, collected_by_hand
 from simulation.schedule import Verdict, Work, run_schedule
 
 #: Seeds that a process is handed at once.
 SOME = 20
+#: Groups that are handed out at once, for each process.
+AHEAD = 2
 #: Broken schedules that are told of one by one.
 TOLD = 10
 
@@ -63,28 +69,42 @@ def run_many(
     seeds: range,
     processes: int,
     told: Callable[[Sum], None] = lambda _: None,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Sum:
-    """Run the schedules of many seeds; `told` hears of the sum every now and then."""
+    """Run the schedules of many seeds, in their order; `told` hears of each sum.
+
+    Once `stopped` says so no more are begun: the sum is that of the first seeds.
+    """
     total = Sum()
-    for verdicts in run_some(given, seeds, processes):
+    for verdicts in run_some(given, seeds, processes, stopped):
         for verdict in verdicts:
             total.add(verdict)
         told(total)
-    total.broken.sort()
     return total
 
 
-def run_some(given: Given, seeds: range, processes: int) -> Iterator[Sequence[Verdict]]:
-    """Yield verdicts, some at a time, in no order."""
+def run_some(
+    given: Given, seeds: range, processes: int, stopped: Callable[[], bool]
+) -> Iterator[Sequence[Verdict]]:
+    """Yield verdicts, some at a time, in the order of their seeds."""
     begin(given)  # here, too: what is wrong with it is said once
-    groups = [seeds[at : at + SOME] for at in range(0, len(seeds), SOME)]
-    if processes == 1 or len(groups) == 1:
-        yield from map(run_group, groups)
+    groups = (seeds[at : at + SOME] for at in range(0, len(seeds), SOME))
+    if processes == 1 or len(seeds) <= SOME:
+        for group in groups:
+            yield run_group(group)
+            if stopped():
+                break
         return
     # A fresh process knows nothing of ours: no locks, no threads, no open sockets.
     context = multiprocessing.get_context("spawn")
-    with context.Pool(processes, begin, [given]) as pool:
-        yield from pool.imap_unordered(run_group, groups)
+    with ProcessPoolExecutor(processes, context, begin_apart, (given,)) as pool:
+        ahead = islice(groups, AHEAD * processes)
+        under_way = deque(pool.submit(run_group, group) for group in ahead)
+        while under_way:
+            yield under_way.popleft().result()
+            if not stopped():
+                more = islice(groups, 1)
+                under_way += [pool.submit(run_group, group) for group in more]
 
 
 _works: list[Work] = []
@@ -95,6 +115,18 @@ def begin(given: Given) -> None:
     _works[:] = load_works(given)
 
 
+def begin_apart(given: Given) -> None:
+    """Make a process of its own ready; who tells all of us to stop means the first."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    begin(given)
+
+
 def run_group(seeds: range) -> list[Verdict]:
     """Run some schedules."""
-    return [run_schedule(seed, _works) for seed in seeds]
+    verdicts = []
+    with collected_by_hand():
+        for seed in seeds:
+            verdicts.append(run_schedule(seed, _works))
+            collect()
+    return verdicts

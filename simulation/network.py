@@ -65,7 +65,7 @@ class Service(Protocol):
         ...
 
 
-@dataclass(slots=True)
+@dataclass(eq=False)
 class Client:
     """What the real code takes for a client of aiobotocore's."""
 
@@ -74,14 +74,13 @@ class Client:
     service: Service
     process: Process
     timeout_s: float
-    _methods: dict[str, Any] = field(default_factory=dict)
 
     def __getattr__(self, operation: str) -> Any:
-        """Return an operation of the service, as an async method."""
+        """Return an operation of the service, as an async method; once is enough."""
         if operation.startswith("_"):
             raise AttributeError(operation)
         method = partial(self.send, operation)
-        self._methods[operation] = method
+        setattr(self, operation, method)
         return method
 
     def get_paginator(self, operation: str) -> Any:
@@ -118,19 +117,21 @@ class Client:
         away = world.rng.random() * (SLOW_S if fault == "request.slow" else HOP_S)
         if fault == "request.late":
             away = timeout_s * (1 + LATEST * world.rng.random() ** 2)
-        answer = world.loop.create_future()
+        loop = world.loop
+        answer = loop.create_future()
         exchange = Exchange(self, operation, request, answer, fault, wait_s)
         world.on_exchange("asked", exchange)
         if not self.process.dead:
-            world.loop.call_later(away, exchange.arrive, context=world.context)
+            loop.call_later(away, exchange.arrive, context=world.context)
+        patience = loop.call_later(timeout_s, exchange.give_up)
         try:
-            async with asyncio.timeout(timeout_s):
-                reply = await answer
-        except TimeoutError:
-            raise ReadTimeoutError(endpoint_url=self.name) from None
+            reply = await answer
         finally:
+            patience.cancel()
             exchange.over = True
             world.on_exchange("answered", exchange)
+        if exchange.error is not None:
+            raise exchange.error
         return reply
 
 
@@ -171,6 +172,7 @@ class Exchange:
     fault: str | None
     wait_s: float
     over: bool = False
+    error: Exception | None = None
     until: float = 0.0
 
     def arrive(self) -> None:
@@ -210,8 +212,7 @@ class Exchange:
         if self.over or self.answer.done():
             return
         if self.fault == "request.reply_lost":
-            lost = ConnectionClosedError(endpoint_url=self.client.name)
-            self.fail(lost)
+            self.fail(ConnectionClosedError(endpoint_url=self.client.name))
         elif error is not None:
             self.fail(error)
         else:
@@ -219,10 +220,15 @@ class Exchange:
             headers = {"HTTPHeaders": {"date": date}}
             self.answer.set_result({**(reply or {}), "ResponseMetadata": headers})
 
+    def give_up(self) -> None:
+        """Wait no longer, even if an answer is there that was not yet looked at."""
+        self.fail(ReadTimeoutError(endpoint_url=self.client.name))
+
     def fail(self, error: Exception) -> None:
-        """Answer with an error, which a dead process will not look at."""
-        self.answer.set_exception(error)
-        self.answer.exception()
+        """Answer with an error."""
+        self.error = error
+        if not self.answer.done():
+            self.answer.set_result(None)
 
 
 @lru_cache(4096)

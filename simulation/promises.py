@@ -104,10 +104,14 @@ class Promises:
         if change.new is None:
             self.break_(f"I1: {change.pk} {change.sk} was deleted")
             return
-        old = from_item(change.old) if change.old else None
         new = from_item(change.new)
         job_pk = change.pk.partition("#G#")[0]
-        book = self.chunks[job_pk].setdefault(new["chunk"], ChunkBook())
+        books = self.chunks[job_pk]
+        book = books.get(new["chunk"])
+        if book is None:
+            book = books[new["chunk"]] = ChunkBook()
+        # Every write passes here: what stood there is what was read the last time.
+        old = book.item if change.old else None
         name = f"{new['job']}/{new['chunk']}"
         if self.world.traced:
             was = old["status"] if old else "-"

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from simulation.world import World
 
-#: Objects made since the last collection, from which on there is one.
-ENOUGH = 200_000
+#: Whether memory is given back as CPython does it.
+COUNTED = sys.implementation.name == "cpython"
 
 
 @contextmanager
 def remains_at_rest(world: World) -> Iterator[None]:
     """Collect no garbage inside, and close at the end what never came to its own."""
-    hook = sys.unraisablehook
+    hook, automatic = sys.unraisablehook, gc.isenabled()
     gc.disable()
     try:
         yield
@@ -32,11 +32,35 @@ def remains_at_rest(world: World) -> Iterator[None]:
         try:
             with warnings.catch_warnings():
                 close(world)
-            if gc.get_count()[0] > ENOUGH:
-                gc.collect()
         finally:
             sys.unraisablehook = hook
+            if automatic:
+                gc.enable()
+
+
+@contextmanager
+def collected_by_hand() -> Iterator[None]:
+    """Collect nothing inside but when asked, and look then only at what is new."""
+    automatic = gc.isenabled()
+    gc.disable()
+    if COUNTED:
+        gc.freeze()
+    try:
+        yield
+    finally:
+        if COUNTED:
+            gc.unfreeze()
+        if automatic:
             gc.enable()
+
+
+def collect() -> None:
+    """Collect what a schedule leaves behind, at a moment when nothing of it is needed.
+
+    Where memory is not counted, a collection looks at all there is, and costs more.
+    """
+    if COUNTED:
+        gc.collect()
 
 
 def close(world: World) -> None:

@@ -10,7 +10,7 @@ from simulation.schedule import Work
 from simulation.watched import watched
 
 #: Seconds that the work on a chunk takes beside its calls; some outlast a lease.
-SECONDS = (0.0, 0.0, 0.0, 3.0, 30.0)
+SECONDS = (0.0, 0.0, 0.0, 0.0, 3.0, 24.0)
 
 
 def of_counting(rng: Random) -> list[Item]:

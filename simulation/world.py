@@ -141,7 +141,9 @@ class World:
 
     def runtime(self, process: Process, **changed: Any) -> Runtime:
         """Return what a process of the real code stands on."""
-        settings = self.settings.model_copy(update=changed)
+        settings = self.settings
+        if changed:
+            settings = settings.model_copy(update=changed)
         rng = Random(self.rng.getrandbits(64))
         clock = ServiceClock(lambda: self.now() + process.offset)
         beat_s = max(1.0, settings.lease_s / 3)

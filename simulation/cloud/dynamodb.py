@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from simulation.cloud import reads
 from simulation.cloud.answers import InvalidError, error, refused
@@ -60,15 +60,19 @@ ACTIONS: Mapping[str, frozenset[str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """An item that was written: as it was, and as it is."""
+class Change(NamedTuple):
+    """An item that was written: as it was, and as it is.
+
+    Attributes:
+        size: The larger of its sizes then and now, which a write is billed by.
+    """
 
     table: str
     pk: str
     sk: str
     old: WireItem | None
     new: WireItem | None
+    size: int = 0
 
 
 def _nobody(_: Sequence[Change]) -> None:
@@ -98,6 +102,14 @@ class DynamoDB:
         self._tables = {name: {} for name in self.tables}
         if self.rng is not None:
             self._salt = self.rng.randbytes(8)
+
+    def create_table(self, name: str) -> None:
+        """Make a table that is empty; one that is there stays as it is."""
+        self._tables.setdefault(name, {})
+
+    def delete_table(self, name: str) -> None:
+        """Drop a table, if there is one, with all that is in it."""
+        self._tables.pop(name, None)
 
     def call(self, operation: str, request: Request) -> Reply:
         """Answer a request, by the name of its aiobotocore method.
@@ -182,8 +194,10 @@ class DynamoDB:
         changes = []
         for write, (old, new, size) in decided:
             if write.kind != "ConditionCheck":
+                largest = max(size, write.partition.sizes.get(write.sk, 0))
                 write.partition.write(write.sk, new, size, self._requests)
-                changes.append(Change(write.table, write.pk, write.sk, old, new))
+                place = (write.table, write.pk, write.sk)
+                changes.append(Change(*place, old, new, largest))
         if changes:
             self.on_write(changes)
 

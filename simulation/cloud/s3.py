@@ -77,6 +77,10 @@ class S3:
             "list_objects_v2": self._list,
         }
 
+    def create_bucket(self, name: str) -> None:
+        """Make a bucket that is empty; one that is there stays as it is."""
+        self._buckets.setdefault(name, {})
+
     def call(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
         """Do what a client asks.
 

@@ -15,6 +15,11 @@ class Response:
         """Return what is left."""
         return self.take(len(self._rest))
 
+    @property
+    def rest(self) -> bytes:
+        """What is left, without taking it."""
+        return bytes(self._rest)
+
     def take(self, most: int) -> bytes:
         """Return the next bytes."""
         block, self._rest = self._rest[:most], self._rest[most:]
@@ -32,6 +37,11 @@ class Body:
 
     async def __aexit__(self, *_: object) -> None:
         self._response = Response(b"")
+
+    @property
+    def content(self) -> bytes:
+        """What is left, for whoever serves it rather than reads it."""
+        return self._response.rest
 
     async def read(self, amt: int | None = None) -> bytes:
         """Return the next bytes, or all that are left."""

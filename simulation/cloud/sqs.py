@@ -72,6 +72,10 @@ class SQS:
         self._queues[name] = made
         return made.url
 
+    def delete_queue(self, url: str) -> None:
+        """Drop a queue, if there is one, with all that is in it."""
+        self._queues.pop(url.rpartition("/")[2], None)
+
     def next_at(self, url: str) -> float | None:
         """Return when a message can next be received; None when there is none."""
         queue = self._queue(url)

@@ -54,19 +54,20 @@ class Deliveries:
         """Hand visible messages out; those that were so too often are buried."""
         now = self.now()
         queue.expire(now)
-        visible, taken = queue.visible(now), list[Stored]()
+        visible, taken = queue.appear(now), list[Stored]()
         if visible and self.chaos.fires("sqs.empty"):
             return []
         while visible and len(taken) < most:
-            any_one = len(visible) > 1 and self.chaos.fires("sqs.reorder")
-            message = visible.pop(self.rng.randrange(len(visible)) if any_one else 0)
+            any_one = visible > 1 and self.chaos.fires("sqs.reorder")
+            message = queue.take(self.rng.randrange(visible) if any_one else 0)
+            visible -= 1
             if queue.dead is not None and len(message.receives) >= queue.most_receives:
                 self._bury(queue, queue.dead, message)
                 continue
             message.receives.append(now)
             if self.chaos.fires("sqs.duplicate"):
                 self._copy(queue, message)
-            message.visible_at = now + hide_s
+            queue.hide(message, now + hide_s)
             taken.append(message)
         return taken
 
@@ -75,7 +76,7 @@ class Deliveries:
         message, received = self._held(queue, handle)
         if message is None or not self._reaches(message, received):
             return None
-        del queue.messages[message.serial]
+        queue.remove(message)
         if not message.returned and self.chaos.fires("sqs.undelete"):
             back = self.now() + self.rng.uniform(0, AWAY_S)
             self._copy(queue, message, visible_at=back, returned=True)
@@ -99,7 +100,7 @@ class Deliveries:
             raise sqs_checks.bad_value("The total timeout is beyond the limit.")
         if now + seconds < message.visible_at:
             self._arrived[queue.url] = None
-        message.visible_at = now + seconds
+        queue.hide(message, now + seconds)
 
     def _held(self, queue: MessageQueue, handle: str) -> tuple[Stored | None, int]:
         """Return the message of a handle, if it is still there, and which receive."""
@@ -116,7 +117,7 @@ class Deliveries:
 
     def _bury(self, queue: MessageQueue, dead: MessageQueue, message: Stored) -> None:
         """Move a message to the dead-letter queue; it stays as old as it is."""
-        del queue.messages[message.serial]
+        queue.remove(message)
         self._add(dead, replace(message, source_arn=queue.arn))
 
     def _copy(self, queue: MessageQueue, message: Stored, **changes: Any) -> None:

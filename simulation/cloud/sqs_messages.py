@@ -1,8 +1,14 @@
-"""A standard queue's messages: what is there, what is visible, what has expired."""
+"""A standard queue's messages: what is there, what is visible, what has expired.
+
+Two heaps, of what waits to be seen by its time and of what is seen by its age, so that
+a receive costs the same however many messages there are. Their entries may be out of
+date: what a message itself says counts.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 ACCOUNT = "000000000000"
 REGION = "us-east-1"
@@ -17,6 +23,7 @@ class Stored:
             message has the message's id and a serial of its own.
         receives: When it was handed out, each time.
         returned: It was deleted already, and came back.
+        place: When it came to its queue, counted.
     """
 
     serial: int
@@ -27,6 +34,7 @@ class Stored:
     receives: list[float] = field(default_factory=list)
     source_arn: str | None = None
     returned: bool = False
+    place: int = 0
 
 
 @dataclass(slots=True)
@@ -46,6 +54,10 @@ class MessageQueue:
     created_at: float
     messages: dict[int, Stored] = field(default_factory=dict)
     oldest: float = float("inf")
+    _hidden: list[tuple[float, int]] = field(default_factory=list)
+    _visible: dict[int, Stored] = field(default_factory=dict)
+    _order: list[tuple[int, int]] = field(default_factory=list)
+    _came: int = 0
 
     url: str = field(init=False)
     arn: str = field(init=False)
@@ -57,8 +69,22 @@ class MessageQueue:
 
     def add(self, message: Stored) -> None:
         """Store a message, as old as it is."""
+        self._came += 1
+        message.place = self._came
         self.messages[message.serial] = message
         self.oldest = min(self.oldest, message.sent_at)
+        self.hide(message, message.visible_at)
+
+    def hide(self, message: Stored, until: float) -> None:
+        """Hide a message until then."""
+        message.visible_at = until
+        self._visible.pop(message.serial, None)
+        heappush(self._hidden, (until, message.serial))
+
+    def remove(self, message: Stored) -> None:
+        """Forget a message."""
+        del self.messages[message.serial]
+        self._visible.pop(message.serial, None)
 
     def expire(self, now: float) -> None:
         """Drop what is older than the queue keeps, in flight or not."""
@@ -66,21 +92,49 @@ class MessageQueue:
             return
         kept = [m for m in self.messages.values() if now - m.sent_at < self.retention_s]
         self.messages = {m.serial: m for m in kept}
+        self._visible = {n: m for n, m in self._visible.items() if n in self.messages}
         self.oldest = min((m.sent_at for m in kept), default=float("inf"))
 
-    def visible(self, now: float) -> list[Stored]:
-        """Return what may be handed out, in the order in which it came."""
-        return [m for m in self.messages.values() if m.visible_at <= now]
+    def appear(self, now: float) -> int:
+        """Show what is hidden no longer; return how many messages are visible."""
+        while self._next_hidden() <= now:
+            _, serial = heappop(self._hidden)
+            message = self._visible[serial] = self.messages[serial]
+            heappush(self._order, (message.place, serial))
+        return len(self._visible)
+
+    def take(self, place: int) -> Stored:
+        """Return a visible message, by its place in the order in which they came.
+
+        It is visible no longer, and not hidden either, until it is told to be.
+        """
+        if place:
+            in_order = sorted(self._visible.values(), key=lambda m: m.place)
+            return self._visible.pop(in_order[place].serial)
+        while True:
+            message = self._visible.pop(heappop(self._order)[1], None)
+            if message is not None:
+                return message
 
     def next_at(self) -> float | None:
         """Return when the next message becomes visible before it expires."""
-        keep = self.retention_s
-        times = (
-            m.visible_at
-            for m in self.messages.values()
-            if m.visible_at < m.sent_at + keep
-        )
-        return min(times, default=None)
+        times = [m.visible_at for m in self._visible.values()]
+        found = min([self._next_hidden(), *times])
+        return None if found == float("inf") else found
+
+    def _next_hidden(self) -> float:
+        """Return when the next hidden message becomes visible before it expires."""
+        while self._hidden:
+            at, serial = self._hidden[0]
+            message = self.messages.get(serial)
+            if (
+                message is not None
+                and serial not in self._visible
+                and at == message.visible_at < message.sent_at + self.retention_s
+            ):
+                return at
+            heappop(self._hidden)
+        return float("inf")
 
     def counts(self, now: float) -> dict[str, int]:
         """Return the numbers that AWS calls approximate."""

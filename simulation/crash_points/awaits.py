@@ -7,16 +7,18 @@ from pathlib import PurePath
 from types import FrameType
 from typing import Any
 
+from simulation.callbacks import Callback
+
 #: The folders whose awaits are told apart.
 OURS = frozenset({"piecework", "workers", "crash_points"})
 
 
-def place(handle: asyncio.Handle) -> str:
+def place(handle: Callback) -> str:
     """Return the await at which a step goes on, with all that wait for it.
 
     As `undertake.py:84/saga.py:61/table.py:97`; where no task goes on, what is called.
     """
-    callback: Any = handle._callback  # type: ignore[attr-defined] # noqa: SLF001
+    callback: Any = handle.callback
     task = getattr(callback, "__self__", None)
     if not isinstance(task, asyncio.Task):
         return str(getattr(callback, "__qualname__", type(callback).__name__))

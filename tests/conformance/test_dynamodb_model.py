@@ -9,6 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from simulation.cloud.dynamodb import Change, DynamoDB
+from simulation.cloud.values import item_size
 from tests.conformance.items import expressed, key, row
 
 
@@ -110,15 +111,23 @@ def test_each_applied_request_is_told_once_with_all_its_changes() -> None:
     actions = [put_of("b"), put_of("a", table="other", n=2)]
     model.call("transact_write_items", {"TransactItems": actions})
     item = row(n=1)
-    pk = item["pk"]["S"]
+    pk, size, bare = item["pk"]["S"], item_size(item), item_size(row("b"))
     assert [
-        [Change("t", pk, "a", None, item)],
-        [Change("t", pk, "a", item, item)],
+        [Change("t", pk, "a", None, item, size)],
+        [Change("t", pk, "a", item, item, size)],
         [
-            Change("t", pk, "b", None, row("b")),
-            Change("other", pk, "a", None, row(n=2)),
+            Change("t", pk, "b", None, row("b"), bare),
+            Change("other", pk, "a", None, row(n=2), size),
         ],
     ] == told
+
+
+def test_a_change_tells_the_larger_of_the_sizes_then_and_now() -> None:
+    model, told = made(), list[Sequence[Change]]()
+    put(model, n=1, text="long")
+    model.on_write = told.append
+    put(model)
+    assert [item_size(row(n=1, text="long"))] == [change.size for change in told[0]]
 
 
 def test_what_is_refused_or_only_looked_at_is_not_told() -> None:

@@ -1,0 +1,77 @@
+"""How far a long run has come, and how a person ends it before its time."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any, Self
+
+from simulation.many import Sum
+
+#: Seconds between two lines; a terminal shows one line, anew each second.
+LINES_S = 30.0
+SHOWN_S = 1.0
+
+
+@dataclass(slots=True)
+class Progress:
+    """Tells now and then how many schedules have run."""
+
+    schedules: int
+    began: float
+    told_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Say nothing at once."""
+        self.told_at = self.began
+
+    def told(self, total: Sum) -> None:
+        """Write a line, if it is time for one."""
+        now, terminal = time.monotonic(), sys.stderr.isatty()
+        if now - self.told_at < (SHOWN_S if terminal else LINES_S):
+            return
+        self.told_at = now
+        rate = total.schedules / (now - self.began)
+        said = f"{total.schedules:,} of {self.schedules:,} schedules, "
+        said += f"{len(total.broken)} violations, {rate:.1f} a second"
+        sys.stderr.write(f"\r\033[K{said}" if terminal else f"{said}\n")
+        sys.stderr.flush()
+
+
+@dataclass(slots=True)
+class Stop:
+    """Ends a run at its next schedules, on SIGTERM or Ctrl-C; the second ends it now.
+
+    Attributes:
+        by: The signal that came; 0: none.
+    """
+
+    by: int = 0
+    _before: dict[int, Any] = field(default_factory=dict)
+
+    @property
+    def code(self) -> int:
+        """What a shell calls the end by a signal; 0: there was none."""
+        return 128 + self.by if self.by else 0
+
+    def __enter__(self) -> Self:
+        """Take the signals over."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self.come)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give the signals back."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\033[K")
+
+    def come(self, number: int, _: FrameType | None) -> None:
+        """Note a signal."""
+        self.by = number
+        for each in self._before:
+            signal.signal(each, signal.SIG_DFL)

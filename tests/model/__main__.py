@@ -15,6 +15,7 @@ from tests.model.ablations import ABLATIONS, Ablation
 from tests.model.checker import Found, explore
 from tests.model.configurations import CONFIGURATIONS
 from tests.model.state import Config
+from tests.model.theme import Theme, model_of
 
 #: An ablation has to show within so many states.
 ENOUGH = 300_000
@@ -37,14 +38,14 @@ def main() -> int:
 
 def hold(pool: ProcessPoolExecutor, asked: int) -> tuple[int, int]:
     """Explore the smaller configurations whole; what is left over goes round."""
-    share = asked // 4
-    found = pool.map(look, CONFIGURATIONS, [share] * len(CONFIGURATIONS))
+    shares = [asked // cfg.share for cfg in CONFIGURATIONS]
+    found = pool.map(look, CONFIGURATIONS, shares)
     results = dict(zip(CONFIGURATIONS, found, strict=True))
     left = asked - sum(found.states for found in results.values())
     larger = [cfg for cfg, found in results.items() if not found.complete]
     if left > 0 and larger:
-        share += -(-left // len(larger))
-        found = pool.map(look, larger, [share] * len(larger))
+        more = -(-left // len(larger))
+        found = pool.map(look, larger, [asked // cfg.share + more for cfg in larger])
         results |= zip(larger, found, strict=True)
     for cfg, found in results.items():
         tell(cfg, found)
@@ -52,12 +53,12 @@ def hold(pool: ProcessPoolExecutor, asked: int) -> tuple[int, int]:
     return sum(f.states for f in found_all), sum(len(f.broken) for f in found_all)
 
 
-def look(cfg: Config, limit: int) -> Found:
+def look(cfg: Config | Theme, limit: int) -> Found:
     """Explore one configuration, in a process of its own."""
-    return explore(cfg, limit)
+    return explore(model_of(cfg), limit)
 
 
-def tell(cfg: Config, found: Found) -> None:
+def tell(cfg: Config | Theme, found: Found) -> None:
     """Print what a configuration came to."""
     whole = "all" if found.complete else "first"
     say(f"{cfg.name}: {whole} {found.states} states, {len(found.broken)} violations")
@@ -68,7 +69,7 @@ def tell(cfg: Config, found: Found) -> None:
 def ablate(ablation: Ablation) -> bool:
     """Look for what a missing guard breaks, and print the shortest way there."""
     began = time.monotonic()
-    found = explore(ablation.without, ENOUGH, ablation.breaks)
+    found = explore(model_of(ablation.without), ENOUGH, ablation.breaks)
     trace = found.broken.get(ablation.breaks)
     took = f"{found.states} states, {time.monotonic() - began:.1f} s"
     if trace is None:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.model.checker import LEFT_BEHIND, STUCK
+from tests.model import births, notices, tallies
+from tests.model.checker import STUCK
+from tests.model.configurations import UNDO
+from tests.model.parks import HOPELESS, PARKS
+from tests.model.space import LEFT_BEHIND
 from tests.model.state import Config
+from tests.model.theme import Theme
 
 TINY = Config("tiny", chunks=1, workers=1, attempts=1)
 ONE = Config("one chunk", chunks=1)
@@ -19,23 +24,30 @@ EFFECT = Config("effect", chunks=1, effects=True)
 SAGA = Config(
     "saga", chunks=1, stages=3, pivot=2, effects=True, failures=True, attempts=1
 )
+LATE = Config("late", chunks=1, attempts=1, workers=1, deadline=True, sent=True)
+BIRTHS, SIGNS, ALONE = births.BIRTHS, births.SIGNS, births.ALONE
+NOTICES, TOLD_BY_ONE = notices.NOTICES, notices.TOLD_BY_ONE
 
 
 class Ablation(NamedTuple):
     """A guard, the run in which it is missing, and the property that must fall."""
 
     guard: str
-    config: Config
+    config: Config | Theme
     breaks: str
 
     @property
-    def without(self) -> Config:
+    def without(self) -> Config | Theme:
         off = self.config.off | {self.guard}
         return self.config._replace(off=off, name=f"without {self.guard}")
 
 
 ENDED_STAYS = "an ended chunk stays ended"
 COMPLETED_ONCE = "one completion a generation"
+STANDS = "what a cancel winds back does not stand"
+PAST_PIVOT = "nothing is undone past the pivot"
+UNDONE_STAYS = "what was undone stays undone"
+FOUND = "a job that goes on is found"
 
 ABLATIONS = (
     Ablation("resend", TINY, STUCK),
@@ -70,11 +82,62 @@ ABLATIONS = (
     Ablation("provider key", EFFECT, "an effect happens once an epoch"),
     Ablation("compensation key", SAGA, "nothing is compensated twice"),
     Ablation("reverse order", SAGA, "undone in reverse"),
-    Ablation("pivot in doubt", SAGA, "nothing is undone past the pivot"),
-    Ablation("cut by own clock", SAGA, "what was undone stays undone"),
+    Ablation("pivot in doubt", SAGA, PAST_PIVOT),
+    Ablation("cut by own clock", SAGA, UNDONE_STAYS),
     Ablation(
         "release keeps a spent attempt",
         SAGA._replace(releases=True, workers=1, loss=False),
         "no attempt is handed back that was not taken",
     ),
+    Ablation("begun in sweep", UNDO, STANDS),
+    Ablation("undo in claim", UNDO, STANDS),
+    Ablation("pivot in turn", UNDO._replace(attempts=2), PAST_PIVOT),
+    Ablation("holder winds back", UNDO, STANDS),
+    Ablation("dead leases are wound back", UNDO, STANDS),
+    Ablation("way back is not cut off", UNDO, STANDS),
+    Ablation("undo in rescue", UNDO._replace(stages=1, pivot=9), STUCK),
+    Ablation("lands first", UNDO._replace(flying=True), UNDONE_STAYS),
+    Ablation("state in expire", LATE, "a deadline moves no job that is ending"),
+    Ablation(
+        "deadline goes",
+        LATE._replace(gens=2),
+        "a passed deadline ends no later life",
+    ),
+    Ablation("absent in create", BIRTHS, "a job that exists is not made again"),
+    Ablation("job in birth", BIRTHS, "no chunk is born behind a cancel"),
+    Ablation("life in birth", BIRTHS, "a chunk is born in the life of its job"),
+    Ablation("absent in put", BIRTHS, "what is there is not born again"),
+    Ablation("state in open", BIRTHS, "only a job that is being submitted is opened"),
+    Ablation("open before send", BIRTHS, "nobody begins before all chunks are there"),
+    Ablation("unopened goes back", BIRTHS, "a job that runs has all its chunks"),
+    Ablation("unwritten are certified", ALONE, STUCK),
+    Ablation("sign of life", SIGNS, "a submit that gets on is not finished by others"),
+    Ablation("look at all chunks", tallies.ALL_ENDED, LEFT_BEHIND),
+    Ablation("life in finalize", tallies.ALL_ENDED, LEFT_BEHIND),
+    Ablation("life in what is kept", tallies.ALL_ENDED, "a certificate says what is"),
+    Ablation("first life in sparing", tallies.LATE_COUNT, STUCK),
+    Ablation("reconciler finishes", tallies.ONE_COUNTS, STUCK),
+    Ablation("notice with its cause", TOLD_BY_ONE, STUCK),
+    Ablation("found until told", TOLD_BY_ONE, STUCK),
+    Ablation("reconciler hands out", TOLD_BY_ONE, STUCK),
+    Ablation("mark in reopen", NOTICES, FOUND),
+    Ablation("life in close", NOTICES, FOUND),
+    Ablation("due in take", NOTICES, "nobody takes what another one has"),
+    Ablation("ours in give-up", NOTICES, "nobody gives up what another one has"),
+    Ablation("tries are bounded", NOTICES, "a hook is called so often and no more"),
+    Ablation("told after the call", NOTICES, "what is TOLD was heard"),
+    Ablation("fence of the untried", PARKS, PAST_PIVOT),
+    Ablation("asked in this claim", PARKS, PAST_PIVOT),
+    Ablation(
+        "what was counted is handed back",
+        PARKS,
+        "only what failed has spent its attempts",
+    ),
+    Ablation(
+        "a recovery is handed back as such",
+        PARKS,
+        "no attempt is handed back that was not taken",
+    ),
+    Ablation("waits for a retry are bounded", HOPELESS, STUCK),
+    Ablation("the way back waits no more often", HOPELESS, STUCK),
 )

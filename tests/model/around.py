@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tests.model.cancels import cancel, deadline, sweep
 from tests.model.endings import finalized, ran_ahead
+from tests.model.provider import lands
 from tests.model.state import (
     ENDED,
     IDLE,
@@ -18,7 +20,7 @@ from tests.model.state import (
     Js,
     St,
     Step,
-    ended,
+    Way,
     queued,
     sent,
 )
@@ -48,6 +50,7 @@ def all_around(cfg: Config, number: int, c: Chunk, job: Job) -> Iterator[tuple]:
         yield from submit(cfg, number, c, job)
         yield from sweep(cfg, c, job)
         yield from resume(cfg, number, c, job)
+        yield from lands(cfg, c)
     if job.st not in JOB_ENDED:
         yield from rescue(cfg, number, c, job)
 
@@ -88,25 +91,6 @@ def submit(cfg: Config, number: int, c: Chunk, job: Job) -> Iterator[tuple]:
         yield "submitter sends", sent(c, 1), job._replace(submitter=after)
 
 
-def sweep(cfg: Config, c: Chunk, job: Job) -> Iterator[tuple]:
-    """A sweep, however long ago it read that the job is CANCELLING."""
-    if not job.sweeper or c.st in ENDED or c.st == St.ABSENT:
-        return
-    if c.back and cfg.has("direction in cancel"):
-        return
-    if c.gen > job.sweeper and cfg.has("generation in sweep"):
-        return
-    struck = job.st in {Js.CANCELLING, Js.CANCELLED} or job.gen > c.gen
-    broken = "" if struck else "a cancel ends no later life"
-    if c.back:
-        broken = "no undo is cut off"
-    dead = c.st == St.RUNNING and c.mark == 1
-    if c.st in OPEN or dead:
-        yield "sweep cancels", ended(c, St.CANCELLED), None, False, broken
-    elif not c.asked:
-        yield "sweep asks the holder of", c._replace(asked=1), None, False, broken
-
-
 def resume(cfg: Config, number: int, c: Chunk, job: Job) -> Iterator[tuple]:
     """An operator's reopening of a chunk, however long ago it looked."""
     bit = 1 << number
@@ -127,8 +111,8 @@ def resume(cfg: Config, number: int, c: Chunk, job: Job) -> Iterator[tuple]:
 
 
 def reopened(c: Chunk, gen: int) -> Chunk:
-    facts = {"attempts": 0, "asked": 0, "back": 0, "recoveries": 0, "released": 0}
-    return c._replace(st=St.PENDING, gen=gen, **facts)
+    facts = {"attempts": 0, "asked": 0, "recoveries": 0, "released": 0}
+    return c._replace(st=St.PENDING, gen=gen, way=Way.NONE, **facts)
 
 
 def done(job: Job) -> Job:
@@ -139,8 +123,9 @@ def done(job: Job) -> Job:
 def rescue(cfg: Config, number: int, c: Chunk, job: Job) -> Iterator[tuple]:
     """`look_at`: resend what waits, give back what is dead."""
     waits = c.st in OPEN and not c.queue[c.gen - 1] % 3
+    on_its_way = c.way or (c.asked == 2 and cfg.has("undo in rescue"))
     looks = job.st in {Js.RUNNING, Js.FINALIZING} or (
-        job.st == Js.CANCELLING and c.back
+        job.st == Js.CANCELLING and on_its_way
     )
     looks = looks and (number == cfg.chunks) == (job.st == Js.FINALIZING)
     if waits and looks and cfg.has("resend"):
@@ -177,21 +162,19 @@ def all_around_job(cfg: Config, job: Job, join: Chunk, census: int) -> Iterator[
         new, after = finalized(join, job, job.gen)
         yield "reconciler FINALIZES", after, new, False, ran_ahead(job)
     yield from cancel(cfg, job, census, whole=whole)
+    yield from deadline(cfg, job)
     yield from take_up(cfg, job, census)
 
 
-def cancel(cfg: Config, job: Job, census: int, *, whole: bool) -> Iterator[tuple]:
-    to = job._replace
-    cancellable = {Js.SUBMITTING, Js.RUNNING, Js.RESUMING}
-    if cfg.cancel and job.st in cancellable:
-        yield "operator CANCELS", to(st=Js.CANCELLING), None, True
-    if job.st == Js.CANCELLING and job.sweeper != job.gen:
-        yield "sweeper reads CANCELLING", to(sweeper=job.gen)
-    if job.sweeper:
-        yield "sweeper ends", to(sweeper=0)
-    if job.st == Js.CANCELLING and whole:
-        broken = "" if not census & SEES_OPEN else "a job ends after its chunks"
-        yield "job is CANCELLED", to(st=Js.CANCELLED), None, False, broken
+#: What is told of the deadline of a resumed job.
+BY = ("", " with a deadline", "", " with the deadline that has passed")
+
+
+def deadlines(cfg: Config, job: Job) -> tuple[int, ...]:
+    """Return the deadlines of a resumed job: one that has passed goes."""
+    if job.late <= 1:
+        return (job.late,)
+    return (0, 1) if cfg.has("deadline goes") else (3,)
 
 
 def take_up(cfg: Config, job: Job, census: int) -> Iterator[tuple]:
@@ -207,8 +190,10 @@ def take_up(cfg: Config, job: Job, census: int) -> Iterator[tuple]:
     elif job.st in {Js.PARTIAL, Js.CANCELLED} and job.gen < cfg.gens:
         state = Js.RESUMING if cfg.has("RESUMING") else Js.RUNNING
         gen = job.gen + 1
-        after = to(st=state, gen=gen, resumer=gen, todo=everything, send=0)
-        yield "operator RESUMES", after, None, True
+        for late in deadlines(cfg, job):
+            after = to(st=state, gen=gen, resumer=gen, todo=everything, send=0)
+            after = after._replace(late=late, undoes=0)
+            yield "operator RESUMES" + BY[late], after, None, True
     if job.st == Js.RESUMING:
         opened = Js.RUNNING if job.opened else Js.SUBMITTING
         if job.resumer == job.gen and not job.todo:

@@ -4,9 +4,38 @@ whole; together they have everything.
 
 from __future__ import annotations
 
+from tests.model.births import BIRTHS, SIGNS
+from tests.model.notices import NOTICES, TIMED
+from tests.model.parks import HOPELESS, PARKS
 from tests.model.state import Config
+from tests.model.tallies import TALLIES
+from tests.model.theme import Theme
 
-CONFIGURATIONS = (
+#: A step that can be undone, and the pivot.
+UNDO = Config(
+    "a cancel that undoes",
+    chunks=1,
+    stages=2,
+    pivot=1,
+    effects=True,
+    attempts=1,
+    cancel=True,
+    undo=True,
+    sent=True,
+    workers=1,
+)
+#: What is a part of the protocol by itself.
+THEMES: tuple[Theme, ...] = (
+    BIRTHS,
+    SIGNS,
+    TALLIES,
+    NOTICES,
+    TIMED,
+    PARKS,
+    HOPELESS,
+)
+
+CONFIGURATIONS: tuple[Config | Theme, ...] = (
     Config("one chunk, two workers, letters", chunks=1, attempts=1, letters=True),
     Config("one chunk, duplicates", chunks=1, attempts=1, duplicates=True),
     Config("one chunk, two attempts", chunks=1),
@@ -64,4 +93,21 @@ CONFIGURATIONS = (
         gens=2,
         loss=False,
     ),
+    UNDO._replace(name=f"{UNDO.name}, failures", attempts=2, failures=True),
+    UNDO._replace(name=f"{UNDO.name}, late requests", flying=True, failures=True),
+    UNDO._replace(name=f"{UNDO.name}, two workers", workers=2, loss=False),
+    UNDO._replace(name=f"{UNDO.name}, resume", gens=2, loss=False, share=12),
+    UNDO._replace(name="a deadline that undoes", cancel=False, deadline=True),
+    Config(
+        "deadline, resume",
+        chunks=1,
+        attempts=1,
+        gens=2,
+        deadline=True,
+        sent=True,
+        share=12,
+        workers=1,
+        loss=False,
+    ),
+    *THEMES,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tests.model.provider import left_standing
 from tests.model.state import (
     ENDED,
     SEES_NO_RESULT,
@@ -18,7 +19,7 @@ from tests.model.state import (
     ended,
     sent,
 )
-from tests.model.turn import At
+from tests.model.turn import At, undo_asked
 
 #: `fresh` of a turn that counted its chunk before it settled it: an ablation.
 COUNTED_EARLY = 2
@@ -53,15 +54,14 @@ def join_end(at: At, *, failed: bool) -> Job:
     return at.j._replace(st=Js.SUCCEEDED if whole else Js.PARTIAL)
 
 
-def settled(at: At, status: St, label: str) -> Iterator[Step]:
+def settled(at: At, status: St, label: str, broken: str = "") -> Iterator[Step]:
     if not at.held:
         yield at.rest("is refused the end")
         return
     job = join_end(at, failed=True) if at.is_join else at.j
     chunk = ended(at.c, status)
-    if status == St.DEAD:
-        chunk = chunk._replace(cursor=resume_at(chunk))
-    broken = not_ours(at)
+    chunk = chunk._replace(cursor=resume_at(chunk))
+    broken = broken or not_ours(at)
     yield at.to(label, chunk, pc=Pc.TALLY, job=job, broken=broken)
 
 
@@ -75,7 +75,8 @@ def bury(at: At) -> Iterator[Step]:
 
 
 def stop(at: At) -> Iterator[Step]:
-    yield from settled(at, St.CANCELLED, "settles CANCELLED")
+    broken = left_standing(at.c, undoes=undo_asked(at))
+    yield from settled(at, St.CANCELLED, "settles CANCELLED", broken)
 
 
 def park(at: At) -> Iterator[Step]:

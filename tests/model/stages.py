@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.model.endings import succeed
-from tests.model.state import Effect, Led, Pc, Step
-from tests.model.turn import At, begun
+from tests.model.provider import carried_out
+from tests.model.state import Led, Pc, Step, Way
+from tests.model.turn import At, entered, stopping
 
 
 def stage(at: At) -> Iterator[Step]:
@@ -35,7 +36,12 @@ def call(at: At) -> Iterator[Step]:
     if at.cut:
         yield at.rest("is cut off")
         return
-    done, broken = carried_out(at)
+    row = at.c.effects[at.w.stage]
+    if at.cfg.flying:
+        sent = at.effect(flying=at.w.epoch)
+        yield at.to("sends a request", sent, pc=Pc.LANDING)
+        return
+    done, broken = carried_out(at.cfg, row, at.w.epoch)
     chunk = at.effect(**done._asdict())
     yield at.to("calls the provider", chunk, pc=Pc.RECORD, broken=broken)
     if at.cfg.failures:
@@ -44,17 +50,12 @@ def call(at: At) -> Iterator[Step]:
         yield at.to("is refused by the provider", pc=Pc.FAILED, fault=True)
 
 
-def carried_out(at: At) -> tuple[Effect, str]:
-    """What the provider does: nothing, if it knows the key."""
-    row, bit = at.c.effects[at.w.stage], 1 << at.w.epoch
-    if row.keys & bit and at.cfg.has("provider key"):
-        return row, ""
-    broken = "an effect happens once an epoch" if row.keys & bit else ""
-    if row.stands:
-        broken = broken or "an effect stands once"
-    elif row.undone >= at.w.epoch:
-        broken = broken or "what was undone stays undone"
-    return row._replace(keys=row.keys | bit, stands=min(row.stands + 1, 2)), broken
+def landing(at: At) -> Iterator[Step]:
+    """Wait for an answer; a request may be carried out after nobody waits any more."""
+    if not at.c.effects[at.w.stage].flying:
+        yield at.to("hears the answer", pc=Pc.RECORD)
+    if at.cfg.failures:
+        yield at.to("hears nothing", pc=Pc.FAILED, fresh=0, fault=True)
 
 
 def record(at: At) -> Iterator[Step]:
@@ -70,7 +71,7 @@ def complete(at: At) -> Iterator[Step]:
     if not at.held:
         yield at.rest("is refused the checkpoint")
     elif at.c.asked and at.w.stage + 1 <= at.cfg.pivot:
-        yield at.to("may not go on", pc=Pc.STOP)
+        yield at.to("may not go on", pc=stopping(at))
     else:
         chunk = at.c._replace(cursor=at.w.stage + 1)
         yield at.to(
@@ -98,13 +99,17 @@ def turn(at: At) -> Iterator[Step]:
     if not at.held:
         yield at.rest("is refused the turn")
         return
-    chunk = at.c._replace(back=1)
-    yield at.to("turns back", chunk, pc=Pc.UNDO, stage=begun(at, at.c) - 1)
+    way = Way.WOUND if at.w.pc == Pc.WIND else Way.BACK
+    chunk = at.c._replace(way=way)
+    yield at.to("turns back", chunk, pc=Pc.UNDO, stage=entered(at, at.c) - 1)
 
 
 def undo(at: At) -> Iterator[Step]:
     if at.w.stage < 0:
-        yield at.to("has undone all", pc=Pc.BURY, stage=0)
+        end = Pc.STOP if at.c.way == Way.WOUND else Pc.BURY
+        yield at.to("has undone all", pc=end, stage=0)
+        return
+    if any(row.flying for row in at.c.effects) and at.cfg.has("lands first"):
         return
     if not at.cfg.has("reverse order") and at.w.stage:
         yield at.to("leaves one for later", stage=at.w.stage - 1)

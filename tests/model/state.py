@@ -25,17 +25,27 @@ class Led(IntEnum):
     NONE, INTENT, DONE, UNDONE = range(4)
 
 
+class Way(IntEnum):
+    """Which way a chunk goes to its end, once that is decided: `direction`.
+
+    BACK: it failed; WOUND: a cancel wants it undone; ONWARDS: it may be past its pivot.
+    """
+
+    NONE, BACK, WOUND, ONWARDS = range(4)
+
+
 class Pc(IntEnum):
     """Where a worker stands in its turn: the next step that it takes."""
 
     IDLE, CLAIM, STAGE, CALL, RECORD, COMPLETE = range(6)
     FAILED, TURN, UNDO, UNDID, BURY, PARK, RELEASE, STOP = range(6, 14)
-    TALLY, LOOK, FINALIZE, DELETE = range(14, 18)
+    TALLY, LOOK, FINALIZE, DELETE, LANDING, WIND = range(14, 20)
 
 
 OPEN = (St.PENDING, St.WAITING)
 ENDED = (St.SUCCEEDED, St.DEAD, St.CANCELLED)
 JOB_ENDED = (Js.SUCCEEDED, Js.PARTIAL, Js.CANCELLED)
+CANCELLABLE = (Js.SUBMITTING, Js.RUNNING, Js.RESUMING)
 
 #: What the census sees of a chunk, as bits that are joined over all chunks.
 SEES_OPEN, SEES_ABSENT, SEES_NO_RESULT = 1, 2, 4
@@ -49,6 +59,7 @@ class Effect(NamedTuple):
         stands: How many times the effect stands with the provider now.
         undo_keys: The generations whose compensation it has carried out, as bits.
         undone: The generation in which the compensation is on record; 0: none.
+        flying: The epoch of a request that is still on its way; 0: none.
     """
 
     led: Led = Led.NONE
@@ -57,6 +68,7 @@ class Effect(NamedTuple):
     stands: int = 0
     undo_keys: int = 0
     undone: int = 0
+    flying: int = 0
 
 
 class Chunk(NamedTuple):
@@ -65,6 +77,8 @@ class Chunk(NamedTuple):
     Attributes:
         own: The worker whose claim is the last one, from 1: its fence and token.
         alive: Whether the lease has not run out.
+        begun: Whether it was ever claimed, where a cancel asks for that.
+        asked: 1: a cancel asks for it; 2: and for what it did to be undone.
         mark: 1: the reconciler saw it unchanged for a lease; 2: and it moved since.
         results: The generations in which it was completed, as bits.
         queue: For each generation, its messages + 3 * those in the dead-letter queue.
@@ -75,8 +89,9 @@ class Chunk(NamedTuple):
     attempts: int = 0
     own: int = 0
     alive: int = 0
+    begun: int = 0
     asked: int = 0
-    back: int = 0
+    way: Way = Way.NONE
     cursor: int = 0
     mark: int = 0
     recoveries: int = 0
@@ -92,6 +107,9 @@ class Job(NamedTuple):
     Attributes:
         submitter: 0: gone; else 1 + the number of messages that it has sent.
         tally: The chunks counted as ended, as bits.
+        undoes: Whether its cancel undoes what the chunks have done.
+        late: 1: it has a deadline; 2: which has passed; 3: before this life of it.
+        expirer: The generation that a slow reconciler saw past its deadline; 0: none.
         sweeper: The generation that a slow sweeper read as CANCELLING; 0: none.
         resumer: The generation that an operator is reopening; 0: none.
         todo: The chunks it looked at and will reopen; `send`: those it will send.
@@ -103,6 +121,9 @@ class Job(NamedTuple):
     opened: int = 0
     submitter: int = 1
     tally: int = 0
+    undoes: int = 0
+    late: int = 0
+    expirer: int = 0
     sweeper: int = 0
     resumer: int = 0
     todo: int = 0
@@ -128,7 +149,15 @@ IDLE = Worker()
 
 
 class Config(NamedTuple):
-    """What a run explores. The join's number is `chunks`."""
+    """What a run explores. The join's number is `chunks`.
+
+    Attributes:
+        undo: Whether a cancel compensates.
+        deadline: Whether the job has one.
+        sent: Whether its submit lies behind it.
+        share: It may have one part in so many of the states that are asked for.
+        flying: Whether a request may be carried out after its worker was cut off.
+    """
 
     name: str
     chunks: int = 2
@@ -138,6 +167,11 @@ class Config(NamedTuple):
     gens: int = 1
     attempts: int = 2
     cancel: bool = False
+    undo: bool = False
+    deadline: bool = False
+    sent: bool = False
+    share: int = 4
+    flying: bool = False
     failures: bool = False
     releases: bool = False
     duplicates: bool = False

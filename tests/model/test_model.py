@@ -6,21 +6,22 @@ from tests.model.ablations import ABLATIONS, TINY, Ablation
 from tests.model.checker import explore
 from tests.model.configurations import CONFIGURATIONS
 from tests.model.state import Config
+from tests.model.theme import Theme, model_of
 
 
 @pytest.mark.parametrize("cfg", CONFIGURATIONS, ids=lambda cfg: cfg.name)
-def test_no_property_is_broken_in_the_states_looked_at(cfg: Config) -> None:
-    assert {} == explore(cfg, 5_000).broken
+def test_no_property_is_broken_in_the_states_looked_at(cfg: Config | Theme) -> None:
+    assert {} == explore(model_of(cfg), 3_000).broken
 
 
 def test_a_quiet_end_can_be_reached_from_every_state_of_the_smallest_run() -> None:
-    found = explore(TINY._replace(letters=True), 100_000)
+    found = explore(model_of(TINY._replace(letters=True)), 100_000)
 
     assert (True, {}) == (found.complete, found.broken)
 
 
 @pytest.mark.parametrize("ablation", ABLATIONS, ids=lambda ablation: ablation.guard)
 def test_without_its_guard_a_named_property_is_broken(ablation: Ablation) -> None:
-    found = explore(ablation.without, 300_000, ablation.breaks)
+    found = explore(model_of(ablation.without), 300_000, ablation.breaks)
 
     assert ablation.breaks in found.broken

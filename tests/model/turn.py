@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.model.state import Chunk, Config, Job, Pc, St, Step, Worker
+from tests.model.state import Chunk, Config, Job, Js, Pc, St, Step, Worker
 
 
 class At:
@@ -65,6 +65,16 @@ class At:
         return self.c._replace(effects=tuple(effects))
 
 
-def begun(at: At, c: Chunk) -> int:
+def entered(at: At, c: Chunk) -> int:
     """How many stages may have to be undone: those before the pivot, once entered."""
     return min(c.cursor + 1, at.cfg.pivot, at.stages)
+
+
+def undo_asked(at: At) -> bool:
+    """Whether the cancel that asks for a chunk wants it undone."""
+    return at.c.asked == 2 or (at.j.st == Js.CANCELLING and bool(at.j.undoes))
+
+
+def stopping(at: At) -> Pc:
+    """How a holder stops that a cancel asks to: at once, or by the way back."""
+    return Pc.WIND if undo_asked(at) and at.cfg.has("holder winds back") else Pc.STOP

@@ -5,9 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tests.model.endings import bury, delete, finalize, look, park, release, stop, tally
-from tests.model.stages import call, complete, failed, record, stage, turn, undid, undo
-from tests.model.state import ENDED, OPEN, Js, Pc, St, Step, ended
-from tests.model.turn import At, begun
+from tests.model.provider import left_standing
+from tests.model.stages import (
+    call,
+    complete,
+    failed,
+    landing,
+    record,
+    stage,
+    turn,
+    undid,
+    undo,
+)
+from tests.model.state import ENDED, OPEN, Chunk, Js, Pc, St, Step, Way, ended
+from tests.model.turn import At, entered, stopping
+
+#: Where a cancel may cut a holder off.
+WORKING = {Pc.STAGE, Pc.CALL, Pc.LANDING, Pc.RECORD, Pc.COMPLETE}
 
 
 def steps(at: At) -> Iterator[Step]:
@@ -22,8 +36,10 @@ def steps(at: At) -> Iterator[Step]:
             yield at.to("renews", at.c._replace(alive=1, mark=min(mark, 2)))
         if at.cfg.releases and at.w.pc in {Pc.STAGE, Pc.UNDO}:
             yield at.to("is told to stop", pc=Pc.RELEASE, fault=True)
-        if at.w.pc in {Pc.STAGE, Pc.CALL, Pc.RECORD, Pc.COMPLETE} and may_stop(at):
-            yield at.to("is told of the cancel", pc=Pc.STOP)
+        if at.w.pc in WORKING and may_stop(at):
+            yield at.to("is told of the cancel", pc=stopping(at))
+        if at.w.pc == Pc.UNDO and not at.cfg.has("way back is not cut off"):
+            yield at.to("is told of the cancel on its way back", pc=Pc.STOP)
     yield at.rest(f"CRASHES at {at.w.pc.name}", fault=True)
 
 
@@ -49,7 +65,7 @@ def claim(at: At) -> Iterator[Step]:
     free = c.st in OPEN or (c.st == St.RUNNING and not c.alive)
     free = free or (not has("status in claim") and c.st in ENDED)
     free = free or (not has("lease in claim") and c.st == St.RUNNING)
-    not_cancelled = not c.asked or c.back or not has("cancel flag in claim")
+    not_cancelled = not c.asked or c.way or not has("cancel flag in claim")
     if c.st != St.ABSENT and this_gen and free and not_cancelled:
         yield taken(at)
         return
@@ -57,12 +73,25 @@ def claim(at: At) -> Iterator[Step]:
         after = Pc.TALLY if c.gen == w.gen else Pc.DELETE
         yield at.to("meets an ended chunk", pc=after)
         return
-    if c.gen == w.gen and c.asked and not c.back and free:
-        yield at.rest("cancels a chunk asked to stop", ended(c, St.CANCELLED))
+    if c.gen == w.gen and c.asked and not c.way and free:
+        yield stopped(at)
     elif not has("loser leaves the message"):
         yield at.to("loses, and deletes", pc=Pc.DELETE)
     else:
         yield at.rest("loses")
+
+
+def stopped(at: At) -> Step:
+    """What becomes of a chunk that is asked to stop, and that nobody has."""
+    c, undoes = at.c, at.c.asked == 2
+    if not undoes or not at.cfg.has("undo in claim"):
+        broken = left_standing(c, undoes=undoes)
+        gone = ended(c, St.CANCELLED)
+        return at.rest("cancels a chunk asked to stop", gone, broken=broken)
+    back = c.cursor < at.cfg.pivot or not at.cfg.has("pivot in turn")
+    way = Way.WOUND if back else Way.ONWARDS
+    turned = Chunk._replace(c, st=St.WAITING, own=0, alive=0, mark=0, way=way)
+    return at.to(f"turns it {way.name}", turned)
 
 
 def taken(at: At) -> Step:
@@ -74,7 +103,7 @@ def taken(at: At) -> Step:
         broken = "an ended chunk stays ended"
     elif at.j.st == Js.CANCELLED and at.j.gen == c.gen:
         broken = "no claim after the job is CANCELLED"
-    elif c.asked and not c.back:
+    elif c.asked and not c.way:
         broken = "no claim of a chunk asked to stop"
     elif c.st == St.RUNNING and c.alive:
         broken = "a live lease is not taken"
@@ -87,12 +116,13 @@ def taken(at: At) -> Step:
         else {"attempts": min(c.attempts + 1, at.cfg.attempts)}
     )
     chunk = c._replace(st=St.RUNNING, own=at.me, alive=1, mark=0, **counted)
+    chunk = chunk._replace(begun=int(at.cfg.undo and not at.is_join))
     facts = {"stage": c.cursor, "fresh": 0, "winding": int(spent)}
     if spent and chunk.recoveries > 1:
         pc = Pc.BURY
-    elif c.back:
+    elif c.way in {Way.BACK, Way.WOUND}:
         pc = Pc.UNDO
-        facts["stage"] = begun(at, c) - 1
+        facts["stage"] = entered(at, c) - 1
     else:
         pc = Pc.FAILED if spent else Pc.STAGE
     label = "claims to wind up" if spent else f"claims for attempt {chunk.attempts}"
@@ -103,10 +133,12 @@ STEPS: dict[Pc, Callable[[At], Iterator[Step]]] = {
     Pc.CLAIM: claim,
     Pc.STAGE: stage,
     Pc.CALL: call,
+    Pc.LANDING: landing,
     Pc.RECORD: record,
     Pc.COMPLETE: complete,
     Pc.FAILED: failed,
     Pc.TURN: turn,
+    Pc.WIND: turn,
     Pc.UNDO: undo,
     Pc.UNDID: undid,
     Pc.BURY: bury,

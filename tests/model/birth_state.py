@@ -1,0 +1,64 @@
+"""A job that is being submitted: its chunks, and those who fan out."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from tests.model.state import Js
+
+CHUNKS, GENS = 2, 2
+#: After so many ticks without a sign of life a submit counts as stopped half-way.
+QUIET = 2
+
+
+class At(IntEnum):
+    """Where one that fans out stands."""
+
+    IDLE, WRITE, OPEN, SEND = range(4)
+
+
+class B(IntEnum):
+    """A chunk: BUSY in a worker's hands."""
+
+    ABSENT, PENDING, BUSY, ENDED, CANCELLED = range(5)
+
+
+class Fan(NamedTuple):
+    """One that fans out: the life that it read, and the chunk that it comes to next.
+
+    Attributes:
+        pulse: 0: it has only begun; 1: a sign of life is due; 2: it got on since then.
+    """
+
+    at: At = At.IDLE
+    gen: int = 0
+    next: int = 0
+    pulse: int = 0
+
+
+class Chunk(NamedTuple):
+    """A chunk, and the generations of the messages that speak for it, as bits."""
+
+    st: B = B.ABSENT
+    gen: int = 0
+    messages: int = 0
+
+
+class State(NamedTuple):
+    """A job, its chunks, those who fan out, and the ticks since a sign of life."""
+
+    st: Js = Js.SUBMITTING
+    gen: int = 1
+    opened: int = 0
+    chunks: tuple[Chunk, ...] = (Chunk(),) * CHUNKS
+    fans: tuple[Fan, ...] = (Fan(At.WRITE, 1), Fan())
+    age: int = 0
+
+
+def put(s: State, me: int, fan: Fan) -> State:
+    return s._replace(fans=(*s.fans[:me], fan, *s.fans[me + 1 :]))
+
+
+def with_chunk(s: State, number: int, chunk: Chunk) -> State:
+    return s._replace(chunks=(*s.chunks[:number], chunk, *s.chunks[number + 1 :]))

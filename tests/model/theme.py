@@ -1,0 +1,54 @@
+"""A part of the protocol by itself: a small model, whose states are whole tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+from tests.model.checker import Model
+from tests.model.space import Space
+from tests.model.state import Config
+
+
+class Move(NamedTuple):
+    """What follows a state: by what, as a fault or not, and what it breaks."""
+
+    state: Any
+    label: str
+    fault: bool = False
+    broken: str = ""
+
+
+#: Says whether the protocol still has a guard.
+Has: TypeAlias = Callable[[str], bool]
+
+
+class Theme(NamedTuple):
+    """A small model. What its moves break, they say themselves."""
+
+    name: str
+    begins: Any
+    moves: Callable[[Has, Any], Iterator[Move]]
+    ended: Callable[[Any], bool]
+    off: frozenset[str] = frozenset()
+    share: int = 4
+
+    def start(self) -> Any:
+        return self.begins
+
+    def after(self, state: Any) -> Iterator[Move]:
+        return self.moves(self.has, state)
+
+    def wrong(self, state: Any) -> str:
+        return ""
+
+    def quiet(self, state: Any) -> bool:
+        return self.ended(state)
+
+    def has(self, guard: str) -> bool:
+        return guard not in self.off
+
+
+def model_of(run: Config | Theme) -> Model:
+    """Return what is explored in a run."""
+    return Space(run) if isinstance(run, Config) else run

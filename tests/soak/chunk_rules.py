@@ -125,7 +125,9 @@ def settled_by_its_holder(world: World, change: Change) -> Iterator[str]:
         return
     if "claim_token" not in new:
         silent = change.at - world.beats[change.job, change.chunk or 0]
-        if silent < world.limits.lease_s - SLACK_S:
+        # A beat may be so long on its way that its lease is over when it arrives.
+        over = change.at - seconds(old["claim_expires_at"]) - world.limits.skew_s
+        if silent < world.limits.lease_s - SLACK_S and over < -SLACK_S:
             yield f"given back after {silent:.3f} s of silence"
     elif new["claim_token"] != old["claim_token"]:
         yield "ended by another than its holder"

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench import budgets, page, results, tables
-from bench.emulator import say
+from bench.emulator import KINDS, say
 from bench.machine import machine, versions
 from bench.plan import WORKLOADS, Asked, plan
 from bench.results import Results
@@ -38,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tasks=asked.n,
         rounds=asked.rounds,
         largest=asked.largest,
+        standin=asked.standin,
     )
     found = measured(wanted, asked.keep)
     if asked.save:
@@ -59,6 +60,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--n", type=int, default=0, help="chunks of W1 and W3")
     made.add_argument("--rounds", type=int, default=0, help="times that each is run")
     made.add_argument("--largest", type=int, default=0, help="chunks of a job of W4")
+    made.add_argument("--standin", choices=KINDS, default=KINDS[0], help="of AWS")
     made.add_argument("--keep", type=Path, help="keep the logs and ledgers here")
     made.add_argument("--save", action="store_true", help="write results and the page")
     made.add_argument("--page", action="store_true", help="write the page again only")
@@ -75,7 +77,7 @@ def measured(wanted: Asked, keep: Path | None) -> Results:
     began = time.monotonic()
     steps = plan(wanted)
     with TemporaryDirectory(prefix="piecework-bench-") as made:
-        records = Runner(keep or Path(made), say).run(steps)
+        records = Runner(keep or Path(made), say, wanted.standin).run(steps)
     say(f"{len(records)} runs in {time.monotonic() - began:.0f} s")
     moment = datetime.now(UTC).isoformat(timespec="seconds")
     rivals = [step.rival for step in steps if step.rival]

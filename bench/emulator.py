@@ -1,4 +1,8 @@
-"""The embedded AWS with a counter at its door, new for each run: start, read, stop."""
+"""A stand-in for AWS that counts what it is asked, new for each run: start, read, stop.
+
+`models` are the simulator's models of the services behind HTTP, `ministack` is the
+embedded AWS with a counter at its door.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +17,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from bench.counts import Counts
-from bench.processes import stat_of
-from orchestrator.embedded import environment, server
+from bench.processes import ROOT, stat_of
+from bench.standin import furnishing
+from orchestrator.embedded import deploy, environment, server
 from orchestrator.embedded.client import ACCESS_KEY
 from piecework.endpoint import Emulator
 
-HERE = Path(__file__).parent
+Kind: TypeAlias = Literal["models", "ministack"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 REGION = "us-east-1"
 #: The longest that a start may take, on a machine that is busy.
 PATIENCE_S = 60.0
@@ -29,9 +36,10 @@ PATIENCE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Aws:
-    """An emulator that runs, and counts."""
+    """A stand-in that runs, and counts."""
 
     emulator: Emulator
+    kind: Kind
 
     @property
     def environment(self) -> dict[str, str]:
@@ -52,10 +60,16 @@ class Aws:
         """Seconds of CPU that it has used."""
         return stat_of(self.emulator.pid).cpu
 
+    def deploy(self, app: str, env: str) -> None:
+        """Make what the data stack of Piecework holds."""
+        into = furnishing.into if self.kind == "models" else deploy.into
+        into(self.emulator, app, env)
+
     def counts(self) -> Counts:
-        """Return what was asked of it so far."""
+        """Return what was asked of it so far; wait for it while it starts."""
         where = urlsplit(self.emulator.endpoint)
-        connection = HTTPConnection(where.hostname or "", where.port, timeout=30)
+        host, port = where.hostname or "", where.port
+        connection = HTTPConnection(host, port, timeout=PATIENCE_S)
         try:
             connection.request("GET", "/_bench")
             return Counts.read(json.loads(connection.getresponse().read()))
@@ -64,15 +78,16 @@ class Aws:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Aws]:
-    """Run an emulator as long as this lasts."""
-    python = environment.ensure(say=say)
+def running(folder: Path, kind: Kind) -> Iterator[Aws]:
+    """Run a stand-in as long as this lasts."""
     with socket.create_server((server.LOOPBACK, 0), backlog=512) as listener:
         port = int(listener.getsockname()[1])
+        command, environ = started(kind, listener.fileno(), port)
         with (folder / "emulator.log").open("wb") as log:
             process = subprocess.Popen(
-                command(python, listener.fileno()),
-                env=surroundings(port),
+                command,
+                env=environ,
+                cwd=ROOT,
                 pass_fds=[listener.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -81,8 +96,9 @@ def running(folder: Path) -> Iterator[Aws]:
             )
     try:
         endpoint = f"http://{server.LOOPBACK}:{port}"
-        version = server.health(endpoint, PATIENCE_S)
-        yield Aws(Emulator(endpoint, process.pid, REGION, version))
+        aws = Aws(Emulator(endpoint, process.pid, REGION, kind), kind)
+        aws.counts()
+        yield aws
     finally:
         process.send_signal(signal.SIGTERM)
         try:
@@ -92,21 +108,22 @@ def running(folder: Path) -> Iterator[Aws]:
             process.wait()
 
 
+def started(kind: Kind, listener: int, port: int) -> tuple[list[str], dict[str, str]]:
+    """Return the command that starts one, and its environment."""
+    kept = ("HOME", "LANG", "PATH", "TMPDIR")
+    bare = {name: os.environ[name] for name in kept if name in os.environ}
+    if kind == "models":
+        command = [sys.executable, "-m", "bench.standin", "--fd", str(listener)]
+        return command, bare
+    python = environment.ensure(say=say)
+    # As the product starts it, but behind the door.
+    serve = [str(python), "-m", "hypercorn", "bench.door:app", "--workers", "0"]
+    quiet = ["--keep-alive", "75", "--graceful-timeout", "0", "--log-level", "WARNING"]
+    environ = server.surroundings(port, REGION, server.SERVICES)
+    own = {**environ, "PYTHONPATH": str(ROOT)}
+    return [*serve, "--bind", f"fd://{listener}", *quiet], own
+
+
 def say(line: str) -> None:
     """Tell the person who waits."""
     sys.stderr.write(f"{line}\n")
-
-
-def command(python: Path, listener: int) -> list[str]:
-    """Return how it is started: as the product does, but behind the door."""
-    serve = [str(python), "-m", "hypercorn", "door:app", "--workers", "0"]
-    quiet = ["--keep-alive", "75", "--graceful-timeout", "0", "--log-level", "WARNING"]
-    return [*serve, "--bind", f"fd://{listener}", *quiet]
-
-
-def surroundings(port: int) -> dict[str, str]:
-    """Return the product's own environment of an emulator, and the door's."""
-    return {
-        **server.surroundings(port, REGION, server.SERVICES),
-        "PYTHONPATH": str(HERE),
-    }

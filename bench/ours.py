@@ -10,10 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bench import door
+from bench import meter
 from bench.processes import Group, run, start
 from bench.stand import Stand
-from orchestrator.embedded import deploy
 from piecework import keys
 
 APP, ENV = "piecework", "bench"
@@ -33,7 +32,7 @@ class Piecework:
 
     def setup(self) -> None:
         """Deploy the data stack, and write the manifest."""
-        deploy.into(self.stand.aws.emulator, APP, ENV)
+        self.stand.aws.deploy(APP, ENV)
         lines = "".join(f'{{"n":{n}}}\n' for n in range(self.chunks))
         self.manifest.write_text(lines, encoding="ascii")
         self.settled()  # its client is made now, and not in a time that is measured
@@ -118,7 +117,7 @@ def table_at(endpoint: str) -> Any:
     from botocore.config import Config
 
     session = boto3.Session("test", "test", region_name="us-east-1")
-    config = Config(user_agent=door.WATCHER.decode(), proxies={})
+    config = Config(user_agent=meter.WATCHER.decode(), proxies={})
     resource = session.resource("dynamodb", endpoint_url=endpoint, config=config)
     return resource.Table(TABLE)
 

@@ -146,9 +146,22 @@ def surroundings(results: Results) -> str:
         f"The {results.form} form, made {results.made}: {runs} runs, of which"
         f" {results.quiet()} were quiet (others used less than a quarter of a core"
         f" meanwhile; the column *foreign* says what they used).\n\n"
+        f"{stood_in(results)}\n\n"
         f"Machine: {machine}.\n\nVersions: {known}.\n\n"
         f"All figures: [`{LATEST}`](../{LATEST})."
     )
+
+
+def stood_in(results: Results) -> str:
+    """Return which rows had what in the place of AWS."""
+    rows: dict[str, dict[str, None]] = {}
+    for each in results.records:
+        row = " ".join(filter(None, [each.workload, each.system, each.variant]))
+        rows.setdefault(each.standin, {})[row] = None
+    if len(rows) == 1:
+        return f"In the place of AWS: {', '.join(rows)}, for all rows."
+    told = "; ".join(f"{kind} for {', '.join(names)}" for kind, names in rows.items())
+    return f"In the place of AWS: {told}."
 
 
 LATEST = f"bench/{FOLDER.name}/full.json"

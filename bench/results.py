@@ -19,7 +19,11 @@ QUIET_CORES = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One run."""
+    """One run.
+
+    Attributes:
+        standin: What stood in for AWS.
+    """
 
     workload: str
     system: str
@@ -29,6 +33,7 @@ class Record:
     counts: Mapping[str, list[float]]
     noise: Mapping[str, float]
     error: str = ""
+    standin: str = "ministack"
 
 
 @dataclass(frozen=True, slots=True)

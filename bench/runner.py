@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench import noise
+from bench.emulator import Kind
 from bench.ours import Piecework
 from bench.plan import Step
 from bench.processes import FailedError
@@ -25,6 +26,7 @@ class Runner:
 
     folder: Path
     say: Callable[[str], None]
+    standin: Kind = "models"
 
     def run(self, steps: Sequence[Step]) -> list[Record]:
         """Run all rounds: every step once, then every step again.
@@ -43,7 +45,7 @@ class Runner:
                 try:
                     records.append(self.once(step, number))
                 except KeyboardInterrupt:
-                    return [*records, unfinished(step, number)]
+                    return [*records, self.unfinished(step, number)]
         return records
 
     def once(self, step: Step, number: int) -> Record:
@@ -52,7 +54,7 @@ class Runner:
         place.mkdir(parents=True)
         before = noise.now()
         try:
-            outcome, error = perform(step, place), ""
+            outcome, error = perform(step, place, self.standin), ""
         except (FailedError, UnavailableError) as failed:
             outcome, error = Outcome({}), f"{failed}"
         except Exception as failed:  # noqa: BLE001 -- the others are still to be run
@@ -68,26 +70,31 @@ class Runner:
             counts=outcome.counts.document(),
             noise=around,
             error=error,
+            standin=self.standin,
+        )
+
+    def unfinished(self, step: Step, number: int) -> Record:
+        """Return the record of a run that somebody ended."""
+        return Record(
+            *(step.workload, step.system, step.variant, number),
+            values={},
+            counts={},
+            noise={"foreign_cores": 0.0},
+            error=INTERRUPTED,
+            standin=self.standin,
         )
 
 
-def unfinished(step: Step, number: int) -> Record:
-    """Return the record of a run that somebody ended."""
-    quiet = {"foreign_cores": 0.0}
-    place = (step.workload, step.system, step.variant, number)
-    return Record(*place, values={}, counts={}, noise=quiet, error=INTERRUPTED)
-
-
-def perform(step: Step, place: Path) -> Outcome:
+def perform(step: Step, place: Path, standin: Kind) -> Outcome:
     """Set the stand up, and let the contender work."""
     if step.rival is None:
-        with stand(step.config, place) as ours:
+        with stand(step.config, place, standin) as ours:
             return step.measure(ours, Piecework(ours))
     if why := why_not(step.rival.lock):
         raise FailedError(why)
     with (
         server_of(step.rival, place) as where,
-        stand({**step.config, **where}, place) as theirs,
+        stand({**step.config, **where}, place, standin) as theirs,
     ):
         return step.measure(theirs, Theirs(theirs, step.rival))
 

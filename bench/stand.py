@@ -1,4 +1,4 @@
-"""Where a run takes place: an emulator, a folder, a configuration, an environment."""
+"""Where a run takes place: an AWS, a folder, a configuration, an environment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from bench import emulator
 from bench.counts import Counts
-from bench.emulator import Aws
+from bench.emulator import Aws, Kind
 from bench.ledger import Reading
 from bench.processes import Group
 from bench.rivals.protocol import Config
@@ -84,9 +84,9 @@ class Contender(Protocol):
 
 
 @contextmanager
-def stand(config: Mapping[str, Any], folder: Path) -> Iterator[Stand]:
-    """Run an emulator for one run; a `Config` knows what may be configured."""
-    with emulator.running(folder) as aws:
+def stand(config: Mapping[str, Any], folder: Path, kind: Kind) -> Iterator[Stand]:
+    """Run a stand-in for one run; a `Config` knows what may be configured."""
+    with emulator.running(folder, kind) as aws:
         places = {
             "endpoint": aws.emulator.endpoint,
             "region": emulator.REGION,

@@ -13,8 +13,8 @@ from aiohttp import ClientSession, web
 
 from bench.limits.place import item_kind, object_kind
 from piecework.metering import capacity
+from tests.doorway import handed_on, standing
 
-HOP: Final = {"host", "content-length", "transfer-encoding", "connection"}
 #: Operation and kind of item.
 Row: TypeAlias = tuple[str, str]
 
@@ -48,7 +48,6 @@ class Door:
     async def pass_on(self, request: web.Request) -> web.Response:
         """Forward a request and note it with its answer."""
         raw = await request.read()
-        headers = {k: v for k, v in request.headers.items() if k.lower() not in HOP}
         target = request.headers.get("X-Amz-Target", "")
         operation = target.rpartition(".")[2]
         if "DynamoDB" in target:
@@ -57,10 +56,10 @@ class Door:
             request.method,
             f"{self.upstream}{request.rel_url}",
             data=raw,
-            headers=headers,
+            headers=handed_on(request.headers),
         ) as reply:
             body = await reply.read()
-            kept = {k: v for k, v in reply.headers.items() if k.lower() not in HOP}
+            kept = handed_on(reply.headers)
         if "DynamoDB" in target:
             self.note_table(operation, json.loads(raw), json.loads(body))
         elif operation:
@@ -129,14 +128,5 @@ async def door_to(upstream: str) -> AsyncIterator[Door]:
     """Open a door on loopback."""
     async with ClientSession(auto_decompress=False) as http:
         door = Door(upstream, http)
-        app = web.Application(client_max_size=2**30)
-        app.router.add_route("*", "/{path:.*}", door.pass_on)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        door.url = "http://{}:{}".format(*runner.addresses[0][:2])
-        try:
+        async with standing(door.pass_on) as door.url:
             yield door
-        finally:
-            await runner.cleanup()

@@ -14,7 +14,8 @@ from typing import Final
 
 from bench.limits import quotas
 from bench.limits.recorded import Pattern
-from piecework.keys import GROUP_SIZE, MOST_CHUNKS, blocks_in, groups_in
+from piecework.keys import MOST_CHUNKS
+from piecework.layout import GROUP_SIZE, blocks_in, groups_in
 from piecework.metering.units import (
     READ_BYTES,
     number_size,

@@ -9,7 +9,7 @@ from typing import Final
 from bench.limits import model, quotas
 from bench.limits.recorded import Pattern, read_patterns
 from bench.limits.words import duration, number, size
-from piecework.keys import GROUP_SIZE, groups_in
+from piecework.layout import GROUP_SIZE, groups_in
 
 TEXT: Final = Path(__file__).with_name("limits.md.in")
 SIZES: Final = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000)

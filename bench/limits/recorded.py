@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from piecework.keys import groups_in
+from piecework.layout import groups_in
 
 FILE: Final = Path(__file__).with_name("recorded.json")
 WRITES: Final = ("PutItem", "UpdateItem", "TransactWriteItems", "DeleteItem")

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.apart import NotInstalledError, bin_of
+
 HOST = "127.0.0.1"
 PATIENCE_S = 30.0
 _running: dict[str, subprocess.Popen[bytes]] = {}
@@ -18,6 +20,18 @@ _running: dict[str, subprocess.Popen[bytes]] = {}
 
 class UnavailableError(Exception):
     """A server is not to be had on this machine; with the reason."""
+
+
+def program(lock: str, name: str) -> Path:
+    """Return a server's program from the environment that a lock names.
+
+    Raises:
+        UnavailableError: It could not be installed; with the reason.
+    """
+    try:
+        return bin_of(lock) / name
+    except NotInstalledError as error:
+        raise UnavailableError(f"{name} could not be installed: {error}") from error
 
 
 def launch(

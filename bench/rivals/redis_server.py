@@ -9,8 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.rivals import local_server
-from bench.rivals.local_server import HOST, UnavailableError
-from tests.apart import NotInstalledError, bin_of
+from bench.rivals.local_server import HOST
 
 NAME = "redis"
 
@@ -21,15 +20,10 @@ def start(folder: Path) -> str:
     Raises:
         UnavailableError: No server can be run here; with the reason.
     """
-    try:
-        program = bin_of("bench-postgres") / "redis-server"
-    except NotInstalledError as error:
-        raise UnavailableError(
-            f"redis-server could not be installed: {error}"
-        ) from error
+    server = local_server.program("bench-postgres", "redis-server")
     data, port = folder / "redis", local_server.free_port()
     data.mkdir()
-    command = [program, "--bind", HOST, "--port", str(port), "--dir", data]
+    command = [server, "--bind", HOST, "--port", str(port), "--dir", data]
     command += ["--appendonly", "yes", "--appendfsync", "everysec"]
     local_server.launch(NAME, command, data, port)
     return f"redis://{HOST}:{port}/0"

@@ -9,8 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.rivals import local_server
-from bench.rivals.local_server import HOST, UnavailableError
-from tests.apart import NotInstalledError, bin_of
+from bench.rivals.local_server import HOST
 
 NAME = "temporal"
 
@@ -21,13 +20,10 @@ def start(folder: Path) -> str:
     Raises:
         UnavailableError: No server can be run here; with the reason.
     """
-    try:
-        program = bin_of("bench-temporal") / "temporal"
-    except NotInstalledError as error:
-        raise UnavailableError(f"temporal could not be installed: {error}") from error
+    server = local_server.program("bench-temporal", "temporal")
     home, port = folder / "temporal", local_server.free_port()
     home.mkdir()
-    command = [program, "server", "start-dev", "--ip", HOST, "--port", str(port)]
+    command = [server, "server", "start-dev", "--ip", HOST, "--port", str(port)]
     command += ["--headless", "--log-level", "error"]
     local_server.launch(NAME, command, home, port)
     return f"{HOST}:{port}"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bench import door
+from bench import door, meter
 
 ITEM = {"pk": {"S": "x" * 5_000}}
 
@@ -109,7 +109,7 @@ async def test_objects_are_counted_by_their_method(
 
 async def test_who_only_watches_is_not_counted() -> None:
     target = "DynamoDB_20120810.GetItem"
-    agent = f"{door.WATCHER.decode()} Resource"  # as the SDK puts it
+    agent = f"{meter.WATCHER.decode()} Resource"  # as the SDK puts it
     await ask(b"{}", {}, user_agent=agent, x_amz_target=target)
 
     assert {} == door.counts

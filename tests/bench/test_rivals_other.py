@@ -107,7 +107,7 @@ def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(name: str) -> Path:
         raise NotInstalledError(f"{name}: no index")
 
-    for module in (postgres, redis_server, temporal_server):
+    for module in (postgres, local_server):
         monkeypatch.setattr(module, "bin_of", refuse)
 
 

@@ -1,0 +1,105 @@
+"""Counts requests to AWS by operation, with what each is billed as and consumes.
+
+It stands on the standard library alone: one that counts for an emulator runs inside of
+the emulator's own environment. Of a refused write the item that stood there counts, if
+the answer shows it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+# What the product itself computes sizes with; the file stands on nothing else.
+_FILE = Path(__file__).parents[1] / "piecework" / "metering" / "units.py"
+_SPEC: Any = importlib.util.spec_from_file_location("units", _FILE)
+units: Any = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(units)
+
+WRITES = frozenset({"UpdateItem", "PutItem", "DeleteItem", "TransactWriteItems"})
+WRITES |= {"BatchWriteItem"}
+READS = frozenset({"GetItem", "Query", "Scan"})
+#: Whoever calls itself so only looks on, and is not counted.
+WATCHER = b"bench-watcher"
+
+
+def note(
+    counts: dict[str, list[float]],
+    name: str,
+    inwards: int,
+    outwards: int,
+    consumed: float,
+) -> None:
+    """Count a request: [requests, billed, units, bytes in, bytes out]."""
+    row = counts.get(name)
+    if row is None:
+        row = counts[name] = [0, 0, 0, 0, 0]
+    row[0] += 1
+    row[1] += billed(name, inwards, outwards)
+    row[2] += consumed
+    row[3] += inwards
+    row[4] += outwards
+
+
+def watches(headers: Mapping[bytes, bytes]) -> bool:
+    """Say whether somebody only looks on."""
+    return headers.get(b"user-agent", b"").startswith(WATCHER)
+
+
+def operation(
+    method: str, path: str, query: bytes, headers: Mapping[bytes, bytes], body: bytes
+) -> str:
+    """Return a request's service and operation: `sqs.DeleteMessage` and so on."""
+    target = headers.get(b"x-amz-target")
+    if target:
+        service, _, action = target.decode().partition(".")
+        return f"{'sqs' if service == 'AmazonSQS' else 'dynamodb'}.{action}"
+    credential = headers.get(b"authorization", b"")
+    form = body if b"Action=" in body[:4096] else query
+    actions = parse_qs(form.decode("latin-1")).get("Action")
+    if actions:
+        return f"{'sqs' if b'/sqs/' in credential else 'other'}.{actions[0]}"
+    if b"/s3/" not in credential:
+        return "other.unknown"
+    if method == "GET" and path.strip("/").count("/") == 0:
+        return "s3.List"
+    return f"s3.{method.title()}"
+
+
+def billed(name: str, inwards: int, outwards: int) -> int:
+    """Return the requests that a request is billed as: SQS counts its payload."""
+    if not name.startswith("sqs."):
+        return 1
+    return int(units.sqs_requests(max(inwards, outwards)))
+
+
+def size(item: Mapping[str, Any]) -> int:
+    """Return the bytes that DynamoDB counts for an item."""
+    return int(units.item_size(item))
+
+
+def of_write(size: int) -> int:
+    """Return the units of writing an item, by the larger of its sizes."""
+    return int(units.write_units(size))
+
+
+def of_read(asked: Mapping[str, Any], found: Mapping[str, Any]) -> float:
+    """Return the units of a read, from what was read."""
+    items = found.get("Items", [found["Item"]] if "Item" in found else [])
+    whole: int = units.read_units(sum(map(size, items)))
+    return whole if asked.get("ConsistentRead") else math.ceil(whole) / 2
+
+
+def of_refusal(body: bytes, answer: Mapping[str, Any]) -> float:
+    """Return the units of a refused write; other errors cost nothing."""
+    kind = answer.get("__type", "")
+    if "ConditionalCheckFailed" in kind:
+        return of_write(size(answer.get("Item", {})))
+    if "TransactionCanceled" not in kind and "TransactionConflict" not in kind:
+        return 0
+    return int(units.TRANSACTION) * len(json.loads(body)["TransactItems"])

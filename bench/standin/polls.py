@@ -1,0 +1,87 @@
+"""Receives that wait for a message: those that came first are served first."""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop, TimerHandle
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from simulation.cloud.sqs import SQS
+
+#: Seconds by which a look for a message that is due may come too late.
+LATE_S = 0.001
+
+
+@dataclass(slots=True, eq=False)
+class Poll:
+    """A receive that waits.
+
+    Attributes:
+        until: When it ends with nothing, by the loop's clock.
+    """
+
+    request: Mapping[str, Any]
+    queue: str
+    reply: Callable[[Mapping[str, Any]], None]
+    until: float = 0.0
+    timer: TimerHandle | None = None
+
+
+class Polls:
+    """The open polls of all queues."""
+
+    def __init__(
+        self, loop: AbstractEventLoop, model: SQS, now: Callable[[], float]
+    ) -> None:
+        self._loop = loop
+        self._now = now
+        self._model = model
+        self._waiting: dict[str, list[Poll]] = {}
+
+    def wait(self, poll: Poll, wait_s: float) -> Callable[[], None]:
+        """Keep a poll open that found nothing; return what ends it unanswered."""
+        poll.until = self._loop.time() + wait_s
+        self._waiting.setdefault(poll.queue, []).append(poll)
+        self._set(poll)
+        return lambda: self._end(poll)
+
+    def arrived(self, url: str) -> None:
+        """Let the open polls of a queue look, the first one first."""
+        waiting = self._waiting.get(url.rpartition("/")[2], [])
+        while waiting and self._look(waiting[0]):
+            pass
+
+    def _look(self, poll: Poll) -> bool:
+        """Answer a poll if it can be; say whether it was."""
+        try:
+            reply = self._model.call("receive_message", poll.request)
+        except ClientError:  # the queue is gone
+            reply = {}
+            poll.until = 0.0
+        if "Messages" not in reply and self._loop.time() < poll.until:
+            self._set(poll)
+            return False
+        self._end(poll)
+        poll.reply(reply)
+        return True
+
+    def _set(self, poll: Poll) -> None:
+        """Have a poll look again when a message is due, or its time is over."""
+        if poll.timer is not None:
+            poll.timer.cancel()
+        due = self._model.next_at(str(poll.request["QueueUrl"]))
+        at = poll.until
+        if due is not None:
+            at = min(at, self._loop.time() + max(0.0, due - self._now()) + LATE_S)
+        poll.timer = self._loop.call_at(at, self._look, poll)
+
+    def _end(self, poll: Poll) -> None:
+        """Wait no longer."""
+        if poll.timer is not None:
+            poll.timer.cancel()
+        waiting = self._waiting[poll.queue]
+        if poll in waiting:
+            waiting.remove(poll)

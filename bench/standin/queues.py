@@ -1,0 +1,149 @@
+"""SQS's door: its JSON protocol, the queues that come and go, and polls that wait."""
+
+from __future__ import annotations
+
+import json
+from asyncio import AbstractEventLoop
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from random import Random
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from bench.standin.answers import JSON, Answer, Respond, found, refusal, unknown
+from bench.standin.polls import Poll, Polls
+from simulation.cloud import sqs_messages
+from simulation.cloud.sqs import SQS
+
+Document = dict[str, Any]
+#: The model's names of what it does, by AWS's.
+OPERATIONS = {
+    "SendMessage": "send_message",
+    "SendMessageBatch": "send_message_batch",
+    "ReceiveMessage": "receive_message",
+    "DeleteMessage": "delete_message",
+    "DeleteMessageBatch": "delete_message_batch",
+    "ChangeMessageVisibility": "change_message_visibility",
+    "ChangeMessageVisibilityBatch": "change_message_visibility_batch",
+    "GetQueueAttributes": "get_queue_attributes",
+    "GetQueueUrl": "get_queue_url",
+}
+#: Parameters of a receive that change nothing where no message has attributes.
+IDLE = ("MessageAttributeNames", "ReceiveRequestAttemptId")
+WAIT = "ReceiveMessageWaitTimeSeconds"
+#: Attributes of a queue, to the model's names; those that it does without; all others
+#: are refused.
+MODELLED = {
+    "VisibilityTimeout": "visibility_s",
+    "MessageRetentionPeriod": "retention_s",
+}
+UNSEEN = frozenset({"SqsManagedSseEnabled", "KmsMasterKeyId", "MaximumMessageSize"})
+#: What AWS calls errors in the JSON protocol, where that is not the end of their code.
+SHAPES = {"NonExistentQueue": "QueueDoesNotExist"}
+
+
+class Queues:
+    """The queues of an account."""
+
+    def __init__(self, loop: AbstractEventLoop, now: Callable[[], float]) -> None:
+        self._model = SQS(now, Random())
+        self._polls = Polls(loop, self._model, now)
+        self._model.on_arrival = self._polls.arrived
+        self._waits: dict[str, int] = {}
+        self._others: Mapping[str, Callable[[Document, str], Document]] = {
+            "CreateQueue": self._create,
+            "DeleteQueue": self._delete,
+            "ListQueues": self._list,
+            "GetQueueUrl": self._url,
+        }
+
+    def ask(
+        self, action: str, body: bytes, host: str, respond: Respond
+    ) -> Callable[[], None] | None:
+        """Answer a request, now or later; return what calls the later answer off."""
+        request = json.loads(body)
+        try:
+            if action in self._others:
+                respond(found(self._others[action](request, host)))
+            elif action == "ReceiveMessage":
+                return self._receive(request, respond)
+            elif action in OPERATIONS:
+                respond(found(self._model.call(OPERATIONS[action], request)))
+            else:
+                respond(unknown(action))
+        except ClientError as refused:
+            respond(refused_as(refused))
+        except NotImplementedError as why:
+            respond(unknown(why))
+        return None
+
+    def _receive(
+        self, request: Document, respond: Respond
+    ) -> Callable[[], None] | None:
+        """Hand messages out, as soon as there are some."""
+        for name in IDLE:
+            request.pop(name, None)
+        queue = name_of(request["QueueUrl"])
+        wait_s = request.get("WaitTimeSeconds", self._waits.get(queue, 0))
+        reply = self._model.call("receive_message", request)
+        if "Messages" in reply or not wait_s:
+            respond(found(reply))
+            return None
+        poll = Poll(request, queue, lambda reply: respond(found(reply)))
+        return self._polls.wait(poll, wait_s)
+
+    def _create(self, request: Document, host: str) -> Document:
+        name = request["QueueName"]
+        if name not in self._waits:
+            self._make(name, dict(request.get("Attributes", {})))
+        return {"QueueUrl": url(host, name)}
+
+    def _make(self, name: str, attributes: dict[str, str]) -> None:
+        wait_s = int(attributes.pop(WAIT, "0"))
+        parts: dict[str, Any] = {}
+        if policy := attributes.pop("RedrivePolicy", ""):
+            said = json.loads(policy)
+            dead = said["deadLetterTargetArn"].rpartition(":")[2]
+            parts["redrive"] = (dead, int(said["maxReceiveCount"]))
+        for attribute, value in attributes.items():
+            if attribute in MODELLED:
+                parts[MODELLED[attribute]] = float(value)
+            elif attribute not in UNSEEN:
+                raise NotImplementedError(f"the attribute {attribute} of a queue")
+        self._model.create_queue(name, **parts)
+        self._waits[name] = wait_s
+
+    def _delete(self, request: Document, _: str) -> Document:
+        self._model.call("get_queue_attributes", {"QueueUrl": request["QueueUrl"]})
+        self._model.delete_queue(request["QueueUrl"])
+        del self._waits[name_of(request["QueueUrl"])]
+        return {}
+
+    def _list(self, request: Document, host: str) -> Document:
+        prefix = request.get("QueueNamePrefix", "")
+        names = [name for name in self._waits if name.startswith(prefix)]
+        return {"QueueUrls": [url(host, name) for name in names]} if names else {}
+
+    def _url(self, request: Document, host: str) -> Document:
+        self._model.call("get_queue_url", request)
+        return {"QueueUrl": url(host, request["QueueName"])}
+
+
+def name_of(queue: str) -> str:
+    """Return a queue's name, by its URL."""
+    return queue.rpartition("/")[2]
+
+
+def url(host: str, name: str) -> str:
+    """Return a queue's URL, at which some clients ask for it."""
+    return f"http://{host}/{sqs_messages.ACCOUNT}/{name}"
+
+
+def refused_as(error: ClientError) -> Answer:
+    """Return a refusal, which has one name in JSON and another for older clients."""
+    said = refusal(error)
+    said["__type"] = SHAPES.get(said["__type"], said["__type"])
+    older = f"{error.response['Error']['Code']};Sender"
+    headers = {"Content-Type": JSON, "x-amzn-query-error": older}
+    return Answer(HTTPStatus.BAD_REQUEST, json.dumps(said).encode(), headers)

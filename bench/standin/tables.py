@@ -1,0 +1,160 @@
+"""DynamoDB's door: its JSON protocol, and the tables that come and go."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from bench import meter
+from bench.standin.answers import Answer, found, refusal, unknown, written
+from bench.standin.hash_only import HashOnly
+from simulation.cloud.answers import error
+from simulation.cloud.dynamodb import KNOWN, Change, DynamoDB
+
+Document = dict[str, Any]
+#: The model's names of what it does, by AWS's.
+OPERATIONS = {name.title().replace("_", ""): name for name in KNOWN}
+#: What only a binary value has in its request.
+BINARY, BINARIES = b'"B"', b'"BS"'
+
+
+class Tables:
+    """The tables of an account."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._model = DynamoDB(now, tables=())
+        self._model.on_write = self._written
+        self._described: dict[str, Document] = {}
+        self._hash_only: dict[str, HashOnly] = {}
+        self._units: dict[str, float] = {}
+        self._others = {
+            "CreateTable": self._create,
+            "DescribeTable": self._describe,
+            "DeleteTable": self._drop,
+            "UpdateTimeToLive": self._expire,
+        }
+
+    def ask(self, action: str, body: bytes) -> Answer:
+        """Answer a request."""
+        request = json.loads(body)
+        if BINARY in body or BINARIES in body:
+            request = decoded(request)
+        try:
+            if action in self._others:
+                return found(self._others[action](request))
+            if action not in OPERATIONS:
+                return unknown(action)
+            return self._work(action, request)
+        except ClientError as refused:
+            said = self._told(request, refusal(refused))
+            units = meter.of_refusal(body, said) if action in meter.WRITES else 0
+            return Answer(HTTPStatus.BAD_REQUEST, written(said).encode(), units=units)
+        except NotImplementedError as why:
+            return unknown(why)
+
+    def _work(self, action: str, request: Document) -> Answer:
+        """Have the model do it."""
+        self._units = {}
+        told = request.pop("ReturnConsumedCapacity", "NONE") != "NONE"
+        other = self._hash_only.get(request.get("TableName", ""))
+        asked = request if other is None else other.asked(request)
+        reply = self._told(request, self._model.call(OPERATIONS[action], asked))
+        together = action == "TransactWriteItems"
+        if action in meter.READS:
+            self._units[request["TableName"]] = meter.of_read(request, reply)
+        elif together:
+            self._look(request["TransactItems"])
+        if told:
+            rows = [consumed(*row, together=together) for row in self._units.items()]
+            reply["ConsumedCapacity"] = rows if together else rows[0]
+        return found(reply, sum(self._units.values()))
+
+    def _told(self, request: Document, reply: Document) -> Document:
+        """Return what the model says in the words of the table."""
+        other = self._hash_only.get(request.get("TableName", ""))
+        return reply if other is None else other.told(reply)
+
+    def _written(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            self._use(change.table, meter.of_write(change.size))
+
+    def _look(self, actions: Sequence[Document]) -> None:
+        """Count what a transaction only looked at, and all of it twice."""
+        for action in actions:
+            if check := action.get("ConditionCheck"):
+                place = {name: check[name] for name in ("TableName", "Key")}
+                item = self._model.call("get_item", place).get("Item", {})
+                self._use(check["TableName"], meter.of_write(meter.size(item)))
+        twice = meter.units.TRANSACTION
+        self._units = {table: used * twice for table, used in self._units.items()}
+
+    def _use(self, table: str, units: float) -> None:
+        self._units[table] = self._units.get(table, 0) + units
+
+    def _create(self, request: Document) -> Document:
+        name = request["TableName"]
+        if name in self._described:
+            code, message = "ResourceInUseException", f"Table already exists: {name}"
+            raise error("create_table", code, message)
+        names = [key["AttributeName"] for key in request["KeySchema"]]
+        if len(names) == 1:
+            self._hash_only[name] = HashOnly(names[0])
+        elif names != ["pk", "sk"]:
+            raise NotImplementedError(f"the keys {names}")
+        self._model.create_table(name)
+        shown = ("TableName", "KeySchema", "AttributeDefinitions")
+        self._described[name] = {
+            **{part: request[part] for part in shown},
+            "TableStatus": "ACTIVE",
+            "TableArn": f"arn:aws:dynamodb:us-east-1:000000000000:table/{name}",
+        }
+        return {"TableDescription": self._described[name]}
+
+    def _describe(self, request: Document) -> Document:
+        return {"Table": self._there("describe_table", request)}
+
+    def _drop(self, request: Document) -> Document:
+        gone = self._there("delete_table", request)
+        name = request["TableName"]
+        self._model.delete_table(name)
+        self._hash_only.pop(name, None)
+        del self._described[name]
+        return {"TableDescription": {**gone, "TableStatus": "DELETING"}}
+
+    def _expire(self, request: Document) -> Document:
+        """Take note that items may expire; who asks for this counts on none to."""
+        self._there("update_time_to_live", request)
+        return {"TimeToLiveSpecification": request["TimeToLiveSpecification"]}
+
+    def _there(self, operation: str, request: Mapping[str, Any]) -> Document:
+        described = self._described.get(request["TableName"])
+        if described is None:
+            code = "ResourceNotFoundException"
+            message = f"Requested resource not found: Table: {request['TableName']}"
+            raise error(operation, code, message)
+        return described
+
+
+def consumed(table: str, units: float, *, together: bool) -> Document:
+    """Return what a request is told that it consumed."""
+    told = {"TableName": table, "CapacityUnits": units}
+    return {**told, "WriteCapacityUnits": units} if together else told
+
+
+def decoded(document: Any) -> Any:
+    """Return a request with its binary values as bytes."""
+    if isinstance(document, list):
+        return [decoded(part) for part in document]
+    if not isinstance(document, dict):
+        return document
+    match document:
+        case {"B": str(text), **rest} if not rest:
+            return {"B": b64decode(text)}
+        case {"BS": list(texts), **rest} if not rest:
+            return {"BS": [b64decode(text) for text in texts]}
+    return {name: decoded(part) for name, part in document.items()}

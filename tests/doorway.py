@@ -1,0 +1,36 @@
+"""A place to stand before an emulator: on loopback, handing on what comes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TypeAlias
+
+from aiohttp import web
+
+LOOPBACK = "127.0.0.1"
+#: Of one connection; and the server reads the body before it answers to `Expect`.
+HOP = {"host", "content-length", "transfer-encoding", "connection", "expect"}
+#: The largest request that is let in: an object of a large job.
+MOST_BYTES = 2**30
+
+Answering: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def standing(answering: Answering) -> AsyncIterator[str]:
+    """Let a function answer all that comes to a free port; yield the address."""
+    app = web.Application(client_max_size=MOST_BYTES)
+    app.router.add_route("*", "/{path:.*}", answering)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, LOOPBACK, 0).start()
+        yield f"http://{LOOPBACK}:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+def handed_on(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers that mean whoever is at the other end."""
+    return {k: v for k, v in headers.items() if k.lower() not in HOP}

@@ -1,0 +1,50 @@
+"""The stand-in answers through its door as the models do without one: as AWS."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from bench.standin.connection import Connection
+from bench.standin.standin import Standin
+from tests.conformance import (  # noqa: F401 -- they register what they ask
+    dynamodb_transaction_probes,
+    s3_probes,
+    sqs_request_probes,
+)
+from tests.conformance.probe import PROBES, surprises
+from tests.conformance.subjects import ask_all
+
+MODULES = {
+    "dynamodb_transaction_probes",
+    "s3_probes",
+    "sqs_request_probes",
+}
+
+
+@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
+async def test_every_answer_through_the_door_is_as_aws_documents_it() -> None:
+    probes = [
+        p for p in PROBES.values() if p.ask.__module__.rpartition(".")[2] in MODULES
+    ]
+    async with served() as endpoint:
+        answers = await ask_all("standin", probes, endpoint)
+
+    assert {} == surprises("standin", answers)
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[str]:
+    """Serve a stand-in in this process, and yield where."""
+    loop = asyncio.get_running_loop()
+    standin = Standin(loop, time.time)
+    server = await loop.create_server(lambda: Connection(standin.serve), "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    try:
+        yield f"http://{host}:{port}"
+    finally:
+        server.close()

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from orchestrator.endings import cancel_facts, notices
-from piecework import keys, record
+from piecework import keys, layout, record
 from piecework.errors import NotFoundError
 from piecework.model import Chunk, ChunkRef, Job, JobRef
 from piecework.objects import OBJECT_LIMIT, own_key, verify
@@ -25,7 +25,7 @@ Document = dict[str, Any]
 
 #: Chunks of a job that a list looks at one by one: four queries. Above it, the full
 #: groups on the job's own item have to do.
-LOOKED_AT = 4 * keys.GROUP_SIZE
+LOOKED_AT = 4 * layout.GROUP_SIZE
 #: A certificate names every chunk of its job, in some 90 bytes each.
 CERTIFICATE = Bounds(OBJECT_LIMIT, nodes=keys.MOST_CHUNKS)
 FACTS = (

@@ -10,25 +10,27 @@ be asked for again, and the reconciler goes on if nobody does.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.pace import Pace
-from piecework import keys
+from piecework import keys, layout
 from piecework.errors import NotFoundError, UsageError
 from piecework.fanout import SignsOfLife, fan_out
 from piecework.finish import begin_finish
 from piecework.model import Chunk, ChunkRef, ChunkStatus, Job, JobRef, JobStatus, iso
-from piecework.queue import Message
+from piecework.queue import Message, batches
 from piecework.runtime import Runtime
 from piecework.store.census import all_chunks
 from piecework.store.dead_letters import DISCARDED, OPEN, Closing, DeadLetters
 from piecework.store.reopen import Patched, Reopening, reopen_chunk
 from piecework.store.table import Action, Item
 
-#: What `reopen_chunk` reads of a chunk's item.
+#: What `reopen_chunk` reads of a chunk's item, and what closes its dead letter of that:
+#: a large job that ended badly has very many to take up again.
 REOPENED_BY = {"stage", "resume_at"}
+CLOSED_BY = {"tenant", "job", "chunk", "gen", "died_at", "letter_state"}
 RESUMABLE = {JobStatus.PARTIAL, JobStatus.FAILED, JobStatus.CANCELLED}
 
 
@@ -79,7 +81,7 @@ async def resume(rt: Runtime, asked: Resume) -> tuple[int, int]:
     """
     job = await resumable(rt, asked.ref)
     letters = {
-        (letter["chunk"], letter["gen"]): letter
+        (letter["chunk"], letter["gen"]): only(letter, CLOSED_BY)
         async for letter in rt.dead_letters.query(asked.ref.pk)
     }
     wishes = []
@@ -88,18 +90,15 @@ async def resume(rt: Runtime, asked: Resume) -> tuple[int, int]:
         state = letter.get("letter_state")
         ended = chunk.status in {ChunkStatus.DEAD, ChunkStatus.CANCELLED}
         if ended and state != DISCARDED:
-            wishes.append(Wish(slim(chunk), letter if state == OPEN else None))
+            seen = replace(chunk, item=only(chunk.item, REOPENED_BY))
+            wishes.append(Wish(seen, letter if state == OPEN else None))
     taken_up, gen = await reopen(rt, job, wishes, asked, "resumed")
     return len(taken_up), gen
 
 
-def slim(chunk: Chunk) -> Chunk:
-    """Return a chunk with no more of its item than its reopening asks for.
-
-    A large job that was cancelled has very many to take up again.
-    """
-    kept = {name: chunk.item[name] for name in REOPENED_BY & chunk.item.keys()}
-    return replace(chunk, item=kept)
+def only(item: Mapping[str, Any], names: Collection[str]) -> Item:
+    """Return an item with no more than these attributes."""
+    return {name: item[name] for name in names if name in item}
 
 
 async def resumable(rt: Runtime, ref: JobRef) -> Job:
@@ -137,11 +136,11 @@ async def reopen(
                 rt, await resumable(rt, asked.ref), wishes, asked, event
             )
         job = await rt.jobs.read(asked.ref) or job
-    await forget_ends(rt, asked.ref, [wish.chunk.ref.chunk for wish in wishes])
+    await forget_ends(rt, job, [wish.chunk.ref.chunk for wish in wishes])
     pace = Pace(asked.rate, rt.clock()) if asked.rate else None
     taken_up = await take_up(rt, job, wishes, asked.by, pace)
     await rt.moves.resume(job)
-    await hand_out(rt, asked.ref, taken_up, job.gen, pace)
+    await hand_out(rt, job, taken_up, pace)
     noted: dict[str, Any] = {
         "actor": asked.actor,
         "reason": asked.reason,
@@ -163,13 +162,15 @@ async def close_join(rt: Runtime, job: Job, by: Closing) -> list[Action]:
     )
 
 
-async def forget_ends(rt: Runtime, ref: JobRef, numbers: Sequence[int]) -> None:
+async def forget_ends(rt: Runtime, job: Job, numbers: Sequence[int]) -> None:
     """Take chunks out of the tallies, before they can be counted anew."""
     groups: dict[int, set[int]] = defaultdict(set)
     for number in numbers:
-        groups[keys.group_of(number)].add(number)
+        groups[layout.group_of(number)].add(number)
+    life = SignsOfLife(rt, job)
     for group, ended in groups.items():
-        await rt.tallies.remove(ref, group, ended)
+        await life.show()
+        await rt.tallies.remove(job.ref, group, ended)
 
 
 async def take_up(
@@ -194,18 +195,21 @@ async def take_up(
 
 
 async def hand_out(
-    rt: Runtime, ref: JobRef, refs: Sequence[ChunkRef], gen: int, pace: Pace | None
+    rt: Runtime, job: Job, refs: Sequence[ChunkRef], pace: Pace | None
 ) -> None:
     """Send the reopened chunks; finish a submit or a job that waits for none."""
-    job = await rt.jobs.read(ref)
-    if job is not None and job.status is JobStatus.SUBMITTING:
-        await fan_out(rt, job)
+    now = await rt.jobs.read(job.ref)
+    if now is not None and now.status is JobStatus.SUBMITTING:
+        await fan_out(rt, now)
         return
     waits = pace.delays(refs, rt.clock()) if pace else {0: list(refs)}
+    life = SignsOfLife(rt, job)
     for seconds, due in waits.items():
-        messages = [Message.about(chunk, gen) for chunk in due]
-        await rt.work.send(messages, delay_s=seconds)
+        for some in batches(due):
+            await life.show()
+            messages = [Message.about(chunk, job.gen) for chunk in some]
+            await rt.work.send(messages, delay_s=seconds)
     if not refs:
-        begun = await begin_finish(rt, ref)
+        begun = await begin_finish(rt, job.ref)
         if begun is not None:
             await rt.work.send([Message.about(*begun)])

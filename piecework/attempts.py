@@ -46,6 +46,7 @@ class Attempts:
             more, as after the whole process was frozen.
         circuits: The breakers of the whole worker; None: none is asked.
         tokens: The retries that the whole worker has left, by dependency.
+        thrifty: Whether no more retries are made than those.
         spending: Told of each answer, and of what it cost.
         rounds: In which the calls of the whole worker begin.
     """
@@ -60,6 +61,7 @@ class Attempts:
     check: Callable[[], None] = lambda: None
     circuits: Circuits | None = None
     tokens: defaultdict[str, RetryTokens] = field(default_factory=no_retries_yet)
+    thrifty: bool = True
     counts: CallCounts = field(default_factory=CallCounts)
     spending: Spending = field(default_factory=Spending)
     rounds: Rounds = field(default_factory=Rounds)
@@ -132,7 +134,8 @@ class Attempts:
         dependency = tries.call.dependency
         if self.circuits is not None and self.circuits.refuses(dependency) is not None:
             return False
-        tries.spent = not self.tokens[dependency.name].take(self.clock())
+        taken = self.tokens[dependency.name].take(self.clock())
+        tries.spent = self.thrifty and not taken
         return not tries.spent
 
     def _instead(self, tries: Tries, failure: ErrorEnvelope) -> TransientError | None:

@@ -34,6 +34,7 @@ from piecework.ports import (
     NoResponses,
     ResponseCache,
 )
+from piecework.recovery import MOST_PARKS
 from piecework.sharing import share, shared
 
 R = TypeVar("R")
@@ -101,6 +102,7 @@ class Caller:
         except BaseException as error:
             flight.set_exception(error)
             flight.exception()  # raised right here; the future may have no reader
+            del flight  # it and the error would hold each other, and all that was asked
             raise
         finally:
             del self._flying[key]
@@ -200,9 +202,14 @@ class Caller:
         return [*self._flying.values(), *self.landing.tasks]
 
     def turn_back(self) -> None:
-        """Begin to undo: with retries of its own, whatever the work has spent."""
+        """Begin to undo: with retries of its own, whatever the work has spent.
+
+        Who has waited often enough for one of the fleet's does without them from now
+        on: what never works has to come to its end.
+        """
         self.counts.forward = False
         self.attempts.budget = replace(self.attempts.budget, spent=0.0)
+        self.attempts.thrifty = self.counts.parks < MOST_PARKS
 
     def progress(self) -> None:
         """Say that the stage is alive."""

@@ -87,7 +87,11 @@ class Circuits:
         circuit, probe_s = known.circuit, dependency.timeout + GRACE_S
         passage = circuit.ask(self.clock(), probe_s)
         if isinstance(passage, Passage) and passage.probe:
-            await self._take_probe(dependency.name, known)
+            try:
+                await self._take_probe(dependency.name, known)
+            except BaseException:  # it is cut off: let somebody else probe
+                self.ended(dependency.name, known, passage, Health.UNKNOWN)
+                raise
             if passage.generation != circuit.generation:
                 passage = circuit.ask(self.clock(), probe_s)
         if isinstance(passage, Wait):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from piecework import keys
-from piecework.errors import StateError
+from piecework import layout
+from piecework.errors import StateError, StoreError
 from piecework.manifest import Entry, read_manifest
 from piecework.model import Job, JobStatus
 from piecework.queue import BATCH, Message
@@ -106,11 +107,12 @@ class SignsOfLife:
         self._due = self.rt.clock() + LIFE_EVERY_S
 
     async def show(self) -> None:
-        """Show one if it is time to."""
+        """Show one if it is time to; the next will do if this one cannot be written."""
         now = self.rt.clock()
         if now >= self._due:
             self._due = now + LIFE_EVERY_S
-            await self.rt.jobs.seen_to(self.job.ref, self.job.gen)
+            with suppress(StoreError):
+                await self.rt.jobs.seen_to(self.job.ref, self.job.gen)
 
 
 @dataclass(slots=True)
@@ -133,8 +135,8 @@ async def spread(entries: AsyncIterator[Entry]) -> AsyncIterator[list[Entry]]:
     One after the other the lists would all go to one partition, which takes 1,000
     write units a second: 500 chunks.
     """
-    step = -(-keys.GROUP_SIZE // CHUNKS_AT_ONCE)
-    async for window in grouped(entries, GROUPS_AT_ONCE * keys.GROUP_SIZE):
+    step = -(-layout.GROUP_SIZE // CHUNKS_AT_ONCE)
+    async for window in grouped(entries, GROUPS_AT_ONCE * layout.GROUP_SIZE):
         firsts = range(0, len(window), CHUNKS_AT_ONCE)
         lists = [window[first : first + CHUNKS_AT_ONCE] for first in firsts]
         for offset in range(step):

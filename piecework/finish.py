@@ -56,18 +56,23 @@ class Certificate(BaseModel):
 
 
 async def begin_finish(rt: Runtime, ref: JobRef) -> tuple[ChunkRef, int] | None:
+    """Begin the end of a job as it stands now: see `begin_join`."""
+    job = await rt.jobs.read(ref)
+    return None if job is None else await begin_join(rt, job)
+
+
+async def begin_join(rt: Runtime, job: Job) -> tuple[ChunkRef, int] | None:
     """Move a job whose chunks have all ended to its join; return the join and its gen.
 
-    None: chunks are still at work, or the job is past it. Losing the race to another
-    worker that sees the same is no loss: both return the join, one will claim it.
+    None: chunks are still at work, or the job is past it or has moved on since it was
+    read, or another worker that saw the same was first: it runs the join.
 
     Raises:
         StateError: `job.manifest.mismatch`.
     """
-    job = await rt.jobs.read(ref)
-    if job is None or job.status not in {JobStatus.RUNNING, JobStatus.FINALIZING}:
+    if job.status not in {JobStatus.RUNNING, JobStatus.FINALIZING}:
         return None
-    join = ref.chunk(keys.JOIN_CHUNK)
+    join = job.ref.chunk(keys.JOIN_CHUNK)
     if job.status is JobStatus.FINALIZING:
         return join, job.gen
     census = await rt.looks.ended(rt.table, job)
@@ -96,13 +101,18 @@ async def check_against_manifest(rt: Runtime, job: Job, census: Census) -> None:
 
 
 async def finish_cancel(rt: Runtime, ref: JobRef) -> bool:
+    """End a job that is being cancelled as it stands now: see `end_cancelled`."""
+    job = await rt.jobs.read(ref)
+    return job is not None and await end_cancelled(rt, job)
+
+
+async def end_cancelled(rt: Runtime, job: Job) -> bool:
     """Move a job that is being cancelled to its end, once every chunk has ended.
 
     A submit that was cut off has chunks that were never written: nobody can write
     them any more, and the certificate names them as cancelled, too.
     """
-    job = await rt.jobs.read(ref)
-    if job is None or job.status is not JobStatus.CANCELLING:
+    if job.status is not JobStatus.CANCELLING:
         return False
     census = await rt.looks.ended(rt.table, job)
     if census is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
-from piecework import keys
+from piecework import keys, layout
 from piecework.errors import StateError
 from piecework.model import ChunkStatus, JobRef
 from piecework.objects import Objects
@@ -37,10 +37,10 @@ class TableHarvest:
                 that its chunk settled with.
         """
         rows = self.census.rows
-        for group in range(keys.groups_in(len(rows))):
+        for group in range(layout.groups_in(len(rows))):
             stored = await self._stored(group)
-            first = group * keys.GROUP_SIZE
-            for row in rows[first : first + keys.GROUP_SIZE]:
+            first = group * layout.GROUP_SIZE
+            for row in rows[first : first + layout.GROUP_SIZE]:
                 if row.status is not ChunkStatus.SUCCEEDED:
                     continue
                 value = await self._value(stored.get(row.chunk))

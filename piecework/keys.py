@@ -17,9 +17,7 @@ and in the table of dead letters
     T#acme#OPEN                        <died at>#<job>#CHUNK#<n>#GEN#<gen>
     T#acme#ALARM                       <alarm>
 
-A job's chunks lie in groups of 256. The first group shares the partition of the
-job, so that a small job reads in one query; each further group has its own, so that
-a large job has no hot partition. Its full groups are counted by the 256, too.
+Which group a chunk lies in, and why there are groups, says `layout`.
 """
 
 from __future__ import annotations
@@ -33,10 +31,8 @@ from typing import Any, Final
 
 from pydantic_core import to_jsonable_python
 
-GROUP_SIZE = 256
-#: Groups whose fullness one item counts: a set of more of them would be an item that
-#: costs more with each write.
-BLOCK_SIZE = 256
+from piecework.layout import group_of
+
 JOIN_CHUNK = -1
 #: The largest numbers of the width that sorts.
 MOST_CHUNKS = 99_999_999
@@ -111,36 +107,6 @@ def number_sk(number: int) -> str:
 def response_pk(tenant: str, key: str) -> str:
     """Return the partition of a response that all jobs of a tenant share."""
     return f"T#{tenant}#R#{key}"
-
-
-def group_of(chunk: int) -> int:
-    """Return the group of a chunk; the join belongs to the first."""
-    return max(chunk, 0) // GROUP_SIZE
-
-
-def groups_in(chunks: int) -> int:
-    """Return how many groups a job of so many chunks has."""
-    return max(1, -(-chunks // GROUP_SIZE))
-
-
-def group_size(group: int, chunks: int) -> int:
-    """Return how many chunks a group of the job has."""
-    return min(GROUP_SIZE, chunks - group * GROUP_SIZE)
-
-
-def block_of(group: int) -> int:
-    """Return the block of a group."""
-    return group // BLOCK_SIZE
-
-
-def blocks_in(chunks: int) -> int:
-    """Return how many blocks of groups a job of so many chunks has."""
-    return -(-groups_in(chunks) // BLOCK_SIZE)
-
-
-def block_size(block: int, chunks: int) -> int:
-    """Return how many groups a block of the job has."""
-    return min(BLOCK_SIZE, groups_in(chunks) - block * BLOCK_SIZE)
 
 
 def group_pk(tenant: str, job: str, group: int) -> str:

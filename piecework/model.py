@@ -79,6 +79,9 @@ class ChunkStatus(StrEnum):
         return self in {ChunkStatus.SUCCEEDED, ChunkStatus.DEAD, ChunkStatus.CANCELLED}
 
 
+STATUSES: Mapping[str, ChunkStatus] = {str(each): each for each in ChunkStatus}
+
+
 @dataclass(frozen=True, slots=True)
 class JobRef:
     """A job's name."""
@@ -146,16 +149,17 @@ class Chunk:
         Raises:
             PermanentError: `runtime.record.unreadable`.
         """
+        status, gen = STATUSES.get(str(item.get("status"))), item.get("gen")
+        counts = [item[name] for name in COUNTS if name in item]
+        odd = [n for n in counts if type(n) is not int or not 0 <= n <= record.MOST]
+        if status and not odd and type(gen) is int and 1 <= gen <= keys.MOST_GENS:
+            return cls(ref, status, gen, item.get("fence", 0), item)
         what = f"The record of chunk {ref}"
         for name in COUNTS & item.keys():
             record.whole(item, name, what)
-        return cls(
-            ref,
-            record.state(item, ChunkStatus, what),
-            record.whole(item, "gen", what, 1, keys.MOST_GENS),
-            item.get("fence", 0),
-            item,
-        )
+        status = record.state(item, ChunkStatus, what)
+        gen = record.whole(item, "gen", what, 1, keys.MOST_GENS)
+        return cls(ref, status, gen, item.get("fence", 0), item)
 
     @property
     def attempts(self) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError
+import aiohttp
+from botocore.exceptions import BotoCoreError, ClientError, ResponseStreamingError
 
 from piecework import keys, record
 from piecework.errors import PermanentError, StateError
@@ -69,7 +71,8 @@ class Objects:
                 raise StateError(message, code="runtime.object.missing") from error
             async with reply["Body"] as body:
                 require_small(key, reply.get("ContentLength", 0), length or most)
-                content: bytes = await body.read()
+                with arriving():
+                    content: bytes = await body.read()
                 return content
 
     async def lines(self, key: str) -> AsyncIterator[bytes]:
@@ -83,7 +86,7 @@ class Objects:
             body: Any = reply["Body"]
             held = b""
             async with body:
-                while block := await body.read(LINES_BLOCK):
+                while block := await some_of(body):
                     *lines, held = (held + block).split(b"\n")
                     for line in filter(None, lines):
                         yield short(line, key)
@@ -125,6 +128,27 @@ class Objects:
         content = await self.get(key)
         verify(content, record.text(item, "value_sha256", key), key)
         return content.decode()
+
+
+@contextmanager
+def arriving() -> Iterator[None]:
+    """Raise what breaks off an answer half-way as the SDK raises what comes earlier.
+
+    The SDK hands out the body of an answer as its HTTP library has it.
+    """
+    try:
+        yield
+    except BotoCoreError:
+        raise
+    except (aiohttp.ClientError, OSError) as error:
+        raise ResponseStreamingError(error=error) from error
+
+
+async def some_of(body: Any) -> bytes:
+    """Return the next part of an answer's body; nothing at its end."""
+    with arriving():
+        content: bytes = await body.read(LINES_BLOCK)
+        return content
 
 
 def own_key(key: str, prefix: str) -> str:

@@ -7,7 +7,8 @@ longer stretch of it is found again, whatever it looks like and however it is sp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from pydantic_core import to_jsonable_python
@@ -18,8 +19,11 @@ MASK: Final = "[quoted]"
 #: Letters and digits in a row that are a quotation; a shorter text counts as a whole.
 STRETCH: Final = 16
 SHORTEST: Final = 8
+#: Each stretch of data holds one of its parts that begin at a multiple of this.
+HALF: Final = STRETCH // 2
 #: Characters of data that are looked through: a failure must not hold the loop up.
 MOST: Final = 1 << 20
+_UNSAID: Final = re.compile(r"[\W_]+")
 
 
 def without(failure: ErrorEnvelope, *given: Any) -> ErrorEnvelope:
@@ -31,28 +35,48 @@ def unquoted(message: str, *given: Any) -> str:
     """Return a message without what it quotes of the data."""
     places = [i for i, character in enumerate(message) if character.isalnum()]
     said = "".join(message[i].lower()[:1] for i in places)
+    halves = {said[at : at + HALF] for at in range(len(said) - HALF + 1)}
     quoted = set[int]()
     for text in texts(given):
-        bare = "".join(filter(str.isalnum, text)).lower()
-        for first, last in stretches(said, bare, text):
+        bare = _UNSAID.sub("", text).lower()
+        if len(bare) >= STRETCH:
+            found = stretches(said, worth_a_look(bare, halves))
+        else:
+            found = wholes(said, bare, text)
+        for first, last in found:
             quoted.update(range(places[first], places[last] + 1))
     return masked(message, quoted)
 
 
-def stretches(said: str, bare: str, text: str) -> Iterator[tuple[int, int]]:
-    """Yield where one speaks as the other does: the first and the last place."""
-    if len(bare) < STRETCH:
-        # A plain word is nobody's secret, and half of all messages.
-        if len(bare) < SHORTEST or text.strip().isalpha():
-            return
-        at = said.find(bare)
-        while at >= 0:
-            yield at, at + len(bare) - 1
-            at = said.find(bare, at + 1)
+def worth_a_look(bare: str, halves: Collection[str]) -> str:
+    """Return the parts of a long text that may have stretches of the message in them.
+
+    A message is short, and to look for each of its stretches in a text as long as data
+    may be takes seconds.
+    """
+    found = (at for at in range(0, len(bare), HALF) if bare[at : at + HALF] in halves)
+    near = dict.fromkeys(bare[max(0, at - HALF) : at + STRETCH] for at in found)
+    return "\n".join(near)
+
+
+def stretches(said: str, near: str) -> Iterator[tuple[int, int]]:
+    """Yield where a message speaks as a text does: the first and the last place."""
+    if not near:
         return
     for at in range(len(said) - STRETCH + 1):
-        if said[at : at + STRETCH] in bare:
+        if said[at : at + STRETCH] in near:
             yield at, at + STRETCH - 1
+
+
+def wholes(said: str, bare: str, text: str) -> Iterator[tuple[int, int]]:
+    """Yield where a message holds all of a short text."""
+    # A plain word is nobody's secret, and half of all messages.
+    if len(bare) < SHORTEST or text.strip().isalpha():
+        return
+    at = said.find(bare)
+    while at >= 0:
+        yield at, at + len(bare) - 1
+        at = said.find(bare, at + 1)
 
 
 def masked(message: str, quoted: set[int]) -> str:

@@ -35,6 +35,8 @@ BASE = 2.0
 CAP = 300.0
 #: The same where there was no retry left, which is soon over.
 PARKED_CAP = 30.0
+#: Beyond so many every cap is reached; a float does not take 1,024 of them.
+DOUBLINGS = 10
 #: How often a chunk waits for a retry to be left before that spends its attempts, too:
 #: without a breaker, what never works would be waited for without an end.
 MOST_PARKS = 10
@@ -124,7 +126,7 @@ def decide(
 
 def delay(failure: ErrorEnvelope, attempt: int, rng: Random) -> float:
     """Return the seconds before the next attempt, after those the provider asked."""
-    jitter = rng.uniform(0, min(CAP, BASE * 2.0**attempt))
+    jitter = rng.uniform(0, doubled(CAP, attempt))
     return (failure.retry_after or 0.0) + jitter
 
 
@@ -137,5 +139,10 @@ def until_asked(failure: ErrorEnvelope, attempt: int, parks: int, rng: Random) -
     seconds = failure.retry_after or 0.0
     if failure.code == OPEN_CODE:
         return seconds + rng.uniform(0, max(PROBED_S, seconds / 2))
-    cap = min(PARKED_CAP, BASE * 2.0 ** (attempt + parks))
+    cap = doubled(PARKED_CAP, attempt + parks)
     return seconds + rng.uniform(0, cap)
+
+
+def doubled(cap: float, times: int) -> float:
+    """Return BASE seconds, doubled so many times, and no more than the cap."""
+    return min(cap, BASE * 2.0 ** min(times, DOUBLINGS))

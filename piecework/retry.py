@@ -167,5 +167,11 @@ class _Rules:
         return not self.run.take(delay)
 
     def announce(self, state: RetryCallState) -> None:
-        """Tell of the wait before it begins: a killed worker has said why."""
+        """Tell of the wait before it begins: a killed worker has said why.
+
+        What the failed attempt had in hand is let go of, for nobody raises it any more.
+        """
+        error = state.outcome.exception() if state.outcome else None
+        if error is not None:
+            error.__traceback__ = None
         self.on_retry(Retry(state.attempt_number, state.upcoming_sleep, self.envelope))

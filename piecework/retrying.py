@@ -16,7 +16,7 @@ from piecework.classify import classify
 from piecework.errors import ErrorEnvelope
 from piecework.retry import RetryBudget, RetryPolicy, retried
 from piecework.retry_tokens import RetryTokens
-from piecework.telemetry.events import Level
+from piecework.telemetry.event import Level
 from piecework.telemetry.quiet import quiet_log
 
 P = ParamSpec("P")

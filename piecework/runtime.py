@@ -41,6 +41,7 @@ from piecework.store.moves import JobMoves
 from piecework.store.table import Table
 from piecework.store.tallies import Tallies
 from piecework.telemetry.throttles import tell_of_throttles
+from piecework.trust import check_certificates
 from piecework.wire.opening import thin
 
 #: Tier one of our own AWS calls is botocore's: few tries, so that the tiers do not
@@ -51,6 +52,9 @@ USER_AGENT = "piecework"
 THIN = frozenset({"dynamodb", "sqs"})
 #: Seconds to wait for an answer; a long poll is waited for that much longer.
 READ_TIMEOUT_S = 10.0
+#: How long a renewal waits for its answer, of the lease: half of the time until the
+#: next one, so that the second try of one that is lost does not come too late.
+BEAT = 1 / 6
 #: The account of the embedded AWS.
 EMBEDDED_ACCOUNT = "000000000000"
 
@@ -110,7 +114,7 @@ async def connect(
             dead = await queue_url(sqs, settings.dead_letter_queue)
             dynamodb = await clients.open("dynamodb")
             table = Table(dynamodb, settings.checkpoints_table, rng, clock=told)
-            beat_s = max(1.0, settings.lease_s / 3)
+            beat_s = max(1.0, settings.lease_s * BEAT)
             beating = await clients.open("dynamodb", beat_s)
             runtime = Runtime(
                 settings=settings,
@@ -177,6 +181,7 @@ class Clients:
             service, config=config, **self.endpoint.client_arguments()
         )
         opened = await self.stack.enter_async_context(client)
+        check_certificates(opened)
         listen(opened, self.cost)
         if self.settings.metrics != "off":
             tell_of_throttles(opened)

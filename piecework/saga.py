@@ -26,7 +26,7 @@ from piecework.pipeline import Pipeline, Stage
 from piecework.ports import CancelRequestedError, Checkpoints
 from piecework.quoted import without
 from piecework.recovery import Again, Bury, Pivot
-from piecework.stage_run import by_any_way, on_bench
+from piecework.stage_run import by_any_way, let_go, on_bench
 from piecework.ways import UNDO
 
 #: Codes of failures that come after the work of a stage or of a call, or may do.
@@ -73,6 +73,7 @@ async def run(
         except Exception as error:  # noqa: BLE001 -- whatever a stage raises
             await ctx.caller.landed()
             failure = envelope(error, ctx, limits)
+            let_go(error)
             return await recover(pipeline, ctx, checkpoints, limits, index, failure)
         trace = f"{ctx.job}/{ctx.chunk}"
         telemetry.emit(

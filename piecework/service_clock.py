@@ -52,10 +52,10 @@ class ServiceClock:
         true offset lies in [date - now, date + 1 s - asked]. What was learned before
         narrows it further, unless the two exclude each other: then a clock was set.
         """
-        date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
-        if date is None:
+        told = told_by(answer)
+        if told is None:
             return
-        now, told = self.own(), parsedate_to_datetime(date).timestamp()
+        now = self.own()
         least, most = told - now, told + RESOLUTION_S - asked
         if max(least, self._least) <= min(most, self._most):
             least, most = max(least, self._least), min(most, self._most)
@@ -63,3 +63,16 @@ class ServiceClock:
         # An answer that took several tries was written at the last of them.
         told_last = min(least + RESOLUTION_S / 2, most)
         self.offset = 0.0 if least <= 0.0 <= most else told_last
+
+
+def told_by(answer: Mapping[str, Any]) -> float | None:
+    """Return the date of an answer; None: it has none that can be read.
+
+    The request was carried out all the same.
+    """
+    headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    try:
+        date = parsedate_to_datetime(headers.get("date", ""))
+    except ValueError:
+        return None
+    return None if date.tzinfo is None else date.timestamp()

@@ -47,12 +47,24 @@ async def by_any_way(
                 way = recovery.another_way(stage, failure, tried, pivot(failure))
                 if way is None or stage.name in ctx.caller.ledger.standing():
                     raise
+                let_go(error)
             tried.append(way)
             tell(stage, ctx, failure, tried)
             ctx.payload = copy.deepcopy(payload)
             restored()
     finally:
         ctx.failure = None
+
+
+def let_go(error: BaseException) -> None:
+    """Let go of all that the functions had in hand that an error came through.
+
+    They and the error often hold each other, and the garbage collector looks seldom.
+    """
+    behind: BaseException | None = error
+    while behind is not None and behind.__traceback__ is not None:
+        behind.__traceback__ = None
+        behind = behind.__cause__ or behind.__context__
 
 
 def tell(

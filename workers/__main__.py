@@ -34,6 +34,10 @@ from workers.stop import end_despite_threads, stop_on_signals
 
 app = typer.Typer(add_completion=False)
 
+#: Threads beside those of the stages: hosts of S3 and of dependencies are looked up in
+#: one, and must not wait for a stage to end.
+SPARE = 8
+
 
 @app.command()
 def run(
@@ -80,13 +84,27 @@ async def connected(
 
     `names` are those that the pipelines were loaded by: children load them, too.
     """
-    stop = stop_on_signals()
     loop = asyncio.get_running_loop()
     # Plain stage functions run here, one thread a chunk; asyncio's own default is
     # too few for work that blocks.
-    threads = ThreadPoolExecutor(settings.concurrency)
+    threads = ThreadPoolExecutor(settings.concurrency + SPARE)
     loop.set_default_executor(threads)
     telemetry.guard_loop(loop)
+    try:
+        return await at_work(settings, pipelines, names, reconcile=reconcile)
+    finally:  # the last words to AWS may need one
+        threads.shutdown(wait=False, cancel_futures=True)
+
+
+async def at_work(
+    settings: Settings,
+    pipelines: dict[str, Pipeline],
+    names: Sequence[str],
+    *,
+    reconcile: bool,
+) -> int:
+    """Open what a worker stands on, work, and close it again."""
+    stop = stop_on_signals()
     task = await this_task(os.environ.get(METADATA, ""), structlog.get_logger())
     worker = worker_name(task, socket.gethostname(), os.getpid())
     log = structlog.get_logger().bind(worker=worker)
@@ -112,7 +130,6 @@ async def connected(
                     await serve(station, stop, reconcile=reconcile)
             finally:
                 await station.isolation.close()
-                threads.shutdown(wait=False, cancel_futures=True)
             telemetry.emit(log, "worker.stopped")
         return await full
 

@@ -14,13 +14,18 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from piecework import keys
+from piecework import layout
 from piecework.errors import NewerSchemaError
 from piecework.model import ChunkRef, JobRef
 from piecework.runtime import Runtime
 
 #: Ended chunks after which the requests are made at once.
 ENOUGH = 100
+#: Seconds for which what ends next waits for the requests under way, to share its own
+#: with more; no longer, for a large job's last look at its chunks may take many.
+PATIENCE_S = 0.25
+#: Times that the requests are under way at once.
+AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,7 @@ class Acks:
     _waiting: list[Ack] = field(default_factory=list)
     _ripe: asyncio.Event = field(default_factory=asyncio.Event)
     _some: asyncio.Event = field(default_factory=asyncio.Event)
+    _under_way: set[asyncio.Task[None]] = field(default_factory=set)
 
     def add(self, ack: Ack) -> None:
         """Take a chunk that has ended; returns at once."""
@@ -60,23 +66,48 @@ class Acks:
 
     async def run(self) -> None:
         """Make the requests, for ever."""
-        while True:
-            await self._some.wait()
-            try:
-                async with asyncio.timeout(self.rt.settings.linger_s):
-                    await self._ripe.wait()
-            except TimeoutError:
-                pass
-            await self.flush()
+        try:
+            while True:
+                await self._some.wait()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self.rt.settings.linger_s):
+                        await self._ripe.wait()
+                self._begin()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(PATIENCE_S):
+                        await self._done(0)
+                await self._done(AT_ONCE - 1)
+        finally:
+            for each in self._under_way:
+                each.cancel()
+            if self._under_way:
+                await asyncio.wait(self._under_way)
 
     async def flush(self) -> None:
-        """Make the requests for all that wait; what fails comes back as a message."""
+        """Make the requests for all that wait, and see those under way through."""
+        self._begin()
+        await self._done(0)
+
+    def _begin(self) -> None:
+        """Begin the requests for all that wait."""
         taken, self._waiting = self._waiting, []
         self._some.clear()
         self._ripe.clear()
+        if taken:
+            task = asyncio.create_task(self._make(taken))
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
+
+    async def _done(self, most: int) -> None:
+        """Wait until no more than so many are under way."""
+        while len(self._under_way) > most:
+            await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _make(self, taken: list[Ack]) -> None:
+        """Make the requests; what fails comes back as a message."""
         groups: dict[tuple[JobRef, int, int], list[Ack]] = defaultdict(list)
         for ack in taken:
-            groups[ack.ref.of, keys.group_of(ack.ref.chunk), ack.chunks].append(ack)
+            groups[ack.ref.of, layout.group_of(ack.ref.chunk), ack.chunks].append(ack)
         replies = await asyncio.gather(
             *(self._count(*group, acks) for group, acks in groups.items()),
             return_exceptions=True,

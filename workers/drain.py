@@ -26,13 +26,14 @@ async def drain(worker: Worker, receiving: asyncio.Task[None]) -> None:
     """Let what is in hand end; hand back what does not end in time."""
     station, in_hand = worker.station, worker.in_hand
     telemetry.emit(station.log, "worker.stopping", in_hand=len(in_hand))
-    worker.freed.set()
+    worker.receiver.freed.set()
     now = asyncio.get_running_loop().time
     until = now() + station.rt.settings.drain_s
     while (left := until - now()) > 0 and (in_hand or not receiving.done()):
         hand_back_late(station, until)
         waits = {receiving, *in_hand}
         await asyncio.wait(waits, timeout=min(left, LOOK_S))
+    worker.closing = True
     for hold in list(station.heart.holds.values()):
         hold.end(Reason.STOPPING)
     if in_hand:

@@ -178,23 +178,30 @@ class Heart:
         return InHand(hold, self.holds)
 
     async def beat(self) -> None:
-        """Renew for ever; a beat that fails, or hangs, is tried again at the next."""
-        third = self.settings.lease_s / 3
+        """Renew for ever; a beat that fails, or hangs, is tried again at the next.
+
+        The next one is due a third after this one began: were a beat that hangs to put
+        it off, the claims would end before it.
+        """
+        third, now = self.settings.lease_s / 3, asyncio.get_running_loop().time
+        due = now() + third
         while True:
             self.pulse.beats("heart", self.settings.lease_s)
-            await asyncio.sleep(third)
+            await asyncio.sleep(max(0.0, due - now()))
+            due = now() + third
             try:
                 async with asyncio.timeout(third):
                     await self.renew_all()
             except Exception as error:  # noqa: BLE001 -- each hold's deadline stands
                 self.log.warning("lease.renew_failed", error=type(error).__name__)
-                now = asyncio.get_running_loop().time()
-                self.failing_since = self.failing_since or now
+                self.failing_since = self.failing_since or now()
             self._feel()
 
     def _feel(self) -> None:
         """Count as sick once renewals have failed for a lease, with work in hand."""
-        if self.failing_since is None or not self.holds:
+        if not self.holds:
+            self.failing_since = None  # what failed long ago says nothing of the next
+        if self.failing_since is None:
             self.pulse.rests("lease renewals")
         else:
             due = self.failing_since + self.settings.lease_s

@@ -133,8 +133,9 @@ async def job_end(
     if not task.claim.ref.is_join:
         return []
     rt = station.rt
-    # Read anew: what the worker remembers may be of an earlier generation.
-    job = await rt.jobs.read(job.ref) or job
+    if job.gen != task.claim.gen:
+        # What the worker remembers is of an earlier generation.
+        job = await rt.jobs.read(job.ref) or job
     # What the join has seen still is so: see `piecework.store.looks`.
     census = task.census or await take_census(rt.table, job.ref, job.chunks)
     certificate = task.certificate = certify(job, census, rt.clock(), join_error)

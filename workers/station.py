@@ -118,9 +118,12 @@ class Station:
     async def note_unknown_pipeline(self, job: Job) -> None:
         """Tell those who look at the job, once, why it does not get on here."""
         if job.ref not in self._noted:
+            if len(self._noted) >= JOBS_KEPT:
+                self._noted.clear()
             self._noted.add(job.ref)
             said = f"worker {self.worker} does not have pipeline {job.pipeline}"
-            await self.rt.jobs.note(job.ref, "runtime.pipeline.unknown", said)
+            with suppress(StoreError):
+                await self.rt.jobs.note(job.ref, "runtime.pipeline.unknown", said)
 
     async def note_waiting(self, job: Job, parked: Parked) -> None:
         """Tell those who look at the job what it waits for, once for each time."""

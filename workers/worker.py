@@ -5,30 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from math import inf
 from typing import Any
 
 from piecework import keys, telemetry
 from piecework.classify import classify
-from piecework.errors import NewerSchemaError, PermanentError, PieceworkError
-from piecework.finish import begin_finish, finish_cancel
+from piecework.errors import NewerSchemaError, PermanentError
+from piecework.finish import begin_join, end_cancelled
 from piecework.model import ChunkRef, Job, JobRef
-from piecework.pulse import REQUEST_S
-from piecework.queue import BATCH, Delivery
+from piecework.queue import Delivery, Message
 from piecework.record import SPOILT, UNREADABLE
 from workers.acks import Ack, Acks
 from workers.drain import drain
 from workers.executor import End, Turn, execute
 from workers.newer import leave
-from workers.station import Station, poll_seconds
+from workers.receiver import Receiver
+from workers.station import Station
 from workers.telling import tell
 from workers.watch import Watch
-
-#: Seconds to wait for more free slots before asking for fewer messages than SQS would
-#: give: ten messages cost as much as one.
-GATHER_S = 0.02
-#: Seconds to wait after SQS could not be reached.
-OUTAGE_S = 1.0
 
 
 async def work(station: Station, stop: asyncio.Event) -> None:
@@ -40,7 +33,7 @@ async def work(station: Station, stop: asyncio.Event) -> None:
     """
     worker = Worker(station, stop)
     watch = Watch(station.rt, station.heart, station.circuits, station.log)
-    loops: list[Coroutine[Any, Any, Any]] = [worker.receive(), worker.acks.run()]
+    loops: list[Coroutine[Any, Any, Any]] = [worker.receiver.run(), worker.acks.run()]
     loops += [watch.run(), station.heart.beat(), stop.wait()]
     tasks = [asyncio.create_task(loop) for loop in loops]
     try:
@@ -58,78 +51,35 @@ async def work(station: Station, stop: asyncio.Event) -> None:
 
 @dataclass(slots=True)
 class Worker:
-    """The receiving half of a worker, and the chunks in its hands."""
+    """A worker, and the chunks in its hands.
+
+    Attributes:
+        closing: Nobody waits any more for what is begun now.
+    """
 
     station: Station
     stop: asyncio.Event
     in_hand: set[asyncio.Task[None]] = field(default_factory=set)
-    freed: asyncio.Event = field(default_factory=asyncio.Event)
-    few: float = inf
-    receiving: bool = False
+    closing: bool = False
+    receiver: Receiver = field(init=False)
     acks: Acks = field(init=False)
 
     def __post_init__(self) -> None:
         """Let ended chunks be counted, and the last one of a job start its join."""
-        self.acks = Acks(
-            self.station.rt, lambda: len(self.in_hand) <= 1, self.join, self.station.log
+        station = self.station
+        self.receiver = Receiver(
+            station, self.stop, lambda: len(self.in_hand), self.take_up
         )
-        self.station.takes = self.take
-        self.station.unfinished = lambda: len(self.in_hand) + self.receiving
-        self.station.wake = self.freed.set
+        self.acks = Acks(
+            station.rt, lambda: len(self.in_hand) <= 1, self.join, station.log
+        )
+        station.takes = self.take
+        station.unfinished = lambda: len(self.in_hand) + self.receiver.under_way
+        station.wake = self.receiver.freed.set
 
-    async def receive(self) -> None:
-        """Take messages as long as there are free slots, until told to stop.
-
-        A long poll under way is never cut off: SQS would hand its messages to nobody,
-        and hide them all the same. What it brings after the stop goes straight back.
-        """
-        rt, pulse = self.station.rt, self.station.pulse
-        wait_s = poll_seconds(rt)
-        while not self.stop.is_set():
-            free = await self.free_slots()
-            if self.stop.is_set() or self.station.breathing:
-                continue
-            self.receiving = True
-            pulse.beats("receiving", REQUEST_S + wait_s)
-            try:
-                deliveries = await rt.work.receive(
-                    free, wait_s=wait_s, hide_s=rt.settings.visibility_s
-                )
-            except PieceworkError as error:
-                self.station.log.warning("worker.receive_failed", error_code=error.code)
-                await asyncio.sleep(OUTAGE_S)
-                continue
-            finally:
-                self.receiving = False
-                pulse.rests("receiving")
-            if self.stop.is_set():
-                await rt.work.hide([delivery.receipt for delivery in deliveries], 0)
-                return
-            if deliveries:
-                self.station.busy.set()
-                self.station.circuits.expect()
-            for delivery in deliveries:
-                self.start(self.deliver(delivery))
-
-    async def free_slots(self) -> int:
-        """Wait until there is a free slot, and a moment for a batch's worth of them."""
-        while self.full() and not self.stop.is_set():
-            self.freed.clear()
-            await self.freed.wait()
-        most = self.station.rt.settings.concurrency
-        self.few = most - min(BATCH, most)
-        if len(self.in_hand) > self.few:
-            self.freed.clear()
-            late = asyncio.get_running_loop().call_later(GATHER_S, self.freed.set)
-            await self.freed.wait()
-            late.cancel()
-        self.few = inf
-        return max(1, most - len(self.in_hand))
-
-    def full(self) -> bool:
-        """Say whether to take nothing in hand for now."""
-        most = self.station.rt.settings.concurrency
-        return self.station.breathing or len(self.in_hand) >= most
+    def take_up(self, delivery: Delivery) -> None:
+        """Take a message in hand."""
+        self.start(self.deliver(delivery))
 
     def start(self, work: Coroutine[Any, Any, object]) -> None:
         """Take something in hand; its failure is its own."""
@@ -138,10 +88,9 @@ class Worker:
         task.add_done_callback(self.finished)
 
     def finished(self, task: asyncio.Task[None]) -> None:
-        """Free the slot; who waits for several is woken once so few are in hand."""
+        """Free the slot."""
         self.in_hand.discard(task)
-        if len(self.in_hand) <= self.few:
-            self.freed.set()
+        self.receiver.one_less()
 
     async def contain(self, work: Coroutine[Any, Any, object]) -> None:
         """Keep one chunk's outage from its neighbours: its message shows again."""
@@ -214,7 +163,7 @@ class Worker:
         behind all that is queued.
         """
         job = await self.station.job(ref.of)
-        if job is None or self.full() or self.stop.is_set():
+        if job is None or self.receiver.full() or self.stop.is_set():
             return False
         if job.pipeline not in self.station.pipelines:
             return False
@@ -235,16 +184,24 @@ class Worker:
     async def join(self, ref: JobRef) -> None:
         """Begin the join of a job whose chunks have all ended, and run it right here.
 
-        Should we die now, the reconciler sends the join as a message.
+        Should we die now, the reconciler sends the join as a message; where nobody
+        would wait for it, we do.
         """
-        cancelled = await finish_cancel(self.station.rt, ref)
-        begun = None if cancelled else await begin_finish(self.station.rt, ref)
-        job = await self.station.rt.jobs.read(ref)
-        if cancelled and job is not None and self.tells(job):
+        rt = self.station.rt
+        # Read once: what begins the end is refused of a job that has moved on since.
+        job = await rt.jobs.read(ref)
+        if job is None:
+            return
+        cancelled = await end_cancelled(rt, job)
+        begun = None if cancelled else await begin_join(rt, job)
+        if cancelled and self.tells(job) and not self.closing:
             self.start(tell(Turn(ref.chunk(keys.JOIN_CHUNK), job.gen), self.station))
-        if begun is None or job is None:
+        if begun is None:
             return
         log = self.station.log.bind(job=ref.job)
         telemetry.emit(log, "job.finalizing", chunks=job.chunks)
         join, gen = begun
+        if self.closing:
+            await rt.work.send([Message.about(join, gen)])
+            return
         self.start(self.perform(Turn(join, gen), job))

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from piecework import keys, record
+from piecework import keys, layout, record
 from piecework.errors import StateError
 from piecework.model import Chunk, ChunkStatus, Job
 from piecework.runtime import Runtime
@@ -19,7 +19,7 @@ Line = dict[str, Any]
 
 async def ended_chunks(rt: Runtime, job: Job) -> AsyncIterator[Line]:
     """Yield a line for each chunk that has ended, in order."""
-    for group in range(keys.groups_in(job.chunks)):
+    for group in range(layout.groups_in(job.chunks)):
         for chunk, result in await read_group(rt, job, group):
             yield await line(rt, chunk, result)
 
@@ -38,7 +38,7 @@ class Follower:
 
     async def look(self, job: Job) -> None:
         """Print what has ended since the last look."""
-        for group in range(keys.groups_in(job.chunks)):
+        for group in range(layout.groups_in(job.chunks)):
             new = await self._news(job, group)
             if not new and not job.status.ended:
                 continue
@@ -53,7 +53,7 @@ class Follower:
 
     async def _news(self, job: Job, group: int) -> frozenset[int]:
         seen = self._tallied.get(group, frozenset())
-        if len(seen) == keys.group_size(group, job.chunks) and job.gen == 1:
+        if len(seen) == layout.group_size(group, job.chunks) and job.gen == 1:
             return frozenset()  # full, and nobody takes anything out of it
         pk = keys.group_pk(job.ref.tenant, job.ref.job, group)
         item = await self.rt.table.get(pk, keys.TALLY_SK)

@@ -80,7 +80,7 @@ def show_job(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
 @app.command("watch")
 def watch_job(
     job: JobArgument,
-    timeout: TimeoutOption = None,
+    timeout: TimeoutOption = "",
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Watch a job until it ends.
@@ -90,9 +90,11 @@ def watch_job(
     """
 
     async def act(rt: Runtime, out: Output) -> int:
+        from orchestrator.cli.times import parse_limit
         from orchestrator.cli.waited import wait_for
 
-        return await wait_for(rt, out, job, module="MODULE", limit_s=timeout)
+        limit_s = parse_limit(timeout)
+        return await wait_for(rt, out, job, module="MODULE", limit_s=limit_s)
 
     run_connected(act, output)
 

@@ -18,11 +18,10 @@ ChunkArgument = Annotated[
     typer.Argument(help="The chunk's number, or `join`.", show_default=False),
 ]
 TimeoutOption = Annotated[
-    float | None,
+    str,
     typer.Option(
-        metavar="SECONDS",
-        help="How long to wait at the most (exit code 7).",
-        min=0,
+        metavar="SPAN",
+        help="How long to wait at the most: 30s, 10m, 1h30m (exit code 7).",
         show_default="no limit",
     ),
 ]

@@ -11,7 +11,7 @@ from orchestrator.cli.letters import Letter
 from orchestrator.cli.output import Column, Output
 from orchestrator.cli.selecting import Plan
 from orchestrator.cli.submitting import whoami
-from orchestrator.cli.times import parse_span
+from orchestrator.cli.times import parse_limit
 from orchestrator.cli.waves import in_waves
 from orchestrator.editing import Edit
 from orchestrator.redrive import Redrive, redrive
@@ -50,8 +50,7 @@ def read_how(
     if timeout and not canary:
         message = "--timeout says how long to wait, and there is no --canary."
         raise UsageError(message, next_step="Add --canary K.")
-    limit_s = parse_span(timeout) if timeout else None
-    return How(reason, edit, rate, canary, limit_s)
+    return How(reason, edit, rate, canary, parse_limit(timeout))
 
 
 def warn(out: Output, planned: Plan, payloads: NewPayloads) -> None:

@@ -41,7 +41,7 @@ def submit(
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for the job's end.")
     ] = False,
-    timeout: TimeoutOption = None,
+    timeout: TimeoutOption = "",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read and cut everything, make nothing.")
     ] = False,
@@ -53,14 +53,14 @@ def submit(
         from orchestrator.cli import submitting
         from piecework.loading import load_pipeline
 
-        submitting.check(job_id, wait=wait, timeout=timeout)
+        limit_s = submitting.check(job_id, wait=wait, timeout=timeout)
         found = load_pipeline(pipeline)
         if dry_run:
             await estimate(out, found, source)
             return None
         asked = submitting.Asked(pipeline, found, source, job_id, deadline)
         async with connection(out) as rt:
-            return await submitting.start(rt, out, asked, wait=wait, limit_s=timeout)
+            return await submitting.start(rt, out, asked, wait=wait, limit_s=limit_s)
 
     run_async(act, output)
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from orchestrator.cli.output import Output, facts
 from orchestrator.cli.submit_bar import submitting
-from orchestrator.cli.times import parse_deadline
+from orchestrator.cli.times import parse_deadline, parse_limit
 from orchestrator.cli.waited import wait_for
 from orchestrator.inspector import job_facts
 from orchestrator.intake import chunk_inputs
@@ -41,8 +41,8 @@ class Asked:
         return self.name.partition(":")[0]
 
 
-def check(job_id: str, *, wait: bool, timeout: float | None) -> None:
-    """Refuse arguments that do not fit together.
+def check(job_id: str, *, wait: bool, timeout: str) -> float | None:
+    """Refuse arguments that do not fit together; return how long to wait.
 
     Raises:
         UsageError: `cli.usage.invalid`.
@@ -51,9 +51,10 @@ def check(job_id: str, *, wait: bool, timeout: float | None) -> None:
         message = f"{job_id!r} cannot be a job's id."
         step = "Use up to 64 letters, digits, `-` and `_`."
         raise UsageError(message, next_step=step)
-    if timeout is not None and not wait:
+    if timeout and not wait:
         message = "--timeout says how long to wait, and there is no --wait."
         raise UsageError(message, next_step="Add --wait.")
+    return parse_limit(timeout)
 
 
 async def start(

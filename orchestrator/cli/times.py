@@ -25,6 +25,15 @@ def parse_span(text: str) -> float:
     return float(sum(int(number) * SECONDS[unit] for number, unit in parts))
 
 
+def parse_limit(text: str) -> float | None:
+    """Return the seconds that a span stands for; None: nothing was typed.
+
+    Raises:
+        UsageError: `cli.usage.invalid`.
+    """
+    return parse_span(text) if text else None
+
+
 def parse_deadline(text: str, now: float) -> float:
     """Return the moment that `2h`, or an ISO time with its zone, stands for.
 

@@ -79,7 +79,7 @@ def read_by_rule(
 def written_by_rule(params: Mapping[str, Any], answer: Mapping[str, Any]) -> int:
     """Return the units of a write, from the largest size of its item that is known."""
     whole = params.get("ReturnValues", "").startswith("ALL")
-    size = item_size(params.get("Item", {}))
+    size = item_size(params["Item"]) if "Item" in params else 0
     if "Item" in answer:  # what a refused one met
         size = max(size, item_size(answer["Item"]))
     if whole and "Attributes" in answer:

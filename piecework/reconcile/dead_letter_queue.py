@@ -24,14 +24,19 @@ from piecework.store.dead_letters import DeadLetters
 
 #: Seconds that a message is hidden while it is looked at.
 HIDE_S = 30.0
+#: Batches in one look: some seconds, for which the jobs have to wait.
+MOST_BATCHES = 100
 
 
 async def drain(rt: Runtime, log: structlog.stdlib.BoundLogger) -> Counter[str]:
-    """Take what lies in the dead-letter queue, and put each thing where it belongs."""
+    """Take what lies in the dead-letter queue, and put each thing where it belongs.
+
+    Of very much a part, the rest at the next looks: a dead worker's chunks wait for us.
+    """
     acts: Counter[str] = Counter()
-    while deliveries := await rt.dead_letter_queue.receive(
-        BATCH, wait_s=0, hide_s=HIDE_S
-    ):
+    queue, left = rt.dead_letter_queue, MOST_BATCHES
+    while left and (deliveries := await queue.receive(BATCH, wait_s=0, hide_s=HIDE_S)):
+        left -= 1
         placed = []
         for delivery in deliveries:
             try:
@@ -42,7 +47,7 @@ async def drain(rt: Runtime, log: structlog.stdlib.BoundLogger) -> Counter[str]:
                 acts["failed"] += 1
             else:
                 placed.append(delivery.receipt)
-        await rt.dead_letter_queue.delete(placed)
+        await queue.delete(placed)
     return acts
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from piecework import keys
+from piecework import keys, layout
 from piecework.model import Job
 from piecework.store.table import Table
 from piecework.store.tallies import FULL_BLOCKS, FULL_GROUPS
@@ -14,16 +14,16 @@ async def groups_to_look_at(table: Table, job: Job) -> set[int]:
     Only in its first life: what is tallied there has ended for good. Later somebody
     may count an end of an earlier life, late, of a chunk that was taken up again.
     """
-    groups = set(range(keys.groups_in(job.chunks)))
+    groups = set(range(layout.groups_in(job.chunks)))
     if job.gen > 1 or len(groups) == 1:
         return groups
     full_blocks = job.item.get(FULL_BLOCKS, ())
     groups -= set(job.item.get(FULL_GROUPS, ()))
-    for block in range(keys.blocks_in(job.chunks)):
-        first = block * keys.BLOCK_SIZE
+    for block in range(layout.blocks_in(job.chunks)):
+        first = block * layout.BLOCK_SIZE
         if block in full_blocks:
-            groups -= set(range(first, first + keys.BLOCK_SIZE))
-        elif keys.blocks_in(job.chunks) > 1:
+            groups -= set(range(first, first + layout.BLOCK_SIZE))
+        elif layout.blocks_in(job.chunks) > 1:
             pk = keys.group_pk(job.ref.tenant, job.ref.job, first)
             item = await table.get(pk, keys.BLOCK_SK) or {}
             groups -= set(item.get(FULL_GROUPS, ()))

@@ -32,6 +32,15 @@ from piecework.sweep import sweep
 
 #: Seconds without a sign of life after which a submit counts as stopped half-way.
 SUBMIT_QUIET_S = 30.0
+#: What a job's item says of when somebody handed out its work, or was about to.
+SIGNS_OF_LIFE = (
+    "created_at",
+    "opened_at",
+    "sent_at",
+    "finalizing_at",
+    "reopened_at",
+    "seen_to_at",
+)
 
 
 async def act_on(  # noqa: PLR0911 -- a return a state
@@ -42,7 +51,7 @@ async def act_on(  # noqa: PLR0911 -- a return a state
         return await expire(look, job)
     match job.status:
         case JobStatus.SUBMITTING:
-            return await finish_submit(look.rt, job)
+            return await finish_submit(look, job)
         case JobStatus.RUNNING:
             return await look_at_chunks(look, job)
         case JobStatus.FINALIZING:
@@ -60,25 +69,25 @@ def deadline_passed(job: Job, rt: Runtime) -> bool:
     return job.deadline is not None and job.deadline <= rt.clock()
 
 
-async def finish_submit(rt: Runtime, job: Job) -> Counter[str]:
+async def finish_submit(look: Look, job: Job) -> Counter[str]:
     """Finish a submit that stopped half-way, from its manifest."""
-    if quiet_for(rt, job, "created_at") < SUBMIT_QUIET_S:
+    if quiet_for(look.rt, job) < SUBMIT_QUIET_S:
         return Counter()
-    await fan_out(rt, job)
+    await fan_out(look.rt, job, look.progress)
     return Counter({"submit finished": 1})
 
 
 async def finish_resume(rt: Runtime, job: Job) -> Counter[str]:
     """Let a job run on whose resume stopped half-way: with what it had reopened."""
-    if quiet_for(rt, job, "reopened_at") < SUBMIT_QUIET_S:
+    if quiet_for(rt, job) < SUBMIT_QUIET_S:
         return Counter()
     await rt.moves.resume(job)
     return Counter({"resume finished": 1})
 
 
-def quiet_for(rt: Runtime, job: Job, began: str) -> float:
-    """Return for how long nobody has been seen to submit, or to resume, a job."""
-    seen_to = max(str(job.item[began]), str(job.item.get("seen_to_at", "")))
+def quiet_for(rt: Runtime, job: Job) -> float:
+    """Return for how long nobody has been seen to hand out a job's work."""
+    seen_to = max(str(job.item.get(name, "")) for name in SIGNS_OF_LIFE)
     return rt.clock() - moment(seen_to)
 
 
@@ -127,9 +136,10 @@ async def look_at_chunks(look: Look, job: Job) -> Counter[str]:
     """Look at every chunk that may be open; finish the job if none is."""
     rt = look.rt
     acts: Counter[str] = Counter()
-    unsent = "sent_at" not in job.item
-    if unsent and quiet_for(rt, job, "opened_at") >= SUBMIT_QUIET_S:
-        await fan_out(rt, job)
+    # What was reopened is sent by whoever did it, else chunk by chunk: see `due`.
+    unsent = not {"sent_at", "reopened_at"} & job.item.keys()
+    if unsent and quiet_for(rt, job) >= SUBMIT_QUIET_S:
+        await fan_out(rt, job, look.progress)
         return Counter({"submit finished": 1})
     open_chunks = 0
     newer: list[ChunkRef] = []
@@ -150,7 +160,7 @@ async def look_at_chunks(look: Look, job: Job) -> Counter[str]:
 async def look_at(look: Look, job: Job, chunk: Chunk) -> Counter[str]:
     """Send a chunk again that nobody works on and no message speaks for any more."""
     rt = look.rt
-    look.overdue.saw(job, chunk)
+    look.overdue.saw(job, chunk, rt.clock())
     rescue = Rescue(rt.table, rt.settings, rt.clock)
     if chunk.status is ChunkStatus.RUNNING:
         now = asyncio.get_running_loop().time()
@@ -174,8 +184,6 @@ def due(chunk: Chunk, job: Job, rt: Runtime) -> bool:
     since = chunk.item.get("due_at")
     if since is not None:
         return moment(str(since)) <= rt.clock()
-    if "reopened_at" in job.item:
-        # Reopened, and perhaps never sent: a resume that stopped there is soon made up.
-        return moment(str(job.item["reopened_at"])) + SUBMIT_QUIET_S <= rt.clock()
-    sent = moment(str(job.item.get("sent_at") or job.item["created_at"]))
-    return sent + rt.settings.redispatch_s <= rt.clock()
+    # Reopened and perhaps never sent, or a join that nobody took up: soon made up for.
+    soon = "reopened_at" in job.item or chunk.ref.is_join
+    return quiet_for(rt, job) >= (SUBMIT_QUIET_S if soon else rt.settings.redispatch_s)

@@ -46,7 +46,8 @@ class Reconciler:
 
     def __post_init__(self) -> None:
         """Begin with nothing seen."""
-        self._look = Look(self.rt, self.take)
+        alive = self.pulse.reconciles
+        self._look = Look(self.rt, self.take, progress=lambda *_: alive())
         self._alarms = DeadLetterAlarms(self.rt, self.log)
 
     @property
@@ -59,12 +60,16 @@ class Reconciler:
         acts: Counter[str] = Counter()
         began = asyncio.get_running_loop().time()
         self.active = 0
+        gone = set(self._next_look)
         async for ref in self.rt.jobs.active():
             self.active += 1
+            gone.discard(ref)
             self.pulse.reconciles()
             now = asyncio.get_running_loop().time()
             if self._next_look.get(ref, 0.0) <= now:
                 acts += await self._job(ref)
+        for ref in gone:
+            self._forget(ref)
         acts += await self._drain()
         acts += await self._watch_letters()
         for action, count in acts.items():
@@ -76,7 +81,7 @@ class Reconciler:
             jobs=self.active,
             actions=acts.total(),
             duration_ms=round(took * 1000),
-            overdue_s=self._look.overdue.seconds(self.rt.clock()),
+            overdue_s=self._look.overdue.seconds(),
             open_letters=self._alarms.open_letters,
             oldest_letter_s=self._alarms.oldest_s(self.rt.clock()),
         )
@@ -84,7 +89,13 @@ class Reconciler:
 
     def look_now(self) -> None:
         """Let the next look spare no job."""
-        self._next_look.clear()
+        self._next_look = dict.fromkeys(self._next_look, 0.0)
+
+    def _forget(self, ref: JobRef) -> None:
+        """Drop what is kept of a job that has ended; most leave the list unseen."""
+        self._next_look.pop(ref, None)
+        self.sightings.forget(ref)
+        self._look.overdue.forget(ref)
 
     async def _job(self, ref: JobRef) -> Counter[str]:
         """Act on one job; its trouble, such as an odd item, is not the others'."""
@@ -112,11 +123,10 @@ class Reconciler:
             await self.rt.jobs.note(ref, UNREADABLE, said)
 
     async def _act(self, ref: JobRef) -> Counter[str]:
-        self._look.overdue.begin(ref)
+        self._look.overdue.forget(ref)
         job = await self.rt.jobs.read(ref)
         if job is None or job.status.ended:
-            self._next_look.pop(ref, None)
-            self.sightings.forget(ref)
+            self._forget(ref)
         if job is None:
             return Counter()
         if not job.status.ended:

@@ -14,26 +14,28 @@ from piecework.model import Chunk, ChunkStatus, Job, JobRef, moment
 
 @dataclass(slots=True)
 class Overdue:
-    """Since when the longest waiting chunk of each job waits, as text that sorts."""
+    """How long the longest waiting chunk of each job has waited when it was seen.
 
-    _since: dict[JobRef, str] = field(default_factory=dict)
+    Since when is kept as text that sorts. What comes after the look does not count: the
+    lease of a chunk in hand is renewed, and a large job is looked at rarely.
+    """
 
-    def begin(self, ref: JobRef) -> None:
-        """Forget what was seen of a job: it is looked at anew, or has ended."""
-        self._since.pop(ref, None)
+    _longest: dict[JobRef, tuple[str, float]] = field(default_factory=dict)
 
-    def saw(self, job: Job, chunk: Chunk) -> None:
+    def forget(self, ref: JobRef) -> None:
+        """Drop what was seen of a job: it is looked at anew, or has ended."""
+        self._longest.pop(ref, None)
+
+    def saw(self, job: Job, chunk: Chunk, now: float) -> None:
         """Note a chunk as it stands."""
         since = waits_since(job, chunk)
-        if since and since < self._since.get(job.ref, "~"):
-            moment(since)  # a time that is none is this job's trouble alone
-            self._since[job.ref] = since
+        if since and since < self._longest.get(job.ref, ("~", 0.0))[0]:
+            # A time that is none is this job's trouble alone.
+            self._longest[job.ref] = since, max(0.0, now - moment(since))
 
-    def seconds(self, now: float) -> float:
+    def seconds(self) -> float:
         """Return the longest wait; 0 when none waits."""
-        if not self._since:
-            return 0.0
-        return max(0.0, now - moment(min(self._since.values())))
+        return max((waited for _, waited in self._longest.values()), default=0.0)
 
 
 def waits_since(job: Job, chunk: Chunk) -> str:

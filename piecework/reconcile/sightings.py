@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from piecework import keys
+from piecework import layout
 from piecework.model import Chunk, ChunkRef, JobRef
 
 
@@ -40,7 +40,7 @@ class Sightings:
         self._seen = {
             chunk: seen
             for chunk, seen in self._seen.items()
-            if chunk.of != ref or keys.group_of(chunk.chunk) in groups
+            if chunk.of != ref or layout.group_of(chunk.chunk) in groups
         }
 
     def lost_sight_of(self, chunk: ChunkRef) -> None:

@@ -44,7 +44,8 @@ class Breakers:
         for a fleet that does not call a dependency which one of it has given up.
         """
         rows = self.table.query(keys.BREAKERS_PK)
-        return {row["sk"]: standing(row) async for row in rows}
+        found = {row["sk"]: standing(row) async for row in rows}
+        return {name: stands for name, stands in found.items() if stands is not None}
 
     async def open(
         self, name: str, gen: int, until: float, code: str
@@ -146,8 +147,10 @@ class Breakers:
         return standing(reply.item) if isinstance(reply, Refused) else None
 
 
-def standing(row: Item | None) -> Standing:
-    """Return a row as the engine reads it; one that somebody spoiled says nothing.
+def standing(row: Item | None) -> Standing | None:
+    """Return a row as the engine reads it; None: somebody spoiled it.
+
+    Then it says nothing, and is told nothing: each process goes by itself.
 
     Raises:
         NewerSchemaError: It is of a later version: each process goes by itself.
@@ -166,4 +169,4 @@ def standing(row: Item | None) -> Standing:
             probed_until=moment(row["probe_until"]) if "probe_until" in row else 0.0,
         )
     except (KeyError, TypeError, ValueError, PermanentError):
-        return Standing()
+        return None

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from piecework import keys
+from piecework import keys, layout
 from piecework.model import Chunk, ChunkRef, ChunkStatus, JobRef
 from piecework.ports import Missing
 from piecework.schema import is_newer, known
@@ -41,11 +41,6 @@ class Census:
     late_calls: int = 0
     calls: int = 0
     cached_calls: int = 0
-
-    @property
-    def ended(self) -> bool:
-        """Whether no chunk has anything left to do."""
-        return all(row.status.terminal for row in self.rows)
 
     @property
     def by_status(self) -> Counter[str]:
@@ -126,7 +121,7 @@ async def all_chunks(
     Raises:
         NewerSchemaError: There is such a one, and no list.
     """
-    for group in range(keys.groups_in(chunks)):
+    for group in range(layout.groups_in(chunks)):
         async for chunk in chunks_of_group(table, ref, group, newer):
             yield chunk
 

@@ -31,6 +31,8 @@ from piecework.store.table import Action, Item, Table, Written
 
 OPEN, REDRIVEN, DISCARDED = "OPEN", "REDRIVEN", "DISCARDED"
 QUARANTINE_PK = "QUARANTINE"
+#: Errors that a letter tells of, the last ones: each has up to 10 KB, an item 400.
+TRAIL = 32
 
 _LETTER = re.compile(
     r"T#([A-Za-z0-9_-]{1,64})#J#([A-Za-z0-9_-]{1,64})"
@@ -69,7 +71,7 @@ class DeadLetters:
     ) -> dict[str, Any]:
         """Return the row that is written together with the death of a chunk."""
         now, item, failure = self.clock(), claim.chunk.item, dead.failure
-        errors = [told(row) for row in trail]
+        errors = [told(row) for row in trail[1 - TRAIL :]]
         last = failure.model_dump(mode="json", exclude_none=True)
         stage = failure.stage or text_or_none(item, "stage")
         return {

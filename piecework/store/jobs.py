@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from piecework import keys
+from piecework import keys, layout
 from piecework.model import Job, JobRef, JobStatus, iso
 from piecework.store.births import active_mark, event_put, new_chunk
 from piecework.store.table import Action, Item, Table, Written
@@ -91,7 +91,7 @@ class Jobs:
     async def count_chunks(self, ref: JobRef, chunks: int) -> int:
         """Count a job's chunks, strongly consistent."""
         total = 0
-        groups = keys.groups_in(chunks)
+        groups = layout.groups_in(chunks)
         for first in range(0, groups, COUNTED_AT_ONCE):
             some = range(first, min(first + COUNTED_AT_ONCE, groups))
             pks = [keys.group_pk(ref.tenant, ref.job, group) for group in some]

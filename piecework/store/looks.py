@@ -8,19 +8,22 @@ later; a worker that has not seen it itself looks again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from piecework.model import Chunk, ChunkRef, Job, JobRef
 from piecework.store.census import Census, Counting, all_chunks
 from piecework.store.table import Table
 
+#: Rows of the censuses that are kept, unless one alone has more.
+MOST_ROWS = 10_000
+
 
 @dataclass(slots=True)
 class Looks:
-    """What one process has seen; of one job at a time, for a census is large."""
+    """What one process has seen: of many small jobs, or of one that is large."""
 
     _open: ChunkRef | None = None
-    _kept: tuple[JobRef, int, Census] | None = None
+    _kept: dict[tuple[JobRef, int], Census] = field(default_factory=dict)
 
     async def ended(self, table: Table, job: Job) -> Census | None:
         """Return the census of a job whose chunks have all ended, else None.
@@ -46,15 +49,20 @@ class Looks:
         return item is not None and not has_ended(Chunk.read(ref, item))
 
     def keep(self, job: Job, census: Census) -> None:
-        """Keep what was seen for the join of this life of the job."""
-        self._kept = (job.ref, job.gen, census)
+        """Keep what was seen for the join of this life of the job.
+
+        The oldest go first: another worker has taken their joins.
+        """
+        self._kept.pop((job.ref, job.gen), None)
+        self._kept[job.ref, job.gen] = census
+        rows = sum(1 + len(each.rows) for each in self._kept.values())
+        while rows > MOST_ROWS and len(self._kept) > 1:
+            oldest = next(iter(self._kept))
+            rows -= 1 + len(self._kept.pop(oldest).rows)
 
     def take(self, ref: JobRef, gen: int) -> Census | None:
         """Return what was kept for the join of a life of a job, once; None: nothing."""
-        if self._kept is None or self._kept[:2] != (ref, gen):
-            return None
-        census, self._kept = self._kept[2], None
-        return census
+        return self._kept.pop((ref, gen), None)
 
 
 def has_ended(chunk: Chunk) -> bool:

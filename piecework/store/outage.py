@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from types import TracebackType
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -33,6 +34,7 @@ class Reaching:
             raise StoreError(message, code=code) from error
 
 
+@lru_cache(maxsize=64)
 def reaching(what: str) -> Reaching:
     """Raise `StoreError` for whatever the SDK raises inside.
 

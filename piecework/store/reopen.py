@@ -73,7 +73,7 @@ def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> Action:
     )
     removed = (
         " ADD replays :one REMOVE settled_at, direction, compensation, resume_at,"
-        " recoveries, releases, dispatches, cancel_requested,"
+        " recoveries, releases, parks, dispatches, cancel_requested,"
         " undo_requested, cancelled, late_calls"
     )
     values = {

@@ -19,9 +19,9 @@ from piecework.settings import Settings
 from piecework.store.calls_spent import Calls
 from piecework.store.cancels import cancelled_at
 from piecework.store.claims import HELD, held
-from piecework.store.expiry import expires_at
 from piecework.store.open_letters import open_mark
 from piecework.store.table import Action, Refused, Table, Written
+from piecework.store.trail import trail_put
 
 #: Leaves the item without an owner. The token stays: it tells who wrote last.
 LET_GO = "REMOVE claimed_by, claim_expires_at"
@@ -225,21 +225,8 @@ class Settlements:
         )
 
     def _trail(self, claim: Claim, failure: ErrorEnvelope) -> Action:
-        """Return the record of what ended this claim; a dead letter tells them all."""
-        now = self.clock()
-        return self.table.action(
-            "Put",
-            claim.ref.pk,
-            keys.error_sk(claim.ref.chunk, claim.gen, claim.fence),
-            item={
-                "at": iso(now),
-                "worker": claim.worker,
-                "gen": claim.gen,
-                "attempt": claim.attempt,
-                "error": failure.model_dump_json(exclude_none=True),
-                "expires_at": expires_at(now, self.settings.keep_jobs_days),
-            },
-        )
+        days = self.settings.keep_jobs_days
+        return trail_put(self.table, claim, failure, self.clock(), days)
 
     async def _write(
         self, claim: Claim, status: ChunkStatus, actions: list[Action]

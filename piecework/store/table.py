@@ -81,7 +81,8 @@ class Action:
             request["ExpressionAttributeNames"] = dict(marked)
         if self.values:
             request["ExpressionAttributeValues"] = {
-                ":" + name: to_value(value) for name, value in self.values.items()
+                ":" + name: {"S": value} if isinstance(value, str) else to_value(value)
+                for name, value in self.values.items()
             }
         return request
 

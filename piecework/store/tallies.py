@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from piecework import keys
+from piecework import keys, layout
 from piecework.model import JobRef
 from piecework.store.table import Action, Table, Written
 
@@ -45,18 +45,20 @@ class Tallies:
         reply = await self.table.update(action, returning="UPDATED_NEW")
         if not isinstance(reply, Written):
             return False
-        if len(reply.item["settled"]) < keys.group_size(group, chunks):
+        if len(reply.item["settled"]) < layout.group_size(group, chunks):
             return False
-        return keys.groups_in(chunks) == 1 or await self._group_full(ref, group, chunks)
+        alone = layout.groups_in(chunks) == 1
+        return alone or await self._group_full(ref, group, chunks)
 
     async def _group_full(self, ref: JobRef, group: int, chunks: int) -> bool:
-        block, blocks = keys.block_of(group), keys.blocks_in(chunks)
+        block, blocks = layout.block_of(group), layout.blocks_in(chunks)
         if blocks == 1:
-            return keys.groups_in(chunks) <= await self._members(
+            return layout.groups_in(chunks) <= await self._members(
                 self._on_job(ref, FULL_GROUPS, group), FULL_GROUPS
             )
+        size = layout.block_size(block, chunks)
         full = await self._members(self._on_block(ref, "ADD", group), FULL_GROUPS)
-        return full >= keys.block_size(block, chunks) and blocks <= await self._members(
+        return full >= size and blocks <= await self._members(
             self._on_job(ref, FULL_BLOCKS, block), FULL_BLOCKS
         )
 
@@ -76,7 +78,7 @@ class Tallies:
         )
 
     def _on_block(self, ref: JobRef, verb: str, group: int) -> Action:
-        first = keys.block_of(group) * keys.BLOCK_SIZE
+        first = layout.block_of(group) * layout.BLOCK_SIZE
         return self.table.action(
             "Update",
             keys.group_pk(ref.tenant, ref.job, first),
@@ -102,10 +104,10 @@ class Tallies:
             keys.META_SK,
             condition="attribute_exists(pk)",
             update=f"DELETE {FULL_GROUPS} :group, {FULL_BLOCKS} :block",
-            values={"group": {group}, "block": {keys.block_of(group)}},
+            values={"group": {group}, "block": {layout.block_of(group)}},
         )
         reply = await self.table.update(full)
-        if isinstance(reply, Written) and keys.blocks_in(chunks_of(reply.item)) > 1:
+        if isinstance(reply, Written) and layout.blocks_in(chunks_of(reply.item)) > 1:
             block = self._on_block(ref, "DELETE", group)
             await self.table.update(block, returning="NONE")
 
@@ -116,9 +118,9 @@ class Tallies:
         chunks are handed out in about their order.
         """
         full = await self._full_groups(ref, chunks)
-        total = sum(keys.group_size(group, chunks) for group in full)
-        others = (g for g in range(keys.groups_in(chunks)) if g not in full)
-        for group in islice(others, keys.BLOCK_SIZE):
+        total = sum(layout.group_size(group, chunks) for group in full)
+        others = (g for g in range(layout.groups_in(chunks)) if g not in full)
+        for group in islice(others, layout.BLOCK_SIZE):
             pk = keys.group_pk(ref.tenant, ref.job, group)
             item = await self.table.get(pk, keys.TALLY_SK)
             total += len((item or {}).get("settled", ()))
@@ -127,9 +129,9 @@ class Tallies:
     async def _full_groups(self, ref: JobRef, chunks: int) -> set[int]:
         """Return the full groups of a job of more than one block."""
         full: set[int] = set()
-        blocks = keys.blocks_in(chunks)
+        blocks = layout.blocks_in(chunks)
         for block in range(blocks) if blocks > 1 else ():
-            pk = keys.group_pk(ref.tenant, ref.job, block * keys.BLOCK_SIZE)
+            pk = keys.group_pk(ref.tenant, ref.job, block * layout.BLOCK_SIZE)
             item = await self.table.get(pk, keys.BLOCK_SK)
             full |= set((item or {}).get(FULL_GROUPS, ()))
         return full
@@ -143,5 +145,5 @@ def chunks_of(job: Mapping[str, Any]) -> int:
 def ended_at_least(job: Mapping[str, Any]) -> int:
     """Return how many chunks have ended by a large job's item alone."""
     full = len(job.get(FULL_GROUPS, ()))
-    full += len(job.get(FULL_BLOCKS, ())) * keys.BLOCK_SIZE
-    return min(full * keys.GROUP_SIZE, chunks_of(job))
+    full += len(job.get(FULL_BLOCKS, ())) * layout.BLOCK_SIZE
+    return min(full * layout.GROUP_SIZE, chunks_of(job))

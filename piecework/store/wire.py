@@ -7,6 +7,7 @@ and because it answers with `Decimal`; our numbers are whole.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 
@@ -49,11 +50,21 @@ def _less_often(value: Any) -> dict[str, Any]:
 
 def from_item(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return an item's attributes as Python values."""
-    # Most are texts: those are read right here.
+    # Most are texts, and the others whole numbers: those are read right here.
     return {
-        name: value["S"] if "S" in value else from_value(value)
+        name: value["S"]
+        if "S" in value
+        else number(value["N"])
+        if "N" in value
+        else from_value(value)
         for name, value in item.items()
     }
+
+
+@lru_cache(maxsize=4096)
+def number(content: str) -> int | float:
+    """Return a number: ours are whole, and mostly the same few."""
+    return int(content) if content.lstrip("-").isdigit() else float(content)
 
 
 def from_value(value: Mapping[str, Any]) -> Any:  # noqa: PLR0911 -- a return a type
@@ -63,7 +74,7 @@ def from_value(value: Mapping[str, Any]) -> Any:  # noqa: PLR0911 -- a return a 
         case "S" | "BOOL":
             return content
         case "N":
-            return int(content) if content.lstrip("-").isdigit() else float(content)
+            return number(content)
         case "NS":
             return {int(number) for number in content}
         case "SS":

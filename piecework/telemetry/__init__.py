@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from piecework.telemetry.emitting import Log, emit
-from piecework.telemetry.events import BOUND, EVENTS, Event
+from piecework.telemetry.event import BOUND, Event
+from piecework.telemetry.events import EVENTS
 from piecework.telemetry.logs import configure
 from piecework.telemetry.traces import guard_loop, guard_process
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, Protocol, TypeAlias
 
-from piecework.telemetry.events import BOUND, EVENTS, Level
+from piecework.telemetry.event import BOUND, Level
+from piecework.telemetry.events import EVENTS
 
 #: Told of every event and its fields, at whatever level the log is.
 Listener: TypeAlias = Callable[[str, Mapping[str, Any]], None]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 #: Bytes of a head beyond which it is none.
 HEAD_LIMIT = 64 * 1024
 NO_BODY = frozenset({204, 304})
+#: What a length may be; more digits are none that anybody means.
+LENGTH = re.compile("[0-9]{1,15}", re.ASCII)
+CHUNK = re.compile(rb"([0-9a-fA-F]{1,12})[ \t]*")
 
 
 class MalformedError(ValueError):
@@ -53,7 +57,7 @@ def read(received: bytes, *, ended: bool = False) -> Answer | None:
         message = "it does not begin as an answer does"
         raise MalformedError(message)
     status = int(code)
-    headers = dict(map(header, lines))
+    headers = headers_of(lines)
     body = body_of(status, headers, received[end + 4 :], ended=ended)
     if body is None:
         return None
@@ -61,13 +65,16 @@ def read(received: bytes, *, ended: bool = False) -> Answer | None:
     return Answer(status, headers, body, last=closing or ended)
 
 
-def header(line: str) -> tuple[str, str]:
-    """Return a header's name in small letters, and its value."""
-    name, colon, value = line.partition(":")
-    if not colon or not name or name != name.strip():
-        message = "a header has no name"
-        raise MalformedError(message)
-    return name.lower(), value.strip()
+def headers_of(lines: list[str]) -> dict[str, str]:
+    """Return the headers, by their names in small letters."""
+    headers = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name or name != name.strip():
+            message = "a header has no name"
+            raise MalformedError(message)
+        headers[name.lower()] = value.strip()
+    return headers
 
 
 def body_of(
@@ -79,7 +86,7 @@ def body_of(
     length = headers.get("content-length", "0" if status in NO_BODY else None)
     if length is None:
         return rest if ended else None
-    if not (length.isascii() and length.isdigit()):
+    if LENGTH.fullmatch(length) is None:
         message = "its length is no number"
         raise MalformedError(message)
     if len(rest) > int(length):
@@ -96,16 +103,29 @@ def in_chunks(rest: bytes) -> bytes | None:
         end = rest.find(b"\r\n", at)
         if end < 0:
             return None
-        try:
-            size = int(rest[at:end].partition(b";")[0], 16)
-        except ValueError as error:
+        size = CHUNK.fullmatch(rest[at:end].partition(b";")[0])
+        if size is None:
             message = "a chunk has no size"
-            raise MalformedError(message) from error
-        at = end + 2
-        if size == 0:
-            # What may follow the last chunk says nothing of the body.
-            return b"".join(parts) if rest.endswith(b"\r\n\r\n") else None
-        parts.append(rest[at : at + size])
-        at += size + 2
+            raise MalformedError(message)
+        length = int(size[1], 16)
+        if length == 0:
+            return b"".join(parts) if ends(rest, end) else None
+        at = end + 2 + length + 2
         if len(rest) < at:
             return None
+        if rest[at - 2 : at] != b"\r\n":
+            message = "a chunk is longer than it says"
+            raise MalformedError(message)
+        parts.append(rest[end + 2 : at - 2])
+
+
+def ends(rest: bytes, last: int) -> bool:
+    """Say whether a body in chunks is complete; `last`: where its last line ends.
+
+    What may follow the last chunk, up to an empty line, says nothing of the body.
+    """
+    end = rest.find(b"\r\n\r\n", last)
+    if 0 <= end < len(rest) - 4:
+        message = "there is more than an answer"
+        raise MalformedError(message)
+    return end >= 0

@@ -1,20 +1,21 @@
 """A client that sends the hot operations itself and leaves all others to the SDK.
 
 It answers and raises as the SDK does. What is not a plain success is read by the SDK's
-parser, and the SDK's own rules say whether it is tried again; whoever listens to the
-SDK's events hears of each attempt here, too.
+parser, and the SDK's own rules say whether it is tried again. Whoever listens to its
+events before-parameter-build, response-received, needs-retry and after-call hears of
+each request here, too.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 from piecework.wire.connections import Connections
+from piecework.wire.encoding import encoded
 from piecework.wire.route import Route
 from piecework.wire.sdk import Sdk
 from piecework.wire.sending import Sender
@@ -51,32 +52,42 @@ class ThinClient:
         self._routes: dict[str, Route | None] = {}
         for name, operation in HOT.items():
             if hasattr(sdk.client, name):
-                setattr(self, name, partial(self._ask, name, operation))
+                setattr(self, name, partial(self._ask, name, sdk.model(operation)))
 
     def __getattr__(self, name: str) -> Any:
         """Everything else is the SDK's."""
         return getattr(self._sdk.client, name)
 
-    async def _ask(self, name: str, operation: str, /, **params: Any) -> Any:
+    async def _ask(self, name: str, model: Any, /, **params: Any) -> Any:
         """Send a request and return what its answer says."""
         sdk = self._sdk
-        model = sdk.meta.service_model.operation_model(operation)
         context: dict[str, Any] = {"client_config": sdk.meta.config}
-        about = {"model": model, "context": context}
-        await sdk.tell("before-parameter-build", operation, params=params, **about)
+        await sdk.tell(
+            "before-parameter-build",
+            model,
+            params=params,
+            model=model,
+            context=context,
+        )
         try:
-            body = json.dumps(params).encode()
+            body = encoded(params)
         except TypeError:  # binary values
             return await getattr(sdk.client, name)(**params)
-        route = await self._route(operation, params)
+        route = await self._route(model.name, params)
         if route is None:
             return await getattr(sdk.client, name)(**params)
         held, parsed = await self._sender.send(route, body, model, context)
-        about["http_response"] = held
-        await sdk.tell("after-call", operation, parsed=parsed, **about)
+        await sdk.tell(
+            "after-call",
+            model,
+            http_response=held,
+            parsed=parsed,
+            model=model,
+            context=context,
+        )
         if held.status_code >= 300:  # noqa: PLR2004 -- where the SDK begins, too
             code = context.get("error_code_override") or parsed["Error"].get("Code")
-            raise sdk.client.exceptions.from_code(code)(parsed, operation)
+            raise sdk.client.exceptions.from_code(code)(parsed, model.name)
         return parsed
 
     async def _route(self, operation: str, params: dict[str, Any]) -> Route | None:
@@ -87,7 +98,7 @@ class ThinClient:
         credentials = await self._sdk.credentials.get_frozen_credentials()
         if credentials != self._credentials:
             self._credentials, self._routes = credentials, {}
-        if operation not in self._routes:
-            route = await self._sdk.route(operation, params, credentials)
-            self._routes[operation] = route
-        return self._routes[operation]
+        routes = self._routes  # they may be others after the next line
+        if operation not in routes:
+            routes[operation] = await self._sdk.route(operation, params, credentials)
+        return routes[operation]

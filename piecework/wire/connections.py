@@ -11,10 +11,12 @@ import socket
 import ssl
 from collections import defaultdict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from aiohappyeyeballs import start_connection
 from botocore.exceptions import (
+    BotoCoreError,
     ConnectionClosedError,
     ConnectTimeoutError,
     EndpointConnectionError,
@@ -23,12 +25,14 @@ from botocore.exceptions import (
     SSLError,
 )
 
-from piecework.wire.answer import Answer, MalformedError
+from piecework.wire.answer import Answer
 from piecework.wire.connection import Connection
 from piecework.wire.route import Route
 
 #: Seconds without a request after which the SDK trusts a connection no longer.
 KEPT_S = 12.0
+#: Hosts that are looked up at once.
+LOOKED_UP = 4
 
 
 class Connections:
@@ -54,6 +58,9 @@ class Connections:
         self._free: defaultdict[tuple[str, int], list[Connection]] = defaultdict(list)
         self._all: set[Connection] = set()
         self._closed = False
+        # The loop's own threads are those of plain stages: all of them may be busy for
+        # minutes, and the renewal of their leases must not wait for that.
+        self._names = ThreadPoolExecutor(LOOKED_UP, "piecework-names")
 
     async def send(self, route: Route, request: bytes) -> Answer:
         """Send a request and return its answer."""
@@ -61,9 +68,11 @@ class Connections:
             if self._closed:
                 raise HTTPClientError(error="the client is closed")
             free = self._free[route.host, route.port]
-            connection = self._reused(free) or await self._connected(route)
             try:
+                connection = self._reused(free) or await self._connected(route)
                 answer = await connection.ask(request)
+            except BotoCoreError:
+                raise
             except TimeoutError as error:
                 raise ReadTimeoutError(endpoint_url=route.url, error=error) from error
             except ConnectionAbortedError as error:
@@ -74,7 +83,7 @@ class Connections:
                 raise EndpointConnectionError(
                     endpoint_url=route.url, error=error
                 ) from error
-            except MalformedError as error:
+            except Exception as error:  # the SDK leaves nothing raw either
                 raise HTTPClientError(error=error) from error
             if connection.usable:
                 free.append(connection)
@@ -83,6 +92,7 @@ class Connections:
     async def close(self) -> None:
         """Close them all, and open no more."""
         self._closed = True
+        self._names.shutdown(wait=False, cancel_futures=True)
         for connection in self._all:
             connection.close()
         while self._all:
@@ -102,13 +112,13 @@ class Connections:
         """Return a new connection."""
         loop = asyncio.get_running_loop()
         make = partial(Connection, self._read_timeout)
+        kind = socket.SOCK_STREAM
+        look_up = partial(socket.getaddrinfo, route.host, route.port, type=kind)
         tls = self._trusted() if route.encrypted else None
         name = route.host if route.encrypted else None
         try:
             async with asyncio.timeout(self._connect_timeout):
-                found = await loop.getaddrinfo(
-                    route.host, route.port, type=socket.SOCK_STREAM
-                )
+                found = await loop.run_in_executor(self._names, look_up)
                 # Of several addresses one that is silent must not take all the time.
                 connected = await start_connection(found, happy_eyeballs_delay=0.25)
                 _, connection = await loop.create_connection(

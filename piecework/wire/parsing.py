@@ -12,8 +12,9 @@ from piecework.wire.answer import Answer
 from piecework.wire.sdk import Sdk
 
 #: With these in it the SDK's parser does more than read the JSON: it leaves out what
-#: is null, and decodes what is binary.
-NOT_PLAIN = (b"null", b'"B"', b'"BS"', b'"BinaryValue"', b'"BinaryListValues"')
+#: is null, and decodes what is binary: all of that begins alike.
+NULL, BINARY = b"null", b'"B'
+NAMES = (b'"B"', b'"BS"', b'"BinaryValue"', b'"BinaryListValues"')
 
 
 def plainly(answer: Answer) -> dict[str, Any] | None:
@@ -23,7 +24,8 @@ def plainly(answer: Answer) -> dict[str, Any] | None:
     if (
         answer.status_code != 200  # noqa: PLR2004 -- the one that AWS answers with
         or (checksum is not None and checksum != str(crc32(body)))
-        or any(mark in body for mark in NOT_PLAIN)
+        or NULL in body
+        or (BINARY in body and any(name in body for name in NAMES))
     ):
         return None
     try:

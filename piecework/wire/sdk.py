@@ -14,6 +14,7 @@ from typing import Any
 from aiobotocore.httpsession import AIOHTTPSession
 from botocore.httpsession import get_cert_path
 
+from piecework.wire.events import Events
 from piecework.wire.route import Route
 
 
@@ -28,6 +29,7 @@ class Sdk:
         self.client = client
         self.meta = client.meta
         self.service = str(client.meta.service_model.service_id.hyphenize())
+        self.tell = Events(client.meta.events, self.service).tell
         self.parser = client._response_parser
         self.retry_mode = (client.meta.config.retries or {}).get("mode")
         self.resolve_endpoint = client._resolve_endpoint_ruleset
@@ -60,13 +62,14 @@ class Sdk:
         }
         return next((reason for reason, found in doubts.items() if found), "")
 
-    async def tell(self, event: str, name: str, /, **said: Any) -> Any:
-        """Tell those who listen to the SDK's events of an operation."""
-        return await self.meta.events.emit(f"{event}.{self.service}.{name}", **said)
+    def model(self, operation: str) -> Any:
+        """Return how the service describes an operation."""
+        return self.meta.service_model.operation_model(operation)
 
     def tls(self) -> ssl.SSLContext:
-        """Return what checks a certificate as the SDK does."""
+        """Return what checks a certificate as the SDK should."""
         context: ssl.SSLContext = self.make_tls()
+        context.check_hostname = True  # see `piecework.trust`
         context.load_verify_locations(get_cert_path(self.verify))
         return context
 
@@ -78,7 +81,7 @@ class Sdk:
         The SDK works this out for each request from rules, settings and the account.
         Tables are named, never given by ARN: it depends on the credentials alone.
         """
-        model = self.meta.service_model.operation_model(operation)
+        model = self.model(operation)
         context: dict[str, Any] = {
             "client_region": self.meta.region_name,
             "client_config": self.meta.config,

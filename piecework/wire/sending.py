@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from itertools import count
@@ -37,6 +38,7 @@ class Sender:
             BotoCoreError: The last try brought none.
         """
         response: Response = None
+        context["retries"] = {"invocation-id": invocation()}
         for attempt in count(1):
             self.sdk.note_attempt(context, attempt, response)
             request = route.request(body, self.clock(), context["retries"])
@@ -45,7 +47,7 @@ class Sender:
             )
             await self.sdk.tell(
                 "response-received",
-                model.name,
+                model,
                 response_dict=None,
                 parsed_response=response and response[1],
                 context=context,
@@ -87,7 +89,7 @@ class Sender:
         """Ask the SDK when to try again; None: not at all."""
         said = await self.sdk.tell(
             "needs-retry",
-            model.name,
+            model,
             response=response,
             endpoint=self.sdk.endpoint,
             operation=model,
@@ -97,3 +99,12 @@ class Sender:
         )
         delay: float | None = first_non_none_response(said)
         return delay
+
+
+def invocation() -> str:
+    """Return an id for a request and its repetitions, of the form that the SDK gives.
+
+    It makes an object of each first, at a twentieth of the whole request.
+    """
+    h = os.urandom(16).hex()
+    return f"{h[:8]}-{h[8:12]}-4{h[13:16]}-a{h[17:20]}-{h[20:]}"

@@ -48,28 +48,34 @@ class Signer:
         self._access_key = credentials.access_key
         self._secret = f"AWS4{credentials.secret_key}".encode()
         self._region, self._service = region, service
-        self._day = self._scope = ""
-        self._key = b""
+        self._second = -1
+        self._stamp = self._scope = ""
+        self._mac = hmac.new(b"", digestmod=sha256)
 
     def sign(self, body: bytes, now: float) -> str:
         """Return the headers that date and sign a request."""
-        stamp = time.strftime(SIGV4_TIMESTAMP, time.gmtime(now))
-        if stamp[:8] != self._day:
-            self._begin(stamp[:8])
+        if int(now) != self._second:
+            self._begin(int(now))
+        stamp = self._stamp
         canonical = f"{self._before}{stamp}{self._after}{sha256(body).hexdigest()}"
         digest = sha256(canonical.encode()).hexdigest()
         text = f"{ALGORITHM}\n{stamp}\n{self._scope}\n{digest}"
-        signature = hmac.digest(self._key, text.encode(), "sha256").hex()
+        mac = self._mac.copy()
+        mac.update(text.encode())
         return (
             f"X-Amz-Date: {stamp}\r\n"
             f"Authorization: {ALGORITHM} Credential={self._access_key}/{self._scope}, "
-            f"SignedHeaders={self._signed}, Signature={signature}\r\n"
+            f"SignedHeaders={self._signed}, Signature={mac.hexdigest()}\r\n"
         )
 
-    def _begin(self, day: str) -> None:
-        """Derive the key of a day."""
-        parts = (day, self._region, self._service, "aws4_request")
+    def _begin(self, second: int) -> None:
+        """Take over a second's date, and derive the key of a new day."""
+        before, stamp = self._stamp, time.strftime(SIGV4_TIMESTAMP, time.gmtime(second))
+        self._second, self._stamp = second, stamp
+        if stamp[:8] == before[:8]:
+            return
+        parts = (stamp[:8], self._region, self._service, "aws4_request")
         key = self._secret
         for part in parts:
             key = hmac.digest(key, part.encode(), "sha256")
-        self._day, self._scope, self._key = day, "/".join(parts), key
+        self._scope, self._mac = "/".join(parts), hmac.new(key, digestmod=sha256)

@@ -21,13 +21,11 @@ from pathlib import Path
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
 from yarl import URL
 
+from tests.doorway import handed_on, standing
 from tests.iam.asked import Wire, asked
 from tests.iam.evaluate import Decision, Request, Statement, decide
 from tests.iam.roles import EVERYTHING, resource_statements, roles
 
-LOOPBACK = "127.0.0.1"
-#: Of the connection; and the server reads the body before it answers to `Expect`.
-HOP = {"host", "content-length", "transfer-encoding", "connection", "expect"}
 JSON_DENIAL = '{{"__type":"com.amazonaws#AccessDeniedException","message":"{}"}}'
 XML_DENIAL = (
     "<ErrorResponse><Error><Code>AccessDenied</Code><Message>{}</Message></Error>"
@@ -119,13 +117,13 @@ class Door:
     async def forward(self, raw_path: str, wire: Wire) -> web.Response:
         """Ask, and hand the answer on."""
         assert self.http is not None
-        headers = {k: v for k, v in wire.headers.items() if k.lower() not in HOP}
+        headers = handed_on(wire.headers)
         url = URL(f"{self.upstream}{raw_path}", encoded=True)
         async with self.http.request(
             wire.method, url, data=wire.body, headers=headers
         ) as reply:
             body = await reply.read()
-            kept = {k: v for k, v in reply.headers.items() if k.lower() not in HOP}
+            kept = handed_on(reply.headers)
         if b"Action=CreateChangeSet" in wire.body and (made := MADE.search(body)):
             self.change_sets[made[1].decode()] = made[2].decode()
         return web.Response(status=reply.status, body=body, headers=kept)
@@ -133,17 +131,12 @@ class Door:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[str]:
         """Stand in front of the emulator; yield where."""
-        app = web.Application(client_max_size=2**26)
-        app.router.add_route("*", "/{path:.*}", self.pass_on)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         patience = ClientTimeout(total=60)
-        async with ClientSession(timeout=patience, auto_decompress=False) as self.http:
-            await runner.setup()
-            try:
-                await web.TCPSite(runner, LOOPBACK, 0).start()
-                yield f"http://{LOOPBACK}:{runner.addresses[0][1]}"
-            finally:
-                await runner.cleanup()
+        async with (
+            ClientSession(timeout=patience, auto_decompress=False) as self.http,
+            standing(self.pass_on) as url,
+        ):
+            yield url
 
 
 def door(upstream: str, env: str, **given: str) -> Door:

@@ -54,7 +54,7 @@ WORKER = (
     row(
         "sqs:ReceiveMessage",
         "work",
-        "workers.worker:Worker.receive",
+        "workers.receiver:Receiver.run",
         "takes chunks in hand",
     ),
     row(

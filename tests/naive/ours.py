@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.submit import Submission, submit
-from piecework import keys
+from piecework import keys, layout
 from piecework.model import JobRef, JobStatus
 from piecework.runtime import Runtime
 from piecework.settings import Settings
@@ -112,7 +112,7 @@ class Ours:
     def has_result(self, chunk: int) -> bool:
         if "value" in self.chunks[chunk]:
             return True
-        partition = keys.group_pk(TENANT, JOB, keys.group_of(chunk))
+        partition = keys.group_pk(TENANT, JOB, layout.group_of(chunk))
         table = SETTINGS.checkpoints_table
         return get(self.world, table, partition, keys.result_sk(chunk)) is not None
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from aiohttp import ClientSession, web
 
-HOP = {"host", "content-length", "transfer-encoding", "connection"}
+from tests.doorway import handed_on, standing
+
 #: Of so many requests one is answered with a 500 that is not passed on.
 REFUSED = 10
 
@@ -36,13 +37,12 @@ class Door:
             self.turned_away += 1
             return web.Response(status=500)
         raw = await request.read()
-        headers = {k: v for k, v in request.headers.items() if k.lower() not in HOP}
-        url = f"{self.upstream}{request.rel_url}"
+        url, headers = f"{self.upstream}{request.rel_url}", handed_on(request.headers)
         async with self.http.request(
             request.method, url, data=raw, headers=headers
         ) as reply:
             body = await reply.read()
-            kept = {k: v for k, v in reply.headers.items() if k.lower() not in HOP}
+            kept = handed_on(reply.headers)
             kept.pop("Content-Encoding", None)
             if "DynamoDB" in request.headers.get("X-Amz-Target", ""):
                 self.units[operation] += consumed(json.loads(raw), json.loads(body))
@@ -71,14 +71,5 @@ async def door_to(upstream: str) -> AsyncIterator[Door]:
     """Open a door on loopback."""
     async with ClientSession(auto_decompress=False) as http:
         door = Door(upstream, http)
-        app = web.Application(client_max_size=2**26)
-        app.router.add_route("*", "/{path:.*}", door.pass_on)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        door.url = "http://{}:{}".format(*runner.addresses[0][:2])
-        try:
+        async with standing(door.pass_on) as door.url:
             yield door
-        finally:
-            await runner.cleanup()

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
-from piecework import keys
+from piecework import keys, layout
 from piecework.finish import Certificate, begin_finish
 from piecework.model import JobRef, JobStatus
 from piecework.queue import Message
@@ -21,7 +21,7 @@ from tests.scenarios.pipelines import Item, counting
 #: the join asks for.
 LOOKS = 2
 #: One group, and a few chunks of the next.
-CHUNKS = keys.GROUP_SIZE + 8
+CHUNKS = layout.GROUP_SIZE + 8
 REF = JobRef("default", "job-1")
 
 

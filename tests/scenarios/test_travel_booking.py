@@ -23,7 +23,7 @@ async def test_the_trips_are_booked_or_undone_each_once(
     worker = await start("worker", "--pipelines", "examples.travel_booking")
 
     asked = ("submit", "examples.travel_booking:pipeline", str(TRIPS))
-    done = await piecework(*asked, "--job-id", "trips", "--wait", "--timeout", "60")
+    done = await piecework(*asked, "--job-id", "trips", "--wait", "--timeout", "1m")
     worker.terminate()
     await end(worker)
 

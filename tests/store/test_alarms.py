@@ -12,7 +12,7 @@ from piecework.model import iso
 from piecework.reconcile.dead_letter_alarms import LOOKS, DeadLetterAlarms
 from piecework.store.alarms import give_alarm
 from piecework.store.open_letters import open_mark
-from tests.store.conftest import SETTINGS, Store
+from tests.store.conftest import SETTINGS, Store, Stutter
 from tests.store.deployment import runtime
 from tests.unit.piecework.fakes import Log
 
@@ -113,6 +113,14 @@ async def test_an_alarm_that_is_due_again_is_given_again(store: Store) -> None:
     assert await give_alarm(table, tenant, "age", now=now + 59, **give) is False
     assert await give_alarm(table, tenant, "arrivals", now=now, **give) is True
     assert await give_alarm(table, tenant, "age", now=now + 60, **give) is True
+
+
+async def test_an_alarm_whose_answer_was_lost_is_ours(store: Store) -> None:
+    stutter = Stutter(store.client)
+    store.client = stutter
+    table, tenant = store.letters, store.ref.tenant
+    assert await give_alarm(table, tenant, "age", now=store.now, quiet_s=60.0) is True
+    assert 1 == stutter.sent
 
 
 class Counting:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from piecework.queue import Delivery, Message
+from piecework.queue import BATCH, Delivery, Message
+from piecework.reconcile import dead_letter_queue
 from piecework.reconcile.dead_letter_queue import drain, place
 from tests.store.conftest import Store
-from tests.store.deployment import LOG, runtime, sent
+from tests.store.deployment import LOG, Sent, runtime, sent
 
 
 def delivery(store: Store, gen: int = 2, **facts: Any) -> Delivery:
@@ -66,6 +68,31 @@ async def test_the_queue_is_emptied(store: Store) -> None:
     acts = await drain(rt, LOG)
     assert acts.total() == len(queue.deleted) == 12
     assert queue.lying == []
+
+
+async def test_a_flood_of_dead_letters_keeps_no_job_waiting(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a pipeline that no worker has come back as fast as they are sent."""
+    monkeypatch.setattr(dead_letter_queue, "MOST_BATCHES", 3, raising=False)
+    await store.put_chunk(status="SUCCEEDED")
+    rt = runtime(store)
+    queue: Any = rt.dead_letter_queue
+    queue.lying = [delivery(store, receipt=str(n)) for n in range(45)]
+    assert [30, 15, 0] == [(await drain(rt, LOG)).total() for _ in range(3)]
+
+
+async def test_an_empty_queue_is_asked_once(store: Store) -> None:
+    asked: list[int] = []
+
+    class Empty(Sent):
+        async def receive(self, most: int, **_: Any) -> list[Delivery]:
+            asked.append(most)
+            return []
+
+    rt = replace(runtime(store), dead_letter_queue=Empty())  # type: ignore[arg-type]
+    await drain(rt, LOG)
+    assert [BATCH] == asked
 
 
 async def test_one_that_cannot_be_placed_stays_and_keeps_nobody(store: Store) -> None:

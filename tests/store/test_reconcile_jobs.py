@@ -65,7 +65,7 @@ async def test_a_submit_that_is_quiet_for_long_is_finished(
     store: Store, asked: list[str], since: str, begun: list[str]
 ) -> None:
     job = await store.put_job(JobStatus.SUBMITTING, created_at=since)
-    acts = await finish_submit(runtime(store), job)
+    acts = await finish_submit(look(store), job)
     assert begun == asked
     assert acts["submit finished"] == len(begun)
 
@@ -84,6 +84,7 @@ async def test_a_resume_that_is_quiet_for_long_is_finished(
     assert status is found.status
 
 
+@pytest.mark.parametrize("seen", ["seen_to_at", "reopened_at"])
 @pytest.mark.parametrize(
     ("act", "status"),
     [
@@ -93,13 +94,13 @@ async def test_a_resume_that_is_quiet_for_long_is_finished(
     ],
 )
 async def test_what_somebody_is_still_seen_to_do_is_left_to_them(
-    store: Store, asked: list[str], act: Any, status: JobStatus
+    store: Store, asked: list[str], act: Any, status: JobStatus, seen: str
 ) -> None:
     await store.put_chunk()
     began = dict.fromkeys(("created_at", "opened_at", "reopened_at"), LONG_AGO)
-    job = await store.put_job(status, **began, seen_to_at=RECENT)
+    job = await store.put_job(status, **began | {seen: RECENT})
     here = look(store)
-    await act(here if act is look_at_chunks else here.rt, job)
+    await act(here.rt if act is finish_resume else here, job)
     found = await store.jobs.read(store.ref)
     assert found is not None
     assert ([], status) == (asked, found.status)
@@ -111,6 +112,7 @@ async def test_what_somebody_is_still_seen_to_do_is_left_to_them(
         ({"opened_at": QUIET}, ["fan_out"]),
         ({"opened_at": RECENT}, []),
         ({"opened_at": QUIET, "sent_at": QUIET}, []),
+        ({"opened_at": QUIET, "reopened_at": QUIET}, []),
     ],
 )
 async def test_what_an_opened_job_did_not_send_is_sent(
@@ -163,6 +165,19 @@ async def test_a_join_that_waits_is_sent(store: Store) -> None:
     here = look(store)
     await send_join(here, job)
     assert sent(here.rt) == [Message.about(ref, 2)]
+
+
+@pytest.mark.parametrize(("since", "again"), [(QUIET, 1), (RECENT, 0)])
+async def test_a_join_that_nobody_took_up_is_soon_sent_however_young_the_job(
+    store: Store, since: str, again: int
+) -> None:
+    ref = store.ref.chunk(keys.JOIN_CHUNK)
+    await store.put(ref.pk, ref.sk, status="PENDING", gen=1, chunk=-1, fence=0)
+    began = dict.fromkeys(("created_at", "opened_at", "sent_at"), QUIET)
+    job = await store.put_job(JobStatus.FINALIZING, 1, **began, finalizing_at=since)
+    here = look(store)
+    assert again == (await send_join(here, job))["sent again"]
+    assert [Message.about(ref, 1)] * again == sent(here.rt)
 
 
 @pytest.mark.parametrize(
@@ -254,10 +269,13 @@ SENT_LATE = iso(NOW - SETTINGS.redispatch_s + 1)
     [
         ({"due_at": SOON}, {"sent_at": SOON}, True),
         ({"due_at": LATER}, {"sent_at": LONG_AGO, "reopened_at": QUIET}, False),
-        ({}, {"reopened_at": QUIET, "sent_at": SOON}, True),
+        ({}, {"reopened_at": QUIET, "sent_at": LONG_AGO}, True),
         ({}, {"reopened_at": RECENT, "sent_at": LONG_AGO}, False),
+        ({}, {"reopened_at": QUIET, "seen_to_at": RECENT}, False),
+        ({}, {"reopened_at": QUIET, "sent_at": SOON}, False),
         ({}, {"sent_at": LONG_AGO}, True),
         ({}, {"sent_at": SENT_LATE}, False),
+        ({}, {"seen_to_at": SOON}, False),
         ({}, {}, True),
     ],
 )

@@ -44,6 +44,18 @@ async def test_a_late_reopen_takes_nothing_up_under_a_job_that_moved_on(
     assert before == await store.everything()
 
 
+async def test_a_new_life_has_all_its_attempts_and_waits_before_it(
+    store: Store,
+) -> None:
+    spent = dict.fromkeys(("releases", "parks", "recoveries", "dispatches"), 9)
+    chunk = await store.put_chunk(status="DEAD", attempts=3, fence=7, **spent)
+    await store.put_job(JobStatus.RESUMING, gen=5)
+    assert await reopen_chunk(store.table, chunk, 5) is True
+    item = await store.item()
+    assert (0, 7, 1) == (item["attempts"], item["fence"], item["replays"])
+    assert set() == spent.keys() & item.keys()
+
+
 async def test_a_winding_up_that_is_stopped_hands_no_attempt_back(store: Store) -> None:
     claim = replace(await store.running(attempts=3), winding_up=True)
     assert await store.settlements.release(claim, calls=Calls(0)) is True

@@ -29,7 +29,7 @@ UNCONDITIONAL = {
     ("jobs.py", "create"): "goes with the birth of the job, which is conditional",
     ("births.py", "active_mark"): "goes with a move of the job, which is conditional",
     ("open_letters.py", "open_mark"): "goes with its letter's own write",
-    ("settle.py", "_trail"): "goes with the fenced end of the claim",
+    ("trail.py", "trail_put"): "goes with the fenced end of the claim",
     ("settle.py", "bury"): "goes with the fenced end of the claim",
 }
 
@@ -189,6 +189,7 @@ AMBIENT = re.compile(
 LET_IN = {
     ("runtime.py", "random.Random"): "the edge: both processes start here",
     ("health.py", "time.monotonic"): "the edge: a process of its own",
+    ("sending.py", "os.urandom"): "a request's id, which nothing here goes by",
     ("stop.py", "time.monotonic"): "threads are waited for after the loop has ended",
 }
 

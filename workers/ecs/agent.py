@@ -32,7 +32,7 @@ async def ask(url: str, put: dict[str, Any] | None = None) -> dict[str, Any]:
             aiohttp.ClientSession(timeout=timeout, trust_env=False) as session,
             session.request("PUT" if put else "GET", url, json=put) as reply,
         ):
-            body = json.loads(await reply.content.read(LONGEST) or b"{}")
+            body = json.loads(await whole(reply.content) or b"{}")
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         raise AgentError(type(error).__name__) from error
     if not isinstance(body, dict):
@@ -40,6 +40,14 @@ async def ask(url: str, put: dict[str, Any] | None = None) -> dict[str, Any]:
     said = refusal(body) or ("" if reply.ok else f"HTTP {reply.status}")
     if said:
         raise AgentError(said)
+    return body
+
+
+async def whole(content: aiohttp.StreamReader) -> bytes:
+    """Return an answer's body, which may come in pieces; no more than the most."""
+    body = b""
+    while piece := await content.read(LONGEST - len(body)):
+        body += piece
     return body
 
 

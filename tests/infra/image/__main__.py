@@ -111,7 +111,7 @@ async def play(app: Sequence[Mount], work: Path, given: dict[str, str]) -> int:
     try:
         pages = Mount(work / "src" / "requirements", "/home/piecework")
         submitting = ["piecework", "submit", "examples.quickstart:pipeline"]
-        words = [*submitting, "build.txt", "--wait", "--timeout", "120"]
+        words = [*submitting, "build.txt", "--wait", "--timeout", "2m"]
         command = await start(words, given, [*app, pages], work / "c")
         found = {"command": await command.process.wait()}
         for name, container in (("worker", worker), ("reconciler", reconciler)):

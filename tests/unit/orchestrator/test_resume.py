@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from orchestrator import resume as resuming
-from orchestrator.resume import Wish, slim, take_up
+from orchestrator.resume import (
+    CLOSED_BY,
+    REOPENED_BY,
+    Wish,
+    forget_ends,
+    hand_out,
+    only,
+    take_up,
+)
+from piecework import layout
 from piecework.fanout import LIFE_EVERY_S
 from piecework.model import Chunk, Job
+from piecework.outcome import Compensation, Dead
 from piecework.settings import Settings
-from piecework.store.dead_letters import Closing
+from piecework.store.dead_letters import Closing, DeadLetters
 from piecework.store.reopen import Patched, Reopening, Turn, reopening
-from tests.unit.piecework.store.tables import REF, paper
+from tests.unit.piecework.fakes import envelope
+from tests.unit.piecework.store.tables import REF, claim, paper
 
 DEAD = {"status": "DEAD", "gen": 1, "fence": 2, "stage": "second", "label": "7 Fees"}
 
@@ -23,29 +34,79 @@ DEAD = {"status": "DEAD", "gen": 1, "fence": 2, "stage": "second", "label": "7 F
 def test_what_is_kept_of_a_chunk_is_enough_to_reopen_it(more: dict[str, Any]) -> None:
     chunk, table = Chunk.read(REF, DEAD | more), paper()
     how = Reopening(Patched("p/0+1", "ab", "{}"), Turn(1.0, 2.0))
-    assert reopening(table, chunk, 2, how) == reopening(table, slim(chunk), 2, how)
-    assert {"label", "error_code"} & slim(chunk).item.keys() == set()
+    slim = replace(chunk, item=only(chunk.item, REOPENED_BY))
+    assert reopening(table, chunk, 2, how) == reopening(table, slim, 2, how)
+    assert {"label", "error_code"} & slim.item.keys() == set()
+
+
+def test_what_is_kept_of_a_dead_letter_is_enough_to_close_it() -> None:
+    letters = DeadLetters(paper(), Settings(), lambda: 0.0)
+    death = Dead(envelope(), Compensation.NOTHING)
+    letter = letters.row(claim(), death, [], pipeline="review", owner="")
+    slim, by = only(letter, CLOSED_BY), Closing("me", "why")
+    assert letters.redriving(letter, 2, by) == letters.redriving(slim, 2, by)
+    assert {"trail", "error"} & slim.keys() == set()
+
+
+class Slow:
+    """A deployment in which every request takes long; keeps who showed to be alive."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.shown: list[tuple[int, float]] = []
+        self.sent: list[int] = []
+        self.settings = Settings()
+        self.table = self.dead_letters = None
+        self.jobs = self.tallies = self.work = self
+
+    def clock(self) -> float:
+        return self.now
+
+    async def slowly(self, *_: object) -> bool:
+        self.now += LIFE_EVERY_S / 2
+        return True
+
+    remove = slowly
+
+    async def send(self, messages: list[Any], *, delay_s: float = 0.0) -> None:
+        self.sent += [message.chunk for message in messages]
+        await self.slowly()
+
+    async def seen_to(self, _: object, gen: int) -> None:
+        self.shown.append((gen, self.now))
+
+    async def read(self, _: object) -> Job:
+        return JOB
+
+
+JOB = Job.read(
+    REF.of, {"status": "RESUMING", "gen": 2, "chunks": 5000, "pipeline": "p"}
+)
+#: Of five requests in a row.
+SHOWN = [(2, LIFE_EVERY_S), (2, 2 * LIFE_EVERY_S)]
 
 
 async def test_who_reopens_very_many_chunks_shows_signs_of_life(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    shown: list[tuple[int, float]] = []
-    rt: Any = SimpleNamespace(now=0.0, table=None, dead_letters=None)
-    rt.settings, rt.clock, rt.jobs = Settings(), lambda: rt.now, rt
-
-    async def seen_to(_: object, gen: int) -> None:
-        shown.append((gen, rt.now))
-
-    async def slowly(*_: object) -> bool:
-        rt.now += LIFE_EVERY_S / 2
-        return True
-
-    rt.seen_to = seen_to
-    monkeypatch.setattr(resuming, "reopen_chunk", slowly)
-    item = {"status": "RESUMING", "gen": 2, "chunks": 5, "pipeline": "p"}
+    rt: Any = Slow()
+    monkeypatch.setattr(resuming, "reopen_chunk", rt.slowly)
     wishes = [Wish(Chunk.read(REF.of.chunk(number), DEAD)) for number in range(5)]
-    job = Job.read(REF.of, item)
-    taken_up = await take_up(rt, job, wishes, Closing("me", "why"), None)
+    taken_up = await take_up(rt, JOB, wishes, Closing("me", "why"), None)
     assert 5 == len(taken_up)
-    assert [(2, LIFE_EVERY_S), (2, 2 * LIFE_EVERY_S)] == shown
+    assert SHOWN == rt.shown
+
+
+async def test_who_takes_very_many_groups_out_of_the_tallies_shows_signs_of_life() -> (
+    None
+):
+    rt: Any = Slow()
+    await forget_ends(rt, JOB, [n * layout.GROUP_SIZE for n in range(5)])
+    assert SHOWN == rt.shown
+
+
+async def test_who_sends_very_many_chunks_again_shows_signs_of_life() -> None:
+    rt: Any = Slow()
+    await hand_out(rt, JOB, [REF.of.chunk(number) for number in range(41)], None)
+    assert list(range(41)) == rt.sent
+    assert SHOWN == rt.shown

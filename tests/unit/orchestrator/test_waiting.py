@@ -84,6 +84,20 @@ def test_a_chunk_in_hand_is_nothing_to_remark_upon() -> None:
     assert [] == remarks
 
 
+def test_the_end_of_a_large_job_is_told_as_its_record_has_it() -> None:
+    """Its tallies know neither who died nor whom a cancel swept."""
+    deployment = Deployment()
+    outcomes = {"SUCCEEDED": 2000, "DEAD": 3, "CANCELLED": 2997}
+    deployment.job("a", "CANCELLED", 5000, outcomes=outcomes)
+    looks: list[Look] = []
+
+    async def waits() -> None:
+        await watch(deployment.runtime(Settings()), "a", Watcher(told=looks.append))
+
+    run_virtually(waits())
+    assert [(5000, 3, outcomes)] == [(k.settled, k.dead, dict(k.counts)) for k in looks]
+
+
 def test_a_watch_ends_with_the_job_and_has_seen_its_end() -> None:
     deployment = Deployment()
     deployment.job("a", "SUCCEEDED", 1)

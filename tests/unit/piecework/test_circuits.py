@@ -398,3 +398,27 @@ async def test_a_call_meets_what_kept_the_record_from_being_read_before(
     await asyncio.sleep(0)
     with pytest.raises(PermanentError):
         await call(one)
+
+
+async def test_a_call_that_is_cut_off_as_it_takes_the_probe_gives_it_back(
+    world: World,
+) -> None:
+    one, another = world.process(), world.process()
+    await fails(one, 2)
+    await one.look()
+    world.now += RULES.reset_s + BELIEVED_S + 1
+    took = world.record.probe
+
+    async def cut_off(*asked: Any) -> Standing | None:
+        await took(*asked)
+        raise asyncio.CancelledError
+
+    world.record.probe = cut_off  # type: ignore[assignment,method-assign]
+    with pytest.raises(asyncio.CancelledError):
+        await call(one)
+    world.record.probe = took  # type: ignore[method-assign]
+
+    assert one.untold
+    await one.look()
+    await call(another)
+    assert State.CLOSED == another.known["model"].circuit.state

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from piecework import keys
+from piecework import layout
+from piecework.errors import StoreError
 from piecework.fanout import LIFE_EVERY_S, SignsOfLife, spread
 from piecework.manifest import Entry
 from piecework.model import Job, JobRef
@@ -46,6 +47,22 @@ async def test_a_large_submit_shows_a_sign_of_life_now_and_then() -> None:
     assert [(REF, 2, first), (REF, 2, first + LIFE_EVERY_S + 1)] == world.shown
 
 
+async def test_a_sign_of_life_that_fails_ends_no_submit() -> None:
+    """Its request meets the transactions of the submit on the job's one item."""
+
+    class Contended(World):
+        async def seen_to(self, ref: JobRef, gen: int) -> None:
+            await super().seen_to(ref, gen)
+            raise StoreError("contended", code="aws.transaction.conflict")
+
+    world: Any = Contended()
+    item = {"status": "SUBMITTING", "gen": 2, "chunks": 1, "pipeline": "p"}
+    life = SignsOfLife(world, Job.read(REF, item))
+    world.now += LIFE_EVERY_S
+    await life.show()
+    assert 1 == len(world.shown)
+
+
 async def entries(count: int) -> AsyncIterator[Entry]:
     for number in range(count):
         yield Entry(number, "", "p/0+1", "ab")
@@ -65,6 +82,6 @@ async def test_what_is_written_together_lies_in_many_groups() -> None:
     lists = [some async for some in spread(entries(8192))]
     for first in range(len(lists) - 8):
         window = lists[first : first + 8]
-        chunks = Counter(keys.group_of(e.chunk) for some in window for e in some)
+        chunks = Counter(layout.group_of(e.chunk) for some in window for e in some)
         assert max(chunks.values()) <= 99 + 41
         assert len(chunks) >= 8

@@ -48,36 +48,6 @@ def test_the_join_lies_with_the_job_and_not_among_its_chunks() -> None:
     assert not keys.chunk_sk(keys.JOIN_CHUNK).startswith(keys.CHUNK_PREFIX)
 
 
-@pytest.mark.parametrize(
-    ("chunks", "groups", "last"),
-    [(1, 1, 1), (255, 1, 255), (256, 1, 256), (257, 2, 1), (512, 2, 256), (513, 3, 1)],
-)
-def test_groups_hold_all_chunks_and_no_more(
-    chunks: int, groups: int, last: int
-) -> None:
-    assert groups == keys.groups_in(chunks)
-    assert last == keys.group_size(groups - 1, chunks)
-    sizes = [keys.group_size(group, chunks) for group in range(groups)]
-    assert chunks == sum(sizes)
-
-
-@pytest.mark.parametrize(
-    ("chunks", "blocks", "last"),
-    [(1, 1, 1), (65_536, 1, 256), (65_537, 2, 1), (10_000_000, 153, 151)],
-)
-def test_blocks_hold_all_groups_and_no_more(
-    chunks: int, blocks: int, last: int
-) -> None:
-    assert blocks == keys.blocks_in(chunks)
-    assert last == keys.block_size(blocks - 1, chunks)
-    sizes = [keys.block_size(block, chunks) for block in range(blocks)]
-    assert keys.groups_in(chunks) == sum(sizes)
-
-
-def test_a_job_without_chunks_still_has_the_group_of_its_join() -> None:
-    assert keys.groups_in(0) == 1
-
-
 @given(CHUNKS, CHUNKS)
 def test_sort_keys_sort_as_the_chunks_do(one: int, other: int) -> None:
     assert (one < other) == (keys.chunk_sk(one) < keys.chunk_sk(other))

@@ -113,6 +113,7 @@ def test_a_call_without_a_retry_left_waits_longer_each_time() -> None:
     assert 7.0 == recovery.until_asked(spent, 1, 0, Highest())
     assert 19.0 == recovery.until_asked(spent, 1, 2, Highest())
     assert 33.0 == recovery.until_asked(spent, 1, 9, Highest())
+    assert 33.0 == recovery.until_asked(spent, 1, 5_000, Highest())
 
 
 def test_a_stage_that_only_says_that_a_breaker_is_open_is_believed_but_counted() -> (

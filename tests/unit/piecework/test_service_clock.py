@@ -82,3 +82,23 @@ def test_an_answer_without_a_date_teaches_nothing() -> None:
     clock = ServiceClock(lambda: TRUE)
     clock.heard(TRUE, {})
     assert TRUE == clock()
+
+
+@pytest.mark.parametrize(
+    "date",
+    [
+        "",
+        "today",
+        "Tue, 22 Sep 2026 10:00:00",
+        "Tue, 22 Sep 2026 10:00:00 -0000",
+        "Tue, 99 Sep 2026 10:00:00 GMT",
+    ],
+)
+def test_a_date_that_says_nothing_is_left_alone(date: str) -> None:
+    machine = Machine(0.0)
+    answer = {"ResponseMetadata": {"HTTPHeaders": {"date": date}}}
+
+    machine.clock.heard(machine.clock.own(), answer)
+
+    assert 0.0 == machine.clock.offset
+    assert machine.clock.due()

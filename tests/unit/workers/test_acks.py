@@ -13,7 +13,8 @@ from piecework.model import ChunkRef, JobRef
 from piecework.settings import Settings
 from tests.unit.piecework.fakes import Log
 from tests.unit.virtual import run_virtually
-from workers.acks import ENOUGH, Ack, Acks
+from tests.unit.workers.made_up import virtually
+from workers.acks import AT_ONCE, ENOUGH, PATIENCE_S, Ack, Acks
 
 JOB = JobRef("acme", "job")
 
@@ -186,3 +187,57 @@ def test_enough_chunks_do_not_wait() -> None:
 
 def test_later_chunks_are_counted_later() -> None:
     assert len(counted_at(0.1, 0.5)) == 2
+
+
+@dataclass
+class SlowJoin(World):
+    """The last look at a job takes very long."""
+
+    full: bool = True
+
+    async def all_ended(self, ref: JobRef) -> None:
+        await asyncio.sleep(0.0 if ref.job == "other" else 60.0)
+        self.say("join", f"join {ref.job}")
+
+
+@virtually
+async def test_what_ends_next_does_not_wait_long_for_the_end_of_another_job() -> None:
+    world = SlowJoin()
+    one = acks(world)
+    running = asyncio.create_task(one.run())
+    one.add(ack(1))
+    await asyncio.sleep(0.1)
+    one.add(ack(2, "other"))
+    await asyncio.sleep(PATIENCE_S + 0.1)
+
+    assert "delete ['r2']" == world.said[-1]
+    assert "delete ['r1']" not in world.said
+    running.cancel()
+
+
+@virtually
+async def test_a_flush_sees_the_requests_under_way_through() -> None:
+    world = SlowJoin()
+    one = acks(world)
+    running = asyncio.create_task(one.run())
+    one.add(ack(1))
+    await asyncio.sleep(1.0)
+    await one.flush()
+
+    assert ["count job/0: [1] of 300", "join job", "delete ['r1']"] == world.said
+    running.cancel()
+
+
+@virtually
+async def test_so_many_requests_are_under_way_at_once_and_no_more() -> None:
+    world = SlowJoin()
+    one = acks(world)
+    running = asyncio.create_task(one.run())
+    for chunk in range(AT_ONCE + 1):
+        one.add(ack(chunk))
+        await asyncio.sleep(2 * PATIENCE_S)
+
+    assert AT_ONCE == len(world.said)
+    running.cancel()
+    await asyncio.wait([running])
+    assert not one._under_way

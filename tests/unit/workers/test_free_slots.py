@@ -11,7 +11,8 @@ import pytest
 from piecework.queue import BATCH
 from piecework.settings import Settings
 from tests.unit.workers.made_up import time, virtually
-from workers.worker import GATHER_S, Worker
+from workers.receiver import GATHER_S
+from workers.worker import Worker
 
 
 def worker(most: int, *takes: float) -> Any:
@@ -27,7 +28,7 @@ def worker(most: int, *takes: float) -> Any:
 async def asked(one: Any) -> tuple[int, float]:
     """Return how many messages it asks for, and after how long."""
     began = time()
-    return await one.free_slots(), time() - began
+    return await one.receiver.free_slots(), time() - began
 
 
 @virtually
@@ -63,6 +64,6 @@ async def test_a_small_worker_asks_for_all_that_it_can_take() -> None:
 async def test_a_worker_that_is_told_to_stop_does_not_wait_for_places() -> None:
     one = worker(1, 9.0)
     asyncio.get_running_loop().call_later(1.0, one.stop.set)
-    asyncio.get_running_loop().call_later(1.0, one.freed.set)
+    asyncio.get_running_loop().call_later(1.0, one.receiver.freed.set)
     _, after = await asked(one)
     assert pytest.approx(1.0 + GATHER_S) == after

@@ -19,7 +19,7 @@ from workers import settle as settling
 from workers.settle import job_end, result_sha256, resume_at, settle
 from workers.undertake import Report
 
-JOB: Any = SimpleNamespace(ref=REF.of, chunks=3)
+JOB: Any = SimpleNamespace(ref=REF.of, chunks=3, gen=1)
 
 
 async def first(_: Any) -> None: ...
@@ -128,25 +128,34 @@ async def test_the_end_of_a_chunk_is_not_that_of_its_job() -> None:
     assert await job_end(task(), JOB, station, join_error="") == []
 
 
-async def test_the_end_of_the_join_is_that_of_the_job(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(("gen", "reads"), [(1, 0), (2, 1)])
+async def test_the_end_of_the_join_is_that_of_the_job_in_its_generation(
+    monkeypatch: pytest.MonkeyPatch, gen: int, reads: int
 ) -> None:
     said: list[Any] = []
     monkeypatch.setattr(settling, "certify", lambda *a: SimpleNamespace(status=a[3]))
     monkeypatch.setattr(settling, "take_census", answer(None))
     monkeypatch.setattr(settling, "store_certificate", answer({"certificate": "key"}))
+    now: Any = SimpleNamespace(ref=REF.of, chunks=3, gen=gen)
+    asked: list[Any] = []
+
+    async def read(ref: Any) -> Any:
+        asked.append(ref)
+        return now
+
     rt = SimpleNamespace(
-        jobs=SimpleNamespace(read=answer(None)),
+        jobs=SimpleNamespace(read=read),
         table=None,
         clock=lambda: 0.0,
         moves=SimpleNamespace(ending=lambda *facts: said.append(facts) or ["action"]),
     )
-    held = claim(ref=REF.of.chunk(keys.JOIN_CHUNK))
+    held = claim(ref=REF.of.chunk(keys.JOIN_CHUNK), gen=gen)
     station: Any = SimpleNamespace(rt=rt)
     join = task(held=held)
     assert await job_end(join, JOB, station, join_error="e") == ["action"]
     assert join.certificate.status == "e"
-    assert said == [(JOB, "e", {"certificate": "key"})]
+    assert said == [(now, "e", {"certificate": "key"})]
+    assert [REF.of] * reads == asked
 
 
 def answer(value: Any) -> Any:

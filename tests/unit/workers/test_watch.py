@@ -18,13 +18,14 @@ from piecework.pulse import Pulse
 from tests.unit.piecework.fakes import Log
 from tests.unit.piecework.store.tables import REF
 from tests.unit.virtual import run_virtually
-from workers.watch import Watch
+from workers.watch import YOUNG_S, Watch
 
 
 class Held:
     def __init__(self) -> None:
         self.claim = SimpleNamespace(ref=REF)
         self.stopped: list[CancelRequest | None] = []
+        self.taken_at = 0.0
 
     def stop(self, asked: CancelRequest) -> None:
         self.stopped.append(asked)
@@ -112,3 +113,23 @@ def test_who_is_refused_looks_more_rarely_and_bit_by_bit_as_often_again(
         assert pauses == pytest.approx(gaps)
 
     run_virtually(watched())
+
+
+async def test_a_chunk_that_was_taken_just_now_is_not_worth_a_look() -> None:
+    asked: list[Any] = []
+
+    async def read(ref: Any) -> None:
+        asked.append(ref)
+
+    now = asyncio.get_running_loop().time()
+    young, older = Held(), Held()
+    young.taken_at, older.taken_at = now, now - YOUNG_S
+    rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read))
+    heart: Any = SimpleNamespace(holds={"token": young}, pulse=Pulse())
+    circuits = Circuits(lambda: 0.0, Random(1), Log())
+    await Watch(rt, heart, circuits, Log()).look()
+    assert [] == asked
+
+    heart.holds["other"] = older
+    await Watch(rt, heart, circuits, Log()).look()
+    assert [REF.of] == asked

@@ -186,7 +186,7 @@ def test_a_watch_that_lasts_too_long_is_7_and_says_that_the_job_goes_on(
     run: Run, deployment: Deployment
 ) -> None:
     deployment.job("a", "RUNNING", 1)
-    done = run("jobs", "watch", "a", "--timeout", "0.01")
+    done = run("jobs", "watch", "a", "--timeout", "0s")
     assert done.exit_code == 7
     assert "error cli.wait.timeout" in done.stderr
     assert "piecework jobs watch a" in done.stderr

@@ -83,9 +83,19 @@ def test_an_id_that_cannot_stand_in_keys_is_refused(
 def test_a_timeout_needs_something_to_wait_for(
     run: Run, toy: str, document: str
 ) -> None:
-    done = run("submit", f"{toy}:toy", document, "--timeout", "5")
+    done = run("submit", f"{toy}:toy", document, "--timeout", "5s")
     assert done.exit_code == 2
     assert "--wait" in done.stderr
+
+
+@pytest.mark.parametrize("span", ["soon", "5", "1.5h"])
+def test_a_timeout_is_a_span_as_everywhere(
+    run: Run, toy: str, document: str, span: str
+) -> None:
+    done = run("submit", f"{toy}:toy", document, "--wait", "--timeout", span)
+    assert done.exit_code == 2
+    assert f"error cli.usage.invalid: {span!r} is not a span of time" in done.stderr
+    assert "30s, 15m, 1h30m or 2d" in done.stderr
 
 
 def test_new_ids_are_names_that_sort_by_time() -> None:

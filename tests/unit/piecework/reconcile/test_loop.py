@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from piecework.model import Chunk, Job, JobRef, JobStatus
+from piecework.model import Chunk, Job, JobRef, JobStatus, iso
+from piecework.pulse import RECONCILE_S, Pulse
 from piecework.reconcile import jobs, loop
 from piecework.reconcile.loop import IDLE_S, reconcile_for_ever, reconcile_once
 from piecework.settings import Settings
@@ -126,6 +127,72 @@ def test_a_job_that_has_ended_is_forgotten(
 
     run_virtually(look())
     assert len(looks) == 1
+
+
+def test_a_job_that_left_the_list_since_is_forgotten(looks: list[float]) -> None:
+    async def look() -> None:
+        world = World(JobStatus.RUNNING)
+        here = reconciler(world)
+        await here.look()
+        world.listed = False
+        await here.look()
+        assert not here.sightings.waiting
+        world.listed = True
+        await here.look()
+
+    run_virtually(look())
+    assert len(looks) == 2
+
+
+def test_a_job_that_left_the_list_is_not_overdue_for_ever(
+    monkeypatch: pytest.MonkeyPatch, looks: list[float]
+) -> None:
+    """Nearly every job ends between two looks, and with a chunk that was running."""
+
+    async def saw(look: Any, job: Job) -> Counter[str]:
+        item = {"status": "RUNNING", "gen": 1, "claim_expires_at": iso(-1.0)}
+        look.overdue.saw(job, Chunk.read(job.ref.chunk(0), item), look.rt.clock())
+        return Counter()
+
+    monkeypatch.setattr(jobs, "look_at_chunks", saw)
+    log: Any = Log()
+
+    async def look() -> None:
+        world: Any = World(JobStatus.RUNNING)
+        here = loop.Reconciler(world, log)
+        await here.look()
+        world.listed = False
+        await here.look()
+
+    run_virtually(look())
+    told = [facts["overdue_s"] for name, facts in log.said if name == "reconcile.pass"]
+    assert [1.0, 0.0] == told
+
+
+def test_who_finishes_a_large_submit_stays_healthy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Submitting(World):
+        async def read(self, ref: JobRef) -> Job | None:
+            item = {"status": "SUBMITTING", "gen": 1, "chunks": 1, "pipeline": "p"}
+            return Job.read(ref, item | {"created_at": iso(-jobs.SUBMIT_QUIET_S)})
+
+    late: list[float] = []
+
+    async def slowly(rt: Any, job: Job, progress: Any) -> None:
+        for _ in range(3):
+            await asyncio.sleep(RECONCILE_S - 1)
+            late.append(now() - pulse.due["reconciler"])
+            progress("written", 1)
+
+    async def look() -> None:
+        here: Any = Submitting(JobStatus.SUBMITTING)
+        await loop.Reconciler(here, LOG, pulse=pulse).look()
+
+    pulse = Pulse()
+    monkeypatch.setattr(jobs, "fan_out", slowly)
+    run_virtually(look())
+    assert [-1.0] * 3 == pytest.approx(late)
 
 
 @pytest.mark.parametrize(("observe", "apart"), [(None, SETTINGS.lease_s), (3.0, 3.0)])

@@ -40,9 +40,9 @@ def test_a_chunk_waits_from_when_it_could_be_worked_on(
     seen: Chunk, seconds: float
 ) -> None:
     overdue = Overdue()
-    overdue.saw(job(), seen)
+    overdue.saw(job(), seen, NOW)
 
-    assert overdue.seconds(NOW) == pytest.approx(seconds)
+    assert overdue.seconds() == pytest.approx(seconds)
 
 
 def test_a_reopened_chunk_waits_from_its_reopening() -> None:
@@ -53,9 +53,17 @@ def test_a_reopened_chunk_waits_from_its_reopening() -> None:
 
 def test_the_longest_counts_and_a_new_look_begins_anew() -> None:
     overdue = Overdue()
-    overdue.saw(job(), chunk("WAITING", retry_at=iso(NOW - 4)))
-    overdue.saw(job(), chunk("WAITING", number=1, retry_at=iso(NOW - 9)))
-    assert overdue.seconds(NOW) == pytest.approx(9)
+    overdue.saw(job(), chunk("WAITING", retry_at=iso(NOW - 4)), NOW)
+    overdue.saw(job(), chunk("WAITING", number=1, retry_at=iso(NOW - 9)), NOW)
+    assert overdue.seconds() == pytest.approx(9)
 
-    overdue.begin(REF)
-    assert overdue.seconds(NOW) == 0
+    overdue.forget(REF)
+    assert overdue.seconds() == 0
+
+
+def test_a_wait_is_counted_up_to_when_its_chunk_was_seen() -> None:
+    overdue = Overdue()
+    overdue.saw(job(), chunk("RUNNING", claim_expires_at=iso(NOW + 30)), NOW)
+    overdue.saw(job(), chunk("WAITING", retry_at=iso(NOW - 4)), NOW + 60)
+
+    assert overdue.seconds() == pytest.approx(64)

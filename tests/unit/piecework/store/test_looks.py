@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from piecework import keys
-from piecework.model import Job, JobRef
-from piecework.store.census import Census
-from piecework.store.looks import Looks
+from piecework.model import ChunkStatus, Job, JobRef
+from piecework.store.census import Census, Counted
+from piecework.store.looks import MOST_ROWS, Looks
 from piecework.store.table import Item, Table
 
 REF = JobRef("acme", "job")
@@ -87,3 +87,24 @@ def test_what_was_seen_is_handed_out_once() -> None:
     looks.keep(job(), Census(()))
     looks.take(REF, 1)
     assert looks.take(REF, 1) is None
+
+
+def test_what_was_seen_of_many_small_jobs_is_kept() -> None:
+    looks, censuses = Looks(), [rows(10) for _ in range(50)]
+    for number, census in enumerate(censuses):
+        looks.keep(job(JobRef("acme", f"j{number}")), census)
+    kept = [looks.take(JobRef("acme", f"j{n}"), 1) for n in range(50)]
+    assert censuses == kept
+
+
+def test_of_what_is_too_much_the_oldest_goes_and_the_last_stays() -> None:
+    looks, large = Looks(), rows(MOST_ROWS + 1)
+    looks.keep(job(OTHER), rows(1))
+    looks.keep(job(), large)
+    assert looks.take(OTHER, 1) is None
+    assert looks.take(REF, 1) is large
+
+
+def rows(count: int) -> Census:
+    one = Counted(1, ChunkStatus.SUCCEEDED, "", "", "")
+    return Census((one,) * count)

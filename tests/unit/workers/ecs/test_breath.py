@@ -22,8 +22,9 @@ from workers.ecs import protection
 from workers.ecs.agent import AgentError
 from workers.ecs.protection import LOOK_S, Protection
 from workers.ecs.shield import GAP_S, IDLE_S, STILL_S, Shield
+from workers.receiver import GATHER_S
 from workers.station import Station
-from workers.worker import GATHER_S, Worker
+from workers.worker import Worker
 
 BREATH_S = 100.0
 POLL_S = 5.0
@@ -113,10 +114,12 @@ async def working(aws: Aws, agent: str = "http://agent") -> AsyncIterator[Busy]:
     guard = Protection(agent, worker.station, Log(), Shield(BREATH_S))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(protection, "ask", aws.ask)
-        tasks = [asyncio.create_task(w) for w in (worker.receive(), guard.run(stop))]
+        tasks = [
+            asyncio.create_task(w) for w in (worker.receiver.run(), guard.run(stop))
+        ]
         yield worker
         stop.set()
-        worker.freed.set()
+        worker.receiver.freed.set()
         await asyncio.gather(*tasks, *worker.in_hand)
 
 
@@ -186,10 +189,10 @@ async def test_should_protection_fail_for_good_work_goes_on() -> None:
 async def test_a_worker_that_breathes_takes_nothing_from_a_reconciler_either() -> None:
     async with working(Aws()) as worker:
         worker.station.breathe(on=True)
-        assert worker.full()
+        assert worker.receiver.full()
         assert not await worker.take(REF, 1)
         worker.station.breathe(on=False)
-        assert not worker.full()
+        assert not worker.receiver.full()
 
 
 @virtually

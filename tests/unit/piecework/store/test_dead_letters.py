@@ -1,0 +1,35 @@
+"""A dead letter fits into an item, however often its chunk has died."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from piecework.metering.units import item_size
+from piecework.outcome import Compensation, Dead
+from piecework.settings import Settings
+from piecework.store.dead_letters import DeadLetters
+from piecework.store.wire import to_item
+from tests.unit.piecework.fakes import envelope
+from tests.unit.piecework.store.tables import NOW, claim, paper
+
+#: Bytes that DynamoDB takes.
+LARGEST = 400 * 1024
+#: As long as an envelope's texts may be, in the characters that JSON makes longest.
+LONG: Any = {"message": "\U0001f4a5" * 512, "cause": "\U0001f4a5" * 256}
+TRAIL = 32
+
+
+async def test_a_chunk_that_died_very_often_can_still_be_buried() -> None:
+    letters = DeadLetters(paper(), Settings(), lambda: NOW)
+    errors = [envelope(**LONG, attempt=n).model_dump_json() for n in range(1, 600)]
+    row = letters.row(
+        claim(gen=200, fence=600),
+        Dead(envelope(**LONG, attempt=600), Compensation.NOTHING),
+        [{"error": error, "worker": "worker"} for error in errors],
+        pipeline="review",
+        owner="",
+    )
+    assert item_size(to_item(row)) < LARGEST
+    told = [error["attempt"] for error in json.loads(row["trail"])]
+    assert list(range(601 - TRAIL, 601)) == told

@@ -1,0 +1,49 @@
+"""A breaker's row that somebody spoiled takes no process its own breaker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from piecework.breaker import State
+from piecework.circuits import Circuits
+from piecework.store.breakers import Breakers
+from piecework.store.table import Refused
+from tests.unit.piecework.test_circuits import MODEL, World, fails, refused
+
+SPOILT = {"sk": "model", "v": 1, "gen": "seven", "breaker_state": "OPEN?"}
+
+
+class SpoiltTable:
+    """Refuses each write, and shows what stands there."""
+
+    def action(self, *_: Any, **__: Any) -> None: ...
+
+    async def update(self, *_: Any, **__: Any) -> Any:
+        return Refused(dict(SPOILT))
+
+    async def query(self, _: str) -> Any:
+        yield dict(SPOILT)
+
+
+@pytest.mark.parametrize("looks", [1, 3])
+async def test_a_spoiled_row_takes_nobody_the_breaker(looks: int) -> None:
+    world = World()
+    process: Circuits = world.process()
+    table: Any = SpoiltTable()
+    process.record = Breakers(table, "worker", world.clock)
+    await fails(process, 2)
+    for _ in range(looks):
+        await process.look()
+
+    assert State.OPEN == process.known[MODEL.name].circuit.state
+    assert 0 < await refused(process)
+
+
+async def test_a_spoiled_row_is_not_among_the_breakers() -> None:
+    table: Any = SpoiltTable()
+    found: Mapping[str, Any] = await Breakers(table, "worker", lambda: 0.0).all()
+
+    assert {} == found

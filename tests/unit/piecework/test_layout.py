@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import pytest
+
+from piecework import layout
+
+
+@pytest.mark.parametrize(
+    ("chunks", "groups", "last"),
+    [(1, 1, 1), (255, 1, 255), (256, 1, 256), (257, 2, 1), (512, 2, 256), (513, 3, 1)],
+)
+def test_groups_hold_all_chunks_and_no_more(
+    chunks: int, groups: int, last: int
+) -> None:
+    assert groups == layout.groups_in(chunks)
+    assert last == layout.group_size(groups - 1, chunks)
+    sizes = [layout.group_size(group, chunks) for group in range(groups)]
+    assert chunks == sum(sizes)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "blocks", "last"),
+    [(1, 1, 1), (65_536, 1, 256), (65_537, 2, 1), (10_000_000, 153, 151)],
+)
+def test_blocks_hold_all_groups_and_no_more(
+    chunks: int, blocks: int, last: int
+) -> None:
+    assert blocks == layout.blocks_in(chunks)
+    assert last == layout.block_size(blocks - 1, chunks)
+    sizes = [layout.block_size(block, chunks) for block in range(blocks)]
+    assert layout.groups_in(chunks) == sum(sizes)
+
+
+def test_a_job_without_chunks_still_has_the_group_of_its_join() -> None:
+    assert layout.groups_in(0) == 1

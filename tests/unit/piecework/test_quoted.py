@@ -1,0 +1,59 @@
+"""What a message quotes of the data is found as by looking everywhere, and at once."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from piecework.quoted import MASK, STRETCH, unquoted, worth_a_look
+
+
+def everywhere(message: str, text: str) -> set[int]:
+    """Return the places of a message that stand in a stretch of a long text."""
+    bare = "".join(filter(str.isalnum, text)).lower()
+    places = [i for i, character in enumerate(message) if character.isalnum()]
+    found = set[int]()
+    for at in range(len(places) - STRETCH + 1):
+        window = places[at : at + STRETCH]
+        if "".join(message[i].lower()[:1] for i in window) in bare:
+            found.update(range(window[0], window[-1] + 1))
+    return found
+
+
+def marked(message: str, quoted: set[int]) -> str:
+    return "".join("\0" if i in quoted else c for i, c in enumerate(message))
+
+
+def squeezed(text: str) -> str:
+    while "\0\0" in text:
+        text = text.replace("\0\0", "\0")
+    return text.replace("\0", MASK)
+
+
+@pytest.mark.parametrize("letters", ["ab", "ab ", "abc1-_", "aä€1 ."])
+def test_a_stretch_is_found_wherever_it_begins(letters: str) -> None:
+    rng = Random(letters)
+    found = 0
+    for _ in range(300):
+        text = "".join(rng.choices(letters, k=rng.randrange(40, 200)))
+        at = rng.randrange(len(text))
+        part = text[at : at + rng.randrange(60)]
+        message = "".join(rng.choices(letters, k=20)) + part + "".join(letters)
+        expected = everywhere(message, text)
+        found += bool(expected)
+        if sum(map(str.isalnum, text)) < STRETCH:
+            continue
+
+        assert squeezed(marked(message, expected)) == unquoted(message, text)
+    assert 50 < found
+
+
+def test_little_of_long_data_is_looked_at_more_than_once() -> None:
+    rng = Random(1)
+    text = "".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=100_000))
+    said = text[1_000:1_030]
+    halves = {said[at : at + 8] for at in range(len(said) - 7)}
+
+    assert len(worth_a_look(text, halves)) < 200
+    assert MASK == unquoted(said, text)

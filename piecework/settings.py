@@ -92,7 +92,7 @@ class Settings(BaseSettings):
     metrics: Literal["off", "emf"] = "off"
 
     #: `thin`: the requests that a worker lives by are signed and sent without the SDK's
-    #: own way around each, at a third of its CPU; `sdk`: all through the SDK.
+    #: own way around each, at a quarter of its CPU; `sdk`: all through the SDK.
     wire: Literal["thin", "sdk"] = "thin"
 
     #: Days after which the remembered calls and errors of a job, and dead letters, may

@@ -36,9 +36,7 @@ class Group:
     @property
     def rss_mb(self) -> float:
         """Megabytes of memory that the process has held at the most."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
-        (line,) = (li for li in status.splitlines() if li.startswith("VmHWM:"))
-        return int(line.split()[1]) * 1024 / 1e6
+        return most_held_mb(str(self.process.pid))
 
     def check(self) -> None:
         """Fail when the process has ended by itself."""
@@ -62,6 +60,16 @@ class Group:
         """Send a signal to the whole group, if there is one left."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, sign)
+
+
+def most_held_mb(process: str) -> float:
+    """Return the megabytes of memory that a process has held at the most.
+
+    Not as `getrusage` tells: a child begins there with what its parent held.
+    """
+    status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
+    (line,) = (li for li in status.splitlines() if li.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024 / 1e6
 
 
 def start(command: Sequence[str], environ: Mapping[str, str], log: Path) -> Group:

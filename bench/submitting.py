@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import resource
 import sys
 import time
 
 from bench import pipelines
+from bench.processes import most_held_mb
 from orchestrator.intake import chunk_inputs
 from orchestrator.submit import Submission, submit
 from piecework.model import JobRef
@@ -34,8 +34,8 @@ async def main(name: str, path: str, *jobs: str) -> None:
         ended = time.monotonic()
         cpu = time.process_time() - before
     said = {"submitted": count, "seconds": ended - began, "ended": ended, "cpu": cpu}
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-    sys.stdout.write(json.dumps({**said, "rss_mb": most}) + "\n")
+    said["rss_mb"] = most_held_mb("self")
+    sys.stdout.write(json.dumps(said) + "\n")
 
 
 if __name__ == "__main__":

@@ -72,7 +72,8 @@ class Receiver:
         finally:
             for task in self._tasks:
                 task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            if self._tasks:
+                await asyncio.wait(self._tasks)
 
     def _may_begin_another(self) -> bool:
         """Say whether a receive beside the others is sure to come back full."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from piecework.model import iso
 from tests.soak.faults import FAULTS
 from tests.soak.history import RULES, check
 from tests.soak.planting import History
@@ -23,6 +24,14 @@ def test_a_planted_fault_is_found_under_its_name(fault: str) -> None:
     history = History()
     plant(history)
     assert rule in history.rules()
+
+
+def test_a_beat_that_arrives_when_its_lease_is_over_holds_nothing() -> None:
+    history = History()
+    history.move("given back", after="beat")
+    over = history.change("beat").at - LIMITS.skew_s
+    history.fake("beat", claim_expires_at=iso(over))
+    assert "settled-by-its-holder" not in history.rules()
 
 
 def test_there_is_a_fault_for_every_rule() -> None:

@@ -10,7 +10,7 @@ from orchestrator.cancel import cancel
 from piecework import keys
 from piecework import sweep as sweeping
 from piecework.errors import NotFoundError, UsageError
-from piecework.model import CANCELLABLE, JobStatus, iso
+from piecework.model import CANCELLABLE, JobRef, JobStatus, iso
 from piecework.ports import CancelRequest
 from piecework.sweep import sweep
 from tests.store.conftest import NOW, SETTINGS, Store
@@ -33,6 +33,7 @@ def finished(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({}, (1, 0), {"status": "CANCELLED"}),
         ({"status": "WAITING"}, (1, 0), {"status": "CANCELLED"}),
+        ({"status": "WAITING", "fence": 4}, (1, 0), {"status": "CANCELLED"}),
         (RUNNING, (0, 1), {"cancel_requested": iso(NOW)}),
         ({**RUNNING, "cancel_requested": True}, (0, 0), {}),
         ({**RUNNING, "direction": "compensating"}, (0, 0), {}),
@@ -53,6 +54,30 @@ async def test_a_sweep_cancels_what_is_free_and_asks_who_holds(
     after = await store.item()
     assert change.items() <= after.items()
     assert change or before == after
+    assert "undo_requested" not in after
+
+
+async def test_a_sweep_ends_the_job_if_it_may(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = []
+
+    async def finish(_: Any, ref: JobRef) -> bool:
+        ended.append(ref)
+        return True
+
+    monkeypatch.setattr(sweeping, "finish_cancel", finish)
+    job = await store.put_job(JobStatus.CANCELLING, cancelled_at=iso(NOW))
+    await sweep(runtime(store), job)
+    assert [store.ref] == ended
+
+
+async def test_a_chunk_that_is_gone_when_it_is_swept_is_nobodys(store: Store) -> None:
+    seen = await store.put_chunk()
+    await store.drop()
+    broom = sweeping.Broom(runtime(store), CancelRequest(iso(NOW), undo=False))
+    await broom.sweep(seen)
+    assert (0, 0) == (broom.cancelled, broom.asked)
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,28 @@ async def test_the_reconciler_leaves_other_jobs_alone(
     assert (await store.item(store.ref.pk, keys.META_SK))["status"] == status
 
 
+async def test_a_job_that_has_time_left_is_looked_at(store: Store) -> None:
+    await store.put_chunk(due_at=PASSED)
+    job = await store.put_job(S.RUNNING, sent_at=iso(NOW), deadline_at=AHEAD)
+    here = look(store)
+    await act_on(here, job)
+    assert [store.chunk] == [m.ref for m in sent(here.rt)]
+
+
+@pytest.mark.parametrize("status", [S.FINALIZING, None])
+async def test_the_reconciler_cancels_no_chunk_of_a_job_that_moved_on(
+    store: Store, status: JobStatus | None
+) -> None:
+    await store.put_chunk()
+    job = await store.put_job(S.RUNNING, deadline_at=PASSED)
+    await store.change(store.ref.pk, keys.META_SK, status=status)
+    if status is None:
+        key = {"pk": {"S": store.ref.pk}, "sk": {"S": keys.META_SK}}
+        await store.client.delete_item(TableName=store.table.name, Key=key)
+    assert (await act_on(look(store), job)).total() == 0
+    assert (await store.item())["status"] == "PENDING"
+
+
 @pytest.mark.parametrize(
     ("until", "new", "left"),
     [

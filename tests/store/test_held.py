@@ -10,14 +10,17 @@ from piecework.ports import CancelRequestedError, ClaimLostError
 from tests.store.conftest import Store, Stutter
 from tests.store.test_claims import NOT_OURS
 from tests.store.writes import (
+    CANCELLED,
     ENDS,
     STEPS,
     Write,
     begin,
+    cancel,
     complete_null,
     complete_result,
     complete_value,
     named,
+    succeed_with_value,
     turn_back,
     undo,
 )
@@ -133,3 +136,19 @@ async def test_a_cancel_does_not_keep_a_chunk_from_ending(
 ) -> None:
     claim = await store.running(cancel_requested=True)
     assert await write(store, claim) is not False
+
+
+async def test_a_small_result_lies_on_the_item_of_its_chunk(store: Store) -> None:
+    claim = await store.running()
+    assert await succeed_with_value(store, claim) is True
+    assert '"last"' == (await store.item())["value"]
+
+
+async def test_what_was_wound_back_says_so_and_where_it_goes_on(store: Store) -> None:
+    claim = await store.running()
+    assert await cancel(store, claim) is True
+    item = await store.item()
+    assert ("first", CANCELLED.compensation) == (
+        item["resume_at"],
+        item["compensation"],
+    )

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from piecework import keys
+from piecework.model import JobStatus
 from piecework.queue import BATCH, Delivery, Message
 from piecework.reconcile import dead_letter_queue
 from piecework.reconcile.dead_letter_queue import drain, place
@@ -58,6 +60,25 @@ async def test_what_belongs_to_nothing_is_set_aside(
     row = await store.letters.get("QUARANTINE", store.ref.job) or {}
     assert (done, row["error_code"]) == ("dead-letter queue: quarantined", code)
     assert sent(rt) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "job", "done"),
+    [
+        (keys.JOIN_CHUNK, {"notifies": True}, "notice"),
+        (keys.JOIN_CHUNK, {}, "quarantined"),
+        (keys.JOIN_CHUNK, None, "quarantined"),
+        (3, {"notifies": True}, "quarantined"),
+    ],
+)
+async def test_the_message_of_a_notice_may_go(
+    store: Store, number: int, job: dict[str, Any] | None, done: str
+) -> None:
+    if job is not None:
+        await store.put_job(JobStatus.SUCCEEDED, **job)
+    message = Message.about(store.ref.chunk(number), 2)
+    placed = await place(runtime(store), delivery(store, message=message), LOG)
+    assert f"dead-letter queue: {done}" == placed
 
 
 async def test_the_queue_is_emptied(store: Store) -> None:

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from piecework.pipeline import Pipeline, Stage
+from piecework.winding_back import may_go_back
+from tests.unit.piecework.fakes import Clause
+
+
+async def book(_: Any) -> None: ...
+
+
+async def pay(_: Any) -> None: ...
+
+
+async def write(_: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("stage", "may"),
+    [("book", True), ("pay", False), ("write", False), ("join", True)],
+)
+def test_nothing_is_wound_back_from_its_pivot_on(stage: str, *, may: bool) -> None:
+    stages = [Stage(book), Stage(pay, pivot=True), Stage(write)]
+    pipeline = Pipeline(name="trip", payload=Clause, stages=stages)
+    assert may is may_go_back(pipeline, stage)
+
+
+def test_without_a_pivot_everything_may_go_back() -> None:
+    pipeline = Pipeline(name="trip", payload=Clause, stages=[Stage(book)])
+    assert may_go_back(pipeline, "book")

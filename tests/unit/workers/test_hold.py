@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from piecework.errors import StoreError
+from piecework.ports import ClaimLostError
 from tests.unit.piecework.store.tables import claim
 from tests.unit.virtual import run_virtually
 from tests.unit.workers.made_up import (
@@ -166,3 +168,18 @@ async def test_an_error_of_the_work_passes_through(error: Exception) -> None:
     with pytest.raises(type(error)):
         async with hold():
             raise error
+
+
+@virtually
+async def test_who_wakes_up_past_the_deadline_does_not_go_on() -> None:
+    loop: Any = asyncio.get_running_loop()
+    held = hold()
+    with pytest.raises(ClaimLostError):
+        held.check()  # nothing is under way
+    async with held:
+        held.check()
+        loop.moment += LEASE * 0.9 - 0.1
+        held.check()
+        loop.moment += 0.1  # frozen: what cuts the work off has not run yet
+        with pytest.raises(ClaimLostError):
+            held.check()

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from piecework.errors import PermanentError
 from piecework.model import Chunk, Job, JobRef, JobStatus, iso
 from piecework.pulse import RECONCILE_S, Pulse
 from piecework.reconcile import jobs, loop
 from piecework.reconcile.loop import IDLE_S, reconcile_for_ever, reconcile_once
+from piecework.record import UNREADABLE
 from piecework.settings import Settings
 from tests.unit.piecework.fakes import Highest, Log
 from tests.unit.virtual import run_virtually
@@ -238,3 +240,48 @@ def test_without_jobs_it_looks_rarely(
     monkeypatch.setattr(loop.Reconciler, "look", look)
     run_virtually(for_a_while())
     assert times[1] - times[0] == pytest.approx(apart)
+
+
+@pytest.mark.parametrize(
+    ("status", "deadline", "pause"),
+    [
+        ("RUNNING", None, 5.0),
+        ("RUNNING", 2.0, 2.0),
+        ("RUNNING", -1.0, 0.0),
+        ("RUNNING", 9.0, 5.0),
+        ("FINALIZING", 2.0, 5.0),
+    ],
+)
+def test_a_deadline_is_kept_to(
+    status: str, deadline: float | None, pause: float
+) -> None:
+    item = {"status": status, "gen": 1, "chunks": 1, "pipeline": "p"}
+    if deadline is not None:
+        item["deadline_at"] = iso(deadline)
+    assert pause == reconciler(World(None)).pause(Job.read(REF, item))
+
+
+@pytest.mark.parametrize(
+    ("code", "notes"), [(UNREADABLE, ["spoilt"]), ("aws.service.throttled", [])]
+)
+def test_a_record_that_somebody_spoiled_is_told_of_at_its_job(
+    code: str, notes: list[str]
+) -> None:
+    class Odd(World):
+        """Fails to be read."""
+
+        def __init__(self) -> None:
+            super().__init__(JobStatus.RUNNING)
+            self.notes: list[str] = []
+
+        async def read(self, ref: JobRef) -> Job | None:
+            del ref
+            raise PermanentError("spoilt", code=code)
+
+        async def note(self, _: JobRef, code: str, said: str) -> None:
+            assert code == UNREADABLE
+            self.notes.append(said)
+
+    world = Odd()
+    acts = run_virtually(reconciler(world).look())
+    assert ({"failed": 1}, notes) == (dict(acts), world.notes)

@@ -15,7 +15,8 @@ FIRST = {
     "sweep": ["cancel"],
     "watch": ["cancel"],
     "executor": ["claims", "crashes", "cancel"],
-    "settle": ["jobs", "saga", "dead_letters"],
+    "telling": ["notify", "deadline"],
+    "settle": ["jobs", "saga", "dead_letters", "breaker", "cancel"],
     "undertake": ["crashes", "saga", "cancel"],
     "claim": ["claims", "crashes", "cancel"],
 }

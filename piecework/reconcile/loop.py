@@ -127,11 +127,9 @@ class Reconciler:
         job = await self.rt.jobs.read(ref)
         if job is None or job.status.ended:
             self._forget(ref)
-        if job is None:
-            return Counter()
-        if not job.status.ended:
+        else:
             self._next_look[ref] = asyncio.get_running_loop().time() + self.pause(job)
-        return await act_on(self._look, job)
+        return Counter() if job is None else await act_on(self._look, job)
 
     async def _drain(self) -> Counter[str]:
         try:

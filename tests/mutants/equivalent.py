@@ -23,4 +23,9 @@ EQUIVALENT: dict[Key, str] = {
         "_come_to",
         "without `:unknown of effect_state IN (:intent, :unknown)`",
     ): "only a doubt comes to it by that, and what is UNKNOWN is so already",
+    (
+        "workers/heart.py",
+        "__aexit__",
+        "`scope is None` as False",
+    ): "who leaves has entered; the types alone ask for it",
 }

@@ -16,7 +16,7 @@ FIRST = {
     "watch": ["cancel"],
     "executor": ["claims", "crashes", "cancel"],
     "telling": ["notify", "deadline"],
-    "settle": ["jobs", "saga", "dead_letters", "breaker", "cancel"],
+    "settle": ["jobs", "saga", "dead_letters", "breaker", "cancel", "costs"],
     "undertake": ["crashes", "saga", "cancel"],
     "claim": ["claims", "crashes", "cancel"],
 }

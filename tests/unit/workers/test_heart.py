@@ -321,3 +321,10 @@ def test_ended_work_is_freed_without_the_garbage_collector() -> None:
         assert [None] == [work() for work in ended]
     finally:
         gc.enable()
+
+
+@virtually
+async def test_a_heart_with_nothing_in_hand_says_nothing() -> None:
+    bench = Bench()
+    await bench.heart.renew_all()
+    assert ([], []) == (bench.claims.said, bench.log.names())

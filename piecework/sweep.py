@@ -58,22 +58,28 @@ class Broom:
 
     async def sweep(self, chunk: Chunk) -> None:
         """Cancel a chunk, or ask for it."""
+        if chunk.status is ChunkStatus.RUNNING:
+            if "cancel_requested" not in chunk.item:
+                self.asked += await request_cancel(self.rt.table, chunk, self.cancel)
+        elif not chunk.status.terminal and not await self.sweep_waiting(chunk):
+            await self.ask_who_took(chunk)
+
+    async def sweep_waiting(self, chunk: Chunk) -> bool:
+        """Cancel a chunk that nobody has, or hand it out; False: somebody took it."""
         table, now = self.rt.table, self.rt.clock()
-        waiting = chunk.status in {ChunkStatus.PENDING, ChunkStatus.WAITING}
         # A fence never falls: without one nobody has ever begun it.
-        if waiting and not (self.cancel.undo and chunk.fence):
-            if await cancel_unclaimed(table, chunk, now):
-                self.cancelled += 1
-            else:
-                await self.ask_who_took(chunk)
-        elif "cancel_requested" in chunk.item:
-            return
-        elif chunk.status is ChunkStatus.RUNNING:
-            self.asked += await request_cancel(table, chunk, self.cancel)
-        elif waiting:
-            again = now + self.rt.settings.visibility_s
-            if await request_undo(table, chunk, self.cancel, again):
-                await self.hand_out(chunk)
+        if not (self.cancel.undo and chunk.fence):
+            cancelled = await cancel_unclaimed(table, chunk, now)
+            self.cancelled += cancelled
+            return cancelled
+        # Asked while it was in hand, it may have parked: that retry is not waited for.
+        if "cancel_requested" in chunk.item and "retry_at" not in chunk.item:
+            return True
+        again = now + self.rt.settings.visibility_s
+        asked = await request_undo(table, chunk, self.cancel, again)
+        if asked:
+            await self.hand_out(chunk)
+        return asked
 
     async def ask_who_took(self, seen: Chunk) -> None:
         """Ask the worker that claimed a chunk since it was looked at."""

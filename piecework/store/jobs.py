@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,8 +88,13 @@ class Jobs:
         chunk = ref.chunk(number)
         return self._put(chunk.pk, chunk.sk, new_chunk(chunk, gen, facts))
 
-    async def count_chunks(self, ref: JobRef, chunks: int) -> int:
-        """Count a job's chunks, strongly consistent."""
+    async def count_chunks(
+        self,
+        ref: JobRef,
+        chunks: int,
+        told: Callable[[int], Awaitable[None]] | None = None,
+    ) -> int:
+        """Count a job's chunks, strongly consistent; tell how many so far."""
         total = 0
         groups = layout.groups_in(chunks)
         for first in range(0, groups, COUNTED_AT_ONCE):
@@ -97,6 +102,8 @@ class Jobs:
             pks = [keys.group_pk(ref.tenant, ref.job, group) for group in some]
             counts = [self.table.count(pk, keys.CHUNK_PREFIX) for pk in pks]
             total += sum(await asyncio.gather(*counts))
+            if told is not None:
+                await told(total)
         return total
 
     async def seen_to(self, ref: JobRef, gen: int) -> None:

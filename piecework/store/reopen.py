@@ -11,6 +11,9 @@ from piecework.store.table import Action, Table, Written
 
 #: Still ended as it was, in the life that was looked at. A result is never undone.
 ENDED_AS_SEEN = "#status = :seen AND #status IN (:dead, :cancelled) AND gen = :gen"
+#: What has ended in this very life already, is taken up in the next: the rows of its
+#: way back would be taken for those of a new one.
+EARLIER = "gen < :next"
 #: An operator who is late, and whose job has ended again since, takes nothing up.
 BEING_RESUMED = "#status = :resuming AND gen = :next"
 
@@ -108,7 +111,7 @@ def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> Action:
         "Update",
         chunk.ref.pk,
         chunk.ref.sk,
-        condition=ENDED_AS_SEEN,
+        condition=f"{ENDED_AS_SEEN} AND {EARLIER}",
         update=assignments + removed,
         values=values,
     )

@@ -47,14 +47,17 @@ class Rescue:
         )
 
     async def send_again(self, chunk: Chunk) -> bool:
-        """Note a resend of a PENDING or WAITING chunk; the next comes later."""
+        """Note a resend of a PENDING or WAITING chunk; the next comes later.
+
+        Many reconcilers may note the same one at once: it counts as one.
+        """
         dispatches = int(chunk.item.get("dispatches", 0))
         wait = self.settings.redispatch_s * 2.0 ** min(dispatches, 8)
         return await self._write(
             chunk,
             AS_SEEN,
-            "SET due_at = :due ADD dispatches :one",
-            {"due": iso(self.clock() + wait), "one": 1},
+            "SET due_at = :due, dispatches = :sent",
+            {"due": iso(self.clock() + wait), "sent": dispatches + 1},
         )
 
     async def _write(

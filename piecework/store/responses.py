@@ -16,6 +16,7 @@ from piecework import keys, telemetry
 from piecework.errors import StoreError
 from piecework.model import iso
 from piecework.objects import INLINE_LIMIT
+from piecework.record import text_or_none
 from piecework.store.table import Table
 
 #: Seconds after which a slow table is not waited for.
@@ -42,9 +43,10 @@ class TableResponses:
         except (StoreError, TimeoutError) as error:
             self._tell(error)
             return None
-        if item is None or item["kept_until"] <= iso(self.clock()):
+        until = text_or_none(item or {}, "kept_until")
+        if until is None or until <= iso(self.clock()):
             return None
-        return str(item["value"])
+        return text_or_none(item or {}, "value")
 
     async def keep(self, key: str, value: str, seconds: float) -> None:
         """Remember a response, unless one is kept already."""

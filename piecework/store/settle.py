@@ -82,7 +82,7 @@ class Settlements:
         has done nothing wrong. A pivot that was not tried remembers so for the claim
         after this one.
         """
-        counted = "recoveries" if claim.winding_up else "attempts"
+        counted = counted_as(claim)
         untried = ", untried = :fence" if parked.untried else ""
         update = self._wait(
             claim,
@@ -100,17 +100,17 @@ class Settlements:
         return await self._write(claim, ChunkStatus.WAITING, [update])
 
     async def release(self, claim: Claim, *, calls: Calls) -> bool:
-        """Move RUNNING -> WAITING: the worker stops; the attempt is handed back.
+        """Move RUNNING -> WAITING: the worker stops; what was counted is handed back.
 
-        A chunk that was handed back too often keeps the attempt it began: something
-        about it makes workers stop. A claim that only winds up began none.
+        A chunk that was handed back too often keeps it: something about it makes
+        workers stop.
         """
         handed_back = int(claim.chunk.item.get("releases", 0))
-        may = handed_back < self.settings.max_releases and not claim.winding_up
-        given = -1 if may else 0
+        given = 1 if handed_back < self.settings.max_releases else 0
+        counted = counted_as(claim)
         update = self._wait(
             claim,
-            "attempts = attempts + :given",
+            f"{counted} = {counted} - :given",
             {"one": 1, "given": given},
             0.0,
             calls,
@@ -243,3 +243,8 @@ class Settlements:
             item.get("fence") == claim.fence and item.get("claim_token") == claim.token
         )
         return ours and item.get("gen") == claim.gen and item.get("status") == status
+
+
+def counted_as(claim: Claim) -> str:
+    """Return the counter that a claim has raised."""
+    return "recoveries" if claim.winding_up else "attempts"

@@ -46,24 +46,26 @@ def compare(client: Any, examples: int, *, derandomize: bool = True) -> int:
         ],
         KeySchema=[{"AttributeName": n, "KeyType": kind} for n, kind in names.items()],
     )
+    client.get_waiter("table_exists").wait(TableName=table)
     calls, partitions = count(), count()
 
     class Machine(Twins):
         def __init__(self) -> None:
             super().__init__(client, table, f"partition-{next(partitions)}", calls)
 
-    run_state_machine_as_test(
-        Machine,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=STEPS,
-            deadline=None,
-            database=None,
-            derandomize=derandomize,
-            phases=[Phase.generate, Phase.shrink],
-            suppress_health_check=list(HealthCheck),
-        ),
+    asked = settings(
+        max_examples=examples,
+        stateful_step_count=STEPS,
+        deadline=None,
+        database=None,
+        derandomize=derandomize,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
     )
+    try:
+        run_state_machine_as_test(Machine, settings=asked)
+    finally:
+        client.delete_table(TableName=table)
     return next(calls)
 
 

@@ -1,4 +1,4 @@
-"""The model of SQS and MiniStack do the same, whatever is asked of them."""
+"""The model of SQS and the emulators do the same, whatever is asked of them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ SEEDS = range(8)
 STEPS = 40
 
 
-def test_random_sequences_agree(endpoint_of: Callable[[str], str]) -> None:
-    found = disagreements("ministack", endpoint_of("ministack"), SEEDS, STEPS)
+@pytest.mark.parametrize("subject", ["ministack", "moto"])
+def test_random_sequences_agree(
+    subject: str, endpoint_of: Callable[[str], str]
+) -> None:
+    found = disagreements(subject, endpoint_of(subject), SEEDS, STEPS)
     assert [] == asyncio.run(found)
 
 

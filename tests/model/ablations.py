@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tests.model import births, notices, tallies
+from tests.model.asked import ASKED
 from tests.model.checker import STUCK
 from tests.model.configurations import UNDO
 from tests.model.parks import HOPELESS, PARKS
@@ -140,4 +141,5 @@ ABLATIONS = (
     ),
     Ablation("waits for a retry are bounded", HOPELESS, STUCK),
     Ablation("the way back waits no more often", HOPELESS, STUCK),
+    Ablation("the parked are asked again", ASKED, STUCK),
 )

@@ -4,6 +4,7 @@ whole; together they have everything.
 
 from __future__ import annotations
 
+from tests.model.asked import ASKED
 from tests.model.births import BIRTHS, SIGNS
 from tests.model.notices import NOTICES, TIMED
 from tests.model.parks import HOPELESS, PARKS
@@ -33,6 +34,7 @@ THEMES: tuple[Theme, ...] = (
     TIMED,
     PARKS,
     HOPELESS,
+    ASKED,
 )
 
 CONFIGURATIONS: tuple[Config | Theme, ...] = (

@@ -92,12 +92,15 @@ def release(at: At) -> Iterator[Step]:
         yield at.rest("is refused the release")
         return
     c, given = at.c, not at.c.released
-    if at.w.winding and at.cfg.has("release keeps a spent attempt"):
-        given = False
-    broken = "no attempt is handed back that was not taken"
     chunk = c._replace(st=St.WAITING, own=0, alive=0, mark=0, released=1)
-    chunk = chunk._replace(attempts=c.attempts - given)
-    yield at.rest("hands back", chunk, broken=broken if at.w.winding and given else "")
+    broken = ""
+    if at.w.winding and at.cfg.has("release keeps a spent attempt"):
+        chunk = chunk._replace(recoveries=c.recoveries - given)
+    else:
+        chunk = chunk._replace(attempts=c.attempts - given)
+        robbed = at.w.winding and given
+        broken = "no attempt is handed back that was not taken" if robbed else ""
+    yield at.rest("hands back", chunk, broken=broken)
 
 
 def tally(at: At) -> Iterator[Step]:

@@ -9,15 +9,20 @@ import pytest
 from orchestrator.cancel import cancel
 from piecework import keys
 from piecework import sweep as sweeping
+from piecework.claim import Cancelling
 from piecework.errors import NotFoundError, UsageError
 from piecework.model import CANCELLABLE, JobRef, JobStatus, iso
 from piecework.ports import CancelRequest
+from piecework.queue import Message
 from piecework.sweep import sweep
 from tests.store.conftest import NOW, SETTINGS, Store
 from tests.store.deployment import runtime, sent
+from tests.store.writes import Write, park, put_off
 
 UNDO = {"cancel_requested": iso(NOW), "undo_requested": True}
 RUNNING = {"status": "RUNNING", "fence": 4, "heartbeat": 7}
+#: Asked to stop while it was in hand, it waits for a retry.
+PARKED = {"status": "WAITING", "fence": 4, "retry_at": iso(NOW + 60), **UNDO}
 
 
 @pytest.fixture(autouse=True)
@@ -162,6 +167,9 @@ async def test_a_cancel_that_lost_a_race_looks_again(
         ({"fence": 4}, (0, 1), UNDO),
         ({"status": "WAITING", "fence": 4, "retry_at": iso(NOW + 60)}, (0, 1), UNDO),
         ({"status": "WAITING", "fence": 4, **UNDO}, (0, 0), {}),
+        (PARKED, (0, 1), UNDO),
+        ({**PARKED, "direction": "onwards"}, (0, 0), {}),
+        ({**PARKED, "gen": 3}, (0, 0), {}),
         (RUNNING, (0, 1), UNDO),
         ({**RUNNING, **UNDO}, (0, 0), {}),
         ({**RUNNING, "direction": "onwards"}, (0, 0), {}),
@@ -185,7 +193,7 @@ async def test_a_sweep_that_undoes_hands_out_what_was_begun(
     assert change or before == after
     handed_out = change == UNDO and state.get("status") != "RUNNING"
     assert [m.ref for m in sent(rt)] == [store.chunk] * handed_out
-    assert "retry_at" not in after
+    assert "retry_at" not in after or before == after
 
 
 async def test_what_is_handed_out_to_be_undone_is_due_again_later(store: Store) -> None:
@@ -193,6 +201,32 @@ async def test_what_is_handed_out_to_be_undone_is_due_again_later(store: Store) 
     facts = {"cancelled_at": iso(NOW), "cancel_undoes": True}
     await sweep(runtime(store), await store.put_job(JobStatus.CANCELLING, **facts))
     assert (await store.item())["due_at"] == iso(NOW + SETTINGS.visibility_s)
+
+
+@pytest.mark.parametrize("parks", [park, put_off])
+async def test_a_chunk_that_was_asked_and_then_parks_does_not_wait_for_its_retry(
+    store: Store, parks: Write
+) -> None:
+    claim = await store.running()
+    facts = {"cancelled_at": iso(NOW), "cancel_undoes": True}
+    job, rt = await store.put_job(JobStatus.CANCELLING, **facts), runtime(store)
+    assert (0, 1) == await sweep(rt, job)
+    assert await parks(store, claim)
+    assert [(0, 1), (0, 0)] == [await sweep(rt, job), await sweep(rt, job)]
+    assert [Message.about(store.chunk, 2)] == sent(rt)
+    met = await store.claims.acquire(store.chunk, gen=2, deliveries=1)
+    assert isinstance(met, Cancelling)
+
+
+async def test_who_claims_what_is_to_be_undone_while_it_is_swept_is_asked_at_once(
+    store: Store,
+) -> None:
+    seen = await store.put_chunk(status="WAITING", fence=3)
+    await store.put_chunk(**RUNNING)
+    broom = sweeping.Broom(runtime(store), CancelRequest(iso(NOW), undo=True))
+    await broom.sweep(seen)
+    assert (0, 1) == (broom.cancelled, broom.asked)
+    assert UNDO.items() <= (await store.item()).items()
 
 
 @pytest.mark.parametrize("undoes", [True, False])

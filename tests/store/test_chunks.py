@@ -196,6 +196,14 @@ async def test_each_resend_doubles_the_wait_for_the_next(
     assert item["dispatches"] == (dispatches or 0) + 1
 
 
+async def test_a_resend_that_many_reconcilers_note_at_once_is_one(store: Store) -> None:
+    seen = await store.put_chunk(dispatches=1)
+    for _ in range(8):
+        assert await send_again(store, seen)
+    item = await store.item()
+    assert (item["due_at"], item["dispatches"]) == (iso(NOW + 1800), 2)
+
+
 async def test_a_reopened_chunk_begins_a_new_life_where_it_has_to(store: Store) -> None:
     state = DEAD | {"stage": "third", "recoveries": 4, "late_calls": 2}
     state |= {"cancel_requested": iso(NOW), "undo_requested": True}

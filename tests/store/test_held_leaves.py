@@ -193,6 +193,17 @@ async def test_a_chunk_that_was_handed_back_too_often_keeps_its_attempt(
     assert (item["attempts"], item["releases"]) == (2, 11)
 
 
+@pytest.mark.parametrize(("releases", "recoveries"), [(9, 2), (10, 3)])
+async def test_a_way_back_that_is_cut_short_by_a_stop_is_handed_back_as_often(
+    store: Store, releases: int, recoveries: int
+) -> None:
+    claim = await store.running(attempts=3, recoveries=3, releases=releases)
+    await release(store, replace(claim, winding_up=True))
+    item = await store.item()
+    assert (item["attempts"], item["recoveries"]) == (3, recoveries)
+    assert item["releases"] == releases + 1
+
+
 async def test_a_chunk_that_waits_for_a_dependency_never_pays_for_it(
     store: Store,
 ) -> None:

@@ -56,7 +56,16 @@ async def test_a_new_life_has_all_its_attempts_and_waits_before_it(
     assert set() == spent.keys() & item.keys()
 
 
+async def test_a_chunk_that_ended_in_this_very_life_is_not_taken_up_in_it_again(
+    store: Store,
+) -> None:
+    chunk = await store.put_chunk(status="DEAD", gen=5, attempts=3, fence=7)
+    await store.put_job(JobStatus.RESUMING, gen=5)
+    assert await reopen_chunk(store.table, chunk, 5) is False
+    assert (await store.item())["status"] == "DEAD"
+
+
 async def test_a_winding_up_that_is_stopped_hands_no_attempt_back(store: Store) -> None:
-    claim = replace(await store.running(attempts=3), winding_up=True)
+    claim = replace(await store.running(attempts=3, recoveries=1), winding_up=True)
     assert await store.settlements.release(claim, calls=Calls(0)) is True
     assert (await store.item())["attempts"] == 3

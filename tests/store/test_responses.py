@@ -62,6 +62,18 @@ async def test_a_large_response_is_not_kept(
     assert (await shared.recall("key") is not None) is kept
 
 
+@pytest.mark.parametrize("name", ["value", "kept_until"])
+@pytest.mark.parametrize("spoilt", [None, 9])
+async def test_a_response_that_somebody_spoiled_is_not_there(
+    store: Store, name: str, spoilt: int | None
+) -> None:
+    shared = cache(store)
+    await shared.keep("key", '"answer"', 3600)
+    pk = keys.response_pk(store.ref.tenant, "key")
+    await store.change(pk, keys.RESPONSE_SK, **{name: spoilt})
+    assert await shared.recall("key") is None
+
+
 async def test_a_table_that_is_away_fails_no_call(store: Store) -> None:
     shared = cache(store, name="absent")
     await shared.keep("key", '"answer"', 3600)

@@ -82,9 +82,11 @@ def find_endpoint(
     set, is mapped here.
     """
     region = environment.get("AWS_DEFAULT_REGION") or environment.get("AWS_REGION", "")
-    for name in ENDPOINT_VARIABLES:
-        if environment.get(name):
-            return Endpoint(environment[name], "environment", region or DEFAULT_REGION)
+    named = [url for name in ENDPOINT_VARIABLES if (url := environment.get(name))]
+    if named:
+        # An emulator needs some region; AWS behind an address of its own, the true one.
+        some = DEFAULT_REGION if all(map(is_loopback, named)) else ""
+        return Endpoint(named[0], "environment", region or some)
     state = read_state(state_folder(environment, directory or Path.cwd()))
     if state is not None:
         return Endpoint(state.endpoint, "embedded", state.region)

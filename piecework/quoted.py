@@ -8,7 +8,8 @@ longer stretch of it is found again, whatever it looks like and however it is sp
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic_core import to_jsonable_python
@@ -24,6 +25,13 @@ HALF: Final = STRETCH // 2
 #: Characters of data that are looked through: a failure must not hold the loop up.
 MOST: Final = 1 << 20
 _UNSAID: Final = re.compile(r"[\W_]+")
+#: How JSON, Python and URLs spell what they do not say as it is; often, twice over.
+_ESCAPED: Final = re.compile(
+    r"(?<!\\)(?:"
+    r"(?P<units>(?:\\++u[0-9a-fA-F]{4})+)"
+    r"|(?P<bytes>(?:\\++x[0-9a-fA-F]{2})+|(?:%[0-9a-fA-F]{2})+)"
+    r"|\\++[nrt])"
+)
 
 
 def without(failure: ErrorEnvelope, *given: Any) -> ErrorEnvelope:
@@ -33,19 +41,82 @@ def without(failure: ErrorEnvelope, *given: Any) -> ErrorEnvelope:
 
 def unquoted(message: str, *given: Any) -> str:
     """Return a message without what it quotes of the data."""
-    places = [i for i, character in enumerate(message) if character.isalnum()]
-    said = "".join(message[i].lower()[:1] for i in places)
-    halves = {said[at : at + HALF] for at in range(len(said) - HALF + 1)}
+    readings = [Reading.of([(each, i, i) for i, each in enumerate(message)])]
+    if _ESCAPED.search(message):
+        readings.append(Reading.of(unescaped(message)))
     quoted = set[int]()
     for text in texts(given):
-        bare = _UNSAID.sub("", text).lower()
-        if len(bare) >= STRETCH:
-            found = stretches(said, worth_a_look(bare, halves))
-        else:
-            found = wholes(said, bare, text)
-        for first, last in found:
-            quoted.update(range(places[first], places[last] + 1))
+        bare = folded(text)
+        for reading in readings:
+            for first, last in reading.quotes(bare, text):
+                quoted.update(range(first, last + 1))
     return masked(message, quoted)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a message says, in letters and digits.
+
+    Attributes:
+        places: Of each, from where to where in the message it stands.
+        halves: All parts of it that are half as long as a quotation.
+    """
+
+    said: str
+    places: Sequence[tuple[int, int]]
+    halves: Collection[str]
+
+    @classmethod
+    def of(cls, spelt: Iterable[tuple[str, int, int]]) -> Reading:
+        """Make one of characters, each with its first and last place."""
+        kept = [each for each in spelt if each[0].isalnum()]
+        said = one_sigma("".join(character.lower()[:1] for character, _, _ in kept))
+        halves = {said[at : at + HALF] for at in range(len(said) - HALF + 1)}
+        return cls(said, [(first, last) for _, first, last in kept], halves)
+
+    def quotes(self, bare: str, text: str) -> Iterator[tuple[int, int]]:
+        """Yield where it quotes a text: from where to where in the message."""
+        if len(bare) >= STRETCH:
+            found = stretches(self.said, worth_a_look(bare, self.halves))
+        else:
+            found = wholes(self.said, bare, text)
+        for first, last in found:
+            yield self.places[first][0], self.places[last][1]
+
+
+def unescaped(message: str) -> Iterator[tuple[str, int, int]]:
+    """Yield what the characters of a message mean; an escape is quoted as a whole."""
+    at = 0
+    for escape in _ESCAPED.finditer(message):
+        yield from ((message[i], i, i) for i in range(at, escape.start()))
+        at = escape.end()
+        yield from ((each, escape.start(), at - 1) for each in meant(escape))
+    yield from ((message[i], i, i) for i in range(at, len(message)))
+
+
+def meant(escape: re.Match[str]) -> str:
+    """Return what an escape stands for; of the end of a line, nothing."""
+    if escape.lastgroup is None:
+        return ""
+    digits = bytes.fromhex(re.sub(r"\\+[ux]|%", "", escape[0]))
+    if escape.lastgroup == "units":
+        return digits.decode("utf-16-be", "replace")
+    try:
+        return digits.decode()
+    except ValueError:
+        return digits.decode("latin-1")
+
+
+def folded(text: str) -> str:
+    """Return the letters and digits of a text, all of them small."""
+    return one_sigma(_UNSAID.sub("", text.lower()))
+
+
+def one_sigma(text: str) -> str:
+    """Return a text with one small sigma: which it is depends on what follows."""
+    return text.replace(
+        "\N{GREEK SMALL LETTER FINAL SIGMA}", "\N{GREEK SMALL LETTER SIGMA}"
+    )
 
 
 def worth_a_look(bare: str, halves: Collection[str]) -> str:

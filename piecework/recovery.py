@@ -35,6 +35,9 @@ BASE = 2.0
 CAP = 300.0
 #: The same where there was no retry left, which is soon over.
 PARKED_CAP = 30.0
+#: Seconds that are waited at the most because the other side asked for it: a quota of a
+#: day comes back; what asks for years is asked again.
+ASKED_CAP = 86_400.0
 #: Beyond so many every cap is reached; a float does not take 1,024 of them.
 DOUBLINGS = 10
 #: How often a chunk waits for a retry to be left before that spends its attempts, too:
@@ -126,8 +129,7 @@ def decide(
 
 def delay(failure: ErrorEnvelope, attempt: int, rng: Random) -> float:
     """Return the seconds before the next attempt, after those the provider asked."""
-    jitter = rng.uniform(0, doubled(CAP, attempt))
-    return (failure.retry_after or 0.0) + jitter
+    return asked_for(failure) + rng.uniform(0, doubled(CAP, attempt))
 
 
 def until_asked(failure: ErrorEnvelope, attempt: int, parks: int, rng: Random) -> float:
@@ -136,11 +138,16 @@ def until_asked(failure: ErrorEnvelope, attempt: int, parks: int, rng: Random) -
     All who wait for the same breaker are spread over half as long again. Who has no
     retry left waits longer each time, for an attempt that is handed back grows nothing.
     """
-    seconds = failure.retry_after or 0.0
+    seconds = asked_for(failure)
     if failure.code == OPEN_CODE:
         return seconds + rng.uniform(0, max(PROBED_S, seconds / 2))
     cap = doubled(PARKED_CAP, attempt + parks)
     return seconds + rng.uniform(0, cap)
+
+
+def asked_for(failure: ErrorEnvelope) -> float:
+    """Return the seconds that the other side asked for, as far as that makes sense."""
+    return min(ASKED_CAP, max(0.0, failure.retry_after or 0.0))
 
 
 def doubled(cap: float, times: int) -> float:

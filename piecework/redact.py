@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 _MASK: Final = "[redacted {}]"
@@ -81,6 +82,7 @@ def learn(environ: Mapping[str, str]) -> None:
         key=len,
         reverse=True,
     )
+    _cleaned.cache_clear()
 
 
 def shortened(text: str, limit: int) -> str:
@@ -89,11 +91,17 @@ def shortened(text: str, limit: int) -> str:
     Half a secret no longer looks like one. However long the text is, only what may be
     kept is looked at; halves of characters, which no table takes, become marks.
     """
-    clean = redact(text[:READ_LIMIT].encode(errors="replace").decode())
+    clean = _cleaned(text[:READ_LIMIT].encode(errors="replace").decode())
     if len(text) > READ_LIMIT:
         clean = clean[:-_HALF]
     cut = len(clean) > limit or len(text) > READ_LIMIT
     return clean[: limit - 1] + "…" if cut else clean
+
+
+@lru_cache(maxsize=16)
+def _cleaned(text: str) -> str:
+    """Redact a text once: one failure is looked at by several, one after another."""
+    return redact(text)
 
 
 def redact(text: str) -> str:

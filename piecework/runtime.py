@@ -52,6 +52,8 @@ USER_AGENT = "piecework"
 THIN = frozenset({"dynamodb", "sqs"})
 #: Seconds to wait for an answer; a long poll is waited for that much longer.
 READ_TIMEOUT_S = 10.0
+#: Seconds to wait for a connection, and never longer than for an answer.
+CONNECT_TIMEOUT_S = 5.0
 #: How long a renewal waits for its answer, of the lease: half of the time until the
 #: next one, so that the second try of one that is lost does not come too late.
 BEAT = 1 / 6
@@ -168,7 +170,7 @@ class Clients:
         config = AioConfig(
             retries=RETRIES,
             max_pool_connections=self.settings.concurrency + 16,
-            connect_timeout=5,
+            connect_timeout=min(CONNECT_TIMEOUT_S, read_timeout),
             read_timeout=read_timeout,
             # Our parameters are built in one place and tested; checking each one
             # again costs a tenth of a request's CPU.

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 _SECONDS: Final = re.compile(r"\d{1,9}(\.\d{1,9})?")
 
 
-@runtime_checkable
-class Headers(Protocol):
-    """What every HTTP library's headers can do, whatever their class."""
-
-    def items(self) -> Iterable[tuple[str, str]]:
-        """Return names and values."""
-        ...
-
-
 def retry_after(headers: object, now: float | None) -> float | None:
     """Return the seconds to wait, or None when nothing readable was said."""
-    if not isinstance(headers, Headers):
+    items = getattr(headers, "items", None)  # every HTTP library's headers have it
+    if not callable(items):
         return None
-    values = {str(name).lower(): str(v).strip() for name, v in headers.items()}
+    values = {str(name).lower(): str(v).strip() for name, v in items()}
     if _SECONDS.fullmatch(exact := values.get("retry-after-ms", "")):
         return float(exact) / 1000  # what OpenAI and Azure say beside the other
     return _seconds(values.get("retry-after", ""), now)

@@ -17,6 +17,8 @@ from typing import Protocol
 from piecework.metering.cost_meter import Account, Actor, CostMeter
 from piecework.metering.owners import WHOLE, Owner
 from piecework.model import JobRef
+from piecework.telemetry.emitting import emit
+from piecework.telemetry.quiet import quiet_log
 
 #: Requests that are worth one more.
 ENOUGH = 200
@@ -68,7 +70,10 @@ async def keeping(keeper: Keeper) -> AsyncIterator[None]:
         # A write under way has taken its counts already: it is let finish.
         await asyncio.wait([looking], timeout=LAST_S)
         looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
         await keeper.last()
+        if keeper.dropped:
+            emit(quiet_log(), "cost.unwritten", count=keeper.dropped)
 
 
 @dataclass(slots=True)
@@ -76,7 +81,8 @@ class Keeper:
     """Writes down what a meter has counted.
 
     Attributes:
-        dropped: Writes that failed: their counts are lost, and the next one says so.
+        dropped: Writes that failed or were not made: their counts are lost, and the
+            next one says so.
     """
 
     meter: CostMeter
@@ -109,12 +115,13 @@ class Keeper:
 
     async def last(self) -> None:
         """Write down all that waits, as far as there is time for it."""
+        left = [place for place in self.meter.accounts if place[1] is not None]
         try:
             async with asyncio.timeout(LAST_S):
-                for place in list(self.meter.accounts):
-                    await self._write(place)
+                while left:
+                    await self._write(left.pop(0))
         except TimeoutError:
-            self.dropped += 1
+            self.dropped += sum(bool(self.meter.close(place)) for place in left)
 
     async def _write(self, place: tuple[Actor, Owner]) -> None:
         """Write down a job's counts, with this write among them; drop what fails."""
@@ -130,6 +137,8 @@ class Keeper:
             counts[name] = counts.get(name, 0) + WHOLE
         try:
             await self.costs.add(owner, actor, counts)
-        except Exception:  # noqa: BLE001 -- a bill must not fail what it is about
+        except BaseException as error:
             self.dropped += 1
             self.meter.account_of(place).counts["lost_writes"] += 1
+            if not isinstance(error, Exception):  # it is cut off
+                raise

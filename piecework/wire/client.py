@@ -73,10 +73,11 @@ class ThinClient:
             body = encoded(params)
         except TypeError:  # binary values
             return await getattr(sdk.client, name)(**params)
-        route = await self._route(model.name, params)
+        find = partial(self._route, model.name, params)
+        route = await find()
         if route is None:
             return await getattr(sdk.client, name)(**params)
-        held, parsed = await self._sender.send(route, body, model, context)
+        held, parsed = await self._sender.send(route, body, model, context, find)
         await sdk.tell(
             "after-call",
             model,

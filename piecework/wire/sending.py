@@ -18,6 +18,8 @@ from piecework.wire.sdk import Sdk
 
 #: An answer, as it was held and as it was read; None: there was none.
 Response: TypeAlias = tuple[Any, dict[str, Any]] | None
+#: The route with the credentials of the moment; None: there is none.
+Renewed: TypeAlias = Callable[[], Awaitable[Route | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +32,16 @@ class Sender:
     sleep: Callable[[float], Awaitable[None]]
 
     async def send(
-        self, route: Route, body: bytes, model: Any, context: dict[str, Any]
+        self,
+        route: Route,
+        body: bytes,
+        model: Any,
+        context: dict[str, Any],
+        renewed: Renewed,
     ) -> tuple[Any, dict[str, Any]]:
         """Return the last answer.
+
+        Each further try is signed with the credentials of its own moment.
 
         Raises:
             BotoCoreError: The last try brought none.
@@ -59,6 +68,7 @@ class Sender:
             if delay is None:
                 break
             await self.sleep(delay)
+            route = await renewed() or route
         if response is None:
             assert failure is not None  # noqa: S101 -- what else came of the try?
             raise failure

@@ -49,6 +49,27 @@ def test_the_environment_comes_first_and_is_left_to_the_sdk(
     assert endpoint.session_arguments() == {"region_name": "us-east-1"}
 
 
+VPC = "https://bucket.vpce-1a2b.s3.eu-central-1.vpce.amazonaws.com"
+LOCAL = "http://localhost:1"
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"AWS_ENDPOINT_URL_S3": VPC},
+        {"AWS_ENDPOINT_URL": VPC},
+        {"AWS_ENDPOINT_URL_DYNAMODB": LOCAL, "AWS_ENDPOINT_URL_SQS": VPC},
+    ],
+)
+def test_an_endpoint_that_is_not_on_this_machine_leaves_the_region_to_the_sdk(
+    named: dict[str, str], tmp_path: Path
+) -> None:
+    endpoint = find_endpoint(named, tmp_path)
+    assert ("environment", {}) == (endpoint.source, endpoint.session_arguments())
+    told = find_endpoint({**named, "AWS_REGION": "eu-west-1"}, tmp_path)
+    assert {"region_name": "eu-west-1"} == told.session_arguments()
+
+
 def test_an_empty_variable_says_nothing(tmp_path: Path) -> None:
     assert find_endpoint({"AWS_ENDPOINT_URL": ""}, tmp_path).source == "aws"
 

@@ -11,7 +11,7 @@ import pytest
 
 from piecework import layout
 from piecework.errors import StoreError
-from piecework.fanout import LIFE_EVERY_S, SignsOfLife, spread
+from piecework.fanout import LIFE_EVERY_S, SignsOfLife, count_chunks, spread
 from piecework.manifest import Entry
 from piecework.model import Job, JobRef
 
@@ -85,3 +85,32 @@ async def test_what_is_written_together_lies_in_many_groups() -> None:
         chunks = Counter(layout.group_of(e.chunk) for some in window for e in some)
         assert max(chunks.values()) <= 99 + 41
         assert len(chunks) >= 8
+
+
+async def counted_by(blocks: list[int], chunks: int) -> tuple[World, list[Any]]:
+    """Count chunks in blocks that take 6 s each; return who was told of it."""
+
+    class Slow(World):
+        async def count_chunks(self, _: JobRef, __: int, told: Any) -> int:
+            for found in blocks:
+                self.now += 6.0
+                await told(found)
+            return blocks[-1]
+
+    world: Any = Slow()
+    item = {"status": "SUBMITTING", "gen": 2, "chunks": chunks, "pipeline": "p"}
+    job, told = Job.read(REF, item), list[Any]()
+    life = SignsOfLife(world, job)
+    progress = lambda *step: told.append(step)  # noqa: E731 -- it returns nothing
+    assert blocks[-1] == await count_chunks(world, job, progress, life)
+    return world, told
+
+
+async def test_who_counts_very_many_chunks_shows_signs_of_life() -> None:
+    world, told = await counted_by([4096, 8192, 9000], 9000)
+    assert [112.0] == [at for *_, at in world.shown]
+    assert [("counted", 4096), ("counted", 8192), ("counted", 9000)] == told
+
+
+async def test_few_chunks_are_counted_without_a_word() -> None:
+    assert [] == (await counted_by([300], 300))[1]

@@ -1,8 +1,13 @@
 """What a message quotes of the data is found as by looking everywhere, and at once."""
 
+# ruff: noqa: RUF001 -- some of it is Greek
+
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from random import Random
+from urllib.parse import quote
 
 import pytest
 
@@ -57,3 +62,52 @@ def test_little_of_long_data_is_looked_at_more_than_once() -> None:
 
     assert len(worth_a_look(text, halves)) < 200
     assert MASK == unquoted(said, text)
+
+
+NAMES = "Anna Meier\nBert Kahn\nCleo Lang\nDora Rau\tund Emil Bux\n"
+SUM = "Herr Müller-Lüdenscheidt übergibt die Küche für 100 € (§ 5)"
+HAN = "合同编号一二三四五六七八九十甲乙丙丁戊己庚辛壬癸"
+PATH = "C:\\new\\tables\\reports\\under the name"
+
+
+@pytest.mark.parametrize("text", [NAMES, SUM, HAN, PATH, SUM + "😀" + SUM])
+@pytest.mark.parametrize(
+    "spelt",
+    [
+        str,
+        repr,
+        ascii,
+        json.dumps,
+        quote,
+        lambda text: str(text.encode()),
+        lambda text: json.dumps(json.dumps(text)),
+        lambda text: repr({"message": json.dumps(text)}),
+    ],
+)
+def test_a_quotation_is_found_however_it_is_escaped(
+    spelt: Callable[[str], str], text: str
+) -> None:
+    message = unquoted(f"cannot read {spelt(text)} at 7", text)
+
+    assert message.startswith("cannot read ")
+    assert message.endswith(" at 7")
+    between = message.removeprefix("cannot read ").removesuffix(" at 7")
+    assert MASK in between
+    assert len(between.replace(MASK, "")) < 24
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("İSTİKLAL CADDESİ NUMARASI İKİ", "İSTİKLAL CADDESİ NUMARASI İKİ, TEL 1"),
+        ("ο οδός Σταδίου και ο Αγιος", "Ο ΟΔΌΣ ΣΤΑΔΊΟΥ ΚΑΙ Ο ΑΓΙΟΣ ΕΔΩ"),
+        ("Ο ΟΔΌΣ ΣΤΑΔΊΟΥ ΚΑΙ Ο ΑΓΙΟΣ", "ο οδός Σταδίου και ο Αγιος εδώ"),
+    ],
+)
+def test_a_quotation_is_found_in_capitals_and_without(said: str, text: str) -> None:
+    assert f"cannot read {MASK}." == unquoted(f"cannot read {said}.", text)
+
+
+def test_what_only_looks_like_an_escape_is_left_alone() -> None:
+    message = r"no \x zz, 100%, \u12 and %zz in C:\new"
+    assert message == unquoted(message, SUM)

@@ -8,7 +8,9 @@ import pytest
 
 from piecework import recovery
 from piecework.breaker import OPEN_CODE, PROBED_S
+from piecework.classify.retry_after import retry_after
 from piecework.codes import ErrorClass
+from piecework.model import iso
 from piecework.outcome import Compensation
 from piecework.recovery import Again, Bury, Decision, Pivot, Undo
 from piecework.retry_tokens import SPENT_CODE
@@ -56,6 +58,27 @@ def test_what_the_provider_asked_for_comes_first_and_jitter_on_top() -> None:
     asked = envelope(retry_after=17.0)
     assert recovery.delay(asked, 1, Lowest()) == 17.0
     assert recovery.delay(asked, 1, Highest()) == 21.0
+
+
+@pytest.mark.parametrize("said", ["999999999", "Fri, 31 Dec 9999 23:59:59 GMT"])
+@pytest.mark.parametrize("code", [OPEN_CODE, SPENT_CODE])
+def test_what_was_asked_for_is_waited_a_day_at_the_most(said: str, code: str) -> None:
+    now = 1_790_000_000.0
+    seconds = retry_after({"Retry-After": said}, now)
+    failure = envelope(code=code, retry_after=seconds)
+    jitter = 0.5 * recovery.ASKED_CAP
+
+    for wait in (
+        recovery.delay(failure, 9, Highest()),
+        recovery.until_asked(failure, 9, 1, Highest()),
+    ):
+        assert recovery.ASKED_CAP <= wait <= recovery.ASKED_CAP + jitter
+        assert iso(now + wait) < "2027"
+
+
+@pytest.mark.parametrize("said", [-5.0, float("-inf"), float("nan")])
+def test_a_wait_that_is_none_is_none(said: float) -> None:
+    assert 0.0 == recovery.delay(envelope(retry_after=said), 1, Lowest())
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from piecework.redact import redact
+from piecework.redact import learn, redact, shortened
 
 SECRETS = [
     ("key AKIAIOSFODNN7EXAMPLE is bad", "key [redacted aws key] is bad"),
@@ -67,3 +67,13 @@ def test_redacting_twice_changes_nothing_more(text: str) -> None:
 )
 def test_a_long_hostile_message_is_read_in_no_time(text: str) -> None:
     assert text == redact(text)
+
+
+def test_a_secret_that_is_learned_later_is_masked_in_a_text_seen_before() -> None:
+    said = "refused: correct horse battery"
+    try:
+        assert said == shortened(said, 100)
+        learn({"SOME_TOKEN": "correct horse battery"})
+        assert "refused: [redacted secret]" == shortened(said, 100)
+    finally:
+        learn({})

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from piecework.breaker import OPEN_CODE
 from piecework.errors import StoreError
 from piecework.model import JobRef
+from piecework.outcome import Parked
+from tests.unit.piecework.fakes import envelope
 from tests.unit.virtual import run_virtually
 from workers.station import JOB_KEPT_S, Station
 
@@ -94,3 +97,21 @@ def test_a_job_that_is_not_there_is_asked_for_again() -> None:
         assert "job one" == await here.job(REF)
 
     run_virtually(main())
+
+
+async def test_a_job_says_what_it_waits_for_though_it_was_asked_to_wait_for_ever() -> (
+    None
+):
+    said: list[str] = []
+
+    async def note(*told: Any) -> None:
+        said.append(told[2])
+
+    jobs: Any = SimpleNamespace(note=note)
+    here = station(jobs)
+    here.rt.clock = lambda: 1_790_000_000.0
+    failure = envelope(code=OPEN_CODE, retry_after=251_606_934_327.0)
+    parked = Parked(failure, 1.0, waits_for="model")
+    await here.note_waiting(SimpleNamespace(ref=REF), parked)
+
+    assert ["waits for dependency model until 2026-09-22T14:13:20.000Z"] == said

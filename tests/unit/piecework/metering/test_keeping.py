@@ -9,6 +9,7 @@ import pytest
 from piecework.metering.cost_meter import Actor, CostMeter
 from piecework.metering.keeping import (
     ENOUGH,
+    LAST_S,
     LOOK_S,
     OLDEST_S,
     QUIET_S,
@@ -16,6 +17,7 @@ from piecework.metering.keeping import (
     keeping,
 )
 from piecework.model import JobRef
+from piecework.telemetry.emitting import listening
 from tests.unit.virtual import run_virtually
 
 A = JobRef("acme", "a")
@@ -37,6 +39,9 @@ class Kept:
         if self.refuses:
             raise OSError
         self.told.append((job, actor, counts))
+
+    def recover(self) -> None:
+        self.hangs = False
 
     def requests(self) -> int:
         return sum(
@@ -194,6 +199,42 @@ def test_a_table_that_hangs_does_not_keep_a_process_from_ending() -> None:
         return asyncio.get_running_loop().time() - began
 
     assert run_virtually(work()) < 5
+
+
+def test_a_process_that_ends_says_how_many_writes_it_did_not_make() -> None:
+    meter, kept = CostMeter("worker"), Kept(hangs=True)
+    said: list[tuple[str, Mapping[str, Any]]] = []
+
+    async def work() -> None:
+        async with keeping(Keeper(meter, kept)):
+            for job in "abc":
+                pk = {"S": JobRef("acme", job).pk}
+                meter.saw("dynamodb", "UpdateItem", {"Key": {"pk": pk}}, {}, again=True)
+                meter.saw("dynamodb", "GetItem", {"Key": {"pk": pk}}, ITEM, again=True)
+
+    with listening(lambda event, fields: said.append((event, fields))):
+        run_virtually(work())
+        assert [("cost.unwritten", {"count": 3})] == said
+        kept.hangs = False
+        write(meter)
+        run_virtually(work())
+    assert 1 == len(said)
+
+
+def test_a_write_that_is_cut_off_at_the_end_is_dropped_and_the_last_one_says_so() -> (
+    None
+):
+    meter, kept = CostMeter("worker"), Kept(hangs=True)
+
+    async def work() -> None:
+        async with keeping(Keeper(meter, kept)):
+            write(meter, ENOUGH)
+            await asyncio.sleep(LOOK_S + 1)
+            asyncio.get_running_loop().call_later(LAST_S / 2, kept.recover)
+
+    run_virtually(work())
+    [(_, _, counts)] = kept.told
+    assert 1 == counts["lost_writes"]
 
 
 @pytest.mark.parametrize("chunk_s", [0.001, 0.1, 2.0])

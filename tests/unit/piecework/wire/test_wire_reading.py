@@ -144,3 +144,23 @@ async def test_a_route_is_kept_for_the_credentials_that_it_was_made_of() -> None
 
     signers = [sent.headers["authorization"].split("/")[0] for sent in wire.sent]
     assert ["AKIDTWO", "AKIDONE", "AKIDTWO"] == [s.split("=")[1] for s in signers]
+
+
+async def test_another_try_is_signed_with_the_credentials_of_its_own_moment() -> None:
+    wire: Any = Wire([answer(status=500), answer()])
+    credentials = Changing()
+
+    async def refreshed(_: float) -> None:
+        credentials.now = ReadOnlyCredentials("AKIDTWO", "s2", "a token")
+
+    async with client("dynamodb", None) as sdk:
+        inside = Sdk(sdk)
+        inside.credentials = credentials
+        found = ThinClient(inside, wire, clock=lambda: 0.0, sleep=refreshed)
+        await found.update_item(**UPDATE)
+
+    signers = [sent.headers["authorization"].split("/")[0] for sent in wire.sent]
+    assert ["AKIDONE", "AKIDTWO"] == [s.split("=")[1] for s in signers]
+    assert [None, "a token"] == [
+        sent.headers.get("x-amz-security-token") for sent in wire.sent
+    ]

@@ -6,7 +6,6 @@ does not ask the refusing one again: in the journal, or by an effect in the ledg
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from piecework.call import Call
 from piecework.call_names import call_key
 from piecework.classify import classify
 from piecework.codes import ErrorClass
+from piecework.contained import in_thread, on_loop
 from piecework.dependency import Effect, Fallback
 
 if TYPE_CHECKING:
@@ -98,8 +98,8 @@ async def ask(caller: Caller, call: Call, place: int) -> str:
 async def by_itself(fallback: Fallback, *args: Any, **kwargs: Any) -> Any:
     """Call a function that asks nobody: on the loop, or a plain one beside it."""
     if inspect.iscoroutinefunction(fallback.function):
-        return await fallback.function(*args, **kwargs)
-    return await asyncio.to_thread(fallback.function, *args, **kwargs)
+        return await on_loop(fallback.function, *args, **kwargs)
+    return await in_thread(fallback.function, *args, **kwargs)
 
 
 def refused(caller: Caller, call: Call, place: int, error: Exception) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from piecework import recovery, telemetry, values, ways
+from piecework.contained import in_thread, on_loop
 from piecework.context import Context
 from piecework.errors import ErrorEnvelope, StoreError
 from piecework.pipeline import Stage
@@ -112,8 +113,8 @@ async def in_process(stage: Stage, ctx: Context[Any], way: str = RUN) -> str:
 async def invoke(function: Callable[..., Any], ctx: Context[Any]) -> Any:
     """Call a stage function on the loop or, if it is a plain one, beside it."""
     if inspect.iscoroutinefunction(function):
-        return await function(ctx)
-    return await ctx.caller.to_its_end(asyncio.to_thread(function, ctx))
+        return await on_loop(function, ctx)
+    return await ctx.caller.to_its_end(in_thread(function, ctx))
 
 
 def encoded(stage: Stage, way: str, value: Any) -> str:

@@ -37,6 +37,8 @@ app = typer.Typer(add_completion=False)
 #: Threads beside those of the stages: hosts of S3 and of dependencies are looked up in
 #: one, and must not wait for a stage to end.
 SPARE = 8
+#: The exit code of a worker that one of its loops, or something worse, has ended.
+FAILED = 1
 
 
 @app.command()
@@ -63,10 +65,13 @@ def run(
         given = {"concurrency": concurrency, "memory_mb": memory_mb}
         settings = load_settings(**{k: v for k, v in given.items() if v is not None})
         found = load_pipelines(pipelines)
+        work = connected(settings, found, pipelines, reconcile=reconcile)
+        code = FAILED
         with asyncio.Runner() as runner:
-            work = connected(settings, found, pipelines, reconcile=reconcile)
-            code = runner.run(work)
-            end_despite_threads(code, structlog.get_logger())
+            try:
+                code = runner.run(work)
+            finally:  # whose own end would wait for its threads
+                end_despite_threads(code, structlog.get_logger())
     except PieceworkError as error:
         sys.stderr.write(f"{error.code}: {error.message}\n{error.next_step}\n")
         raise SystemExit(error.exit_code) from error

@@ -34,10 +34,12 @@ async def drain(worker: Worker, receiving: asyncio.Task[None]) -> None:
         waits = {receiving, *in_hand}
         await asyncio.wait(waits, timeout=min(left, LOOK_S))
     worker.closing = True
-    for hold in list(station.heart.holds.values()):
-        hold.end(Reason.STOPPING)
-    if in_hand:
-        await asyncio.wait(in_hand, timeout=HAND_BACK_S)
+    until = now() + HAND_BACK_S
+    while (left := until - now()) > 0 and in_hand:
+        # Again and again: a claim may have been on its way.
+        for hold in list(station.heart.holds.values()):
+            hold.end(Reason.STOPPING)
+        await asyncio.wait(in_hand, timeout=min(left, LOOK_S))
     try:
         async with asyncio.timeout(COUNT_S):
             await worker.acks.flush()

@@ -216,7 +216,9 @@ class Heart:
         if any(isinstance(reply, bool) for reply in replies):
             self.failing_since = None
         kept = [h for h, reply in zip(holds, replies, strict=True) if reply is True]
-        receipts = [hold.receipt for hold in kept if hold.receipt]
+        # One that was let go meanwhile has its message hidden until its next turn.
+        still = [hold for hold in kept if hold.claim.token in self.holds]
+        receipts = [hold.receipt for hold in still if hold.receipt]
         if receipts:
             await self.queue.hide(receipts, self.settings.visibility_s)
         telemetry.emit(self.log, "lease.renewed", count=len(kept))

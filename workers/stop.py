@@ -30,7 +30,7 @@ def stop_on_signals() -> Stop:
     stop = Stop()
 
     def signalled(number: signal.Signals) -> None:
-        if stop.is_set():
+        if stop.signal:
             os._exit(128 + number)
         stop.signal = number.name
         stop.set()
@@ -68,6 +68,9 @@ def end_despite_threads(code: int, log: telemetry.Log) -> None:
     left = sum(thread.is_alive() for thread in others)
     if left:
         telemetry.emit(log, "worker.threads_left", count=left)
+        kind, error, trace = sys.exc_info()
+        if kind is not None and error is not None:  # after us nobody tells of it
+            sys.excepthook(kind, error, trace)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

@@ -74,7 +74,8 @@ async def undertake(
     try:
         outcome = await held(hold, task, station, run(task, job, station))
         asked = hold.cancel or task.checkpoints.cancel
-        if isinstance(outcome, Cancelled) and asked is not None and asked.undo:
+        undo = asked is not None and asked.undo
+        if isinstance(outcome, Cancelled) and outcome.compensation is None and undo:
             hold.wind_back()
             outcome = await held(hold, task, station, wind_back(task, outcome.stage))
     except ClaimLostError:

@@ -69,20 +69,30 @@ class Watch:
 
         And one for all breakers, if a chunk is in hand that may call, or if there is
         something to tell the others.
+
+        Raises:
+            StoreError: A job could not be read; the others were looked at.
         """
         by_job: dict[JobRef, list[Hold]] = defaultdict(list)
         since = asyncio.get_running_loop().time() - YOUNG_S
         for hold in self.heart.holds.values():
             if hold.taken_at <= since:
                 by_job[hold.claim.ref.of].append(hold)
+        failed: StoreError | None = None
         for ref, holds in by_job.items():
             self.heart.pulse.beats("watch", REQUEST_S)
-            asked = await self.asked(ref)
+            try:
+                asked = await self.asked(ref)
+            except StoreError as error:
+                failed = error  # it may be this job's alone: look at the others
+                continue
             for hold in holds:
                 if asked is not None:
                     hold.stop(asked)
         if self.heart.holds or self.circuits.untold:
             await self.circuits.look()
+        if failed is not None:
+            raise failed
 
     async def asked(self, ref: JobRef) -> CancelRequest | None:
         """Return what a job asks of its chunks.

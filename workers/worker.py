@@ -93,10 +93,16 @@ class Worker:
         self.receiver.one_less()
 
     async def contain(self, work: Coroutine[Any, Any, object]) -> None:
-        """Keep one chunk's outage from its neighbours: its message shows again."""
+        """Keep one chunk's outage from its neighbours: its message shows again.
+
+        A cancellation that nobody asked for is a stage's own, left by what it awaited.
+        """
+        task = asyncio.current_task()
         try:
             await work
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if not isinstance(error, Exception) and task and task.cancelling():
+                raise
             code = classify(error).code
             self.station.log.exception("worker.turn_failed", error_code=code)
 

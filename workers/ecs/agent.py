@@ -33,7 +33,7 @@ async def ask(url: str, put: dict[str, Any] | None = None) -> dict[str, Any]:
             session.request("PUT" if put else "GET", url, json=put) as reply,
         ):
             body = json.loads(await whole(reply.content) or b"{}")
-    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+    except (aiohttp.ClientError, OSError, ValueError, RecursionError) as error:
         raise AgentError(type(error).__name__) from error
     if not isinstance(body, dict):
         raise AgentError("the answer is no object")

@@ -143,6 +143,7 @@ async def test_a_claim_that_cannot_be_renewed_ends_at_its_deadline() -> None:
     bench.claims.replies["a"] = StoreError("gone")
     assert await ended(bench) == (Reason.LOST, pytest.approx(54.0))
     assert "lease.renew_failed" in bench.log.names()
+    assert {"renew a"} == set(bench.claims.said)
 
 
 @virtually

@@ -13,6 +13,7 @@ from piecework.errors import PermanentError, StoreError
 from piecework.landing import Landing
 from piecework.outcome import Completed, Dead
 from piecework.ports import ClaimLostError
+from piecework.record import UNREADABLE
 from tests.unit.piecework.fakes import Log
 from tests.unit.workers.test_undertake import DID, ran, task
 from workers import undertake
@@ -53,6 +54,20 @@ async def test_what_can_never_be_read_is_not_tried_again(
     one = task()
     one.ctx.attempt = 1
     assert isinstance(await ran(one), Dead)
+
+
+@pytest.mark.parametrize("error", [KeyError("body"), ValueError("no"), TypeError()])
+async def test_a_row_that_somebody_edited_is_told_as_such(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    async def load(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(undertake, "load", load)
+    outcome = await ran(task())
+    assert isinstance(outcome, Dead)
+    assert UNREADABLE == outcome.failure.code
+    assert type(error).__name__ in outcome.failure.message
 
 
 def bench() -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from piecework.model import Chunk
+from piecework.model import Chunk, iso
 from piecework.outcome import Cancelled, Compensation, Completed, Dead
 from piecework.ports import CancelRequest
 from piecework.store.census import Counting
@@ -100,6 +100,7 @@ async def test_what_was_undone_already_is_not_undone_again() -> None:
     one.checkpoints.undone = {"first": None}
     assert await wind_back(one, "first") == Cancelled("first", Compensation.DONE)
     assert DID == []
+    assert iso(0.0) == one.checkpoints.failure.at  # nor turned back again
 
 
 async def test_a_compensation_that_failed_ends_dead() -> None:
@@ -120,6 +121,8 @@ async def test_a_compensation_that_failed_ends_dead() -> None:
         (Cancelled("first"), UNDO, None, True),
         (Cancelled("first"), None, UNDO, True),
         (Cancelled("first"), PLAIN, None, False),
+        (Cancelled("first"), None, None, False),
+        (Cancelled("first", Compensation.ABANDONED), UNDO, None, False),
         (Completed("1"), UNDO, None, False),
     ],
 )
@@ -147,7 +150,7 @@ async def test_a_cancel_that_undoes_goes_on_backwards(
     report: Any = await undertake.undertake(held, nothing, nothing, nothing, log)  # type: ignore[arg-type]
     expected = Cancelled("first", Compensation.DONE) if wound else came_to
     assert report.outcome == expected
-    assert report.late_calls == 0
+    assert report.late_calls == (0 if by_hold or by_step else None)
 
 
 def test_calls_are_late_only_under_a_cancel() -> None:

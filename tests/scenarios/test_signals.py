@@ -1,0 +1,55 @@
+"""Promise: a worker that is told to stop strands nothing, and a second word ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import pytest
+
+from piecework.model import ChunkStatus, JobStatus
+from tests.scenarios.conftest import Scenario
+from tests.scenarios.pipelines import Item, counting
+
+
+async def test_a_second_signal_ends_a_worker_at_once_and_its_chunk_is_taken_over(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIECEWORK_DRAIN_S", "60")
+    await scenario.submit(counting, [Item(n=1, seconds=30.0)])
+    worker = await scenario.process("--no-reconcile")
+    await scenario.until(lambda: scenario.happened("second"))
+
+    worker.process.send_signal(signal.SIGTERM)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(worker.process.wait(), 0.5)
+    worker.process.send_signal(signal.SIGTERM)
+    assert 128 + signal.SIGTERM == await asyncio.wait_for(worker.process.wait(), 2)
+
+    (left,) = await scenario.chunks()
+    assert (ChunkStatus.RUNNING, 1) == (left.status, left.attempts)
+    async with scenario.worker("heir"):
+        await scenario.until(lambda: scenario.happened("second") == 2)
+    (taken,) = await scenario.chunks()
+    assert 2 == taken.fence
+
+
+async def test_what_an_outstanding_poll_brings_after_a_stop_is_seen_at_once(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A message that was stranded would show again in a minute, and no sooner.
+    monkeypatch.setenv("PIECEWORK_VISIBILITY_S", "60")
+    monkeypatch.setenv("PIECEWORK_LEASE_S", "40")
+    monkeypatch.setenv("PIECEWORK_POLL_S", "10")
+    await scenario.submit(counting, [Item(n=0)], job="first")
+    worker = await scenario.process("--no-reconcile")
+    assert (await scenario.ended("first")).status is JobStatus.SUCCEEDED
+
+    worker.process.send_signal(signal.SIGTERM)
+    await scenario.submit(counting, [Item(n=1)])
+    assert 0 == await asyncio.wait_for(worker.process.wait(), 15)
+
+    async with scenario.worker("next"):
+        ended = await scenario.ended(within=10)
+    (chunk,) = await scenario.chunks()
+    assert (JobStatus.SUCCEEDED, 1) == (ended.status, chunk.attempts)

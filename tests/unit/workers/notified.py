@@ -1,0 +1,130 @@
+"""A job whose pipeline wants to be told, in the model's table and in made-up time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+from piecework import keys
+from piecework.errors import TransientError
+from piecework.model import JobRef, JobStatus
+from piecework.notice import Notice
+from piecework.pipeline import Pipeline, Stage
+from piecework.settings import Settings
+from piecework.store.births import active_mark
+from piecework.store.jobs import Jobs
+from piecework.store.notices import notice_put
+from piecework.store.table import Item, Table
+from simulation.cloud.dynamodb import DynamoDB
+from tests.unit.piecework.fakes import Clause, Highest, Log
+from tests.unit.workers.made_up import time
+from workers.executor import End, Turn
+from workers.telling import tell
+
+REF = JobRef("acme", "job")
+#: After both, another worker follows one that died as it told.
+LEASE_S, SKEW_S = 60.0, 5.0
+
+
+async def sleeper(_: Any) -> None:
+    """Be the one stage that a pipeline must have."""
+
+
+class Client:
+    """Asks the model, and keeps which operations it was asked for."""
+
+    def __init__(self, dynamodb: DynamoDB) -> None:
+        self.dynamodb = dynamodb
+        self.asked: list[str] = []
+
+    def __getattr__(self, operation: str) -> Callable[..., Awaitable[Any]]:
+        async def ask(**request: Any) -> Any:
+            await asyncio.sleep(0)
+            self.asked.append(operation)
+            return self.dynamodb.call(operation, request)
+
+        return ask
+
+
+class Notified:
+    """A job, its hook, and a worker that has the hook's pipeline.
+
+    Attributes:
+        trouble: What the hook does once it has heard; nothing: it returns.
+        heard: What the hook was told.
+        hidden: After how many seconds its message is to show again, each time.
+    """
+
+    def __init__(self, *, hook: bool = True) -> None:
+        self.trouble: Callable[[], Awaitable[None]] | None = None
+        self.heard: list[Notice] = []
+        self.hidden: list[float] = []
+        self.log = Log()
+        self.client = Client(DynamoDB(time, tables=["table"]))
+        self.table = Table(self.client, "table", Random(1))  # type: ignore[arg-type]
+        self.jobs = Jobs(self.table, time)
+        pipeline = Pipeline(
+            name="review",
+            payload=Clause,
+            stages=[Stage(sleeper)],
+            notify=self.hear if hook else None,
+        )
+        rt = SimpleNamespace(
+            jobs=self.jobs,
+            table=self.table,
+            clock=time,
+            rng=Highest(),
+            work=self,
+            settings=Settings(lease_s=LEASE_S, skew_s=SKEW_S),
+        )
+        self.station: Any = SimpleNamespace(
+            rt=rt, pipelines={"review": pipeline}, log=self.log
+        )
+
+    async def hear(self, notice: Notice) -> None:
+        """Be the hook."""
+        self.heard.append(notice)
+        if self.trouble is not None:
+            await self.trouble()
+
+    async def hide(self, receipts: list[str], seconds: float) -> None:
+        """Be the queue."""
+        assert ["receipt"] == receipts
+        self.hidden.append(seconds)
+
+    async def becomes(self, status: JobStatus, event: str = "", gen: int = 1) -> None:
+        """Bring the job to a state, and with it what its pipeline is to be told."""
+        facts = {"status": status, "gen": gen, "chunks": 2, "pipeline": "review"}
+        item = {**facts, "notifies": True}
+        meta = self.table.action("Put", REF.pk, keys.META_SK, item=item)
+        await self.table.transact([meta, active_mark(self.table, REF, "Put")])
+        if event:
+            job = await self.jobs.read(REF)
+            assert job is not None
+            await self.table.transact(notice_put(self.table, job, event, time(), facts))
+
+    async def tell(self) -> End | None:
+        """Take a turn of the join, by a message."""
+        turn = Turn(REF.chunk(keys.JOIN_CHUNK), 1, 1, "receipt")
+        return await tell(turn, self.station)
+
+    async def notice(self) -> Item:
+        """Return the one notice of the job as it stands."""
+        (row,) = [row async for row in self.table.query(REF.pk, keys.NOTICE_PREFIX)]
+        return row
+
+    async def listed(self) -> bool:
+        """Say whether reconcilers still find the job."""
+        return [REF] == [ref async for ref in self.jobs.active()]
+
+    def events(self) -> list[str]:
+        """Return what the hook heard of, in order."""
+        return [notice.event for notice in self.heard]
+
+
+async def not_now() -> None:
+    """Fail as a receiver does that is out of order."""
+    raise TransientError("not now", code="tool.stock.busy")

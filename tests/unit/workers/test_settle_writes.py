@@ -1,0 +1,105 @@
+"""Which write ends a claim, and with what: one for each way out."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from piecework.claim import Claim
+from piecework.outcome import NEWER_WORKERS, Cancelled, Compensation, Completed, Parked
+from piecework.pipeline import Pipeline
+from piecework.store.results import ON_ITEM
+from tests.unit.piecework.fakes import Log, envelope
+from tests.unit.piecework.store.tables import claim
+from tests.unit.workers.test_settle import EARLY, JOB, LATE, task
+from workers.settle import settle, write
+from workers.undertake import Report
+
+LATER = claim(gen=2)
+LARGE = f'"{"x" * ON_ITEM}"'
+
+
+class Ends:
+    """Notes which write was asked for, and with what."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        async def end(*_: Any, **facts: Any) -> bool:
+            self.asked.append((name, facts))
+            return True
+
+        return end
+
+
+class Station:
+    """Has no more of a worker than its writes, and notes who waits."""
+
+    def __init__(self) -> None:
+        self.settlements = Ends()
+        self.waiting: list[Parked] = []
+
+    async def note_waiting(self, _: Any, parked: Parked) -> None:
+        self.waiting.append(parked)
+
+
+async def written(here: Any, outcome: Any) -> tuple[str, dict[str, Any]]:
+    """Write an outcome; return by which write, and with what."""
+    station: Any = Station()
+    assert (True, None) == await write(Report(here, outcome), JOB, station)
+    [asked] = station.settlements.asked
+    return asked  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("waits_for", "by"), [(NEWER_WORKERS, "put_off"), ("", "park")]
+)
+async def test_only_who_waits_for_others_spends_no_attempt_and_is_told_of(
+    waits_for: str, by: str
+) -> None:
+    station: Any = Station()
+    parked = Parked(envelope(), 9.0, waits_for=waits_for)
+    log: Any = Log()
+    assert await settle(Report(task(), parked), JOB, station, log) == 9.0
+    assert [by] == [name for name, _ in station.settlements.asked]
+    assert ([parked] if waits_for else []) == station.waiting
+
+
+@pytest.mark.parametrize(
+    ("compensation", "stage"), [(None, None), (Compensation.DONE, "first")]
+)
+async def test_only_what_was_wound_back_is_resumed_elsewhere_than_it_stands(
+    compensation: Compensation | None, stage: str | None
+) -> None:
+    here = task(completed={"first": "1"}, undone={"first": None})
+    by, facts = await written(here, Cancelled("second", compensation))
+    assert (by, facts["resume_at"]) == ("cancel", stage)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "held", "value", "on_item"),
+    [
+        (LATE, claim(), '"two"', True),
+        (EARLY, claim(), '"two"', False),
+        (LATE, LATER, '"two"', False),
+        (LATE, claim(), "null", False),
+        (LATE, claim(), LARGE, False),
+    ],
+)
+async def test_a_small_result_lies_on_its_chunk_and_any_other_last_value_beside_it(
+    pipeline: Pipeline, held: Claim, value: str, *, on_item: bool
+) -> None:
+    async def value_actions(index: int, last_value: str) -> list[Any]:
+        return [(index, last_value)]
+
+    here = task(pipeline, held)
+    here.checkpoints = SimpleNamespace(
+        completed={"first": '"one"'}, value_actions=value_actions
+    )
+    by, facts = await written(here, Completed(value))
+    assert by == "succeed"
+    assert (value if on_item else None) == facts.get("value")
+    assert ([] if on_item else [(1, value)]) == facts.get("also", [])

@@ -1,0 +1,149 @@
+"""A pipeline is told what became of its job, whichever worker is left to tell it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from piecework.model import CANCELLABLE, JobStatus
+from piecework.store.notices import ABANDONED, TOLD
+from tests.unit.piecework.fakes import Killed
+from tests.unit.virtual import run_virtually
+from tests.unit.workers.made_up import virtually
+from tests.unit.workers.notified import LEASE_S, SKEW_S, Notified
+from workers import telling
+from workers.executor import End
+
+S = JobStatus
+
+
+# ── what there is to tell ────────────────────────────────────────────────────
+
+
+@virtually
+async def test_an_ended_job_is_told_of_and_let_go() -> None:
+    job = Notified()
+    await job.becomes(S.PARTIAL, "ended")
+    assert End.DROP is await job.tell()
+    (notice,) = job.heard
+    assert ("ended", "PARTIAL", "job") == (notice.event, notice.status, notice.job)
+    assert TOLD == (await job.notice())["notice_state"]
+    assert ["notice.told"] == job.log.names()
+    assert [] == job.hidden
+    assert not await job.listed()
+
+
+@virtually
+async def test_a_job_whose_deadline_has_passed_is_told_of_and_stays_listed() -> None:
+    job = Notified()
+    await job.becomes(S.CANCELLING, "deadline")
+    assert End.DROP is await job.tell()
+    assert ["deadline"] == job.events()
+    assert await job.listed()
+
+
+@virtually
+async def test_what_was_told_is_not_written_of_again() -> None:
+    job = Notified()
+    await job.becomes(S.CANCELLING, "deadline")
+    await job.tell()
+    job.client.asked.clear()
+    assert End.DROP is await job.tell()
+    assert ["deadline"] == job.events()
+    assert {"get_item", "query"} == set(job.client.asked)
+
+
+@virtually
+async def test_the_end_is_told_of_after_the_deadline_was() -> None:
+    job = Notified()
+    await job.becomes(S.CANCELLING, "deadline")
+    await job.tell()
+    await job.becomes(S.CANCELLED, "ended")
+    assert End.DROP is await job.tell()
+    assert ["deadline", "ended"] == job.events()
+    assert not await job.listed()
+
+
+@virtually
+async def test_the_turn_of_a_job_that_is_not_there_is_left_to_the_join() -> None:
+    assert await Notified().tell() is None
+
+
+@virtually
+async def test_a_join_that_is_still_to_run_has_its_turn() -> None:
+    job = Notified()
+    await job.becomes(S.FINALIZING)
+    assert await job.tell() is None
+    assert await job.listed()
+
+
+@pytest.mark.parametrize("status", sorted(CANCELLABLE))
+def test_a_job_that_was_taken_up_again_is_told_of_at_its_next_end(
+    status: JobStatus,
+) -> None:
+    async def main() -> None:
+        job = Notified()
+        await job.becomes(S.PARTIAL, "ended")
+        await job.becomes(status, gen=2)
+        assert End.DROP is await job.tell()
+        assert [] == job.heard
+        await job.becomes(S.SUCCEEDED, "ended", gen=2)
+        assert End.DROP is await job.tell()
+        assert ["PARTIAL", "SUCCEEDED"] == [notice.status for notice in job.heard]
+
+    run_virtually(main())
+
+
+# ── several workers, and those that die ──────────────────────────────────────
+
+
+@virtually
+async def test_of_two_workers_one_tells_and_the_other_comes_back() -> None:
+    job = Notified()
+    await job.becomes(S.SUCCEEDED, "ended")
+    job.trouble = lambda: asyncio.sleep(10.0)
+    first = asyncio.create_task(job.tell())
+    await asyncio.sleep(1.0)
+    assert End.LEFT is await job.tell()
+    assert [pytest.approx(LEASE_S + SKEW_S - 1.0)] == job.hidden
+    assert End.DROP is await first
+    assert ["ended"] == job.events()
+
+
+@virtually
+async def test_a_worker_that_dies_as_it_tells_is_followed_by_another() -> None:
+    job = Notified()
+    await job.becomes(S.SUCCEEDED, "ended")
+    await dies_telling(job)
+    await asyncio.sleep(LEASE_S + SKEW_S)
+    job.trouble = None
+    assert End.DROP is await job.tell()
+    assert ["ended", "ended"] == job.events()
+    assert not await job.listed()
+
+
+@virtually
+async def test_a_hook_that_kills_each_worker_is_given_up() -> None:
+    job = Notified()
+    await job.becomes(S.SUCCEEDED, "ended")
+    for _ in range(telling.TRIES):
+        await dies_telling(job)
+        await asyncio.sleep(LEASE_S + SKEW_S)
+    assert End.DROP is await job.tell()
+    assert telling.TRIES == len(job.heard)
+    row = await job.notice()
+    said = "each try died with its worker"
+    assert (ABANDONED, said) == (row["notice_state"], row["said"])
+    assert not await job.listed()
+
+
+async def dies_telling(job: Notified) -> None:
+    """Tell of a job by a worker whose hook is its end."""
+
+    async def kill() -> None:
+        raise Killed
+
+    job.trouble = kill
+    with pytest.raises(Killed):
+        await job.tell()

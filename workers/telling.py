@@ -17,10 +17,12 @@ from piecework.store.table import Item
 from workers.executor import End, Turn, hide
 from workers.station import Station
 
+GIVEN_UP = "job.notice.failed"
 #: Tries of a notice; below the ten receives after which SQS sets a message aside.
 TRIES = 6
-#: A failed try is repeated after up to `min(CAP_S, BASE_S * 2**tries)` seconds.
-BASE_S = 1.0
+#: A failed try is repeated after up to `min(CAP_S, GROWTH**tries)` seconds: soon at
+#: first, and for ten minutes in all, so that a receiver's restart loses no notice.
+GROWTH = 4.0
 CAP_S = 300.0
 
 
@@ -65,7 +67,7 @@ async def deliver(row: Item, job: Job, notices: Notices, station: Station) -> No
     notify = station.pipelines[job.pipeline].notify
     if notify is None or taken["tries"] > TRIES:
         said = "each try died with its worker" if notify else "there is no hook now"
-        await notices.give_up(taken, said)
+        await give_up(taken, said, notices, station)
         return
     try:
         async with asyncio.timeout(settings.lease_s):
@@ -89,7 +91,19 @@ async def failed(
         station.log, "notice.failed", about=row["event"], tries=tries, reason=said
     )
     if tries >= TRIES:
-        await notices.give_up(row, said)
+        await give_up(row, said, notices, station)
         return
-    cap = min(CAP_S, BASE_S * 2.0**tries)
+    cap = min(CAP_S, GROWTH**tries)
     await notices.put_off(row, station.rt.rng.uniform(cap / 2, cap), said)
+
+
+async def give_up(row: Item, said: str, notices: Notices, station: Station) -> None:
+    """Tell nobody any more, and say so where a person looks."""
+    if await notices.give_up(row, said):
+        telemetry.emit(
+            station.log,
+            "notice.given_up",
+            error_code=GIVEN_UP,
+            about=row["event"],
+            reason=said,
+        )

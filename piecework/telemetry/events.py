@@ -73,6 +73,11 @@ _NOTICE: Final = {
         "about tries reason",
         "warning",
     ),
+    "notice.given_up": event(
+        "the notify hook is not told any more; `piecework jobs show` says why",
+        "error_code about reason",
+        "error",
+    ),
 }
 _STAGE: Final = {
     "stage.completed": event(
@@ -114,6 +119,12 @@ _OPERATION: Final = {
         "AWS answered that there are too many requests; the SDK or we try again",
         "service operation error_code",
         "debug",
+    ),
+    "cost.unwritten": event(
+        "a process ends, and so many writes of what jobs have cost were not made: "
+        "their bills are too low",
+        "count",
+        "warning",
     ),
     "wire.fell_back": event(
         "requests go through the SDK: the thin path is not sure to do as it does",

@@ -11,11 +11,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from orchestrator.redrive import Redrive, redrive
+from orchestrator.redrive import NOTHING_LEFT, Redrive, redrive
 from orchestrator.waiting import Watcher, watch
 from orchestrator.waves import Came, Verdict, judge, waves
 from piecework import keys
-from piecework.errors import WaitTimeoutError
+from piecework.errors import UsageError, WaitTimeoutError
 from piecework.model import ChunkStatus, JobRef
 from piecework.runtime import Runtime
 from piecework.store.table import Item
@@ -105,13 +105,20 @@ async def until_ended(
 async def redrive_all(
     rt: Runtime, asked: Canary, letters: Sequence[Item]
 ) -> dict[JobRef, int]:
-    """Redrive a wave, job by job; return the generation in which each job is now."""
+    """Redrive a wave, job by job; return the generation in which each job is now.
+
+    A job is left out of whose letters others have closed all since they were listed.
+    """
     by_job: dict[JobRef, list[Item]] = defaultdict(list)
     for letter in letters:
         by_job[of(letter)].append(letter)
     gens = {}
     for ref, some in by_job.items():
-        _, gens[ref] = await redrive(rt, asked.how(ref, some))
+        try:
+            _, gens[ref] = await redrive(rt, asked.how(ref, some))
+        except UsageError as error:
+            if error.code != NOTHING_LEFT:
+                raise
     return gens
 
 
@@ -125,6 +132,8 @@ async def look(rt: Runtime, letters: Sequence[Item], gens: dict[JobRef, int]) ->
     statuses: Counter[str] = Counter()
     died: Counter[str] = Counter()
     for letter in letters:
+        if of(letter) not in gens:
+            continue
         ref, gen = of(letter).chunk(letter["chunk"]), gens[of(letter)]
         item = await rt.table.get(ref.pk, ref.sk)
         if item is None or item["gen"] != gen:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from piecework.errors import NotFoundError, UsageError
 from piecework.model import CANCELLABLE, Job, JobRef, JobStatus
 from piecework.runtime import Runtime
@@ -9,10 +11,17 @@ from piecework.sweep import sweep
 
 
 async def cancel(
-    rt: Runtime, ref: JobRef, *, actor: str, reason: str, compensate: bool = False
+    rt: Runtime,
+    ref: JobRef,
+    *,
+    actor: str,
+    reason: str,
+    compensate: bool = False,
+    stopping: Callable[[Job], None] = lambda _: None,
 ) -> Job:
     """Cancel a job and return it as it then stands: CANCELLING, or CANCELLED already.
 
+    `stopping` hears of it once that is on record: who is stopped then has cancelled it.
     Asked twice, it sweeps twice. What has a result keeps it; chunks in hand are let
     go within about a second. What the others have done stays done, unless it is to be
     compensated: then they are wound back, up to their pivot.
@@ -40,6 +49,7 @@ async def cancel(
     if job.status is not JobStatus.CANCELLING:
         message = f"Job {ref.job} is {job.status}."
         raise UsageError(message, code="job.state.not_cancellable")
+    stopping(job)
     await sweep(rt, job)
     if compensate and not job.undoes:
         message = f"Job {ref.job} is being cancelled, and nothing is undone."

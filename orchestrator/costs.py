@@ -47,6 +47,7 @@ async def job_bill(
     counts = bill.added(by_actor.values())
     found = bill.lines(counts, prices, region, task)
     usd = bill.total(found)
+    spent = await calls(rt, job, counts, found)
     return {
         "job": job.ref.job,
         "status": str(job.status),
@@ -61,9 +62,9 @@ async def job_bill(
             actor: bill.total(bill.lines(its, prices, region, task))
             for actor, its in by_actor.items()
         },
-        "calls": await calls(rt, job, counts, found),
+        "calls": spent,
         "retries": counts.get("retries", 0) / 1000,
-        "notes": notes(rt, job, counts, found),
+        "notes": notes(rt, job, counts, found) + earlier_joins(job, spent),
     }
 
 
@@ -139,6 +140,13 @@ def notes(
     if lost := counts.get("lost_writes", 0):
         said.append(f"counts of {lost} writes were lost")
     return said + [f"{line.what}: {unpriced(line)}" for line in unknown(found)]
+
+
+def earlier_joins(job: Job, spent: Document) -> list[str]:
+    """Say what stands in a wrong place: of a join only its last run is on record."""
+    if job.gen == 1 or not spent["paid_by_lost_claims"]["calls"]:
+        return []
+    return [f"what joins before generation {job.gen} paid is among that of lost claims"]
 
 
 def unknown(found: list[Line]) -> list[Line]:

@@ -48,7 +48,8 @@ def checks(settings: Settings, environ: Mapping[str, str] = os.environ) -> list[
     try:
         target = _target(environ)
     except PieceworkError as error:
-        return [*done, Check("endpoint", ok=False, detail=str(error))]
+        said, step = error.message, error.next_step
+        return [*done, Check("endpoint", ok=False, detail=said, next_step=step)]
     done += [_endpoint(target), _loopback(target)]
     if target.emulator:
         done.append(_emulator(target.emulator))

@@ -77,7 +77,8 @@ async def resume(rt: Runtime, asked: Resume) -> tuple[int, int]:
 
     Raises:
         NotFoundError: `job.record.not_found`.
-        UsageError: `job.state.not_finished`.
+        UsageError: `job.state.not_finished`; `job.resume.nothing_left`: there is none,
+            and its join has run.
     """
     job = await resumable(rt, asked.ref)
     letters = {
@@ -92,6 +93,10 @@ async def resume(rt: Runtime, asked: Resume) -> tuple[int, int]:
         if ended and state != DISCARDED:
             seen = replace(chunk, item=only(chunk.item, REOPENED_BY))
             wishes.append(Wish(seen, letter if state == OPEN else None))
+    if not wishes and job.status is JobStatus.PARTIAL:
+        message = f"No chunk of job {job.ref.job} is left to take up."
+        step = f"`piecework results {job.ref.job}`"
+        raise UsageError(message, code="job.resume.nothing_left", next_step=step)
     taken_up, gen = await reopen(rt, job, wishes, asked, "resumed")
     return len(taken_up), gen
 

@@ -71,10 +71,24 @@ async def write_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
 
     entries = read_manifest(rt.objects, job)
     await side_by_side(write, spread(entries), WRITERS)
-    found = await rt.jobs.count_chunks(job.ref, job.chunks)
+    found = await count_chunks(rt, job, progress, life)
     if found != job.chunks:
         message = f"Job {job.ref.job} has {found} chunks, its manifest {job.chunks}."
         raise StateError(message, code="job.manifest.mismatch")
+
+
+async def count_chunks(
+    rt: Runtime, job: Job, progress: Progress, life: SignsOfLife
+) -> int:
+    """Count the chunks that are there, which takes a large job long, too."""
+    counted = Counter("counted", progress)
+
+    async def told(found: int) -> None:
+        if counted.done or found < job.chunks:
+            counted.add(found - counted.done)
+        await life.show()
+
+    return await rt.jobs.count_chunks(job.ref, job.chunks, told)
 
 
 async def send_chunks(rt: Runtime, job: Job, progress: Progress) -> None:

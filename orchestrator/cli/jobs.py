@@ -21,6 +21,7 @@ from orchestrator.cli.run import run_connected
 
 if TYPE_CHECKING:
     from orchestrator.cli.output import Output
+    from piecework.model import Job
     from piecework.runtime import Runtime
 
 app = typer.Typer(help="Look at jobs; cancel and resume them.", no_args_is_help=True)
@@ -143,13 +144,28 @@ def cancel_job(
         from orchestrator.cancel import cancel
         from orchestrator.cli.asking import confirm
         from orchestrator.cli.submitting import show, whoami
-        from orchestrator.inspector import require_job
+        from orchestrator.inspector import LOOKED_AT, require_job
 
         record = await require_job(rt, job)
         what = "Cancel and undo" if compensate else "Cancel"
         await confirm(f"{what} job {job} ({record.status})", out, yes=yes)
-        who = {"actor": whoami(), "reason": reason}
-        show(out, await cancel(rt, record.ref, **who, compensate=compensate))
+
+        def stopping(found: Job) -> None:
+            if found.chunks > LOOKED_AT:
+                out.say(
+                    f"cancelled on record; letting go of its {found.chunks:,} chunks, "
+                    "which goes on without this command, too"
+                )
+
+        cancelled = await cancel(
+            rt,
+            record.ref,
+            actor=whoami(),
+            reason=reason,
+            compensate=compensate,
+            stopping=stopping,
+        )
+        show(out, cancelled)
 
     run_connected(act, output)
 

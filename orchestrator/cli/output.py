@@ -134,7 +134,8 @@ def console_of(stream: TextIO) -> Console:
     """Return a console that takes every text as it is, in the width that there is."""
     width = None
     if not stream.isatty():
-        width = int(os.environ.get("COLUMNS") or 0) or PIPE_WIDTH
+        columns = os.environ.get("COLUMNS", "")
+        width = (int(columns) if columns.isdecimal() else 0) or PIPE_WIDTH
     return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
 
 

@@ -15,7 +15,7 @@ from orchestrator.cli.times import parse_limit
 from orchestrator.cli.waves import in_waves
 from orchestrator.editing import Edit
 from orchestrator.redrive import Redrive, redrive
-from piecework.errors import UsageError
+from piecework.errors import NotFoundError, UsageError
 from piecework.model import JobRef
 from piecework.runtime import Runtime
 
@@ -101,13 +101,18 @@ async def carry_out(rt: Runtime, out: Output, planned: Plan, how: How) -> int:
 async def all_at_once(
     rt: Runtime, out: Output, planned: Plan, how: How
 ) -> list[dict[str, object]]:
-    """Redrive job by job; one that cannot be is told of, and the others go on."""
+    """Redrive job by job; one that cannot be is told of, and the others go on.
+
+    Raises:
+        PieceworkError: Why the last one could not be, where none could.
+    """
     done: list[dict[str, object]] = []
-    for ref, letters in planned.by_job.items():
+    jobs = len(planned.by_job)
+    for place, (ref, letters) in enumerate(planned.by_job.items(), 1):
         try:
             count, gen = await redrive(rt, how.redrive(ref, letters))
-        except UsageError as error:
-            if len(planned.by_job) == 1:
+        except (UsageError, NotFoundError) as error:
+            if place == jobs and not done:
                 raise
             out.say(f"left out {ref.job}: {error.code}: {error.message}")
             continue

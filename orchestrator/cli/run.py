@@ -6,6 +6,7 @@ Nothing but results goes to stdout, whatever a user's own pipeline prints.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import sys
 import threading
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 #: What a program is expected to end with when nobody reads its output any more.
 PIPE_CLOSED = 141
+#: What a write says to a disk that is full, or to who has used up his share of it.
+NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 UNREACHABLE = 6
 USAGE = 2
 LOG_LEVEL = "PIECEWORK_LOG_LEVEL"
@@ -95,7 +98,7 @@ def explain(error: Exception, out: Output) -> int:
     """Say what went wrong and what to do; return the exit code."""
     from piecework.errors import PieceworkError
 
-    known = error if isinstance(error, PieceworkError) else as_aws_error(error)
+    known = error if isinstance(error, PieceworkError) else as_ours(error)
     if os.environ.get(LOG_LEVEL, "").lower() == "debug":
         traceback.print_exception(error, file=out.stderr)
     if known is not None:
@@ -111,6 +114,16 @@ def complain(error: PieceworkError, out: Output) -> None:
     out.say(f"error {error.code}: {error.message}")
     if error.next_step:
         out.say(f"next: {error.next_step}")
+
+
+def as_ours(error: Exception) -> PieceworkError | None:
+    """Return what others raised as an error of ours; None for what nobody expects."""
+    from piecework.errors import UsageError
+
+    if isinstance(error, OSError) and error.errno in NO_SPACE:
+        step = "Make room where the output goes, and in the folder for temporary files."
+        return UsageError("A disk is full.", next_step=step)
+    return as_aws_error(error)
 
 
 def as_aws_error(error: Exception) -> PieceworkError | None:

@@ -87,7 +87,7 @@ class Shown(Protocol):
 
 
 class SubmitProgress:
-    """Follows the steps of a submit, read, written, sent, and shows them at times."""
+    """Follows a submit, read, written, counted, sent, and shows each step at times."""
 
     def __init__(
         self, shown: Shown, every_s: float, clock: Callable[[], float] = time.monotonic
@@ -123,6 +123,8 @@ class SubmitProgress:
         seconds = now - self._began
         rate = self._done / seconds if seconds > 0 else 0.0
         total = self._total or 0
+        if self._name == "counted":  # what that takes says nothing of what is left
+            return Step(self._name, self._done, self._total, total, 0.0)
         # What is written is still to be sent, at about the same rate.
         ahead = total - self._done + (total if self._name == "written" else 0)
         return Step(self._name, self._done, self._total, max(0, ahead), rate)

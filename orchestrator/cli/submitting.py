@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import secrets
 import socket
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from orchestrator.cli.job_views import next_step
 from orchestrator.cli.output import Output, facts
 from orchestrator.cli.submit_bar import submitting
 from orchestrator.cli.times import parse_deadline, parse_limit
 from orchestrator.cli.waited import wait_for
 from orchestrator.inspector import job_facts
-from orchestrator.intake import chunk_inputs
+from orchestrator.intake import ChunkInput, chunk_inputs
 from orchestrator.submit import Submission, submit
-from piecework.errors import UsageError
+from piecework.errors import StoreError, UsageError
 from piecework.keys import is_name
 from piecework.model import Job, JobRef
 from piecework.pipeline import Pipeline
@@ -67,8 +70,7 @@ async def start(
     source = "standard input" if asked.source == "-" else asked.source
     submission = Submission(ref, asked.pipeline, source, whoami(), deadline)
     chunks = chunk_inputs(asked.source, asked.pipeline, s3=rt.objects.client)
-    with submitting(out) as progress:
-        job, new = await submit(rt, submission, chunks, progress)
+    job, new = await shown(rt, out, submission, chunks)
     if wait:
         if not new:
             out.say(f"job {ref.job} exists, and is the same")
@@ -76,6 +78,32 @@ async def start(
     job = await rt.jobs.read(ref) or job
     show(out, job, new=new)
     return 0
+
+
+async def shown(
+    rt: Runtime,
+    out: Output,
+    submission: Submission,
+    chunks: AsyncIterator[ChunkInput],
+) -> tuple[Job, bool]:
+    """Submit, and show how far it is; say of what was cut off that it goes on."""
+    steps: set[str] = set()
+    job = submission.ref.job
+    try:
+        with submitting(out) as progress:
+
+            def told(step: str, done: int) -> None:
+                steps.add(step)
+                progress(step, done)
+
+            return await submit(rt, submission, chunks, told)
+    except (asyncio.CancelledError, StoreError):
+        if steps - {"read"}:  # until then there was no job
+            out.say(
+                f"job {job} was begun, and a reconciler will finish its submit; "
+                f"next: piecework jobs watch {job}"
+            )
+        raise
 
 
 def show(out: Output, job: Job, *, new: bool | None = None) -> None:
@@ -94,7 +122,7 @@ def show(out: Output, job: Job, *, new: bool | None = None) -> None:
         ]
     )
     out.document(document, lambda console: console.print(shown))
-    out.say(f"next: piecework jobs watch {job.ref.job}")
+    out.say(f"next: {next_step(document)}")
 
 
 def read_deadline(text: str, now: float) -> float | None:

@@ -7,7 +7,9 @@ from datetime import datetime
 from typing import Any
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_SPAN = re.compile(r"(\d+)([smhd])")
+_SPAN = re.compile(r"([0-9]{1,12})([smhd])")
+#: Seconds of the longest span, a hundred years: what is longer is a slip of the hand.
+LONGEST_S = 36_500 * SECONDS["d"]
 
 
 def parse_span(text: str) -> float:
@@ -22,7 +24,13 @@ def parse_span(text: str) -> float:
 
         message = f"{text!r} is not a span of time."
         raise UsageError(message, next_step="Write it as 30s, 15m, 1h30m or 2d.")
-    return float(sum(int(number) * SECONDS[unit] for number, unit in parts))
+    seconds = sum(int(number) * SECONDS[unit] for number, unit in parts)
+    if seconds > LONGEST_S:
+        from piecework.errors import UsageError
+
+        message = f"{text!r} is longer than a hundred years."
+        raise UsageError(message, next_step="Write it as 30s, 15m, 1h30m or 2d.")
+    return float(seconds)
 
 
 def parse_limit(text: str) -> float | None:
@@ -43,7 +51,7 @@ def parse_deadline(text: str, now: float) -> float:
     from piecework.errors import UsageError
 
     if not text[:1].isdigit() or "-" not in text:
-        return now + parse_span(text)
+        return ahead(now + parse_span(text), text, now)
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -51,10 +59,17 @@ def parse_deadline(text: str, now: float) -> float:
     if found is None or found.tzinfo is None:
         message = f"{text!r} is no moment."
         raise UsageError(message, next_step="Write 2h, or 2026-11-22T18:00:00Z.")
-    if found.timestamp() <= now:
+    return ahead(found.timestamp(), text, now)
+
+
+def ahead(moment: float, text: str, now: float) -> float:
+    """Return a deadline that lies ahead: at one that has passed a job is undone."""
+    from piecework.errors import UsageError
+
+    if moment <= now:
         message = f"The deadline {text} has passed."
         raise UsageError(message, next_step="Name a later one.")
-    return found.timestamp()
+    return moment
 
 
 def span(seconds: float) -> str:

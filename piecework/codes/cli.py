@@ -13,7 +13,7 @@ ROWS: Final = (
         "cli.confirmation.needed",
         _P,
         "The command changes things and there is no terminal to ask at.",
-        "Look with `--dry-run`, then add `--yes`.",
+        "Look first, with `--dry-run` where there is one, then add `--yes`.",
     ),
     Code(
         "cli.usage.invalid",

@@ -73,6 +73,13 @@ ROWS: Final = (
         "See the jobs with `piecework jobs list`.",
     ),
     Code(
+        "job.resume.nothing_left",
+        _P,
+        "Every chunk of the job has a result or was given up by a discard, and its "
+        "join has run.",
+        "Read what there is with `piecework results JOB`.",
+    ),
+    Code(
         "job.state.not_cancellable",
         _P,
         "The job has ended, or its join is running: there is nothing to cancel.",

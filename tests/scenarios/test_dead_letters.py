@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from orchestrator.editing import Edit
 from orchestrator.redrive import Redrive, redrive
 from orchestrator.resume import Resume, resume
 from piecework import keys
+from piecework.errors import UsageError
 from piecework.model import JobRef, JobStatus, moment
 from tests.scenarios.command_line import COUNTING, piecework
 from tests.scenarios.conftest import Scenario
@@ -169,9 +172,14 @@ async def test_a_redrive_that_is_late_revives_nothing_that_was_discarded(
         await scenario.ended()
         seen = await scenario.letters()
         await piecework("dlq", "discard", "--reason", "a blank page", "--yes")
-        asked = Redrive(REF, seen, "me", "late")
-        assert (0, 2) == await redrive(scenario.rt, asked)
-        assert JobStatus.PARTIAL is (await scenario.ended()).status
+        with pytest.raises(UsageError) as refused:
+            await redrive(scenario.rt, Redrive(REF, seen, "me", "late"))
+        assert "redrive.selection.empty" == refused.value.code
+        with pytest.raises(UsageError) as refused:
+            await resume(scenario.rt, Resume(REF, "me", "late"))
+        assert "job.resume.nothing_left" == refused.value.code
+    job = await scenario.job()
+    assert (JobStatus.PARTIAL, 1) == (job.status, job.gen)
     assert ["DISCARDED"] == [row["letter_state"] for row in await scenario.letters()]
 
 

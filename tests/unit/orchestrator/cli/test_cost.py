@@ -136,6 +136,16 @@ def test_a_region_without_prices_is_refused_with_the_next_step(
     assert "next: Give one with `--prices FILE`" in done.stderr
 
 
+def test_what_an_earlier_join_paid_is_said_to_stand_among_lost_claims(
+    run: Run, deployment: Deployment
+) -> None:
+    costly(deployment)
+    deployment.job("a", "SUCCEEDED", 4, finished_at=CREATED, gen=3)
+    notes = json.loads(run("jobs", "cost", "a", "-o", "json").stdout)["notes"]
+    said = "what joins before generation 3 paid is among that of lost claims"
+    assert said in notes
+
+
 def test_a_job_that_goes_on_has_a_bill_so_far(run: Run, deployment: Deployment) -> None:
     deployment.job("a", "RUNNING", 1)
     deployment.chunk("a", 0, "RUNNING")

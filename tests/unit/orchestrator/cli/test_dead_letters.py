@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.cli import redriving
 from orchestrator.redrive import Redrive
-from piecework.errors import UsageError
+from piecework.errors import NotFoundError, PieceworkError, UsageError
 from piecework.fingerprint import fingerprint
 from tests.unit.orchestrator.cli.deployment import Deployment
 
@@ -152,18 +152,38 @@ def test_a_redrive_goes_job_by_job_with_who_and_why(
     assert {"a": 2, "b": 1} == counts
 
 
+@pytest.mark.parametrize(
+    ("error", "exit_code"),
+    [
+        (UsageError("Job a is RUNNING.", code="job.state.not_finished"), 2),
+        (NotFoundError("Job a is gone.", code="job.record.not_found"), 3),
+    ],
+)
 def test_a_job_that_cannot_be_redriven_does_not_hinder_the_others(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: PieceworkError, exit_code: int
 ) -> None:
     async def redrive(_: object, one: Redrive) -> tuple[int, int]:
         if one.ref.job == "a":
-            message = "Job a is RUNNING."
-            raise UsageError(message, code="job.state.not_finished")
+            raise error
         return len(one.letters), 2
 
     monkeypatch.setattr(redriving, "redrive", redrive)
     done = run("dlq", "redrive", "--reason", "x", "--yes", "-o", "json")
     assert ["b"] == [row["job"] for row in json.loads(done.stdout)]
-    assert "left out a: job.state.not_finished" in done.stderr
+    assert f"left out a: {error.code}" in done.stderr
     alone = run("dlq", "redrive", "--job", "a", "--reason", "x", "--yes")
-    assert 2 == alone.exit_code
+    assert exit_code == alone.exit_code
+
+
+def test_where_no_job_can_be_redriven_the_exit_code_says_so(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def redrive(_: object, one: Redrive) -> tuple[int, int]:
+        message = f"Job {one.ref.job} is RUNNING."
+        raise UsageError(message, code="job.state.not_finished")
+
+    monkeypatch.setattr(redriving, "redrive", redrive)
+    done = run("dlq", "redrive", "--reason", "x", "--yes")
+    assert (2, "") == (done.exit_code, done.stdout)
+    assert "left out" in done.stderr
+    assert "error job.state.not_finished" in done.stderr

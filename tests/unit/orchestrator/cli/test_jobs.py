@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from orchestrator import cancel as cancelling
 from orchestrator.cli.waited import exit_code
+from piecework.errors import StoreError
 from tests.unit.orchestrator.cli.deployment import SETTLED, Deployment
 
 Run = Callable[..., Any]
@@ -214,3 +216,21 @@ def test_where_aws_is_is_said_once_and_to_people_only(
     said = "embedded AWS at http://127.0.0.1:4566\n"
     assert 1 == run("jobs", "list").stderr.count(said)
     assert "" == run("jobs", "list", "-o", "json").stderr
+
+
+@pytest.mark.parametrize(("chunks", "told"), [(3, False), (60_000, True)])
+def test_a_large_cancel_says_that_it_stands_before_it_is_through(
+    run: Run,
+    deployment: Deployment,
+    monkeypatch: pytest.MonkeyPatch,
+    chunks: int,
+    *,
+    told: bool,
+) -> None:
+    async def interrupted(*_: object) -> None:
+        raise StoreError("no answer", code="aws.service.throttled")
+
+    monkeypatch.setattr(cancelling, "sweep", interrupted)
+    deployment.job("a", "CANCELLING", chunks, cancelled_at=SETTLED)
+    done = run("jobs", "cancel", "a", "--yes")
+    assert told is ("cancelled on record; letting go of its 60,000" in done.stderr)

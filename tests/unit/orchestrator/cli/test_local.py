@@ -13,6 +13,7 @@ from orchestrator import demo, doctor, embedded
 from orchestrator.doctor import Check
 from orchestrator.embedded import Emulator
 from piecework.codes import REGISTRY
+from piecework.settings import Settings
 
 Run = Callable[..., Any]
 
@@ -151,3 +152,15 @@ def test_the_demo_tells_its_story_on_stdout_and_its_exit_code_is_ours(
     monkeypatch.setattr(demo, "run_demo", run_demo)
     done = run("demo", "--seed", "7", "--out", "there")
     assert (5, "7 False there\n") == (done.exit_code, done.stdout)
+
+
+def test_a_doctor_who_cannot_read_where_aws_is_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / ".piecework"
+    state.mkdir()
+    (state / "emulator.json").write_text("{bad")
+    monkeypatch.chdir(tmp_path)
+    (*_, last) = doctor.checks(Settings(), {})
+    assert ("endpoint", False) == (last.name, last.ok)
+    assert "then `piecework up`" in last.next_step

@@ -7,7 +7,14 @@ import pytest
 import yaml
 
 from orchestrator.cli.formats import Format
-from orchestrator.cli.output import Column, Output, clean, console_of, fitted
+from orchestrator.cli.output import (
+    PIPE_WIDTH,
+    Column,
+    Output,
+    clean,
+    console_of,
+    fitted,
+)
 
 ROWS = [{"id": "a-1", "label": "Überschrift"}, {"id": "b-2", "label": None}]
 COLUMNS = [Column("ID", "id"), Column("LABEL", "label", shrinks=True)]
@@ -83,3 +90,11 @@ def test_a_terminal_that_wants_no_colour_gets_none(
     Output(Format.TABLE, plain).rows([{"id": "FAILED"}], COLUMNS, "")
     assert "\x1b[31m" in coloured.getvalue()
     assert "\x1b[31m" not in plain.getvalue()
+
+
+@pytest.mark.parametrize("columns", ["abc", "-4", "0", "", "8.5"])
+def test_a_width_that_is_none_is_as_good_as_no_width(
+    monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert PIPE_WIDTH == console_of(io.StringIO()).width

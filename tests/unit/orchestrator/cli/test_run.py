@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from collections.abc import Callable
@@ -138,3 +139,15 @@ def test_a_group_alone_shows_its_commands(
 
 def test_an_unknown_option_is_a_mistake_of_usage(run: Callable[..., object]) -> None:
     assert run("jobs", "list", "--nonsense").exit_code == 2  # type: ignore[attr-defined]
+
+
+def test_a_disk_that_is_full_is_no_fault_of_ours(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    error = OSError(errno.ENOSPC, "No space left on device")
+    code, said = ended_with(error, capsys)
+    assert (2, "error cli.usage.invalid: A disk is full.") == (
+        code,
+        said.split("\n")[0],
+    )
+    assert "next: Make room" in said

@@ -1,14 +1,22 @@
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from orchestrator.cli import submitting
+from orchestrator.cli.formats import Format
+from orchestrator.cli.output import Output
 from orchestrator.cli.submitting import new_job_id
+from piecework.errors import StoreError
 from piecework.keys import is_name
+from piecework.model import Job, JobRef
 
 Run = Callable[..., Any]
 
@@ -105,3 +113,54 @@ def test_new_ids_are_names_that_sort_by_time() -> None:
     assert all(is_name(each) for each in ids)
     assert new_job_id(1.8e9) != new_job_id(1.8e9)
     assert new_job_id(1_800_000_000.0).startswith("270115-080000-")
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        (["read"], False),
+        (["read", "written"], True),
+        (["read", "sent"], True),
+    ],
+)
+@pytest.mark.parametrize(
+    "cut_off", [asyncio.CancelledError(), StoreError("x", code="aws.service.throttled")]
+)
+async def test_who_cuts_a_submit_off_learns_which_job_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+    cut_off: BaseException,
+    steps: list[str],
+    *,
+    said: bool,
+) -> None:
+    async def submit(_: Any, __: Any, ___: Any, progress: Any) -> Any:
+        for step in steps:
+            progress(step, 1)
+        raise cut_off
+
+    monkeypatch.setattr(submitting, "submit", submit)
+    out = Output(Format.TABLE, io.StringIO(), io.StringIO())
+    rt: Any = None
+    chunks: Any = None
+    asked: Any = SimpleNamespace(ref=JobRef("default", "a1"))
+    with pytest.raises(type(cut_off)):
+        await submitting.shown(rt, out, asked, chunks)
+    told = out.stderr.getvalue()  # type: ignore[attr-defined]
+    assert said is ("next: piecework jobs watch a1" in told)
+
+
+@pytest.mark.parametrize(
+    ("status", "step"),
+    [
+        ("RUNNING", "piecework jobs watch a"),
+        ("CANCELLED", "piecework jobs resume a"),
+        ("SUCCEEDED", "piecework results a"),
+        ("PARTIAL", "piecework dlq list --job a"),
+    ],
+)
+def test_what_to_type_next_goes_by_how_the_job_stands(
+    capsys: pytest.CaptureFixture[str], status: str, step: str
+) -> None:
+    item = {"status": status, "gen": 1, "chunks": 1, "pipeline": "p"}
+    submitting.show(Output(Format.TABLE), Job.read(JobRef("default", "a"), item))
+    assert f"next: {step}" in capsys.readouterr().err

@@ -120,3 +120,20 @@ def test_a_program_is_told_nothing(terminal: io.StringIO) -> None:
     with submitting(Output(Format.JSON, io.StringIO(), terminal)) as progress:
         progress("read", 3)
     assert "" == terminal.getvalue()
+
+
+def test_what_is_counted_is_no_time_of_sending() -> None:
+    clock, kept = Clock(), Kept()
+    progress = SubmitProgress(kept, 0.0, clock)
+    for step, seconds, done in (
+        ("read", 1.0, 1000),
+        ("written", 4.0, 1000),
+        ("counted", 60.0, 700),
+        ("counted", 30.0, 1000),
+        ("sent", 1.0, 250),
+    ):
+        clock.now += seconds
+        progress(step, done)
+    counted, sent = kept.steps[2], kept.steps[4]
+    assert ("700/1,000 chunks", 1000) == (str(counted), counted.ahead)
+    assert "250/1,000 chunks, 250/s, 0:03 left" == str(sent)

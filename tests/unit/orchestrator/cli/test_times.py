@@ -74,9 +74,24 @@ def test_a_deadline_is_a_span_from_now_or_a_moment(text: str, moment: float) -> 
 
 
 @pytest.mark.parametrize(
-    "text", ["soon", "2026-11-22T18:00:00", "2026-11-40T18:00:00Z", "2001-01-01T00:00Z"]
+    "text",
+    [
+        "soon",
+        "0s",
+        "2026-11-22T18:00:00",
+        "2026-11-40T18:00:00Z",
+        "2001-01-01T00:00Z",
+    ],
 )
 def test_a_deadline_that_is_none_or_has_passed_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_deadline(text, NOW)
     assert refused.value.code == "cli.usage.invalid"
+
+
+@pytest.mark.parametrize("text", ["99999999d", "36500d1s", "9" * 5000 + "d"])
+def test_a_span_that_leads_out_of_the_calendar_is_refused(text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_span(text)
+    assert "cli.usage.invalid" == refused.value.code
+    assert "2d" in refused.value.next_step

@@ -12,9 +12,9 @@ import typer
 from piecework.codes import REGISTRY
 from piecework.errors import PieceworkError
 from simulation.given import Given, load_works
-from simulation.loop import OUT_OF_REACH
 from simulation.many import TOLD, run_many
 from simulation.progress import Progress, Stop
+from simulation.reach import OUT_OF_REACH
 from simulation.report import last_line, replay, summary
 from simulation.schedule import run_schedule
 
@@ -86,6 +86,11 @@ def run(given: Given, seed: int, schedules: int, processes: int) -> int:
         sys.stdout.write(f"  see it again: {replay(given, broken_seed)}\n")
     if total.codes[OUT_OF_REACH]:
         sys.stdout.write(f"\n{OUT_OF_REACH}: {REGISTRY[OUT_OF_REACH].recovery}\n")
+    if total.jobs and not total.jobs["SUCCEEDED"]:
+        sys.stdout.write(
+            "\nno job succeeded; what its stages raise stands in the trace"
+        )
+        sys.stdout.write(f", at `chunk.dead`: {replay(given, seed)}\n")
     own = not given.pipeline and total.schedules >= ENOUGH
     lacking = [*total.never_gone, *total.never_fired] if own else []
     if lacking:

@@ -1,4 +1,4 @@
-"""Which ways of the two state machines were gone; the numbers are `docs/proof.md`'s."""
+"""Which ways of the two state machines were gone; `docs/simulate.md` numbers them."""
 
 from __future__ import annotations
 

@@ -16,13 +16,11 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any, TypeVar
 
-from piecework.errors import PermanentError
 from simulation.callbacks import Callback, NumberedFuture, NumberedTask
+from simulation.reach import refuse, watch
 
 R = TypeVar("R")
 
-#: The code of a call that reaches for the true world.
-OUT_OF_REACH = "pipeline.simulation.out_of_reach"
 #: Seconds on the clock when the world begins; not 0, so that a missing time shows.
 BEGIN = 1_000.0
 
@@ -67,6 +65,7 @@ class Loop(asyncio.AbstractEventLoop):
 
     def run(self, work: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine to its end, and everything beside it until then."""
+        watch(Loop)
         earlier = asyncio._get_running_loop()  # noqa: SLF001 -- as asyncio's own loops do
         asyncio._set_running_loop(self)  # noqa: SLF001
         try:
@@ -240,8 +239,7 @@ class Loop(asyncio.AbstractEventLoop):
 
     async def nowhere(self, *_: Any, **__: Any) -> Any:
         """Refuse to reach out of the made-up world."""
-        message = "A function reached for the network, which the simulator has not."
-        raise PermanentError(message, code=OUT_OF_REACH)
+        refuse()
 
     getaddrinfo = create_connection = sock_connect = nowhere
     create_unix_connection = subprocess_exec = subprocess_shell = nowhere

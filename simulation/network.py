@@ -123,11 +123,14 @@ class Client:
         world.on_exchange("asked", exchange)
         if not self.process.dead:
             loop.call_later(away, exchange.arrive, context=world.context)
-        patience = loop.call_later(timeout_s, exchange.give_up)
+        patience = None  # none is needed where the answer is sure to be in time
+        if wait_s or away + HOP_S >= timeout_s:
+            patience = loop.call_later(timeout_s, exchange.give_up)
         try:
             reply = await answer
         finally:
-            patience.cancel()
+            if patience is not None:
+                patience.cancel()
             exchange.over = True
             world.on_exchange("answered", exchange)
         if exchange.error is not None:

@@ -1,6 +1,6 @@
 """The promises, checked at every write that the tables take.
 
-The numbers are those of `docs/proof.md`. The checker reads what was written and by
+The numbers are those of `docs/holes.md`. The checker reads what was written and by
 whom, and nothing of what the code believes.
 """
 
@@ -75,7 +75,9 @@ class Promises:
     def codes(self) -> Counter[str]:
         """Count the chunks that are dead, by what they died of."""
         items = (b.item for books in self.chunks.values() for b in books.values())
-        return Counter(i["error_code"] for i in items if i["status"] == "DEAD")
+        return Counter(
+            i.get("error_code", "none") for i in items if i["status"] == "DEAD"
+        )
 
     def written(self, changes: Sequence[Change]) -> None:
         """Look at what one request has written."""

@@ -130,7 +130,10 @@ def run_schedule(seed: int, works: Sequence[Work], *, traced: bool = False) -> V
     stage = Schedule(world, promises, Cast(world, pipelines, log), works)
     began = world.loop.moment
     with remains_at_rest(world):
-        world.loop.run(stage.run())
+        try:
+            world.loop.run(stage.run())
+        except Exception as error:  # noqa: BLE001 -- a schedule has a verdict, always
+            promises.break_(f"unexpected: {error!r}")
         for trouble in world.loop.troubles:
             promises.break_(f"unexpected: {trouble}")
         return Verdict(

@@ -95,8 +95,9 @@ class Play:
         await self.until(self.all_in_place)
 
         async def act(rt: Runtime) -> None:
-            who = {"actor": "somebody", "reason": "enough"}
-            await cancel(rt, self.ref, compensate=compensate, **who)
+            await cancel(
+                rt, self.ref, actor="us", reason="enough", compensate=compensate
+            )
 
         await self.insist(lambda: self.cast.command("cancel", act, mortal=False))
         await self.until(self.all_know)

@@ -1,0 +1,228 @@
+"""Writes that no sound code makes, planted in the life of one small job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from piecework import keys
+from piecework.queue import Message
+from tests.simulation.story import CHUNK, REF, Story
+
+
+def ended_chunk(story: Story) -> None:
+    story.begin()
+    story.claim(CHUNK)
+    story.write(CHUNK, status="SUCCEEDED", claimed_by=None)
+
+
+def claimed_chunk(story: Story) -> None:
+    story.begin()
+    story.claim(CHUNK)
+
+
+def a_chunk_is_deleted(story: Story) -> None:
+    story.begin()
+    story.delete(CHUNK)
+
+
+def a_job_is_deleted(story: Story) -> None:
+    story.begin()
+    story.delete("META")
+
+
+def a_job_opens_with_a_chunk_missing(story: Story) -> None:
+    story.write("META", status="SUBMITTING", gen=1, chunks=2)
+    story.born(CHUNK)
+    story.write("META", status="RUNNING")
+
+
+def a_fence_falls_back(story: Story) -> None:
+    claimed_chunk(story)
+    story.write(CHUNK, fence=0)
+
+
+def a_fence_is_left_out(story: Story) -> None:
+    story.begin()
+    story.claim(CHUNK, fence=2)
+
+
+def a_fence_is_given_to_two(story: Story) -> None:
+    claimed_chunk(story)
+    story.write(CHUNK, fence=0, status="PENDING")
+    story.claim(CHUNK, "t2")
+
+
+def another_writes_to_a_held_chunk(story: Story) -> None:
+    claimed_chunk(story)
+    story.write(CHUNK, by="thief", status="SUCCEEDED")
+
+
+def a_waiting_chunk_dies_unclaimed(story: Story) -> None:
+    story.begin()
+    story.write(CHUNK, status="DEAD")
+
+
+def a_chunk_is_born_at_work(story: Story) -> None:
+    story.write("META", status="SUBMITTING", gen=1, chunks=1)
+    story.born(CHUNK, status="RUNNING")
+
+
+def a_life_begins_before_the_last_is_over(story: Story) -> None:
+    story.begin()
+    story.born(CHUNK, gen=2)
+
+
+def an_end_is_left(story: Story) -> None:
+    ended_chunk(story)
+    story.write(CHUNK, status="WAITING")
+
+
+def an_ended_chunk_is_claimed(story: Story) -> None:
+    ended_chunk(story)
+    story.claim(CHUNK, "t2", fence=2)
+
+
+def a_job_leaps(story: Story) -> None:
+    story.begin()
+    story.write("META", status="SUCCEEDED")
+
+
+def a_fourth_attempt_is_begun(story: Story) -> None:
+    story.begin()
+    story.claim(CHUNK, attempts=4)
+
+
+def an_attempt_is_given_back_for_nothing(story: Story) -> None:
+    claimed_chunk(story)
+    story.write(CHUNK, status="WAITING", attempts=0, releases=0)
+
+
+def a_chunk_is_wound_up_for_ever(story: Story) -> None:
+    claimed_chunk(story)
+    story.write(CHUNK, recoveries=100)
+
+
+def a_cancelled_chunk_is_claimed(story: Story) -> None:
+    story.begin()
+    story.write(CHUNK, cancel_requested=True)
+    story.claim(CHUNK)
+
+
+def an_effect_begins_after_the_cancel(story: Story) -> None:
+    story.begin()
+    story.write(CHUNK, status="CANCELLED")
+    story.write("META", status="CANCELLING")
+    story.write("META", status="CANCELLED")
+    an_intent(story)
+
+
+def an_intent(story: Story, state: str = "INTENT") -> None:
+    row = {"effect_key": "one", "epoch": 1, "effect_state": state}
+    story.write(keys.effect_sk(0, "one"), **row)
+
+
+def an_effect_is_done_that_never_was(story: Story) -> None:
+    story.begin()
+    an_intent(story, "DONE")
+
+
+def a_job_finishes_over_an_open_chunk(story: Story) -> None:
+    claimed_chunk(story)
+    story.write("META", status="FINALIZING")
+
+
+def a_job_succeeds_without_a_chunk(story: Story) -> None:
+    story.begin()
+    story.write(CHUNK, status="CANCELLED")
+    story.write("META", status="FINALIZING")
+    story.write("META", status="SUCCEEDED")
+
+
+def a_chunk_has_no_job(story: Story) -> None:
+    story.born(CHUNK)
+
+
+def a_living_lease_is_taken(story: Story) -> None:
+    claimed_chunk(story)
+    story.claim(CHUNK, "t2", fence=2)
+
+
+def the_message_of_a_chunk_at_work_is_deleted(story: Story) -> None:
+    claimed_chunk(story)
+    body = Message.about(REF.chunk(0), 1).model_dump_json()
+    url = story.world.urls[story.world.settings.work_queue]
+    story.promises.deleted(url, body, story.world.now())
+
+
+def a_closed_breaker_is_closed(story: Story) -> None:
+    for _ in range(2):
+        story.write("model", pk=keys.BREAKERS_PK, breaker_state="closed", gen=1)
+
+
+def an_effect_happens_twice(story: Story) -> None:
+    story.happens()
+    story.happens()
+
+
+def an_effect_happens_elsewhere_too(story: Story) -> None:
+    story.happens()
+    story.happens("other")
+
+
+def an_effect_happens_without_an_intent(story: Story) -> None:
+    story.happens(intended=False)
+
+
+#: What a checker has to say, in its own words, and what makes it say so.
+WRITES: dict[str, Callable[[Story], None]] = {
+    "I1: {change.pk} {change.sk} was deleted": a_chunk_is_deleted,
+    "I1: job {change.pk} was deleted": a_job_is_deleted,
+    "I1: job {new['job']} runs with {written} of its chunks": (
+        a_job_opens_with_a_chunk_missing
+    ),
+    "I2: {name} fell back": a_fence_falls_back,
+    "I2: {name} skipped a fence": a_fence_is_left_out,
+    "I2: {name} has two owners of fence {new['fence']}": a_fence_is_given_to_two,
+    "I3: {sender.name} wrote to {name}, which {holder} holds": (
+        another_writes_to_a_held_chunk
+    ),
+    "I4: {name} went no known way: {old} -> {new}": a_waiting_chunk_dies_unclaimed,
+    "I4: {name} was born {new['status']}": a_chunk_is_born_at_work,
+    "I4: {name} began a new life before its end": (
+        a_life_begins_before_the_last_is_over
+    ),
+    "I4: {name} left {old['status']} for {new['status']}": an_end_is_left,
+    "I4: {name} was claimed after its end": an_ended_chunk_is_claimed,
+    "I4: job {new['job']} went {was} -> {new['status']}": a_job_leaps,
+    "I6: {asked.dependency.name} {name} happened twice": an_effect_happens_twice,
+    "I6: {asked.dependency.name} {name} happened elsewhere too": (
+        an_effect_happens_elsewhere_too
+    ),
+    "I7: {asked.dependency.name} {name} without an intent": (
+        an_effect_happens_without_an_intent
+    ),
+    "I7: {key[:12]} is down as done and never was": an_effect_is_done_that_never_was,
+    "I9: a message of {message.job}/{message.chunk} went too early": (
+        the_message_of_a_chunk_at_work_is_deleted
+    ),
+    "I10: {name} began {new['attempts']} attempts of {most}": (
+        a_fourth_attempt_is_begun
+    ),
+    "I10: {name} was given an attempt back for nothing": (
+        an_attempt_is_given_back_for_nothing
+    ),
+    "I10: {name} was wound up again and again": a_chunk_is_wound_up_for_ever,
+    "I11: {name} was claimed after it was cancelled": a_cancelled_chunk_is_claimed,
+    "I11: {key[:12]} was begun after its job was cancelled": (
+        an_effect_begins_after_the_cancel
+    ),
+    "I12: job {new['job']} is {status}, and {open_} are at work": (
+        a_job_finishes_over_an_open_chunk
+    ),
+    "I12: job {new['job']} succeeded without some chunk": (
+        a_job_succeeds_without_a_chunk
+    ),
+    "I14: {name} has no job": a_chunk_has_no_job,
+    "L3: {name} was taken {left:.1f} s too early": a_living_lease_is_taken,
+    "the breaker of {change.sk} {said}": a_closed_breaker_is_closed,
+}

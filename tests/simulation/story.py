@@ -1,0 +1,90 @@
+"""The life of one small job as its writes tell it, for the checker to look at."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from piecework import keys
+from piecework.dependency import Dependency, Effect
+from piecework.model import JobRef, iso
+from piecework.store.wire import to_item
+from simulation.cloud.dynamodb import Change
+from simulation.faults import Faults
+from simulation.loop import Process
+from simulation.outside import Asked, Entry, Outside
+from simulation.promises import Promises
+from simulation.schedule import TENANT, settings
+from simulation.world import World
+
+REF = JobRef(TENANT, "trip")
+CHUNK = keys.chunk_sk(0)
+CLAIMED = {"status": "RUNNING", "fence": 1, "attempts": 1}
+LEASE_S = 20.0
+
+
+class Story:
+    """A world in which nothing happens but what a test writes."""
+
+    def __init__(self) -> None:
+        rng = Random(1)
+        self.world = World(settings(3, 1, 0.0, 2), Faults({}, rng), rng)
+        self.promises = Promises(self.world)
+        self.outside = Outside(self.world, self.promises.break_)
+        self.promises.outside = self.outside
+        self.items: dict[str, dict[str, Any]] = {}
+
+    def write(self, sk: str, *, by: str = "w", pk: str = REF.pk, **facts: Any) -> None:
+        """Change some facts of an item, as a process; what is None goes."""
+        old = self.items.get(sk)
+        told = {**(old or {"job": REF.job}), **facts}
+        new = {name: value for name, value in told.items() if value is not None}
+        self.items[sk] = new
+        self.world.sender = Process(by)
+        self.tell(pk, sk, old, new)
+
+    def tell(self, pk: str, sk: str, old: Any, new: Any) -> None:
+        """Let the checker see a write."""
+        table = self.world.settings.checkpoints_table
+        before, after = (to_item(item) if item else None for item in (old, new))
+        self.promises.written([Change(table, pk, sk, before, after)])
+
+    def delete(self, sk: str) -> None:
+        self.tell(REF.pk, sk, self.items[sk], None)
+
+    def born(self, sk: str, **facts: Any) -> None:
+        chunk = keys.JOIN_CHUNK if sk == "JOIN" else int(sk[-8:])
+        fresh = {"status": "PENDING", "gen": 1, "fence": 0, "attempts": 0}
+        self.write(sk, **{"chunk": chunk, **fresh, **facts})
+
+    def claim(self, sk: str, mark: str = "t1", **facts: Any) -> None:
+        lease = {"claim_expires_at": iso(self.world.now() + LEASE_S)}
+        held = {"claimed_by": "w", "claim_token": mark, **lease}
+        self.write(sk, **{**CLAIMED, **held, **facts})
+
+    def begin(self) -> None:
+        """Submit a job of one chunk."""
+        self.write("META", status="SUBMITTING", gen=1, chunks=1)
+        self.born(CHUNK)
+        self.write("META", status="RUNNING")
+
+    def live(self) -> None:
+        """Live the whole life of the job."""
+        self.begin()
+        self.claim(CHUNK)
+        self.write(CHUNK, status="SUCCEEDED", claimed_by=None)
+        self.write("META", status="FINALIZING")
+        self.born("JOIN")
+        self.claim("JOIN")
+        self.write("JOIN", status="SUCCEEDED", claimed_by=None)
+        self.write("META", status="SUCCEEDED")
+
+    def happens(self, identity: str = "one", *, intended: bool = True) -> None:
+        """Let an effect happen outside, in its own place or in that of `one`."""
+        asked = Asked(identity, Dependency("shop"), chain="one")
+        entry = self.outside.books.setdefault(
+            identity, Entry(Effect.PROVIDER_IDEMPOTENT)
+        )
+        if intended:
+            self.outside.intended.add("key")
+        self.outside.book(entry, "key", "value", asked)

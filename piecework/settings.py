@@ -67,6 +67,9 @@ class Settings(BaseSettings):
     calls: int = Field(default=64, ge=1, le=10_000)
     #: Seconds of one long poll. 20 is the most that SQS allows, and the cheapest.
     poll_s: int = Field(default=20, ge=0, le=20)
+    #: Seconds between two looks of a worker at the jobs that it has in hand, and at the
+    #: fleet's breakers: how soon it hears of a cancel. A look is two small reads.
+    watch_s: float = Field(default=0.5, ge=0.1, le=10)
     #: Seconds that finished chunks wait for company before their tally and their
     #: messages' deletion are written; a worker without other work does not wait.
     linger_s: float = Field(default=0.05, ge=0, le=5)

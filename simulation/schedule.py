@@ -80,14 +80,17 @@ class Verdict:
 
 def settings_of(rng: Random) -> Settings:
     """Draw the settings: short times, their relations as they are."""
-    attempts, releases = rng.choice((1, 2, 3, 3)), rng.choice((1, 10))
-    return settings(attempts, releases, rng.choice((0.0, 5.0)), rng.choice((1, 2, 4)))
+    return settings(
+        max_attempts=rng.choice((1, 2, 3, 3)),
+        max_releases=rng.choice((1, 10)),
+        drain_s=rng.choice((0.0, 5.0)),
+        concurrency=rng.choice((1, 2, 4)),
+        watch_s=rng.choice((0.5, 2.0, 5.0)),
+    )
 
 
 @cache
-def settings(
-    max_attempts: int, max_releases: int, drain_s: float, concurrency: int
-) -> Settings:
+def settings(**drawn: Any) -> Settings:
     """Return settings; to read them costs more than all else of a world's making."""
     return Settings(
         app="simulated",
@@ -96,16 +99,13 @@ def settings(
         lease_s=20.0,
         visibility_s=30.0,
         skew_s=5.0,
-        max_attempts=max_attempts,
-        max_releases=max_releases,
         max_runtime_s=120.0,
         stall_s=60.0,
-        drain_s=drain_s,
-        concurrency=concurrency,
         calls=8,
         poll_s=20,
         reconcile_s=5.0,
         redispatch_s=60.0,
+        **drawn,
     )
 
 

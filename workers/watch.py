@@ -1,4 +1,4 @@
-"""Look at the jobs in hand twice a second, and let go of those that are cancelled.
+"""Look at the jobs in hand every `watch_s`, and let go of those that are cancelled.
 
 With them goes the look at the fleet's circuit breakers: one request for all of them.
 
@@ -23,9 +23,6 @@ from piecework.pulse import REQUEST_S
 from piecework.runtime import Runtime
 from workers.heart import Heart, Hold
 
-#: Seconds between two looks; a worker with nothing in hand does not look. A cancel has
-#: to be quiet within 2 s, and what was cut off has to be written down within them, too.
-LOOK_S = 0.5
 #: Seconds for which a chunk is in hand before it is worth a look: most of those that
 #: make no calls have ended by then, and of many small jobs a look at each would cost
 #: nearly a request a job. A cancel is seen that much later at the most.
@@ -44,25 +41,25 @@ class Watch:
     heart: Heart
     circuits: Circuits
     log: structlog.stdlib.BoundLogger
-    pause_s: float = LOOK_S
 
     async def run(self) -> None:
-        """Look for ever."""
+        """Look for ever; with nothing in hand there is nothing to look at."""
+        pause = often = self.rt.settings.watch_s
         while True:
-            self.heart.pulse.beats("watch", self.pause_s + REQUEST_S)
+            self.heart.pulse.beats("watch", pause + REQUEST_S)
             with suppress(TimeoutError):
-                async with asyncio.timeout(self.pause_s):
+                async with asyncio.timeout(pause):
                     await self.circuits.changed.wait()
             self.circuits.changed.clear()
             try:
                 await self.look()
-                self.pause_s = max(LOOK_S, self.pause_s * FASTER)
+                pause = max(often, pause * FASTER)
             except StoreError as error:
                 self.log.warning("watch.failed", error_code=error.code)
                 if error.code == REFUSED:
                     # No rarer than the renewal of the lease, which tells, too.
-                    rarest = max(LOOK_S, self.rt.settings.lease_s / 3)
-                    self.pause_s = min(rarest, self.pause_s * SLOWER)
+                    rarest = max(often, self.rt.settings.lease_s / 3)
+                    pause = min(rarest, pause * SLOWER)
 
     async def look(self) -> None:
         """Look once at each job that has chunks in hand; one request a job.

@@ -14,7 +14,6 @@ from piecework import fanout, keys, payloads
 from piecework.metering import keeping
 from piecework.reconcile import loop
 from piecework.settings import Settings
-from workers import watch
 
 PATTERNS = {pattern.name: pattern for pattern in read_patterns()}
 STAGES = PATTERNS["three stages"]
@@ -27,7 +26,7 @@ RUNS = [
 def test_what_the_model_takes_for_granted_is_what_the_code_does() -> None:
     settings = Settings()
 
-    assert watch.LOOK_S == model.LOOK_S
+    assert settings.watch_s == model.LOOK_S
     assert settings.lease_s == model.LEASE_S
     assert payloads.WINDOW == model.WINDOW
     assert keeping.LOOK_S == model.COST_S

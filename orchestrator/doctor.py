@@ -114,6 +114,8 @@ def _emulator(emulator: Emulator) -> Check:
 
 def _region(target: Target, environ: Mapping[str, str]) -> Check:
     """Find the region; the variables of AWS's tools and of its SDK may differ."""
+    from botocore.exceptions import BotoCoreError
+
     if target.emulator:
         return Check("region", ok=True, detail=f"{target.emulator.region} (embedded)")
     default, plain = environ.get("AWS_DEFAULT_REGION"), environ.get("AWS_REGION")
@@ -122,21 +124,36 @@ def _region(target: Target, environ: Mapping[str, str]) -> Check:
         return Check("region", ok=False, detail=detail, next_step="set both alike")
     if chosen := default or plain:
         return Check("region", ok=True, detail=chosen)
-    if profile := _session().region_name:
+    try:
+        profile = _session().region_name
+    except BotoCoreError as error:
+        return _unreadable("region", error)
+    if profile:
         return Check("region", ok=True, detail=f"{profile} (from the profile)")
     step = f"set AWS_REGION; for the embedded AWS, {START}"
     return Check("region", ok=False, detail="none", next_step=step)
 
 
 def _credentials(target: Target) -> Check:
+    from botocore.exceptions import BotoCoreError
+
     if target.emulator:
         detail = "test credentials of the embedded AWS; yours are not used"
         return Check("credentials", ok=True, detail=detail)
-    found = _session().get_credentials()
+    try:
+        found = _session().get_credentials()
+    except BotoCoreError as error:
+        return _unreadable("credentials", error)
     if found is None:
         step = f"sign in with the AWS CLI; for the embedded AWS, {START}"
         return Check("credentials", ok=False, detail="none", next_step=step)
     return Check("credentials", ok=True, detail=f"from {found.method}")
+
+
+def _unreadable(name: str, error: Exception) -> Check:
+    """Say what of the AWS configuration is amiss, which the SDK words well."""
+    step = f"correct the profile or the variables; for the embedded AWS, {START}"
+    return Check(name, ok=False, detail=str(error), next_step=step)
 
 
 def _resources(settings: Settings, target: Target, region: str) -> Iterator[Check]:

@@ -66,8 +66,11 @@ async def show(pulse: Pulse, file: str, again_in: float, log: Log) -> None:
 def write(pulse: Pulse, path: Path) -> None:
     """Replace the file in one step, so that no reader meets half of it."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    # A clock that is behind it has begun anew: the machine was restarted.
+    at = asyncio.get_running_loop().time()
+    told = {"pid": os.getpid(), "at": at, "due": pulse.due}
     try:
-        fresh.write_text(json.dumps({"pid": os.getpid(), "due": pulse.due}), "utf-8")
+        fresh.write_text(json.dumps(told), "utf-8")
         fresh.replace(path)
     except OSError:
         with suppress(OSError):

@@ -13,9 +13,10 @@ import os
 import signal
 import socket
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,7 +30,8 @@ from piecework.errors import PieceworkError, StoreError, TransientError
 from piecework.loading import load_pipelines
 from piecework.pipeline import Pipeline
 from piecework.stage_run import encoded, invoke
-from workers.isolation.address_space import limited
+from workers.forks import let_forks_be
+from workers.isolation.address_space import MEGABYTE, SIZE, limited, taken
 from workers.isolation.child_calls import ChildCalls
 from workers.isolation.line import Line, open_line
 from workers.isolation.messages import (
@@ -54,6 +56,7 @@ def main() -> None:
     die_with(int(parent))
     # A stop is the worker's to decide on; whoever signals all its processes means it.
     signal.signal(signal.SIGTERM, lambda *_: None)
+    let_forks_be()
     faulthandler.enable()
     telemetry.configure(os.environ.get("PIECEWORK_LOG_LEVEL", "info"))
     telemetry.guard_process()
@@ -95,13 +98,18 @@ async def serve(
 
 @dataclass(slots=True)
 class Child:
-    """What runs the stages, one at a time."""
+    """What runs the stages, one at a time.
+
+    Attributes:
+        left: Bytes of address space that the runs of each stage have left behind.
+    """
 
     line: Line
     pipelines: Mapping[str, Pipeline]
     log: structlog.stdlib.BoundLogger
     calls: ChildCalls
     task: asyncio.Task[None] | None = None
+    left: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     async def listen(self) -> None:
         """Do what the worker says, until the line is cut."""
@@ -126,6 +134,7 @@ class Child:
 
     async def run(self, order: Run, calls: ChildCalls) -> None:
         """Run a stage and tell what came of it."""
+        had = taken(SIZE)
         try:
             with limited(order.memory_mb):
                 value = await self.value(order, calls)
@@ -135,7 +144,16 @@ class Child:
         except BaseException as error:  # noqa: BLE001 -- whatever a stage raises
             told = failed(error, order)
         calls.over = True
-        self.line.send(told)
+        self.line.send(replace(told, full=self.is_full(order, taken(SIZE) - had)))
+
+    def is_full(self, order: Run, more: int) -> bool:
+        """Note what a run has left behind; say whether that is too much by now.
+
+        Each run is limited by itself: else one would pay for what others have left.
+        """
+        stage = order.pipeline, order.stage
+        self.left[stage] += more
+        return 0 < order.memory_mb * MEGABYTE < self.left[stage]
 
     async def value(self, order: Run, calls: ChildCalls) -> str:
         """Do a stage in one of its ways, or undo it; return its value as JSON."""

@@ -30,8 +30,10 @@ def sickness(file: str, now: float) -> str:
         return f"{HEALTH_FILE} names no file"
     try:
         with open(file, encoding="utf-8") as opened:  # noqa: PTH123 -- pathlib is slow to load
-            due = json.load(opened)["due"]
-        return overdue(due, now)
+            told = json.load(opened)
+        if told.get("at", now) > now:
+            return f"{file} is of before a restart"
+        return overdue(told["due"], now)
     except FileNotFoundError:
         return f"{file} was not written yet"
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

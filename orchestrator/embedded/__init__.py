@@ -45,6 +45,7 @@ def up(
         emulator = read_state(folder)
         if emulator is None or not server.is_ours(emulator.pid, folder):
             python = environment.ensure(say=say)
+            server.stop_stray(folder)
             emulator = server.start(python, folder, region)
             state.write(folder, emulator)
         deploy.into(emulator, app, env)
@@ -63,4 +64,5 @@ def down(state_dir: Path | None = None) -> Emulator | None:
             refuse_remote({"AWS_ENDPOINT_URL": emulator.endpoint})
             server.stop(emulator.pid, folder)
             state.remove(folder)
+        server.stop_stray(folder)
     return emulator

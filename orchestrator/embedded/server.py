@@ -19,6 +19,8 @@ from piecework.errors import UnreachableError
 LOOPBACK = "127.0.0.1"
 HEALTH_S = 20.0
 TAIL_LINES = 12
+#: Where Linux tells of processes; elsewhere `ps` does.
+PROC = Path("/proc")
 SERVICES = "cloudformation,dynamodb,s3,sqs,sts"
 
 
@@ -48,11 +50,17 @@ def start(
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+    # The server writes it, too, but later: `stop_stray` is for who is killed first.
+    _pid_file(state_dir).write_text(str(process.pid), encoding="utf-8")
     endpoint = f"http://{LOOPBACK}:{port}"
     try:
         version = health(endpoint, health_s)
     except (OSError, ValueError) as error:
         raise _gone(process, log) from error
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
     process.returncode = 0  # it outlives us on purpose: Popen is not to warn of it
     return Emulator(endpoint, process.pid, region, version)
 
@@ -87,10 +95,19 @@ def stop(pid: int, state_dir: Path, *, patience_s: float = 5.0) -> None:
         os.waitpid(pid, os.WNOHANG)  # started by this very process: leave no zombie
 
 
+def stop_stray(state_dir: Path) -> None:
+    """Stop a server of which no state tells: its `up` was killed, or somebody erred."""
+    try:
+        pid = int(_pid_file(state_dir).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return
+    stop(pid, state_dir)
+
+
 def is_ours(pid: int, state_dir: Path) -> bool:
     """Say whether the process lives and is the server of this state folder."""
-    words = _command_line(pid)
-    return "ministack.app:app" in words and str(_pid_file(state_dir)) in words
+    said = _command_line(pid)
+    return " ministack.app:app " in said and f" {_pid_file(state_dir)} " in said
 
 
 def _command(python: Path, listener: int, state_dir: Path) -> list[str]:
@@ -144,19 +161,18 @@ def _pid_file(state_dir: Path) -> Path:
     return state_dir / "emulator.pid"
 
 
-def _command_line(pid: int) -> list[str]:
-    """Return a living process's words; none for a dead one or a zombie."""
-    proc = Path("/proc")
-    if (proc / "self").exists():
+def _command_line(pid: int) -> str:
+    """Return a living process's words, a space after each; none for a dead one."""
+    if (PROC / "self").exists():
         try:
-            raw = (proc / str(pid) / "cmdline").read_bytes()
+            raw = (PROC / str(pid) / "cmdline").read_bytes()
         except OSError:
-            return []
-        return raw.decode(errors="replace").split("\0")
+            return ""
+        return raw.decode(errors="replace").replace("\0", " ")
     asked = subprocess.run(
         ["ps", "-ww", "-o", "command=", "-p", str(pid)],  # noqa: S607 - no fixed place
         capture_output=True,
         text=True,
         check=False,
     )
-    return asked.stdout.split()
+    return f"{asked.stdout.strip()} "

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import TextIO
 
 from piecework.endpoint import STATE_FILE, Emulator, read_state, state_folder
+from piecework.errors import UsageError
 
 
 def find(start: Path | None = None) -> Emulator | None:
@@ -39,11 +41,27 @@ def remove(state_dir: Path) -> None:
 
 @contextmanager
 def locked(state_dir: Path) -> Iterator[None]:
-    """Let one `up` or `down` at a time change a state folder; made when absent."""
+    """Let one `up` or `down` at a time change a state folder; made when absent.
+
+    Raises:
+        UsageError: `embedded.state.unreadable`: it is somebody else's, or no folder.
+    """
+    try:
+        lock = _lock_of(state_dir)
+    except OSError as error:
+        raise UsageError(
+            f"{state_dir} cannot be written to: {error.strerror}.",
+            code="embedded.state.unreadable",
+            next_step="Set PIECEWORK_STATE_DIR to a folder of your own.",
+        ) from error
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _lock_of(state_dir: Path) -> TextIO:
     state_dir.mkdir(parents=True, exist_ok=True)
     ignore = state_dir / ".gitignore"
     if not ignore.exists():
         ignore.write_text("*\n", encoding="utf-8")
-    with (state_dir / "emulator.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    return (state_dir / "emulator.lock").open("w")

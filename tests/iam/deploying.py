@@ -32,8 +32,8 @@ TYPES = {
     "AWS::S3::BucketPolicy": "s3:GetBucketPolicy PutBucketPolicy",
     "AWS::KMS::Key": (
         "kms:CreateKey DescribeKey EnableKeyRotation GetKeyPolicy "
-        "GetKeyRotationStatus ListResourceTags PutKeyPolicy UpdateKeyDescription "
-        "TagResource UntagResource"
+        "GetKeyRotationStatus ListResourceTags PutKeyPolicy ScheduleKeyDeletion "
+        "UpdateKeyDescription TagResource UntagResource"
     ),
     "AWS::KMS::Alias": "kms:CreateAlias ListAliases UpdateAlias",
     "AWS::EC2::VPC": (

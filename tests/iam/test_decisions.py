@@ -20,6 +20,7 @@ ROWS, LETTERS = PLACES["checkpoints"], PLACES["dead-letters"]
 OURS, THEIRS = f"{BUCKET}/tenants/acme/jobs/1", f"{BUCKET}/tenants/evil/jobs/1"
 KEY, LIST = PLACES["key"], "s3:ListBucket"
 GET, PUT = "s3:GetObject", "s3:PutObject"
+END_KEY = "kms:ScheduleKeyDeletion"
 VIA_SQS = "via=sqs.us-east-1.amazonaws.com"
 VIA_CFN = "called=cloudformation.amazonaws.com"
 STACK = "arn:aws:cloudformation:us-east-1:000000000000:stack/piecework-prod"
@@ -35,6 +36,7 @@ KEYS = {
     "via": "kms:viaservice",
     "called": "aws:calledvia",
     "to": "iam:passedtoservice",
+    "stack": "aws:resourcetag/stack",
 }
 MANY = {"key", "called"}
 
@@ -119,7 +121,7 @@ DECISIONS = [
     ("worker", "*", "kms:Decrypt", KEY, "", NO),
     ("worker", "*", "kms:Decrypt", KEY, "via=ec2.us-east-1.amazonaws.com", NO),
     ("operator-read", "*", "kms:GenerateDataKey", KEY, VIA_SQS, NO),
-    ("worker", "*", "kms:ScheduleKeyDeletion", KEY, VIA_SQS, NO),
+    ("worker", "*", END_KEY, KEY, VIA_SQS, NO),
     # tasks
     ("worker", "*", "ecs:UpdateTaskProtection", f"{PLACES['tasks'][:-1]}1", "", YES),
     ("worker", "*", "ecs:StopTask", f"{PLACES['tasks'][:-1]}1", "", NO),
@@ -141,6 +143,10 @@ DECISIONS = [
     ("deploy", "*", "dynamodb:DeleteTable", ROWS, VIA_CFN, NO),
     ("deploy", "*", "dynamodb:GetItem", ROWS, f"{VIA_CFN} key=T#acme#J#1", NO),
     ("deploy", "*", "s3:DeleteBucket", BUCKET, VIA_CFN, NO),
+    ("deploy", "*", END_KEY, KEY, f"{VIA_CFN} stack=piecework-prod-alarms", YES),
+    ("deploy", "*", END_KEY, KEY, f"{VIA_CFN} stack=piecework-test-alarms", NO),
+    ("deploy", "*", END_KEY, KEY, VIA_CFN, NO),
+    ("deploy", "*", END_KEY, KEY, "stack=piecework-prod-alarms", NO),
     ("deploy", "*", "s3:GetObject", f"{OURS}/payload/x.jsonl", VIA_CFN, NO),
     (
         "deploy",

@@ -32,6 +32,18 @@ NAMELESS = {
 #: Bytes that CloudFormation takes in one piece, and characters of a managed policy.
 TEMPLATE_LIMIT, POLICY_LIMIT = 51_200, 6_144
 STACKS = ("data", "network", "service", "scaling", "alarms")
+#: How the actions begin that end a resource, or what it says of another.
+ENDS = (
+    *(
+        "Delete",
+        "Deregister",
+        "Detach",
+        "Disassociate",
+        "Release",
+        "ScheduleKeyDeletion",
+    ),
+    *("SetTopicAttributes", "Unsubscribe"),
+)
 
 
 @pytest.mark.parametrize("actor", sorted(GRANTS))
@@ -69,6 +81,17 @@ def test_the_deploy_role_may_do_what_the_types_of_our_resources_take() -> None:
     assert own <= {(g.action, g.resource) for g in granted}
     theirs = {g.action for g in granted if (g.action, g.resource) not in own}
     assert actions(types) == theirs
+
+
+@pytest.mark.parametrize("stack", sorted(set(STACKS) - {"data"}))
+def test_the_deploy_role_may_end_what_goes_with_a_stack_that_it_may_delete(
+    stack: str,
+) -> None:
+    granted = {g.action for g in grants("deploy", ROLES["deploy"].grants)}
+    for name, resource in read(stack)["Resources"].items():
+        if resource.get("DeletionPolicy") != "Retain":
+            taken = actions({resource["Type"]}) & granted
+            assert any(a.partition(":")[2].startswith(ENDS) for a in taken), name
 
 
 @pytest.mark.parametrize("role", ROLES.values(), ids=lambda role: str(role.name))

@@ -85,3 +85,34 @@ def test_real_aws_without_an_account_says_what_to_do() -> None:
     assert found["endpoint"].detail.startswith("AWS:")
     assert not found["credentials"].ok
     assert "piecework up" in found["credentials"].next_step
+
+
+@pytest.mark.parametrize(
+    ("check", "environ", "said"),
+    [
+        ("region", {"AWS_PROFILE": "nobody"}, "nobody"),
+        ("region", {"AWS_CONFIG_FILE": "broken"}, "parse"),
+        ("credentials", {"AWS_PROFILE": "nobody", "AWS_REGION": "us-east-1"}, "nobody"),
+        (
+            "credentials",
+            {"AWS_ACCESS_KEY_ID": "half", "AWS_REGION": "us-east-1"},
+            "AWS_SECRET_ACCESS_KEY",
+        ),
+    ],
+)
+def test_a_configuration_of_aws_that_cannot_be_read_is_one_check_that_fails(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    check: str,
+    environ: dict[str, str],
+    said: str,
+) -> None:
+    (tmp_path / "broken").write_text("rubbish\n")
+    monkeypatch.chdir(tmp_path)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+
+    found = look(dict(os.environ))
+    assert not found[check].ok
+    assert said in found[check].detail
+    assert "profile" in found[check].next_step

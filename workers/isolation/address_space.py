@@ -24,7 +24,7 @@ def limited(megabytes: int) -> Iterator[None]:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     allowed = taken(SIZE) + megabytes * MEGABYTE
-    capped = allowed if hard == resource.RLIM_INFINITY else min(allowed, hard)
+    capped = allowed if soft == resource.RLIM_INFINITY else min(allowed, soft)
     resource.setrlimit(resource.RLIMIT_AS, (capped, hard))
     try:
         yield

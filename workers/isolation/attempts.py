@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,11 +65,17 @@ class Attempts:
         return from_json(done.value)
 
     async def _drop(self, number: int, attempt: asyncio.Future[Attempted]) -> None:
-        """Cut an attempt off: after its stage was cut off, together with the child."""
-        if self.cut:
-            self.child.kill()
-        self.child.line.send(Drop(number))
-        await asyncio.wait([attempt])
+        """Cut an attempt off: after its stage was cut off, together with the child.
+
+        Who is cut off again cuts it off again, and waits still: the child goes on to
+        other stages, and none of them may find it there.
+        """
+        while not attempt.done():
+            if self.cut:
+                self.child.kill()
+            self.child.line.send(Drop(number))
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([attempt])
 
     def came(self, message: Attempted) -> None:
         """Note what came of an attempt."""

@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from piecework import keys, values
+from piecework import values
 from piecework.call_names import CallScope
+from piecework.canonical import canonical_json
 from piecework.classify import classify
 from piecework.dependency import Dependency
 from piecework.errors import PieceworkError
@@ -77,7 +78,7 @@ class ChildCalls:
             raise RuntimeError(message)
         number = next(NUMBERS)
         # As the key of the call is made of them: what it refuses is refused here.
-        plain = json.loads(keys.canonical_json([args, kwargs]))
+        plain = json.loads(canonical_json([args, kwargs]))
         outside = Outside.of(dependency)
         answer = self.loop.create_future()
         context = contextvars.copy_context()

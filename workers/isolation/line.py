@@ -19,6 +19,11 @@ class Line:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
+    @property
+    def ended(self) -> bool:
+        """Whether it is cut, at either end."""
+        return self.writer.is_closing() or self.reader.at_eof()
+
     def send(self, message: Message) -> None:
         """Say something; on a line that is cut, to nobody."""
         if not self.writer.is_closing():

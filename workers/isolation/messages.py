@@ -211,11 +211,13 @@ class Ended:
 
     Attributes:
         outage: Our own tables did not answer: it is not the stage that failed.
+        full: All its runs together left more behind than one of them may take.
     """
 
     value: str = "null"
     failure: ErrorEnvelope | None = None
     outage: bool = False
+    full: bool = False
     kind: Literal["ended"] = "ended"
 
 

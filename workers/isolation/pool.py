@@ -165,7 +165,8 @@ class Isolation:
 
 
 def spoilt(ended: Ended) -> bool:
-    """Say whether a stage's failure tells that its process is fit for no other."""
+    """Say whether a stage's end tells that its process is fit for no other."""
     failure = ended.failure
     lost = failure is not None and failure.error_class is ErrorClass.STATE
-    return lost or (failure is not None and failure.code == OUT_OF_MEMORY)
+    short = failure is not None and failure.code == OUT_OF_MEMORY
+    return ended.full or lost or short

@@ -1,4 +1,4 @@
-"""A child process: started clean, told apart from its death, killed by its id alone.
+"""A child process: started clean, told apart from its death, killed with its group.
 
 It is a new program, never a fork of the worker: a fork would take over the locks that
 the worker's threads held at that moment.
@@ -42,12 +42,12 @@ class Child:
     @property
     def alive(self) -> bool:
         """Whether it can be given a stage."""
-        return self.process.returncode is None and not self.line.writer.is_closing()
+        return self.process.returncode is None and not self.line.ended
 
     def kill(self) -> None:
         """Kill it as the kernel does; it may be dead already."""
-        with suppress(ProcessLookupError):
-            self.process.kill()
+        if self.process.returncode is None:
+            kill_group(self.process.pid)
 
     async def end(self) -> None:
         """Kill it, and wait until it is gone: nothing of it may happen any more."""
@@ -102,13 +102,24 @@ async def start(names: Sequence[str], worker: str) -> Child:
             # Ctrl-C in a terminal goes to its whole group: it is the worker's to stop.
             start_new_session=True,
         )
+        unless_started.callback(kill_group, process.pid)
+        line = await open_line(ours)
         unless_started.pop_all()
-    line = await open_line(ours)
     return Child(process, line, asyncio.create_task(cut_after(process, line)))
 
 
 async def cut_after(process: asyncio.subprocess.Process, line: Line) -> None:
     """Cut the line of a dead child: a grandchild may hold its end of it."""
     await process.wait()
+    kill_group(process.pid)
     await asyncio.sleep(GRACE_S)
     line.cut()
+
+
+def kill_group(leader: int) -> None:
+    """Kill a child with all that its stage has started and not let go of.
+
+    No one else can have the number while one of them lives.
+    """
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)

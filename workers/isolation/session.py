@@ -87,13 +87,21 @@ class Session:
 
     async def read(self) -> None:
         """Do what the child asks for, until its line is cut; then bury it."""
+        how = "was let go of"
+        try:
+            await self.listen()
+            how = await self.child.death()
+        finally:
+            self.attempts.lose(self.attempts.dead or how)
+        self.finish()
+
+    async def listen(self) -> None:
+        """Do what the child asks for, until its line is cut."""
         try:
             while (message := await self.child.line.receive()) is not None:
                 self.take(message)
         except ValueError:  # that was no message
             self.child.kill()
-        self.attempts.lose(await self.child.death())
-        self.finish()
 
     def take(self, message: Message) -> None:
         """Do what one message asks for."""

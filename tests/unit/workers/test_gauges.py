@@ -5,14 +5,27 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from piecework.breaker import State
 from piecework.telemetry.meter import Gauge
-from workers.gauges import gauges
+from workers.gauges import UNTRIED_S, gauges
 from workers.slots import Slots
 
+NOW = 10_000.0
 
-def known(state: State) -> Any:
-    return SimpleNamespace(circuit=SimpleNamespace(state=state))
+
+def known(state: State, until: float = NOW + 30, probed_until: float = 0.0) -> Any:
+    circuit = SimpleNamespace(state=state, until=until, probed_until=probed_until)
+    return SimpleNamespace(circuit=circuit)
+
+
+def station(slots: Slots, **breakers: Any) -> Any:
+    return SimpleNamespace(
+        heart=SimpleNamespace(holds={"a": 1, "b": 2}),
+        calls=slots,
+        circuits=SimpleNamespace(clock=lambda: NOW, known=breakers),
+    )
 
 
 async def test_the_gauges_of_a_worker_are_what_it_has_in_hand() -> None:
@@ -20,17 +33,28 @@ async def test_the_gauges_of_a_worker_are_what_it_has_in_hand() -> None:
     async with slots:
         pass
     await slots.__aenter__()
-    station: Any = SimpleNamespace(
-        heart=SimpleNamespace(holds={"a": 1, "b": 2}),
-        calls=slots,
-        circuits=SimpleNamespace(
-            known={"model": known(State.OPEN), "shop": known(State.CLOSED)}
-        ),
-    )
+    place = station(slots, model=known(State.OPEN), shop=known(State.CLOSED))
 
-    assert list(gauges(station)) == [
+    assert list(gauges(place)) == [
         Gauge("ChunksInHand", 2),
         Gauge("CallsInFlight", 1),
         Gauge("BreakersOpen", 1),
         Gauge("BreakersOpen", 1, "model"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("until", "probed_until", "open_"),
+    [
+        (NOW - UNTRIED_S + 1, 0.0, 1),
+        (NOW - UNTRIED_S - 1, 0.0, 0),
+        (NOW - UNTRIED_S - 1, NOW + 5, 1),
+    ],
+)
+def test_a_breaker_that_nobody_tries_any_more_is_no_alarm(
+    until: float, probed_until: float, open_: int
+) -> None:
+    place = station(Slots(4), model=known(State.OPEN, until, probed_until))
+
+    found = {gauge.name: gauge.value for gauge in gauges(place) if not gauge.dependency}
+    assert open_ == found["BreakersOpen"]

@@ -38,7 +38,7 @@ def test_who_does_not_show_up_is_named_the_longest_missing_first(
     [
         (None, "was not written yet"),
         ("", "cannot be read: JSONDecodeError"),
-        ("[]", "cannot be read: TypeError"),
+        ("[]", "cannot be read: AttributeError"),
         ("{}", "cannot be read: KeyError"),
         ('{"due": [1]}', "cannot be read: AttributeError"),
         ('{"due": {"heart": "late"}}', "cannot be read: TypeError"),

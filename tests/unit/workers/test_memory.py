@@ -63,6 +63,19 @@ def test_the_limit_ends_with_the_stage() -> None:
     assert inside[0] != before[0]
 
 
+def test_a_limit_from_outside_is_not_lifted() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    outside = taken(SIZE) + 100 * MEGABYTE
+    resource.setrlimit(resource.RLIMIT_AS, (outside, hard))
+    try:
+        with limited(1000):
+            inside = resource.getrlimit(resource.RLIMIT_AS)[0]
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+    assert outside == inside
+
+
 def test_no_limit_is_no_limit() -> None:
     before = resource.getrlimit(resource.RLIMIT_AS)
     with limited(0):

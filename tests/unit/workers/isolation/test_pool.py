@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,8 +13,9 @@ from piecework.errors import RemoteError, StoreError
 from tests.unit.piecework.fakes import Clause, Log, context, envelope
 from tests.unit.workers.isolation.both_ends import pipeline_of
 from workers.isolation import Isolation, pool
+from workers.isolation.line import open_line
 from workers.isolation.messages import Ended, Ready, Run
-from workers.isolation.process import died_of
+from workers.isolation.process import Child, died_of
 
 
 async def parse(_: Context[Clause]) -> str:
@@ -142,6 +145,15 @@ async def test_a_child_that_was_full_is_not_used_again(
     assert started[0].ended
 
 
+async def test_a_child_in_which_a_stage_has_left_too_much_is_not_used_again(
+    started: list[FakeChild], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeSession, "comes_to", Ended('"parsed"', full=True))
+
+    assert '"parsed"' == await run(isolation())
+    assert started[0].ended
+
+
 async def test_a_child_whose_stage_lost_its_state_is_not_used_again(
     started: list[FakeChild], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +226,19 @@ async def test_a_child_is_told_all_that_a_stage_may_ask_for(
     assert ("parse", "undo", "undo:parse:2") == (order.stage, order.way, order.scope)
     assert '{"text":"text"}' == order.payload
     assert {"first": "[1]"} == order.values
+
+
+async def test_a_child_whose_line_has_ended_is_given_no_stage() -> None:
+    ours, theirs = socket.socketpair()
+    line = await open_line(ours)
+    process = SimpleNamespace(returncode=None)  # nobody has told us of its death yet
+    child = Child(process, line, None)  # type: ignore[arg-type]
+    assert child.alive
+
+    theirs.close()
+    assert await line.receive() is None
+    assert not child.alive
+    line.cut()
 
 
 @pytest.mark.parametrize(

@@ -214,6 +214,44 @@ async def test_a_call_that_the_stage_gives_up_is_cut_off() -> None:
     assert ["begun 64", "cut off"] == SAW
 
 
+async def test_a_call_that_is_given_up_twice_is_not_left_to_the_next_stage() -> None:
+    slow = Dependency("slow", timeout=0.01, retry=RetryPolicy(attempts=1))
+
+    async def tidies_up(*, idempotency_key: str) -> None:
+        try:
+            await hang(idempotency_key=idempotency_key)
+        finally:
+            await asyncio.sleep(60)
+
+    async def gives_up(ctx: Context[Clause]) -> str:
+        try:
+            async with asyncio.timeout(0.03):
+                await ctx.call(slow, tidies_up)
+        except TimeoutError:
+            return "gave up"
+        return ""
+
+    async with bench(gives_up) as b:
+        ended = await b.run()
+
+    assert '"gave up"' == ended.value
+    assert {} == b.child.inside.calls.attempts
+
+
+async def test_a_loop_that_cuts_off_all_its_tasks_at_once_comes_to_its_end() -> None:
+    async with bench(faxes) as b:
+        session = b.session()
+        running = asyncio.create_task(session.run(b.order()))
+        await seen("begun 64")
+        assert session.reading is not None
+        for task in (running, session.reading, *session.calls.values()):
+            task.cancel()
+
+        _, late = await asyncio.wait([running], timeout=1)
+        session.attempts.lose("is not waited for")  # whoever waits still may go now
+        assert not late
+
+
 async def test_an_answer_can_be_looked_up() -> None:
     async def found(*, idempotency_key: str) -> str:
         return f"found {len(idempotency_key)}"

@@ -1,0 +1,57 @@
+"""A pipeline for a true child: stages that start processes, and one that leaks."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import time
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from piecework.context import Context
+from piecework.pipeline import Pipeline, Stage
+
+LEAKED: list[bytearray] = []
+
+
+class Paper(BaseModel):
+    """Something to read."""
+
+    text: str = "text"
+
+
+def read(_: Context[Paper]) -> int:
+    """Start a process, end it as a pool of them does, and say how it ended."""
+    process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(5,))
+    process.start()
+    process.terminate()
+    process.join()
+    return process.exitcode or 0
+
+
+def convert(ctx: Context[Paper]) -> None:
+    """Wait for a program that hangs, or be killed beside it."""
+    program = subprocess.Popen(["/bin/sleep", "60"])
+    Path(ctx.payload.text).write_text(str(program.pid))
+    if ctx.attempt > 1:
+        os._exit(3)
+    program.wait()
+
+
+def leak(_: Context[Paper]) -> int:
+    """Keep forty megabytes of the sixty that it may take, and say where."""
+    LEAKED.append(bytearray(40 << 20))
+    return os.getpid()
+
+
+forking = Pipeline(
+    "forking",
+    payload=Paper,
+    stages=[
+        Stage(read, isolate=True),
+        Stage(convert, isolate=True),
+        Stage(leak, isolate=True, memory_mb=60),
+    ],
+)

@@ -11,7 +11,7 @@ ENDS_KEPT = 10_000
 
 @dataclass(slots=True)
 class CallCounts:
-    """What a claim spent on calls, and which stages left something behind."""
+    """What a claim spent on calls."""
 
     made: int = 0
     replayed: int = 0
@@ -27,11 +27,26 @@ class CallCounts:
     tokens_out: int = 0
     #: The stage at which no claim before this one has tried anything.
     untried: str = ""
-    stages_with_effects: set[str] = field(default_factory=set)
     #: Whether calls are those of the work, not of undoing it; when those ended, the
     #: latest of them.
     forward: bool = True
     ends: deque[float] = field(default_factory=lambda: deque(maxlen=ENDS_KEPT))
+    #: What was retried, and failed, before the stage at hand.
+    _before: tuple[int, int] = (0, 0)
+
+    def enter(self) -> None:
+        """Begin a stage: what failed before it says nothing of it."""
+        self._before = self.retried, self.failed
+
+    @property
+    def retried_here(self) -> bool:
+        """Whether any call of the stage at hand was tried again."""
+        return self.retried > self._before[0]
+
+    @property
+    def failed_here(self) -> bool:
+        """Whether any attempt of the stage at hand failed, or was cut off."""
+        return self.failed > self._before[1]
 
     def ended_after(self, moment: float) -> int:
         """Count the calls of the work that ended after a moment."""

@@ -22,12 +22,13 @@ from piecework.call_counts import CallCounts
 from piecework.call_names import CallScope, call_key
 from piecework.classify import classify
 from piecework.dependency import Dependency, Effect, in_doubt, plainly_refused
-from piecework.errors import ErrorEnvelope
+from piecework.errors import ErrorEnvelope, StoreError
 from piecework.falling_back import FellBack, by_chain
 from piecework.in_flight import InFlight
 from piecework.landing import Landing
 from piecework.ports import (
     Begun,
+    ClaimLostError,
     Done,
     Journal,
     Ledger,
@@ -53,6 +54,8 @@ class Caller:
             the keys that we look up, so that it finds what is already paid.
         heard: What the last calls were asked, and what they answered.
         fell_back: The calls that another of their chain has answered, by their keys.
+        ended_by: A call found the claim lost, or our tables out of order: that is no
+            answer, and a stage that takes it for one must not go on.
         lets_land: Whether an effect goes on to its end though its stage is cut off:
             it is about to be undone, and must not happen after that.
     """
@@ -62,6 +65,7 @@ class Caller:
     epoch: int
     attempts: Attempts
     lets_land: Callable[[], bool] = lambda: False
+    ended_by: ClaimLostError | StoreError | None = None
     responses: ResponseCache = field(default_factory=NoResponses)
     landing: Landing = field(default_factory=Landing)
     heard: deque[Any] = field(default_factory=lambda: deque(maxlen=HEARD))
@@ -82,6 +86,8 @@ class Caller:
         If the first caller is cancelled, one of the others makes the call instead.
         """
         await self._turn()
+        if self.ended_by is not None:
+            raise self.ended_by
         key = call_key(scope, dependency, function, args, kwargs)
         while (shared := self._flying.get(key)) is not None:
             await asyncio.wait([shared])
@@ -100,6 +106,8 @@ class Caller:
             flight.cancel()
             raise
         except BaseException as error:
+            if isinstance(error, ClaimLostError | StoreError):
+                self.ended_by = error
             flight.set_exception(error)
             flight.exception()  # raised right here; the future may have no reader
             del flight  # it and the error would hold each other, and all that was asked
@@ -125,27 +133,26 @@ class Caller:
             self.counts.replayed += 1
             self.attempts.spending.spared(call, remembered, "replayed")
             return remembered
-        value = await shared(self.responses, call)
-        if value is not None:
+        if (value := await shared(self.responses, call)) is not None:
             self.counts.cached += 1
             self.attempts.spending.spared(call, value, "cached")
-        else:
-            sent_key = keys.provider_key(call.key, self.epoch)
-            value = await self.attempts.make(call, sent_key, [])
-            await share(self.responses, call, value)
+            await self.journal.record(call.key, value)
+            return value
+        sent_key = keys.provider_key(call.key, self.epoch)
+        value = await self.attempts.make(call, sent_key, [])
         await self.journal.record(call.key, value)
+        await share(self.responses, call, value)
         return value
 
     async def _effect(self, call: Call) -> str:
-        dependency, stage = call.dependency, call.scope.stage
+        dependency = call.dependency
         begun = self.ledger.begin(
-            call.key, stage, dependency.effect, dependency.timeout
+            call.key, call.scope.stage, dependency.effect, dependency.timeout
         )
         match await begun:
             case Done(answer):
                 self.counts.replayed += 1
                 self.attempts.spending.spared(call, answer, "replayed")
-                self.counts.stages_with_effects.add(stage)
                 return answer
             case Begun(epoch, doubtful, seconds):
                 if doubtful and dependency.has_forgotten(seconds):
@@ -160,20 +167,19 @@ class Caller:
                     value = await self.to_its_end(carried_out)
                 else:
                     value = call.encode(found)
-                await self.ledger.finish(call.key, value)
-                self.counts.stages_with_effects.add(stage)
+                    await self.ledger.finish(call.key, value)
                 return value
             case _:
                 raise in_doubt(dependency, call.bound.func)
 
     async def _carry_out(self, call: Call, sent_key: str, *, doubtful: bool) -> str:
-        """Make the attempts of an effect; on failure record what is known of it.
+        """Make the attempts of an effect, and record what is known of it then.
 
         It was refused only if every attempt was: a time-out may hide an effect.
         """
         dependency, earlier = call.dependency, list[ErrorEnvelope]()
         try:
-            return await self.attempts.make(call, sent_key, earlier)
+            value = await self.attempts.make(call, sent_key, earlier)
         except Exception as error:
             failures = [*earlier, classify(error, layer=dependency.layer)]
             sent = [failure for failure in failures if failure.code != OPEN_CODE]
@@ -183,6 +189,8 @@ class Caller:
                 await self.ledger.doubt(call.key)
                 raise in_doubt(dependency, call.bound.func) from error
             raise
+        await self.ledger.finish(call.key, value)
+        return value
 
     async def to_its_end(self, work: Coroutine[Any, Any, R]) -> R:
         """Do what is not to be cut off half-way, if its stage is about to be undone."""

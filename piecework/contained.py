@@ -1,14 +1,18 @@
 """Call a function of a pipeline; whatever it raises is its own failure, no one else's.
 
 `SystemExit` would end the worker, with all that it has in hand. `StopIteration` cannot
-be handed on from a thread: whoever waits would wait for ever.
+be handed on from a thread: whoever waits would wait for ever. A cancellation that
+nobody asked for would look like one that somebody did.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
+
+from piecework.errors import TransientError
 
 
 async def on_loop(
@@ -18,11 +22,23 @@ async def on_loop(
 
     Raises:
         RuntimeError: It asked for the end of the process.
+        TransientError: Something that it waited for was cancelled.
     """
     try:
         return await function(*args, **kwargs)
     except SystemExit as error:
         raise left(error) from error
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        message = "Something that the function waited for was cancelled."
+        raise TransientError(message) from error
+
+
+async def rest_of(value: Any) -> Any:
+    """Do what a plain function has only handed on, as a lambda does: await it."""
+    return await on_loop(lambda: value) if inspect.isawaitable(value) else value
 
 
 async def in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

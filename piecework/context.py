@@ -5,9 +5,10 @@ ctx.call = key -> remembered? -> intent -> retries -> remembered
 
 from __future__ import annotations
 
+import copy
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, cast, overload
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Self, TypeVar, cast, overload
 
 import structlog
 
@@ -19,6 +20,9 @@ from piecework.errors import ErrorEnvelope, UsageError
 from piecework.falling_back import FellBack
 from piecework.pipeline import Pipeline
 from piecework.ports import Bench, Harvest, Missing
+
+#: What Python calls a function without a name.
+LAMBDA = "<lambda>"
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -36,6 +40,9 @@ class Context(Generic[P]):
         bench: Where the stages run; None: right here.
         failure: Why the stage runs in another way than its own: what it is to plan
             around, or whom a fallback stands in for; None: it is its first way.
+        lent: The stages whose results were given out, and may be changed since.
+        over: The stage has ended; what it left behind makes no further calls.
+        given: What the last run of a stage was given, or is.
     """
 
     payload: P
@@ -50,6 +57,18 @@ class Context(Generic[P]):
     values: dict[str, Any] = field(default_factory=dict, repr=False)
     bench: Bench | None = field(default=None, repr=False)
     failure: ErrorEnvelope | None = None
+    lent: set[str] = field(default_factory=set, repr=False)
+    over: bool = field(default=False, repr=False)
+    given: Self | None = field(default=None, repr=False)
+
+    def handed_out(self) -> Self:
+        """Return the context of one run of a stage, which may do to it what it likes.
+
+        The next claim finds the payload as it was submitted; so does the next stage.
+        """
+        payload = copy.deepcopy(self.payload)
+        self.given = replace(self, payload=payload, given=None)
+        return self.given
 
     @overload
     def result(self, stage: Callable[[Context[Any]], Awaitable[R]]) -> R: ...
@@ -65,6 +84,7 @@ class Context(Generic[P]):
         if name not in self.values:
             message = f"Stage {self.stage!r} asks for {name!r}, which has not run yet."
             raise UsageError(message, code="pipeline.declaration.invalid")
+        self.lent.add(name)
         return self.values[name]
 
     async def call(
@@ -77,13 +97,26 @@ class Context(Generic[P]):
         """Call an outside service: remembered, retried, with an idempotency key.
 
         `function` is given `*args`, `**kwargs` and `idempotency_key=`. Two calls of a
-        stage with equal arguments are one call.
+        stage are one call if the names of their functions and their arguments are
+        equal: what the function finds around it is no part of a call.
 
         Raises:
+            UsageError: The function has no name of its own: it is a lambda.
             Exception: What the last attempt raised, when the retries are spent.
             PermanentError: `runtime.effect.unknown`, when nobody can tell whether an
                 effect of an earlier attempt took place.
+            RuntimeError: The stage has ended; this is something that it left behind.
         """
+        if getattr(function, "__name__", LAMBDA) == LAMBDA:
+            raise UsageError(
+                f"Stage {self.stage!r} calls what has no name: any two would be one.",
+                code="pipeline.declaration.invalid",
+                next_step="Call a function that has a name, with all it needs as "
+                "arguments.",
+            )
+        if self.over:
+            message = f"{function.__qualname__} is called after the end of its stage."
+            raise RuntimeError(message)
         scope = CallScope(self.tenant, self.job, self.chunk, self.stage)
         return cast(
             "R", await self.caller.call(scope, dependency, function, args, kwargs)
@@ -98,7 +131,8 @@ class Context(Generic[P]):
     @property
     def in_hand(self) -> tuple[Any, ...]:
         """The data of the chunk, which no error's message is to quote."""
-        return self.payload, self.values, list(self.caller.heard)
+        changed = self.given.payload if self.given else None
+        return self.payload, changed, self.values, list(self.caller.heard)
 
     def progress(self) -> None:
         """Say that the stage is alive; one silent for too long counts as hung."""

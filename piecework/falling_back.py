@@ -6,9 +6,12 @@ does not ask the refusing one again: in the journal, or by an effect in the ledg
 
 from __future__ import annotations
 
+import copy
+import functools
 import inspect
 import json
-from dataclasses import dataclass
+from collections.abc import Awaitable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from piecework import telemetry
@@ -17,7 +20,7 @@ from piecework.call import Call
 from piecework.call_names import call_key
 from piecework.classify import classify
 from piecework.codes import ErrorClass
-from piecework.contained import in_thread, on_loop
+from piecework.contained import in_thread, on_loop, rest_of
 from piecework.dependency import Effect, Fallback
 
 if TYPE_CHECKING:
@@ -83,10 +86,15 @@ def begun(caller: Caller, call: Call) -> int:
 
 
 async def ask(caller: Caller, call: Call, place: int) -> str:
-    """Ask one of the chain; 0 is the dependency itself."""
+    """Ask one of the chain; 0 is the dependency itself.
+
+    Each is given its own copy of the arguments: were one to change them, the next would
+    be asked for something else, under a key that whoever comes after does not find.
+    """
+    bound = copied(call.bound)
     if place == 0:
-        return await caller.value_of(call)
-    fallback, bound = call.dependency.fallback[place - 1], call.bound
+        return await caller.value_of(replace(call, bound=bound))
+    fallback = call.dependency.fallback[place - 1]
     if fallback.dependency is None:
         return call.encode(await by_itself(fallback, *bound.args, **bound.keywords))
     answer = await caller.call(
@@ -95,11 +103,19 @@ async def ask(caller: Caller, call: Call, place: int) -> str:
     return call.encode(answer)
 
 
+def copied(
+    bound: functools.partial[Awaitable[Any]],
+) -> functools.partial[Awaitable[Any]]:
+    """Return a function with arguments of its own."""
+    args, kwargs = copy.deepcopy((bound.args, bound.keywords))
+    return functools.partial(bound.func, *args, **kwargs)
+
+
 async def by_itself(fallback: Fallback, *args: Any, **kwargs: Any) -> Any:
     """Call a function that asks nobody: on the loop, or a plain one beside it."""
     if inspect.iscoroutinefunction(fallback.function):
         return await on_loop(fallback.function, *args, **kwargs)
-    return await in_thread(fallback.function, *args, **kwargs)
+    return await rest_of(await in_thread(fallback.function, *args, **kwargs))
 
 
 def refused(caller: Caller, call: Call, place: int, error: Exception) -> bool:

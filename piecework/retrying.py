@@ -9,12 +9,13 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Final, Literal, ParamSpec, TypeVar
 
 from piecework import keys, telemetry
 from piecework.classify import classify
+from piecework.dependency import plainly_refused
 from piecework.errors import ErrorEnvelope
-from piecework.retry import RetryBudget, RetryPolicy, retried
+from piecework.retry import Retry, RetryBudget, RetryPolicy, retried
 from piecework.retry_tokens import RetryTokens
 from piecework.telemetry.event import Level
 from piecework.telemetry.quiet import quiet_log
@@ -23,6 +24,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 POLICY = RetryPolicy()
+#: Noted on an error whose earlier attempts leave open what they did.
+_DOUBTFUL: Final = "_piecework_doubtful"
 
 
 def retrying(
@@ -39,7 +42,7 @@ def retrying(
     Each attempt is given the same arguments, and the same idempotency key if
     `idempotent` stands outside. Each attempt is an event `call.attempt`, if structlog
     is configured. The functions that one `retrying(...)` wraps share a budget: retries
-    beyond `policy.share` of their successes, and 20 to begin with, are not made.
+    beyond `policy.share` of their successes, and 10 to begin with, are not made.
 
     Args:
         policy: Attempts, waits and what one call may spend waiting, in seconds.
@@ -101,11 +104,13 @@ class Tier:
                 budget=self.budget,
                 rng=self.rng,
                 classify=self.judge,
-                on_retry=lambda retry: told.failed(retry.envelope, retry.delay),
+                on_retry=told.retried,
                 may_retry=self.may_retry,
             )
         except Exception as error:
             told.failed(self.judge(error))
+            if told.doubtful:
+                BaseException.__setattr__(error, _DOUBTFUL, True)
             raise
         self.tokens.succeeded(self.policy.share, asyncio.get_running_loop().time())
         told.answered()
@@ -120,6 +125,11 @@ class Tier:
         return self.tokens.take(asyncio.get_running_loop().time())
 
 
+def may_have_happened(error: BaseException) -> bool:
+    """Say whether an attempt before the one that raised this may have done its work."""
+    return bool(getattr(error, _DOUBTFUL, False))
+
+
 def retries(function: Callable[..., Any]) -> bool:
     """Say whether a function tries again by itself."""
     return bool(getattr(function, "retries", False))
@@ -127,15 +137,25 @@ def retries(function: Callable[..., Any]) -> bool:
 
 @dataclass(slots=True)
 class Told:
-    """Tells of each attempt of a call, once it has ended."""
+    """Tells of each attempt of a call, once it has ended.
+
+    Attributes:
+        doubtful: One of them failed in a way that does not say what happened behind it.
+    """
 
     name: str
     key: object
     attempt: int = 0
+    doubtful: bool = False
 
     def answered(self) -> None:
         """Tell of the last one."""
         self._tell("debug", outcome="answered", error_code=None, delay_ms=0)
+
+    def retried(self, retry: Retry) -> None:
+        """Tell of one that is tried again."""
+        self.doubtful = self.doubtful or not plainly_refused(retry.envelope)
+        self.failed(retry.envelope, retry.delay)
 
     def failed(self, failure: ErrorEnvelope, delay: float = 0.0) -> None:
         """Tell of one that failed, and of the seconds until the next."""

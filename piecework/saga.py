@@ -71,14 +71,11 @@ async def run(
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 -- whatever a stage raises
-            await ctx.caller.landed()
             failure = envelope(error, ctx, limits)
             let_go(error)
             return await recover(pipeline, ctx, checkpoints, limits, index, failure)
-        trace = f"{ctx.job}/{ctx.chunk}"
-        telemetry.emit(
-            ctx.log, "stage.completed", stage=stage.name, correlation_id=trace
-        )
+        log, name, trace = ctx.log, stage.name, f"{ctx.job}/{ctx.chunk}"
+        telemetry.emit(log, "stage.completed", stage=name, correlation_id=trace)
         ctx.progress()
     message = "a pipeline has at least one stage, and its last one returns"
     raise AssertionError(message)
@@ -87,18 +84,21 @@ async def run(
 def restore(
     pipeline: Pipeline, ctx: Context[Any], checkpoints: Checkpoints
 ) -> PermanentError | None:
-    """Put the values of completed stages into the context.
+    """Put the values of completed stages into the context, as the next claim would.
 
     Return what keeps one of them from being read, if anything; the others are there
     all the same, for the way back.
     """
     unreadable = None
     for stage in pipeline.stages[: stages_done(pipeline, checkpoints)]:
+        if stage.name in ctx.values and stage.name not in ctx.lent:
+            continue
         text = checkpoints.completed[stage.name]
         try:
             ctx.values[stage.name] = values.decode(stage.run, text)
         except PermanentError as error:
             ctx.stage, unreadable = stage.name, error
+    ctx.lent.clear()
     return unreadable
 
 
@@ -122,6 +122,8 @@ async def do(
     index: int,
 ) -> str:
     """Do a stage, whichever way it has to go, and return its value as JSON."""
+    restore(pipeline, ctx, checkpoints)
+    ctx.caller.counts.enter()
     return await by_any_way(
         pipeline.stages[index],
         ctx,
@@ -179,9 +181,9 @@ def pivot_seen_from(
     """Say whether the point of no return is passed, ahead, or nobody can tell.
 
     A pivot that failed has plainly not happened only if it was refused outright: on
-    its first try, in its first claim, with an error that is not transient, before any
-    effect of it stood, and not for what it answered. What the breaker refused was not
-    even tried, in as many claims as it may be.
+    its first try, in its first claim, with an error that is not transient, while no
+    effect of it stands, or may, and not for what it answered. What the breaker refused
+    was not even tried, in as many claims as it may be.
     """
     if index < pipeline.pivot_index:
         return Pivot.AHEAD
@@ -189,12 +191,12 @@ def pivot_seen_from(
         return Pivot.BEHIND
     counts = ctx.caller.counts
     by_others = checkpoints.entered == ctx.stage and counts.untried != ctx.stage
-    tried_before = by_others or counts.retried > 0
-    happened = ctx.stage in counts.stages_with_effects or failure.code in AFTERWARDS
-    not_asked = failure.code == OPEN_CODE and not counts.failed
+    tried_before = by_others or counts.retried_here
+    stands = ctx.stage in ctx.caller.ledger.standing()
+    happened = tried_before or stands or failure.code in AFTERWARDS
+    not_asked = failure.code == OPEN_CODE and not counts.failed_here
     said_no = not_asked or not failure.retryable
-    refused = said_no and not tried_before and not happened
-    return Pivot.AHEAD if refused else Pivot.IN_DOUBT
+    return Pivot.AHEAD if said_no and not happened else Pivot.IN_DOUBT
 
 
 async def compensate(
@@ -214,6 +216,7 @@ async def compensate(
     chain.begin()
     for step in chain.steps():
         if step.to_undo:
+            restore(pipeline, ctx, checkpoints)
             ctx.stage = f"undo:{step.stage.name}:{ctx.caller.epoch}"
             failed = await undo(step.stage, ctx, failure)
             if failed is not None and (waits_for := waited_for(failed)):
@@ -230,8 +233,6 @@ async def undo(
     stage: Stage, ctx: Context[Any], failure: ErrorEnvelope
 ) -> ErrorEnvelope | None:
     """Run one compensation; return what it died of."""
-    if stage.compensate is None:
-        return None
     try:
         await on_bench(stage, ctx, UNDO)
     except StoreError:

@@ -7,13 +7,12 @@ one before it has left in memory reaches it.
 from __future__ import annotations
 
 import asyncio
-import copy
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from piecework import recovery, telemetry, values, ways
-from piecework.contained import in_thread, on_loop
+from piecework.contained import in_thread, on_loop, rest_of
 from piecework.context import Context
 from piecework.errors import ErrorEnvelope, StoreError
 from piecework.pipeline import Stage
@@ -35,7 +34,6 @@ async def by_any_way(
         Exception: What the last way raised.
     """
     tried = [RUN]
-    payload = copy.deepcopy(ctx.payload) if stage.replan or stage.fallback else None
     try:
         while True:
             try:
@@ -43,7 +41,6 @@ async def by_any_way(
             except StoreError:
                 raise
             except Exception as error:
-                await ctx.caller.landed()
                 ctx.failure = failure = described(error)
                 way = recovery.another_way(stage, failure, tried, pivot(failure))
                 if way is None or stage.name in ctx.caller.ledger.standing():
@@ -51,7 +48,6 @@ async def by_any_way(
                 let_go(error)
             tried.append(way)
             tell(stage, ctx, failure, tried)
-            ctx.payload = copy.deepcopy(payload)
             restored()
     finally:
         ctx.failure = None
@@ -94,9 +90,38 @@ async def run_stage(stage: Stage, ctx: Context[Any], way: str = RUN) -> str:
 
 
 async def on_bench(stage: Stage, ctx: Context[Any], way: str) -> str:
-    """Do a stage, or undo it, where the context says."""
-    run = in_process if ctx.bench is None else ctx.bench.run
-    return await run(stage, ctx, way)
+    """Do a stage, or undo it, where the context says, together with all its calls.
+
+    Those that it left under way are paid for, and no effect may land after it was
+    undone. Whatever else it left behind makes no further ones.
+
+    Raises:
+        Exception: What it raised.
+        ClaimLostError: One of its calls found that out, whatever it made of that.
+        StoreError: The same of our tables: no fault of the stage's.
+    """
+    try:
+        value = await until_over(stage, ctx.handed_out(), way)
+    except (Exception, BaseExceptionGroup) as error:
+        end = ctx.caller.ended_by
+        if end is not None and end is not error:
+            raise end from error
+        if not isinstance(error, StoreError):
+            await ctx.caller.landed()
+        raise
+    await ctx.caller.landed()
+    if ctx.caller.ended_by is not None:
+        raise ctx.caller.ended_by
+    return value
+
+
+async def until_over(stage: Stage, given: Context[Any], way: str) -> str:
+    """Do a stage, or undo it, with a context that ends with it."""
+    run = in_process if given.bench is None else given.bench.run
+    try:
+        return await run(stage, given, way)
+    finally:
+        given.over = True
 
 
 async def in_process(stage: Stage, ctx: Context[Any], way: str = RUN) -> str:
@@ -114,7 +139,7 @@ async def invoke(function: Callable[..., Any], ctx: Context[Any]) -> Any:
     """Call a stage function on the loop or, if it is a plain one, beside it."""
     if inspect.iscoroutinefunction(function):
         return await on_loop(function, ctx)
-    return await ctx.caller.to_its_end(in_thread(function, ctx))
+    return await rest_of(await ctx.caller.to_its_end(in_thread(function, ctx)))
 
 
 def encoded(stage: Stage, way: str, value: Any) -> str:

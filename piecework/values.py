@@ -39,6 +39,9 @@ def encode(function: Callable[..., Any], value: Any) -> str:
         adapter = result_type(function)
         # The adapter's own methods fill in a dozen defaults each time.
         content = adapter.serializer.to_json(value, round_trip=True, warnings="error")
+        if b"null" in content:
+            # So NaN and infinity are written; their own type does not read it.
+            adapter.validator.validate_json(content, by_alias=False, by_name=True)
     except (ValidationError, ValueError, TypeError) as error:
         name = getattr(function, "__qualname__", repr(function))
         message = f"What {name} returned is not of the type that it declares."
@@ -78,10 +81,12 @@ def decode(function: Callable[..., Any], text: str) -> Any:
 @functools.lru_cache(FUNCTIONS_KEPT)
 def result_type(function: Callable[..., Any]) -> TypeAdapter[Any]:
     """Return the type of a function's result; without an annotation any JSON."""
+    whole = inspect.unwrap(function)
+    if isinstance(whole, functools.partial):
+        whole = whole.func
     try:
-        whole = inspect.unwrap(function)
         hints = typing.get_type_hints(whole, include_extras=True)
-    except NameError:
+    except (NameError, TypeError):  # TypeError: an object that can be called
         hints = {}
     hint = hints.get("return", Any)
     return TypeAdapter(hint)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Mapping
+from inspect import isasyncgenfunction, isgeneratorfunction
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -42,10 +43,17 @@ def complaints(stage: Stage) -> list[str]:
         found.append(f"{stage.name!r} may be replanned {stage.replans} times")
     if len({stage.run, *stage.fallback}) <= len(stage.fallback):
         found.append(f"{stage.name!r} would fall back to what has just refused")
+    if stage.compensate is not None and yields(stage.compensate):
+        found.append(f"the compensation of {stage.name!r} yields, and would do nothing")
     do = [function for way, function in functions(stage).items() if way != UNDO]
     if len({returned(function) for function in do} - {Any}) > 1:
         found.append(f"the ways of {stage.name!r} do not all return the same type")
     return found
+
+
+def yields(function: Callable[..., Any]) -> bool:
+    """Say whether a call of a function only makes a generator."""
+    return isgeneratorfunction(function) or isasyncgenfunction(function)
 
 
 def returned(function: Callable[..., Any]) -> Any:

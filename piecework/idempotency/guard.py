@@ -23,6 +23,7 @@ from piecework.idempotency.record import Asked, Ended, Granted, Held, State, Ver
 from piecework.idempotency.refusals import refusal
 from piecework.idempotency.store import IdempotencyStore
 from piecework.idempotency.strategies import Strategy
+from piecework.retrying import may_have_happened
 from piecework.telemetry.quiet import quiet_log
 
 #: Seconds between two looks at an operation that somebody else is at; then doubled.
@@ -128,6 +129,7 @@ class Guard:
     async def _failed(self, asked: Asked, error: Exception, *, doubtful: bool) -> None:
         """Write what a failure says; only the other side's plain no says something."""
         failure = envelope_of(error)
+        doubtful = doubtful or may_have_happened(error)
         refused = plainly_refused(failure) and not doubtful
         final = refused and failure.error_class is ErrorClass.PERMANENT
         if final and self.rules.by.remembers_refusals:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from piecework import keys
+from piecework.canonical import canonical_json
 from piecework.errors import PermanentError
 from piecework.idempotency.record import Slot
 
@@ -34,7 +35,7 @@ class Operation:
             PermanentError: `idempotency.key.unusable`.
         """
         try:
-            payload = keys.sha256(keys.canonical_json(self.arguments).encode())
+            payload = keys.sha256(canonical_json(self.arguments).encode())
             slot_key = keys.call_key(strategy, *self.names, args=key)
         except (ValueError, TypeError) as error:
             raise unusable(self.names[-1], "an argument is not JSON") from error
@@ -61,8 +62,10 @@ def operation(
     """
     if kwargs.get(KEY):
         raise unusable(name, f"{KEY} is made here; `Keys(of=...)` says of what")
+    own = {KEY: ""} if takes_key(function) else {}
     kwargs = {key: value for key, value in kwargs.items() if key != KEY}
-    arguments = inspect.signature(function).bind_partial(*args, **kwargs).arguments
+    arguments = inspect.signature(function).bind(*args, **kwargs, **own).arguments
+    arguments.pop(KEY, None)
     whose = scope if isinstance(scope, str) else scope(**arguments)
     if not whose:
         raise unusable(name, "its scope is empty")

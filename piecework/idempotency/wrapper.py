@@ -71,8 +71,8 @@ def idempotent(
         duplicates: What becomes of an equal call while the first is under way: it
             waits (two leases at most), or is told with `idempotency.key.in_progress`.
         in_doubt: What becomes of a call after one that may have happened: it is made
-            again with the same key, or raises `runtime.effect.unknown`, which is for
-            providers that do not honour keys.
+            again with the same key (with a `TimeWindow`, a fresh one), or raises
+            `runtime.effect.unknown`, which is for providers that do not honour keys.
         lease_s: Seconds that a call may take, its retries included. It is cut off
             then; and if its process dies, the next begins after that.
         rng: Where the fence and the pauses of waiting come from.

@@ -53,13 +53,16 @@ class Edit:
         model = self.pipeline.payload
         try:
             valid = model.model_validate_json(json.dumps(found))
+            # As a submit writes it: by its aliases, and without what is computed.
+            text = valid.model_dump_json(by_alias=True, round_trip=True)
+            model.model_validate_json(text)
         except ValidationError as error:
             fields = {".".join(map(str, e["loc"])) or "payload" for e in error.errors()}
             message = (
                 f"The new payload does not fit {model.__name__}: {sorted(fields)}."
             )
             raise invalid(message) from error
-        return json.loads(valid.model_dump_json())
+        return json.loads(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,7 @@ async def edited(rt: Runtime, letter: Item, edit: Edit) -> Edited | None:
         return None
     try:
         content = json.dumps(new, ensure_ascii=False, allow_nan=False).encode()
+        read_json(content, Bounds(MOST_BYTES))  # as the worker will
     except ValueError as error:
         message = f"The new payload cannot be written as JSON: {error}."
         raise invalid(message) from error

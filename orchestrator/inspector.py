@@ -26,8 +26,9 @@ Document = dict[str, Any]
 #: Chunks of a job that a list looks at one by one: four queries. Above it, the full
 #: groups on the job's own item have to do.
 LOOKED_AT = 4 * layout.GROUP_SIZE
-#: A certificate names every chunk of its job, in some 90 bytes each.
-CERTIFICATE = Bounds(OBJECT_LIMIT, nodes=keys.MOST_CHUNKS)
+#: A certificate names every chunk of its job: in 80 bytes one that has a result, in no
+#: more than this one that has none, with its label.
+CERTIFIED_BYTES = 1024
 FACTS = (
     "source",
     "submitted_by",
@@ -119,9 +120,11 @@ async def certificate(rt: Runtime, job: Job) -> Document | None:
         return None
     prefix = keys.object_prefix(job.ref.tenant, job.ref.job)
     key = own_key(str(job.item["certificate"]), prefix)
-    content = await rt.objects.get(key)
+    most = OBJECT_LIMIT + CERTIFIED_BYTES * job.chunks
+    content = await rt.objects.get(key, most=most)
     verify(content, str(job.item["certificate_sha256"]), f"The certificate {key}")
-    return record.document(content, f"The certificate {key}", CERTIFICATE)
+    bounds = Bounds(most, nodes=keys.MOST_CHUNKS)
+    return record.document(content, f"The certificate {key}", bounds)
 
 
 async def job_events(rt: Runtime, job: Job) -> list[Document]:

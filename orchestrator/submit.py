@@ -81,6 +81,7 @@ async def start(
         "submitted_by": submission.submitted_by,
         **wishes(submission),
     }
+    progress("written", 0)  # whoever is cut off from here on may have begun a job
     existing = await rt.jobs.create(ref, facts)
     if existing is not None:
         check_same(existing, facts)

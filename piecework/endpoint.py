@@ -120,8 +120,14 @@ def read_state(folder: Path) -> Emulator | None:
             region=str(fields["region"]),
             version=str(fields["version"]),
         )
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        message = f"{path} cannot be read: {error.strerror}."
+        step = "Set PIECEWORK_STATE_DIR to a folder of your own."
+        raise UsageError(
+            message, code="embedded.state.unreadable", next_step=step
+        ) from error
     except (ValueError, KeyError, TypeError) as error:
         message = f"{path} is not what `piecework up` writes."
         step = f"Remove {path}, then `piecework up`."

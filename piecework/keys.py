@@ -23,14 +23,10 @@ Which group a chunk lies in, and why there are groups, says `layout`.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-import unicodedata
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
-from pydantic_core import to_jsonable_python
-
+from piecework.canonical import canonical_json
 from piecework.layout import group_of
 
 JOIN_CHUNK = -1
@@ -198,36 +194,6 @@ def object_prefix(tenant: str, job: str) -> str:
 def sha256(content: bytes) -> str:
     """Return a SHA-256 as 64 hex digits."""
     return hashlib.sha256(content).hexdigest()
-
-
-#: What most arguments of a call are, and what holds nothing.
-_ATOMS: Final = frozenset({str, int, float, bool, type(None)})
-_LISTS: Final = (list, tuple)
-#: Made once: it costs as much as what it writes, which is mostly a hundred bytes.
-_CANONICAL: Final = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-)
-
-
-def canonical_json(value: Any) -> str:
-    """Return JSON that is equal for equal values: sorted keys, NFC, no spaces.
-
-    Raises:
-        ValueError: For what JSON does not hold.
-    """
-    text = _CANONICAL.encode(to_jsonable_python(_ordered(value)))
-    return unicodedata.normalize("NFC", text)
-
-
-def _ordered(value: Any) -> Any:
-    """Return a value with its sets in order: theirs differs in every process."""
-    if isinstance(value, _LISTS):
-        return [v if type(v) in _ATOMS else _ordered(v) for v in value]
-    if isinstance(value, Mapping):
-        return {k: v if type(v) in _ATOMS else _ordered(v) for k, v in value.items()}
-    if isinstance(value, set | frozenset):
-        return sorted((_ordered(item) for item in value), key=canonical_json)
-    return value
 
 
 def call_key(*scope: str | int, args: Any) -> str:

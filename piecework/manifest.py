@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from piecework import keys, record
+from piecework.errors import PermanentError
 from piecework.model import Job
 from piecework.objects import Objects, own_key
 from piecework.payloads import MOST_BYTES, PayloadRef
@@ -91,13 +92,18 @@ async def read_manifest(objects: Objects, job: Job) -> AsyncIterator[Entry]:
 
     Raises:
         PermanentError: `runtime.record.unreadable`: a line, or where it lies, is not
-            as it was written.
+            as it was written; `runtime.payload.corrupt`, at its end: something is not.
     """
     prefix = keys.object_prefix(job.ref.tenant, job.ref.job)
     what = f"The record of job {job.ref.job}"
     key = own_key(record.text(job.item, "manifest", what), prefix)
+    digest = hashlib.sha256()
     async for line in objects.lines(key):
+        digest.update(line + b"\n")
         yield Entry.read(line)
+    if digest.hexdigest() != record.text(job.item, "manifest_sha256", what):
+        message = f"The manifest of job {job.ref.job} is not the one it was given."
+        raise PermanentError(message, code="runtime.payload.corrupt")
 
 
 async def write_manifest(

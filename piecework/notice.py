@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from piecework import keys
+from piecework.canonical import canonical_json
 from piecework.model import Job
 
 
@@ -52,5 +53,5 @@ def read_notice(job: Job, row: Mapping[str, Any]) -> Notice:
         cancelled_by=row.get("cancelled_by", ""),
         reason=row.get("cancel_reason", ""),
         at=row["at"],
-        idempotency_key=keys.sha256(keys.canonical_json(scope).encode()),
+        idempotency_key=keys.sha256(canonical_json(scope).encode()),
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from piecework.store.outage import reaching
 
 if TYPE_CHECKING:
     from types_aiobotocore_s3.client import S3Client
+    from types_aiobotocore_s3.type_defs import GetObjectOutputTypeDef
 
 #: Values above this many bytes go to S3. An item may hold 400 KB, and every write of
 #: it is billed by size.
@@ -27,6 +28,8 @@ OBJECT_LIMIT = 64 * 1024 * 1024
 #: What S3 says of an object that is gone: the truth only to who may list the bucket,
 #: which a worker may not.
 GONE = frozenset({"NoSuchKey", "404", "AccessDenied", "403"})
+#: What it says if all that was asked for lies behind an object's end.
+BEYOND = "InvalidRange"
 #: Bytes of a line, of which a manifest's has some 200; and of one read of them.
 LINE_LIMIT = 16 * 1024
 LINES_BLOCK = 64 * 1024
@@ -63,12 +66,11 @@ class Objects:
             request["Range"] = f"bytes={start}-{start + length - 1}"
         with reaching(self.bucket):
             try:
-                reply = await self.client.get_object(**request)
+                reply = await self._opened(request)
             except ClientError as error:
-                if error.response["Error"]["Code"] not in GONE:
+                if error.response["Error"]["Code"] != BEYOND:
                     raise
-                message = f"The object {key} is gone, or may not be read."
-                raise StateError(message, code="runtime.object.missing") from error
+                return b""
             async with reply["Body"] as body:
                 require_small(key, reply.get("ContentLength", 0), length or most)
                 with arriving():
@@ -79,20 +81,40 @@ class Objects:
         """Yield the lines of an object without holding it.
 
         Raises:
+            StateError: `runtime.object.missing`.
             PermanentError: `runtime.record.unreadable`: a line is none of ours.
         """
+        held = b""
+        async with aclosing(self.blocks(key)) as blocks:
+            async for block in blocks:
+                *lines, held = (held + block).split(b"\n")
+                for line in filter(None, lines):
+                    yield short(line, key)
+                short(held, key)
+        if held:
+            yield held
+
+    async def blocks(self, key: str) -> AsyncGenerator[bytes, None]:
+        """Yield an object of any size in blocks.
+
+        Raises:
+            StateError: `runtime.object.missing`.
+        """
         with reaching(self.bucket):
-            reply = await self.client.get_object(Bucket=self.bucket, Key=key)
+            reply = await self._opened({"Bucket": self.bucket, "Key": key})
             body: Any = reply["Body"]
-            held = b""
             async with body:
                 while block := await some_of(body):
-                    *lines, held = (held + block).split(b"\n")
-                    for line in filter(None, lines):
-                        yield short(line, key)
-                    short(held, key)
-            if held:
-                yield held
+                    yield block
+
+    async def _opened(self, request: dict[str, Any]) -> GetObjectOutputTypeDef:
+        try:
+            return await self.client.get_object(**request)
+        except ClientError as error:
+            if error.response["Error"]["Code"] not in GONE:
+                raise
+            message = f"The object {request['Key']} is gone, or may not be read."
+            raise StateError(message, code="runtime.object.missing") from error
 
     async def names(self, prefix: str) -> AsyncIterator[str]:
         """Yield the keys that begin so."""

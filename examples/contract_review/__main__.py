@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from itertools import islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Final
 
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def asked_for(files: list[Path], corpus: str | None, limit: int) -> Iterator[Document]:
     """Yield the documents; whole files first, then the corpus up to the limit."""
     for path in files:
-        yield Document(path.name, path.read_text("utf-8"))
+        yield Document(path.name, path.read_text("utf-8-sig"))
     if corpus == "contracts":
         for path in sorted((HERE / "contracts").glob("*.md"))[:limit]:
             yield Document(path.name, path.read_text("utf-8"))
@@ -65,15 +65,25 @@ def asked_for(files: list[Path], corpus: str | None, limit: int) -> Iterator[Doc
 
 async def review_all(documents: Sequence[Document], out: Path) -> None:
     """Review each document and save its report, with an add-in service beside it."""
+    taken = set[str]()
     async with addin_service() as url:
         os.environ["REVIEW_ADDIN_URL"] = url
         for document in documents:
             run = await run_in_memory(pipeline, list(split(document)))
-            save(run, out / Path(document.name).stem)
+            save(run, out / own_folder(document.name, taken))
             report = Report.model_validate(run.join_value)
             counted = ", ".join(f"{n} {s}" for s, n in report.findings.items() if n)
             print(f"{document.name}: {report.clauses} clauses; {counted or 'nothing'}")
     print(f"reports in {out}")
+
+
+def own_folder(name: str, taken: set[str]) -> str:
+    """Return a folder for a document's report that no other's has taken."""
+    stem = Path(name).stem
+    numbered = (f"{stem}-{number}" for number in count(2))
+    free = next(each for each in chain([stem], numbered) if each not in taken)
+    taken.add(free)
+    return free
 
 
 def save(run: MemoryRun, folder: Path) -> None:

@@ -27,6 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.add_argument("--trips", type=Path, default=TRIPS, help="a manifest")
     options.add_argument("--book", type=Path, help="book nothing: show this book")
     given = options.parse_args(arguments)
+    for path in filter(None, (given.trips, given.book)):
+        if not path.is_file():
+            options.error(f"there is no file {path}")
     lines = given.trips.read_text("utf-8").splitlines()
     trips = [Trip.model_validate_json(line) for line in lines]
     if given.book:

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from piecework import keys, layout, record
-from piecework.errors import StateError
+from piecework.errors import PermanentError, PieceworkError, StateError
 from piecework.model import Chunk, ChunkStatus, Job
 from piecework.runtime import Runtime
 from piecework.store.results import NULL, ONE_BY_ONE, stored_results
 from piecework.store.table import Item
+from piecework.strict_json import JsonRefusedError, require_bounded
+from piecework.values import BOUNDS
 
 Line = dict[str, Any]
+#: Told why a result cannot be had; those of the other chunks still can.
+Lost = Callable[[PieceworkError], None]
 
 
-async def ended_chunks(rt: Runtime, job: Job) -> AsyncIterator[Line]:
+async def ended_chunks(rt: Runtime, job: Job, lost: Lost) -> AsyncIterator[Line]:
     """Yield a line for each chunk that has ended, in order."""
     for group in range(layout.groups_in(job.chunks)):
         for chunk, result in await read_group(rt, job, group):
-            yield await line(rt, chunk, result)
+            if (said := await line(rt, chunk, result, lost)) is not None:
+                yield said
 
 
 @dataclass(slots=True)
@@ -33,6 +39,7 @@ class Follower:
 
     rt: Runtime
     write: Callable[[Line], None]
+    lost: Lost
     _tallied: dict[int, frozenset[int]] = field(default_factory=dict)
     _written: dict[int, tuple[str, int]] = field(default_factory=dict)
 
@@ -47,9 +54,12 @@ class Follower:
             )
             for chunk, result in found:
                 mark = (str(chunk.status), chunk.gen)
-                if self._written.get(chunk.ref.chunk) != mark:
-                    self.write(await line(self.rt, chunk, result))
-                    self._written[chunk.ref.chunk] = mark
+                if self._written.get(chunk.ref.chunk) == mark:
+                    continue
+                said = await line(self.rt, chunk, result, self.lost)
+                if said is not None:
+                    self.write(said)
+                self._written[chunk.ref.chunk] = mark
 
     async def _news(self, job: Job, group: int) -> frozenset[int]:
         seen = self._tallied.get(group, frozenset())
@@ -82,13 +92,10 @@ async def read_group(
     return await stored_results(rt.table, pk, ended)
 
 
-async def line(rt: Runtime, chunk: Chunk, result: Item | None) -> Line:
-    """Return what is printed of a chunk.
-
-    Raises:
-        StateError: `runtime.state.checkpoint_corrupt`: the stored result is not the
-            one that the chunk settled with.
-    """
+async def line(
+    rt: Runtime, chunk: Chunk, result: Item | None, lost: Lost
+) -> Line | None:
+    """Return what is printed of a chunk; None: its result is lost, which was told."""
     said: Line = {
         "chunk": chunk.ref.chunk,
         "label": chunk.item.get("label", ""),
@@ -96,9 +103,28 @@ async def line(rt: Runtime, chunk: Chunk, result: Item | None) -> Line:
     }
     if chunk.status is not ChunkStatus.SUCCEEDED:
         return {**said, "error_code": chunk.item.get("error_code", "")}
+    try:
+        return {**said, "value": await value_of(rt, chunk, result)}
+    except (StateError, PermanentError) as error:
+        lost(error)
+        return None
+
+
+async def value_of(rt: Runtime, chunk: Chunk, result: Item | None) -> Any:
+    """Return the result of a chunk.
+
+    Raises:
+        StateError: `runtime.state.checkpoint_corrupt`: the stored result is not the
+            one that the chunk settled with; `runtime.object.missing`.
+        PermanentError: It is not as it was written.
+    """
     prefix = keys.object_prefix(chunk.ref.tenant, chunk.ref.job)
     value = NULL if result is None else await rt.objects.fetch(result, prefix)
     if keys.sha256(value.encode()) != chunk.item.get("result_sha256"):
         message = f"Chunk {chunk.ref} did not settle with its stored result."
         raise StateError(message, code="runtime.state.checkpoint_corrupt")
-    return {**said, "value": record.listed(value, "The result")}
+    try:
+        return json.loads(require_bounded(value, BOUNDS))
+    except (JsonRefusedError, ValueError) as error:
+        what, why = f"The result of {chunk.ref}", "is none that a worker writes"
+        raise record.unreadable(what, why) from error

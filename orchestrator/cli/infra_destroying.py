@@ -29,6 +29,8 @@ BY_HAND = {
         'b.delete()"'
     ),
     "AWS::KMS::Key": "aws kms schedule-key-deletion --key-id {id}",
+    # It would be in the way of the next key for as long as this one waits for its end.
+    "AWS::KMS::Alias": "aws kms delete-alias --alias-name {id}",
 }
 
 

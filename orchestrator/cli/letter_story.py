@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orchestrator.cli.letters import Letter, with_fingerprint
-from piecework.errors import NotFoundError, PieceworkError
+from piecework.errors import NotFoundError, PieceworkError, StoreError
 from piecework.model import ChunkRef
 from piecework.payloads import MOST_BYTES, PayloadRef, Payloads
 from piecework.record import listed
@@ -72,7 +72,11 @@ def closed(letter: Item) -> Letter:
 
 
 async def payload_of(rt: Runtime, ref: ChunkRef, letter: Letter) -> Letter:
-    """Return the payload of a dead chunk; the story is told without it, too."""
+    """Return the payload of a dead chunk; the story is told without it, too.
+
+    Raises:
+        StoreError: The bucket cannot be reached: whether it is there nobody can say.
+    """
     place, sha256 = letter.get("payload"), letter.get("payload_sha256")
     if not place:
         return {}
@@ -82,6 +86,8 @@ async def payload_of(rt: Runtime, ref: ChunkRef, letter: Letter) -> Letter:
             ref.tenant, ref.job, PayloadRef.parse(str(place)), str(sha256)
         )
         return {"payload_at": place, "payload": read_json(content, Bounds(MOST_BYTES))}
+    except StoreError:
+        raise
     except (PieceworkError, ValueError) as error:
         code = error.code if isinstance(error, PieceworkError) else "not JSON"
         return {"payload_at": place, "payload": None, "payload_error": code}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,10 +10,11 @@ import typer
 
 from orchestrator.cli.formats import Format
 from orchestrator.cli.options import JobArgument
-from orchestrator.cli.run import run_connected
+from orchestrator.cli.run import complain, run_connected
 
 if TYPE_CHECKING:
     from orchestrator.cli.output import Output
+    from piecework.errors import PieceworkError
     from piecework.model import Job
     from piecework.runtime import Runtime
 
@@ -47,25 +49,41 @@ def results(
         from orchestrator.inspector import require_job
 
         record = await require_job(rt, job)
+        lost = Lost(out)
         code = 0
         if follow:
-            record, code = await print_as_they_come(rt, out, record)
+            record, code = await print_as_they_come(rt, out, record, lost)
         else:
-            await print_what_is_there(rt, out, record)
+            await print_what_is_there(rt, out, record, lost)
         if save is not None:
             for path in await save_artifacts(rt, record, save):
                 out.say(f"saved {path}")
-        return code
+        return lost.code or code
 
     run_connected(act, output)
 
 
-async def print_what_is_there(rt: Runtime, out: Output, job: Job) -> None:
+@dataclass(slots=True)
+class Lost:
+    """Says why a result cannot be had, counts them, and keeps the exit code."""
+
+    out: Output
+    count: int = 0
+    code: int = 0
+
+    def __call__(self, error: PieceworkError) -> None:
+        """Note one."""
+        complain(error, self.out)
+        self.count += 1
+        self.code = error.exit_code
+
+
+async def print_what_is_there(rt: Runtime, out: Output, job: Job, lost: Lost) -> None:
     """Print the chunks that have ended, in their order."""
     from orchestrator.cli.harvesting import ended_chunks
     from orchestrator.cli.output import Column, encode
 
-    lines = ended_chunks(rt, job)
+    lines = ended_chunks(rt, job, lost)
     printed = 0
     if out.format is Format.JSONL:
         async for line in lines:
@@ -87,12 +105,15 @@ async def print_what_is_there(rt: Runtime, out: Output, job: Job) -> None:
         found = [line async for line in lines]
         printed = len(found)
         out.rows(found, columns, "")
-    if printed < job.chunks:
-        left = f"{printed} of {job.chunks} chunks have ended"
-        out.say(f"{left}; next: piecework results {job.ref.job} --follow")
+    if (ended := printed + lost.count) < job.chunks:
+        step = f"next: piecework results {job.ref.job} --follow"
+        then = f"the job is {job.status}" if job.status.ended else step
+        out.say(f"{ended} of {job.chunks} chunks have ended; {then}")
 
 
-async def print_as_they_come(rt: Runtime, out: Output, job: Job) -> tuple[Job, int]:
+async def print_as_they_come(
+    rt: Runtime, out: Output, job: Job, lost: Lost
+) -> tuple[Job, int]:
     """Print each chunk when it has ended; return the ended job and its exit code."""
     from orchestrator.cli.harvesting import Follower
     from orchestrator.cli.waited import exit_code
@@ -103,7 +124,7 @@ async def print_as_they_come(rt: Runtime, out: Output, job: Job) -> tuple[Job, i
     if out.format is not Format.JSONL:
         message = "--follow writes lines as they come, so it is -o jsonl only."
         raise UsageError(message)
-    follower = Follower(rt, out.line)
+    follower = Follower(rt, out.line, lost)
     hint = (
         "no worker seems to be running, start one with "
         "`piecework-worker --pipelines MODULE`"

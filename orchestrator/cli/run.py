@@ -29,7 +29,6 @@ INTERRUPTED = 130
 PIPE_CLOSED = 141
 #: What a write says to a disk that is full, or to who has used up his share of it.
 NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
-UNREACHABLE = 6
 USAGE = 2
 LOG_LEVEL = "PIECEWORK_LOG_LEVEL"
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
+from orchestrator.cli.whole_file import make_folder, whole_file
 from orchestrator.inspector import certificate
 from piecework import keys
 from piecework.errors import UsageError
@@ -34,30 +34,14 @@ async def save_artifacts(rt: Runtime, job: Job, folder: Path) -> list[Path]:
     prefix = artifact_key(job.ref, "")
     found = [key async for key in rt.objects.names(prefix)]
     names = [key.removeprefix(prefix) for key in found]
+    make_folder(folder)
     saved = []
     for name in filter(keys.is_file_name, names):
-        content = await rt.objects.get(artifact_key(job.ref, name))
-        saved.append(await write(folder / name, content))
+        with whole_file(folder / name) as file:
+            async for block in rt.objects.blocks(artifact_key(job.ref, name)):
+                file.write(block)
+        saved.append(folder / name)
     own = CERTIFICATE if CERTIFICATE not in names else f"{job.ref.job}.{CERTIFICATE}"
-    content = json.dumps(proof, ensure_ascii=False, indent=1).encode() + b"\n"
-    return [*saved, await write(folder / own, content)]
-
-
-async def write(path: Path, content: bytes) -> Path:
-    """Write a file, beside the event loop.
-
-    Raises:
-        UsageError: `cli.usage.invalid`.
-    """
-
-    def do() -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-
-    try:
-        await asyncio.to_thread(do)
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no path"
-        message = f"{str(path)!r} cannot be written: {why}."
-        raise UsageError(message, next_step="Name another folder.") from error
-    return path
+    with whole_file(folder / own) as file:
+        file.write(json.dumps(proof, ensure_ascii=False, indent=1).encode() + b"\n")
+    return [*saved, folder / own]

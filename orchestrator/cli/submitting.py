@@ -17,6 +17,7 @@ from orchestrator.cli.times import parse_deadline, parse_limit
 from orchestrator.cli.waited import wait_for
 from orchestrator.inspector import job_facts
 from orchestrator.intake import ChunkInput, chunk_inputs
+from orchestrator.intake.names import readable
 from orchestrator.submit import Submission, submit
 from piecework.errors import StoreError, UsageError
 from piecework.keys import is_name
@@ -67,7 +68,7 @@ async def start(
     deadline = read_deadline(asked.deadline, rt.clock())
     job_id = asked.job_id or new_job_id(rt.clock())
     ref = JobRef(rt.settings.tenant, job_id)
-    source = "standard input" if asked.source == "-" else asked.source
+    source = "standard input" if asked.source == "-" else readable(asked.source)
     submission = Submission(ref, asked.pipeline, source, whoami(), deadline)
     chunks = chunk_inputs(asked.source, asked.pipeline, s3=rt.objects.client)
     job, new = await shown(rt, out, submission, chunks)
@@ -87,20 +88,23 @@ async def shown(
     chunks: AsyncIterator[ChunkInput],
 ) -> tuple[Job, bool]:
     """Submit, and show how far it is; say of what was cut off that it goes on."""
-    steps: set[str] = set()
+    steps: dict[str, int] = {}
     job = submission.ref.job
     try:
         with submitting(out) as progress:
 
             def told(step: str, done: int) -> None:
-                steps.add(step)
-                progress(step, done)
+                steps[step] = done
+                if done:
+                    progress(step, done)
 
             return await submit(rt, submission, chunks, told)
     except (asyncio.CancelledError, StoreError):
-        if steps - {"read"}:  # until then there was no job
+        if steps.keys() - {"read"}:  # until then there was no job
+            sure = any(done for step, done in steps.items() if step != "read")
+            was = "was begun, and" if sure else "may have been begun: then"
             out.say(
-                f"job {job} was begun, and a reconciler will finish its submit; "
+                f"job {job} {was} a reconciler will finish its submit; "
                 f"next: piecework jobs watch {job}"
             )
         raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 
 from orchestrator.intake.complaint import complaint
@@ -80,14 +80,15 @@ def _encoded(
         # As the worker reads it; of its size a better word is said later.
         read_json(encoded, Bounds(max(limits.payload_bytes, len(encoded))))
         pipeline.payload.model_validate_json(encoded)
-    except ValidationError as error:
-        raise _invalid(f"as JSON it reads back wrong: {complaint(error)}", place) from (
-            error
-        )
+    except PieceworkError:
+        raise
     except JsonRefusedError as error:
         raise _invalid(f"as JSON {error}", place) from error
     except (PydanticSerializationError, UnicodeEncodeError) as error:
         raise _invalid("it cannot be written as JSON", place) from error
+    except Exception as error:
+        why = f"as JSON it reads back wrong: {complaint(error)}"
+        raise _invalid(why, place) from error
     return encoded
 
 

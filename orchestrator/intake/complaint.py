@@ -13,6 +13,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_core.core_schema import ErrorType
 
+from piecework.strict_json import JsonRefusedError
+
 SHOWN = 5
 
 # pydantic's own messages for these carry a piece of the input, or text of a user's
@@ -36,8 +38,15 @@ PLAIN = frozenset(get_args(ErrorType)) - QUOTING
 FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 
 
-def complaint(error: ValidationError) -> str:
-    """Return field and rule of the first few errors, as one line."""
+def complaint(error: Exception) -> str:
+    """Return field and rule of the first few errors, as one line.
+
+    A user's validator may raise anything, of which the name of its type has to do.
+    """
+    if isinstance(error, JsonRefusedError):
+        return str(error)
+    if not isinstance(error, ValidationError):
+        return f"a validator raised {type(error).__name__}"
     found = error.errors(include_url=False, include_context=False, include_input=False)
     said = [f"{_field(detail)}: {_rule(detail)}" for detail in found[:SHOWN]]
     if len(found) > SHOWN:

@@ -12,6 +12,7 @@ import structlog
 from orchestrator.intake.chunk import ChunkInput
 from orchestrator.intake.documents import document_chunks, is_document
 from orchestrator.intake.limits import Limits
+from orchestrator.intake.names import readable
 from orchestrator.intake.split import require_split
 from piecework import telemetry
 from piecework.errors import UsageError
@@ -26,7 +27,7 @@ NAMED = 10
 async def directory_chunks(
     root: Path, pipeline: Pipeline, limits: Limits
 ) -> AsyncGenerator[ChunkInput, None]:
-    """Yield the chunks of each document; other files are skipped, named in a warning.
+    """Yield the chunks of each document; the rest is skipped, named in a warning.
 
     Raises:
         UsageError: When there is no document, or one of them is refused.
@@ -34,8 +35,8 @@ async def directory_chunks(
     require_split(pipeline, str(root))
     read, skipped, names = 0, 0, list[str]()
     for path in _files(root):
-        name = _name(path, root)
-        if not is_document(path):
+        name = readable(path.relative_to(root).as_posix())
+        if not is_document(path) or _is_folder(path):
             skipped += 1
             names += [name] if len(names) < NAMED else []
             continue
@@ -60,8 +61,15 @@ async def directory_chunks(
         )
 
 
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False  # reading it says what is wrong
+
+
 def _files(directory: Path) -> Iterator[Path]:
-    """Yield the files below; links to directories are not followed: they may loop."""
+    """Yield what lies below; links to directories are not followed: they may loop."""
     try:
         with os.scandir(directory) as found:
             entries = sorted(found, key=lambda entry: entry.name)
@@ -77,11 +85,5 @@ def _files(directory: Path) -> Iterator[Path]:
             continue
         if entry.is_dir(follow_symlinks=False):
             yield from _files(Path(entry.path))
-        elif not entry.is_dir():
+        else:
             yield Path(entry.path)
-
-
-def _name(path: Path, root: Path) -> str:
-    """Return the path below the root; bytes that are no UTF-8 become a mark."""
-    below = path.relative_to(root).as_posix()
-    return below.encode(errors="surrogateescape").decode(errors="replace")

@@ -9,19 +9,24 @@ from contextlib import aclosing
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from pydantic import ValidationError
-
 from orchestrator.intake.chunk import ChunkInput, Place, chunk_input
 from orchestrator.intake.complaint import complaint
 from orchestrator.intake.limits import KIB, Limits
 from orchestrator.intake.lines import LineSplitter
-from piecework.errors import UsageError
+from piecework.errors import PieceworkError, UsageError
 from piecework.pipeline import Pipeline
-from piecework.strict_json import Bounds, JsonRefusedError, read_json
+from piecework.strict_json import Bounds, read_json
 
 SUFFIXES = (".jsonl", ".ndjson")
 
 BLOCK = 256 * KIB
+
+# What some shells and many data stores write, by its first bytes.
+STRANGE = (
+    (codecs.BOM_UTF16_LE, "is UTF-16 text", "Save it as UTF-8."),
+    (codecs.BOM_UTF16_BE, "is UTF-16 text", "Save it as UTF-8."),
+    (b"\x1f\x8b", "is packed by gzip", "Unpack it first: `gunzip -c`."),
+)
 
 
 def is_manifest(name: str) -> bool:
@@ -55,14 +60,30 @@ async def _lines(
     blocks: AsyncGenerator[bytes, None], origin: str, limits: Limits
 ) -> AsyncGenerator[tuple[int, bytes], None]:
     splitter = LineSplitter(origin, limits.line_bytes)
+    begun = False
     async with aclosing(blocks):
         async for block in blocks:
+            if not begun:
+                _require_plain(block, origin)
+            begun = True
             for line in splitter.feed(block):
                 if not _is_blank(line):
                     yield splitter.number, line
     for line in splitter.close():
         if not _is_blank(line):
             yield splitter.number, line
+
+
+def _require_plain(first: bytes, origin: str) -> None:
+    """Refuse what would be a long line of nonsense, by what it says that it is."""
+    for mark, kind, step in STRANGE:
+        if first.startswith(mark):
+            raise UsageError(
+                f"{origin} {kind}; a manifest is UTF-8.",
+                code="input.file.unreadable",
+                next_step=step,
+                origin=origin,
+            )
 
 
 def _is_blank(line: bytes) -> bool:
@@ -77,10 +98,12 @@ def _chunk(
     try:
         payload = pipeline.payload.model_validate_json(line)
         read_json(line, Bounds(limits.line_bytes))
-    except (ValidationError, JsonRefusedError) as error:
-        why = complaint(error) if isinstance(error, ValidationError) else str(error)
+    except PieceworkError:
+        raise
+    except Exception as error:  # noqa: BLE001 -- a validator may raise anything
         raise UsageError(
-            f"Line {number} of {origin} is not a {pipeline.payload.__name__}: {why}.",
+            f"Line {number} of {origin} is not a {pipeline.payload.__name__}: "
+            f"{complaint(error)}.",
             code="input.manifest.invalid_line",
             next_step=f"Correct line {number}, then submit again; no job was made.",
             origin=origin,

@@ -67,15 +67,22 @@ async def object_blocks(
 def _location(source: str) -> tuple[str, str]:
     """Return bucket and key; a key may hold `?` and `#`, so this is no URL parser."""
     bucket, _, key = source.removeprefix(SCHEME).partition("/")
-    if BUCKET.fullmatch(bucket) and is_object_key(key) and is_manifest(key):
-        return bucket, key
-    raise UsageError(
-        f"{source} does not name a manifest in S3.",
-        code="input.file.unsupported",
-        next_step=f"Name s3://bucket/key of a file that ends in {SUFFIXES[0]}; "
-        "download documents first.",
-        source=source,
-    )
+    if not (BUCKET.fullmatch(bucket) and is_manifest(key)):
+        raise UsageError(
+            f"{source} does not name a manifest in S3.",
+            code="input.file.unsupported",
+            next_step=f"Name s3://bucket/key of a file that ends in {SUFFIXES[0]}; "
+            "download documents first.",
+            source=source,
+        )
+    if not is_object_key(key):
+        raise UsageError(
+            f"{source} has a key that reads as another to some on the way to S3.",
+            code="input.file.unsupported",
+            next_step="Copy it to a key without empty parts, `.`, `..` and escapes.",
+            source=source,
+        )
+    return bucket, key
 
 
 def _refused(source: str, error: ClientError) -> PieceworkError:

@@ -24,6 +24,7 @@ from orchestrator.intake.manifest import (
     open_blocks,
     stream_blocks,
 )
+from orchestrator.intake.names import readable
 from orchestrator.intake.s3 import SCHEME, S3Reader, object_blocks
 from piecework.errors import NotFoundError, UsageError
 from piecework.pipeline import Pipeline
@@ -76,7 +77,7 @@ def _open(
 ) -> AsyncGenerator[ChunkInput, None]:
     """Choose the reader for a source; nothing but its kind is looked at yet."""
     if source == STDIN:
-        blocks = stream_blocks(stdin or sys.stdin.buffer, "standard input")
+        blocks = stream_blocks(stdin or _stdin(), "standard input")
         return manifest_chunks(blocks, "standard input", pipeline, limits)
     if source.startswith(SCHEME):
         return manifest_chunks(object_blocks(source, s3), source, pipeline, limits)
@@ -85,7 +86,18 @@ def _open(
         return directory_chunks(path, pipeline, limits)
     if is_manifest(path.name):
         return manifest_chunks(open_blocks(path), source, pipeline, limits)
-    return document_chunks(path, path.name, pipeline, limits)
+    return document_chunks(path, readable(path.name), pipeline, limits)
+
+
+def _stdin() -> BinaryIO:
+    """Return the process's own standard input; one that was closed is none."""
+    if sys.stdin is None:
+        raise UsageError(
+            "There is no standard input: it was closed.",
+            code="input.file.unreadable",
+            next_step="Pipe a manifest in, or name a file.",
+        )
+    return sys.stdin.buffer
 
 
 def _is_directory(path: Path) -> bool:

@@ -29,6 +29,13 @@ UNIT_BYTES = 4096
 CHUNK_BYTES = 700
 #: Seconds between two looks while no job is active.
 IDLE_S = 20.0
+#: Errors of a job that none but a person can mend.
+NOTED = {
+    UNREADABLE,
+    "job.manifest.mismatch",
+    "runtime.object.missing",
+    "runtime.payload.corrupt",
+}
 
 
 @dataclass(slots=True)
@@ -107,20 +114,21 @@ class Reconciler:
             return Counter()
         except PieceworkError as error:
             self.log.warning("reconcile.failed", job=ref.job, error_code=error.code)
-            if error.code == UNREADABLE:
-                await self._note(ref, error.message)
+            if error.code in NOTED:
+                await self._note(ref, error.code, error.message)
         except SPOILT:
             self.log.exception("reconcile.failed", job=ref.job, error_code=UNREADABLE)
-            await self._note(ref, f"A row of job {ref.job} cannot be read.")
+            said = f"A row of job {ref.job} cannot be read."
+            await self._note(ref, UNREADABLE, said)
         except Exception as error:
             code = classify(error).code
             self.log.exception("reconcile.failed", job=ref.job, error_code=code)
         return Counter({"failed": 1})
 
-    async def _note(self, ref: JobRef, said: str) -> None:
+    async def _note(self, ref: JobRef, code: str, said: str) -> None:
         """Tell those who look at a job that somebody spoiled a record of it."""
         with suppress(Exception):  # its own item may be the spoilt one
-            await self.rt.jobs.note(ref, UNREADABLE, said)
+            await self.rt.jobs.note(ref, code, said)
 
     async def _act(self, ref: JobRef) -> Counter[str]:
         self._look.overdue.forget(ref)

@@ -115,3 +115,12 @@ async def test_a_call_that_is_cut_off_before_its_turn_keeps_nobody() -> None:
     asked.cancel()
     await one.landed()
     assert [] == provider.keys
+
+
+async def test_what_lands_is_on_record() -> None:
+    diary, provider = Diary(), Gate()
+    one = caller(diary, lets_land=lambda: True)
+    await cut_off(one, provider)
+    provider.open.set()
+    await one.landed()
+    assert ["begin", "finish"] == diary.said

@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from piecework.dependency import Dependency
 from piecework.errors import PermanentError
-from piecework.ports import ClaimLostError
-from tests.unit.piecework.fakes import caller
+from piecework.ports import ClaimLostError, NoResponses
+from tests.unit.piecework.fakes import Diary, caller
 from tests.unit.piecework.provider import (
     ONCE,
     PURE,
@@ -109,3 +110,23 @@ async def test_a_lost_claim_reaches_everybody() -> None:
         *(call(one, PURE, provider) for _ in range(2)), return_exceptions=True
     )
     assert [type(end) for end in ends] == [ClaimLostError] * 2
+
+
+class Slow(NoResponses):
+    """A cache that never takes a response."""
+
+    async def keep(self, key: str, value: str, seconds: float) -> None:
+        del key, value, seconds
+        await asyncio.Event().wait()
+
+
+async def test_an_answer_is_remembered_before_it_is_shared() -> None:
+    diary, provider = Diary(), Provider()
+    one, model = caller(diary), replace(PURE, cache_s=3_600)
+    one.responses = Slow()
+    asked = asyncio.create_task(call(one, model, provider))
+    for _ in range(9):
+        await asyncio.sleep(0)
+    asked.cancel()
+    assert await call(caller(diary), model, provider) == "answer"
+    assert len(provider.keys) == 1

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -133,3 +134,11 @@ async def test_an_artifact_may_not_name_a_path(name: str) -> None:
         await join(harvest).write(name, "text")
     assert caught.value.code == "pipeline.artifact.bad_name"
     assert harvest.written == {}
+
+
+@pytest.mark.parametrize("nameless", [lambda **_: extract("a"), partial(extract, "a")])
+async def test_a_call_needs_a_name(nameless: Any) -> None:
+    ctx = context(PIPELINE, stage="count")
+    with pytest.raises(UsageError) as caught:
+        await ctx.call(Dependency("model"), nameless)
+    assert "pipeline.declaration.invalid" == caught.value.code

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -283,3 +284,33 @@ async def test_once_it_was_undone_the_first_is_asked_again() -> None:
     await hotels.book(caller(diary))
     diary.effects.clear()
     assert "one" == await hotels.book(caller(diary))
+
+
+async def test_one_that_changes_its_arguments_changes_nobody_elses() -> None:
+    given: list[Any] = []
+    diary, hotels = Diary(), Hotels()
+
+    async def full(request: dict[str, str], *, idempotency_key: str) -> str:
+        del idempotency_key
+        request["hotel"] = "one"
+        given.append("one")
+        raise FULL
+
+    async def book(request: dict[str, str], *, idempotency_key: str) -> str:
+        del idempotency_key
+        given.append(request)
+        return "other"
+
+    other = replace(hotels.dependency.fallback[0], function=book)
+    dependency = replace(hotels.dependency, fallback=[other])
+    for _ in range(2):
+        await caller(diary).call(SCOPE, dependency, full, [{"room": "12"}], {})
+    assert ["one", {"room": "12"}] == given
+
+
+async def test_a_function_of_ours_may_be_a_lambda_around_an_async_one() -> None:
+    chain = Chain([REFUSAL], [REFUSAL])
+    last = Fallback(None, lambda text: by_slow_rules(text, 1))
+    dependency = replace(chain.dependency, fallback=[last])
+    answer = await caller().call(SCOPE, dependency, chain.large.ask, ["a"], {})
+    assert "slow rules ('a', 1)" == answer

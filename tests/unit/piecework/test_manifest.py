@@ -35,9 +35,10 @@ ENTRIES = st.builds(
 )
 
 
-def job(manifest: object) -> Job:
+def job(manifest: object, sha256: str = "") -> Job:
     facts = {"status": "RUNNING", "gen": 1, "chunks": 3, "pipeline": "p"}
-    return Job.read(JobRef("acme", "j"), facts | {"manifest": manifest})
+    where = {"manifest": manifest, "manifest_sha256": sha256}
+    return Job.read(JobRef("acme", "j"), facts | where)
 
 
 @given(ENTRIES)
@@ -108,7 +109,20 @@ async def test_a_manifest_is_named_by_its_content_and_reads_back() -> None:
     assert sha256 == hashlib.sha256(content).hexdigest()
     assert key == manifest_key("acme", "j", sha256)
     assert bucket.objects[key] == content
-    assert [entry async for entry in read_manifest(objects, job(key))] == entries
+    submitted = job(key, sha256)
+    assert [entry async for entry in read_manifest(objects, submitted)] == entries
+
+
+async def test_a_manifest_that_somebody_edited_is_refused() -> None:
+    bucket = Bucket()
+    objects = Objects(bucket, "bucket")  # type: ignore[arg-type]
+    entries = [Entry(n, f"label {n}", f"p/{n}+1", "ab") for n in range(3)]
+    content = b"".join(entry.line() for entry in entries)
+    key, sha256 = await write_manifest(objects, "acme", "j", io.BytesIO(content))
+    bucket.objects[key] = content.replace(b"p/1+1", b"p/2+1")
+    with pytest.raises(PermanentError) as refused:
+        [entry async for entry in read_manifest(objects, job(key, sha256))]
+    assert refused.value.code == "runtime.payload.corrupt"
 
 
 def test_two_different_manifests_of_one_job_do_not_overwrite_each_other() -> None:

@@ -7,7 +7,7 @@ from botocore.exceptions import EndpointConnectionError
 
 from piecework import keys
 from piecework.errors import PermanentError, StateError, StoreError
-from piecework.objects import INLINE_LIMIT, Objects, verify
+from piecework.objects import INLINE_LIMIT, LINES_BLOCK, Objects, verify
 from tests.unit.piecework.bucket import Bucket, failure
 
 
@@ -39,6 +39,24 @@ async def test_an_object_that_is_gone_is_lost_state(objects: Objects) -> None:
     with pytest.raises(StateError) as caught:
         await objects.get("a")
     assert caught.value.code == "runtime.object.missing"
+
+
+async def test_lines_of_an_object_that_is_gone_are_lost_state(objects: Objects) -> None:
+    with pytest.raises(StateError) as caught:
+        [line async for line in objects.lines("a")]
+    assert caught.value.code == "runtime.object.missing"
+
+
+async def test_behind_the_end_of_an_object_is_nothing(
+    objects: Objects, bucket: Bucket
+) -> None:
+    bucket.errors = [failure("InvalidRange")]
+    assert b"" == await objects.get("a", start=100, length=10)
+
+
+async def test_a_large_object_comes_in_blocks(objects: Objects, bucket: Bucket) -> None:
+    bucket.objects["a"] = b"x" * (LINES_BLOCK + 1)
+    assert [LINES_BLOCK, 1] == [len(block) async for block in objects.blocks("a")]
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,18 @@ def test_a_loop_is_due_until_it_rests(tmp_path: Path) -> None:
     run(story())
 
 
+def test_what_was_written_before_the_machine_started_is_no_sign_of_health(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        pulse, path = Pulse(), tmp_path / "health"
+        pulse.beats("heart", 20.0)
+        write(pulse, path)
+        assert f"{path} is of before a restart" == sickness(str(path), 5.0)
+
+    run(story())
+
+
 @pytest.mark.parametrize(("again_in", "seconds"), [(LEASE, LEASE), (0.5, LEAST_S)])
 def test_a_blocked_event_loop_is_overdue_after_a_lease(
     again_in: float, seconds: float, tmp_path: Path

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from piecework.breaker import refusal
 from piecework.errors import PermanentError, TransientError
 from piecework.outcome import Compensation, Parked
@@ -39,13 +41,21 @@ async def test_a_pivot_that_was_refused_was_not_tried() -> None:
     assert not (await parked(Script(pivot="c", fails={"d": OPEN}))).untried
 
 
-async def test_a_pivot_was_tried_if_any_call_of_its_claim_failed() -> None:
-    for count in ("retried", "failed"):
-        one = caller()
+@pytest.mark.parametrize("stage", ["b", "c"])
+@pytest.mark.parametrize("count", ["retried", "failed"])
+async def test_a_pivot_was_tried_if_any_call_of_it_failed(
+    stage: str, count: str
+) -> None:
+    one = caller()
+
+    async def step(_: Any) -> None:
         setattr(one.counts, count, 1)
-        script = Script(pivot="c", fails={"c": OPEN})
-        ctx = context(script.pipeline, caller=one)
-        assert not (await parked(script, ctx=ctx)).untried
+        if stage == "c":
+            raise OPEN
+
+    script = Script(pivot="c", fails={"c": OPEN} | {stage: step})
+    outcome = await parked(script, ctx=context(script.pipeline, caller=one))
+    assert (stage == "b") is outcome.untried
 
 
 async def test_a_pivot_that_only_the_breaker_refused_can_still_say_no() -> None:

@@ -113,9 +113,7 @@ async def test_a_checkpoint_that_cannot_be_written_is_not_the_stages_failure() -
         await run(script.pipeline, Broken(names(script.pipeline.stages)))
 
 
-@pytest.mark.parametrize(
-    "error", [ClaimLostError(), Killed(), asyncio.CancelledError()]
-)
+@pytest.mark.parametrize("error", [ClaimLostError(), Killed()])
 async def test_what_ends_the_worker_or_the_claim_passes_through(
     error: BaseException,
 ) -> None:
@@ -123,6 +121,30 @@ async def test_what_ends_the_worker_or_the_claim_passes_through(
     with pytest.raises(type(error)):
         await run(script.pipeline)
     assert script.undone() == []
+
+
+async def test_a_cut_passes_through() -> None:
+    async def hangs(_: Any) -> None:
+        asyncio.get_running_loop().call_soon(work.cancel)
+        await asyncio.Event().wait()
+
+    script = Script(fails={"b": hangs})
+    work = asyncio.create_task(run(script.pipeline))
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert script.undone() == []
+
+
+async def test_a_cancellation_that_nobody_asked_for_is_a_failure_for_now() -> None:
+    script = Script(fails={"b": asyncio.CancelledError()})
+    outcome = await run(script.pipeline)
+    assert isinstance(outcome, Parked)
+    assert "runtime.stage.transient" == outcome.failure.code
+
+
+async def test_a_group_of_the_stages_own_errors_is_its_failure() -> None:
+    script = Script(fails={"b": ExceptionGroup("two", [ValueError(), KeyError()])})
+    assert dead(await run(script.pipeline), Compensation.DONE)
 
 
 async def test_a_cancel_stops_the_chunk_at_the_stage_boundary() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from piecework.dependency import Dependency
 from piecework.errors import (
     PermanentError,
     TransientError,
@@ -10,12 +11,23 @@ from piecework.outcome import Compensation
 from piecework.pipeline import Pipeline, Stage
 from tests.unit.piecework.fakes import (
     Clause,
-    caller,
     checkpoints_of,
-    context,
     run,
 )
+from tests.unit.piecework.provider import PURE, Provider
 from tests.unit.piecework.script import BANK, ONCE, Script, dead
+
+REFUSED = PermanentError("no", http_status=422)
+
+
+def asks(*errors: Exception, by: Dependency = PURE) -> Any:
+    """Return a step that makes one call, which fails with these errors first."""
+    provider = Provider(*errors)
+
+    async def step(ctx: Any) -> str:
+        return str(await ctx.call(by, provider.ask))
+
+    return step
 
 
 async def test_ahead_of_the_pivot_everything_is_undone() -> None:
@@ -55,11 +67,27 @@ async def test_a_pivot_that_an_earlier_claim_had_begun_is_in_doubt() -> None:
 
 
 async def test_a_pivot_that_needed_retries_is_in_doubt() -> None:
-    script = Script(pivot="c", fails={"c": PermanentError("no")})
-    one = caller()
-    one.counts.retried = 1
-    ctx = context(script.pipeline, caller=one)
-    assert dead(await run(script.pipeline, ctx=ctx), Compensation.PIVOT_IN_DOUBT)
+    script = Script(pivot="c", fails={"c": asks(TransientError("?"), REFUSED)})
+    assert dead(await run(script.pipeline), Compensation.PIVOT_IN_DOUBT)
+
+
+async def test_a_retry_before_the_pivot_does_not_put_the_pivot_in_doubt() -> None:
+    earlier = asks(TransientError("?"))
+    script = Script(pivot="c", fails={"b": earlier, "c": PermanentError("no")})
+    assert dead(await run(script.pipeline), Compensation.DONE)
+    assert script.undone() == ["undo b", "undo a"]
+
+
+async def test_a_pivot_that_fails_on_its_answer_is_in_doubt() -> None:
+    script = Script(pivot="c", fails={"c": asks(KeyError("receipt"), by=BANK)})
+    assert dead(await run(script.pipeline), Compensation.PIVOT_IN_DOUBT)
+    assert script.undone() == []
+
+
+async def test_a_pivot_whose_effect_was_refused_did_not_happen() -> None:
+    script = Script(pivot="c", fails={"c": asks(REFUSED, by=BANK)})
+    assert dead(await run(script.pipeline), Compensation.DONE)
+    assert script.undone() == ["undo b", "undo a"]
 
 
 async def test_a_pivot_whose_effect_is_in_doubt_is_in_doubt() -> None:

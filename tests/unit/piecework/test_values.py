@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import pytest
@@ -111,9 +112,20 @@ def test_a_value_of_another_type_is_refused_with_the_functions_name(
     assert function.__name__ in caught.value.message
 
 
-def test_a_number_that_json_cannot_say_is_not_handed_on() -> None:
-    with pytest.raises(PermanentError):
-        there_and_back(real, float("nan"))
+class Asks:
+    def __call__(self, _: Any) -> int: ...  # type: ignore[empty-body]
+
+
+@pytest.mark.parametrize("function", [partial(texts, 1), Asks(), Asks().__call__])
+def test_any_callable_has_a_result(function: Any) -> None:
+    value = ("a",) if isinstance(function, partial) else 1
+    assert value == there_and_back(function, value)
+
+
+def test_a_number_that_json_cannot_say_is_not_even_written() -> None:
+    with pytest.raises(PermanentError) as caught:
+        values.encode(real, float("nan"))
+    assert "runtime.value.unserialisable" == caught.value.code
 
 
 @pytest.mark.parametrize("stored", ['"a"', "{}", "not json", ""])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -75,3 +76,15 @@ def test_a_way_that_returns_another_type_is_refused() -> None:
 
 def test_a_way_of_unknown_type_is_taken() -> None:
     assert taken(Stage(extract, replan=again, fallback=[unannotated]))
+
+
+@pytest.mark.parametrize("kind", ["generator", "async generator"])
+def test_a_compensation_that_nothing_would_run_is_refused(kind: str) -> None:
+    def plain(_: Any) -> Iterator[int]:
+        yield 1
+
+    async def on_the_loop(_: Any) -> AsyncIterator[int]:
+        yield 1
+
+    undoes = plain if kind == "generator" else on_the_loop
+    assert "would do nothing" in refused(Stage(extract, compensate=undoes))

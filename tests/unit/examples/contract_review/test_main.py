@@ -28,6 +28,24 @@ def test_the_corpus_of_contracts_stops_at_the_limit() -> None:
     assert names == ["dpa-quillmark.md", "msa-northwind.md"]
 
 
+def test_documents_of_one_name_have_a_report_each(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("a/x.md", "b/x.md", "x.txt", "x-2.md")]
+    for file in files:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("## 1. Term\n\nThe term is one year.\n")
+    out = tmp_path / "out"
+    assert main([*map(str, files), "--out", str(out)]) == 0
+    assert {"x", "x-2", "x-3", "x-2-2"} == {path.name for path in out.iterdir()}
+
+
+def test_the_mark_at_the_beginning_of_a_file_hides_no_clause(tmp_path: Path) -> None:
+    file = tmp_path / "x.md"
+    text = "1. Term\n\nThe term.\n\n2. Notice\n\nA notice.\n"
+    file.write_text(text, "utf-8-sig")
+    (document,) = asked_for([file], None, 0)
+    assert text == document.text
+
+
 def test_a_missing_file_is_an_error_with_its_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

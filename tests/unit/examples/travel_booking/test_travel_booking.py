@@ -100,3 +100,15 @@ def test_its_command_books_in_memory_and_shows_the_book(
     shown = capsys.readouterr().out
     assert "T2 Ben to Paris: tool.http.4xx_rejected" in shown
     assert f"T2: {', '.join(BOOKED + UNDONE)}" in shown
+
+
+@pytest.mark.parametrize("option", ["--book", "--trips"])
+def test_what_is_not_there_is_neither_read_nor_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    missing = tmp_path / "missing"
+    with pytest.raises(SystemExit) as usage:
+        command.main([option, str(missing)])
+    assert 2 == usage.value.code
+    assert f"there is no file {missing}" in capsys.readouterr().err
+    assert [] == [*tmp_path.iterdir()]

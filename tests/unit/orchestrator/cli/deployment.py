@@ -63,11 +63,18 @@ class Bucket:
     stored: dict[str, bytes] = field(default_factory=dict)
     client: None = None
 
-    async def get(self, key: str, *, start: int = 0, length: int = 0) -> bytes:
+    async def get(
+        self, key: str, *, start: int = 0, length: int = 0, most: int = 0
+    ) -> bytes:
         if key not in self.stored:
             message = f"The object {key} is gone."
             raise StateError(message, code="runtime.object.missing")
         return self.stored[key][start : start + length if length else None]
+
+    async def blocks(self, key: str) -> AsyncIterator[bytes]:
+        content = self.stored[key]
+        for start in range(0, len(content), 4):
+            yield content[start : start + 4]
 
     async def fetch(self, item: dict[str, Any], prefix: str) -> str:
         return str(item["value"])

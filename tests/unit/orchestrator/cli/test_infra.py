@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 from orchestrator.cli.asking import confirm_now, confirm_word
+from orchestrator.cli.infra_destroying import BY_HAND
 from orchestrator.cli.output import Output
 from orchestrator.infra import site, templates
+from orchestrator.infra.destroy import FATES, KEEPS
+from orchestrator.infra.parts import Part
 from piecework.errors import UsageError
 from tests.unit.orchestrator.infra.cloudformation import (
     CloudFormation,
@@ -132,6 +135,14 @@ def test_what_stays_is_told_with_the_way_to_remove_it(
     assert "kept" in done.stdout
     assert "Bucket('the-bucket')" in done.stderr
     assert [] == aws.calls
+
+
+def test_of_all_data_that_stays_it_is_known_how_it_goes() -> None:
+    declared = templates.load(Part.DATA).body["Resources"].values()
+    stays = {found["Type"] for found in declared if found["DeletionPolicy"] in KEEPS}
+
+    # The policy of a bucket goes with the bucket.
+    assert stays - set(FATES) == set(BY_HAND) | {"AWS::S3::BucketPolicy"}
 
 
 def test_nothing_to_remove_is_no_error(run: Run, aws: CloudFormation) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from piecework.errors import StoreError
 from piecework.fingerprint import fingerprint
-from tests.unit.orchestrator.cli.deployment import Deployment
+from tests.unit.orchestrator.cli.deployment import Bucket, Deployment
 
 Run = Callable[..., Any]
 EARLY, LATE = "2027-01-15T07:00:00.000Z", "2027-01-15T07:30:00.000Z"
@@ -98,6 +100,64 @@ def test_an_export_goes_to_a_file_with_the_payloads(run: Run, tmp_path: Path) ->
     found = [json.loads(line) for line in to.read_text("utf-8").splitlines()]
     assert {"line 0", "line 1"} == {one["payload"]["text"] for one in found}
     assert {"p0/0+18", "p1/0+18"} == {one["payload_at"] for one in found}
+
+
+@pytest.mark.parametrize("earlier", ["an older export", ""])
+def test_an_export_that_breaks_off_leaves_what_there_was(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, earlier: str
+) -> None:
+    to = tmp_path / "letters.jsonl"
+    if earlier:
+        to.write_text(earlier)
+    asked: list[str] = []
+    held = Bucket.get
+
+    async def get(bucket: Bucket, key: str, **how: Any) -> bytes:
+        if asked:
+            message = "S3 could not be reached."
+            raise StoreError(message, code="aws.service.throttled")
+        asked.append(key)
+        return await held(bucket, key, **how)
+
+    monkeypatch.setattr(Bucket, "get", get)
+    done = run("dlq", "export", "--job", "a", "--payload", "--to", str(to))
+    assert 6 == done.exit_code
+    assert "error aws.service.throttled" in done.stderr
+    found = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert ({"letters.jsonl": earlier} if earlier else {}) == found
+
+
+def test_a_letter_that_cannot_be_exported_is_named(
+    run: Run, deployment: Deployment
+) -> None:
+    deployment.letter("a", 1, trail="[")
+    done = run("dlq", "export", "--job", "a")
+    assert 1 == done.exit_code
+    assert "runtime.record.unreadable: The trail of dead letter a/1" in done.stderr
+
+
+def test_an_export_goes_through_a_link_and_keeps_who_may_read_it(
+    run: Run, tmp_path: Path
+) -> None:
+    to, link = tmp_path / "letters.jsonl", tmp_path / "link"
+    to.touch(mode=0o600)
+    link.symlink_to(to)
+    assert 0 == run("dlq", "export", "--job", "a", "--to", str(link)).exit_code
+    assert link.is_symlink()
+    assert 2 == len(to.read_text("utf-8").splitlines())
+    assert 0o600 == to.stat().st_mode & 0o777
+
+
+def test_an_export_to_a_pipe_is_written_as_it_is(run: Run, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert 0 == run("dlq", "export", "--job", "a", "--to", str(pipe)).exit_code
+        assert 2 == len(os.read(reader, 65_536).splitlines())
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
 
 
 def test_an_export_of_one_chunk_names_its_job(run: Run) -> None:

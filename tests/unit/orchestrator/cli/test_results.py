@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from orchestrator.cli.harvesting import Follower, Line
+from piecework.errors import PermanentError, PieceworkError
 from piecework.model import JobRef
 from piecework.settings import Settings
-from tests.unit.orchestrator.cli.deployment import Deployment
+from tests.unit.orchestrator.cli.deployment import Bucket, Deployment
 
 Run = Callable[..., Any]
 ARTIFACTS = "tenants/default/jobs/a/artifacts"
@@ -52,6 +53,51 @@ def test_a_result_that_is_not_the_one_of_the_settling_is_refused(
     assert "error runtime.state.checkpoint_corrupt" in done.stderr
 
 
+@pytest.mark.parametrize("form", [(), ("--follow",), ("-o", "json")])
+def test_a_result_that_is_lost_hides_no_other(
+    run: Run, deployment: Deployment, form: tuple[str, ...]
+) -> None:
+    deployment.job("a", "SUCCEEDED", 3)
+    for chunk in range(3):
+        deployment.succeeded("a", chunk, chunk)
+    deployment.table.rows[JobRef("default", "a").pk, "RESULT#00000001"]["value"] = "9"
+    done = run("results", "a", *form)
+    found = json.loads(done.stdout) if "json" in form else printed(done)
+    assert [0, 2] == [line["value"] for line in found]
+    assert 1 == done.exit_code
+    assert "runtime.state.checkpoint_corrupt: Chunk a/1 did not" in done.stderr
+    assert "have ended" not in done.stderr
+
+
+@pytest.mark.parametrize("value", ["x" * (5 * 1024 * 1024), 10**100])
+def test_a_result_is_printed_however_large_it_was_allowed_to_be(
+    run: Run, deployment: Deployment, value: object
+) -> None:
+    deployment.job("a", "SUCCEEDED", 1)
+    deployment.succeeded("a", 0, value)
+    assert [value] == [line["value"] for line in printed(run("results", "a"))]
+
+
+def test_a_result_that_no_worker_would_take_is_refused(
+    run: Run, deployment: Deployment
+) -> None:
+    deployment.job("a", "SUCCEEDED", 1)
+    deployment.succeeded("a", 0, json.loads("[" * 99 + "]" * 99))
+    done = run("results", "a")
+    assert (1, "") == (done.exit_code, done.stdout)
+    assert "error runtime.record.unreadable: The result of a/0" in done.stderr
+
+
+def test_nobody_is_told_to_wait_for_the_rest_of_an_ended_job(
+    run: Run, deployment: Deployment
+) -> None:
+    deployment.job("a", "CANCELLED", 3)  # while it was submitted: two were not written
+    deployment.chunk("a", 0, "CANCELLED")
+    done = run("results", "a")
+    assert "1 of 3 chunks have ended; the job is CANCELLED" in done.stderr
+    assert "--follow" not in done.stderr
+
+
 def test_results_make_one_document_if_asked_to(
     run: Run, deployment: Deployment
 ) -> None:
@@ -85,7 +131,8 @@ async def test_a_follower_prints_each_chunk_once_and_anew_when_it_ends_otherwise
     deployment.chunk("a", 1, "RUNNING")
     rt, pk = deployment.runtime(Settings()), JobRef("default", "a").pk
     lines: list[Line] = []
-    follower = Follower(rt, lines.append)
+    lost: list[PieceworkError] = []
+    follower = Follower(rt, lines.append, lost.append)
 
     async def look() -> list[tuple[int, str]]:
         lines.clear()
@@ -105,6 +152,7 @@ async def test_a_follower_prints_each_chunk_once_and_anew_when_it_ends_otherwise
     deployment.succeeded("a", 1, 2)
     deployment.job("a", "SUCCEEDED", 2, gen=2)
     assert [(1, "SUCCEEDED")] == await look()
+    assert [] == lost
 
 
 @pytest.fixture
@@ -123,6 +171,33 @@ def test_artifacts_and_certificate_are_saved(
     assert b"# report" == (tmp_path / "out" / "report.md").read_bytes()
     proof = json.loads((tmp_path / "out" / "certificate.json").read_text())
     assert ("a", 1) == (proof["job"], proof["chunks"])
+
+
+def test_an_artifact_that_is_larger_than_what_is_held_is_saved(
+    run: Run, certified: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certified.bucket.stored[f"{ARTIFACTS}/report.md"] = b"# a long report"
+    held = Bucket.get
+
+    async def get(bucket: Bucket, key: str, **how: Any) -> bytes:
+        if key.startswith(ARTIFACTS):
+            raise PermanentError("It is too large.", code="runtime.object.too_large")
+        return await held(bucket, key, **how)
+
+    monkeypatch.setattr(Bucket, "get", get)
+    done = run("results", "a", "--save", str(tmp_path))
+    assert 0 == done.exit_code
+    assert b"# a long report" == (tmp_path / "report.md").read_bytes()
+
+
+def test_a_folder_that_cannot_be_is_refused(
+    run: Run, certified: Deployment, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file" / "out", "no\0path"):
+        done = run("results", "a", "--save", str(folder))
+        assert 2 == done.exit_code
+        assert "cannot be written" in done.stderr or "null" in done.output
 
 
 @pytest.mark.parametrize("name", ["../evil", "/etc/evil", ".hidden", "a/b", ""])

@@ -3,20 +3,27 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import Callable
+import os
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from orchestrator import submit as orchestrator_submit
 from orchestrator.cli import submitting
 from orchestrator.cli.formats import Format
 from orchestrator.cli.output import Output
 from orchestrator.cli.submitting import new_job_id
+from orchestrator.intake import ChunkInput
+from orchestrator.submit import Submission
 from piecework.errors import StoreError
 from piecework.keys import is_name
 from piecework.model import Job, JobRef
+from piecework.objects import Objects
+from tests.unit.orchestrator.cli.deployment import Deployment
+from tests.unit.piecework.bucket import Bucket
 
 Run = Callable[..., Any]
 
@@ -121,6 +128,7 @@ def test_new_ids_are_names_that_sort_by_time() -> None:
         (["read"], False),
         (["read", "written"], True),
         (["read", "sent"], True),
+        (["read", "create", "written"], True),
     ],
 )
 @pytest.mark.parametrize(
@@ -135,7 +143,7 @@ async def test_who_cuts_a_submit_off_learns_which_job_goes_on(
 ) -> None:
     async def submit(_: Any, __: Any, ___: Any, progress: Any) -> Any:
         for step in steps:
-            progress(step, 1)
+            progress(*(("written", 0) if step == "create" else (step, 1)))
         raise cut_off
 
     monkeypatch.setattr(submitting, "submit", submit)
@@ -146,7 +154,55 @@ async def test_who_cuts_a_submit_off_learns_which_job_goes_on(
     with pytest.raises(type(cut_off)):
         await submitting.shown(rt, out, asked, chunks)
     told = out.stderr.getvalue()  # type: ignore[attr-defined]
+    assert said is ("a1 was begun, and a reconciler" in told)
     assert said is ("next: piecework jobs watch a1" in told)
+
+
+async def test_who_cuts_a_submit_off_just_as_its_job_is_made_learns_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def lost(_: JobRef, __: object) -> None:
+        raise StoreError("The reply was lost.", code="aws.service.throttled")
+
+    async def written(*_: object) -> tuple[str, str]:
+        return "key", "sha256"
+
+    async def chunks() -> AsyncIterator[ChunkInput]:
+        yield ChunkInput("a", b"{}")
+
+    monkeypatch.setattr(orchestrator_submit, "write_manifest", written)
+    out = Output(Format.TABLE, io.StringIO(), io.StringIO())
+    bucket = Objects(Bucket(), "bucket")  # type: ignore[arg-type]
+    rt: Any = SimpleNamespace(objects=bucket, jobs=SimpleNamespace(create=lost))
+    pipeline: Any = SimpleNamespace(name="p", stages=[SimpleNamespace(name="s")])
+    pipeline.notify = None
+    asked = Submission(JobRef("default", "a1"), pipeline, "in.txt", "me")
+    with pytest.raises(StoreError):
+        await submitting.shown(rt, out, asked, chunks())
+    told = out.stderr.getvalue()  # type: ignore[attr-defined]
+    assert "job a1 may have been begun" in told
+    assert "next: piecework jobs watch a1" in told
+    assert "written" not in told
+
+
+def test_the_name_of_a_source_is_text_whatever_its_bytes_are(
+    run: Run,
+    toy: str,
+    deployment: Deployment,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Submission] = []
+
+    async def submit(_: Any, submission: Submission, *__: Any) -> Any:
+        asked.append(submission)
+        raise StoreError("Enough.", code="aws.service.throttled")
+
+    monkeypatch.setattr(submitting, "submit", submit)
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.jsonl")
+    Path(path).write_text('{"text": "one"}\n')
+    assert 6 == run("submit", f"{toy}:toy", path).exit_code
+    assert [f"{tmp_path}/caf\ufffd.jsonl"] == [each.source for each in asked]
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from orchestrator import embedded
 from orchestrator.embedded import server
 from piecework.errors import UnreachableError
 
@@ -37,6 +39,77 @@ def test_a_server_that_never_answers_is_stopped_at_the_deadline(
         server.start(python, tmp_path, "us-east-1", health_s=0.2)
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid_file.read_text()), 0)
+
+
+#: A server as `start` would have it, but for what it says.
+SERVES = "while :; do sleep 0.01; done"
+
+
+def answering(_endpoint: str, _timeout_s: float) -> str:
+    return "1.5.33"
+
+
+def interrupted(_endpoint: str, _timeout_s: float) -> str:
+    raise KeyboardInterrupt
+
+
+def test_a_start_that_is_broken_off_leaves_no_server_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "health", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        server.start(fake_python(tmp_path, SERVES), tmp_path, "us-east-1")
+
+    left = subprocess.run(
+        ["/bin/ps", "-ww", "-e", "-o", "command="],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert str(tmp_path) not in left
+
+
+def test_a_server_that_a_killed_up_never_told_of_is_found_by_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "health", answering)
+    started = server.start(fake_python(tmp_path, SERVES), tmp_path, "us-east-1")
+    assert server.is_ours(started.pid, tmp_path)
+
+    embedded.down(tmp_path)
+    assert not server.is_ours(started.pid, tmp_path)
+
+
+def test_a_server_that_a_killed_up_never_told_of_is_replaced_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = fake_python(tmp_path, SERVES)
+    monkeypatch.setattr(server, "health", answering)
+    monkeypatch.setattr(embedded.environment, "ensure", lambda say: python)
+    monkeypatch.setattr(embedded.deploy, "into", lambda *_: None)
+    stray = server.start(python, tmp_path, "us-east-1")
+
+    found = embedded.up("piecework", "local", tmp_path)
+    alive = [server.is_ours(each.pid, tmp_path) for each in (stray, found)]
+    embedded.down(tmp_path)
+    assert [False, True] == alive
+    assert not server.is_ours(found.pid, tmp_path)
+
+
+def test_a_server_in_a_folder_with_a_space_is_known_without_proc(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "My Project"
+    folder.mkdir()
+    monkeypatch.setattr(server, "health", answering)
+    monkeypatch.setattr(server, "PROC", tmp_path / "there is none")
+    started = server.start(fake_python(tmp_path, SERVES), folder, "us-east-1")
+    try:
+        assert server.is_ours(started.pid, folder)
+        assert not server.is_ours(started.pid, tmp_path)
+    finally:
+        os.kill(started.pid, signal.SIGKILL)
+        os.waitpid(started.pid, 0)
 
 
 def test_a_process_that_only_took_over_the_pid_is_left_alone(tmp_path: Path) -> None:

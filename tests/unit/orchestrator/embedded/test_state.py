@@ -78,3 +78,30 @@ def test_a_damaged_state_file_is_refused_with_its_name(
     with pytest.raises(UsageError, match=r"emulator\.json") as refused:
         state.find(project)
     assert refused.value.code == "embedded.state.unreadable"
+
+
+def test_a_state_file_that_cannot_be_read_is_refused_with_its_name(
+    project: Path,
+) -> None:
+    home = state.folder(None, project)
+    (home / "emulator.json").mkdir(parents=True)
+    with pytest.raises(UsageError, match=r"emulator\.json") as refused:
+        state.find(project)
+    assert refused.value.code == "embedded.state.unreadable"
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_with_another(
+    project: Path,
+) -> None:
+    project.write_text("no folder")
+    with (
+        pytest.raises(UsageError, match=str(project)) as refused,
+        state.locked(project / "below"),
+    ):
+        pass
+    assert "PIECEWORK_STATE_DIR" in refused.value.next_step
+
+
+def test_what_goes_wrong_under_the_lock_is_told_as_it_is(project: Path) -> None:
+    with pytest.raises(FileNotFoundError), state.locked(project):
+        raise FileNotFoundError

@@ -3,9 +3,10 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from typing import Self
 
 import pytest
-from pydantic import BaseModel, Field, computed_field
+from pydantic import BaseModel, Field, computed_field, model_validator
 
 from orchestrator.intake import Limits
 from orchestrator.intake.chunk import ChunkInput, Place, chunk_input
@@ -74,6 +75,30 @@ def test_a_payload_may_be_as_large_as_the_limit_and_no_larger(
     with pytest.raises(UsageError) as refused:
         encode(Measure(value=1), pipeline, Limits(payload_bytes=size - 1))
     assert refused.value.code == "input.payload.too_large"
+
+
+class Fails(BaseModel):
+    text: str
+
+    @model_validator(mode="after")
+    def known(self) -> Self:
+        if self.text == "ours":
+            raise PermanentError("Not this one.", code="review.clause.unknown")
+        return {"fine": self}[self.text]
+
+
+def test_a_model_that_fails_is_named_and_its_data_is_not(pipeline: Pipeline) -> None:
+    with pytest.raises(UsageError) as refused:
+        encode(Fails.model_construct(text="secret"), pipeline)
+    assert refused.value.code == "input.payload.invalid"
+    assert "reads back wrong: a validator raised KeyError" in refused.value.message
+    assert "secret" not in refused.value.message
+
+
+def test_an_error_that_the_model_chose_is_kept(pipeline: Pipeline) -> None:
+    with pytest.raises(PermanentError) as refused:
+        encode(Fails.model_construct(text="ours"), pipeline)
+    assert refused.value.code == "review.clause.unknown"
 
 
 @pytest.mark.parametrize(

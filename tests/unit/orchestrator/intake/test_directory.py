@@ -49,7 +49,25 @@ async def test_a_link_that_leads_in_a_circle_is_not_followed(
 ) -> None:
     fill(tmp_path, "a/b.md")
     (tmp_path / "a" / "again").symlink_to(tmp_path, target_is_directory=True)
-    assert ["a/b.md #1"] == [chunk.label for chunk in await intake(tmp_path)]
+    with capture_logs() as logs:
+        assert ["a/b.md #1"] == [chunk.label for chunk in await intake(tmp_path)]
+    assert [["a/again"]] == [entry["files"] for entry in logs]
+
+
+@pytest.mark.parametrize(("name", "read"), [("b", True), ("b.md", False)])
+async def test_a_link_to_itself_is_no_document(
+    tmp_path: Path, intake: Any, name: str, *, read: bool
+) -> None:
+    fill(tmp_path, "a.md")
+    (tmp_path / name).symlink_to(name)
+    if read:
+        with capture_logs() as logs:
+            assert ["a.md #1"] == [chunk.label for chunk in await intake(tmp_path)]
+        assert [[name]] == [entry["files"] for entry in logs]
+        return
+    with pytest.raises(UsageError, match=r"b\.md cannot be read: Too many") as refused:
+        await intake(tmp_path)
+    assert refused.value.code == "input.file.unreadable"
 
 
 async def test_one_refused_document_refuses_the_directory(

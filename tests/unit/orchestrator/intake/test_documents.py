@@ -47,6 +47,16 @@ async def test_every_kind_reaches_the_split_as_text(
     assert [b'{"text":"Term","position":0}'] == [c.payload for c in await intake(path)]
 
 
+async def test_a_name_is_text_whatever_its_bytes_are(
+    tmp_path: Path, intake: Any, pipeline: Pipeline, clause: type[BaseModel]
+) -> None:
+    path = tmp_path / os.fsdecode(b"caf\xe9.md")
+    path.write_text("a")
+    named = replace(pipeline, split=lambda document: [clause(text=document.name)])
+    (chunk,) = await intake(path, named)
+    assert '{"text":"caf\ufffd.md","position":0}' == chunk.payload.decode()
+
+
 async def test_a_long_name_gives_way_to_the_number(tmp_path: Path, intake: Any) -> None:
     path = tmp_path / ("n" * 100 + ".md")
     path.write_text("a")

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import gzip
 import io
 import sys
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, field_validator
 
 from orchestrator.intake import ChunkInput, Limits, chunk_inputs
 from piecework import Pipeline
@@ -61,6 +64,55 @@ async def test_a_wrong_line_is_named_with_its_fields_and_never_quoted(
     # A logged traceback prints causes, and pydantic's own error quotes its input.
     assert refused.value.__cause__ is None
     assert refused.value.__suppress_context__
+
+
+class Fails(BaseModel):
+    text: str
+
+    @field_validator("text")
+    @classmethod
+    def known(cls, text: str) -> str:
+        return {"fine": text}[text]
+
+
+async def test_a_line_at_which_the_model_fails_is_named_and_never_quoted(
+    intake: Any, pipeline: Pipeline
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        await intake(
+            pipeline=replace(pipeline, payload=Fails),
+            **stdin(b'{"text":"fine"}', b'{"text":"secret"}'),
+        )
+    assert refused.value.code == "input.manifest.invalid_line"
+    said = "Line 2 of standard input is not a Fails: a validator raised KeyError."
+    assert said == refused.value.message
+    assert "secret" not in refused.value.message
+    assert refused.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ('{"text":"a"}\n'.encode("utf-16"), "is UTF-16 text"),
+        (gzip.compress(b'{"text":"a"}\n'), "is packed by gzip"),
+    ],
+    ids=["utf-16", "gzip"],
+)
+async def test_what_is_no_plain_utf_8_is_said_to_be_what_it_is(
+    data: bytes, said: str, intake: Any
+) -> None:
+    with pytest.raises(UsageError, match=f"standard input {said}") as refused:
+        await intake(**stdin(data))
+    assert refused.value.code == "input.file.unreadable"
+
+
+async def test_a_process_without_a_standard_input_has_none_to_read(
+    intake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(UsageError) as refused:
+        await intake("-")
+    assert refused.value.code == "input.file.unreadable"
 
 
 @pytest.mark.parametrize("data", [b"", b"\n \n\r\n", b"\xef\xbb\xbf\n"])

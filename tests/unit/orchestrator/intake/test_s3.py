@@ -123,3 +123,14 @@ async def test_only_manifests_are_taken_from_s3(source: str, intake: Any) -> Non
     with pytest.raises(UsageError) as refused:
         await intake(source, s3=Client(LINES))
     assert refused.value.code == "input.file.unsupported"
+
+
+@pytest.mark.parametrize("key", ["in//m.jsonl", "a/../m.jsonl", "50%2f/m.jsonl"])
+async def test_a_key_that_is_not_taken_is_not_said_to_be_no_manifest(
+    key: str, intake: Any
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        await intake(f"s3://bucket/{key}", s3=Client(LINES))
+    assert refused.value.code == "input.file.unsupported"
+    assert "does not name a manifest" not in refused.value.message
+    assert "Copy it" in refused.value.next_step

@@ -100,3 +100,34 @@ async def test_a_call_in_doubt_with_other_arguments_is_an_error() -> None:
     with pytest.raises(PermanentError) as caught:
         await book("LH 2")
     assert caught.value.code == "idempotency.key.mismatch"
+
+
+async def test_a_refusal_after_a_try_that_says_nothing_is_not_remembered() -> None:
+    airline = Airline(ConnectionError("lost"), RefusedError(422))
+    again = retrying(RetryPolicy(base=1e-9))
+    book = guard(again(airline.book), by=Keys(remembers_refusals=True))
+    with pytest.raises(RefusedError):
+        await book("LH 1")
+    assert await book.release("LH 1") is True
+    assert (await book("LH 1"))["seat"] == "3"
+
+
+async def test_refusals_all_the_way_are_a_refusal() -> None:
+    airline = Airline(RefusedError(429), RefusedError(422))
+    again = retrying(RetryPolicy(base=1e-9))
+    book = guard(again(airline.book), by=Keys(remembers_refusals=True))
+    with pytest.raises(RefusedError):
+        await book("LH 1")
+    assert await book.release("LH 1") is False
+    with pytest.raises(PermanentError):
+        await book("LH 1")
+
+
+async def test_a_call_that_lacks_an_argument_leaves_nothing_behind() -> None:
+    async def book(flight: str, seat: str, *, idempotency_key: str) -> str:
+        return f"{flight} {seat} {len(idempotency_key)}"
+
+    book = guard(book, by=Keys(of=lambda flight, **_: flight))
+    with pytest.raises(TypeError):
+        await book("LH 1")
+    assert await book("LH 1", "12 A") == "LH 1 12 A 64"

@@ -262,7 +262,13 @@ def test_a_deadline_is_kept_to(
 
 
 @pytest.mark.parametrize(
-    ("code", "notes"), [(UNREADABLE, ["spoilt"]), ("aws.service.throttled", [])]
+    ("code", "notes"),
+    [
+        (UNREADABLE, ["spoilt"]),
+        ("runtime.object.missing", ["spoilt"]),
+        ("job.manifest.mismatch", ["spoilt"]),
+        ("aws.service.throttled", []),
+    ],
 )
 def test_a_record_that_somebody_spoiled_is_told_of_at_its_job(
     code: str, notes: list[str]
@@ -278,8 +284,8 @@ def test_a_record_that_somebody_spoiled_is_told_of_at_its_job(
             del ref
             raise PermanentError("spoilt", code=code)
 
-        async def note(self, _: JobRef, code: str, said: str) -> None:
-            assert code == UNREADABLE
+        async def note(self, _: JobRef, noted: str, said: str) -> None:
+            assert code == noted
             self.notes.append(said)
 
     world = Odd()

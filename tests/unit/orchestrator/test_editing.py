@@ -1,0 +1,51 @@
+"""A new payload is written as a submit writes it, and as a worker reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, computed_field
+
+from orchestrator.editing import Edit, edited
+from piecework import Context, Pipeline, Stage
+from piecework.errors import UsageError
+from piecework.settings import Settings
+from tests.unit.orchestrator.cli.deployment import Deployment
+
+
+class Line(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    text: str = Field(alias="Text")
+
+    @computed_field
+    def length(self) -> int:
+        return len(self.text)
+
+
+async def shout(ctx: Context[Line]) -> str:
+    return ctx.payload.text.upper()
+
+
+TOY = Pipeline("toy", payload=Line, stages=[Stage(shout)])
+
+
+def test_a_new_payload_reads_back_at_the_worker() -> None:
+    new = Edit({"Text": "mended"}, pipeline=TOY).new({"Text": "bad"})
+    assert {"Text": "mended"} == new
+    assert "mended" == Line.model_validate(new).text
+
+
+@pytest.mark.parametrize(
+    "patch", [{"more": [0] * 100_000}, {"text": "\u00e9" * (5 * 1024 * 1024)}]
+)
+async def test_a_payload_that_no_worker_would_take_is_refused(
+    patch: dict[str, Any],
+) -> None:
+    deployment = Deployment()
+    deployment.letter("a", 0, pipeline="toy")
+    (letter,) = deployment.letters.rows.values()
+    with pytest.raises(UsageError) as refused:
+        await edited(deployment.runtime(Settings()), letter, Edit(patch))
+    assert "redrive.payload.invalid" == refused.value.code

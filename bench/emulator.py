@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +19,7 @@ from typing import Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from bench.counts import Counts
-from bench.processes import ROOT, stat_of
+from bench.processes import ROOT, start, stat_of
 from bench.standin import furnishing
 from orchestrator.embedded import deploy, environment, server
 from orchestrator.embedded.client import ACCESS_KEY
@@ -83,29 +81,16 @@ def running(folder: Path, kind: Kind) -> Iterator[Aws]:
     with socket.create_server((server.LOOPBACK, 0), backlog=512) as listener:
         port = int(listener.getsockname()[1])
         command, environ = started(kind, listener.fileno(), port)
-        with (folder / "emulator.log").open("wb") as log:
-            process = subprocess.Popen(
-                command,
-                env=environ,
-                cwd=ROOT,
-                pass_fds=[listener.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        group = start(
+            command, environ, folder / "emulator.log", pass_fds=[listener.fileno()]
+        )
     try:
         endpoint = f"http://{server.LOOPBACK}:{port}"
-        aws = Aws(Emulator(endpoint, process.pid, REGION, kind), kind)
+        aws = Aws(Emulator(endpoint, group.process.pid, REGION, kind), kind)
         aws.counts()
         yield aws
     finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        group.stop()
 
 
 def started(kind: Kind, listener: int, port: int) -> tuple[list[str], dict[str, str]]:

@@ -10,16 +10,8 @@ from dataclasses import replace
 from bench.ours import Piecework
 from bench.processes import run
 from bench.stand import Stand
-from bench.workloads import (
-    WARM_S,
-    Outcome,
-    begun,
-    finished,
-    ready,
-    settled,
-    wait,
-    working,
-)
+from bench.waiting import begun, finished, ready, settled, wait, working
+from bench.workloads import WARM_S, Outcome
 
 SOON_S = 0.005
 #: Seconds after which a second worker waits for work, too.

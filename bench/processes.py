@@ -72,13 +72,19 @@ def most_held_mb(process: str) -> float:
     return int(line.split()[1]) * 1024 / 1e6
 
 
-def start(command: Sequence[str], environ: Mapping[str, str], log: Path) -> Group:
+def start(
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    log: Path,
+    pass_fds: Sequence[int] = (),
+) -> Group:
     """Start a process that speaks to a file."""
     with log.open("ab") as sink:
         process = subprocess.Popen(
             command,
             cwd=ROOT,
             env=dict(environ),
+            pass_fds=pass_fds,
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=subprocess.STDOUT,

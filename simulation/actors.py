@@ -21,7 +21,7 @@ from piecework.reconcile import reconcile_for_ever
 from piecework.runtime import Runtime
 from piecework.store.dead_letters import DeadLetters
 from simulation.log import Log
-from simulation.loop import Process
+from simulation.process import Process
 from simulation.world import World
 from workers.serving import serve
 from workers.station import open_station

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from piecework import keys
 from piecework.dependency import Effect
 from piecework.model import ChunkStatus, JobStatus
 from piecework.store.wire import from_item
+from simulation.coverage import ENDED
 from simulation.promises import Promises
-
-if TYPE_CHECKING:
-    from simulation.world import World
+from simulation.world import BUCKET, World
 
 Item = dict[str, Any]
 
@@ -39,7 +38,7 @@ def check_job(world: World, promises: Promises, pk: str, meta: Item) -> None:
     name, books = meta["job"], promises.chunks[pk]
     chunks = {n: b.item for n, b in books.items() if n != keys.JOIN_CHUNK}
     for number, item in chunks.items():
-        if item["status"] not in {"SUCCEEDED", "DEAD", "CANCELLED"}:
+        if item["status"] not in ENDED:
             promises.break_(f"L1: {name}/{number} is {item['status']}")
         if item["status"] == ChunkStatus.DEAD:
             check_letter(world, promises, pk, item)
@@ -47,9 +46,8 @@ def check_job(world: World, promises: Promises, pk: str, meta: Item) -> None:
             promises.break_(f"I15: {name}/{number} does not say where it was cancelled")
     if not JobStatus(meta["status"]).ended:
         return
-    found = world.s3.call(
-        "get_object", {"Bucket": "bucket", "Key": meta["certificate"]}
-    )
+    place = {"Bucket": BUCKET, "Key": meta["certificate"]}
+    found = world.s3.call("get_object", place)
     certificate = json.loads(drained(found["Body"]))
     succeeded = {
         str(n) for n, i in chunks.items() if i["status"] == ChunkStatus.SUCCEEDED

@@ -15,7 +15,7 @@ from orchestrator.intake import chunk_inputs
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
 from piecework.pipeline import Pipeline
-from simulation.schedule import Work
+from simulation.acts import Work
 from simulation.watched import watched
 
 #: Chunks of a job that is drawn from a user's input, at most, and those that are read.

@@ -8,45 +8,21 @@ callbacks: at any `await`.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Coroutine
-from contextvars import Context, ContextVar, copy_context
-from dataclasses import dataclass, field
+import sys
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextvars import Context, copy_context
 from heapq import heappop, heappush
 from random import Random
 from typing import Any, TypeVar
 
 from simulation.callbacks import Callback, NumberedFuture, NumberedTask
+from simulation.process import PROCESS, Process, context_of
 from simulation.reach import refuse, watch
 
 R = TypeVar("R")
 
 #: Seconds on the clock when the world begins; not 0, so that a missing time shows.
 BEGIN = 1_000.0
-
-
-@dataclass(slots=True, eq=False)
-class Process:
-    """What runs, freezes and dies as one.
-
-    Attributes:
-        offset: Seconds by which its wall clock is wrong.
-        fuse: Callbacks until something befalls it; 0: nothing will.
-        on_death: Called, in the world, once it has ended.
-    """
-
-    name: str
-    offset: float = 0.0
-    fuse: int = 0
-    dead: bool = False
-    frozen: bool = False
-    on_death: Callable[[], None] = lambda: None
-    ready: deque[Callback] = field(default_factory=deque)
-    #: Kept to the end: a task that is collected would run its `finally` blocks.
-    tasks: list[asyncio.Task[Any]] = field(default_factory=list)
-
-
-PROCESS: ContextVar[Process] = ContextVar("PROCESS")
 
 
 class Loop(asyncio.AbstractEventLoop):
@@ -66,6 +42,8 @@ class Loop(asyncio.AbstractEventLoop):
     def run(self, work: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine to its end, and everything beside it until then."""
         watch(Loop)
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(finalizer=self._dropped)
         earlier = asyncio._get_running_loop()  # noqa: SLF001 -- as asyncio's own loops do
         asyncio._set_running_loop(self)  # noqa: SLF001
         try:
@@ -76,6 +54,15 @@ class Loop(asyncio.AbstractEventLoop):
         finally:
             self._over = True
             asyncio._set_running_loop(earlier)  # noqa: SLF001
+            sys.set_asyncgen_hooks(*hooks)
+
+    def _dropped(self, generator: AsyncGenerator[Any, Any]) -> None:
+        """Close a generator that nobody holds any more, as asyncio does.
+
+        What is left of it at the end of the world goes without a word.
+        """
+        if not self._over:
+            self.create_task(generator.aclose())
 
     def _until(self, task: asyncio.Task[Any]) -> None:
         """Run one callback of some process after another, until a task is done."""
@@ -183,12 +170,7 @@ class Loop(asyncio.AbstractEventLoop):
         context: Context | None = None,
     ) -> Callback:
         """Run a callback so many seconds from now."""
-        if context is None:
-            context = copy_context()
-        timer = Callback(callback, args, context)
-        self._numbers += 1
-        heappush(self._timers, (self.moment + delay, self._numbers, timer))
-        return timer
+        return self.call_at(self.moment + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override] # any callback
         self,
@@ -259,13 +241,3 @@ class Loop(asyncio.AbstractEventLoop):
     def is_closed(self) -> bool:
         """Say whether it has run."""
         return self._over
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Leave a cancelled timer where it is: its time comes."""
-
-
-def context_of(process: Process) -> Context:
-    """Return the surroundings in which the callbacks of a process run."""
-    context = copy_context()
-    context.run(PROCESS.set, process)
-    return context

@@ -10,11 +10,12 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 
+from simulation.acts import Work
 from simulation.coverage import CHUNK_WAYS, JOB_WAYS
 from simulation.faults import KINDS
 from simulation.given import Given, load_works
 from simulation.remains import collect, collected_by_hand
-from simulation.schedule import Verdict, Work, run_schedule
+from simulation.schedule import Verdict, run_schedule
 
 #: Seeds that a process is handed at once.
 SOME = 20

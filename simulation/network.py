@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import format_datetime
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -23,7 +21,8 @@ from botocore.exceptions import (
 )
 
 from simulation.cloud.s3 import pages
-from simulation.loop import Process
+from simulation.exchange import HOP_S, Exchange
+from simulation.process import Process
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -40,8 +39,6 @@ RETRIED = {
     "InternalFailure",
     "InternalError",
 }
-#: Seconds that a request, or its answer, is usually on its way, at most.
-HOP_S = 0.02
 #: Seconds that a slow one is.
 SLOW_S = 6.0
 #: How many times the client's patience a late one is on its way besides, at most: it
@@ -53,7 +50,6 @@ THROTTLED = {
     "s3": "SlowDown",
 }
 BROKEN = {"dynamodb": "InternalServerError", "sqs": "InternalFailure"}
-READS = {"get_item", "query", "scan"}
 WRITES = {"update_item", "put_item", "transact_write_items"}
 
 
@@ -63,6 +59,13 @@ class Service(Protocol):
     def call(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
         """Do what is asked for, at once."""
         ...
+
+
+def open_client(
+    world: World, name: str, service: Service, process: Process, timeout_s: float = 10.0
+) -> Any:
+    """Return a client of a service for a process."""
+    return Client(world, name, service, process, timeout_s)
 
 
 @dataclass(eq=False)
@@ -162,117 +165,3 @@ def refuse(fault: str | None, service: str, operation: str) -> None:
             "ResponseMetadata": {"HTTPStatusCode": status},
         }
         raise ClientError(answered, operation)
-
-
-@dataclass(slots=True)
-class Exchange:
-    """A request that has been sent: it is carried out, whoever still waits for it."""
-
-    client: Client
-    operation: str
-    request: Mapping[str, Any]
-    answer: asyncio.Future[Any]
-    fault: str | None
-    wait_s: float
-    over: bool = False
-    error: Exception | None = None
-    until: float = 0.0
-
-    def arrive(self) -> None:
-        """Reach the service."""
-        self.until = self.client.world.loop.moment + self.wait_s
-        self.carry_out()
-
-    def carry_out(self) -> None:
-        """Do what is asked for; a long poll that finds nothing stays."""
-        world = self.client.world
-        if self.operation in READS and not self.request.get("ConsistentRead"):
-            message = f"{self.operation} may be stale, and nothing here allows for it"
-            raise AssertionError(message)
-        world.sender = self.client.process
-        try:
-            reply = self.client.service.call(self.operation, self.request)
-        except ClientError as error:
-            self.reply(None, error)
-            return
-        finally:
-            world.sender = None
-        left = self.until - world.loop.moment
-        if self.wait_s and "Messages" not in reply and left > 0:
-            world.polls.wait(self, str(self.request["QueueUrl"]), self.until)
-            return
-        self.reply(reply, None)
-
-    def reply(self, reply: dict[str, Any] | None, error: ClientError | None) -> None:
-        """Send the answer on its way back."""
-        world = self.client.world
-        world.on_exchange("applied", self)
-        delay = world.rng.random() * HOP_S
-        world.loop.call_later(delay, self.answered, reply, error, context=world.context)
-
-    def answered(self, reply: dict[str, Any] | None, error: ClientError | None) -> None:
-        """Reach the process, unless the answer was lost or nobody waits for it."""
-        if self.over or self.answer.done():
-            return
-        if self.fault == "request.reply_lost":
-            self.fail(ConnectionClosedError(endpoint_url=self.client.name))
-        elif error is not None:
-            self.fail(error)
-        else:
-            date = http_date(int(self.client.world.now()))
-            headers = {"HTTPHeaders": {"date": date}}
-            self.answer.set_result({**(reply or {}), "ResponseMetadata": headers})
-
-    def give_up(self) -> None:
-        """Wait no longer, even if an answer is there that was not yet looked at."""
-        self.fail(ReadTimeoutError(endpoint_url=self.client.name))
-
-    def fail(self, error: Exception) -> None:
-        """Answer with an error."""
-        self.error = error
-        if not self.answer.done():
-            self.answer.set_result(None)
-
-
-@lru_cache(4096)
-def http_date(second: int) -> str:
-    """Return a moment as AWS writes it into the head of each answer."""
-    return format_datetime(datetime.fromtimestamp(second, UTC), usegmt=True)
-
-
-@dataclass(slots=True)
-class Polls:
-    """The long polls that stay open, by queue."""
-
-    world: World
-    _waiting: dict[str, list[Exchange]] = field(default_factory=dict)
-
-    def wait(self, exchange: Exchange, url: str, until: float) -> None:
-        """Keep a poll open until there is a message, or its time is over."""
-        self._waiting.setdefault(url, []).append(exchange)
-        loop = self.world.loop
-        next_at = self.world.sqs.next_at(url)
-        at = until if next_at is None else min(until, self.world.at(next_at))
-        loop.call_at(
-            max(at, loop.moment), self.look, exchange, url, context=self.world.context
-        )
-
-    def arrived(self, url: str) -> None:
-        """Let the first open poll of a queue have a look."""
-        waiting = self._waiting.get(url)
-        if waiting:
-            self.look(waiting[0], url)
-
-    def look(self, exchange: Exchange, url: str) -> None:
-        """Let a poll have another look."""
-        waiting = self._waiting.get(url, [])
-        if exchange in waiting:
-            waiting.remove(exchange)
-            exchange.carry_out()
-
-
-def open_client(
-    world: World, name: str, service: Service, process: Process, timeout_s: float = 10.0
-) -> Any:
-    """Return a client of a service for a process."""
-    return Client(world, name, service, process, timeout_s)

@@ -1,64 +1,25 @@
-"""One schedule: from a seed to a verdict.
-
-Jobs are submitted, workers work, operators interfere, everything fails; then the
-faults end, and everything has to come to its end in bounded time.
-"""
+"""One schedule: from a seed to a verdict."""
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any
 
-from pydantic import BaseModel
-
-from piecework.model import JobRef, JobStatus
-from piecework.pipeline import Pipeline
 from piecework.settings import Settings
 from simulation.actors import Cast
-from simulation.ending import check_the_end
+from simulation.acts import Acts, Work
 from simulation.faults import Faults, swarm
-from simulation.log import Log
-from simulation.loop import PROCESS, context_of
-from simulation.outside import OUTSIDE, Outside
+from simulation.outside import Outside
 from simulation.promises import Promises
 from simulation.remains import remains_at_rest
+from simulation.wiring import wire
 from simulation.world import World
 
-#: Seconds that the faults last, at most.
-FAULTS_S = 90.0
-#: Seconds after the faults within which everything has to end, however it stands:
-#: a resend (doubled each time), a lease and a visibility for each attempt left.
-END_S = 3_600.0
-#: Seconds after all jobs within which the dead-letter queue has to be empty: idle
-#: reconcilers look every 20 s, and hide what they look at for 30 s.
-DRAIN_S = 120.0
 TENANT = "tenant"
-
-
-#: What a submit is asked for: the job, its pipeline, payloads and deadline.
-Asked: TypeAlias = tuple[JobRef, Pipeline, Sequence[BaseModel], float | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What jobs a schedule may submit.
-
-    Attributes:
-        payloads: Draws the payloads of one job.
-        stand_ins: What is called in the place of what, where a function would reach
-            out of the made-up world.
-    """
-
-    pipeline: Pipeline
-    payloads: Callable[[Random], Sequence[BaseModel]]
-    stand_ins: Mapping[Callable[..., Any], Callable[..., Any]] = field(
-        default_factory=dict
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,21 +78,13 @@ def run_schedule(seed: int, works: Sequence[Work], *, traced: bool = False) -> V
     promises = Promises(world)
     stand_ins = {old: new for work in works for old, new in work.stand_ins.items()}
     outside = Outside(world, promises.break_, stand_ins)
-    promises.outside = outside
-    world.dynamodb.on_write = promises.written
-    world.sqs.on_delete = promises.deleted
-    OUTSIDE.set(outside)
-    world.context = context_of(world.loop.world)  # which knows the outside from now on
-    log = Log(
-        lambda said: promises.break_(f"unexpected: {said}"),
-        lambda said: world.note(PROCESS.get(None), said, None),
-    )
     pipelines = {work.pipeline.name: work.pipeline for work in works}
-    stage = Schedule(world, promises, Cast(world, pipelines, log), works)
+    cast = Cast(world, pipelines, wire(world, promises, outside))
+    acts = Acts(world, promises, cast, works)
     began = world.loop.moment
     with remains_at_rest(world):
         try:
-            world.loop.run(stage.run())
+            world.loop.run(acts.run())
         except Exception as error:  # noqa: BLE001 -- a schedule has a verdict, always
             promises.break_(f"unexpected: {error!r}")
         for trouble in world.loop.troubles:
@@ -149,119 +102,3 @@ def run_schedule(seed: int, works: Sequence[Work], *, traced: bool = False) -> V
             seconds=world.loop.moment - began,
             trace=tuple(world.trace),
         )
-
-
-@dataclass(slots=True)
-class Schedule:
-    """The acts of one schedule."""
-
-    world: World
-    promises: Promises
-    cast: Cast
-    works: Sequence[Work]
-    submitted: list[Asked] = field(default_factory=list)
-
-    async def run(self) -> None:
-        """Play all the acts."""
-        rng, cast = self.world.rng, self.cast
-        beside = rng.random() < 0.7  # noqa: PLR2004 -- most deployments run it so
-        for _ in range(rng.choice((1, 2, 2, 3))):
-            cast.worker(reconcile=beside)
-        if not beside:
-            cast.reconciler()
-        until = self.world.loop.moment + rng.uniform(5.0, FAULTS_S)
-        async with asyncio.TaskGroup() as acts:
-            for number in range(rng.choice((1, 1, 2))):
-                acts.create_task(self.job(number, until))
-            if self.world.faults.fires("process.stop"):
-                acts.create_task(self.stops(until))
-        self.end_faults()
-        await self.everything_ends()
-        await self.repair()
-        await self.queues_empty()
-        check_the_end(self.world, self.promises)
-
-    async def job(self, number: int, until: float) -> None:
-        """Submit a job, and be an operator who interferes with it."""
-        rng, faults, cast = self.world.rng, self.world.faults, self.cast
-        work = rng.choice(list(self.works))
-        ref = JobRef(TENANT, f"job-{number}")
-        late = faults.fires("operator.deadline")
-        deadline = self.world.now() + rng.uniform(5.0, FAULTS_S) if late else None
-        asked = (ref, work.pipeline, work.payloads(rng), deadline)
-        await asyncio.sleep(rng.random() * 5.0)
-        again = [cast.submit(*asked, mortal=True)]
-        if faults.fires("operator.submit_again"):
-            again.append(cast.submit(*asked, mortal=True))
-        await asyncio.gather(*again)
-        self.submitted.append(asked)
-        acts: list[Callable[..., Coroutine[Any, Any, str]]] = []
-        if faults.fires("operator.cancel"):
-            acts.append(cast.cancel)
-        if faults.fires("operator.resume"):
-            acts.append(cast.resume)
-        if faults.fires("operator.redrive"):
-            acts.append(cast.redrive)
-        rng.shuffle(acts)
-        for act in acts:
-            left = until - self.world.loop.moment
-            await asyncio.sleep(max(0.0, rng.random() * left))
-            said = await act(ref, mortal=True)
-            self.world.note(None, f"operator: {said}", None)
-        await asyncio.sleep(max(0.0, until - self.world.loop.moment))
-
-    async def stops(self, until: float) -> None:
-        """Stop workers as a deployment does."""
-        while self.world.loop.moment < until:
-            await asyncio.sleep(self.world.rng.uniform(1.0, FAULTS_S / 2))
-            self.cast.stop_a_worker()
-
-    def end_faults(self) -> None:
-        """Let everything work from now on."""
-        self.world.note(None, "the faults end", None)
-        self.world.faults.on = False
-        for process in self.world.processes:
-            process.fuse = 0
-            self.world.loop.thaw(process)
-
-    async def everything_ends(self) -> None:
-        """Wait until every job has ended, submitting again what never came to be."""
-        for asked in self.submitted:
-            if asked[0].pk not in self.promises.jobs:
-                await self.cast.submit(*asked, mortal=False)
-        loop = asyncio.get_running_loop()
-        until = loop.time() + END_S
-        while open_ := self.unended():
-            if loop.time() > until:
-                self.promises.break_(f"L2: {open_} did not end")
-                return
-            await asyncio.sleep(1.0)
-
-    def unended(self) -> list[str]:
-        """Return the jobs that are not at their end."""
-        return [
-            f"{item['job']} {item['status']}"
-            for item in self.promises.jobs.values()
-            if not JobStatus(item["status"]).ended
-        ]
-
-    async def queues_empty(self) -> None:
-        """Wait until nothing lies in the dead-letter queue."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + DRAIN_S
-        dead = self.world.urls[self.world.settings.dead_letter_queue]
-        while self.world.sqs.next_at(dead) is not None:
-            if loop.time() > until:
-                self.promises.break_("L5: the dead-letter queue is not empty")
-                return
-            await asyncio.sleep(1.0)
-
-    async def repair(self) -> None:
-        """Be the operator who takes up what was cancelled or died, once more."""
-        if self.world.rng.random() < 0.5:  # noqa: PLR2004 -- leave some as they are
-            return
-        for ref, *_ in self.submitted:
-            if self.promises.jobs[ref.pk]["status"] == JobStatus.SUCCEEDED:
-                continue
-            await self.cast.resume(ref, mortal=False)
-        await self.everything_ends()

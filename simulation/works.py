@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
+from simulation.acts import Work
 from simulation.pipelines import Item, counting, milling, travel
 from simulation.planning import planning
-from simulation.schedule import Work
 from simulation.watched import watched
 
 #: Seconds that the work on a chunk takes beside its calls; some outlast a lease.

@@ -22,12 +22,14 @@ from piecework.store.tallies import Tallies
 from simulation.cloud.dynamodb import DynamoDB
 from simulation.cloud.s3 import S3
 from simulation.cloud.sqs import SQS
+from simulation.exchange import Polls
 from simulation.faults import Faults
-from simulation.loop import Loop, Process, context_of
-from simulation.network import Polls, open_client
+from simulation.loop import Loop
+from simulation.network import open_client
+from simulation.process import Process, context_of
 
 if TYPE_CHECKING:
-    from simulation.network import Exchange
+    from simulation.exchange import Exchange
 
 #: The moment at which the made-up clock stands at 0.
 EPOCH = 1_790_000_000.0

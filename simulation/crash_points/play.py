@@ -13,6 +13,7 @@ from piecework.model import JobRef, JobStatus
 from piecework.pipeline import Pipeline
 from piecework.runtime import Runtime
 from simulation.actors import Cast
+from simulation.coverage import ENDED
 from simulation.crash_points.pipelines import Customer
 from simulation.crash_points.strikes import Strikes
 from simulation.crash_points.town import Town
@@ -167,9 +168,7 @@ class Play:
     def all_know(self) -> bool:
         """Say whether nobody is at work any more that has not heard of the cancel."""
         return self.ended() or all(
-            item["status"] in {"SUCCEEDED", "DEAD", "CANCELLED"}
-            or "cancel_requested" in item
-            or "direction" in item
+            item["status"] in ENDED or "cancel_requested" in item or "direction" in item
             for item in self.items.values()
         )
 

@@ -16,12 +16,10 @@ from simulation.crash_points.strikes import Point, Strike, Strikes
 from simulation.crash_points.town import TOWN, Town
 from simulation.ending import check_the_end
 from simulation.faults import Faults
-from simulation.log import Log
-from simulation.loop import PROCESS, context_of
-from simulation.outside import OUTSIDE
 from simulation.promises import Promises
 from simulation.remains import remains_at_rest
 from simulation.watched import watched
+from simulation.wiring import wire
 from simulation.world import World
 
 WORKERS = 2
@@ -108,17 +106,9 @@ def set_up(world: World, scenario: Scenario, chunks: int) -> Play:
     promises = Promises(world)
     strikes = Strikes(world, promises)
     town = Town(world, promises.break_, landing_s=LANDING_S, strikes=strikes)
-    promises.outside = town
     world.on_exchange = strikes.on_exchange
-    world.dynamodb.on_write = promises.written
-    world.sqs.on_delete = promises.deleted
-    OUTSIDE.set(town)
     TOWN.set(town)
-    world.context = context_of(world.loop.world)  # which knows the town from now on
-    log = Log(
-        lambda said: promises.break_(f"unexpected: {said}"),
-        lambda said: world.note(PROCESS.get(None), said, None),
-    )
+    log = wire(world, promises, town)
     pipeline = watched(scenario.pipeline)
     cast = Cast(world, {pipeline.name: pipeline}, log)
     customers = scenario.customers(chunks)

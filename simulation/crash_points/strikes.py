@@ -9,8 +9,8 @@ from enum import StrEnum
 
 from piecework.model import ChunkStatus
 from simulation.crash_points.awaits import place
-from simulation.loop import Process, context_of
-from simulation.network import Exchange
+from simulation.exchange import Exchange
+from simulation.process import Process, context_of
 from simulation.promises import Promises
 from simulation.world import World
 

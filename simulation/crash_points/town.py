@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from simulation.crash_points.strikes import Strikes
-from simulation.loop import PROCESS, Process
 from simulation.outside import ASKED, Asked, Outside, OutsideError
+from simulation.process import PROCESS, Process
 
 #: The number of the call that is being made, and who makes it.
 CALLER: ContextVar[tuple[int | None, Process]] = ContextVar("CALLER")

@@ -16,7 +16,7 @@ from simulation.actors import Cast, inputs
 from simulation.cloud.dynamodb import Change
 from simulation.ending import get
 from simulation.log import Log
-from simulation.loop import PROCESS, Process
+from simulation.process import PROCESS, Process
 from simulation.world import World
 from tests.naive.review import CHUNKS, REVIEW, Clause
 from tests.naive.side import JOB, SLOTS, Account

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from simulation.cloud.dynamodb import Change
-from simulation.loop import Process
+from simulation.process import Process
 
 JOB = "job"
 SLOTS = 3

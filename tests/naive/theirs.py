@@ -12,9 +12,9 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from simulation.cloud.dynamodb import Change
-from simulation.loop import Process
 from simulation.network import open_client
 from simulation.outside import OutsideError
+from simulation.process import Process
 from simulation.world import BUCKET, World
 from tests.naive.review import CHUNKS, Clause
 from tests.naive.side import JOB, SLOTS, Account

@@ -16,8 +16,8 @@ from random import Random
 
 from piecework.dependency import Effect
 from simulation.faults import Faults
-from simulation.loop import context_of
 from simulation.outside import OUTSIDE, Outside
+from simulation.process import context_of
 from simulation.remains import remains_at_rest
 from simulation.world import World
 from tests.naive.misfortune import blows, end_of_submitter, rates

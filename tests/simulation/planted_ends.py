@@ -12,12 +12,13 @@ import pytest
 from piecework import keys
 from piecework.dependency import Effect
 from piecework.store.wire import to_item
-from simulation import schedule
+from simulation import acts, schedule
+from simulation.acts import Work
 from simulation.ending import check_the_end
 from simulation.outside import Entry
 from simulation.pipelines import Item, counting
 from simulation.promises import Promises
-from simulation.schedule import Work, run_schedule
+from simulation.schedule import run_schedule
 from simulation.watched import watched
 from simulation.world import BUCKET, World
 
@@ -40,7 +41,7 @@ def ended(patch: pytest.MonkeyPatch, tamper: Tamper) -> Sequence[str]:
         check_the_end(world, promises)
 
     patch.setattr(schedule, "swarm", lambda _: {})
-    patch.setattr(schedule, "check_the_end", tampered)
+    patch.setattr(acts, "check_the_end", tampered)
     return run_schedule(1, WORKS).broken
 
 

@@ -180,19 +180,19 @@ WRITES: dict[str, Callable[[Story], None]] = {
     "I1: job {new['job']} runs with {written} of its chunks": (
         a_job_opens_with_a_chunk_missing
     ),
-    "I2: {name} fell back": a_fence_falls_back,
-    "I2: {name} skipped a fence": a_fence_is_left_out,
-    "I2: {name} has two owners of fence {new['fence']}": a_fence_is_given_to_two,
-    "I3: {sender.name} wrote to {name}, which {holder} holds": (
+    "I2: {self.name} fell back": a_fence_falls_back,
+    "I2: {self.name} skipped a fence": a_fence_is_left_out,
+    "I2: {self.name} has two owners of fence {new['fence']}": a_fence_is_given_to_two,
+    "I3: {sender.name} wrote to {self.name}, which {holder} holds": (
         another_writes_to_a_held_chunk
     ),
-    "I4: {name} went no known way: {old} -> {new}": a_waiting_chunk_dies_unclaimed,
-    "I4: {name} was born {new['status']}": a_chunk_is_born_at_work,
-    "I4: {name} began a new life before its end": (
+    "I4: {book.name} went no known way: {old} -> {new}": a_waiting_chunk_dies_unclaimed,
+    "I4: {self.name} was born {new['status']}": a_chunk_is_born_at_work,
+    "I4: {self.name} began a new life before its end": (
         a_life_begins_before_the_last_is_over
     ),
-    "I4: {name} left {old['status']} for {new['status']}": an_end_is_left,
-    "I4: {name} was claimed after its end": an_ended_chunk_is_claimed,
+    "I4: {self.name} left {old['status']} for {new['status']}": an_end_is_left,
+    "I4: {self.name} was claimed after its end": an_ended_chunk_is_claimed,
     "I4: job {new['job']} went {was} -> {new['status']}": a_job_leaps,
     "I6: {asked.dependency.name} {name} happened twice": an_effect_happens_twice,
     "I6: {asked.dependency.name} {name} happened elsewhere too": (
@@ -202,17 +202,17 @@ WRITES: dict[str, Callable[[Story], None]] = {
         an_effect_happens_without_an_intent
     ),
     "I7: {key[:12]} is down as done and never was": an_effect_is_done_that_never_was,
-    "I9: a message of {message.job}/{message.chunk} went too early": (
+    "I9: a message of {book.name} went too early": (
         the_message_of_a_chunk_at_work_is_deleted
     ),
-    "I10: {name} began {new['attempts']} attempts of {most}": (
+    "I10: {self.name} began {new['attempts']} attempts of {most}": (
         a_fourth_attempt_is_begun
     ),
-    "I10: {name} was given an attempt back for nothing": (
+    "I10: {self.name} was given an attempt back for nothing": (
         an_attempt_is_given_back_for_nothing
     ),
-    "I10: {name} was wound up again and again": a_chunk_is_wound_up_for_ever,
-    "I11: {name} was claimed after it was cancelled": a_cancelled_chunk_is_claimed,
+    "I10: {self.name} was wound up again and again": a_chunk_is_wound_up_for_ever,
+    "I11: {self.name} was claimed after it was cancelled": a_cancelled_chunk_is_claimed,
     "I11: {key[:12]} was begun after its job was cancelled": (
         an_effect_begins_after_the_cancel
     ),
@@ -222,7 +222,7 @@ WRITES: dict[str, Callable[[Story], None]] = {
     "I12: job {new['job']} succeeded without some chunk": (
         a_job_succeeds_without_a_chunk
     ),
-    "I14: {name} has no job": a_chunk_has_no_job,
-    "L3: {name} was taken {left:.1f} s too early": a_living_lease_is_taken,
+    "I14: {book.name} has no job": a_chunk_has_no_job,
+    "L3: {self.name} was taken {left:.1f} s too early": a_living_lease_is_taken,
     "the breaker of {change.sk} {said}": a_closed_breaker_is_closed,
 }

@@ -11,8 +11,8 @@ from piecework.model import JobRef, iso
 from piecework.store.wire import to_item
 from simulation.cloud.dynamodb import Change
 from simulation.faults import Faults
-from simulation.loop import Process
 from simulation.outside import Asked, Entry, Outside
+from simulation.process import Process
 from simulation.promises import Promises
 from simulation.schedule import TENANT, settings
 from simulation.world import World
@@ -28,7 +28,8 @@ class Story:
 
     def __init__(self) -> None:
         rng = Random(1)
-        self.world = World(settings(3, 1, 0.0, 2), Faults({}, rng), rng)
+        drawn = settings(max_attempts=3, max_releases=1)
+        self.world = World(drawn, Faults({}, rng), rng)
         self.promises = Promises(self.world)
         self.outside = Outside(self.world, self.promises.break_)
         self.promises.outside = self.outside

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from piecework.errors import PieceworkError
-from simulation import schedule
+from simulation import acts
 from simulation.__main__ import run, show
 from simulation.given import Given, load_works
 from simulation.reach import OUT_OF_REACH
@@ -106,7 +106,7 @@ def test_a_schedule_that_cannot_be_played_to_its_end_has_a_verdict_and_a_seed(
     def broken(*_: object) -> None:
         raise KeyError("result")
 
-    monkeypatch.setattr(schedule, "check_the_end", broken)
+    monkeypatch.setattr(acts, "check_the_end", broken)
     assert 1 == run(Given(), seed=3, schedules=2, processes=1)
     said = capsys.readouterr().out
     assert "seed 3: unexpected: KeyError('result')" in said

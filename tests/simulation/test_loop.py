@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from random import Random
 
-from simulation.loop import BEGIN, Loop, Process, context_of
+from simulation.loop import BEGIN, Loop
+from simulation.process import Process, context_of
 
 
 def loop_of(seed: int = 1) -> Loop:
@@ -93,3 +95,23 @@ def test_a_fuse_burns_down_between_two_callbacks() -> None:
 
     loop.run(act())
     assert ["a0 1"] == said
+
+
+def test_a_generator_that_nobody_holds_any_more_is_closed() -> None:
+    loop, said = loop_of(), list[str]()
+
+    async def numbers() -> AsyncGenerator[int, None]:
+        try:
+            yield 1
+        finally:
+            await asyncio.sleep(1.0)
+            said.append(f"closed {loop.time() - BEGIN:g}")
+
+    async def act() -> None:
+        async for _ in numbers():
+            break
+        await asyncio.sleep(2.0)
+
+    loop.run(act())
+
+    assert ["closed 1"] == said

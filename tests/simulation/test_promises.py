@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from simulation import ending, outside, promises
-from simulation.schedule import Schedule
+from simulation import chunk_book, ending, outside, promises
+from simulation.acts import Acts
 from tests.simulation.planted_ends import ENDS, certified, ended
 from tests.simulation.planted_writes import WRITES
 from tests.simulation.story import Story
 
-CHECKERS = (promises, ending, outside)
+CHECKERS = (promises, chunk_book, ending, outside)
 #: `break_(f"..."` and `broken(f"..."` in the sources of the checkers.
 SAYS = re.compile(r"(?:break_|broken)\(\s*f?\"([^\"]+)\"")
 
@@ -75,13 +75,13 @@ def test_a_dead_letter_queue_that_nobody_empties_is_found(
     async def leave(*_: object) -> Counter[str]:
         return Counter()
 
-    async def bury(self: Schedule) -> None:
+    async def bury(self: Acts) -> None:
         dead = self.world.urls[self.world.settings.dead_letter_queue]
         letter = {"QueueUrl": dead, "MessageBody": "left behind"}
         self.world.sqs.call("send_message", letter)
 
     monkeypatch.setattr("piecework.reconcile.loop.drain", leave)
-    monkeypatch.setattr(Schedule, "repair", bury)
+    monkeypatch.setattr(Acts, "repair", bury)
 
     broken = ended(monkeypatch, lambda *_: None)
 

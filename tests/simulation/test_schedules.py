@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from simulation import schedule
+from simulation import acts
 from simulation.given import Given
 from simulation.many import run_many
 from simulation.schedule import run_schedule
@@ -52,7 +52,7 @@ def test_a_guard_that_is_taken_away_is_missed(
 ) -> None:
     taken_away, promises = PLANTED[plant]
     taken_away(monkeypatch)
-    monkeypatch.setattr(schedule, "END_S", 900.0)
+    monkeypatch.setattr(acts, "END_S", 900.0)
     assert any(broken(seed) & promises for seed in range(1, 400))
 
 

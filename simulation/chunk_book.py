@@ -1,0 +1,126 @@
+"""What was seen of one chunk, and the promises about it, checked at each write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from piecework.claim import MAX_RECOVERIES
+from piecework.model import ChunkStatus, moment
+from simulation.coverage import ENDED, handed_back
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+Item = dict[str, Any]
+
+#: Seconds by which a reconciler's watch over a lease may seem shorter than the lease: a
+#: request is on its way for as long.
+CALM_S = 0.5
+
+
+@dataclass(slots=True)
+class ChunkBook:
+    """The book of one chunk.
+
+    Attributes:
+        item: The chunk as it was last written.
+        tokens: Who held it, by generation and fence.
+        ended: When it came to an end, and from when on it was open again.
+        renewed_at: The true time of the last write of its lease.
+    """
+
+    name: str
+    world: World
+    break_: Callable[[str], None]
+    item: Item = field(default_factory=dict)
+    tokens: dict[tuple[int, int], str] = field(default_factory=dict)
+    ended: list[tuple[float, float]] = field(default_factory=list)
+    renewed_at: float = 0.0
+
+    def written(self, old: Item | None, new: Item) -> None:
+        """Hold a write against the promises; `old` is what stood there, if anything."""
+        if old is None or new["gen"] > old["gen"]:
+            self.born(old, new)
+        else:
+            self.moved(old, new)
+        self.keep_times(old, new)
+        self.item = new
+
+    def born(self, old: Item | None, new: Item) -> None:
+        """Check the birth of a chunk, or of a new life of it."""
+        if new["status"] != ChunkStatus.PENDING or new["attempts"]:
+            self.break_(f"I4: {self.name} was born {new['status']}")
+        if old is not None and old["status"] not in ENDED:
+            self.break_(f"I4: {self.name} began a new life before its end")
+
+    def moved(self, old: Item, new: Item) -> None:
+        """Check a step within one life."""
+        if new["gen"] < old["gen"] or new["fence"] < old["fence"]:
+            self.break_(f"I2: {self.name} fell back")
+        if old["status"] in ENDED and new["status"] != old["status"]:
+            self.break_(f"I4: {self.name} left {old['status']} for {new['status']}")
+        if new["fence"] > old["fence"]:
+            self.claimed(old, new)
+        elif old["status"] == ChunkStatus.RUNNING:
+            self.fenced(old, new)
+        most = self.world.settings.max_attempts
+        if new["attempts"] > most:
+            self.break_(f"I10: {self.name} began {new['attempts']} attempts of {most}")
+        back = old["attempts"] - new["attempts"]
+        if back > 0 and back > handed_back(old, new):
+            self.break_(f"I10: {self.name} was given an attempt back for nothing")
+        # Each release of a winding-up, and each death in one, is one more.
+        recoveries = MAX_RECOVERIES + self.world.settings.max_releases + 2
+        if new.get("recoveries", 0) > recoveries:
+            self.break_(f"I10: {self.name} was wound up again and again")
+
+    def claimed(self, old: Item, new: Item) -> None:
+        """Check a claim."""
+        if new["fence"] != old["fence"] + 1 or new["status"] != ChunkStatus.RUNNING:
+            self.break_(f"I2: {self.name} skipped a fence")
+        mark = (new["gen"], new["fence"])
+        if self.tokens.setdefault(mark, new["claim_token"]) != new["claim_token"]:
+            self.break_(f"I2: {self.name} has two owners of fence {new['fence']}")
+        if "cancel_requested" in old and "direction" not in old:
+            self.break_(f"I11: {self.name} was claimed after it was cancelled")
+        if old["status"] in ENDED:
+            self.break_(f"I4: {self.name} was claimed after its end")
+        if old["status"] == ChunkStatus.RUNNING:
+            left = moment(old["claim_expires_at"]) - self.world.now()
+            if left > 0:
+                self.break_(f"L3: {self.name} was taken {left:.1f} s too early")
+
+    def fenced(self, old: Item, new: Item) -> None:
+        """Check a write to a chunk that somebody holds: only its holder may."""
+        sender = self.world.sender
+        holder = old.get("claimed_by")
+        asked = {"cancel_requested", "undo_requested"} >= {
+            k for k in {*old, *new} if old.get(k) != new.get(k)
+        }
+        if sender is None or asked or sender.name == holder:
+            return
+        now, lease_s = self.world.now(), self.world.settings.lease_s
+        over = now >= moment(old["claim_expires_at"]) or now >= (
+            self.renewed_at + lease_s - CALM_S
+        )
+        if new["status"] == ChunkStatus.RUNNING or not over:
+            self.break_(f"I3: {sender.name} wrote to {self.name}, which {holder} holds")
+
+    def keep_times(self, old: Item | None, new: Item) -> None:
+        """Remember when a lease was written and when a life ended."""
+        now = self.world.now()
+        expires = new.get("claim_expires_at")
+        if expires is not None and (old or {}).get("claim_expires_at") != expires:
+            self.renewed_at = now
+        was_ended = old is not None and old["status"] in ENDED
+        if new["status"] in ENDED and not was_ended:
+            self.ended.append((now, float("inf")))
+        elif was_ended and new["status"] not in ENDED:
+            since, _ = self.ended[-1]
+            self.ended[-1] = (since, now)
+
+    def was_over(self, since: float, until: float) -> bool:
+        """Say whether it was at an end at some time between two."""
+        return any(end <= until and since <= again for end, again in self.ended)

@@ -1,0 +1,43 @@
+"""A process of the made-up world: what runs, freezes and dies as one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context, ContextVar, copy_context
+from dataclasses import dataclass, field
+from typing import Any
+
+from simulation.callbacks import Callback
+
+
+@dataclass(slots=True, eq=False)
+class Process:
+    """A process.
+
+    Attributes:
+        offset: Seconds by which its wall clock is wrong.
+        fuse: Callbacks until something befalls it; 0: nothing will.
+        on_death: Called, in the world, once it has ended.
+    """
+
+    name: str
+    offset: float = 0.0
+    fuse: int = 0
+    dead: bool = False
+    frozen: bool = False
+    on_death: Callable[[], None] = lambda: None
+    ready: deque[Callback] = field(default_factory=deque)
+    #: Kept to the end: a task that is collected would run its `finally` blocks.
+    tasks: list[asyncio.Task[Any]] = field(default_factory=list)
+
+
+PROCESS: ContextVar[Process] = ContextVar("PROCESS")
+
+
+def context_of(process: Process) -> Context:
+    """Return the surroundings in which the callbacks of a process run."""
+    context = copy_context()
+    context.run(PROCESS.set, process)
+    return context

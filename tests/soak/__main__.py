@@ -18,6 +18,7 @@ from tests.soak.history import check
 from tests.soak.plan import PACE, Plan
 from tests.soak.recorded import limits, read_records
 from tests.soak.run import Course, run
+from tests.soak.unproven import blind
 from tests.soak.verdict import MOST_TOLD, Verdict, judge
 
 USAGE = 2
@@ -87,7 +88,7 @@ def tell(verdict: Verdict) -> list[str]:
     """Say what was measured and what was broken; return the latter."""
     for figure in verdict.figures():
         say(figure)
-    broken = [*verdict.broken(), *verdict.late()]
+    broken = [*verdict.broken(), *verdict.late(), *verdict.unproven()]
     for promise in broken[:MOST_TOLD]:
         say(f"BROKEN: {promise}")
     if len(broken) > MOST_TOLD:
@@ -97,12 +98,14 @@ def tell(verdict: Verdict) -> list[str]:
 
 def look_again(folder: Path) -> int:
     """Judge what a soak recorded, without running one."""
+    records = read_records(folder)
+    missing = list(blind({type(record).__name__ for record in records}))
     with only(PACE):
-        found = check(read_records(folder), limits(load_settings()))
-    for violation in found:
-        say(str(violation))
-    sys.stdout.write(f"history_violations={len(found)}\n")
-    return 1 if found else 0
+        found = check(records, limits(load_settings()))
+    for said in (*missing, *found):
+        say(str(said))
+    sys.stdout.write(f"history_violations={len(found)} records={len(records)}\n")
+    return 1 if found or missing else 0
 
 
 def say(text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -42,7 +43,9 @@ class Killer:
     """Deals the blows of a plan.
 
     Attributes:
-        dealt: What was done, and when.
+        dealt: What was tried, and when.
+        met: The blows that met a worker, by their names.
+        in_vain: Of these, the ones that met it with its hands empty.
         lulls: From when to when nothing went wrong, but for what had before.
     """
 
@@ -53,6 +56,8 @@ class Killer:
     queue: str
     rng: Random
     dealt: list[tuple[str, float]] = field(default_factory=list)
+    met: Counter[str] = field(default_factory=Counter)
+    in_vain: int = 0
     lulls: list[tuple[float, float]] = field(default_factory=list)
     _sqs: Any = None
 
@@ -81,20 +86,20 @@ class Killer:
 
     async def kill(self) -> None:
         """Kill a worker with chunks in hand."""
-        if victim := await self.victim():
+        if victim := await self.victim("kill"):
             self.crew.kill(victim)
 
     async def freeze(self) -> None:
         """Stop one in its tracks until others have long taken its chunks over."""
-        if victim := await self.victim():
+        if victim := await self.victim("freeze"):
             self.crew.freeze(victim, LEASE_S * self.rng.uniform(1.5, 2.5))
 
     async def stop(self) -> None:
         """Stop one gracefully."""
-        if victim := await self.victim():
+        if victim := await self.victim("stop"):
             self.crew.stop(victim)
 
-    async def victim(self) -> Child | None:
+    async def victim(self, blow: str) -> Child | None:
         """Return a worker with its hands full, while others are there to go on."""
         until = time.monotonic() + FULL_HANDS_S
         while True:
@@ -102,6 +107,8 @@ class Killer:
             busy = [w for w in ready if self.changes.held_by(worker_name(w))]
             late = time.monotonic() > until
             if len(ready) > OTHERS and (busy or late):
+                self.met[blow] += 1
+                self.in_vain += not busy
                 return self.rng.choice(busy or ready)
             if late:
                 return None

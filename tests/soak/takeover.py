@@ -61,6 +61,11 @@ def next_claim(history: Sequence[Change], death: Death) -> Change | None:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the value below which such a share lies; 0 for none."""
+    """Return the value below which such a share of them lies; nan for none."""
     ordered = sorted(values)
-    return ordered[math.ceil(share * len(ordered)) - 1] if ordered else 0.0
+    return ordered[math.ceil(share * len(ordered)) - 1] if ordered else math.nan
+
+
+def seconds(values: Sequence[float], share: float) -> str:
+    """Return a percentile in words; `-` where there is nothing to measure."""
+    return f"{percentile(values, share):.2f}" if values else "-"

@@ -11,12 +11,15 @@ from tests.soak.history import RULES, check
 from tests.soak.ledger import duplicates, left_to_a_person, paid_twice, settle_up
 from tests.soak.plan import Plan
 from tests.soak.quiet import Quiet, quiets
-from tests.soak.record import Ack, Change, Effect, Said, Violation
+from tests.soak.record import Effect, Violation
 from tests.soak.recorded import limits, read_records
 from tests.soak.run import Course
-from tests.soak.takeover import Takeover, percentile, takeovers
+from tests.soak.takeover import Takeover, percentile, seconds, takeovers
+from tests.soak.unproven import blind, unproven
 
 MOST_TOLD = 30
+#: Blows that are aimed at a worker.
+STRIKES = ("kill", "freeze", "stop")
 #: Over the lease, by then another has to have what a killed worker held.
 GRACE_S = 5.0
 #: By then a cancelled job has to be quiet, when nothing else goes wrong.
@@ -51,7 +54,7 @@ class Verdict:
 
     def broken(self) -> Iterator[str]:
         """Yield every promise that was broken, in words."""
-        yield from (f"there is no {kind} to judge by" for kind in self.blind())
+        yield from blind(self.read)
         yield from map(str, self.violations)
         yield from self.unsettled
         yield from self.course.accounts.complaints
@@ -64,23 +67,23 @@ class Verdict:
         for failure in self.course.actors.traffic.failures:
             yield f"a command did not go through: {failure}"
 
-    def blind(self) -> Iterator[str]:
-        """Yield the kinds of records that are missing altogether."""
-        for kind in (Change, Effect, Ack, Said):
-            if not self.read[kind.__name__]:
-                yield kind.__name__
-
     def late(self) -> Iterator[str]:
         """Yield the promises of time that were broken: a busy machine does that.
 
-        How soon a cancel is quiet is judged where nothing else goes wrong. Under these
-        faults it is told: every tenth write of it waits for its retry.
+        Where nothing was measured nothing is late: `unproven` says so. How soon a
+        cancel is quiet is judged where nothing else goes wrong. Under these faults it
+        is told: every tenth write of it waits for its retry.
         """
         allowed = self.course.actors.settings.lease_s + GRACE_S
         if (p99 := percentile(self.takeover_seconds, 0.99)) > allowed:
             yield f"takeovers take {p99:.2f} s (p99), not {allowed:g} s"
         if (p99 := percentile(self.quiet_seconds(in_a_lull=True), 0.99)) > QUIET_S:
             yield f"a cancel is quiet after {p99:.2f} s (p99), not {QUIET_S:g} s"
+
+    def unproven(self) -> Iterator[str]:
+        """Yield what was asked for and never came about: a small soak does that."""
+        met = self.course.actors.killer.met
+        yield from unproven(self.plan, met, self.takeovers, self.quiets)
 
     def quiet_seconds(self, *, in_a_lull: bool) -> list[float]:
         """Return how long each cancel took, under faults or without."""
@@ -93,8 +96,8 @@ class Verdict:
         late = [t for t in self.takeovers if t.seconds > lease_s + GRACE_S]
         yield (
             f"takeover: {len(took)} chunks of {killed} killed "
-            f"workers; p50 {percentile(took, 0.5):.2f} s, "
-            f"p99 {percentile(took, 0.99):.2f} s, max {percentile(took, 1):.2f} s, "
+            f"workers; p50 {seconds(took, 0.5)} s, "
+            f"p99 {seconds(took, 0.99)} s, max {seconds(took, 1)} s, "
             f"allowed {lease_s + GRACE_S:g} s, later than that {len(late)}"
         )
         for quiet in self.quiets:
@@ -113,8 +116,19 @@ class Verdict:
         yield f"AWS: {self.course.requests} requests; faults: {faults}"
         yield (
             f"beside: {self.course.actors.crew.replaced} workers ended by themselves, "
-            f"{self.course.actors.traffic.submits_killed} submits killed, blows: "
-            f"{len(self.course.actors.killer.dealt)}"
+            f"{self.course.actors.traffic.submits_killed} submits killed"
+        )
+        yield self.blows()
+
+    def blows(self) -> str:
+        """Say what was tried, and what of it came about."""
+        killer = self.course.actors.killer
+        told = Counter(blow for blow, _ in killer.dealt)
+        met = ", ".join(f"{killer.met[b]} of {told[b]} {b}s" for b in STRIKES)
+        return (
+            f"blows: {told.total()}; met a worker: {met}, "
+            f"{killer.in_vain} of them one with empty hands; "
+            f"cancelled: {len(self.quiets)} of {2 * self.plan.cancels}"
         )
 
     @property
@@ -124,15 +138,15 @@ class Verdict:
 
     def last_line(self) -> str:
         """Return the one line that others read."""
-        blows = [blow for blow, _ in self.course.actors.killer.dealt]
+        met = self.course.actors.killer.met
         accounts, took = self.course.accounts, self.takeover_seconds
-        quiet = percentile(self.quiet_seconds(in_a_lull=True), 0.99)
-        faulty = percentile(self.quiet_seconds(in_a_lull=False), 0.99)
+        quiet = self.quiet_seconds(in_a_lull=True)
+        faulty = self.quiet_seconds(in_a_lull=False)
         facts = {
             "chunks": accounts.chunks,
             "kills": len(self.course.actors.crew.deaths),
-            "freezes": blows.count("freeze"),
-            "stops": blows.count("stop"),
+            "freezes": met["freeze"],
+            "stops": met["stop"],
             "cancels": len(self.quiets),
             "lost": accounts.lost,
             "duplicate_effects": self.duplicate_effects,
@@ -140,11 +154,12 @@ class Verdict:
             "unsettled_chunks": len(self.unsettled),
             "left_to_a_person": self.left_to_a_person,
             "history_violations": len(self.violations),
-            "takeover_p50_s": f"{percentile(took, 0.5):.2f}",
-            "takeover_p99_s": f"{percentile(took, 0.99):.2f}",
-            "takeover_max_s": f"{percentile(took, 1):.2f}",
-            "cancel_to_quiet_p99_s": f"{quiet:.2f}",
-            "under_faults_p99_s": f"{faulty:.2f}",
+            "takeovers": len(took),
+            "takeover_p50_s": seconds(took, 0.5),
+            "takeover_p99_s": seconds(took, 0.99),
+            "takeover_max_s": seconds(took, 1),
+            "cancel_to_quiet_p99_s": seconds(quiet, 0.99),
+            "under_faults_p99_s": seconds(faulty, 0.99),
             "calls_after_cancel": sum(q.calls for q in self.quiets),
             "calls_paid_twice": self.paid_twice,
             "requests": self.course.requests,

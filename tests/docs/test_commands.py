@@ -11,6 +11,7 @@ import typer.main
 import simulation.__main__
 import workers.__main__
 from orchestrator.cli.app import app
+from orchestrator.intake.manifest import is_manifest
 from piecework.settings import Settings
 from tests.docs.pages import (
     PAGES,
@@ -54,6 +55,14 @@ def found(words: list[str]) -> tuple[Any, list[str]]:
     while rest and rest[0] in getattr(command, "commands", {}):
         command = command.commands[rest.pop(0)]
     return PROGRAMS.get(command.name, command), rest
+
+
+@each_page
+def test_what_is_submitted_from_a_bucket_is_a_manifest(page: Path) -> None:
+    lines = [line for line in shell_lines(page) if "submit" in line]
+    sources = [name for line in lines for name in re.findall(r"s3://[^\s\"'`]+", line)]
+
+    assert [] == [name for name in sources if not is_manifest(name)]
 
 
 @pytest.mark.parametrize("words", ["jobs explode NAME", "explode", "dlq explode"])

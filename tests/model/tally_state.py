@@ -48,7 +48,7 @@ class State(NamedTuple):
         lost: Chunks that are open and that no message speaks for, as bits.
         tallies: For each group, the chunks counted as ended, as bits.
         full: The groups counted as full, as bits.
-        forgets: The chunks that an operator takes out of the tallies, and reopens.
+        reopens: Whether chunk 0 is to be taken out of its tally, and reopened.
     """
 
     st: Js = Js.RUNNING

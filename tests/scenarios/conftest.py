@@ -88,8 +88,8 @@ class Scenario:
 
     @property
     def log(self) -> Any:
-        """A logger."""
-        return structlog.get_logger()
+        """A logger that keeps to this stream, whatever a command beside it does."""
+        return structlog.wrap_logger(structlog.WriteLogger(sys.stdout)).bind()
 
     @property
     def ledger(self) -> list[list[str]]:
@@ -128,7 +128,7 @@ class Scenario:
         if frozen:
             settings = settings.model_copy(update={"concurrency": 1})
         rt = replace(self.rt, settings=settings, **parts)
-        station = open_station(rt, name, ALL, structlog.get_logger())
+        station = open_station(rt, name, ALL, self.log)
         if frozen:
             never = {"lease_s": 1000.0, "visibility_s": 2000.0}
             station.heart.settings = settings.model_copy(update=never)
@@ -143,8 +143,7 @@ class Scenario:
     @asynccontextmanager
     async def reconciler(self) -> AsyncIterator[None]:
         """Run a reconciler with no worker beside it."""
-        log = structlog.get_logger()
-        running = asyncio.create_task(reconcile_for_ever(self.rt, log))
+        running = asyncio.create_task(reconcile_for_ever(self.rt, self.log))
         try:
             yield
         finally:

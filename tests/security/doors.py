@@ -117,8 +117,13 @@ class Listed:
     async def names(self, _: str) -> Any:
         yield self.key
 
-    async def get(self, key: str) -> bytes:
-        return b"{}" if "/certificate/" in key else b"stolen"
+    async def get(self, key: str, *, most: int) -> bytes:
+        assert "/certificate/" in key
+        assert most
+        return b"{}"
+
+    async def blocks(self, _: str) -> Any:
+        yield b"stolen"
 
 
 def object_of_a_row(name: str) -> bool:

@@ -8,8 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from orchestrator.cli.exporting import opened
-from orchestrator.cli.saving import write
+from orchestrator.cli.whole_file import make_folder, whole_file
 from orchestrator.intake import chunk_inputs
 from piecework import Pipeline, Stage
 from piecework.context import Context
@@ -53,7 +52,8 @@ def export_to(folder: Path) -> Callable[[str], bool]:
 
     def refuses(name: str) -> bool:
         try:
-            opened(folder / f"export{name}").close()
+            with whole_file(folder / f"export{name}"):
+                pass
         except UsageError:
             return True
         return not no_path(name)
@@ -61,11 +61,16 @@ def export_to(folder: Path) -> Callable[[str], bool]:
     return refuses
 
 
-def save_into(folder: Path) -> Callable[[str], Awaitable[bool]]:
+def save_into(folder: Path) -> Callable[[str], bool]:
     """Be the folder of `results --save`: refused with a code, never a crash."""
 
-    async def refuses(name: str) -> bool:
-        return not no_path(name) or await refused(write(folder / name / "x", b""))
+    def refuses(name: str) -> bool:
+        try:
+            if no_path(name):
+                make_folder(folder / name)
+        except UsageError:
+            return True
+        return not no_path(name)
 
     return refuses
 

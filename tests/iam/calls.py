@@ -72,9 +72,8 @@ MAKERS = {
     "cloudformation:ListStackResources": DEPLOY,
     "orchestrator/infra/stack.py:Stack.template cloudformation:GetTemplate": DEPLOY,
     "orchestrator/intake/s3.py:object_blocks s3:GetObject": SUBMIT,
-    "piecework/objects.py:Objects.get s3:GetObject": f"{SUBMIT} {WORK} {READ} {WRITE}",
-    "piecework/objects.py:Objects.lines s3:GetObject": (
-        f"{SUBMIT} {WORK} {REPAIR} {WRITE}"
+    "piecework/objects.py:Objects._opened s3:GetObject": (
+        f"{SUBMIT} {WORK} {READ} {REPAIR} {WRITE}"
     ),
     "piecework/objects.py:Objects.names s3:ListObjectsV2": READ,
     "piecework/objects.py:Objects.put s3:PutObject": (

@@ -6,6 +6,8 @@ import os
 import signal
 import stat
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -45,8 +47,16 @@ def test_a_server_that_never_answers_is_stopped_at_the_deadline(
 SERVES = "while :; do sleep 0.01; done"
 
 
-def answering(_endpoint: str, _timeout_s: float) -> str:
-    return "1.5.33"
+def answering(folder: Path) -> Callable[[str, float], str]:
+    """Answer for a server as soon as it runs: a moment later than it was started."""
+
+    def health(_endpoint: str, _timeout_s: float) -> str:
+        pid = int((folder / "emulator.pid").read_text("utf-8"))
+        while not server.is_ours(pid, folder):
+            time.sleep(0.005)
+        return "1.5.33"
+
+    return health
 
 
 def interrupted(_endpoint: str, _timeout_s: float) -> str:
@@ -72,7 +82,7 @@ def test_a_start_that_is_broken_off_leaves_no_server_behind(
 def test_a_server_that_a_killed_up_never_told_of_is_found_by_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "health", answering)
+    monkeypatch.setattr(server, "health", answering(tmp_path))
     started = server.start(fake_python(tmp_path, SERVES), tmp_path, "us-east-1")
     assert server.is_ours(started.pid, tmp_path)
 
@@ -84,7 +94,7 @@ def test_a_server_that_a_killed_up_never_told_of_is_replaced_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = fake_python(tmp_path, SERVES)
-    monkeypatch.setattr(server, "health", answering)
+    monkeypatch.setattr(server, "health", answering(tmp_path))
     monkeypatch.setattr(embedded.environment, "ensure", lambda say: python)
     monkeypatch.setattr(embedded.deploy, "into", lambda *_: None)
     stray = server.start(python, tmp_path, "us-east-1")
@@ -101,7 +111,7 @@ def test_a_server_in_a_folder_with_a_space_is_known_without_proc(
 ) -> None:
     folder = tmp_path / "My Project"
     folder.mkdir()
-    monkeypatch.setattr(server, "health", answering)
+    monkeypatch.setattr(server, "health", answering(folder))
     monkeypatch.setattr(server, "PROC", tmp_path / "there is none")
     started = server.start(fake_python(tmp_path, SERVES), folder, "us-east-1")
     try:

@@ -26,7 +26,7 @@ app = typer.Typer(
 ENOUGH = 5_000
 
 
-@app.command()
+@app.command(context_settings={"help_option_names": ["-h", "--help"]})
 def simulate(
     pipeline: Annotated[
         str, typer.Argument(help="`module:pipeline`; none: Piecework's own.")

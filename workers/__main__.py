@@ -22,6 +22,7 @@ from piecework.runtime import connect
 from piecework.settings import Settings, load_settings
 from piecework.step_order import advice
 from piecework.telemetry.measuring import measured
+from piecework.version import version_line
 from workers.beside import beside
 from workers.ecs.task import METADATA, this_task, worker_name
 from workers.garbage import spare_what_stays
@@ -32,7 +33,7 @@ from workers.serving import serve
 from workers.station import open_station
 from workers.stop import end_despite_threads, stop_on_signals
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 #: Threads beside those of the stages: hosts of S3 and of dependencies are looked up in
 #: one, and must not wait for a stage to end.
@@ -41,7 +42,14 @@ SPARE = 8
 FAILED = 1
 
 
-@app.command()
+def version_asked(asked: bool) -> None:  # noqa: FBT001 -- the form of a callback
+    """Say which version this is, and end."""
+    if asked:
+        typer.echo(version_line())
+        raise typer.Exit
+
+
+@app.command(context_settings={"help_option_names": ["-h", "--help"]})
 def run(
     pipelines: Annotated[
         list[str],
@@ -57,8 +65,18 @@ def run(
     reconcile: Annotated[  # noqa: FBT002 -- a flag of a command
         bool, typer.Option(help="Run the reconciler's loop beside the work.")
     ] = True,
+    version: Annotated[  # noqa: FBT002 -- a flag of a command
+        bool,
+        typer.Option(
+            "--version",
+            help="Say which version this is.",
+            callback=version_asked,
+            is_eager=True,
+        ),
+    ] = False,
 ) -> None:
     """Work on the chunks of the given pipelines until told to stop."""
+    del version  # has been said
     telemetry.configure(os.environ.get("PIECEWORK_LOG_LEVEL", "info"))
     telemetry.guard_process()
     try:

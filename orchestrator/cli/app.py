@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from orchestrator.cli import (
@@ -21,12 +23,28 @@ from orchestrator.cli import (
 
 app = typer.Typer(
     name="piecework",
-    help="Cut a job into chunks, fan them out over SQS, account for every single one.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+@app.callback()
+def piecework(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            help="Say which version this is.",
+            callback=local.version_asked,
+            is_eager=True,
+        ),
+    ] = False,
+) -> None:
+    """Cut a job into chunks, fan them out over SQS, account for every single one."""
+    del version  # has been said
+
 
 app.command()(local.demo)
 app.command()(local.up)

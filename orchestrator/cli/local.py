@@ -108,15 +108,18 @@ def simulate(context: typer.Context) -> None:
     os.execv(sys.executable, [sys.executable, "-m", "simulation", *context.args])  # noqa: S606 -- no shell is the point
 
 
+def version_asked(asked: bool) -> None:
+    """Say which version this is, and end."""
+    if asked:
+        version(Format.TABLE)
+
+
 def version(output: OutputOption = Format.TABLE) -> None:
     """Say which version this is."""
 
     def act(out: Output) -> None:
-        from importlib.metadata import version as version_of
-        from platform import python_version
+        from piecework.version import version_line, versions
 
-        said = {"piecework": version_of("piecework"), "python": python_version()}
-        line = f"piecework {said['piecework']} (Python {said['python']})"
-        out.document(said, lambda console: console.print(line))
+        out.document(versions(), lambda console: console.print(version_line()))
 
     run_local(act, output)

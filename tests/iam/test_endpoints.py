@@ -21,6 +21,7 @@ SERVICES = {
     "LogsEndpoint": "logs",
     "EcrApiEndpoint": "ecr",
     "SecretEndpoint": "secretsmanager",
+    "ParameterEndpoint": "ssm",
     "ModelEndpoint": "bedrock",
 }
 ROLES = roles(**EVERYTHING)
@@ -49,9 +50,19 @@ def test_what_a_task_is_granted_passes_the_fence(actor: str) -> None:
     through = fences()
     for grant in grants(actor, ROLES[actor].grants):
         service = grant.action.partition(":")[0]
-        if service in through and grant.resource not in ELSEWHERE:
+        # Secrets and parameters are granted in one list, to the actions of both.
+        other = grant.action == "ssm:GetParameters" and ":ssm:" not in grant.resource
+        if service in through and grant.resource not in ELSEWHERE and not other:
             asked = Request(grant.action, grant.resource, US)
             assert Decision.ALLOWED is decide(asked, through[service]), grant
+
+
+def test_a_parameter_that_is_a_secret_passes_the_fence() -> None:
+    given = f"arn:aws:ssm:us-east-1:{ACCOUNT}:parameter/token"
+    granted = roles(**{**EVERYTHING, "SecretArns": given})["execution"].grants
+    asked = Request("ssm:GetParameters", given, US)
+    assert Decision.ALLOWED is decide(asked, granted)
+    assert Decision.ALLOWED is decide(asked, fences()["ssm"])
 
 
 @pytest.mark.parametrize(
@@ -74,6 +85,12 @@ def test_what_a_task_is_granted_passes_the_fence(actor: str) -> None:
             "sqs",
             "sqs:SendMessage",
             "arn:aws:sqs:us-east-1:9:piecework-prod-work",
+            ACCOUNT,
+        ),
+        (
+            "ssm",
+            "ssm:GetParameters",
+            "arn:aws:ssm:us-east-1:9:parameter/token",
             ACCOUNT,
         ),
         (

@@ -27,6 +27,7 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
         "Endpoints": "always",
         "KmsEndpoint": "true",
         "SecretsEndpoint": "true",
+        "ParametersEndpoint": "true",
         "BedrockEndpoint": "true",
     },
 }

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.unit.piecework.fakes import Log
-from tests.unit.workers.made_up import for_ever, time, virtually
+from tests.unit.workers.made_up import for_ever, hold, time, virtually
 from workers.drain import COUNT_S, END_S, HAND_BACK_S, drain
-from workers.heart import Reason
+from workers.heart import Hold, Reason
 from workers.timings import ENOUGH, Timings, UnderWay
 from workers.worker import Worker
 
@@ -125,3 +125,31 @@ async def test_a_stop_is_over_in_time_though_nothing_ends_and_nobody_answers() -
     assert DRAIN + END_S > time() - began_at
     assert ["worker.stopping", "acks.failed"] == worker.station.log.names()
     long_poll.cancel()
+
+
+@virtually
+async def test_a_claim_that_comes_when_the_drain_is_over_is_handed_back() -> None:
+    holds: dict[str, Hold] = {}
+    station: Any = SimpleNamespace(
+        rt=SimpleNamespace(settings=SimpleNamespace(drain_s=5.0)),
+        heart=SimpleNamespace(holds=holds),
+        under_way={},
+        timings=Timings(),
+        log=Log(),
+    )
+    worker = Worker(station, asyncio.Event())
+    held = hold()
+
+    async def late() -> None:
+        await asyncio.sleep(5.5)  # the claim is on its way
+        holds["token"] = held
+        async with held:
+            await for_ever()
+
+    worker.start(late())
+    began_at = time()
+    await drain(worker, asyncio.create_task(asyncio.sleep(0)))
+
+    assert Reason.STOPPING is held.reason
+    assert set() == worker.in_hand
+    assert HAND_BACK_S > time() - began_at - 5.0

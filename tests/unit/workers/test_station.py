@@ -115,3 +115,14 @@ async def test_a_job_says_what_it_waits_for_though_it_was_asked_to_wait_for_ever
     await here.note_waiting(SimpleNamespace(ref=REF), parked)
 
     assert ["waits for dependency model until 2026-09-22T14:13:20.000Z"] == said
+
+
+async def test_a_note_that_cannot_be_written_keeps_nobody_from_giving_way() -> None:
+    async def note(*_: Any) -> None:
+        message = "gone"
+        raise StoreError(message)
+
+    jobs: Any = SimpleNamespace(note=note)
+    job: Any = SimpleNamespace(ref=REF, pipeline="review")
+
+    await station(jobs).note_unknown_pipeline(job)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from piecework.circuits import Circuits
-from piecework.errors import StoreError
-from piecework.model import JobStatus
+from piecework.errors import NewerSchemaError, StoreError
+from piecework.model import ChunkRef, JobRef, JobStatus
 from piecework.ports import CancelRequest
 from piecework.pulse import Pulse
 from tests.unit.piecework.fakes import Log
@@ -22,8 +22,8 @@ from workers.watch import YOUNG_S, Watch
 
 
 class Held:
-    def __init__(self) -> None:
-        self.claim = SimpleNamespace(ref=REF)
+    def __init__(self, ref: ChunkRef = REF) -> None:
+        self.claim = SimpleNamespace(ref=ref)
         self.stopped: list[CancelRequest | None] = []
         self.taken_at = 0.0
 
@@ -133,3 +133,39 @@ async def test_a_chunk_that_was_taken_just_now_is_not_worth_a_look() -> None:
     heart.holds["other"] = older
     await Watch(rt, heart, circuits, Log()).look()
     assert [REF.of] == asked
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StoreError("slow down", code="aws.service.throttled"),
+        NewerSchemaError("it is newer"),
+    ],
+)
+async def test_a_job_that_cannot_be_read_hides_no_cancel_of_another(
+    error: StoreError,
+) -> None:
+    looked: list[bool] = []
+
+    async def read(ref: JobRef) -> Any:
+        if ref.job == "first":
+            raise error
+        return SimpleNamespace(
+            status=JobStatus.CANCELLING, cancelled_at="then", undoes=False
+        )
+
+    async def look() -> None:
+        looked.append(True)
+
+    first, second = (Held(JobRef("acme", job).chunk(1)) for job in ("first", "second"))
+    heart: Any = SimpleNamespace(holds={"a": first, "b": second}, pulse=Pulse())
+    rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read))
+    circuits: Any = SimpleNamespace(untold=False, look=look)
+    log: Any = Log()
+
+    with pytest.raises(StoreError) as told:
+        await Watch(rt, heart, circuits, log).look()
+
+    assert error is told.value
+    assert [CancelRequest("then", undo=False)] == second.stopped
+    assert [True] == looked

@@ -16,6 +16,7 @@ CORE = {"sqs", "logs", "ecr.api", "ecr.dkr", "sts"}
 CHOSEN = {
     "KmsEndpoint": "kms",
     "SecretsEndpoint": "secretsmanager",
+    "ParametersEndpoint": "ssm",
     "BedrockEndpoint": "bedrock-runtime",
 }
 

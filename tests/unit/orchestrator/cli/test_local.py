@@ -73,7 +73,10 @@ def test_a_command_becomes_the_program_of_that_name(
 
 
 def test_version_is_said(run: Run) -> None:
-    assert run("version").stdout.startswith("piecework ")
+    said = run("version")
+    assert said.stdout.startswith("piecework ")
+    asked = run("--version")
+    assert (0, said.stdout) == (asked.exit_code, asked.stdout)
 
 
 def test_every_code_is_listed_and_can_be_looked_up(run: Run) -> None:

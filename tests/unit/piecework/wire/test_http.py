@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import pytest
 
 from piecework.wire.answer import HEAD_LIMIT, Answer, MalformedError, read
@@ -83,3 +86,40 @@ def test_an_answer_that_was_cut_off_is_none() -> None:
 def test_what_is_no_answer_or_more_than_one_is_refused(bad: bytes) -> None:
     with pytest.raises(MalformedError):
         read(bad)
+
+
+@pytest.mark.parametrize(
+    "size", [b"-6", b"+3", b"0x3", b"1_0", b" 3", b"", b"f" * 5000]
+)
+def test_a_chunk_has_a_size_in_digits(size: bytes) -> None:
+    head = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+    found: list[Any] = []
+
+    def reading() -> None:
+        try:
+            found.append(read(head + size + b"\r\nbod\r\n0\r\n\r\n"))
+        except Exception as error:  # noqa: BLE001
+            found.append(error)
+
+    thread = threading.Thread(target=reading, daemon=True)
+    thread.start()
+    thread.join(2)
+    assert [MalformedError] == [type(each) for each in found]
+
+
+def test_an_answer_behind_the_last_chunk_is_one_too_many() -> None:
+    whole = OK + b"Transfer-Encoding: chunked\r\n\r\n3\r\nbod\r\n0\r\n\r\n"
+    with pytest.raises(MalformedError):
+        read(whole + OK + b"Content-Length: 0\r\n\r\n")
+    with pytest.raises(MalformedError):
+        read(whole + OK)
+
+
+def test_a_chunk_ends_where_it_says() -> None:
+    with pytest.raises(MalformedError):
+        read(OK + b"Transfer-Encoding: chunked\r\n\r\n3\r\nbodyy0\r\n\r\n")
+
+
+def test_a_length_that_nobody_can_read_is_none() -> None:
+    with pytest.raises(MalformedError):
+        read(OK + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n")

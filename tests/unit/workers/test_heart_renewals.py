@@ -1,0 +1,68 @@
+"""Renewals: what one that hangs, fails or comes late means for the others."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from piecework.errors import StoreError
+from piecework.store.claims import Renewed
+from tests.unit.workers.made_up import LEASE, time, virtually
+from tests.unit.workers.test_heart import Bench, waits
+from workers.heart import Hold
+
+
+@virtually
+async def test_one_renewal_that_is_never_answered_loses_no_claim() -> None:
+    bench = Bench()
+    beating = asyncio.create_task(bench.heart.beat())
+    work = bench.take("a", waits)
+    bench.claims.replies["a"] = 1e6
+    await asyncio.sleep(LEASE / 3 * 2 - 1)
+    bench.claims.replies["a"] = Renewed()
+    await asyncio.sleep(LEASE * 3)
+
+    assert not work.done()
+    work.cancel()
+    beating.cancel()
+    await asyncio.gather(work, beating, return_exceptions=True)
+
+
+@virtually
+async def test_a_failure_of_long_ago_makes_nobody_sick_today() -> None:
+    bench = Bench()
+    heart = bench.heart
+    beating = asyncio.create_task(heart.beat())
+
+    async def short(_: Any) -> None:
+        await asyncio.sleep(LEASE / 3 + 1)
+
+    bench.claims.replies["a"] = StoreError("gone")
+    await bench.take("a", short)
+    await asyncio.sleep(3_600)
+    bench.claims.replies["b"] = StoreError("gone")
+    work = bench.take("b", waits)
+    await asyncio.sleep(LEASE / 3 + 1)
+
+    assert "lease renewals" in heart.pulse.due
+    assert heart.pulse.due["lease renewals"] > time()
+    work.cancel()
+    beating.cancel()
+    await asyncio.gather(work, beating, return_exceptions=True)
+
+
+@virtually
+async def test_the_message_of_a_turn_that_ended_during_a_beat_is_not_hidden() -> None:
+    bench = Bench()
+
+    async def short(_: Hold) -> None:
+        await asyncio.sleep(1.0)
+
+    ending, going_on = bench.take("a", short), bench.take("b", waits)
+    bench.claims.replies["b"] = 2.0
+    await asyncio.sleep(0)
+    await bench.heart.renew_all()
+
+    assert ["hide r-b for 90"] == [s for s in bench.claims.said if "hide" in s]
+    going_on.cancel()
+    await asyncio.gather(ending, going_on, return_exceptions=True)

@@ -1,0 +1,140 @@
+"""A stop: what is under way is handed on, and nothing keeps the process alive."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from piecework import keys
+from piecework.model import ChunkRef, JobRef
+from piecework.settings import Settings
+from tests.unit.piecework.fakes import Log
+from tests.unit.workers.made_up import for_ever, virtually
+from workers import __main__ as main
+from workers import stop as stopping
+from workers.acks import Ack, Acks
+from workers.stop import stop_on_signals
+from workers.worker import Worker
+
+
+@virtually
+async def test_a_flush_waits_for_the_one_that_is_under_way() -> None:
+    deleted: list[str] = []
+
+    async def add(*_: Any) -> bool:
+        await asyncio.sleep(1.0)
+        return False
+
+    async def delete(receipts: list[str]) -> None:
+        deleted.extend(receipts)
+
+    rt: Any = SimpleNamespace(
+        tallies=SimpleNamespace(add=add),
+        work=SimpleNamespace(delete=delete),
+        settings=Settings(linger_s=0.01),
+    )
+    acks = Acks(rt, lambda: True, for_ever, Log())  # type: ignore[arg-type]
+    running = asyncio.create_task(acks.run())
+    acks.add(Ack(ChunkRef("acme", "job", 1), 3, "receipt"))
+    await asyncio.sleep(0.5)
+
+    await acks.flush()  # as a stopping worker does, before it cuts the loop off
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+    assert ["receipt"] == deleted
+
+
+def stopping_worker(sent: list[Any]) -> Worker:
+    async def send(messages: list[Any], **_: Any) -> int:
+        sent.extend(messages)
+        return len(messages)
+
+    job: Any = SimpleNamespace(
+        ref=JobRef("acme", "job"), chunks=1, gen=1, notifies=False
+    )
+    rt = SimpleNamespace(
+        jobs=SimpleNamespace(read=lambda _: answered(job)),
+        work=SimpleNamespace(send=send),
+    )
+    station: Any = SimpleNamespace(rt=rt, log=Log(), pipelines={})
+    return Worker(station, asyncio.Event())
+
+
+async def answered(what: Any) -> Any:
+    return what
+
+
+async def test_a_join_that_begins_at_a_stop_is_handed_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent: list[Any] = []
+    worker = stopping_worker(sent)
+    worker.stop.set()
+    worker.closing = True
+    join = ChunkRef("acme", "job", keys.JOIN_CHUNK)
+    monkeypatch.setattr("workers.worker.end_cancelled", lambda *_: answered(None))
+    monkeypatch.setattr("workers.worker.begin_join", lambda *_: answered((join, 1)))
+    worker.station.log = Log()  # type: ignore[assignment]
+    worker.station.log.bind = lambda **_: Log()  # type: ignore[assignment,method-assign]
+
+    await worker.join(JobRef("acme", "job"))
+
+    assert set() == worker.in_hand
+    assert [join] == [message.ref for message in sent]
+
+
+async def test_the_first_signal_lets_a_worker_that_stops_already_hand_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    loop, stop = asyncio.get_running_loop(), stop_on_signals()
+    stop.set()  # as a worker does that is full
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(0.01)
+        assert ([], "SIGTERM") == (ended, stop.signal)
+
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(0.01)
+        assert [128 + signal.SIGTERM] == ended
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+def test_a_worker_that_failed_does_not_wait_for_a_thread_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    over, said = threading.Event(), list[Any]()
+
+    def end(code: int) -> None:
+        said.append(code)
+        over.set()
+
+    async def connected(*_: Any, **__: Any) -> int:
+        asyncio.get_running_loop().run_in_executor(None, over.wait, 1.0)
+        message = "a loop has ended"
+        raise ValueError(message)
+
+    quiet = SimpleNamespace(configure=lambda _: None, guard_process=lambda: None)
+    monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.setattr(stopping, "THREADS_S", 0.01)
+    monkeypatch.setattr(sys, "excepthook", lambda _, error, __: said.append(str(error)))
+    monkeypatch.setattr(main, "telemetry", quiet)
+    monkeypatch.setattr(main, "load_pipelines", lambda _: {})
+    monkeypatch.setattr(main, "connected", connected)
+    monkeypatch.setattr("structlog.get_logger", Log)
+
+    with pytest.raises(ValueError, match="a loop has ended"):
+        main.run([])
+
+    assert ["a loop has ended", 1] == said

@@ -1,0 +1,46 @@
+"""Turns: one that fails is told of, one that is cut off is not."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from tests.unit.piecework.fakes import Log
+from tests.unit.workers.made_up import for_ever, virtually
+from workers.worker import Worker
+
+
+def idle_worker() -> tuple[Worker, Log]:
+    log = Log()
+    rt = SimpleNamespace(settings=SimpleNamespace(concurrency=1))
+    station: Any = SimpleNamespace(rt=rt, log=log, breathing=False)
+    return Worker(station, asyncio.Event()), log
+
+
+@virtually
+async def test_a_turn_that_cancels_itself_is_told_of() -> None:
+    async def turn() -> None:
+        forgotten = asyncio.create_task(for_ever())
+        forgotten.cancel()
+        await forgotten
+
+    worker, log = idle_worker()
+    worker.start(turn())
+    await asyncio.sleep(1.0)
+
+    assert set() == worker.in_hand
+    assert ["worker.turn_failed"] == log.names()
+
+
+@virtually
+async def test_a_turn_that_is_cut_off_is_not_told_of() -> None:
+    worker, log = idle_worker()
+    worker.start(for_ever())
+    await asyncio.sleep(1.0)
+    (turn,) = worker.in_hand
+    turn.cancel()
+    await asyncio.wait([turn])
+
+    assert turn.cancelled()
+    assert [] == log.names()

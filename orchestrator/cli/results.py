@@ -56,8 +56,7 @@ def results(
         else:
             await print_what_is_there(rt, out, record, lost)
         if save is not None:
-            for path in await save_artifacts(rt, record, save):
-                out.say(f"saved {path}")
+            await save_artifacts(rt, record, save, out.say)
         return lost.code or code
 
     run_connected(act, output)

@@ -94,7 +94,7 @@ def saved_to(folder: Path) -> Callable[[str], Awaitable[bool]]:
         }
         ended = Job.read(JobRef("acme", "j"), facts | own)
         rt: Any = SimpleNamespace(objects=listed)
-        saved = await save_artifacts(rt, ended, folder)
+        saved = await save_artifacts(rt, ended, folder, lambda _: None)
         inside = [path for path in saved if path.parent == folder]
         certificates = [path for path in inside if path.name.endswith(".json")]
         new = files(folder) - before

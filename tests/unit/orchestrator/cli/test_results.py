@@ -173,6 +173,32 @@ def test_artifacts_and_certificate_are_saved(
     assert ("a", 1) == (proof["job"], proof["chunks"])
 
 
+@pytest.mark.parametrize(
+    ("status", "join_error", "said"),
+    [
+        ("SUCCEEDED", "", False),
+        ("PARTIAL", "", False),
+        ("FAILED", "user.stage.failed", True),
+        ("CANCELLED", "", True),
+    ],
+)
+def test_artifacts_of_an_end_without_a_join_are_told_to_be_of_another(
+    run: Run,
+    certified: Deployment,
+    tmp_path: Path,
+    *,
+    status: str,
+    join_error: str,
+    said: bool,
+) -> None:
+    own = certified.certificate("a", chunks=1, join_error=join_error)
+    certified.job("a", status, 1, **own)
+    certified.bucket.stored[f"{ARTIFACTS}/report.md"] = b"# report"
+    done = run("results", "a", "--save", str(tmp_path))
+    assert said == ("may not fit the certificate" in done.stderr)
+    assert f"saved {tmp_path / 'report.md'}" in done.stderr.replace("\n", "")
+
+
 def test_an_artifact_that_is_larger_than_what_is_held_is_saved(
     run: Run, certified: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

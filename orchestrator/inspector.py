@@ -127,6 +127,10 @@ async def certificate(rt: Runtime, job: Job) -> Document | None:
     return record.document(content, f"The certificate {key}", bounds)
 
 
+#: What an event's row needs to be found and read, and its reader knows already.
+NOT_TOLD = {"pk", "sk", "v", "at", "event", "job"}
+
+
 async def job_events(rt: Runtime, job: Job) -> list[Document]:
     """Return what happened to a job, in order: its states, its deaths, its redrives."""
     item = job.item
@@ -138,13 +142,11 @@ async def job_events(rt: Runtime, job: Job) -> list[Document]:
             ("sent_at", "sent", {}),
             ("noticed_at", "notice", {"code": item.get("notice_code", "")}),
             ("finalizing_at", "joining", {"gen": job.gen}),
-            ("finished_at", "finished", dict(item.get("outcomes", {}))),
         )
         if name in item
     ]
     for row in await rt.jobs.events(job.ref):
-        told = {k: v for k, v in row.items() if k not in {"pk", "sk", "at", "event"}}
-        told.pop("job", None)
+        told = {k: v for k, v in row.items() if k not in NOT_TOLD}
         moments.append({"at": row["at"], "event": row["event"], "facts": told})
     async for letter in rt.dead_letters.query(job.ref.pk):
         told = {"chunk": letter["chunk"], "code": letter["error_code"]}

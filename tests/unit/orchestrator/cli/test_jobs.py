@@ -9,6 +9,7 @@ import pytest
 from orchestrator import cancel as cancelling
 from orchestrator.cli.waited import exit_code
 from piecework.errors import StoreError
+from piecework.model import JobRef
 from tests.unit.orchestrator.cli.deployment import SETTLED, Deployment
 
 Run = Callable[..., Any]
@@ -197,10 +198,15 @@ def test_a_watch_that_lasts_too_long_is_7_and_says_that_the_job_goes_on(
 def test_the_events_of_a_job_come_in_order_with_its_deaths(
     run: Run, deployment: Deployment
 ) -> None:
-    deployment.job("a", "PARTIAL", 2, finished_at="2027-01-15T07:59:59.000Z")
+    ended = "2027-01-15T07:59:59.000Z"
+    deployment.job("a", "PARTIAL", 2, finished_at=ended)
     deployment.letter("a", 1)
+    row = {"v": 1, "event": "finished", "at": ended, "job": "a", "status": "PARTIAL"}
+    deployment.table.add(JobRef("default", "a").pk, f"EVENT#{ended}#finished#1", **row)
     lines = run("jobs", "events", "a", "-o", "jsonl").stdout.splitlines()
-    assert ["submitted", "died", "finished"] == [json.loads(x)["event"] for x in lines]
+    found = [json.loads(line) for line in lines]
+    assert ["submitted", "died", "finished"] == [each["event"] for each in found]
+    assert {"status": "PARTIAL"} == found[-1]["facts"]
 
 
 def test_a_job_is_not_cancelled_unasked(run: Run, deployment: Deployment) -> None:

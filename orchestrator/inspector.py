@@ -200,14 +200,9 @@ async def chunk_document(rt: Runtime, ref: ChunkRef) -> Document:
             key=lambda row: str(row["begun_at"]),
         ),
         "errors": [error(row) for row in work.kind("ERROR")],
-        "undone": [
-            {
-                "stage": row["stage"],
-                "at": row.get("finished_at"),
-                "ok": "error" not in row,
-            }
-            for row in work.kind("UNDO")
-        ],
+        "undone": sorted(
+            (undo(row) for row in work.kind("UNDO")), key=lambda row: str(row["at"])
+        ),
     }
 
 
@@ -229,6 +224,12 @@ def effect(row: Mapping[str, Any]) -> Document:
     """Return an effect of the ledger."""
     names = ("stage", "effect_state", "effect", "begun_at", "ended_at", "effect_key")
     return {name: row.get(name) for name in names}
+
+
+def undo(row: Mapping[str, Any]) -> Document:
+    """Return a step of the way back."""
+    at, failed = row.get("finished_at"), "error" in row
+    return {"stage": row["stage"], "at": at, "ok": not failed}
 
 
 def error(row: Mapping[str, Any]) -> Document:

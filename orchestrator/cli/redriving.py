@@ -60,8 +60,8 @@ def warn(out: Output, planned: Plan, payloads: NewPayloads) -> None:
     out.say("stages that are done keep their values; the others see the new payload")
     if count := standing(planned.letters):
         out.say(
-            f"warning: of {count} what was done was not undone; with a new payload it "
-            "may be done again: look at `piecework chunks show` first"
+            f"warning: {count} of them did something that was not undone, and with a "
+            "new payload may do it again: look at `piecework chunks show` first"
         )
 
 

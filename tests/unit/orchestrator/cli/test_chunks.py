@@ -64,6 +64,20 @@ def test_a_chunk_is_shown_with_its_stages_calls_effects_and_errors(
     assert [] == [w for w in ("stages done", "effects", "errors") if w not in shown]
 
 
+def test_what_was_undone_is_shown_in_the_order_of_the_way_back(
+    run: Run, deployment: Deployment
+) -> None:
+    pk, work = JobRef("default", "a").pk, keys.work_prefix(1)
+    for at, stage in enumerate(("car", "hotel", "flight")):
+        moment = f"2027-01-15T07:59:5{at}.000Z"
+        row: dict[str, Any] = {"stage": stage, "finished_at": moment}
+        row |= {"error": "{}"} if stage == "hotel" else {}
+        deployment.table.add(pk, f"{work}UNDO#0001#{stage}", **row)
+    found = json.loads(run("chunks", "show", "a", "1", "-o", "json").stdout)["undone"]
+    assert ["car", "hotel", "flight"] == [each["stage"] for each in found]
+    assert [True, False, True] == [each["ok"] for each in found]
+
+
 def test_a_chunk_that_there_is_not_is_not_found(run: Run) -> None:
     done = run("chunks", "show", "a", "9")
     assert done.exit_code == 3

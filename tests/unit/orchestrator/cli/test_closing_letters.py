@@ -197,7 +197,7 @@ def test_a_new_payload_warns_of_what_was_not_undone(
 ) -> None:
     deployment.letter("a", 0, compensation="past the pivot")
     done = run("dlq", "redrive", *patch, "--dry-run")
-    assert bool(patch) is ("warning: of 1 what was done was not undone" in done.stderr)
+    assert bool(patch) is ("warning: 1 of them did something that was" in done.stderr)
 
 
 def test_a_patch_that_changes_nothing_makes_no_new_payload(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache
 from random import Random
@@ -71,7 +72,15 @@ def settings(**drawn: Any) -> Settings:
 
 
 def run_schedule(seed: int, works: Sequence[Work], *, traced: bool = False) -> Verdict:
-    """Run the schedule of a seed; the same seed gives the same, word for word."""
+    """Run the schedule of a seed; the same seed gives the same, word for word.
+
+    In a context of its own: what a world puts into it must not outlive that world.
+    """
+    return copy_context().run(play, seed, works, traced=traced)
+
+
+def play(seed: int, works: Sequence[Work], *, traced: bool) -> Verdict:
+    """Make the world of a seed, and let it run to its end."""
     rng = Random(seed)
     faults = Faults(swarm(rng), rng)
     world = World(settings_of(rng), faults, rng, traced=traced)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from simulation.given import Given
 from simulation.many import run_many
 from simulation.schedule import run_schedule
 from simulation.works import WORKS
+from simulation.world import World
 from tests.simulation.planted import PLANTED, SLOW_TO_SHOW
 
 ROOT = Path(__file__).parents[2]
@@ -44,6 +46,18 @@ def test_a_seed_has_one_trace_byte_for_byte() -> None:
     first = trace("1")
     assert b"the faults end" in first
     assert first == trace("2")
+
+
+def test_a_world_goes_with_its_schedule() -> None:
+    earlier = worlds()
+    run_schedule(190, WORKS)
+    gc.collect()
+    assert all(any(world is known for known in earlier) for world in worlds())
+
+
+def worlds() -> list[World]:
+    """Return the worlds that something still holds."""
+    return [each for each in gc.get_objects() if isinstance(each, World)]
 
 
 @pytest.mark.parametrize("plant", sorted(PLANTED.keys() - SLOW_TO_SHOW, key=str))

@@ -81,6 +81,8 @@ class ChunkBook:
         if new["fence"] != old["fence"] + 1 or new["status"] != ChunkStatus.RUNNING:
             self.break_(f"I2: {self.name} skipped a fence")
         mark = (new["gen"], new["fence"])
+        if new["claim_token"] in self.tokens.values():
+            self.break_(f"I2: {self.name} was claimed twice by one request")
         if self.tokens.setdefault(mark, new["claim_token"]) != new["claim_token"]:
             self.break_(f"I2: {self.name} has two owners of fence {new['fence']}")
         if "cancel_requested" in old and "direction" not in old:

@@ -8,7 +8,7 @@ never rests on a clock: clocks only decide when a lease may be *tried*.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -38,6 +38,9 @@ NOT_CANCELLED = f"(attribute_not_exists(cancel_requested) OR {ON_ITS_WAY})"
 #: Nobody has it, and its wait is over. An ended chunk is never open again.
 OPEN = "#status IN (:pending, :waiting)"
 DUE = "(attribute_not_exists(retry_at) OR retry_at <= :now)"
+#: Not the very request that claimed it before, which was sent twice: it may come when
+#: that claim was let go of, or given up for lost, and would begin one that nobody has.
+FRESH = "claim_token <> :token AND lost_token <> :token"
 #: Somebody had it, and was silent for longer than two clocks may differ.
 LEASE_DEAD = "(#status = :running AND claim_expires_at < :dead_before)"
 #: We still are who we think we are.
@@ -45,11 +48,11 @@ HELD = "#status = :running AND gen = :gen AND fence = :fence AND claim_token = :
 
 CLAIM = (
     f"{EXISTS} AND {THIS_GEN} AND {KNOWN} AND {ATTEMPTS_LEFT} AND {NOT_CANCELLED}"
-    f" AND (({OPEN} AND {DUE}) OR {LEASE_DEAD})"
+    f" AND (({OPEN} AND {DUE} AND {FRESH}) OR {LEASE_DEAD})"
 )
 RECOVER = (
     f"{EXISTS} AND {THIS_GEN} AND {KNOWN} AND {ATTEMPTS_SPENT} AND {NOT_CANCELLED}"
-    f" AND (({OPEN} AND {DUE}) OR {LEASE_DEAD})"
+    f" AND (({OPEN} AND {DUE} AND {FRESH}) OR {LEASE_DEAD})"
 )
 TAKE = (
     "SET v = :schema, #status = :running, claimed_by = :worker, claim_token = :token,"
@@ -125,7 +128,7 @@ class Claims:
         reply = await self.table.update(action)
         # Refused, but by our own token: the SDK sent it twice, the first was applied
         # and its answer was lost.
-        ours = reply.item is not None and reply.item.get("claim_token") == token
+        ours = reply.item is not None and is_held_by(reply.item, token)
         if isinstance(reply, Written) or ours:
             chunk = Chunk.read(ref, reply.item or {})
             winding_up = condition is RECOVER
@@ -157,6 +160,11 @@ class Claims:
         if isinstance(reply, Written):
             return Renewed(CancelRequest.read(reply.item))
         return Lost()
+
+
+def is_held_by(item: Mapping[str, Any], token: str) -> bool:
+    """Say whether a claim with this token lasts: it stays on the item when it ends."""
+    return item["status"] == ChunkStatus.RUNNING and item.get("claim_token") == token
 
 
 def held(claim: Claim) -> dict[str, Any]:

@@ -104,6 +104,10 @@ def any_failure_is_a_refusal(patch: Patch) -> None:
     patch.setattr(falling_back, "refused", lambda *_: True)
 
 
+def a_late_request_claims_again(patch: Patch) -> None:
+    without(patch, claims, "CLAIM", f" AND {claims.FRESH}")
+
+
 #: What is taken away, how, and the promises of which one has to break.
 PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
     plant.__name__: (plant, promises)
@@ -122,10 +126,13 @@ PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
         (a_redrive_leaves_its_letter_open, {"I15"}),
         (whoever_refused_is_asked_again, {"I6"}),
         (any_failure_is_a_refusal, {"I6"}),
+        (a_late_request_claims_again, {"I2"}),
     )
 }
-#: Two guards stand before each of these harms: they take hundreds of schedules.
+#: A second guard stands before the harm, or it needs a rare moment: these take hundreds
+#: of schedules, or thousands.
 SLOW_TO_SHOW = {
+    "a_late_request_claims_again",
     "writes_are_not_fenced",
     "nobody_waits_for_what_may_land",
     "any_failure_is_a_refusal",

@@ -52,6 +52,12 @@ def a_fence_is_given_to_two(story: Story) -> None:
     story.claim(CHUNK, "t2")
 
 
+def a_request_claims_twice(story: Story) -> None:
+    claimed_chunk(story)
+    story.write(CHUNK, status="WAITING", claimed_by=None)
+    story.claim(CHUNK, fence=2)
+
+
 def another_writes_to_a_held_chunk(story: Story) -> None:
     claimed_chunk(story)
     story.write(CHUNK, by="thief", status="SUCCEEDED")
@@ -183,6 +189,7 @@ WRITES: dict[str, Callable[[Story], None]] = {
     "I2: {self.name} fell back": a_fence_falls_back,
     "I2: {self.name} skipped a fence": a_fence_is_left_out,
     "I2: {self.name} has two owners of fence {new['fence']}": a_fence_is_given_to_two,
+    "I2: {self.name} was claimed twice by one request": a_request_claims_twice,
     "I3: {sender.name} wrote to {self.name}, which {holder} holds": (
         another_writes_to_a_held_chunk
     ),

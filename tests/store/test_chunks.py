@@ -59,7 +59,13 @@ async def reopen(store: Store, seen: Chunk) -> bool:
 
 
 ASKED = CancelRequest(iso(NOW), undo=True)
-RUNNING = {"status": "RUNNING", "fence": 4, "heartbeat": 7, "claimed_by": "other"}
+RUNNING = {
+    "status": "RUNNING",
+    "fence": 4,
+    "heartbeat": 7,
+    "claimed_by": "other",
+    "claim_token": "theirs",
+}
 WAITING = {"status": "WAITING", "fence": 4}
 DEAD = {"status": "DEAD", "fence": 4, "attempts": 3, "resume_at": "second"}
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 from typing import Any
 
 import pytest
@@ -121,6 +122,22 @@ async def test_attempts_that_are_left_are_not_wound_up(store: Store) -> None:
     answer = await store.claims.acquire_spent(store.chunk, gen=2, deliveries=1)
     assert isinstance(answer, Held)
     assert before == await store.everything()
+
+
+@pytest.mark.parametrize("attempts", [0, 3])
+@pytest.mark.parametrize("kept_as", ["claim_token", "lost_token"])
+async def test_a_claim_that_comes_once_more_after_its_end_takes_nothing(
+    store: Store, attempts: int, kept_as: str
+) -> None:
+    drawn = Random()
+    drawn.setstate(store.rng.getstate())
+    token = f"{drawn.getrandbits(128):032x}"
+    chunk = {"status": "WAITING", "attempts": attempts, "fence": 1, kept_as: token}
+    await store.put_chunk(**chunk)
+    before = await store.everything()
+    assert isinstance(await acquire(store, attempts), Spent if attempts else Held)
+    assert before == await store.everything()
+    assert isinstance(await acquire(store, attempts), Claim)
 
 
 @pytest.mark.parametrize("attempts", [0, 3])

@@ -164,7 +164,8 @@ class Claims:
 
 def is_held_by(item: Mapping[str, Any], token: str) -> bool:
     """Say whether a claim with this token lasts: it stays on the item when it ends."""
-    return item["status"] == ChunkStatus.RUNNING and item.get("claim_token") == token
+    running = item.get("status") == ChunkStatus.RUNNING
+    return running and item.get("claim_token") == token
 
 
 def held(claim: Claim) -> dict[str, Any]:

@@ -18,6 +18,9 @@ Item = dict[str, Any]
 #: Seconds by which a reconciler's watch over a lease may seem shorter than the lease: a
 #: request is on its way for as long.
 CALM_S = 0.5
+#: Seconds by which a renewal may bring the end of a lease forward, for its holder's
+#: clock was corrected since the one before.
+CORRECTED_S = 2.0
 
 
 @dataclass(slots=True)
@@ -28,6 +31,7 @@ class ChunkBook:
         item: The chunk as it was last written.
         tokens: Who held it, by generation and fence.
         ended: When it came to an end, and from when on it was open again.
+        passed: The stages that it has left in this life.
         renewed_at: The true time of the last write of its lease.
     """
 
@@ -38,6 +42,7 @@ class ChunkBook:
     tokens: dict[tuple[int, int], str] = field(default_factory=dict)
     ended: list[tuple[float, float]] = field(default_factory=list)
     renewed_at: float = 0.0
+    passed: set[str] = field(default_factory=set)
 
     def written(self, old: Item | None, new: Item) -> None:
         """Hold a write against the promises; `old` is what stood there, if anything."""
@@ -54,6 +59,7 @@ class ChunkBook:
             self.break_(f"I4: {self.name} was born {new['status']}")
         if old is not None and old["status"] not in ENDED:
             self.break_(f"I4: {self.name} began a new life before its end")
+        self.passed.clear()
 
     def moved(self, old: Item, new: Item) -> None:
         """Check a step within one life."""
@@ -65,6 +71,7 @@ class ChunkBook:
             self.claimed(old, new)
         elif old["status"] == ChunkStatus.RUNNING:
             self.fenced(old, new)
+            self.went_on(old, new)
         most = self.world.settings.max_attempts
         if new["attempts"] > most:
             self.break_(f"I10: {self.name} began {new['attempts']} attempts of {most}")
@@ -109,6 +116,18 @@ class ChunkBook:
         )
         if new["status"] == ChunkStatus.RUNNING or not over:
             self.break_(f"I3: {sender.name} wrote to {self.name}, which {holder} holds")
+
+    def went_on(self, old: Item, new: Item) -> None:
+        """Check that no step of a claim takes an earlier one back."""
+        until, earlier = new.get("claim_expires_at"), old["claim_expires_at"]
+        if until is not None and until < earlier:
+            less = moment(earlier) - moment(until)
+            if less > CORRECTED_S:
+                self.break_(f"L3: the lease of {self.name} was cut by {less:.1f} s")
+        if new["stage"] != old["stage"]:
+            self.passed.add(old["stage"])
+            if new["stage"] in self.passed:
+                self.break_(f"I3: {self.name} fell back to {new['stage']}")
 
     def keep_times(self, old: Item | None, new: Item) -> None:
         """Remember when a lease was written and when a life ended."""

@@ -164,7 +164,8 @@ class Promises:
             self.outside.undone(key)
         elif state == "DONE":
             entry = self.outside.books.get(key)
-            if entry is None or not entry.landed:
+            sent = keys.provider_key(key, row["epoch"])
+            if entry is None or sent not in entry.answers:
                 self.break_(f"I7: {key[:12]} is down as done and never was")
 
     def deleted(self, url: str, body: str, received_at: float) -> None:

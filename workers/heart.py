@@ -48,6 +48,9 @@ class Hold:
     """A claim in hand, with the message that brought it (a join may have none).
 
     `async with hold:` is the work on it.
+
+    Attributes:
+        beats: How often it has been renewed, as far as we know.
     """
 
     claim: Claim
@@ -58,6 +61,7 @@ class Hold:
     reason: Reason | None = None
     may_stop: Callable[[], bool] = always
     cancel: CancelRequest | None = None
+    beats: int = 0
     _scope: asyncio.Timeout | None = None
     _leased_at: float = 0.0
 
@@ -236,10 +240,11 @@ class Heart:
 
     async def _renew(self, hold: Hold) -> bool:
         asked_at = asyncio.get_running_loop().time()
-        reply = await self.claims.renew(hold.claim)
+        reply = await self.claims.renew(hold.claim, hold.beats)
         if isinstance(reply, Lost):
             hold.end(Reason.LOST)
             return False
+        hold.beats = reply.beats
         hold.renewed(asked_at)
         if reply.cancel is not None:
             hold.stop(reply.cancel)

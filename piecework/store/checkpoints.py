@@ -26,6 +26,8 @@ from piecework.store.turns import BACK, turn_put
 
 #: DynamoDB takes 100 actions in a transaction; one looks at the chunk, one records.
 EFFECTS_AT_ONCE = 98
+#: A late copy of an earlier step would take the cursor back.
+AT_STAGE = "stage = :done"
 
 
 @dataclass(slots=True)
@@ -108,7 +110,12 @@ class ChunkCheckpoints:
             "Update",
             condition=self._may_go_on(index + 1),
             update=f"SET {assignments}",
-            values={"following": following, "now": iso(self.clock()), **values},
+            values={
+                "done": self.pipeline.stages[index].name,
+                "following": following,
+                "now": iso(self.clock()),
+                **values,
+            },
         )
         actions = [step, *await self.value_actions(index, value)]
         if len(actions) == 1:
@@ -124,9 +131,10 @@ class ChunkCheckpoints:
 
         A cancel stops a chunk before its pivot; past it there is only onwards.
         """
+        held_there = f"{HELD} AND {AT_STAGE}"
         if following > self.pipeline.pivot_index:
-            return HELD
-        return f"{HELD} AND {NOT_CANCELLED}"
+            return held_there
+        return f"{held_there} AND {NOT_CANCELLED}"
 
     def _explain(self, refused: Refused, following: str) -> None:
         item = refused.item or {}

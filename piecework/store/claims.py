@@ -18,7 +18,7 @@ from piecework.model import Chunk, ChunkRef, ChunkStatus, iso
 from piecework.ports import CancelRequest
 from piecework.schema import SCHEMA
 from piecework.settings import Settings
-from piecework.store.table import Table, Written
+from piecework.store.table import Refused, Table, Written
 
 # ── the clauses of the conditions ───────────────────────────────────────────
 
@@ -45,6 +45,9 @@ FRESH = "claim_token <> :token AND lost_token <> :token"
 LEASE_DEAD = "(#status = :running AND claim_expires_at < :dead_before)"
 #: We still are who we think we are.
 HELD = "#status = :running AND gen = :gen AND fence = :fence AND claim_token = :token"
+#: It comes after the renewal that we know of. A late copy of an earlier one would let
+#: the lease end sooner than its holder believes, and the living be robbed.
+NEXT_BEAT = "heartbeat = :beat"
 
 CLAIM = (
     f"{EXISTS} AND {THIS_GEN} AND {KNOWN} AND {ATTEMPTS_LEFT} AND {NOT_CANCELLED}"
@@ -65,8 +68,13 @@ WIND_UP = f"{TAKE} ADD fence :one, recoveries :one REMOVE retry_at, waits_for"
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """The lease lasts on; perhaps a cancel asks for the chunk."""
+    """The lease lasts on; perhaps a cancel asks for the chunk.
 
+    Attributes:
+        beats: How often the claim has been renewed.
+    """
+
+    beats: int
     cancel: CancelRequest | None = None
 
 
@@ -142,30 +150,54 @@ class Claims:
             max_attempts=self.settings.max_attempts,
         )
 
-    async def renew(self, claim: Claim) -> Renewed | Lost:
-        """Let the lease begin anew; learn on the way whether the job is cancelled."""
+    async def renew(self, claim: Claim, beats: int) -> Renewed | Lost:
+        """Let the lease begin anew; learn on the way whether the job is cancelled.
+
+        `beats`: how often it was renewed, as far as its holder knows. Of a renewal
+        that failed nobody knows; if it was carried out, ours comes after it.
+        """
+        expires = iso(self.clock() + self.settings.lease_s)
+        for _ in range(2):
+            reply = await self._beat(claim, beats, expires)
+            item = reply.item or {}
+            if isinstance(reply, Written):
+                return Renewed(beats + 1, CancelRequest.read(item))
+            counted = beats_of(item, claim.token)
+            if counted is None or counted == beats:
+                break
+            beats = counted
+            # The SDK sent it twice, the first was applied and its answer was lost.
+            if item.get("claim_expires_at") == expires:
+                return Renewed(beats, CancelRequest.read(item))
+        return Lost()
+
+    async def _beat(self, claim: Claim, beats: int, expires: str) -> Written | Refused:
         action = self.table.action(
             "Update",
             claim.ref.pk,
             claim.ref.sk,
-            condition=HELD,
-            update="SET claim_expires_at = :expires ADD heartbeat :one",
+            condition=f"{HELD} AND {NEXT_BEAT}",
+            update="SET claim_expires_at = :expires, heartbeat = :next",
             values={
                 **held(claim),
-                "expires": iso(self.clock() + self.settings.lease_s),
-                "one": 1,
+                "beat": beats,
+                "next": beats + 1,
+                "expires": expires,
             },
         )
-        reply = await self.table.update(action)
-        if isinstance(reply, Written):
-            return Renewed(CancelRequest.read(reply.item))
-        return Lost()
+        return await self.table.update(action)
 
 
 def is_held_by(item: Mapping[str, Any], token: str) -> bool:
     """Say whether a claim with this token lasts: it stays on the item when it ends."""
     running = item.get("status") == ChunkStatus.RUNNING
     return running and item.get("claim_token") == token
+
+
+def beats_of(item: Mapping[str, Any], token: str) -> int | None:
+    """Return how often a claim was renewed; None: it is over, or spoiled."""
+    beats = item.get("heartbeat")
+    return beats if is_held_by(item, token) and type(beats) is int else None
 
 
 def held(claim: Claim) -> dict[str, Any]:

@@ -36,8 +36,12 @@ from piecework.schema import known
 from piecework.store.expiry import expires_at
 from piecework.store.table import Action, Item, Refused, Table, Written
 
-#: Nobody is at it, and nothing is known to have come of it.
-NOBODYS = "attribute_not_exists(pk) OR kept_until <= :now OR record_state = :released"
+#: Nobody is at it, and nothing is known to have come of it. It was not begun by this
+#: very request: a late copy of it would begin what nobody is at.
+NOBODYS = (
+    "attribute_not_exists(pk)"
+    " OR ((kept_until <= :now OR record_state = :released) AND fence <> :fence)"
+)
 #: It is as it was seen, in doubt; its lease and its arguments never change.
 DOUBTFUL_AS_SEEN = "fence = :seen AND record_state IN (:begun, :unknown)"
 #: Nobody has begun it since.
@@ -96,7 +100,7 @@ class TableIdempotency:
         self, asked: Asked, seen: Record | None, now: float
     ) -> Written | Refused:
         slot = asked.slot
-        free = {"now": iso(now), "released": State.RELEASED}
+        free = {"now": iso(now), "released": State.RELEASED, "fence": asked.fence}
         record = begun(replace(asked, lease_s=asked.lease_s + self.skew_s), now)
         put = self.table.action(
             "Put",

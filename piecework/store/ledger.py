@@ -6,7 +6,8 @@
 
 An intent is fenced by the claim: a worker that lost the chunk begins no effect. So is
 a refusal: the next holder may be carrying out the very same effect. That it was done,
-or is in doubt, is not: it has happened, and whoever says so tells the truth.
+or is in doubt, is not: it has happened, and whoever says so tells the truth; of that
+life of the chunk, for in the next one the effect is begun anew, with another key.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ MAY_BEGIN = "attribute_not_exists(pk) OR effect_state IN (:undone, :refused)"
 UNDER_WAY = "effect_state IN (:intent, :unknown)"
 #: That it was done is the last word, also after somebody else was refused.
 NOT_ENDED = "effect_state IN (:intent, :unknown, :refused)"
+#: What was done in a life of the chunk, and undone, says nothing of the next one's.
+SAME_LIFE = "epoch = :epoch"
 
 
 @dataclass(slots=True)
@@ -176,9 +179,15 @@ class EffectLedger:
             "Update",
             ref.pk,
             keys.effect_sk(ref.chunk, key),
-            condition=condition,
+            condition=f"{condition} AND {SAME_LIFE}",
             update=f"SET {assignments}",
-            values={"intent": INTENT, "unknown": UNKNOWN, **compared, **facts},
+            values={
+                "intent": INTENT,
+                "unknown": UNKNOWN,
+                "epoch": self._rows[key]["epoch"],
+                **compared,
+                **facts,
+            },
         )
         return action, facts
 

@@ -72,8 +72,9 @@ def claim(sk: str) -> dict[str, Any]:
 
 
 def beat(sk: str) -> dict[str, Any]:
-    change = "SET claim_expires_at = :expires ADD heartbeat :one"
-    return update(sk, HELD, change, TAKEN | {"fence": 1})
+    change = "SET claim_expires_at = :expires, heartbeat = :one"
+    condition = f"{HELD} AND heartbeat = :zero"
+    return update(sk, condition, change, TAKEN | {"fence": 1, "zero": 0})
 
 
 def update(

@@ -108,6 +108,10 @@ def a_late_request_claims_again(patch: Patch) -> None:
     without(patch, claims, "CLAIM", f" AND {claims.FRESH}")
 
 
+def a_late_renewal_cuts_the_lease(patch: Patch) -> None:
+    patch.setattr(claims, "NEXT_BEAT", ":beat = :beat")
+
+
 #: What is taken away, how, and the promises of which one has to break.
 PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
     plant.__name__: (plant, promises)
@@ -127,11 +131,13 @@ PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
         (whoever_refused_is_asked_again, {"I6"}),
         (any_failure_is_a_refusal, {"I6"}),
         (a_late_request_claims_again, {"I2"}),
+        (a_late_renewal_cuts_the_lease, {"L3"}),
     )
 }
 #: A second guard stands before the harm, or it needs a rare moment: these take hundreds
 #: of schedules, or thousands.
 SLOW_TO_SHOW = {
+    "a_late_renewal_cuts_the_lease",
     "a_late_request_claims_again",
     "writes_are_not_fenced",
     "nobody_waits_for_what_may_land",

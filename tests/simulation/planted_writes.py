@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from piecework import keys
+from piecework.model import iso
 from piecework.queue import Message
-from tests.simulation.story import CHUNK, REF, Story
+from simulation.chunk_book import CORRECTED_S
+from tests.simulation.story import CHUNK, LEASE_S, REF, Story
 
 
 def ended_chunk(story: Story) -> None:
@@ -61,6 +63,12 @@ def a_request_claims_twice(story: Story) -> None:
 def another_writes_to_a_held_chunk(story: Story) -> None:
     claimed_chunk(story)
     story.write(CHUNK, by="thief", status="SUCCEEDED")
+
+
+def a_stage_is_begun_again(story: Story) -> None:
+    claimed_chunk(story)
+    for stage in ("second", "first"):
+        story.write(CHUNK, stage=stage)
 
 
 def a_waiting_chunk_dies_unclaimed(story: Story) -> None:
@@ -153,6 +161,12 @@ def a_living_lease_is_taken(story: Story) -> None:
     story.claim(CHUNK, "t2", fence=2)
 
 
+def a_lease_is_cut(story: Story) -> None:
+    claimed_chunk(story)
+    until = story.world.now() + LEASE_S - CORRECTED_S - 0.001
+    story.write(CHUNK, heartbeat=1, claim_expires_at=iso(until))
+
+
 def the_message_of_a_chunk_at_work_is_deleted(story: Story) -> None:
     claimed_chunk(story)
     body = Message.about(REF.chunk(0), 1).model_dump_json()
@@ -193,6 +207,7 @@ WRITES: dict[str, Callable[[Story], None]] = {
     "I3: {sender.name} wrote to {self.name}, which {holder} holds": (
         another_writes_to_a_held_chunk
     ),
+    "I3: {self.name} fell back to {new['stage']}": a_stage_is_begun_again,
     "I4: {book.name} went no known way: {old} -> {new}": a_waiting_chunk_dies_unclaimed,
     "I4: {self.name} was born {new['status']}": a_chunk_is_born_at_work,
     "I4: {self.name} began a new life before its end": (
@@ -231,5 +246,6 @@ WRITES: dict[str, Callable[[Story], None]] = {
     ),
     "I14: {book.name} has no job": a_chunk_has_no_job,
     "L3: {self.name} was taken {left:.1f} s too early": a_living_lease_is_taken,
+    "L3: the lease of {self.name} was cut by {less:.1f} s": a_lease_is_cut,
     "the breaker of {change.sk} {said}": a_closed_breaker_is_closed,
 }

@@ -56,7 +56,7 @@ class Story:
     def born(self, sk: str, **facts: Any) -> None:
         chunk = keys.JOIN_CHUNK if sk == "JOIN" else int(sk[-8:])
         fresh = {"status": "PENDING", "gen": 1, "fence": 0, "attempts": 0}
-        self.write(sk, **{"chunk": chunk, **fresh, **facts})
+        self.write(sk, **{"chunk": chunk, "stage": "first", **fresh, **facts})
 
     def claim(self, sk: str, mark: str = "t1", **facts: Any) -> None:
         lease = {"claim_expires_at": iso(self.world.now() + LEASE_S)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -200,6 +201,28 @@ class Stutter:
             return await send(**request)
 
         return twice
+
+
+class Kept:
+    """A client that keeps its last write: a copy of it may arrive once more."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.last: Callable[[], Awaitable[Any]] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        send = getattr(self.client, name)
+
+        async def write(**request: Any) -> Any:
+            self.last = functools.partial(send, **request)
+            return await self.last()
+
+        return write
+
+    async def once_more(self) -> None:
+        """Let the copy arrive; nobody waits for what it is answered."""
+        assert self.last is not None
+        await self.last()
 
 
 class Deaf:

@@ -5,14 +5,14 @@ from random import Random
 from typing import Any
 
 import pytest
-from botocore.exceptions import EndpointConnectionError
+from botocore.exceptions import ClientError, EndpointConnectionError
 
 from piecework.claim import Absent, Cancelling, Claim, Ended, Held, Newer, Spent
 from piecework.errors import StoreError
 from piecework.model import iso
 from piecework.ports import CancelRequest
 from piecework.store.claims import Lost, Renewed
-from tests.store.conftest import NOW, Deaf, Store, Stutter
+from tests.store.conftest import NOW, Deaf, Kept, Store, Stutter
 
 OTHERS = {"claim_token": "theirs", "claimed_by": "other", "heartbeat": 1}
 
@@ -186,7 +186,7 @@ NOT_OURS: dict[str, dict[str, Any]] = {
 async def test_a_lease_begins_anew_from_now(store: Store) -> None:
     claim = await store.running()
     store.now += 20
-    assert await store.claims.renew(claim) == Renewed()
+    assert await store.claims.renew(claim, 7) == Renewed(8)
     item = await store.item()
     assert item["claim_expires_at"] == iso(NOW + 80)
     assert item["heartbeat"] == 8
@@ -194,22 +194,81 @@ async def test_a_lease_begins_anew_from_now(store: Store) -> None:
 
 async def test_a_renewal_tells_of_a_cancel(store: Store) -> None:
     claim = await store.running(cancel_requested=iso(NOW))
-    assert await store.claims.renew(claim) == Renewed(
-        CancelRequest(iso(NOW), undo=False)
-    )
+    asked = CancelRequest(iso(NOW), undo=False)
+    assert await store.claims.renew(claim, 7) == Renewed(8, asked)
 
 
+@pytest.mark.parametrize("beats", [6, 7])
 @pytest.mark.parametrize("word", list(NOT_OURS))
-async def test_a_lease_that_is_not_ours_is_not_renewed(store: Store, word: str) -> None:
+async def test_a_lease_that_is_not_ours_is_not_renewed(
+    store: Store, word: str, beats: int
+) -> None:
     claim = await store.running()
     await store.change(**NOT_OURS[word])
     before = await store.everything()
-    assert await store.claims.renew(claim) == Lost()
+    store.now += 20
+    assert await store.claims.renew(claim, beats) == Lost()
     assert before == await store.everything()
 
 
 async def test_a_lease_of_a_chunk_that_is_gone_is_not_renewed(store: Store) -> None:
     claim = await store.running()
     await store.drop()
-    assert await store.claims.renew(claim) == Lost()
+    assert await store.claims.renew(claim, 7) == Lost()
     assert await store.item() == {}
+
+
+async def test_a_renewal_that_comes_once_more_after_the_next_cuts_no_lease(
+    store: Store,
+) -> None:
+    claim = await store.running()
+    late = Kept(store.client)
+    store.client = late
+    assert await store.claims.renew(claim, 7) == Renewed(8)
+    store.client, store.now = late.client, NOW + 20
+    assert await store.claims.renew(claim, 8) == Renewed(9)
+    before = await store.everything()
+    with pytest.raises(ClientError, match="ConditionalCheckFailed"):
+        await late.once_more()
+    assert before == await store.everything()
+
+
+@pytest.mark.parametrize("asked", [None, CancelRequest(iso(NOW), undo=True)])
+async def test_a_renewal_whose_answer_was_lost_is_ours_and_counted_once(
+    store: Store, asked: CancelRequest | None
+) -> None:
+    cancel = {"cancel_requested": asked.at, "undo_requested": True} if asked else {}
+    claim = await store.running(**cancel)
+    store.client = Stutter(store.client)
+    store.now += 20
+    assert await store.claims.renew(claim, 7) == Renewed(8, asked)
+    assert store.client.sent == 1
+
+
+async def test_a_renewal_comes_after_one_that_nobody_answered_for(store: Store) -> None:
+    claim = await store.running()
+    client = store.client
+    store.client = Deaf(client, EndpointConnectionError(endpoint_url="x"))
+    with pytest.raises(StoreError):
+        await store.claims.renew(claim, 7)
+    store.client, store.now = client, NOW + 20
+    assert await store.claims.renew(claim, 7) == Renewed(9)
+    assert (await store.item())["claim_expires_at"] == iso(NOW + 80)
+
+
+async def test_who_holds_a_chunk_by_another_claim_does_not_renew_ours(
+    store: Store,
+) -> None:
+    claim = await store.running()
+    theirs = {"fence": 5, "claim_token": "theirs", "heartbeat": 9}
+    await store.change(**theirs, claim_expires_at=iso(NOW + 60))
+    assert await store.claims.renew(claim, 7) == Lost()
+
+
+@pytest.mark.parametrize("spoiled", ["many", None])
+async def test_a_count_that_somebody_spoiled_ends_the_claim(
+    store: Store, spoiled: str | None
+) -> None:
+    claim = await store.running()
+    await store.change(heartbeat=spoiled)
+    assert await store.claims.renew(claim, 7) == Lost()

@@ -35,7 +35,8 @@ async def test_an_effect_moves_only_along_its_states(
     ledger = store.ledger(claim)
     sk = keys.effect_sk(3, "key")
     if state is not None:
-        await store.put(store.chunk.pk, sk, effect_state=state, stage="first")
+        row = {"effect_state": state, "stage": "first", "epoch": 2}
+        await store.put(store.chunk.pk, sk, **row)
     before = await store.everything()
     if verb == "begin":
         moved = ledger.begin("key", "first", Effect.NON_IDEMPOTENT, 9.0)
@@ -45,7 +46,8 @@ async def test_an_effect_moves_only_along_its_states(
         else:
             await moved
     else:
-        ledger.load([{"effect_key": "key", "stage": "first", "effect_state": state}])
+        row = {"effect_state": state, "stage": "first", "epoch": 2}
+        ledger.load([{"effect_key": "key", **row}])
         await getattr(ledger, verb)(*(["key", '"x"'] if verb == "finish" else ["key"]))
     if state in MAY[verb]:
         assert (await store.item(store.chunk.pk, sk))["effect_state"] == BECOMES[verb]
@@ -72,6 +74,20 @@ async def test_what_an_effect_came_to_is_told_even_after_the_claim_was_lost(
     await ledger.finish("key", '"answer"')
     row = (await rows(store))["EFFECT#key"]
     assert (row["effect_state"], row["value"]) == ("DONE", '"answer"')
+
+
+@pytest.mark.parametrize("verb", ["finish", "doubt", "refuse"])
+async def test_what_came_of_an_effect_says_nothing_of_a_later_life(
+    store: Store, verb: str
+) -> None:
+    claim = await store.running()
+    ledger = store.ledger(claim)
+    await ledger.begin("key", "first", Effect.LOOKUP, 9.0)
+    sk = keys.effect_sk(3, "key")
+    await store.change(store.chunk.pk, sk, epoch=3)
+    before = await store.everything()
+    await getattr(ledger, verb)(*(["key", '"x"'] if verb == "finish" else ["key"]))
+    assert before == await store.everything()
 
 
 @pytest.mark.parametrize("state", EFFECT_STATES)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from botocore.exceptions import ClientError
 
 from piecework.ports import CancelRequestedError, ClaimLostError
-from tests.store.conftest import Store, Stutter
+from tests.store.conftest import Kept, Store, Stutter
 from tests.store.test_claims import NOT_OURS
 from tests.store.writes import (
     CANCELLED,
@@ -97,8 +98,6 @@ async def test_a_step_whose_answer_was_lost_was_taken(
 @named(ENDS)
 async def test_of_many_ends_one_is_written(store: Store, write: Write) -> None:
     claim = await store.running()
-    again = await store.claims.renew(claim)
-    assert again is not None
     await asyncio.gather(*(write(store, claim) for _ in range(8)))
     assert (await store.item())["calls"] == 5
 
@@ -128,6 +127,22 @@ async def test_a_cancel_between_two_sends_of_a_step_comes_after_it(
     checkpoints.table.client = Stutter(client, ask_to_stop)
     await checkpoints.complete(0, "null", "second")
     assert checkpoints.completed == {"first": "null"}
+
+
+async def test_a_step_that_comes_once_more_after_the_next_takes_nothing_back(
+    store: Store,
+) -> None:
+    claim = await store.running(gen=1)  # whose `null` is one plain update
+    late = Kept(store.client)
+    checkpoints = store.checkpoints(claim)
+    checkpoints.table.client = late
+    await checkpoints.complete(0, "null", "second")
+    checkpoints.table.client = late.client
+    await checkpoints.complete(1, '"value"', "third")
+    before = await store.everything()
+    with pytest.raises(ClientError, match="ConditionalCheckFailed"):
+        await late.once_more()
+    assert before == await store.everything()
 
 
 @named([turn_back, undo, begin, *ENDS])

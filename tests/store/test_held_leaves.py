@@ -45,7 +45,7 @@ async def test_a_complete_stage_moves_the_cursor_and_keeps_its_value(
 
 
 async def test_the_result_stands_where_the_join_looks_for_it(store: Store) -> None:
-    await complete_result(store, await store.running(stage="second"))
+    await complete_result(store, await store.running())
     found = await store.table.get(store.chunk.pk, keys.result_sk(3))
     assert found is not None
     assert found["value"] == '"result"'

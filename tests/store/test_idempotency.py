@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from piecework import Keys, idempotent, keys
 from piecework.errors import PermanentError, StoreError
@@ -24,7 +25,7 @@ from piecework.idempotency.record import (
 from piecework.model import iso
 from piecework.objects import INLINE_LIMIT
 from piecework.store.idempotency import TableIdempotency
-from tests.store.conftest import NOW, Store, Stutter
+from tests.store.conftest import NOW, Kept, Store, Stutter
 
 SLOT = Slot("key", "payload", operation="book")
 OURS = Asked(SLOT, "ours", lease_s=60, kept_s=100)
@@ -117,6 +118,23 @@ async def test_what_plainly_did_not_happen_begins_anew(store: Store) -> None:
     assert await ops.begin(replace(ONCE, slot=replace(SLOT, payload="other"))) == (
         Granted()
     )
+
+
+@pytest.mark.parametrize("state", [State.RELEASED, State.DONE])
+async def test_a_begin_that_comes_once_more_after_its_end_begins_nothing(
+    store: Store, state: State
+) -> None:
+    late = Kept(store.client)
+    store.client = late
+    await operations(store).begin(OURS)
+    store.client = late.client
+    ops = operations(store)
+    await ops.settle(replace(OURS, kept_s=0), state)
+    before = await row(store)
+    with pytest.raises(ClientError, match="ConditionalCheckFailed"):
+        await late.once_more()
+    assert before == await row(store)
+    assert await ops.begin(THEIRS) == Granted()
 
 
 async def test_what_somebody_is_at_is_held_until_the_lease_is_over(

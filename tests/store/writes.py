@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from piecework.dependency import Effect
 from piecework.outcome import Cancelled, Compensation, Dead, Parked
 from piecework.store.calls_spent import Calls
 from tests.store.conftest import Store
+from tests.store.pipelines import PIPELINE, first
 from tests.unit.piecework.fakes import envelope
 
 FAILURE = envelope(stage="second", code="llm.content.filtered")
@@ -35,7 +37,9 @@ async def complete_value(store: Store, claim: Claim) -> Any:
 
 
 async def complete_result(store: Store, claim: Claim) -> Any:
-    return await store.checkpoints(claim).complete(1, '"result"', "third")
+    kept = store.checkpoints(claim)
+    kept.pipeline = replace(PIPELINE, result=first)
+    return await kept.complete(0, '"result"', "second")
 
 
 async def turn_back(store: Store, claim: Claim) -> Any:

@@ -30,16 +30,18 @@ class Claims:
         self.said: list[str] = []
         self.replies: dict[str, Any] = {}
         self.asked_at: list[float] = []
+        self.after: list[int] = []
 
-    async def renew(self, held: Any) -> Any:
+    async def renew(self, held: Any, beats: int) -> Any:
         self.said.append(f"renew {held.token}")
         self.asked_at.append(time())
-        reply = self.replies.get(held.token, Renewed())
+        self.after.append(beats)
+        reply = self.replies.get(held.token, Renewed(beats + 1))
         if isinstance(reply, Exception):
             raise reply
         if isinstance(reply, float):
             await asyncio.sleep(reply)
-            return Renewed()
+            return Renewed(beats + 1)
         return reply
 
     async def hide(self, receipts: list[str], seconds: float) -> None:
@@ -133,7 +135,7 @@ async def test_a_claim_that_somebody_else_has_ends_the_work_at_once() -> None:
 @virtually
 async def test_a_cancel_is_learnt_with_the_renewal() -> None:
     bench = Bench()
-    bench.claims.replies["a"] = Renewed(CancelRequest("then", undo=False))
+    bench.claims.replies["a"] = Renewed(1, CancelRequest("then", undo=False))
     assert await ended(bench) == (Reason.CANCEL, pytest.approx(20.0))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 from piecework.errors import StoreError
@@ -19,7 +20,7 @@ async def test_one_renewal_that_is_never_answered_loses_no_claim() -> None:
     work = bench.take("a", waits)
     bench.claims.replies["a"] = 1e6
     await asyncio.sleep(LEASE / 3 * 2 - 1)
-    bench.claims.replies["a"] = Renewed()
+    bench.claims.replies["a"] = Renewed(1)
     await asyncio.sleep(LEASE * 3)
 
     assert not work.done()
@@ -49,6 +50,22 @@ async def test_a_failure_of_long_ago_makes_nobody_sick_today() -> None:
     work.cancel()
     beating.cancel()
     await asyncio.gather(work, beating, return_exceptions=True)
+
+
+@virtually
+async def test_a_renewal_comes_after_those_that_are_known_to_be_carried_out() -> None:
+    bench = Bench()
+    work = bench.take("a", waits)
+    await asyncio.sleep(0)
+    replies = [Renewed(1), StoreError("gone"), Renewed(3), Renewed(4)]
+    for reply in replies:
+        bench.claims.replies["a"] = reply
+        with suppress(StoreError):
+            await bench.heart.renew_all()
+
+    assert [0, 1, 1, 3] == bench.claims.after
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
 
 
 @virtually

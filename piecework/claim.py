@@ -7,6 +7,7 @@
     somebody's lease is alive, or it waits for later  is hidden until then
     to be cancelled, and nobody has it                cancels it
     its attempts are spent, and nobody has it         winds it up
+    nobody has it; somebody had                       claims it after them
 
 A loser never deletes a living chunk's message, and its loss costs no attempt.
 """
@@ -88,7 +89,16 @@ class Cancelling:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Its attempts are used up, and nobody works on it."""
+    """Its attempts are used up, and nobody works on it since that claim."""
+
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """Nobody works on it since that claim; ours was meant to come after another."""
+
+    fence: int
 
 
 Refusal: TypeAlias = Absent | Newer | Ended | Held | Cancelling | Spent
@@ -109,7 +119,7 @@ def judge(  # noqa: PLR0911 -- one row of the table, one return
     now: float,
     skew: float,
     max_attempts: int,
-) -> Refusal:
+) -> Refusal | Free:
     """Say why a claim was refused, from the item that refused it."""
     if item is None:
         return Absent()
@@ -129,5 +139,5 @@ def judge(  # noqa: PLR0911 -- one row of the table, one return
     if "retry_at" in item and moment(item["retry_at"]) > now:
         return Held(moment(item["retry_at"]) - now)
     if chunk.attempts >= max_attempts:
-        return Spent()
-    return Held(SOON)
+        return Spent(chunk.fence)
+    return Free(chunk.fence)

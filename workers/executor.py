@@ -80,9 +80,9 @@ async def claim(turn: Turn, pipeline: Pipeline, station: Station) -> Claim | Ref
     answer = await claims.acquire(turn.ref, **told)
     if isinstance(answer, Cancelling) and answer.chunk.to_be_undone:
         await turn_to_its_end(answer.chunk, pipeline, station)
-        answer = await claims.acquire(turn.ref, **told)
+        answer = await claims.acquire(turn.ref, **told, last=answer.chunk.fence)
     if isinstance(answer, Spent):
-        answer = await claims.acquire_spent(turn.ref, **told)
+        answer = await claims.acquire_spent(turn.ref, **told, last=answer.fence)
     return answer
 
 

@@ -131,10 +131,9 @@ class ChunkCheckpoints:
 
         A cancel stops a chunk before its pivot; past it there is only onwards.
         """
-        held_there = f"{HELD} AND {AT_STAGE}"
         if following > self.pipeline.pivot_index:
-            return held_there
-        return f"{held_there} AND {NOT_CANCELLED}"
+            return f"{HELD} AND {AT_STAGE}"
+        return f"{HELD} AND {AT_STAGE} AND {NOT_CANCELLED}"
 
     def _explain(self, refused: Refused, following: str) -> None:
         item = refused.item or {}

@@ -1,8 +1,9 @@
 """The conditional writes that decide whose chunk it is.
 
-A claim is a lease: an owner, an expiry, and a fence that rises with every claim. Any
-write after it names all of `status, gen, fence, claim_token`, so that a worker that
-was paused, cut off or declared dead writes nothing, whatever it believes. Safety
+A claim is a lease: an owner, an expiry, and a fence that rises with every claim. A
+claim names the fence that it comes after, and any write after it all of `status, gen,
+fence, claim_token`, so that a worker that was paused, cut off or declared dead writes
+nothing, whatever it believes, and a request that comes late begins nothing. Safety
 never rests on a clock: clocks only decide when a lease may be *tried*.
 """
 
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from piecework.claim import Claim, Refusal, judge
+from piecework.claim import SOON, Claim, Free, Held, Refusal, judge
 from piecework.model import Chunk, ChunkRef, ChunkStatus, iso
 from piecework.ports import CancelRequest
 from piecework.schema import SCHEMA
@@ -38,9 +39,9 @@ NOT_CANCELLED = f"(attribute_not_exists(cancel_requested) OR {ON_ITS_WAY})"
 #: Nobody has it, and its wait is over. An ended chunk is never open again.
 OPEN = "#status IN (:pending, :waiting)"
 DUE = "(attribute_not_exists(retry_at) OR retry_at <= :now)"
-#: Not the very request that claimed it before, which was sent twice: it may come when
-#: that claim was let go of, or given up for lost, and would begin one that nobody has.
-FRESH = "claim_token <> :token AND lost_token <> :token"
+#: A request is sent again when its answer is lost, and a copy of it may come when that
+#: claim is over: it would begin one that nobody has.
+NO_CLAIM_SINCE = "fence = :last"
 #: Somebody had it, and was silent for longer than two clocks may differ.
 LEASE_DEAD = "(#status = :running AND claim_expires_at < :dead_before)"
 #: We still are who we think we are.
@@ -50,12 +51,12 @@ HELD = "#status = :running AND gen = :gen AND fence = :fence AND claim_token = :
 NEXT_BEAT = "heartbeat = :beat"
 
 CLAIM = (
-    f"{EXISTS} AND {THIS_GEN} AND {KNOWN} AND {ATTEMPTS_LEFT} AND {NOT_CANCELLED}"
-    f" AND (({OPEN} AND {DUE} AND {FRESH}) OR {LEASE_DEAD})"
+    f"{EXISTS} AND {THIS_GEN} AND {NO_CLAIM_SINCE} AND {KNOWN} AND {ATTEMPTS_LEFT}"
+    f" AND {NOT_CANCELLED} AND (({OPEN} AND {DUE}) OR {LEASE_DEAD})"
 )
 RECOVER = (
-    f"{EXISTS} AND {THIS_GEN} AND {KNOWN} AND {ATTEMPTS_SPENT} AND {NOT_CANCELLED}"
-    f" AND (({OPEN} AND {DUE} AND {FRESH}) OR {LEASE_DEAD})"
+    f"{EXISTS} AND {THIS_GEN} AND {NO_CLAIM_SINCE} AND {KNOWN} AND {ATTEMPTS_SPENT}"
+    f" AND {NOT_CANCELLED} AND (({OPEN} AND {DUE}) OR {LEASE_DEAD})"
 )
 TAKE = (
     "SET v = :schema, #status = :running, claimed_by = :worker, claim_token = :token,"
@@ -94,24 +95,41 @@ class Claims:
     rng: Random
 
     async def acquire(
-        self, ref: ChunkRef, *, gen: int, deliveries: int
+        self, ref: ChunkRef, *, gen: int, deliveries: int, last: int = 0
     ) -> Claim | Refusal:
-        """Claim a chunk for an attempt, or say why not; one request either way."""
-        return await self._take(ref, gen, deliveries, CLAIM, TRY)
+        """Claim a chunk for an attempt, or say why not.
+
+        `last`: the fence of the claim before, as far as is known; 0: nobody had it. One
+        request, and another one where that was wrong, by what the first was told.
+        """
+        for _ in range(2):
+            answer = await self._take(ref, gen, deliveries, last, CLAIM, TRY)
+            if not isinstance(answer, Free):
+                return answer
+            last = answer.fence
+        return Held(SOON)
 
     async def acquire_spent(
-        self, ref: ChunkRef, *, gen: int, deliveries: int
+        self, ref: ChunkRef, *, gen: int, deliveries: int, last: int
     ) -> Claim | Refusal:
         """Claim a chunk without attempts left, to undo what it did and bury it."""
-        return await self._take(ref, gen, deliveries, RECOVER, WIND_UP)
+        answer = await self._take(ref, gen, deliveries, last, RECOVER, WIND_UP)
+        return Held(SOON) if isinstance(answer, Free) else answer
 
     async def _take(
-        self, ref: ChunkRef, gen: int, deliveries: int, condition: str, update: str
-    ) -> Claim | Refusal:
+        self,
+        ref: ChunkRef,
+        gen: int,
+        deliveries: int,
+        last: int,
+        condition: str,
+        update: str,
+    ) -> Claim | Refusal | Free:
         now, token = self.clock(), f"{self.rng.getrandbits(128):032x}"
         values = {
             "gen": gen,
             "schema": SCHEMA,
+            "last": last,
             "token": token,
             "worker": self.worker,
             "now": iso(now),

@@ -35,10 +35,11 @@ STANDS = frozenset({INTENT, DONE, UNKNOWN})
 MAY_BEGIN = "attribute_not_exists(pk) OR effect_state IN (:undone, :refused)"
 #: Only an effect under way can come to something.
 UNDER_WAY = "effect_state IN (:intent, :unknown)"
-#: That it was done is the last word, also after somebody else was refused.
-NOT_ENDED = "effect_state IN (:intent, :unknown, :refused)"
 #: What was done in a life of the chunk, and undone, says nothing of the next one's.
 SAME_LIFE = "epoch = :epoch"
+OURS_UNDER_WAY = f"{UNDER_WAY} AND {SAME_LIFE}"
+#: That it was done is the last word, also after somebody else was refused.
+NOT_ENDED = f"effect_state IN (:intent, :unknown, :refused) AND {SAME_LIFE}"
 
 
 @dataclass(slots=True)
@@ -155,7 +156,7 @@ class EffectLedger:
         key: str,
         state: str,
         facts: dict[str, Any],
-        condition: str = UNDER_WAY,
+        condition: str = OURS_UNDER_WAY,
         **compared: str,
     ) -> None:
         action, facts = self._ending(key, state, facts, condition, **compared)
@@ -167,7 +168,7 @@ class EffectLedger:
         key: str,
         state: str,
         facts: dict[str, Any],
-        condition: str = UNDER_WAY,
+        condition: str = OURS_UNDER_WAY,
         **compared: str,
     ) -> tuple[Action, dict[str, Any]]:
         """Return the write of what an effect came to, and what it puts into the row."""
@@ -179,7 +180,7 @@ class EffectLedger:
             "Update",
             ref.pk,
             keys.effect_sk(ref.chunk, key),
-            condition=f"{condition} AND {SAME_LIFE}",
+            condition=condition,
             update=f"SET {assignments}",
             values={
                 "intent": INTENT,

@@ -17,12 +17,6 @@ from piecework.store.table import Table, Written
 
 AS_SEEN = "#status = :seen AND gen = :gen AND fence = :fence"
 NOT_A_BEAT_SINCE = "heartbeat = :heartbeat"
-#: Takes a claim from whoever had it; its token tells a late copy of its request. An
-#: item that somebody edited may have none, and is not to be stuck for that.
-GIVEN_UP = (
-    "lost_token = if_not_exists(claim_token, fence)"
-    " REMOVE claimed_by, claim_expires_at, claim_token"
-)
 
 
 @dataclass(slots=True)
@@ -42,7 +36,8 @@ class Rescue:
         return await self._write(
             chunk,
             f"{AS_SEEN} AND {NOT_A_BEAT_SINCE}",
-            "SET #status = :waiting, due_at = :due, error_code = :code, " + GIVEN_UP,
+            "SET #status = :waiting, due_at = :due, error_code = :code"
+            " REMOVE claimed_by, claim_expires_at, claim_token",
             {
                 "heartbeat": chunk.heartbeat[1],
                 "waiting": ChunkStatus.WAITING,

@@ -10,7 +10,7 @@ from piecework import keys
 from piecework.errors import ErrorEnvelope
 from piecework.model import Chunk, ChunkRef, ChunkStatus
 from piecework.store.cancels import UNCLAIMED
-from piecework.store.rescue import GIVEN_UP, NOT_A_BEAT_SINCE
+from piecework.store.rescue import NOT_A_BEAT_SINCE
 from piecework.store.table import Action, Table, Written
 
 #: What `direction` says; an item without it goes onwards, and may still be cancelled.
@@ -35,7 +35,7 @@ async def turn_unclaimed(
         condition=f"{UNCLAIMED} AND {NOT_A_BEAT_SINCE}" if running else UNCLAIMED,
         update="SET #status = :waiting, direction = :way"
         + (", error_code = :code" if failure else "")
-        + (f", {GIVEN_UP}, retry_at" if running else " REMOVE retry_at"),
+        + " REMOVE claimed_by, claim_expires_at, claim_token, retry_at",
         values={
             "seen": chunk.status,
             "gen": chunk.gen,

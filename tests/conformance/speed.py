@@ -62,7 +62,7 @@ def put(sk: str) -> dict[str, Any]:
 def claim(sk: str) -> dict[str, Any]:
     compared = {"max_attempts": 5, "pending": "PENDING", "waiting": "WAITING"}
     times = {"now": AT, "dead_before": AT}
-    facts = {"worker": "worker", "deliveries": 1, "zero": 0}
+    facts = {"worker": "worker", "deliveries": 1, "zero": 0, "last": 0}
     return update(
         sk,
         CLAIM,

@@ -8,7 +8,8 @@ several writes share has to be tested by each.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.mutants.grammar import droppings
@@ -21,13 +22,14 @@ FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 def condition_mutants(root: Path) -> Iterator[Mutant]:
     """Yield every condition without each of its parts."""
     paths = sorted((root / STORE).glob("*.py"))
-    trees = {path: ast.parse(path.read_text()) for path in paths}
-    constants = all_constants(list(trees.values()))
-    for path, tree in trees.items():
+    modules = {STORE.replace("/", ".") + f".{path.stem}": path for path in paths}
+    trees = {name: ast.parse(path.read_text()) for name, path in modules.items()}
+    for module, names in names_of(trees).items():
+        path, tree = modules[module], trees[module]
         where = scopes(tree)
         source = path.read_text()
-        for node in sites(tree, constants):
-            text = resolve(node, constants)
+        for node in sites(tree, names):
+            text = names.resolve(node)
             assert text is not None
             target, scope = assignment(tree, node) or (node, where[node])
             start, end = span(target, source)
@@ -39,11 +41,45 @@ def condition_mutants(root: Path) -> Iterator[Mutant]:
                 yield Mutant(name, line, scope, what, start, end, quoted)
 
 
-def all_constants(trees: list[ast.Module]) -> dict[str, ast.expr]:
-    """Return the module-level constants of the store: their names are unique."""
+@dataclass(frozen=True)
+class Names:
+    """What the names of a module stand for: its own constants, or another's."""
+
+    own: Mapping[str, ast.expr]
+    imported: dict[str, Names]
+
+    def resolve(self, node: ast.expr) -> str | None:
+        """Return the text of an expression; None if only the running program knows."""
+        match node:
+            case ast.Constant(value=str(text)):
+                return text
+            case ast.Name(id=name) if name in self.own:
+                return self.resolve(self.own[name])
+            case ast.Name(id=name) if name in self.imported:
+                return self.imported[name].resolve(node)
+            case ast.FormattedValue(value=value):
+                return self.resolve(value)
+            case ast.JoinedStr(values=values):
+                parts = [self.resolve(value) for value in values]
+                return None if None in parts else "".join(filter(None, parts))
+        return None
+
+
+def names_of(trees: Mapping[str, ast.Module]) -> dict[str, Names]:
+    """Return the names of each module of the store, by the module's own name."""
+    found = {module: Names(constants(tree), {}) for module, tree in trees.items()}
+    for module, tree in trees.items():
+        for node in tree.body:
+            if isinstance(node, ast.ImportFrom) and node.module in found:
+                of = found[node.module]
+                found[module].imported.update({each.name: of for each in node.names})
+    return found
+
+
+def constants(tree: ast.Module) -> dict[str, ast.expr]:
+    """Return the module-level constants of a module."""
     return {
         target.id: statement.value
-        for tree in trees
         for statement in tree.body
         if isinstance(statement, ast.Assign)
         for target in statement.targets
@@ -51,22 +87,7 @@ def all_constants(trees: list[ast.Module]) -> dict[str, ast.expr]:
     }
 
 
-def resolve(node: ast.expr, constants: dict[str, ast.expr]) -> str | None:
-    """Return the text of an expression; None if only the running program knows."""
-    match node:
-        case ast.Constant(value=str(text)):
-            return text
-        case ast.Name(id=name) if name in constants:
-            return resolve(constants[name], constants)
-        case ast.FormattedValue(value=value):
-            return resolve(value, constants)
-        case ast.JoinedStr(values=values):
-            parts = [resolve(value, constants) for value in values]
-            return None if None in parts else "".join(filter(None, parts))
-    return None
-
-
-def sites(tree: ast.Module, constants: dict[str, ast.expr]) -> list[ast.expr]:
+def sites(tree: ast.Module, names: Names) -> list[ast.expr]:
     """Return the expressions that become the condition of a write."""
     functions = {n.name: n for n in ast.walk(tree) if isinstance(n, FUNCTIONS)}
     given: list[ast.expr] = []
@@ -82,7 +103,7 @@ def sites(tree: ast.Module, constants: dict[str, ast.expr]) -> list[ast.expr]:
             case ast.FunctionDef(args=args) | ast.AsyncFunctionDef(args=args):
                 given += defaults(args)
     found = [part for node in given for part in branches(node, functions)]
-    return [node for node in found if resolve(node, constants)]
+    return [node for node in found if names.resolve(node)]
 
 
 def positional(

@@ -35,6 +35,7 @@ from tests.store.pipelines import PIPELINE
 from tests.unit.piecework.bucket import Bucket
 
 APP, ENV = "piecework", "store"
+WRITES = {"update_item", "put_item", "transact_write_items"}
 NUMBERS = count(1)
 NOW = 1_700_000_000.0
 SETTINGS = Settings(app=APP, env=ENV, lease_s=60, skew_s=5, max_attempts=3)
@@ -190,7 +191,7 @@ class Stutter:
 
     def __getattr__(self, name: str) -> Any:
         send = getattr(self.client, name)
-        if name not in {"update_item", "put_item", "transact_write_items"}:
+        if name not in WRITES:
             return send
 
         async def twice(**request: Any) -> Any:
@@ -209,11 +210,15 @@ class Kept:
     def __init__(self, client: Any) -> None:
         self.client = client
         self.last: Callable[[], Awaitable[Any]] | None = None
+        self.writes = 0
 
     def __getattr__(self, name: str) -> Any:
         send = getattr(self.client, name)
+        if name not in WRITES:
+            return send
 
         async def write(**request: Any) -> Any:
+            self.writes += 1
             self.last = functools.partial(send, **request)
             return await self.last()
 
@@ -225,6 +230,28 @@ class Kept:
         await self.last()
 
 
+class Before:
+    """A client before whose n-th write something happens."""
+
+    def __init__(
+        self, client: Any, n: int, happens: Callable[[], Awaitable[Any]]
+    ) -> None:
+        self.client, self.left, self.happens = client, n, happens
+
+    def __getattr__(self, name: str) -> Any:
+        send = getattr(self.client, name)
+        if name not in WRITES:
+            return send
+
+        async def write(**request: Any) -> Any:
+            self.left -= 1
+            if self.left == 0:
+                await self.happens()
+            return await send(**request)
+
+        return write
+
+
 class Deaf:
     """A client whose first answer is lost for good, though its write was applied."""
 
@@ -234,6 +261,8 @@ class Deaf:
 
     def __getattr__(self, name: str) -> Any:
         send = getattr(self.client, name)
+        if name not in WRITES:
+            return send
 
         async def once(**request: Any) -> Any:
             reply = await send(**request)

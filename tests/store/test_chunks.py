@@ -59,13 +59,7 @@ async def reopen(store: Store, seen: Chunk) -> bool:
 
 
 ASKED = CancelRequest(iso(NOW), undo=True)
-RUNNING = {
-    "status": "RUNNING",
-    "fence": 4,
-    "heartbeat": 7,
-    "claimed_by": "other",
-    "claim_token": "theirs",
-}
+RUNNING = {"status": "RUNNING", "fence": 4, "heartbeat": 7, "claimed_by": "other"}
 WAITING = {"status": "WAITING", "fence": 4}
 DEAD = {"status": "DEAD", "fence": 4, "attempts": 3, "resume_at": "second"}
 

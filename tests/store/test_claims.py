@@ -1,18 +1,26 @@
 from __future__ import annotations
 
 import asyncio
-from random import Random
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from piecework.claim import Absent, Cancelling, Claim, Ended, Held, Newer, Spent
+from piecework.claim import (
+    SOON,
+    Absent,
+    Cancelling,
+    Claim,
+    Ended,
+    Held,
+    Newer,
+    Spent,
+)
 from piecework.errors import StoreError
 from piecework.model import iso
 from piecework.ports import CancelRequest
 from piecework.store.claims import Lost, Renewed
-from tests.store.conftest import NOW, Deaf, Kept, Store, Stutter
+from tests.store.conftest import NOW, Before, Deaf, Kept, Store, Stutter
 
 OTHERS = {"claim_token": "theirs", "claimed_by": "other", "heartbeat": 1}
 
@@ -58,7 +66,8 @@ CLOSED: dict[str, tuple[dict[str, Any], type]] = {
 
 async def acquire(store: Store, attempts: int, gen: int = 2) -> Any:
     take = store.claims.acquire if attempts < 3 else store.claims.acquire_spent
-    return await take(store.chunk, gen=gen, deliveries=4)
+    last = (await store.item()).get("fence", 0)
+    return await take(store.chunk, gen=gen, deliveries=4, last=last)
 
 
 @pytest.mark.parametrize("attempts", [0, 2, 3])
@@ -112,32 +121,57 @@ async def test_a_chunk_that_is_not_there_is_not_made(store: Store) -> None:
 async def test_spent_attempts_are_not_spent_again(store: Store) -> None:
     await store.put_chunk(attempts=3)
     before = await store.everything()
-    assert await store.claims.acquire(store.chunk, gen=2, deliveries=1) == Spent()
+    assert await store.claims.acquire(store.chunk, gen=2, deliveries=1) == Spent(0)
     assert before == await store.everything()
 
 
 async def test_attempts_that_are_left_are_not_wound_up(store: Store) -> None:
     await store.put_chunk(attempts=2)
     before = await store.everything()
-    answer = await store.claims.acquire_spent(store.chunk, gen=2, deliveries=1)
-    assert isinstance(answer, Held)
+    answer = await store.claims.acquire_spent(store.chunk, gen=2, deliveries=1, last=0)
+    assert answer == Held(SOON)
     assert before == await store.everything()
 
 
 @pytest.mark.parametrize("attempts", [0, 3])
-@pytest.mark.parametrize("kept_as", ["claim_token", "lost_token"])
 async def test_a_claim_that_comes_once_more_after_its_end_takes_nothing(
-    store: Store, attempts: int, kept_as: str
+    store: Store, attempts: int
 ) -> None:
-    drawn = Random()
-    drawn.setstate(store.rng.getstate())
-    token = f"{drawn.getrandbits(128):032x}"
-    chunk = {"status": "WAITING", "attempts": attempts, "fence": 1, kept_as: token}
-    await store.put_chunk(**chunk)
-    before = await store.everything()
-    assert isinstance(await acquire(store, attempts), Spent if attempts else Held)
-    assert before == await store.everything()
+    await store.put_chunk(attempts=attempts)
+    late = Kept(store.client)
+    store.client = late
     assert isinstance(await acquire(store, attempts), Claim)
+    store.client = late.client
+    await store.change(status="WAITING", attempts=attempts, claim_token=None)
+    before = await store.everything()
+    with pytest.raises(ClientError, match="ConditionalCheckFailed"):
+        await late.once_more()
+    assert before == await store.everything()
+
+
+@pytest.mark.parametrize(("known", "requests"), [(0, 2), (6, 1)])
+async def test_a_chunk_that_somebody_had_is_claimed_after_them(
+    store: Store, known: int, requests: int
+) -> None:
+    await store.put_chunk(status="WAITING", fence=6)
+    store.client = sent = Kept(store.client)
+    claim = await store.claims.acquire(store.chunk, gen=2, deliveries=4, last=known)
+    assert isinstance(claim, Claim)
+    assert (7, requests) == (claim.fence, sent.writes)
+
+
+async def test_who_is_always_too_late_for_a_claim_comes_again_soon(
+    store: Store,
+) -> None:
+    await store.put_chunk(fence=6)
+    fences = iter((8, 10))
+
+    async def overtake() -> None:
+        await store.change(fence=next(fences))
+        store.client.left = 1
+
+    store.client = Before(store.client, 1, overtake)
+    assert Held(SOON) == await acquire(store, 0)
 
 
 @pytest.mark.parametrize("attempts", [0, 3])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +24,7 @@ from piecework.idempotency.record import (
 from piecework.model import iso
 from piecework.objects import INLINE_LIMIT
 from piecework.store.idempotency import TableIdempotency
-from tests.store.conftest import NOW, Kept, Store, Stutter
+from tests.store.conftest import NOW, Before, Kept, Store, Stutter
 
 SLOT = Slot("key", "payload", operation="book")
 OURS = Asked(SLOT, "ours", lease_s=60, kept_s=100)
@@ -45,28 +44,6 @@ async def row(store: Store, asked: Asked = OURS) -> dict[str, Any]:
     slot = asked.slot
     sk = keys.number_sk(slot.number) if slot.number else keys.RECORD_SK
     return await store.item(keys.idempotency_pk(store.ref.tenant, slot.key), sk)
-
-
-class Before:
-    """A client before whose n-th write something happens."""
-
-    def __init__(
-        self, client: Any, n: int, happens: Callable[[], Awaitable[Any]]
-    ) -> None:
-        self.client, self.left, self.happens = client, n, happens
-
-    def __getattr__(self, name: str) -> Any:
-        send = getattr(self.client, name)
-        if name not in {"update_item", "put_item", "transact_write_items"}:
-            return send
-
-        async def write(**request: Any) -> Any:
-            self.left -= 1
-            if self.left == 0:
-                await self.happens()
-            return await send(**request)
-
-        return write
 
 
 async def test_an_operation_that_nobody_knows_begins(store: Store) -> None:

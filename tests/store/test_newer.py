@@ -28,7 +28,7 @@ async def test_a_claim_makes_a_chunk_as_new_as_who_claims_it(
     await store.put_chunk(attempts=attempts, later="news")
     monkeypatch.setattr(claims, "SCHEMA", 2)
     take = store.claims.acquire_spent if attempts else store.claims.acquire
-    await take(store.chunk, gen=2, deliveries=1)
+    await take(store.chunk, gen=2, deliveries=1, last=0)
 
     row = await store.item()
     assert (row["v"], row["status"], row["later"]) == (2, "RUNNING", "news")

@@ -11,6 +11,7 @@ from piecework.claim import (
     Cancelling,
     Claim,
     Ended,
+    Free,
     Held,
     Refusal,
     Spent,
@@ -33,7 +34,7 @@ def running(left: float, **facts: Any) -> dict[str, Any]:
     return item("RUNNING", claim_expires_at=iso(NOW + left), **facts)
 
 
-def judged(found: dict[str, Any] | None, gen: int = GEN) -> Refusal:
+def judged(found: dict[str, Any] | None, gen: int = GEN) -> Refusal | Free:
     return judge(REF, found, gen=gen, now=NOW, skew=SKEW, max_attempts=3)
 
 
@@ -79,7 +80,7 @@ def test_a_lease_that_is_over_lives_on_for_the_skew(left: float, wait: float) ->
 
 @pytest.mark.parametrize("left", [-5.001, -5.25, -600.0])
 def test_a_lease_over_for_longer_than_the_skew_holds_nobody_up(left: float) -> None:
-    assert Held(SOON) == judged(running(left))
+    assert Free(4) == judged(running(left, fence=4))
 
 
 def test_a_living_lease_comes_before_a_cancel() -> None:
@@ -113,13 +114,13 @@ def test_a_retry_that_is_not_due_is_waited_for() -> None:
 
 
 def test_a_retry_that_is_due_is_not_waited_for() -> None:
-    assert Held(SOON) == judged(item("WAITING", retry_at=iso(NOW)))
+    assert Free(4) == judged(item("WAITING", fence=4, retry_at=iso(NOW)))
 
 
 @pytest.mark.parametrize("attempts", [3, 4])
 def test_spent_attempts_are_wound_up(attempts: int) -> None:
-    assert Spent() == judged(item("WAITING", attempts=attempts))
-    assert Spent() == judged(running(-6.0, attempts=attempts))
+    assert Spent(4) == judged(item("WAITING", fence=4, attempts=attempts))
+    assert Spent(4) == judged(running(-6.0, fence=4, attempts=attempts))
 
 
 def test_spent_attempts_wait_for_the_lease_and_for_the_retry() -> None:
@@ -129,11 +130,11 @@ def test_spent_attempts_wait_for_the_lease_and_for_the_retry() -> None:
 
 
 def test_one_attempt_left_is_not_spent() -> None:
-    assert Held(SOON) == judged(item("WAITING", attempts=2))
+    assert Free(4) == judged(item("WAITING", fence=4, attempts=2))
 
 
-def test_a_refusal_without_a_reason_is_asked_again_soon() -> None:
-    assert Held(SOON) == judged(item())
+def test_a_refusal_without_another_reason_is_for_its_fence() -> None:
+    assert Free(4) == judged(item(fence=4))
 
 
 def claim(**facts: Any) -> Claim:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from piecework.claim import Cancelling, Refusal, Spent, judge
+from piecework.claim import Cancelling, Free, Refusal, Spent, judge
 from piecework.model import ChunkRef
 
 NOW = 1_700_000_000.0
 
 
-def judged(**facts: object) -> Refusal:
+def judged(**facts: object) -> Refusal | Free:
     item = {"status": "WAITING", "gen": 1, "attempts": 3, **facts}
     ref = ChunkRef("acme", "job", 3)
     return judge(ref, item, gen=1, now=NOW, skew=5.0, max_attempts=3)

@@ -41,12 +41,12 @@ class World:
     def clock(self) -> float:
         return NOW
 
-    async def acquire(self, *_: Any, gen: int, deliveries: int) -> Any:
-        self.said.append(("acquire", gen, deliveries))
+    async def acquire(self, *_: Any, gen: int, deliveries: int, **known: int) -> Any:
+        self.said.append(("acquire", gen, deliveries, *known.values()))
         return self.answers.pop(0)
 
-    async def acquire_spent(self, *_: Any, gen: int, deliveries: int) -> Any:
-        self.said.append(("acquire spent", gen, deliveries))
+    async def acquire_spent(self, *_: Any, gen: int, deliveries: int, last: int) -> Any:
+        self.said.append(("acquire spent", gen, deliveries, last))
         return self.answers.pop(0)
 
     async def hide(self, receipts: list[str], seconds: float) -> None:
@@ -97,7 +97,7 @@ def came_to(monkeypatch: pytest.MonkeyPatch) -> Any:
         (Ended(chunk(3)), End.DROP, []),
         (Held(7.0), End.LEFT, [("hide", "receipt", 7.0)]),
         (Absent(), End.ORPHAN, []),
-        (Spent(), End.LEFT, [("hide", "receipt", UNKNOWN_S)]),
+        (Spent(4), End.LEFT, [("hide", "receipt", UNKNOWN_S)]),
     ],
 )
 async def test_a_loser_does_with_its_message_what_the_record_says(
@@ -144,10 +144,11 @@ async def test_what_is_to_be_undone_is_turned_and_claimed_in_one_turn(
     monkeypatch.setattr(executor, "turn_to_its_end", turn)
     monkeypatch.setattr(executor, "cancel_unclaimed", cancel)
     facts = {"undo_requested": True} if to_be_undone else {}
-    here = world(Cancelling(chunk(2, **facts)), claim(gen=2))
+    here = world(Cancelling(chunk(2, fence=4, **facts)), claim(gen=2))
     end = await execute(TURN, JOB, here)
     assert end is (End.COUNT if to_be_undone else End.LEFT)
     assert len(turned) == to_be_undone
+    assert (("acquire", 2, 3, 4) in here.said) is to_be_undone
 
 
 @pytest.mark.parametrize(
@@ -181,9 +182,9 @@ async def test_spent_attempts_are_claimed_once_more_to_be_wound_up(
     came_to: Any,
 ) -> None:
     came_to(Completed("1"), None)
-    here = world(Spent(), claim(gen=2))
+    here = world(Spent(4), claim(gen=2))
     assert await execute(TURN, JOB, here) is End.COUNT
-    assert here.said == [("acquire", 2, 3), ("acquire spent", 2, 3)]
+    assert here.said == [("acquire", 2, 3), ("acquire spent", 2, 3, 4)]
 
 
 async def test_a_refused_claim_does_no_work() -> None:

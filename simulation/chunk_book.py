@@ -18,9 +18,6 @@ Item = dict[str, Any]
 #: Seconds by which a reconciler's watch over a lease may seem shorter than the lease: a
 #: request is on its way for as long.
 CALM_S = 0.5
-#: Seconds by which a renewal may bring the end of a lease forward, for its holder's
-#: clock was corrected since the one before.
-CORRECTED_S = 2.0
 
 
 @dataclass(slots=True)
@@ -33,6 +30,7 @@ class ChunkBook:
         ended: When it came to an end, and from when on it was open again.
         passed: The stages that it has left in this life.
         renewed_at: The true time of the last write of its lease.
+        renewal_sent_at: When that write was sent.
     """
 
     name: str
@@ -42,6 +40,7 @@ class ChunkBook:
     tokens: dict[tuple[int, int], str] = field(default_factory=dict)
     ended: list[tuple[float, float]] = field(default_factory=list)
     renewed_at: float = 0.0
+    renewal_sent_at: float = 0.0
     passed: set[str] = field(default_factory=set)
 
     def written(self, old: Item | None, new: Item) -> None:
@@ -119,11 +118,9 @@ class ChunkBook:
 
     def went_on(self, old: Item, new: Item) -> None:
         """Check that no step of a claim takes an earlier one back."""
-        until, earlier = new.get("claim_expires_at"), old["claim_expires_at"]
-        if until is not None and until < earlier:
-            less = moment(earlier) - moment(until)
-            if less > CORRECTED_S:
-                self.break_(f"L3: the lease of {self.name} was cut by {less:.1f} s")
+        renewed = new.get("claim_expires_at") not in {None, old["claim_expires_at"]}
+        if renewed and self.world.sent_at < self.renewal_sent_at:
+            self.break_(f"L3: the lease of {self.name} was cut by an old renewal")
         if new["stage"] != old["stage"]:
             self.passed.add(old["stage"])
             if new["stage"] in self.passed:
@@ -134,7 +131,7 @@ class ChunkBook:
         now = self.world.now()
         expires = new.get("claim_expires_at")
         if expires is not None and (old or {}).get("claim_expires_at") != expires:
-            self.renewed_at = now
+            self.renewed_at, self.renewal_sent_at = now, self.world.sent_at
         was_ended = old is not None and old["status"] in ENDED
         if new["status"] in ENDED and not was_ended:
             self.ended.append((now, float("inf")))

@@ -34,6 +34,7 @@ class Exchange:
     answer: asyncio.Future[Any]
     fault: str | None
     wait_s: float
+    sent_at: float
     over: bool = False
     error: Exception | None = None
     until: float = 0.0
@@ -49,7 +50,7 @@ class Exchange:
         if self.operation in READS and not self.request.get("ConsistentRead"):
             message = f"{self.operation} may be stale, and nothing here allows for it"
             raise AssertionError(message)
-        world.sender = self.client.process
+        world.sender, world.sent_at = self.client.process, self.sent_at
         try:
             reply = self.client.service.call(self.operation, self.request)
         except ClientError as error:

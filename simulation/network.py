@@ -122,7 +122,8 @@ class Client:
             away = timeout_s * (1 + LATEST * world.rng.random() ** 2)
         loop = world.loop
         answer = loop.create_future()
-        exchange = Exchange(self, operation, request, answer, fault, wait_s)
+        sent = (operation, request, answer, fault, wait_s, loop.moment)
+        exchange = Exchange(self, *sent)
         world.on_exchange("asked", exchange)
         if not self.process.dead:
             loop.call_later(away, exchange.arrive, context=world.context)

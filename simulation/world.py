@@ -57,6 +57,8 @@ class World:
     urls: dict[str, str] = field(init=False)
     #: Whose request the models are carrying out, if anybody's.
     sender: Process | None = None
+    #: When it was sent: it may be long on its way.
+    sent_at: float = 0.0
     #: Ended and still running processes alike.
     processes: list[Process] = field(default_factory=list)
     trace: list[str] = field(default_factory=list)

@@ -73,7 +73,7 @@ def nothing_is_sent_again(patch: Patch) -> None:
 
 def living_leases_are_given_back(patch: Patch) -> None:
     patch.setattr(sightings.Sightings, "unchanged_for", lambda *_: 1_000.0)
-    patch.setattr(rescue, "NOT_A_BEAT_SINCE", ":heartbeat = :heartbeat")
+    patch.setattr(rescue, "NOT_A_BEAT_SINCE", "heartbeat >= :heartbeat")
 
 
 def a_full_tally_is_believed(patch: Patch) -> None:
@@ -111,11 +111,11 @@ def any_failure_is_a_refusal(patch: Patch) -> None:
 
 
 def a_late_request_claims_again(patch: Patch) -> None:
-    without(patch, claims, "CLAIM", claims.NO_CLAIM_SINCE, ":last = :last")
+    without(patch, claims, "CLAIM", claims.NO_CLAIM_SINCE, "fence >= :last")
 
 
 def a_late_renewal_cuts_the_lease(patch: Patch) -> None:
-    patch.setattr(claims, "NEXT_BEAT", ":beat = :beat")
+    patch.setattr(claims, "NEXT_BEAT", "heartbeat >= :beat")
 
 
 #: What is taken away, how, and the promises of which one has to break.

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from piecework import keys
 from piecework.model import iso
 from piecework.queue import Message
-from simulation.chunk_book import CORRECTED_S
-from tests.simulation.story import CHUNK, LEASE_S, REF, Story
+from tests.simulation.story import CHUNK, REF, Story
 
 
 def ended_chunk(story: Story) -> None:
@@ -163,8 +162,8 @@ def a_living_lease_is_taken(story: Story) -> None:
 
 def a_lease_is_cut(story: Story) -> None:
     claimed_chunk(story)
-    until = story.world.now() + LEASE_S - CORRECTED_S - 0.001
-    story.write(CHUNK, heartbeat=1, claim_expires_at=iso(until))
+    story.world.sent_at -= 0.001
+    story.write(CHUNK, heartbeat=1, claim_expires_at=iso(story.world.now()))
 
 
 def the_message_of_a_chunk_at_work_is_deleted(story: Story) -> None:
@@ -246,6 +245,6 @@ WRITES: dict[str, Callable[[Story], None]] = {
     ),
     "I14: {book.name} has no job": a_chunk_has_no_job,
     "L3: {self.name} was taken {left:.1f} s too early": a_living_lease_is_taken,
-    "L3: the lease of {self.name} was cut by {less:.1f} s": a_lease_is_cut,
+    "L3: the lease of {self.name} was cut by an old renewal": a_lease_is_cut,
     "the breaker of {change.sk} {said}": a_closed_breaker_is_closed,
 }

@@ -10,6 +10,7 @@ from tests.mutants.mutant import Mutant, scopes, span
 
 PATHS = [
     "piecework/claim.py",
+    "piecework/store/claims.py",
     "piecework/store/settle.py",
     "piecework/store/rescue.py",
     "piecework/store/cancels.py",

@@ -176,15 +176,13 @@ class Claims:
         """
         expires = iso(self.clock() + self.settings.lease_s)
         for _ in range(2):
-            reply = await self._beat(claim, beats, expires)
-            item = reply.item or {}
-            if isinstance(reply, Written):
-                return Renewed(beats + 1, CancelRequest.read(item))
+            item = (await self._beat(claim, beats, expires)).item or {}
             counted = beats_of(item, claim.token)
             if counted is None or counted == beats:
                 break
             beats = counted
-            # The SDK sent it twice, the first was applied and its answer was lost.
+            # Also where it was refused: the SDK sent it twice, the first was applied
+            # and its answer was lost.
             if item.get("claim_expires_at") == expires:
                 return Renewed(beats, CancelRequest.read(item))
         return Lost()

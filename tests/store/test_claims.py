@@ -232,15 +232,15 @@ async def test_a_renewal_tells_of_a_cancel(store: Store) -> None:
     assert await store.claims.renew(claim, 7) == Renewed(8, asked)
 
 
-@pytest.mark.parametrize("beats", [6, 7])
+@pytest.mark.parametrize(("beats", "later"), [(6, 20), (7, 0)])
 @pytest.mark.parametrize("word", list(NOT_OURS))
 async def test_a_lease_that_is_not_ours_is_not_renewed(
-    store: Store, word: str, beats: int
+    store: Store, word: str, beats: int, later: float
 ) -> None:
     claim = await store.running()
     await store.change(**NOT_OURS[word])
     before = await store.everything()
-    store.now += 20
+    store.now += later
     assert await store.claims.renew(claim, beats) == Lost()
     assert before == await store.everything()
 
@@ -288,6 +288,12 @@ async def test_a_renewal_comes_after_one_that_nobody_answered_for(store: Store) 
     store.client, store.now = client, NOW + 20
     assert await store.claims.renew(claim, 7) == Renewed(9)
     assert (await store.item())["claim_expires_at"] == iso(NOW + 80)
+
+
+async def test_a_claim_that_was_let_go_of_is_not_renewed(store: Store) -> None:
+    claim = await store.running()
+    await store.change(status="WAITING")  # its token stays, and here its lease, too
+    assert await store.claims.renew(claim, 6) == Lost()
 
 
 async def test_who_holds_a_chunk_by_another_claim_does_not_renew_ours(

@@ -118,6 +118,17 @@ def claims_what_is_free(world: World, change: Change) -> Iterator[str]:
         yield "taken before its time"
 
 
+def beats_in_order(world: World, change: Change) -> Iterator[str]:
+    """L3: a renewal comes after the one before it, and none cuts the lease of it."""
+    old, new = pair(world, change)
+    if is_claim(old, new) or new["status"] != "RUNNING":
+        return
+    beats = new.get("heartbeat", 0) - old.get("heartbeat", 0)
+    renewed = new.get("claim_expires_at") != old.get("claim_expires_at")
+    if beats not in {0, 1} or (renewed and not beats):
+        yield f"renewed {old.get('heartbeat')} times, then {new.get('heartbeat')}"
+
+
 def settled_by_its_holder(world: World, change: Change) -> Iterator[str]:
     """I3: who ends a claim names it; who ends a dead one takes its token away."""
     old, new = pair(world, change)
@@ -216,6 +227,7 @@ CHUNK_RULES: dict[str, tuple[str, Rule]] = {
     "fence-rises": ("I2", fence_rises),
     "one-token": ("I2", one_token),
     "claims-what-is-free": ("I2", claims_what_is_free),
+    "beats-in-order": ("L3", beats_in_order),
     "settled-by-its-holder": ("I3", settled_by_its_holder),
     "completed-once": ("I5", completed_once),
     "attempts-counted": ("I10", attempts_counted),

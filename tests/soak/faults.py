@@ -56,6 +56,10 @@ FAULTS: dict[str, tuple[str, Callable[[History], None]]] = {
         "claims-what-is-free",
         lambda h: h.fake("given back", retry_at=iso(2_000_000.0)),
     ),
+    "an old renewal comes late": (
+        "beats-in-order",
+        lambda h: h.fake("parked", heartbeat=0, claim_expires_at=iso(2_000_000.0)),
+    ),
     "a living holder's chunk is given back": (
         "settled-by-its-holder",
         lambda h: h.move("given back", after="beat"),

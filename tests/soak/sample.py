@@ -129,7 +129,7 @@ def succeed_after_a_death(story: Story) -> None:
     story.write("given back", keys.chunk_sk(0), *letting_go, status="WAITING")
     story.claim("second claim", 0, "t2")
     story.effect("charged", 0, "charge")
-    story.write("parked", keys.chunk_sk(0), heartbeat=2)
+    story.write("parked", keys.chunk_sk(0), heartbeat=1)
     story.settle("completed", 0, "SUCCEEDED", result_sha256="x")
 
 

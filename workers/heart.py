@@ -48,9 +48,6 @@ class Hold:
     """A claim in hand, with the message that brought it (a join may have none).
 
     `async with hold:` is the work on it.
-
-    Attributes:
-        beats: How often it has been renewed, as far as we know.
     """
 
     claim: Claim
@@ -61,6 +58,7 @@ class Hold:
     reason: Reason | None = None
     may_stop: Callable[[], bool] = always
     cancel: CancelRequest | None = None
+    #: How often it has been renewed, as far as we know.
     beats: int = 0
     _scope: asyncio.Timeout | None = None
     _leased_at: float = 0.0

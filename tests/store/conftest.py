@@ -179,7 +179,20 @@ class Store:
         return found
 
 
-class Stutter:
+class Between:
+    """A client in the place of another, which it sends each write by."""
+
+    client: Any
+
+    def __getattr__(self, name: str) -> Any:
+        send = getattr(self.client, name)
+        return functools.partial(self.write, send) if name in WRITES else send
+
+    async def write(self, send: Any, **request: Any) -> Any:
+        raise NotImplementedError
+
+
+class Stutter(Between):
     """A client whose first answer is lost: the SDK sends the same request again."""
 
     def __init__(
@@ -189,22 +202,15 @@ class Stutter:
         self.between = between
         self.sent = 0
 
-    def __getattr__(self, name: str) -> Any:
-        send = getattr(self.client, name)
-        if name not in WRITES:
-            return send
-
-        async def twice(**request: Any) -> Any:
-            self.sent += 1
-            await send(**request)
-            if self.between is not None:
-                await self.between()
-            return await send(**request)
-
-        return twice
+    async def write(self, send: Any, **request: Any) -> Any:
+        self.sent += 1
+        await send(**request)
+        if self.between is not None:
+            await self.between()
+        return await send(**request)
 
 
-class Kept:
+class Kept(Between):
     """A client that keeps its last write: a copy of it may arrive once more."""
 
     def __init__(self, client: Any) -> None:
@@ -212,17 +218,10 @@ class Kept:
         self.last: Callable[[], Awaitable[Any]] | None = None
         self.writes = 0
 
-    def __getattr__(self, name: str) -> Any:
-        send = getattr(self.client, name)
-        if name not in WRITES:
-            return send
-
-        async def write(**request: Any) -> Any:
-            self.writes += 1
-            self.last = functools.partial(send, **request)
-            return await self.last()
-
-        return write
+    async def write(self, send: Any, **request: Any) -> Any:
+        self.writes += 1
+        self.last = functools.partial(send, **request)
+        return await self.last()
 
     async def once_more(self) -> None:
         """Let the copy arrive; nobody waits for what it is answered."""
@@ -230,7 +229,7 @@ class Kept:
         await self.last()
 
 
-class Before:
+class Before(Between):
     """A client before whose n-th write something happens."""
 
     def __init__(
@@ -238,40 +237,26 @@ class Before:
     ) -> None:
         self.client, self.left, self.happens = client, n, happens
 
-    def __getattr__(self, name: str) -> Any:
-        send = getattr(self.client, name)
-        if name not in WRITES:
-            return send
-
-        async def write(**request: Any) -> Any:
-            self.left -= 1
-            if self.left == 0:
-                await self.happens()
-            return await send(**request)
-
-        return write
+    async def write(self, send: Any, **request: Any) -> Any:
+        self.left -= 1
+        if self.left == 0:
+            await self.happens()
+        return await send(**request)
 
 
-class Deaf:
+class Deaf(Between):
     """A client whose first answer is lost for good, though its write was applied."""
 
     def __init__(self, client: Any, error: Exception) -> None:
         self.client = client
         self.error: Exception | None = error
 
-    def __getattr__(self, name: str) -> Any:
-        send = getattr(self.client, name)
-        if name not in WRITES:
-            return send
-
-        async def once(**request: Any) -> Any:
-            reply = await send(**request)
-            error, self.error = self.error, None
-            if error is not None:
-                raise error
-            return reply
-
-        return once
+    async def write(self, send: Any, **request: Any) -> Any:
+        reply = await send(**request)
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+        return reply
 
 
 def bucket() -> Any:

@@ -51,7 +51,7 @@ async def cancel(
         raise UsageError(message, code="job.state.not_cancellable")
     stopping(job)
     await sweep(rt, job)
-    if compensate and not job.undoes:
+    if compensate and not job.compensates_on_cancel:
         message = f"Job {ref.job} is being cancelled, and nothing is undone."
         raise UsageError(message, code="job.cancel.without_undo")
     return await rt.jobs.read(ref) or job

@@ -64,7 +64,7 @@ async def job_document(rt: Runtime, job: Job) -> Document:
     census = await take_census(rt.table, job.ref, job.chunks)
     return {
         **job_facts(job),
-        **({"notices": await notices(rt, job)} if job.notifies else {}),
+        **({"notices": await notices(rt, job)} if job.has_notify_hook else {}),
         "counts": dict(sorted(census.by_status.items())),
         "error_codes": dict(sorted(census.by_code.items())),
         "calls": {"paid": census.calls, "cached": census.cached_calls},

@@ -75,7 +75,7 @@ async def plans(rt: Runtime, asked: Asked) -> AsyncIterator[list[Document]]:
     Of a job that no cancel undoes any more there are none.
     """
     job = asked.job
-    undoes = job.status is JobStatus.CANCELLING and job.undoes
+    undoes = job.status is JobStatus.CANCELLING and job.compensates_on_cancel
     if job.status not in CANCELLABLE and not undoes:
         return
     if asked.chunk is not None:

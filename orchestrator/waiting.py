@@ -119,7 +119,11 @@ def stopping(job: Job) -> str:
     """Say who stops a job, why, and what becomes of what was done."""
     item = job.item
     by = f"{item.get('cancelled_by', '')}: {item.get('cancel_reason', '')}"
-    done = "what was done is being undone" if job.undoes else "what was done stays"
+    done = (
+        "what was done is being undone"
+        if job.compensates_on_cancel
+        else "what was done stays"
+    )
     return f"{item.get('cancel_code', 'cancelled')}: by {by}; {done}"
 
 

@@ -35,7 +35,7 @@ from piecework.ports import (
     NoResponses,
     ResponseCache,
 )
-from piecework.recovery import MOST_PARKS
+from piecework.recovery import MAX_DEFERRALS
 from piecework.sharing import share, shared
 
 R = TypeVar("R")
@@ -217,7 +217,7 @@ class Caller:
         """
         self.counts.forward = False
         self.attempts.budget = replace(self.attempts.budget, spent=0.0)
-        self.attempts.thrifty = self.counts.parks < MOST_PARKS
+        self.attempts.thrifty = self.counts.parks < MAX_DEFERRALS
 
     def progress(self) -> None:
         """Say that the stage is alive."""

@@ -1,15 +1,16 @@
-"""Whose chunk it is, decided from an item: pure, so that it can be read and tabled.
+"""Decide why a claim was refused, from the chunk's item alone.
 
-    the item says                                     the message
-    nothing: there is no such chunk                   is quarantined
-    it is of a newer version                          is left to newer workers
-    ended, or a later life than the message's         is deleted
-    somebody's lease is alive, or it waits for later  is hidden until then
-    to be cancelled, and nobody has it                cancels it
-    its attempts are spent, and nobody has it         winds it up
-    nobody has it; somebody had                       claims it after them
+    the item says                                        the worker
+    there is no such chunk                               quarantines the message
+    its schema is newer than this worker's               leaves it to newer workers
+    it has ended, or its generation is later             deletes the message
+    another lease is alive, or the retry is not due      hides the message until then
+    a cancel is pending, and the chunk has no lease      cancels the chunk
+    its attempts are exhausted, and it has no lease      claims it for recovery
+    it has no lease, but an earlier worker had claimed   claims it after that fence
 
-A loser never deletes a living chunk's message, and its loss costs no attempt.
+A refused worker never deletes the message of a living chunk, and spends no attempt.
+The function is pure, so that a test can table it.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ class Claim:
     """A lease on a chunk.
 
     Attributes:
-        token: Drawn anew for every claim; tells our own write from a rival's.
-        chunk: The chunk as the claim left it.
-        winding_up: Its attempts are spent: this claim only undoes and buries.
+        token: Random for every claim; tells this claim's writes from a rival's.
+        chunk: The chunk as the claim's write left it.
+        is_recovery: The attempts are exhausted; this claim only compensates and
+            dead-letters the chunk.
     """
 
     ref: ChunkRef
@@ -38,80 +40,82 @@ class Claim:
     token: str
     worker: str
     chunk: Chunk
-    winding_up: bool = False
+    is_recovery: bool = False
 
     @property
     def attempt(self) -> int:
-        """Which attempt this is, from 1."""
+        """The number of this attempt, from 1."""
         return self.chunk.attempts
 
     @property
     def recoveries(self) -> int:
-        """How often the chunk was claimed only to be wound up; 0 for an attempt."""
+        """The number of recovery claims of the chunk; 0 for an attempt."""
         return int(self.chunk.item.get("recoveries", 0))
 
     @property
-    def first(self) -> bool:
-        """Whether nobody can have worked on the chunk before."""
+    def is_first(self) -> bool:
+        """Whether no earlier claim can have worked on the chunk."""
         return self.fence == 1 and self.gen == 1
 
 
 @dataclass(frozen=True, slots=True)
-class Absent:
-    """There is no such chunk."""
+class NotFound:
+    """The table holds no such chunk."""
 
 
 @dataclass(frozen=True, slots=True)
-class Newer:
-    """A later version has begun it, and goes on with it."""
+class SchemaTooNew:
+    """A newer version of piecework wrote the chunk, and continues it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """There is nothing left to do for this message."""
+class AlreadyEnded:
+    """The message asks for nothing that is still to do."""
 
     chunk: Chunk
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """Not now: ask again after so many seconds."""
+class Busy:
+    """The chunk cannot be claimed now; try again after `seconds`."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Cancelling:
-    """It is to be cancelled, and nobody works on it."""
+class CancelPending:
+    """A cancel of the chunk is pending, and no lease on it is alive."""
 
     chunk: Chunk
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
-    """Its attempts are used up, and nobody works on it since that claim."""
+class AttemptsExhausted:
+    """All attempts are spent, and no claim has followed the one with this fence."""
 
     fence: int
 
 
 @dataclass(frozen=True, slots=True)
-class Free:
-    """Nobody works on it since that claim; ours was meant to come after another."""
+class FenceMismatch:
+    """The chunk can be claimed, but after this fence, not after the expected one."""
 
     fence: int
 
 
-Refusal: TypeAlias = Absent | Newer | Ended | Held | Cancelling | Spent
+Refusal: TypeAlias = (
+    NotFound | SchemaTooNew | AlreadyEnded | Busy | CancelPending | AttemptsExhausted
+)
 
-#: Winding up a chunk may itself kill its worker: after so many times it is buried
-#: with what it did left standing, for a person to see.
+#: A compensation may itself kill its worker. After so many recovery claims the chunk is
+#: dead-lettered uncompensated, for an operator to repair.
 MAX_RECOVERIES = 3
 
-#: Seconds to wait where the item gives no reason to: a write is on its way.
-SOON = 1.0
+#: Seconds to wait where the item gives no time: another process is about to write.
+RECHECK_S = 1.0
 
 
-def judge(  # noqa: PLR0911 -- one row of the table, one return
+def explain_refusal(  # noqa: PLR0911 -- one row of the table, one return
     ref: ChunkRef,
     item: Mapping[str, Any] | None,
     *,
@@ -119,25 +123,32 @@ def judge(  # noqa: PLR0911 -- one row of the table, one return
     now: float,
     skew: float,
     max_attempts: int,
-) -> Refusal | Free:
-    """Say why a claim was refused, from the item that refused it."""
+) -> Refusal | FenceMismatch:
+    """Return why a claim was refused, from the item that refused it.
+
+    `gen`: the generation that the message names; `now`: seconds since 1970; `skew`:
+    seconds by which the clocks of two workers may differ.
+
+    Raises:
+        PermanentError: `runtime.record.unreadable`.
+    """
     if item is None:
-        return Absent()
+        return NotFound()
     if is_newer(item):
-        return Newer()
+        return SchemaTooNew()
     chunk = Chunk.read(ref, item)
     if chunk.gen > gen or (chunk.gen == gen and chunk.status.terminal):
-        return Ended(chunk)
+        return AlreadyEnded(chunk)
     if chunk.gen < gen:
-        return Held(SOON)
-    # Compared as the claim does: as texts, to the millisecond.
+        return Busy(RECHECK_S)
+    # Compared as the claim's condition does: as texts, to the millisecond.
     running = chunk.status is ChunkStatus.RUNNING
     if running and item["claim_expires_at"] >= iso(now - skew):
-        return Held(max(0.0, moment(item["claim_expires_at"]) + skew - now))
-    if "cancel_requested" in item and not chunk.on_its_way:
-        return Cancelling(chunk)
+        return Busy(max(0.0, moment(item["claim_expires_at"]) + skew - now))
+    if "cancel_requested" in item and not chunk.has_direction:
+        return CancelPending(chunk)
     if "retry_at" in item and moment(item["retry_at"]) > now:
-        return Held(moment(item["retry_at"]) - now)
+        return Busy(moment(item["retry_at"]) - now)
     if chunk.attempts >= max_attempts:
-        return Spent(chunk.fence)
-    return Free(chunk.fence)
+        return AttemptsExhausted(chunk.fence)
+    return FenceMismatch(chunk.fence)

@@ -167,17 +167,17 @@ class Chunk:
         return int(self.item.get("attempts", 0))
 
     @property
-    def on_its_way(self) -> bool:
+    def has_direction(self) -> bool:
         """Whether it goes on to its end whatever comes: back, or past the pivot."""
         return "direction" in self.item
 
     @property
-    def to_be_undone(self) -> bool:
+    def compensate_requested(self) -> bool:
         """Whether a cancel asks for what it did to be undone."""
         return "undo_requested" in self.item
 
     @property
-    def heartbeat(self) -> tuple[int, int]:
+    def renewal_mark(self) -> tuple[int, int]:
         """What changes as long as its holder lives."""
         return self.fence, int(self.item.get("heartbeat", 0))
 
@@ -211,7 +211,7 @@ class Job:
         )
 
     @property
-    def undoes(self) -> bool:
+    def compensates_on_cancel(self) -> bool:
         """Whether its cancel undoes what the chunks have done."""
         return bool(self.item.get("cancel_undoes"))
 
@@ -221,7 +221,7 @@ class Job:
         return record.text(self.item, "cancelled_at", f"The record of {self.ref.job}")
 
     @property
-    def notifies(self) -> bool:
+    def has_notify_hook(self) -> bool:
         """Whether its pipeline wants to be told of its end."""
         return bool(self.item.get("notifies"))
 

@@ -1,16 +1,22 @@
-"""Every failure's fate, once tier one is spent: the whole policy in one function.
+"""Decide what happens to a chunk after a stage has failed: the whole policy.
 
-    class               pivot ahead            pivot in doubt     pivot behind
-    transient, state    again; last: undo      again; last: dead  again; last: dead
-    semantic            replan, else undo      dead               replan, else dead
-    policy              fall back, else undo   dead               fall back, else dead
-    permanent           undo                   dead               dead
+The retries inside the call are spent by then. Where the pivot lies, seen from the
+failed stage, selects the column:
 
-A stage goes another way only if none of its effects stands: the calls of the other way
-have keys of their own, and would do it once more. "Again" is a new claim, which reads
-all that it needs from the tables: the last checkpoint is restored. "Undo" compensates
-in reverse order and then writes the dead letter. Where the pivot is, or may be, behind,
-nothing is ever undone.
+    class               pivot ahead              pivot in doubt    pivot behind
+    transient, state    retry; last: compensate  retry; last: dead retry; last: dead
+    semantic            replan, else compensate  dead              replan, else dead
+    policy              fallback, else           dead              fallback, else dead
+                        compensate
+    permanent           compensate               dead              dead
+
+"Retry" schedules a new attempt, which restores the last checkpoint from the tables.
+"Compensate" compensates the stages in reverse order and then writes the dead letter.
+"Dead" writes the dead letter only: after the pivot, or where the pivot may have
+happened, no stage is ever compensated.
+
+A stage runs another variant only if none of its effects may have happened. The calls of
+the other variant have other idempotency keys, and would repeat the effect.
 """
 
 from __future__ import annotations
@@ -29,24 +35,25 @@ from piecework.errors import ErrorEnvelope
 from piecework.outcome import Compensation
 from piecework.pipeline import Stage
 
-#: Tier two waits `uniform(0, min(CAP, BASE * 2**attempt))` seconds: full jitter, as
-#: in the AWS Architecture Blog's "Exponential Backoff and Jitter".
+#: The next attempt waits `uniform(0, min(CAP, BASE * 2**attempt))` seconds: full
+#: jitter, as in the AWS Architecture Blog's "Exponential Backoff and Jitter".
 BASE = 2.0
 CAP = 300.0
-#: The same where there was no retry left, which is soon over.
-PARKED_CAP = 30.0
-#: Seconds that are waited at the most because the other side asked for it: a quota of a
-#: day comes back; what asks for years is asked again.
-ASKED_CAP = 86_400.0
-#: Beyond so many every cap is reached; a float does not take 1,024 of them.
+#: The cap where the retry budget is exhausted: the budget fills up again soon.
+DEFERRAL_CAP = 30.0
+#: The longest wait in seconds that a provider may request. A daily quota comes back
+#: within it; a provider that requests years is called again after it.
+RETRY_AFTER_CAP = 86_400.0
+#: Every cap is reached before so many doublings; a float overflows at 1,024.
 DOUBLINGS = 10
-#: How often a chunk waits for a retry to be left before that spends its attempts, too:
-#: without a breaker, what never works would be waited for without an end.
-MOST_PARKS = 10
+#: Deferrals for the retry budget that a chunk gets before each further one spends an
+#: attempt. Without this limit and without a breaker, a call that always fails would be
+#: deferred for ever.
+MAX_DEFERRALS = 10
 
 
 class Pivot(Enum):
-    """Where the point of no return lies, seen from a failure."""
+    """Where the pivot lies, seen from the failed stage."""
 
     AHEAD = auto()
     IN_DOUBT = auto()
@@ -54,47 +61,49 @@ class Pivot(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
-    """Hand the chunk out again after `delay` seconds.
+class RetryLater:
+    """Dispatch the chunk again after `delay` seconds.
 
     Attributes:
-        waits_for: The dependency that nobody asks now; empty: an attempt is spent.
+        blocked_on: The dependency that must not be called now; the chunk is deferred.
+            Empty: an attempt is spent.
     """
 
     delay: float
-    waits_for: str = ""
+    blocked_on: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Undo:
+class Compensate:
     """Compensate, then write a dead letter."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bury:
-    """Write a dead letter and undo nothing, for the given reason."""
+class DeadLetter:
+    """Write a dead letter without compensation, for the given reason."""
 
     reason: Compensation
 
 
-Decision: TypeAlias = Again | Undo | Bury
+Decision: TypeAlias = RetryLater | Compensate | DeadLetter
 
 
-def another_way(
-    stage: Stage, failure: ErrorEnvelope, tried: Sequence[str], pivot: Pivot
+def next_variant(
+    stage: Stage, failure: ErrorEnvelope, attempted: Sequence[str], pivot: Pivot
 ) -> str | None:
-    """Return the way that a stage without standing effects goes after a failure.
+    """Return the variant that a stage without remaining effects runs next, or None.
 
-    `tried`: the ways that it has gone in this attempt; None: there is no other.
+    `attempted`: the variants that the stage has run in this attempt.
     """
     if pivot is Pivot.IN_DOUBT:
         return None
     match failure.error_class:
         case ErrorClass.SEMANTIC if stage.replan:
-            return ways.REPLAN if tried.count(ways.REPLAN) < stage.replans else None
+            replans = attempted.count(ways.REPLAN)
+            return ways.REPLAN if replans < stage.replans else None
         case ErrorClass.POLICY:
-            untried = (way for way in ways.fallbacks(stage) if way not in tried)
-            return next(untried, None)
+            left = (name for name in ways.fallbacks(stage) if name not in attempted)
+            return next(left, None)
         case _:
             return None
 
@@ -106,50 +115,57 @@ def decide(
     attempt: int,
     pivot: Pivot,
     rng: Random,
-    parks: int = 0,
+    deferrals: int = 0,
 ) -> Decision:
-    """Return what becomes of a chunk whose stage failed for good in this run.
+    """Return the decision for a chunk whose stage failed after all variants.
 
-    `parks`: how often it has waited for a dependency that nobody asked.
+    `deferrals`: how often the chunk was deferred before without spending an attempt.
     """
-    waits_for = waited_for(failure)
-    if waits_for and (failure.code == OPEN_CODE or parks < MOST_PARKS):
-        return Again(until_asked(failure, attempt, parks, rng), waits_for)
-    comes_back = failure.error_class in {ErrorClass.TRANSIENT, ErrorClass.STATE}
-    if comes_back and attempts_left > 0:
-        return Again(delay(failure, attempt, rng))
+    blocked_on = waited_for(failure)
+    if blocked_on and (failure.code == OPEN_CODE or deferrals < MAX_DEFERRALS):
+        wait = deferral_delay(failure, attempt, deferrals, rng)
+        return RetryLater(wait, blocked_on)
+    may_pass = failure.error_class in {ErrorClass.TRANSIENT, ErrorClass.STATE}
+    if may_pass and attempts_left > 0:
+        return RetryLater(backoff(failure, attempt, rng))
     match pivot:
         case Pivot.AHEAD:
-            return Undo()
+            return Compensate()
         case Pivot.IN_DOUBT:
-            return Bury(Compensation.PIVOT_IN_DOUBT)
+            return DeadLetter(Compensation.PIVOT_IN_DOUBT)
         case Pivot.BEHIND:
-            return Bury(Compensation.PAST_PIVOT)
+            return DeadLetter(Compensation.PAST_PIVOT)
 
 
-def delay(failure: ErrorEnvelope, attempt: int, rng: Random) -> float:
-    """Return the seconds before the next attempt, after those the provider asked."""
-    return asked_for(failure) + rng.uniform(0, doubled(CAP, attempt))
+def backoff(failure: ErrorEnvelope, attempt: int, rng: Random) -> float:
+    """Return the seconds before the next attempt.
 
-
-def until_asked(failure: ErrorEnvelope, attempt: int, parks: int, rng: Random) -> float:
-    """Return the seconds until a dependency is asked again that nobody asks now.
-
-    All who wait for the same breaker are spread over half as long again. Who has no
-    retry left waits longer each time, for an attempt that is handed back grows nothing.
+    The jitter is added to the time that the provider requested.
     """
-    seconds = asked_for(failure)
+    return retry_after(failure) + rng.uniform(0, exponential(CAP, attempt))
+
+
+def deferral_delay(
+    failure: ErrorEnvelope, attempt: int, deferrals: int, rng: Random
+) -> float:
+    """Return the seconds for which a chunk is deferred.
+
+    If a breaker is open, the delay is spread over half as long again, so that the
+    chunks which it blocks do not all return at once. If the retry budget is exhausted,
+    the delay grows with each deferral, because deferrals do not increase `attempt`.
+    """
+    seconds = retry_after(failure)
     if failure.code == OPEN_CODE:
         return seconds + rng.uniform(0, max(PROBED_S, seconds / 2))
-    cap = doubled(PARKED_CAP, attempt + parks)
+    cap = exponential(DEFERRAL_CAP, attempt + deferrals)
     return seconds + rng.uniform(0, cap)
 
 
-def asked_for(failure: ErrorEnvelope) -> float:
-    """Return the seconds that the other side asked for, as far as that makes sense."""
-    return min(ASKED_CAP, max(0.0, failure.retry_after or 0.0))
+def retry_after(failure: ErrorEnvelope) -> float:
+    """Return the seconds that the provider requested, from 0 to `RETRY_AFTER_CAP`."""
+    return min(RETRY_AFTER_CAP, max(0.0, failure.retry_after or 0.0))
 
 
-def doubled(cap: float, times: int) -> float:
-    """Return BASE seconds, doubled so many times, and no more than the cap."""
+def exponential(cap: float, times: int) -> float:
+    """Return `BASE` seconds doubled `times` times, at most `cap`."""
     return min(cap, BASE * 2.0 ** min(times, DOUBLINGS))

@@ -25,12 +25,12 @@ from piecework.outcome import Cancelled, Completed, Dead, Outcome, Parked
 from piecework.pipeline import Pipeline, Stage
 from piecework.ports import CancelRequestedError, Checkpoints
 from piecework.quoted import without
-from piecework.recovery import Again, Bury, Pivot
-from piecework.stage_run import by_any_way, let_go, on_bench
+from piecework.recovery import DeadLetter, Pivot, RetryLater
+from piecework.stage_run import drop_traceback, on_bench, run_with_fallbacks
 from piecework.ways import UNDO
 
 #: Codes of failures that come after the work of a stage or of a call, or may do.
-AFTERWARDS = {
+POST_EFFECT_CODES = {
     "runtime.effect.unknown",
     "runtime.value.too_large",
     "runtime.value.unserialisable",
@@ -72,7 +72,7 @@ async def run(
             raise
         except Exception as error:  # noqa: BLE001 -- whatever a stage raises
             failure = envelope(error, ctx, limits)
-            let_go(error)
+            drop_traceback(error)
             return await recover(pipeline, ctx, checkpoints, limits, index, failure)
         log, name, trace = ctx.log, stage.name, f"{ctx.job}/{ctx.chunk}"
         telemetry.emit(log, "stage.completed", stage=name, correlation_id=trace)
@@ -124,12 +124,12 @@ async def do(
     """Do a stage, whichever way it has to go, and return its value as JSON."""
     restore(pipeline, ctx, checkpoints)
     ctx.caller.counts.enter()
-    return await by_any_way(
+    return await run_with_fallbacks(
         pipeline.stages[index],
         ctx,
         restored=lambda: restore(pipeline, ctx, checkpoints),
         described=lambda error: envelope(error, ctx, limits),
-        pivot=lambda failed: pivot_seen_from(pipeline, index, failed, checkpoints, ctx),
+        pivot=lambda failed: pivot_position(pipeline, index, failed, checkpoints, ctx),
     )
 
 
@@ -151,27 +151,27 @@ async def recover(
     failure: ErrorEnvelope,
 ) -> Outcome:
     """Turn a stage's failure into an outcome; undo first where that is decided."""
-    pivot = pivot_seen_from(pipeline, index, failure, checkpoints, ctx)
+    pivot = pivot_position(pipeline, index, failure, checkpoints, ctx)
     decision = recovery.decide(
         failure,
         attempts_left=limits.max_attempts - ctx.attempt,
         attempt=ctx.attempt,
         pivot=pivot,
         rng=limits.rng,
-        parks=ctx.caller.counts.parks,
+        deferrals=ctx.caller.counts.parks,
     )
     match decision:
-        case Again(delay, waits_for):
+        case RetryLater(delay, blocked_on):
             untried = index == pipeline.pivot_index and pivot is Pivot.AHEAD
-            return Parked(failure, delay, waits_for, untried)
-        case Bury(reason):
+            return Parked(failure, delay, blocked_on, untried)
+        case DeadLetter(reason):
             return Dead(failure, reason)
         case _:
             await checkpoints.turn_back(failure, ctx.stage)
             return await compensate(pipeline, ctx, checkpoints, failure)
 
 
-def pivot_seen_from(
+def pivot_position(
     pipeline: Pipeline,
     index: int,
     failure: ErrorEnvelope,
@@ -193,7 +193,7 @@ def pivot_seen_from(
     by_others = checkpoints.entered == ctx.stage and counts.untried != ctx.stage
     tried_before = by_others or counts.retried_here
     stands = ctx.stage in ctx.caller.ledger.standing()
-    happened = tried_before or stands or failure.code in AFTERWARDS
+    happened = tried_before or stands or failure.code in POST_EFFECT_CODES
     not_asked = failure.code == OPEN_CODE and not counts.failed_here
     said_no = not_asked or not failure.retryable
     return Pivot.AHEAD if said_no and not happened else Pivot.IN_DOUBT
@@ -221,7 +221,7 @@ async def compensate(
             failed = await undo(step.stage, ctx, failure)
             if failed is not None and (waits_for := waited_for(failed)):
                 parks, rng = ctx.caller.counts.parks, ctx.caller.attempts.rng
-                wait = recovery.until_asked(failed, ctx.attempt, parks, rng)
+                wait = recovery.deferral_delay(failed, ctx.attempt, parks, rng)
                 return Parked(failed, wait, waits_for)
             await checkpoints.undo(step.stage.name, failed)
             chain.told(step.stage, failed)

@@ -20,7 +20,7 @@ from piecework.recovery import Pivot
 from piecework.ways import REPLAN, RUN, UNDO
 
 
-async def by_any_way(
+async def run_with_fallbacks(
     stage: Stage,
     ctx: Context[Any],
     *,
@@ -42,10 +42,10 @@ async def by_any_way(
                 raise
             except Exception as error:
                 ctx.failure = failure = described(error)
-                way = recovery.another_way(stage, failure, tried, pivot(failure))
+                way = recovery.next_variant(stage, failure, tried, pivot(failure))
                 if way is None or stage.name in ctx.caller.ledger.standing():
                     raise
-                let_go(error)
+                drop_traceback(error)
             tried.append(way)
             tell(stage, ctx, failure, tried)
             restored()
@@ -53,7 +53,7 @@ async def by_any_way(
         ctx.failure = None
 
 
-def let_go(error: BaseException) -> None:
+def drop_traceback(error: BaseException) -> None:
     """Let go of all that the functions had in hand that an error came through.
 
     They and the error often hold each other, and the garbage collector looks seldom.

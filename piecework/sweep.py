@@ -27,13 +27,13 @@ CHUNKS_EACH = 4
 
 async def sweep(rt: Runtime, job: Job) -> tuple[int, int]:
     """Cancel and ask; return how many chunks were cancelled, and how many asked."""
-    asked = CancelRequest(job.cancelled_at, job.undoes)
+    asked = CancelRequest(job.cancelled_at, job.compensates_on_cancel)
     broom = Broom(rt, asked)
 
     async def some(chunks: list[Chunk]) -> None:
         for chunk in chunks:
             # A life that began since the job was looked at was cancelled by nobody.
-            if not chunk.on_its_way and chunk.gen <= job.gen:
+            if not chunk.has_direction and chunk.gen <= job.gen:
                 await broom.sweep(chunk)
 
     # Workers go on claiming as long as it takes.

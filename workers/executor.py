@@ -8,14 +8,14 @@ from enum import Enum, auto
 
 from piecework import telemetry
 from piecework.claim import (
-    Absent,
-    Cancelling,
+    AlreadyEnded,
+    AttemptsExhausted,
+    Busy,
+    CancelPending,
     Claim,
-    Ended,
-    Held,
-    Newer,
+    NotFound,
     Refusal,
-    Spent,
+    SchemaTooNew,
 )
 from piecework.model import Chunk, ChunkRef, Job
 from piecework.pipeline import Pipeline
@@ -78,10 +78,10 @@ async def claim(turn: Turn, pipeline: Pipeline, station: Station) -> Claim | Ref
     """Claim a chunk: for an attempt, to wind it up, or to wind it back."""
     claims, told = station.claims, {"gen": turn.gen, "deliveries": turn.received}
     answer = await claims.acquire(turn.ref, **told)
-    if isinstance(answer, Cancelling) and answer.chunk.to_be_undone:
+    if isinstance(answer, CancelPending) and answer.chunk.compensate_requested:
         await turn_to_its_end(answer.chunk, pipeline, station)
         answer = await claims.acquire(turn.ref, **told, last=answer.chunk.fence)
-    if isinstance(answer, Spent):
+    if isinstance(answer, AttemptsExhausted):
         answer = await claims.acquire_spent(turn.ref, **told, last=answer.fence)
     return answer
 
@@ -130,20 +130,20 @@ async def carry_out(
 async def refused(answer: Refusal, turn: Turn, station: Station) -> End:
     """Do what becomes the loser of a claim: it costs the chunk nothing."""
     match answer:
-        case Ended(chunk):
+        case AlreadyEnded(chunk):
             return End.COUNT if chunk.gen == turn.gen else End.DROP
-        case Held(seconds):
+        case Busy(seconds):
             return await give_way(turn, seconds, station)
-        case Cancelling(chunk):
-            if not chunk.to_be_undone:
+        case CancelPending(chunk):
+            if not chunk.compensate_requested:
                 await cancel_unclaimed(station.rt.table, chunk, station.rt.clock())
             return await give_way(turn, 0.0, station)
-        case Absent():
+        case NotFound():
             return End.ORPHAN
-        case Newer():
+        case SchemaTooNew():
             await leave("chunk", turn.received, turn.receipt, station)
             return End.LEFT
-        case Spent():
+        case AttemptsExhausted():
             return await give_way(turn, UNKNOWN_S, station)
 
 

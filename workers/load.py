@@ -29,7 +29,7 @@ async def load(task: Task, job: Job, station: Station) -> None:
     Raises:
         PieceworkError: The payload or a checkpoint is not what was written.
     """
-    if not task.claim.first:
+    if not task.claim.is_first:
         await take_over(task, station)
     if isinstance(task.ctx, JoinContext):
         rt = station.rt

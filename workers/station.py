@@ -20,7 +20,7 @@ from piecework.outcome import NEWER_WORKERS, Parked
 from piecework.payloads import Payloads
 from piecework.pipeline import Pipeline
 from piecework.pulse import Pulse
-from piecework.recovery import asked_for
+from piecework.recovery import retry_after
 from piecework.retry_tokens import RetryTokens
 from piecework.rounds import Rounds
 from piecework.runtime import Runtime
@@ -131,7 +131,7 @@ class Station:
         name, now = parked.waits_for, self.rt.clock()
         if self._waiting.get((job.ref, name), now) > now:
             return
-        until = now + asked_for(parked.failure)
+        until = now + retry_after(parked.failure)
         if len(self._waiting) >= JOBS_KEPT:
             self._waiting.clear()
         self._waiting[job.ref, name] = until

@@ -112,10 +112,10 @@ async def run(task: Task, job: Job, station: Station) -> Outcome:
             raise
         return unloaded(task, spoilt(task, error), station)
     task.loaded = True
-    if task.claim.winding_up and task.claim.recoveries > MAX_RECOVERIES:
+    if task.claim.is_recovery and task.claim.recoveries > MAX_RECOVERIES:
         failure = task.checkpoints.failure or last_failure(task)
         return Dead(failure, Compensation.ABANDONED)
-    if task.claim.winding_up and task.checkpoints.failure is None:
+    if task.claim.is_recovery and task.checkpoints.failure is None:
         return await wind_up(task)
     return await saga.run(task.stages, task.ctx, task.checkpoints, task.limits)
 
@@ -128,7 +128,7 @@ def unloaded(task: Task, error: Exception, station: Station) -> Outcome:
     """
     failure = saga.envelope(error, task.ctx, task.limits)
     parks = int(task.claim.chunk.item.get("parks", 0))
-    renamed = failure.code == "runtime.stage.renamed" and parks < recovery.MOST_PARKS
+    renamed = failure.code == "runtime.stage.renamed" and parks < recovery.MAX_DEFERRALS
     if not renamed and not isinstance(error, NewerSchemaError):
         return unreadable(task, failure)
     delay = until_next(parks + 1, station.rt.settings)
@@ -172,10 +172,10 @@ def unreadable(task: Task, failure: ErrorEnvelope) -> Outcome:
     """
     attempts_left = task.limits.max_attempts - task.ctx.attempt
     if failure.retryable and attempts_left > 0:
-        delay = recovery.delay(failure, task.ctx.attempt, task.limits.rng)
+        delay = recovery.backoff(failure, task.ctx.attempt, task.limits.rng)
         return Parked(failure, delay)
     untouched = (
-        task.claim.first or task.checkpoints.entered == task.stages.stages[0].name
+        task.claim.is_first or task.checkpoints.entered == task.stages.stages[0].name
     )
     return Dead(failure, Compensation.NOTHING if untouched else Compensation.ABANDONED)
 
@@ -233,4 +233,4 @@ def timed_out(task: Task, code: str, said: str) -> Parked:
     """
     error = TransientError(said, code=code)
     failure = saga.envelope(error, task.ctx, task.limits)
-    return Parked(failure, recovery.delay(failure, task.ctx.attempt, task.limits.rng))
+    return Parked(failure, recovery.backoff(failure, task.ctx.attempt, task.limits.rng))

@@ -99,5 +99,5 @@ class Watch:
         with suppress(PermanentError):
             job = await self.rt.jobs.read(ref)
             if job is not None and job.status is JobStatus.CANCELLING:
-                return CancelRequest(job.cancelled_at, job.undoes)
+                return CancelRequest(job.cancelled_at, job.compensates_on_cancel)
         return None

@@ -160,7 +160,7 @@ class Worker:
 
     def tells(self, job: Job) -> bool:
         """Say whether somebody wants to be told of a job, and this worker can."""
-        return job.notifies and job.pipeline in self.station.pipelines
+        return job.has_notify_hook and job.pipeline in self.station.pipelines
 
     async def take(self, ref: ChunkRef, gen: int) -> bool:
         """Take a chunk in hand without a message, if there is a slot for it.

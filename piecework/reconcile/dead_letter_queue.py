@@ -79,7 +79,7 @@ async def as_its_record_says(
     if item is not None:
         return await send_again(rt, delivery.message, Chunk.read(ref, item))
     job = await rt.jobs.read(ref.of)
-    if ref.is_join and job is not None and job.notifies:
+    if ref.is_join and job is not None and job.has_notify_hook:
         # What is to be told needs no message: the reconciler sends another.
         return "dead-letter queue: notice"
     return await quarantine(rt, delivery, "runtime.message.orphan", log)

@@ -107,12 +107,12 @@ async def finish_cancelling(look: Look, job: Job) -> Counter[str]:
     acts: Counter[str] = Counter()
     newer: list[ChunkRef] = []
     async for chunk in all_chunks(rt.table, job.ref, job.chunks, newer):
-        if chunk.on_its_way or chunk.to_be_undone:
+        if chunk.has_direction or chunk.compensate_requested:
             acts += await look_at(look, job, chunk)
             continue
         if chunk.status is not ChunkStatus.RUNNING or chunk.gen > job.gen:
             continue
-        if job.undoes:
+        if job.compensates_on_cancel:
             continue  # the sweep asks for it; once asked it is given back, see above
         now = asyncio.get_running_loop().time()
         if look.sightings.unchanged_for(chunk, now) >= rt.settings.lease_s:

@@ -17,7 +17,7 @@ async def hand_out(look: Look, job: Job) -> Counter[str]:
     To a worker that is not beside us it goes as a message of the join: no chunk does
     anything any more.
     """
-    if not job.notifies:
+    if not job.has_notify_hook:
         return Counter()
     rt = look.rt
     notices, now = Notices(rt.table, rt.clock), iso(rt.clock())

@@ -24,7 +24,7 @@ class Sightings:
 
     def unchanged_for(self, chunk: Chunk, now: float) -> float:
         """Return for how many seconds the chunk has been seen as it is."""
-        mark = (chunk.gen, *chunk.heartbeat)
+        mark = (chunk.gen, *chunk.renewal_mark)
         known = self._seen.get(chunk.ref)
         if known is None or known[0] != mark:
             self._seen[chunk.ref] = (mark, now)

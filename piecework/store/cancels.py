@@ -22,7 +22,7 @@ RUNNING_IN_THIS_GEN = "#status = :running AND gen = :gen"
 async def cancel_unclaimed(table: Table, chunk: Chunk, now: float) -> bool:
     """PENDING | WAITING | RUNNING with a dead lease -> CANCELLED."""
     running = chunk.status is ChunkStatus.RUNNING
-    beat = {"heartbeat": chunk.heartbeat[1]} if running else {}
+    beat = {"heartbeat": chunk.renewal_mark[1]} if running else {}
     action = table.action(
         "Update",
         chunk.ref.pk,

@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from piecework.claim import SOON, Claim, Free, Held, Refusal, judge
+from piecework.claim import (
+    RECHECK_S,
+    Busy,
+    Claim,
+    FenceMismatch,
+    Refusal,
+    explain_refusal,
+)
 from piecework.model import Chunk, ChunkRef, ChunkStatus, iso
 from piecework.ports import CancelRequest
 from piecework.schema import SCHEMA
@@ -104,17 +111,17 @@ class Claims:
         """
         for _ in range(2):
             answer = await self._take(ref, gen, deliveries, last, CLAIM, TRY)
-            if not isinstance(answer, Free):
+            if not isinstance(answer, FenceMismatch):
                 return answer
             last = answer.fence
-        return Held(SOON)
+        return Busy(RECHECK_S)
 
     async def acquire_spent(
         self, ref: ChunkRef, *, gen: int, deliveries: int, last: int
     ) -> Claim | Refusal:
         """Claim a chunk without attempts left, to undo what it did and bury it."""
         answer = await self._take(ref, gen, deliveries, last, RECOVER, WIND_UP)
-        return Held(SOON) if isinstance(answer, Free) else answer
+        return Busy(RECHECK_S) if isinstance(answer, FenceMismatch) else answer
 
     async def _take(
         self,
@@ -124,7 +131,7 @@ class Claims:
         last: int,
         condition: str,
         update: str,
-    ) -> Claim | Refusal | Free:
+    ) -> Claim | Refusal | FenceMismatch:
         now, token = self.clock(), f"{self.rng.getrandbits(128):032x}"
         values = {
             "gen": gen,
@@ -157,9 +164,9 @@ class Claims:
         ours = reply.item is not None and is_held_by(reply.item, token)
         if isinstance(reply, Written) or ours:
             chunk = Chunk.read(ref, reply.item or {})
-            winding_up = condition is RECOVER
-            return Claim(ref, gen, chunk.fence, token, self.worker, chunk, winding_up)
-        return judge(
+            is_recovery = condition is RECOVER
+            return Claim(ref, gen, chunk.fence, token, self.worker, chunk, is_recovery)
+        return explain_refusal(
             ref,
             reply.item,
             gen=gen,

@@ -88,7 +88,7 @@ class JobMoves:
 
     def _farewell(self, job: Job, now: float, facts: dict[str, Any]) -> list[Action]:
         """Let go of a job that ends; one that is to be told of is found until it is."""
-        if job.notifies:
+        if job.has_notify_hook:
             return notice_put(self.table, job, "ended", now, facts)
         return [active_mark(self.table, job.ref, "Delete")]
 

@@ -33,7 +33,7 @@ def notice_put(
     table: Table, job: Job, event: str, now: float, facts: dict[str, Any]
 ) -> list[Action]:
     """Return the write of a notice; none where the pipeline wants to hear nothing."""
-    if not job.notifies:
+    if not job.has_notify_hook:
         return []
     known = {**job.item, **facts}
     cancelled = event == "deadline" or facts.get("status") == JobStatus.CANCELLED

@@ -39,7 +39,7 @@ class Rescue:
             "SET #status = :waiting, due_at = :due, error_code = :code"
             " REMOVE claimed_by, claim_expires_at, claim_token",
             {
-                "heartbeat": chunk.heartbeat[1],
+                "heartbeat": chunk.renewal_mark[1],
                 "waiting": ChunkStatus.WAITING,
                 "due": iso(self.clock() + self.settings.lease_s / 3),
                 "code": "runtime.worker.lost",

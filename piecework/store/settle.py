@@ -247,4 +247,4 @@ class Settlements:
 
 def counted_as(claim: Claim) -> str:
     """Return the counter that a claim has raised."""
-    return "recoveries" if claim.winding_up else "attempts"
+    return "recoveries" if claim.is_recovery else "attempts"

@@ -26,7 +26,7 @@ async def turn_unclaimed(
     once.
     """
     running = chunk.status is ChunkStatus.RUNNING
-    beat = {"heartbeat": chunk.heartbeat[1]} if running else {}
+    beat = {"heartbeat": chunk.renewal_mark[1]} if running else {}
     code = {"code": failure.code} if failure else {}
     update = table.action(
         "Update",

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tests.model.theme import Has, Move, Theme
 
 #: Attempts, waits for want of a retry, and claims only to wind up.
-ATTEMPTS, MOST_PARKS, RECOVERIES = 2, 2, 1
+ATTEMPTS, MAX_DEFERRALS, RECOVERIES = 2, 2, 1
 PIVOT = 1
 #: How many claims ago the pivot was not even tried; NEVER: it was, or nobody knows.
 NEVER = 3
@@ -142,7 +142,7 @@ def refused(has: Has, s: State) -> Iterator[Move]:
 
 def spent(has: Has, s: State) -> Iterator[Move]:
     """No retry is left: it waits for one, so often; then it spends its attempts."""
-    if s.parks < MOST_PARKS or not has("waits for a retry are bounded"):
+    if s.parks < MAX_DEFERRALS or not has("waits for a retry are bounded"):
         yield from puts_off(has, s, "has no retry left")
     else:
         yield from gives_up(has, s, "has no retry left, again", said_no=False)
@@ -158,7 +158,7 @@ def puts_off(has: Has, s: State, label: str) -> Iterator[Move]:
         given = {"recoveries": s.recoveries - 1}
     if not has("what was counted is handed back"):
         given = {}
-    parks = min(s.parks + 1, MOST_PARKS)
+    parks = min(s.parks + 1, MAX_DEFERRALS)
     after = rests(s._replace(parks=parks, untried=untried, **given))
     robbed = after.attempts < min(after.failed, ATTEMPTS)
     broken = "no attempt is handed back that was not taken" if robbed else ""
@@ -177,7 +177,7 @@ def gives_up(has: Has, s: State, label: str, *, said_no: bool) -> Iterator[Move]
 
 def undoes(has: Has, s: State) -> Iterator[Move]:
     """The step's compensation; one that fails for good is on record, and that is it."""
-    bounded = s.parks == MOST_PARKS and has("the way back waits no more often")
+    bounded = s.parks == MAX_DEFERRALS and has("the way back waits no more often")
     if s.open:
         yield from puts_off(has, s, "may not undo")
     elif s.down and not s.retries and not bounded:

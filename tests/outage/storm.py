@@ -122,8 +122,8 @@ class Storm:
         except TransientError as error:
             failure, rng = classify(error), attempts.rng
             if waited_for(failure):
-                return recovery.until_asked(failure, 1, parks, rng)
-            return recovery.delay(failure, 1 + parks, rng)
+                return recovery.deferral_delay(failure, 1, parks, rng)
+            return recovery.backoff(failure, 1 + parks, rng)
         self.answered += 1
         return None
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from piecework import attempts, falling_back, in_flight, service_clock
-from piecework.claim import Held, judge
+from piecework.claim import Busy, explain_refusal
 from piecework.reconcile import jobs, sightings
 from piecework.store import (
     checkpoints,
@@ -37,10 +37,10 @@ def cancelled_chunks_are_claimed(patch: Patch) -> None:
     def heedless(ref: Any, item: Any, **facts: Any) -> Any:
         asked = {"cancel_requested", "undo_requested"}
         left = {name: item[name] for name in (item or {}) if name not in asked}
-        return judge(ref, left or None, **facts)
+        return explain_refusal(ref, left or None, **facts)
 
     without(patch, claims, "CLAIM", f" AND {claims.NOT_CANCELLED}")
-    patch.setattr(claims, "judge", heedless)
+    patch.setattr(claims, "explain_refusal", heedless)
 
 
 def attempts_are_not_limited(patch: Patch) -> None:
@@ -61,7 +61,7 @@ def losers_delete_their_message(patch: Patch) -> None:
     refused = executor.refused
 
     async def impatient(answer: Any, *more: Any) -> Any:
-        held = isinstance(answer, Held)
+        held = isinstance(answer, Busy)
         return executor.End.DROP if held else await refused(answer, *more)
 
     patch.setattr(executor, "refused", impatient)

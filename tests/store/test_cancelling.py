@@ -9,7 +9,7 @@ import pytest
 from orchestrator.cancel import cancel
 from piecework import keys
 from piecework import sweep as sweeping
-from piecework.claim import Cancelling
+from piecework.claim import CancelPending
 from piecework.errors import NotFoundError, UsageError
 from piecework.model import CANCELLABLE, JobRef, JobStatus, iso
 from piecework.ports import CancelRequest
@@ -215,7 +215,7 @@ async def test_a_chunk_that_was_asked_and_then_parks_does_not_wait_for_its_retry
     assert [(0, 1), (0, 0)] == [await sweep(rt, job), await sweep(rt, job)]
     assert [Message.about(store.chunk, 2)] == sent(rt)
     met = await store.claims.acquire(store.chunk, gen=2, deliveries=1)
-    assert isinstance(met, Cancelling)
+    assert isinstance(met, CancelPending)
 
 
 async def test_who_claims_what_is_to_be_undone_while_it_is_swept_is_asked_at_once(
@@ -236,7 +236,7 @@ async def test_each_cancel_says_anew_whether_it_undoes(
     await store.put_job(JobStatus.RUNNING, cancel_undoes=not undoes)
     who = {"actor": "me", "reason": "enough"}
     job = await cancel(runtime(store), store.ref, **who, compensate=undoes)
-    assert job.undoes is undoes
+    assert job.compensates_on_cancel is undoes
     assert job.item["cancel_code"] == "job.cancel.asked"
 
 

@@ -7,14 +7,14 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from piecework.claim import (
-    SOON,
-    Absent,
-    Cancelling,
+    RECHECK_S,
+    AlreadyEnded,
+    AttemptsExhausted,
+    Busy,
+    CancelPending,
     Claim,
-    Ended,
-    Held,
-    Newer,
-    Spent,
+    NotFound,
+    SchemaTooNew,
 )
 from piecework.errors import StoreError
 from piecework.model import iso
@@ -42,25 +42,25 @@ OPEN: dict[str, dict[str, Any]] = {
 }
 #: What alone keeps it from being claimed, and what the loser is told.
 CLOSED: dict[str, tuple[dict[str, Any], type]] = {
-    "begun by a newer version": ({"v": 2}, Newer),
+    "begun by a newer version": ({"v": 2}, SchemaTooNew),
     "begun by a newer version, whose states we need not know": (
         {"v": 2, "status": "WAITING", "claim_expires_at": "soon"},
-        Newer,
+        SchemaTooNew,
     ),
-    "of a later life": ({"gen": 3}, Ended),
-    "of an earlier life": ({"gen": 1}, Held),
-    "to be cancelled": ({"cancel_requested": True}, Cancelling),
-    "succeeded": ({"status": "SUCCEEDED"}, Ended),
-    "dead": ({"status": "DEAD"}, Ended),
-    "cancelled": ({"status": "CANCELLED"}, Ended),
+    "of a later life": ({"gen": 3}, AlreadyEnded),
+    "of an earlier life": ({"gen": 1}, Busy),
+    "to be cancelled": ({"cancel_requested": True}, CancelPending),
+    "succeeded": ({"status": "SUCCEEDED"}, AlreadyEnded),
+    "dead": ({"status": "DEAD"}, AlreadyEnded),
+    "cancelled": ({"status": "CANCELLED"}, AlreadyEnded),
     "succeeded, with an old lease left": (
         lease(-60) | {"status": "SUCCEEDED"},
-        Ended,
+        AlreadyEnded,
     ),
-    "pending, not due": ({"retry_at": iso(NOW + 0.001)}, Held),
-    "waiting, not due": ({"status": "WAITING", "retry_at": iso(NOW + 60)}, Held),
-    "its lease lives": (lease(60), Held),
-    "its lease is over, but not for longer than clocks differ": (lease(-5), Held),
+    "pending, not due": ({"retry_at": iso(NOW + 0.001)}, Busy),
+    "waiting, not due": ({"status": "WAITING", "retry_at": iso(NOW + 60)}, Busy),
+    "its lease lives": (lease(60), Busy),
+    "its lease is over, but not for longer than clocks differ": (lease(-5), Busy),
 }
 
 
@@ -91,13 +91,13 @@ async def test_an_open_chunk_is_claimed(
 async def test_an_attempt_is_counted_by_the_claim(store: Store) -> None:
     await store.put_chunk(attempts=1)
     claim = await acquire(store, 1)
-    assert (claim.attempt, claim.recoveries, claim.winding_up) == (2, 0, False)
+    assert (claim.attempt, claim.recoveries, claim.is_recovery) == (2, 0, False)
 
 
 async def test_a_winding_up_counts_no_attempt(store: Store) -> None:
     await store.put_chunk(attempts=3)
     claim = await acquire(store, 3)
-    assert (claim.attempt, claim.recoveries, claim.winding_up) == (3, 1, True)
+    assert (claim.attempt, claim.recoveries, claim.is_recovery) == (3, 1, True)
 
 
 @pytest.mark.parametrize("attempts", [0, 3])
@@ -113,15 +113,17 @@ async def test_a_closed_chunk_is_not_claimed_and_nothing_changes(
 
 
 async def test_a_chunk_that_is_not_there_is_not_made(store: Store) -> None:
-    assert await acquire(store, 0) == Absent()
-    assert await acquire(store, 3) == Absent()
+    assert await acquire(store, 0) == NotFound()
+    assert await acquire(store, 3) == NotFound()
     assert await store.item() == {}
 
 
 async def test_spent_attempts_are_not_spent_again(store: Store) -> None:
     await store.put_chunk(attempts=3)
     before = await store.everything()
-    assert await store.claims.acquire(store.chunk, gen=2, deliveries=1) == Spent(0)
+    assert await store.claims.acquire(
+        store.chunk, gen=2, deliveries=1
+    ) == AttemptsExhausted(0)
     assert before == await store.everything()
 
 
@@ -129,7 +131,7 @@ async def test_attempts_that_are_left_are_not_wound_up(store: Store) -> None:
     await store.put_chunk(attempts=2)
     before = await store.everything()
     answer = await store.claims.acquire_spent(store.chunk, gen=2, deliveries=1, last=0)
-    assert answer == Held(SOON)
+    assert answer == Busy(RECHECK_S)
     assert before == await store.everything()
 
 
@@ -171,7 +173,7 @@ async def test_who_is_always_too_late_for_a_claim_comes_again_soon(
         store.client.left = 1
 
     store.client = Before(store.client, 1, overtake)
-    assert Held(SOON) == await acquire(store, 0)
+    assert Busy(RECHECK_S) == await acquire(store, 0)
 
 
 @pytest.mark.parametrize("attempts", [0, 3])
@@ -179,7 +181,7 @@ async def test_of_many_claimers_one_wins(store: Store, attempts: int) -> None:
     await store.put_chunk(attempts=attempts)
     answers = await asyncio.gather(*(acquire(store, attempts) for _ in range(32)))
     won = [answer for answer in answers if isinstance(answer, Claim)]
-    lost = [answer for answer in answers if isinstance(answer, Held)]
+    lost = [answer for answer in answers if isinstance(answer, Busy)]
     assert (len(won), len(lost)) == (1, 31)
     item = await store.item()
     assert (item["fence"], item["claim_token"]) == (1, won[0].token)
@@ -203,7 +205,7 @@ async def test_a_claim_whose_answer_never_came_belongs_to_nobody(store: Store) -
     store.client = Deaf(store.client, EndpointConnectionError(endpoint_url="x"))
     with pytest.raises(StoreError):
         await acquire(store, 0)
-    assert isinstance(await acquire(store, 0), Held)
+    assert isinstance(await acquire(store, 0), Busy)
 
 
 # ── renewal ──────────────────────────────────────────────────────────────────

@@ -198,7 +198,7 @@ async def test_a_way_back_that_is_cut_short_by_a_stop_is_handed_back_as_often(
     store: Store, releases: int, recoveries: int
 ) -> None:
     claim = await store.running(attempts=3, recoveries=3, releases=releases)
-    await release(store, replace(claim, winding_up=True))
+    await release(store, replace(claim, is_recovery=True))
     item = await store.item()
     assert (item["attempts"], item["recoveries"]) == (3, recoveries)
     assert item["releases"] == releases + 1
@@ -217,7 +217,7 @@ async def test_a_way_back_that_waits_hands_back_what_it_was_counted_as(
     store: Store,
 ) -> None:
     claim = await store.running(attempts=3, recoveries=2, direction="compensating")
-    await put_off(store, replace(claim, winding_up=True))
+    await put_off(store, replace(claim, is_recovery=True))
     item = await store.item()
     assert (item["attempts"], item["recoveries"]) == (3, 1)
 

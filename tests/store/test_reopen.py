@@ -66,6 +66,6 @@ async def test_a_chunk_that_ended_in_this_very_life_is_not_taken_up_in_it_again(
 
 
 async def test_a_winding_up_that_is_stopped_hands_no_attempt_back(store: Store) -> None:
-    claim = replace(await store.running(attempts=3, recoveries=1), winding_up=True)
+    claim = replace(await store.running(attempts=3, recoveries=1), is_recovery=True)
     assert await store.settlements.release(claim, calls=Calls(0)) is True
     assert (await store.item())["attempts"] == 3

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from piecework.claim import (
-    SOON,
-    Absent,
-    Cancelling,
+    RECHECK_S,
+    AlreadyEnded,
+    AttemptsExhausted,
+    Busy,
+    CancelPending,
     Claim,
-    Ended,
-    Free,
-    Held,
+    FenceMismatch,
+    NotFound,
     Refusal,
-    Spent,
-    judge,
+    explain_refusal,
 )
 from piecework.model import Chunk, ChunkRef, ChunkStatus, iso
 
@@ -34,20 +34,20 @@ def running(left: float, **facts: Any) -> dict[str, Any]:
     return item("RUNNING", claim_expires_at=iso(NOW + left), **facts)
 
 
-def judged(found: dict[str, Any] | None, gen: int = GEN) -> Refusal | Free:
-    return judge(REF, found, gen=gen, now=NOW, skew=SKEW, max_attempts=3)
+def judged(found: dict[str, Any] | None, gen: int = GEN) -> Refusal | FenceMismatch:
+    return explain_refusal(REF, found, gen=gen, now=NOW, skew=SKEW, max_attempts=3)
 
 
-def ended(found: dict[str, Any]) -> Ended:
-    return Ended(Chunk.read(REF, found))
+def ended(found: dict[str, Any]) -> AlreadyEnded:
+    return AlreadyEnded(Chunk.read(REF, found))
 
 
-def cancelling(found: dict[str, Any]) -> Cancelling:
-    return Cancelling(Chunk.read(REF, found))
+def cancelling(found: dict[str, Any]) -> CancelPending:
+    return CancelPending(Chunk.read(REF, found))
 
 
 def test_without_an_item_there_is_no_such_chunk() -> None:
-    assert Absent() == judged(None)
+    assert NotFound() == judged(None)
 
 
 @pytest.mark.parametrize("status", ["SUCCEEDED", "DEAD", "CANCELLED"])
@@ -63,11 +63,11 @@ def test_a_message_of_an_earlier_life_has_nothing_left_to_do(status: str) -> Non
 
 @pytest.mark.parametrize("status", list(ChunkStatus))
 def test_a_message_of_a_later_life_than_the_item_waits(status: str) -> None:
-    assert Held(SOON) == judged(item(status, gen=GEN - 1))
+    assert Busy(RECHECK_S) == judged(item(status, gen=GEN - 1))
 
 
 def test_a_living_lease_is_waited_for_with_the_skew_on_top() -> None:
-    assert Held(25.0) == judged(running(20.0))
+    assert Busy(25.0) == judged(running(20.0))
 
 
 @pytest.mark.parametrize(
@@ -75,17 +75,17 @@ def test_a_living_lease_is_waited_for_with_the_skew_on_top() -> None:
     [(0.0, 5.0), (-4.0, 1.0), (-4.75, 0.25), (-5.0, 0.0), (20.0, 25.0)],
 )
 def test_a_lease_that_is_over_lives_on_for_the_skew(left: float, wait: float) -> None:
-    assert Held(wait) == judged(running(left))
+    assert Busy(wait) == judged(running(left))
 
 
 @pytest.mark.parametrize("left", [-5.001, -5.25, -600.0])
 def test_a_lease_over_for_longer_than_the_skew_holds_nobody_up(left: float) -> None:
-    assert Free(4) == judged(running(left, fence=4))
+    assert FenceMismatch(4) == judged(running(left, fence=4))
 
 
 def test_a_living_lease_comes_before_a_cancel() -> None:
     found = running(20.0, cancel_requested=True)
-    assert Held(25.0) == judged(found)
+    assert Busy(25.0) == judged(found)
 
 
 @pytest.mark.parametrize("status", ["PENDING", "WAITING"])
@@ -110,31 +110,31 @@ def test_what_has_ended_is_not_cancelled() -> None:
 
 
 def test_a_retry_that_is_not_due_is_waited_for() -> None:
-    assert Held(60.0) == judged(item("WAITING", retry_at=iso(NOW + 60)))
+    assert Busy(60.0) == judged(item("WAITING", retry_at=iso(NOW + 60)))
 
 
 def test_a_retry_that_is_due_is_not_waited_for() -> None:
-    assert Free(4) == judged(item("WAITING", fence=4, retry_at=iso(NOW)))
+    assert FenceMismatch(4) == judged(item("WAITING", fence=4, retry_at=iso(NOW)))
 
 
 @pytest.mark.parametrize("attempts", [3, 4])
 def test_spent_attempts_are_wound_up(attempts: int) -> None:
-    assert Spent(4) == judged(item("WAITING", fence=4, attempts=attempts))
-    assert Spent(4) == judged(running(-6.0, fence=4, attempts=attempts))
+    assert AttemptsExhausted(4) == judged(item("WAITING", fence=4, attempts=attempts))
+    assert AttemptsExhausted(4) == judged(running(-6.0, fence=4, attempts=attempts))
 
 
 def test_spent_attempts_wait_for_the_lease_and_for_the_retry() -> None:
-    assert Held(25.0) == judged(running(20.0, attempts=3))
+    assert Busy(25.0) == judged(running(20.0, attempts=3))
     found = item("WAITING", attempts=3, retry_at=iso(NOW + 60))
-    assert Held(60.0) == judged(found)
+    assert Busy(60.0) == judged(found)
 
 
 def test_one_attempt_left_is_not_spent() -> None:
-    assert Free(4) == judged(item("WAITING", fence=4, attempts=2))
+    assert FenceMismatch(4) == judged(item("WAITING", fence=4, attempts=2))
 
 
 def test_a_refusal_without_another_reason_is_for_its_fence() -> None:
-    assert Free(4) == judged(item(fence=4))
+    assert FenceMismatch(4) == judged(item(fence=4))
 
 
 def claim(**facts: Any) -> Claim:
@@ -150,7 +150,7 @@ def test_only_the_first_fence_of_the_first_life_means_that_nobody_was_here(
     *, gen: int, fence: int, first: bool
 ) -> None:
     # A join is laid down anew for each generation; its calls and effects stay.
-    assert replace(claim(fence=fence), gen=gen).first is first
+    assert replace(claim(fence=fence), gen=gen).is_first is first
 
 
 def test_a_claim_counts_its_attempts_and_its_windings_up() -> None:

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from piecework.claim import Cancelling, Free, Refusal, Spent, judge
+from piecework.claim import (
+    AttemptsExhausted,
+    CancelPending,
+    FenceMismatch,
+    Refusal,
+    explain_refusal,
+)
 from piecework.model import ChunkRef
 
 NOW = 1_700_000_000.0
 
 
-def judged(**facts: object) -> Refusal | Free:
+def judged(**facts: object) -> Refusal | FenceMismatch:
     item = {"status": "WAITING", "gen": 1, "attempts": 3, **facts}
     ref = ChunkRef("acme", "job", 3)
-    return judge(ref, item, gen=1, now=NOW, skew=5.0, max_attempts=3)
+    return explain_refusal(ref, item, gen=1, now=NOW, skew=5.0, max_attempts=3)
 
 
 @pytest.mark.parametrize(
-    ("facts", "refusal"), [({}, Cancelling), ({"direction": "compensating"}, Spent)]
+    ("facts", "refusal"),
+    [({}, CancelPending), ({"direction": "compensating"}, AttemptsExhausted)],
 )
 def test_a_cancel_ends_only_what_is_on_its_way_on(
     facts: dict[str, str], refusal: type[Refusal]

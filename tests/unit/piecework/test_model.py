@@ -78,14 +78,14 @@ def test_the_join_is_called_by_its_name() -> None:
 
 def test_a_chunk_that_nobody_claimed_has_no_fence_and_no_attempts() -> None:
     chunk = Chunk.read(ChunkRef("a", "j", 0), {"status": "PENDING", "gen": 1})
-    assert (chunk.fence, chunk.attempts, chunk.heartbeat) == (0, 0, (0, 0))
+    assert (chunk.fence, chunk.attempts, chunk.renewal_mark) == (0, 0, (0, 0))
 
 
 def test_a_chunk_is_read_as_it_stands() -> None:
     item = {"status": "RUNNING", "gen": 2, "fence": 5, "attempts": 3, "heartbeat": 7}
     chunk = Chunk.read(ChunkRef("a", "j", 0), item)
     assert (chunk.status, chunk.gen) == (ChunkStatus.RUNNING, 2)
-    assert (chunk.attempts, chunk.heartbeat) == (3, (5, 7))
+    assert (chunk.attempts, chunk.renewal_mark) == (3, (5, 7))
 
 
 def test_a_state_that_nobody_knows_is_not_read_as_another() -> None:

@@ -12,15 +12,15 @@ from piecework.classify.retry_after import retry_after
 from piecework.codes import ErrorClass
 from piecework.model import iso
 from piecework.outcome import Compensation
-from piecework.recovery import Again, Bury, Decision, Pivot, Undo
+from piecework.recovery import Compensate, DeadLetter, Decision, Pivot, RetryLater
 from piecework.retry_tokens import SPENT_CODE
 from tests.unit.piecework.fakes import Highest, Lowest, envelope
 
 COMES_BACK = {ErrorClass.TRANSIENT, ErrorClass.STATE}
 AT_LAST = {
-    Pivot.AHEAD: Undo(),
-    Pivot.IN_DOUBT: Bury(Compensation.PIVOT_IN_DOUBT),
-    Pivot.BEHIND: Bury(Compensation.PAST_PIVOT),
+    Pivot.AHEAD: Compensate(),
+    Pivot.IN_DOUBT: DeadLetter(Compensation.PIVOT_IN_DOUBT),
+    Pivot.BEHIND: DeadLetter(Compensation.PAST_PIVOT),
 }
 
 
@@ -39,7 +39,7 @@ def decided(error_class: ErrorClass, pivot: Pivot, attempts_left: int) -> Decisi
 )
 def test_the_whole_table(error_class: ErrorClass, pivot: Pivot, left: int) -> None:
     again = error_class in COMES_BACK and left > 0
-    expected = Again(4.0) if again else AT_LAST[pivot]
+    expected = RetryLater(4.0) if again else AT_LAST[pivot]
     assert expected == decided(error_class, pivot, left)
 
 
@@ -47,17 +47,17 @@ def test_the_whole_table(error_class: ErrorClass, pivot: Pivot, left: int) -> No
     ("attempt", "ceiling"), [(1, 4.0), (2, 8.0), (3, 16.0), (7, 256.0), (8, 300.0)]
 )
 def test_the_wait_doubles_up_to_the_cap(attempt: int, ceiling: float) -> None:
-    assert ceiling == recovery.delay(envelope(), attempt, Highest())
+    assert ceiling == recovery.backoff(envelope(), attempt, Highest())
 
 
 def test_the_wait_may_be_nothing() -> None:
-    assert recovery.delay(envelope(), 3, Lowest()) == 0.0
+    assert recovery.backoff(envelope(), 3, Lowest()) == 0.0
 
 
 def test_what_the_provider_asked_for_comes_first_and_jitter_on_top() -> None:
     asked = envelope(retry_after=17.0)
-    assert recovery.delay(asked, 1, Lowest()) == 17.0
-    assert recovery.delay(asked, 1, Highest()) == 21.0
+    assert recovery.backoff(asked, 1, Lowest()) == 17.0
+    assert recovery.backoff(asked, 1, Highest()) == 21.0
 
 
 @pytest.mark.parametrize("said", ["999999999", "Fri, 31 Dec 9999 23:59:59 GMT"])
@@ -66,19 +66,19 @@ def test_what_was_asked_for_is_waited_a_day_at_the_most(said: str, code: str) ->
     now = 1_790_000_000.0
     seconds = retry_after({"Retry-After": said}, now)
     failure = envelope(code=code, retry_after=seconds)
-    jitter = 0.5 * recovery.ASKED_CAP
+    jitter = 0.5 * recovery.RETRY_AFTER_CAP
 
     for wait in (
-        recovery.delay(failure, 9, Highest()),
-        recovery.until_asked(failure, 9, 1, Highest()),
+        recovery.backoff(failure, 9, Highest()),
+        recovery.deferral_delay(failure, 9, 1, Highest()),
     ):
-        assert recovery.ASKED_CAP <= wait <= recovery.ASKED_CAP + jitter
+        assert recovery.RETRY_AFTER_CAP <= wait <= recovery.RETRY_AFTER_CAP + jitter
         assert iso(now + wait) < "2027"
 
 
 @pytest.mark.parametrize("said", [-5.0, float("-inf"), float("nan")])
 def test_a_wait_that_is_none_is_none(said: float) -> None:
-    assert 0.0 == recovery.delay(envelope(retry_after=said), 1, Lowest())
+    assert 0.0 == recovery.backoff(envelope(retry_after=said), 1, Lowest())
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_a_wait_that_is_none_is_none(said: float) -> None:
         (OPEN_CODE, 0, "bank"),
         (OPEN_CODE, 1_000, "bank"),
         (SPENT_CODE, 0, "bank"),
-        (SPENT_CODE, recovery.MOST_PARKS - 1, "bank"),
-        (SPENT_CODE, recovery.MOST_PARKS, ""),
+        (SPENT_CODE, recovery.MAX_DEFERRALS - 1, "bank"),
+        (SPENT_CODE, recovery.MAX_DEFERRALS, ""),
     ],
 )
 def test_who_waits_for_a_dependency_spends_no_attempt_within_reason(
@@ -96,19 +96,19 @@ def test_who_waits_for_a_dependency_spends_no_attempt_within_reason(
 ) -> None:
     failure = envelope(ErrorClass.TRANSIENT, code=code, dependency="bank")
     rules: dict[str, Any] = {"attempt": 1, "pivot": Pivot.AHEAD, "rng": Lowest()}
-    some = recovery.decide(failure, attempts_left=1, parks=parks, **rules)
-    none = recovery.decide(failure, attempts_left=0, parks=parks, **rules)
-    assert expected == getattr(some, "waits_for", None)
-    assert none == (some if expected else Undo())
+    some = recovery.decide(failure, attempts_left=1, deferrals=parks, **rules)
+    none = recovery.decide(failure, attempts_left=0, deferrals=parks, **rules)
+    assert expected == getattr(some, "blocked_on", None)
+    assert none == (some if expected else Compensate())
 
 
 def test_two_chunks_that_fail_together_do_not_come_back_together() -> None:
     rng = Random(3)
-    assert recovery.delay(envelope(), 3, rng) != recovery.delay(envelope(), 3, rng)
+    assert recovery.backoff(envelope(), 3, rng) != recovery.backoff(envelope(), 3, rng)
 
 
 def test_attempts_beyond_counting_wait_no_longer_than_the_cap() -> None:
-    assert recovery.delay(envelope(), 100, Highest()) == 300.0
+    assert recovery.backoff(envelope(), 100, Highest()) == 300.0
 
 
 @pytest.mark.parametrize("pivot", list(Pivot))
@@ -122,21 +122,21 @@ def test_a_chunk_waits_for_its_dependency_however_often_it_has_to(
     decision = recovery.decide(
         refused, attempts_left=left, attempt=3, pivot=pivot, rng=Highest()
     )
-    assert Again(30.0, "model") == decision
+    assert RetryLater(30.0, "model") == decision
 
 
 def test_who_waits_for_the_same_breaker_is_spread_out() -> None:
     refused = envelope(ErrorClass.TRANSIENT, code=OPEN_CODE, retry_after=1.0)
-    assert 1.0 == recovery.until_asked(refused, 1, 5, Lowest())
-    assert 1.0 + PROBED_S == recovery.until_asked(refused, 1, 5, Highest())
+    assert 1.0 == recovery.deferral_delay(refused, 1, 5, Lowest())
+    assert 1.0 + PROBED_S == recovery.deferral_delay(refused, 1, 5, Highest())
 
 
 def test_a_call_without_a_retry_left_waits_longer_each_time() -> None:
     spent = envelope(ErrorClass.TRANSIENT, code=SPENT_CODE, retry_after=3.0)
-    assert 7.0 == recovery.until_asked(spent, 1, 0, Highest())
-    assert 19.0 == recovery.until_asked(spent, 1, 2, Highest())
-    assert 33.0 == recovery.until_asked(spent, 1, 9, Highest())
-    assert 33.0 == recovery.until_asked(spent, 1, 5_000, Highest())
+    assert 7.0 == recovery.deferral_delay(spent, 1, 0, Highest())
+    assert 19.0 == recovery.deferral_delay(spent, 1, 2, Highest())
+    assert 33.0 == recovery.deferral_delay(spent, 1, 9, Highest())
+    assert 33.0 == recovery.deferral_delay(spent, 1, 5_000, Highest())
 
 
 def test_a_stage_that_only_says_that_a_breaker_is_open_is_believed_but_counted() -> (
@@ -146,4 +146,4 @@ def test_a_stage_that_only_says_that_a_breaker_is_open_is_believed_but_counted()
     decision = recovery.decide(
         said, attempts_left=0, attempt=3, pivot=Pivot.AHEAD, rng=Highest()
     )
-    assert Undo() == decision
+    assert Compensate() == decision

@@ -7,7 +7,7 @@ from typing import Any
 
 from piecework.errors import PermanentError, TransientError
 from piecework.outcome import Compensation, Dead, Parked
-from piecework.recovery import MOST_PARKS
+from piecework.recovery import MAX_DEFERRALS
 from piecework.retry_tokens import RetryTokens
 from tests.unit.piecework.fakes import caller, checkpoints_of, context, run
 from tests.unit.piecework.script import BANK, Script
@@ -24,13 +24,13 @@ async def undo(ctx: Any) -> None:
 async def test_a_way_back_waits_for_a_retry_to_be_left_only_so_often() -> None:
     script = Script(undoable="a", fails={"b": PermanentError("no"), "undo a": undo})
     kept, outcomes = checkpoints_of(script.pipeline), []
-    for parks in range(MOST_PARKS + 1):
+    for parks in range(MAX_DEFERRALS + 1):
         one = caller(tokens=defaultdict(lambda: RetryTokens(0.0)))
         one.counts.parks = parks
         ctx = context(script.pipeline, caller=one)
         outcomes.append(await run(script.pipeline, kept, ctx=ctx))
     *waited, last = outcomes
     assert {"bank"} == {w.waits_for for w in waited if isinstance(w, Parked)}
-    assert MOST_PARKS == len([w for w in waited if isinstance(w, Parked)])
+    assert MAX_DEFERRALS == len([w for w in waited if isinstance(w, Parked)])
     assert isinstance(last, Dead)
     assert (Compensation.FAILED, ("a",)) == (last.compensation, last.stranded)

@@ -11,7 +11,13 @@ from typing import Any
 
 import pytest
 
-from piecework.claim import Absent, Cancelling, Ended, Held, Spent
+from piecework.claim import (
+    AlreadyEnded,
+    AttemptsExhausted,
+    Busy,
+    CancelPending,
+    NotFound,
+)
 from piecework.model import Chunk
 from piecework.outcome import Cancelled, Completed
 from piecework.ports import ClaimLostError
@@ -93,11 +99,11 @@ def came_to(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize(
     ("answer", "end", "hidden"),
     [
-        (Ended(chunk(2)), End.COUNT, []),
-        (Ended(chunk(3)), End.DROP, []),
-        (Held(7.0), End.LEFT, [("hide", "receipt", 7.0)]),
-        (Absent(), End.ORPHAN, []),
-        (Spent(4), End.LEFT, [("hide", "receipt", UNKNOWN_S)]),
+        (AlreadyEnded(chunk(2)), End.COUNT, []),
+        (AlreadyEnded(chunk(3)), End.DROP, []),
+        (Busy(7.0), End.LEFT, [("hide", "receipt", 7.0)]),
+        (NotFound(), End.ORPHAN, []),
+        (AttemptsExhausted(4), End.LEFT, [("hide", "receipt", UNKNOWN_S)]),
     ],
 )
 async def test_a_loser_does_with_its_message_what_the_record_says(
@@ -115,7 +121,7 @@ async def test_a_loser_cancels_what_nobody_has(monkeypatch: pytest.MonkeyPatch) 
         cancelled.append((found.gen, now))
 
     monkeypatch.setattr(executor, "cancel_unclaimed", cancel)
-    assert await refused(Cancelling(chunk(2)), TURN, here) is End.LEFT
+    assert await refused(CancelPending(chunk(2)), TURN, here) is End.LEFT
     assert cancelled == [(2, NOW)]
     assert here.said == [("hide", "receipt", 0.0)]
 
@@ -125,13 +131,13 @@ async def test_a_loser_leaves_what_is_to_be_undone_to_who_knows_the_pipeline(
 ) -> None:
     monkeypatch.setattr(executor, "cancel_unclaimed", None)
     here, found = world(), chunk(2, undo_requested=True)
-    assert await refused(Cancelling(found), TURN, here) is End.LEFT
+    assert await refused(CancelPending(found), TURN, here) is End.LEFT
     assert here.said == [("hide", "receipt", 0.0)]
 
 
-@pytest.mark.parametrize("to_be_undone", [True, False])
+@pytest.mark.parametrize("compensate_requested", [True, False])
 async def test_what_is_to_be_undone_is_turned_and_claimed_in_one_turn(
-    came_to: Any, monkeypatch: pytest.MonkeyPatch, *, to_be_undone: bool
+    came_to: Any, monkeypatch: pytest.MonkeyPatch, *, compensate_requested: bool
 ) -> None:
     turned: list[Any] = []
 
@@ -143,12 +149,12 @@ async def test_what_is_to_be_undone_is_turned_and_claimed_in_one_turn(
     came_to(Completed("1"), None)
     monkeypatch.setattr(executor, "turn_to_its_end", turn)
     monkeypatch.setattr(executor, "cancel_unclaimed", cancel)
-    facts = {"undo_requested": True} if to_be_undone else {}
-    here = world(Cancelling(chunk(2, fence=4, **facts)), claim(gen=2))
+    facts = {"undo_requested": True} if compensate_requested else {}
+    here = world(CancelPending(chunk(2, fence=4, **facts)), claim(gen=2))
     end = await execute(TURN, JOB, here)
-    assert end is (End.COUNT if to_be_undone else End.LEFT)
-    assert len(turned) == to_be_undone
-    assert (("acquire", 2, 3, 4) in here.said) is to_be_undone
+    assert end is (End.COUNT if compensate_requested else End.LEFT)
+    assert len(turned) == compensate_requested
+    assert (("acquire", 2, 3, 4) in here.said) is compensate_requested
 
 
 @pytest.mark.parametrize(
@@ -182,13 +188,13 @@ async def test_spent_attempts_are_claimed_once_more_to_be_wound_up(
     came_to: Any,
 ) -> None:
     came_to(Completed("1"), None)
-    here = world(Spent(4), claim(gen=2))
+    here = world(AttemptsExhausted(4), claim(gen=2))
     assert await execute(TURN, JOB, here) is End.COUNT
     assert here.said == [("acquire", 2, 3), ("acquire spent", 2, 3, 4)]
 
 
 async def test_a_refused_claim_does_no_work() -> None:
-    here = world(Held(7.0))
+    here = world(Busy(7.0))
     assert await execute(TURN, JOB, here) is End.LEFT
     assert here.said == [("acquire", 2, 3), ("hide", "receipt", 7.0)]
 

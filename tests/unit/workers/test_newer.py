@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from piecework.claim import Newer
+from piecework.claim import SchemaTooNew
 from piecework.errors import NewerSchemaError, PermanentError, StoreError
 from piecework.outcome import NEWER_WORKERS, Compensation, Dead, Parked
 from piecework.queue import Delivery, Message
@@ -73,7 +73,7 @@ async def test_a_message_that_is_for_newer_workers_is_hidden_and_counted(
 
 async def test_a_claim_that_a_newer_worker_s_chunk_refuses_costs_nothing() -> None:
     here = station()
-    end = await refused(Newer(), Turn(REF, 1, 1, "r"), here)
+    end = await refused(SchemaTooNew(), Turn(REF, 1, 1, "r"), here)
 
     assert (end, here.rt.work.hidden) == (End.LEFT, [("r", 30)])
     assert here.log.names() == ["message.newer"]
@@ -82,7 +82,7 @@ async def test_a_claim_that_a_newer_worker_s_chunk_refuses_costs_nothing() -> No
 async def test_a_join_without_a_message_is_just_left() -> None:
     here = station()
 
-    assert await refused(Newer(), Turn(REF, 1), here) is End.LEFT
+    assert await refused(SchemaTooNew(), Turn(REF, 1), here) is End.LEFT
     assert here.rt.work.hidden == []
 
 

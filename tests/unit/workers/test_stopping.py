@@ -58,7 +58,7 @@ def stopping_worker(sent: list[Any]) -> Worker:
         return len(messages)
 
     job: Any = SimpleNamespace(
-        ref=JobRef("acme", "job"), chunks=1, gen=1, notifies=False
+        ref=JobRef("acme", "job"), chunks=1, gen=1, has_notify_hook=False
     )
     rt = SimpleNamespace(
         jobs=SimpleNamespace(read=lambda _: answered(job)),

@@ -57,8 +57,8 @@ def task(
     item = {"status": "RUNNING", "gen": gen, "fence": fence, "attempts": 3, **facts}
     item.setdefault("stage", entered)
     chunk = Chunk.read(REF, item)
-    winding_up = "recoveries" in facts
-    claim = Claim(REF, gen, fence, "token", "worker", chunk, winding_up)
+    is_recovery = "recoveries" in facts
+    claim = Claim(REF, gen, fence, "token", "worker", chunk, is_recovery)
     kept = checkpoints_of(PIPELINE, entered=entered)
     if entered == "second":
         kept.completed = {"first": "null"}

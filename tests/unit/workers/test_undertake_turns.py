@@ -33,7 +33,7 @@ def nothing_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
 def attempt(**facts: Any) -> Any:
     """Return an attempt on a chunk, whatever was wound up of it before."""
     one = task(**facts)
-    one.claim = replace(one.claim, winding_up=False)
+    one.claim = replace(one.claim, is_recovery=False)
     return one
 
 

@@ -46,7 +46,7 @@ async def test_the_chunks_of_a_cancelled_job_are_let_go(
 
     async def read(ref: Any) -> Any:
         asked.append(ref)
-        said = {"status": status, "cancelled_at": "then", "undoes": True}
+        said = {"status": status, "cancelled_at": "then", "compensates_on_cancel": True}
         return None if status is None else SimpleNamespace(**said)
 
     holds = [Held(), Held()]
@@ -151,7 +151,9 @@ async def test_a_job_that_cannot_be_read_hides_no_cancel_of_another(
         if ref.job == "first":
             raise error
         return SimpleNamespace(
-            status=JobStatus.CANCELLING, cancelled_at="then", undoes=False
+            status=JobStatus.CANCELLING,
+            cancelled_at="then",
+            compensates_on_cancel=False,
         )
 
     async def look() -> None:

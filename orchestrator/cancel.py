@@ -1,4 +1,4 @@
-"""Cancel a job: say so on its record, then sweep its chunks."""
+"""Cancel a job: record the cancel on the job, then sweep its chunks."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ async def cancel(
     actor: str,
     reason: str,
     compensate: bool = False,
-    stopping: Callable[[Job], None] = lambda _: None,
+    on_recorded: Callable[[Job], None] = lambda _: None,
 ) -> Job:
-    """Cancel a job and return it as it then stands: CANCELLING, or CANCELLED already.
+    """Cancel a job and return it: its status is CANCELLING, or CANCELLED already.
 
-    `stopping` hears of it once that is on record: who is stopped then has cancelled it.
-    Asked twice, it sweeps twice. What has a result keeps it; chunks in hand are let
-    go within about a second. What the others have done stays done, unless it is to be
-    compensated: then they are wound back, up to their pivot.
+    `on_recorded` is called when the cancel is on record. From then on the job is
+    cancelled even if this call is interrupted. A repeated cancel sweeps again. Chunks
+    that have a result keep it; workers stop the running chunks within about a second.
+    Open chunks keep their effects unless `compensate` is true: then their effects are
+    compensated, except past the pivot.
 
     Raises:
         NotFoundError: `job.record.not_found`.
-        UsageError: `job.state.not_cancellable`: it has ended, or is ending;
-            `job.cancel.without_undo`: it is being cancelled already, without.
+        UsageError: `job.state.not_cancellable`: the job has ended or is ending;
+            `job.cancel.without_undo`: an earlier cancel does not compensate.
     """
     facts = {
         "cancelled_by": actor,
@@ -40,18 +41,18 @@ async def cancel(
     job = await rt.jobs.read(ref)
     while job is not None and job.status in CANCELLABLE:
         if await rt.moves.cancel(job, facts):
-            said = {"actor": actor, "reason": reason, "compensate": compensate}
-            await rt.jobs.record(ref, "cancelled", said)
+            event = {"actor": actor, "reason": reason, "compensate": compensate}
+            await rt.jobs.record(ref, "cancelled", event)
         job = await rt.jobs.read(ref)
     if job is None:
         message = f"There is no job {ref.job}."
         raise NotFoundError(message, code="job.record.not_found")
     if job.status is not JobStatus.CANCELLING:
-        message = f"Job {ref.job} is {job.status}."
+        message = f"Job {ref.job} is {job.status}: it cannot be cancelled."
         raise UsageError(message, code="job.state.not_cancellable")
-    stopping(job)
+    on_recorded(job)
     await sweep(rt, job)
     if compensate and not job.compensates_on_cancel:
-        message = f"Job {ref.job} is being cancelled, and nothing is undone."
+        message = f"Job {ref.job} is being cancelled without compensation."
         raise UsageError(message, code="job.cancel.without_undo")
     return await rt.jobs.read(ref) or job

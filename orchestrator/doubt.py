@@ -1,4 +1,4 @@
-"""Effects of which nobody knows whether they happened, and a person's word on them."""
+"""List the effects whose outcome is unknown, and resolve them on an operator's word."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.inspector import effect, require_chunk
+from orchestrator.inspector import effect_document, require_chunk
 from piecework import keys
 from piecework.errors import NotFoundError, UsageError
 from piecework.model import Chunk, ChunkRef, ChunkStatus, Job, iso
@@ -16,17 +16,17 @@ from piecework.store.doubts import Finding, settle_doubt
 from piecework.store.ledger import DONE, INTENT, REFUSED, UNKNOWN
 from piecework.store.work import read_work
 
-#: What has ended without a result: nobody is about to find out by itself.
-LEFT = frozenset({ChunkStatus.DEAD, ChunkStatus.CANCELLED})
+#: Statuses of chunks that ended without a result: no worker will resolve their effects.
+ENDED_WITHOUT_RESULT = frozenset({ChunkStatus.DEAD, ChunkStatus.CANCELLED})
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
-    """What a person says of an effect.
+class ResolutionRequest:
+    """An operator's statement about an effect in doubt.
 
     Attributes:
-        key: The effect's key, or how it begins.
-        answer: What the call returned, as JSON; None: it did not happen.
+        key: The effect's key, or the beginning of the key.
+        answer: The value that the call returned, as JSON; None: it did not happen.
     """
 
     key: str
@@ -35,67 +35,83 @@ class Word:
     reason: str
 
 
-async def doubts(
+async def effects_in_doubt(
     rt: Runtime, job: Job, only: int | None = None
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield the effects in doubt of the chunks that ended without a result."""
+    """Yield the effects in doubt of the chunks that ended without a result.
+
+    With `only`, yield those of this chunk, whatever its status.
+    """
     if only is not None:
-        for row in await of_chunk(rt, await require_chunk(rt, job.ref.chunk(only))):
+        for row in await read_in_doubt(
+            rt, await require_chunk(rt, job.ref.chunk(only))
+        ):
             yield row
         return
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
-        if chunk.status in LEFT:
-            for row in await of_chunk(rt, chunk):
+        if chunk.status in ENDED_WITHOUT_RESULT:
+            for row in await read_in_doubt(rt, chunk):
                 yield row
 
 
-async def of_chunk(rt: Runtime, chunk: Chunk) -> list[dict[str, Any]]:
+async def read_in_doubt(rt: Runtime, chunk: Chunk) -> list[dict[str, Any]]:
     """Return the effects in doubt of a chunk, the oldest first."""
     work = await read_work(rt.table, chunk.ref)
     found = [
-        {"chunk": chunk.ref.chunk, "status": str(chunk.status), **effect(row)}
+        {
+            "chunk": chunk.ref.chunk,
+            "status": str(chunk.status),
+            **effect_document(row),
+        }
         for row in work.kind("EFFECT")
         if row["effect_state"] in {INTENT, UNKNOWN}
     ]
     return sorted(found, key=lambda row: str(row["begun_at"]))
 
 
-async def settle(rt: Runtime, ref: ChunkRef, word: Word) -> dict[str, Any]:
-    """Write what a person found out about an effect; return what was settled.
+async def resolve(
+    rt: Runtime, ref: ChunkRef, request: ResolutionRequest
+) -> dict[str, Any]:
+    """Record the outcome of an effect in doubt; return the effect as it is now.
 
     Raises:
         NotFoundError: `job.chunk.not_found`, `job.effect.not_found`.
-        UsageError: `job.effect.not_settled`: the chunk is being worked on, or the
-            effect is not in doubt any more.
+        UsageError: `job.effect.not_settled`: a worker holds the chunk, or the effect
+            is not in doubt any more.
     """
     chunk = await require_chunk(rt, ref)
-    key = await full_key(rt, chunk, word.key)
+    key = await complete_key(rt, chunk, request.key)
     answer = None
-    if word.answer is not None:
+    if request.answer is not None:
         at = f"{keys.object_prefix(ref.tenant, ref.job)}/effects/{key}"
-        answer = await rt.objects.stow(word.answer, at)
-    finding = Finding(word.actor, word.reason, iso(rt.clock()), answer)
-    if chunk.status not in LEFT or not await settle_doubt(
+        answer = await rt.objects.stow(request.answer, at)
+    finding = Finding(request.actor, request.reason, iso(rt.clock()), answer)
+    if chunk.status not in ENDED_WITHOUT_RESULT or not await settle_doubt(
         rt.table, chunk, key, finding
     ):
         message = (
-            f"Chunk {ref} is {chunk.status}, or has moved on: nothing was settled."
+            f"The effect was not resolved: chunk {ref} is {chunk.status}, or it "
+            "changed meanwhile."
         )
         raise UsageError(message, code="job.effect.not_settled")
     state = REFUSED if answer is None else DONE
     facts = {"chunk": ref.chunk, "effect_key": key, "effect_state": state}
-    told = {"actor": word.actor, "reason": word.reason}
-    await rt.jobs.record(ref.of, "effect settled", facts | told)
+    author = {"actor": request.actor, "reason": request.reason}
+    await rt.jobs.record(ref.of, "effect resolved", facts | author)
     return {"job": ref.job, "status": str(chunk.status), **facts}
 
 
-async def full_key(rt: Runtime, chunk: Chunk, beginning: str) -> str:
-    """Return the key of the one effect in doubt whose key begins so."""
-    found = [str(row["effect_key"]) for row in await of_chunk(rt, chunk)]
-    meant = [key for key in found if beginning and key.startswith(beginning)]
-    if len(meant) != 1:
-        many = f"{len(meant)} effects" if meant else "no effect"
-        message = f"Chunk {chunk.ref} has {many} in doubt whose key begins so."
-        step = f"`piecework effects list {chunk.ref.job}` has the keys."
+async def complete_key(rt: Runtime, chunk: Chunk, beginning: str) -> str:
+    """Return the key of the only effect in doubt whose key has this beginning.
+
+    Raises:
+        NotFoundError: `job.effect.not_found`: no key has it, or several have.
+    """
+    found = [str(row["effect_key"]) for row in await read_in_doubt(rt, chunk)]
+    matches = [key for key in found if beginning and key.startswith(beginning)]
+    if len(matches) != 1:
+        number = f"{len(matches)} effects" if matches else "no effect"
+        message = f"Chunk {chunk.ref} has {number} in doubt with this key."
+        step = f"`piecework effects list {chunk.ref.job}` lists the keys."
         raise NotFoundError(message, code="job.effect.not_found", next_step=step)
-    return meant[0]
+    return matches[0]

@@ -196,7 +196,7 @@ async def chunk_document(rt: Runtime, ref: ChunkRef) -> Document:
             for page in work.kind("CALLS")
         ),
         "effects": sorted(
-            (effect(row) for row in work.kind("EFFECT")),
+            (effect_document(row) for row in work.kind("EFFECT")),
             key=lambda row: str(row["begun_at"]),
         ),
         "errors": [error(row) for row in work.kind("ERROR")],
@@ -220,7 +220,7 @@ def stages(chunk: Chunk, work: Work) -> list[Document]:
     return sorted(done, key=lambda row: str(row["finished_at"]))
 
 
-def effect(row: Mapping[str, Any]) -> Document:
+def effect_document(row: Mapping[str, Any]) -> Document:
     """Return an effect of the ledger."""
     names = ("stage", "effect_state", "effect", "begun_at", "ended_at", "effect_key")
     return {name: row.get(name) for name in names}

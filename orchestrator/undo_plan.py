@@ -1,7 +1,8 @@
-"""Foretell what a cancel that compensates would undo, chunk by chunk.
+"""Predict, chunk by chunk, what `jobs cancel --compensate` would compensate.
 
-The record says how far a chunk came, the pipeline what undoes a stage; the steps come
-from the same code that walks them (`piecework/way_back.py`). Nothing here writes.
+The chunk's rows say how far it came; the pipeline says which function compensates a
+stage. The steps come from the code that executes them, `piecework/way_back.py`. Nothing
+here writes.
 """
 
 from __future__ import annotations
@@ -31,8 +32,13 @@ from piecework.winding_back import wound_back
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Whose plan is asked for; without a pipeline only what the record tells."""
+class PlanRequest:
+    """The job whose plan is requested.
+
+    Attributes:
+        pipeline: The job's pipeline; None: the plan shows only what is on record.
+        chunk: Plan only this chunk; None: every chunk that was started.
+    """
 
     job: Job
     pipeline: Pipeline | None
@@ -40,64 +46,70 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """What is on record of a chunk, as far as its way back depends on it.
+class ChunkProgress:
+    """The rows of a chunk that decide its compensation steps.
 
     Attributes:
-        turned: Why it is on its way back already, if it is.
+        cause: Why the chunk is compensating already; None: it goes forward.
     """
 
     entered: str
     completed: Mapping[str, str]
     undone: Mapping[str, ErrorEnvelope | None]
     standing: frozenset[str]
-    turned: ErrorEnvelope | None
+    cause: ErrorEnvelope | None
 
 
-def declared(job: Job, name: str) -> Pipeline | None:
-    """Return the pipeline that a name stands for; None for no name.
+def pipeline_of(job: Job, name: str) -> Pipeline | None:
+    """Load the job's pipeline by its `module:pipeline` name; None for no name.
 
     Raises:
-        UsageError: `cli.usage.invalid`: the job is another one's.
+        UsageError: `cli.usage.invalid`: the job belongs to another pipeline.
     """
     if not name:
         return None
     found = load_pipeline(name)
     if found.name != job.pipeline:
-        message = f"Job {job.ref.job} is of pipeline {job.pipeline}, not {found.name}."
-        raise UsageError(message, next_step="Name the pipeline of the job.")
+        message = (
+            f"Job {job.ref.job} belongs to pipeline {job.pipeline}, not {found.name}."
+        )
+        raise UsageError(message, next_step="Name the job's pipeline.")
     return found
 
 
-async def plans(rt: Runtime, asked: Asked) -> AsyncIterator[list[Document]]:
-    """Yield the steps of each chunk that was begun and has no end yet, in their order.
+async def compensation_plans(
+    rt: Runtime, request: PlanRequest
+) -> AsyncIterator[list[Document]]:
+    """Yield the steps of each chunk that was started and has not ended, in order.
 
-    Of a job that no cancel undoes any more there are none.
+    Yield nothing if a cancel cannot compensate the job any more.
     """
-    job = asked.job
-    undoes = job.status is JobStatus.CANCELLING and job.compensates_on_cancel
-    if job.status not in CANCELLABLE and not undoes:
+    job = request.job
+    compensating = job.status is JobStatus.CANCELLING and job.compensates_on_cancel
+    if job.status not in CANCELLABLE and not compensating:
         return
-    if asked.chunk is not None:
-        chunk = await require_chunk(rt, job.ref.chunk(asked.chunk))
-        if concerned(chunk):
-            yield await plan(rt, chunk, asked.pipeline)
+    if request.chunk is not None:
+        chunk = await require_chunk(rt, job.ref.chunk(request.chunk))
+        if may_compensate(chunk):
+            yield await plan_chunk(rt, chunk, request.pipeline)
         return
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
-        if concerned(chunk):
-            yield await plan(rt, chunk, asked.pipeline)
+        if may_compensate(chunk):
+            yield await plan_chunk(rt, chunk, request.pipeline)
 
 
-def concerned(chunk: Chunk) -> bool:
-    """Say whether there may be something to undo: a fence tells that it was begun."""
+def may_compensate(chunk: Chunk) -> bool:
+    """Return whether a chunk was started and has not ended; a fence proves a claim."""
     return not chunk.status.terminal and bool(chunk.fence) and not chunk.ref.is_join
 
 
-async def plan(rt: Runtime, chunk: Chunk, pipeline: Pipeline | None) -> list[Document]:
-    """Return the steps of a chunk, the first to be undone first."""
-    effects = await rows(rt, chunk, "EFFECT#")
-    known = pipeline or stand_in(await stages_on_record(rt, chunk, effects))
-    record = await read_record(rt, chunk, known, effects)
+async def plan_chunk(
+    rt: Runtime, chunk: Chunk, pipeline: Pipeline | None
+) -> list[Document]:
+    """Return the steps of a chunk as documents, in the order of execution."""
+    effects = await read_rows(rt, chunk, "EFFECT#")
+    known = pipeline or placeholder_pipeline(await recorded_stages(rt, chunk, effects))
+    progress = await read_progress(rt, chunk, known, effects)
     return [
         {
             "job": chunk.ref.job,
@@ -105,30 +117,32 @@ async def plan(rt: Runtime, chunk: Chunk, pipeline: Pipeline | None) -> list[Doc
             "status": str(chunk.status),
             "stage": step.stage.name,
             "state": str(step.state),
-            "compensate": name_of(step.stage.compensate) if pipeline else None,
+            "compensate": function_name(step.stage.compensate) if pipeline else None,
             "undo": step.stage.undo if pipeline else None,
         }
-        for step in steps(rt, chunk, known, record)
+        for step in plan_steps(rt, chunk, known, progress)
     ]
 
 
-def steps(rt: Runtime, chunk: Chunk, pipeline: Pipeline, record: Record) -> list[Step]:
-    """Return the steps as the engine would walk them, were the job cancelled now."""
-    if record.turned is not None:
-        return way_back(pipeline, record.turned, record, record.standing)
-    asked = wound_back(chunk.ref, record.entered, rt.clock())
-    found = foreseen(pipeline, asked, record, record.standing)
+def plan_steps(
+    rt: Runtime, chunk: Chunk, pipeline: Pipeline, progress: ChunkProgress
+) -> list[Step]:
+    """Return the steps that the engine would execute if the job were cancelled now."""
+    if progress.cause is not None:
+        return way_back(pipeline, progress.cause, progress, progress.standing)
+    cancelled = wound_back(chunk.ref, progress.entered, rt.clock())
+    found = foreseen(pipeline, cancelled, progress, progress.standing)
     if chunk.item.get("direction") == ONWARDS:
         return [Step(step.stage, State.ONWARDS) for step in found]
     return found
 
 
-async def read_record(
+async def read_progress(
     rt: Runtime, chunk: Chunk, pipeline: Pipeline, effects: Sequence[Item]
-) -> Record:
-    """Read what earlier claims left; nothing of what stages or calls returned.
+) -> ChunkProgress:
+    """Read how far earlier claims came, without the values of stages and calls.
 
-    Every stage before the one where a chunk stands is complete.
+    Every stage before the chunk's current stage is complete.
 
     Raises:
         UsageError: `runtime.stage.renamed`: the pipeline has no such stage.
@@ -136,59 +150,61 @@ async def read_record(
     names, entered = [s.name for s in pipeline.stages], str(chunk.item["stage"])
     if entered not in names:
         message = f"Pipeline {pipeline.name!r} has no stage {entered!r}."
-        step = "Name the pipeline as it was when the job was submitted."
+        step = "Name the pipeline version that the job was submitted with."
         raise UsageError(message, code="runtime.stage.renamed", next_step=step)
     gen = f"{chunk.gen:04d}"
-    turn = keys.work_prefix(chunk.ref.chunk) + f"TURN#{gen}"
-    undone, turned = await asyncio.gather(
-        rows(rt, chunk, f"UNDO#{gen}#"), rt.table.get(chunk.ref.pk, turn)
+    cause_sk = keys.work_prefix(chunk.ref.chunk) + f"TURN#{gen}"
+    compensated, cause = await asyncio.gather(
+        read_rows(rt, chunk, f"UNDO#{gen}#"), rt.table.get(chunk.ref.pk, cause_sk)
     )
-    return Record(
+    return ChunkProgress(
         entered=entered,
         completed=dict.fromkeys(names[: names.index(entered)], ""),
         undone={
             str(row["stage"]): read_error(row) if "error" in row else None
-            for row in undone
+            for row in compensated
         },
         standing=frozenset(
             str(row["stage"]) for row in effects if row["effect_state"] in STANDS
         ),
-        turned=read_error(turned) if turned else None,
+        cause=read_error(cause) if cause else None,
     )
 
 
-async def rows(rt: Runtime, chunk: Chunk, kind: str) -> list[Item]:
-    """Return the rows of a kind that claims have written about a chunk."""
+async def read_rows(rt: Runtime, chunk: Chunk, kind: str) -> list[Item]:
+    """Return the rows of one kind that claims have written about a chunk."""
     prefix = keys.work_prefix(chunk.ref.chunk) + kind
     return [row async for row in rt.table.query(chunk.ref.pk, prefix)]
 
 
-async def stages_on_record(
+async def recorded_stages(
     rt: Runtime, chunk: Chunk, effects: Sequence[Item]
 ) -> list[str]:
-    """Return the stages that left something behind, in time, the one at hand last.
+    """Return the stages that left a row, in order of time, the current stage last.
 
-    One that returned nothing and called nobody has left nothing. A compensation's own
-    calls are effects of no stage.
+    A stage that returned no value and made no call leaves no row. Calls of a
+    compensation are rows of the pseudo-stage `undo:…` and are skipped.
     """
     result = rt.table.get(chunk.ref.pk, keys.result_sk(chunk.ref.chunk))
-    values, last = await asyncio.gather(rows(rt, chunk, "STAGE#"), result)
+    values, last = await asyncio.gather(read_rows(rt, chunk, "STAGE#"), result)
     values += [last] if last else []
-    begun = [(str(row["begun_at"]), str(row["stage"])) for row in effects]
+    started = [(str(row["begun_at"]), str(row["stage"])) for row in effects]
     ended = [(str(row["finished_at"]), str(row["stage"])) for row in values]
-    names = [name for _, name in sorted(begun + ended) if not name.startswith("undo:")]
+    names = [n for _, n in sorted(started + ended) if not n.startswith("undo:")]
     cursor = str(chunk.item["stage"])
     return [*(name for name in dict.fromkeys(names) if name != cursor), cursor]
 
 
-def stand_in(names: Sequence[str]) -> Pipeline:
-    """Return a pipeline of these stages, each as if something could undo it."""
-    stages = [Stage(nobody(), compensate=nobody(), name=name) for name in names]
+def placeholder_pipeline(names: Sequence[str]) -> Pipeline:
+    """Return a pipeline of these stages, each with a placeholder compensation."""
+    stages = [
+        Stage(placeholder(), compensate=placeholder(), name=name) for name in names
+    ]
     return Pipeline("unknown", payload=BaseModel, stages=stages)
 
 
-def nobody() -> StageFunction:
-    """Return a function of its own in the place of one that is not known."""
+def placeholder() -> StageFunction:
+    """Return a new function in place of an unknown stage function."""
 
     async def unknown(ctx: Context[Any]) -> None:
         del ctx
@@ -196,6 +212,6 @@ def nobody() -> StageFunction:
     return unknown
 
 
-def name_of(function: StageFunction | None) -> str | None:
-    """Return the name of what undoes a stage."""
+def function_name(function: StageFunction | None) -> str | None:
+    """Return the name of a compensation function; None for none."""
     return getattr(function, "__name__", str(function)) if function else None

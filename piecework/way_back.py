@@ -1,7 +1,7 @@
 """Which stages are undone, and in which order: what is done, and what is foretold.
 
-The engine walks these steps when it compensates; `piecework jobs undo-plan` shows them
-before anybody has asked for it. Nothing here acts.
+The engine walks these steps when it compensates, and
+`piecework jobs cancel --compensate --dry-run` shows them before. Nothing here acts.
 """
 
 from __future__ import annotations

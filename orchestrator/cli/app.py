@@ -1,4 +1,4 @@
-"""The commands and their groups, in the order in which somebody meets them."""
+"""The commands and their groups, in the order in which a new user needs them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import typer
 from orchestrator.cli import (
     chunks,
     config,
-    cost,
     dead_letters,
     effects,
     error_codes,
@@ -36,14 +35,14 @@ def piecework(
         bool,
         typer.Option(
             "--version",
-            help="Say which version this is.",
-            callback=local.version_asked,
+            help="Print the version and exit.",
+            callback=local.print_version,
             is_eager=True,
         ),
     ] = False,
 ) -> None:
-    """Cut a job into chunks, fan them out over SQS, account for every single one."""
-    del version  # has been said
+    """Split a job into chunks, process them over SQS, and account for each chunk."""
+    del version  # the callback has printed it
 
 
 app.command()(local.demo)
@@ -52,7 +51,6 @@ app.command()(local.down)
 app.command()(local.doctor)
 app.command()(submit.submit)
 app.add_typer(jobs.app, name="jobs")
-app.add_typer(cost.app, name="cost")
 app.add_typer(chunks.app, name="chunks")
 app.command()(results.results)
 app.add_typer(dead_letters.app, name="dlq")
@@ -67,6 +65,5 @@ app.command(
     add_help_option=False,
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )(local.simulate)
-app.add_typer(error_codes.app, name="errors")
+app.command("explain-code")(error_codes.explain_code)
 app.add_typer(config.app, name="config")
-app.command()(local.version)

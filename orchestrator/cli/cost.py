@@ -1,4 +1,4 @@
-"""`cost idle`: what a deployment costs in a month without a job."""
+"""`infra cost`: the price of a deployment for a month without a job."""
 
 from __future__ import annotations
 
@@ -14,61 +14,58 @@ from orchestrator.cli.run import run_local
 if TYPE_CHECKING:
     from orchestrator.cli.output import Output
 
-app = typer.Typer(help="What a deployment costs.", no_args_is_help=True)
 
-
-@app.callback()
-def cost() -> None:
-    """Keep `idle` a command of its own, while there is no other."""
-
-
-@app.command("idle")
-def idle(  # noqa: PLR0913, PLR0917 -- options of a command
-    region: Annotated[str, typer.Option(help="Whose prices.")] = "us-east-1",
+def infra_cost(  # noqa: PLR0913, PLR0917 -- options of a command
+    region: Annotated[
+        str, typer.Option(help="The region whose prices apply.")
+    ] = "us-east-1",
     prices: PricesOption = None,
-    workers: Annotated[int, typer.Option(help="Workers kept warm.", min=0)] = 0,
+    workers: Annotated[
+        int, typer.Option(help="Workers that run all month.", min=0)
+    ] = 0,
     vcpu: VcpuOption = 0.5,
     gb: GbOption = 1.0,
     arm: ArmOption = False,
     egress: Annotated[
-        str, typer.Option(help="The way out: nat, public or none.")
+        str, typer.Option(help="Internet access of the tasks: nat, public or none.")
     ] = "nat",
     endpoints: Annotated[
         int | None,
         typer.Option(
             help="Private endpoints, each in two zones.",
             min=0,
-            show_default="5 without a way out, else 0",
+            show_default="5 with --egress none, else 0",
         ),
     ] = None,
-    alarms: Annotated[int, typer.Option(help="Metrics that alarms watch.", min=0)] = 41,
-    metrics: Annotated[int, typer.Option(help="Metrics that are sent.", min=0)] = 6,
+    alarms: Annotated[int, typer.Option(help="Metrics with an alarm.", min=0)] = 41,
+    metrics: Annotated[int, typer.Option(help="Metrics published.", min=0)] = 6,
     logs: Annotated[float, typer.Option(help="Gigabytes of logs.", min=0)] = 0.1,
     stored: Annotated[
-        float, typer.Option(help="Gigabytes in tables and bucket, each.", min=0)
+        float,
+        typer.Option(help="Gigabytes in the tables, and as many in the bucket.", min=0),
     ] = 1.0,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Show what a month costs in which there is no job.
+    """Show the price of a month without a job.
 
-    The settings of this environment count: how often workers poll and the reconciler
-    looks. List prices, without taxes, discounts and free tiers.
+    The settings of this environment apply, such as the poll intervals of workers and
+    reconciler. List prices, without taxes, discounts and free tiers.
     """
 
-    def act(out: Output) -> None:
+    def run(out: Output) -> None:
         from orchestrator.cli.cost_views import idle_document, idle_view
         from orchestrator.pricing.idle import Standing, idle_lines, known_egress
         from orchestrator.pricing.table import load_prices
         from piecework.settings import load_settings
 
-        way = known_egress(egress)
-        needed = 5 if way == "none" else 0
+        access = known_egress(egress)
+        needed = 5 if access == "none" else 0
         standing = Standing(
             workers=workers,
             vcpu=vcpu,
             gb=gb,
             arm=arm,
-            egress=way,
+            egress=access,
             endpoints=needed if endpoints is None else endpoints,
             alarms=alarms,
             metrics=metrics,
@@ -80,4 +77,4 @@ def idle(  # noqa: PLR0913, PLR0917 -- options of a command
         document = idle_document(lines, table, region)
         out.document(document, idle_view(document))
 
-    run_local(act, output)
+    run_local(run, output)

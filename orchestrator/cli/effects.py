@@ -1,4 +1,4 @@
-"""`effects`: what may have happened outside, and a person's word on it."""
+"""`effects`: list the effects in doubt, and resolve them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.formats import Format
+from orchestrator.cli.formats import EffectOutcome, Format
 from orchestrator.cli.options import (
     ChunkArgument,
     JobArgument,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from piecework.runtime import Runtime
 
 app = typer.Typer(
-    help="Settle effects of which nobody knows whether they happened.",
+    help="Resolve effects whose outcome is unknown.",
     no_args_is_help=True,
 )
 
@@ -31,87 +31,91 @@ app = typer.Typer(
 def list_effects(
     job: JobArgument,
     chunk: Annotated[
-        str, typer.Option(metavar="N", help="Only those of this chunk, or `join`.")
+        str, typer.Option(metavar="N", help="Only effects of this chunk, or `join`.")
     ] = "",
     limit: Annotated[int, limit_option("Effects")] = 100,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """List the effects in doubt of the chunks that ended without a result."""
 
-    async def act(rt: Runtime, out: Output) -> None:
+    async def run(rt: Runtime, out: Output) -> None:
         from orchestrator.cli.lists import chunk_number, first
         from orchestrator.cli.output import Column
-        from orchestrator.doubt import doubts
+        from orchestrator.doubt import effects_in_doubt
         from orchestrator.inspector import require_job
 
         record = await require_job(rt, job)
         only = chunk_number(chunk) if chunk else None
-        found, more = await first(doubts(rt, record, only), limit)
+        found, more = await first(effects_in_doubt(rt, record, only), limit)
         columns = [
             Column("CHUNK", "chunk", right=True),
             Column("STATUS", "status"),
             Column("STAGE", "stage"),
             Column("STATE", "effect_state"),
             Column("KIND", "effect"),
-            Column("BEGUN", "begun_at"),
+            Column("STARTED", "begun_at"),
             Column("KEY", lambda row: str(row["effect_key"])[:16]),
         ]
         out.rows(found, columns, "no effect is in doubt")
         if more and out.table:
-            out.say(f"the first {limit}; --limit 0 lists all")
+            out.say(f"only the first {limit} are listed; --limit 0 lists all")
         if found and out.table:
-            out.say(f"next: piecework effects settle {job} CHUNK KEY --happened")
+            step = f"piecework effects resolve {job} CHUNK KEY --outcome happened"
+            out.say(f"next: {step}")
 
-    run_connected(act, output)
+    run_connected(run, output)
 
 
-@app.command("settle")
-def settle_effect(
+@app.command("resolve")
+def resolve_effect(
     job: JobArgument,
     chunk: ChunkArgument,
-    key: Annotated[str, typer.Argument(help="The effect's key, or how it begins.")],
-    happened: Annotated[
-        bool | None,
+    key: Annotated[
+        str, typer.Argument(help="The effect's key, or the beginning of the key.")
+    ],
+    outcome: Annotated[
+        EffectOutcome | None,
         typer.Option(
-            "--happened/--did-not-happen",
-            help="What the other system says.",
-            show_default="one of them is needed",
+            help="Whether the other system executed the effect.",
+            show_default="required",
         ),
     ] = None,
     answer: Annotated[
         str,
         typer.Option(
-            metavar="JSON", help="With --happened: what the call would have returned."
+            metavar="JSON",
+            help="With --outcome happened: the value that the call returned.",
         ),
     ] = "null",
     reason: ReasonOption = "",
     yes: YesOption = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Say whether an effect in doubt happened, after a look in the other system.
+    """Record whether an effect in doubt happened; check the other system first.
 
-    What happened is not done again: its stage goes on with the answer. What did not
-    is begun anew by a redrive or a resume, with a fresh key.
+    An effect that happened is not repeated: its stage continues with the answer. An
+    effect that did not happen is repeated with a fresh key after a redrive, a retry or
+    a resume.
     """
 
-    async def act(rt: Runtime, out: Output) -> None:
+    async def run(rt: Runtime, out: Output) -> None:
         from orchestrator.cli import asking
         from orchestrator.cli.lists import chunk_number
         from orchestrator.cli.output import facts
-        from orchestrator.cli.settling import read_word
-        from orchestrator.doubt import settle
+        from orchestrator.cli.settling import read_resolution
+        from orchestrator.doubt import resolve
         from orchestrator.inspector import require_job
 
-        word = read_word(key, answer, reason, happened=happened)
+        request = read_resolution(key, answer, reason, outcome)
         record = await require_job(rt, job)
         ref = record.ref.chunk(chunk_number(chunk))
-        said = "happened" if happened else "did not happen"
-        await asking.confirm(f"Settle that {key} of {ref} {said}", out, yes=yes)
-        settled = await settle(rt, ref, word)
-        out.document(settled, lambda console: console.print(facts(settled.items())))
+        word = "happened" if request.answer is not None else "did not happen"
+        await asking.confirm(f"Record that {key} of {ref} {word}", out, yes=yes)
+        resolved = await resolve(rt, ref, request)
+        out.document(resolved, lambda console: console.print(facts(resolved.items())))
         if out.table:
             redrive = f"piecework dlq redrive --job {job} --chunk {chunk} --reason WHY"
             resume = f"piecework jobs resume {job} --reason WHY"
-            out.say(f"next: {redrive if settled['status'] == 'DEAD' else resume}")
+            out.say(f"next: {redrive if resolved['status'] == 'DEAD' else resume}")
 
-    run_connected(act, output)
+    run_connected(run, output)

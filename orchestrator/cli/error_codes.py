@@ -1,4 +1,4 @@
-"""`errors`: what a code means and what to do, from the registry."""
+"""`explain-code`: look up an error code in the registry, or list the codes."""
 
 from __future__ import annotations
 
@@ -14,87 +14,102 @@ if TYPE_CHECKING:
     from orchestrator.cli.output import Output
     from piecework.codes import Code
 
-app = typer.Typer(help="Look up error codes.", no_args_is_help=True)
 
-
-@app.command("list")
-def list_codes(
+def explain_code(
+    code: Annotated[
+        str,
+        typer.Argument(
+            help="The code as an error message shows it.", show_default="list all"
+        ),
+    ] = "",
     layer: Annotated[
         str | None,
-        typer.Option(metavar="LAYER", help="Only these: llm, aws, runtime, …"),
+        typer.Option(metavar="LAYER", help="List only this layer: llm, aws, runtime."),
     ] = None,
     error_class: Annotated[
         str | None,
         typer.Option(
-            "--class", metavar="CLASS", help="Only these: transient, permanent, …"
+            "--class",
+            metavar="CLASS",
+            help="List only this class: transient, permanent, policy.",
         ),
     ] = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """List the error codes."""
+    """Explain an error code and its next step; without a code, list the codes."""
 
-    def act(out: Output) -> None:
-        from orchestrator.cli.output import Column
-        from piecework.codes import LAYERS, REGISTRY, ErrorClass
+    def run(out: Output) -> None:
+        if not code:
+            list_codes(out, layer, error_class)
+            return
+        if layer is not None or error_class is not None:
+            from piecework.errors import UsageError
 
-        known(layer, "layer", list(LAYERS))
-        known(error_class, "class", [str(each) for each in ErrorClass])
-        found = [
-            code
-            for code in REGISTRY.values()
-            if layer in (None, code.layer) and error_class in (None, code.error_class)
-        ]
-        columns = [
-            Column("CODE", "code"),
-            Column("CLASS", "class"),
-            Column("CAUSE", "cause", folds=True),
-        ]
-        out.rows([document(code) for code in found], columns, "no codes")
+            message = "--layer and --class filter the list; they do not fit a code."
+            raise UsageError(message, next_step="Remove the option or the code.")
+        show_code(out, code)
 
-    run_local(act, output)
+    run_local(run, output)
 
 
-def known(asked: str | None, what: str, choice: list[str]) -> None:
-    """Refuse what is none of the choice."""
+def list_codes(out: Output, layer: str | None, error_class: str | None) -> None:
+    """Write the codes of a layer and a class; None stands for all."""
+    from orchestrator.cli.output import Column
+    from piecework.codes import LAYERS, REGISTRY, ErrorClass
+
+    require_choice(layer, "layer", list(LAYERS))
+    require_choice(error_class, "class", [str(each) for each in ErrorClass])
+    found = [
+        code
+        for code in REGISTRY.values()
+        if layer in (None, code.layer) and error_class in (None, code.error_class)
+    ]
+    columns = [
+        Column("CODE", "code"),
+        Column("CLASS", "class"),
+        Column("CAUSE", "cause", folds=True),
+    ]
+    out.rows([document(code) for code in found], columns, "no code matches")
+
+
+def require_choice(value: str | None, what: str, choices: list[str]) -> None:
+    """Raise `cli.usage.invalid` unless the value is one of the choices."""
     from piecework.errors import UsageError
 
-    if asked is not None and asked not in choice:
-        message = f"There is no {what} {asked}."
-        raise UsageError(message, next_step=f"Use one of {', '.join(choice)}.")
+    if value is not None and value not in choices:
+        message = f"There is no {what} {value}."
+        raise UsageError(message, next_step=f"Use one of {', '.join(choices)}.")
 
 
-@app.command("show")
-def show_code(
-    code: Annotated[str, typer.Argument(help="As an error message names it.")],
-    output: OutputOption = Format.TABLE,
-) -> None:
-    """Show what an error code means and what to do."""
+def show_code(out: Output, code: str) -> None:
+    """Write what a code means and its next step.
 
-    def act(out: Output) -> None:
-        from difflib import get_close_matches
+    Raises:
+        NotFoundError: `cli.usage.invalid`, with similar codes.
+    """
+    from difflib import get_close_matches
 
-        from orchestrator.cli.output import facts
-        from piecework.codes import LAYERS, REGISTRY, is_well_formed
-        from piecework.errors import NotFoundError
+    from orchestrator.cli.output import facts
+    from piecework.codes import LAYERS, REGISTRY, is_well_formed
+    from piecework.errors import NotFoundError
 
-        found = REGISTRY.get(code)
-        if found is None:
-            near = get_close_matches(code, REGISTRY, n=3)
-            message = f"There is no error code {code}."
-            step = "piecework errors list"
-            if near:
-                step = f"Did you mean {' or '.join(near)}?"
-            elif is_well_formed(code) and code.partition(".")[0] not in LAYERS:
-                step = "It is of no layer of Piecework's: ask the pipeline's owner."
-            raise NotFoundError(message, code="cli.usage.invalid", next_step=step)
-        told = document(found)
-        out.document(told, lambda console: console.print(facts(told.items())))
-
-    run_local(act, output)
+    found = REGISTRY.get(code)
+    if found is None:
+        similar = get_close_matches(code, REGISTRY, n=3)
+        message = f"There is no error code {code}."
+        step = "`piecework explain-code` lists all codes."
+        if similar:
+            commands = " or ".join(f"`piecework explain-code {s}`" for s in similar)
+            step = f"For a similar code: {commands}."
+        elif is_well_formed(code) and code.partition(".")[0] not in LAYERS:
+            step = "The pipeline defines this code: ask the pipeline's owner."
+        raise NotFoundError(message, code="cli.usage.invalid", next_step=step)
+    row = document(found)
+    out.document(row, lambda console: console.print(facts(row.items())))
 
 
 def document(code: Code) -> dict[str, Any]:
-    """Return a row of the registry."""
+    """Return a row of the registry as a document."""
     from piecework.codes import BEHAVIOUR
 
     return {

@@ -1,4 +1,4 @@
-"""The forms of a result: apart, so that naming them loads nothing else."""
+"""The choices of options: in a file of their own, because they load nothing else."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ from enum import StrEnum
 
 
 class Format(StrEnum):
-    """What `-o` takes."""
+    """The values of `--output`."""
 
     TABLE = "table"
     JSON = "json"
     JSONL = "jsonl"
     YAML = "yaml"
+
+
+class EffectOutcome(StrEnum):
+    """The values of `effects resolve --outcome`."""
+
+    HAPPENED = "happened"
+    DID_NOT_HAPPEN = "did-not-happen"

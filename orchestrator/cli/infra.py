@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orchestrator.cli.cost import infra_cost
 from orchestrator.cli.formats import Format
 from orchestrator.cli.infra_options import (
     AppOption,
@@ -30,7 +31,11 @@ if TYPE_CHECKING:
     from orchestrator.infra.environment import Environment
     from orchestrator.infra.site import Site
 
-app = typer.Typer(help="Deploy to AWS; look at it; remove it.", no_args_is_help=True)
+app = typer.Typer(
+    help="Deploy the stacks to AWS; compare, price and remove them.",
+    no_args_is_help=True,
+)
+app.command("cost")(infra_cost)
 
 #: What `diff --exit-code` ends with when something would change.
 DIFFERS = 9

@@ -1,4 +1,4 @@
-"""`jobs`: list them, look at one, watch it, read its history."""
+"""`jobs`: list, show, watch, cancel, retry and resume jobs; their events and costs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli import costs, undoing
+from orchestrator.cli import costs
 from orchestrator.cli.formats import Format
 from orchestrator.cli.options import (
     DeadlineOption,
@@ -21,11 +21,13 @@ from orchestrator.cli.run import run_connected
 
 if TYPE_CHECKING:
     from orchestrator.cli.output import Output
+    from orchestrator.cli.run import Connected
     from piecework.model import Job
     from piecework.runtime import Runtime
 
-app = typer.Typer(help="Look at jobs; cancel and resume them.", no_args_is_help=True)
-app.command("undo-plan")(undoing.undo_plan)
+app = typer.Typer(
+    help="List and show jobs; cancel, retry and resume them.", no_args_is_help=True
+)
 app.command("cost")(costs.job_cost)
 
 
@@ -33,14 +35,16 @@ app.command("cost")(costs.job_cost)
 def list_jobs(
     status: Annotated[
         str | None,
-        typer.Option(metavar="STATUS", help="Only these: RUNNING, PARTIAL, …"),
+        typer.Option(
+            metavar="STATUS", help="Only this status, such as RUNNING or PARTIAL."
+        ),
     ] = None,
     limit: Annotated[int, limit_option("Jobs")] = 20,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """List jobs, the newest first."""
 
-    async def act(rt: Runtime, out: Output) -> None:
+    async def run(rt: Runtime, out: Output) -> None:
         from orchestrator.cli.job_views import job_columns
         from orchestrator.cli.lists import first, known_status
         from orchestrator.job_list import listed_jobs
@@ -50,32 +54,32 @@ def list_jobs(
         newer: list[JobRef] = []
         found, more = await first(listed_jobs(rt, wanted, newer), limit)
         empty = (
-            f"no job is {wanted}; next: piecework jobs list"
+            f"no job has status {wanted}; next: piecework jobs list"
             if wanted
-            else "no jobs yet; next: piecework submit MODULE:PIPELINE FILE"
+            else "there are no jobs; next: piecework submit MODULE:PIPELINE FILE"
         )
         out.rows(found, job_columns(rt.clock()), empty)
         if more and out.table:
-            out.say(f"the newest {limit}; --limit 0 lists all")
+            out.say(f"only the newest {limit} are listed; --limit 0 lists all")
         if newer:
             names = ", ".join(ref.job for ref in newer)
-            out.say(f"not listed, for a later version knows them: {names}")
+            out.say(f"not listed, because a newer version wrote them: {names}")
 
-    run_connected(act, output)
+    run_connected(run, output)
 
 
 @app.command("show")
 def show_job(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
-    """Show a job, its chunks counted, and what to type next."""
+    """Show a job, its chunks by status, and the next command."""
 
-    async def act(rt: Runtime, out: Output) -> None:
+    async def run(rt: Runtime, out: Output) -> None:
         from orchestrator.cli.job_views import job_view
         from orchestrator.inspector import job_document, require_job
 
         document = await job_document(rt, await require_job(rt, job))
         out.document(document, job_view(document, rt.clock()))
 
-    run_connected(act, output)
+    run_connected(run, output)
 
 
 @app.command("watch")
@@ -86,25 +90,25 @@ def watch_job(
 ) -> None:
     """Watch a job until it ends.
 
-    The exit code is 0 when all chunks have a result, 5 when some are dead letters,
-    4 when the job was cancelled, and 1 when it failed.
+    The exit code is 0 if all chunks have a result, 5 if some are dead letters,
+    4 if the job was cancelled, and 1 if it failed.
     """
 
-    async def act(rt: Runtime, out: Output) -> int:
+    async def run(rt: Runtime, out: Output) -> int:
         from orchestrator.cli.times import parse_limit
         from orchestrator.cli.waited import wait_for
 
         limit_s = parse_limit(timeout)
         return await wait_for(rt, out, job, module="MODULE", limit_s=limit_s)
 
-    run_connected(act, output)
+    run_connected(run, output)
 
 
 @app.command("events")
 def list_events(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
-    """List what happened to a job."""
+    """List the events of a job, the oldest first."""
 
-    async def act(rt: Runtime, out: Output) -> None:
+    async def run(rt: Runtime, out: Output) -> None:
         from orchestrator.cli.output import Column
         from orchestrator.inspector import job_events, require_job
 
@@ -113,48 +117,79 @@ def list_events(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
             Column("AT", "at"),
             Column("EVENT", "event"),
             Column(
-                "WHAT",
+                "FACTS",
                 lambda row: "  ".join(f"{k}={v}" for k, v in row["facts"].items()),
                 folds=True,
             ),
         ]
-        out.rows(found, columns, "nothing happened yet")
+        out.rows(found, columns, "the job has no events")
 
-    run_connected(act, output)
+    run_connected(run, output)
 
 
 @app.command("cancel")
-def cancel_job(
+def cancel_job(  # noqa: PLR0913, PLR0917 -- options of a command
     job: JobArgument,
     reason: ReasonOption = "",
     compensate: Annotated[
         bool,
-        typer.Option("--compensate", help="Undo what unfinished chunks have done."),
+        typer.Option("--compensate", help="Compensate the effects of open chunks."),
     ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="With --compensate: show the compensation plan, change nothing.",
+        ),
+    ] = False,
+    chunk: Annotated[
+        str,
+        typer.Option(
+            metavar="N",
+            help="With --dry-run: plan only this chunk.",
+            show_default="all that were started",
+        ),
+    ] = "",
+    pipeline: Annotated[
+        str,
+        typer.Option(
+            metavar="MODULE:PIPELINE",
+            help="With --dry-run: the job's pipeline; adds compensations and pivot.",
+            show_default="only what is on record",
+        ),
+    ] = "",
+    limit: Annotated[int, limit_option("With --dry-run: chunks")] = 20,
     yes: YesOption = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Cancel a job; what has a result keeps it.
+    """Cancel a job; chunks that have a result keep it.
 
-    What unfinished chunks have done stays done, and a resume goes on from there;
-    with --compensate it is undone, up to the pivot, and a resume does it anew.
+    By default, open chunks keep their effects, and `jobs resume` continues from their
+    checkpoints. With --compensate the effects of open chunks are compensated, except
+    past the pivot, and `jobs resume` repeats those stages. Add --dry-run to see the
+    compensation plan first.
     """
 
-    async def act(rt: Runtime, out: Output) -> None:
+    async def run(rt: Runtime, out: Output) -> None:
         from orchestrator.cancel import cancel
         from orchestrator.cli.asking import confirm
         from orchestrator.cli.submitting import show, whoami
+        from orchestrator.cli.undoing import check_options, show_plan
         from orchestrator.inspector import LOOKED_AT, require_job
 
+        check_options(chunk, pipeline, compensate=compensate, dry_run=dry_run)
         record = await require_job(rt, job)
-        what = "Cancel and undo" if compensate else "Cancel"
+        if dry_run:
+            await show_plan(rt, out, record, chunk, pipeline, limit)
+            return
+        what = "Cancel and compensate" if compensate else "Cancel"
         await confirm(f"{what} job {job} ({record.status})", out, yes=yes)
 
-        def stopping(found: Job) -> None:
+        def report_recorded(found: Job) -> None:
             if found.chunks > LOOKED_AT:
                 out.say(
-                    f"cancelled on record; letting go of its {found.chunks:,} chunks, "
-                    "which goes on without this command, too"
+                    f"the cancel is recorded; cancelling {found.chunks:,} chunks "
+                    "continues even if this command is interrupted"
                 )
 
         cancelled = await cancel(
@@ -163,11 +198,27 @@ def cancel_job(
             actor=whoami(),
             reason=reason,
             compensate=compensate,
-            stopping=stopping,
+            on_recorded=report_recorded,
         )
         show(out, cancelled)
 
-    run_connected(act, output)
+    run_connected(run, output)
+
+
+@app.command("retry")
+def retry_job(
+    job: JobArgument,
+    reason: ReasonOption = "",
+    deadline: DeadlineOption = "",
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Retry every chunk without a result of a job that ended PARTIAL or FAILED.
+
+    Discarded chunks stay dead. A future deadline stays in force unless --deadline
+    replaces it; a deadline that has passed is removed. For a cancelled job use
+    `jobs resume`.
+    """
+    run_connected(reopening(job, reason, deadline, command="retry"), output)
 
 
 @app.command("resume")
@@ -177,21 +228,42 @@ def resume_job(
     deadline: DeadlineOption = "",
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Take up every chunk of an ended job that has no result.
+    """Resume a CANCELLED job: continue every chunk that has no result.
 
-    A deadline that lies ahead stands unless there is a new one; one that has passed
-    goes.
+    Discarded chunks stay dead. A future deadline stays in force unless --deadline
+    replaces it; a deadline that has passed is removed. For a job that ended PARTIAL
+    or FAILED use `jobs retry`.
+    """
+    run_connected(reopening(job, reason, deadline, command="resume"), output)
+
+
+def reopening(job: str, reason: str, deadline: str, *, command: str) -> Connected:
+    """Return the action of `jobs retry` and of `jobs resume`.
+
+    A job in RESUMING was interrupted while it was reopened: both commands finish it.
     """
 
-    async def act(rt: Runtime, out: Output) -> None:
+    async def run(rt: Runtime, out: Output) -> None:
         from orchestrator.cli.submitting import read_deadline, show, whoami
         from orchestrator.inspector import require_job
         from orchestrator.resume import Resume, resume
+        from piecework.model import JobStatus
 
         record = await require_job(rt, job)
+        fitting = {
+            JobStatus.PARTIAL: "retry",
+            JobStatus.FAILED: "retry",
+            JobStatus.CANCELLED: "resume",
+        }.get(record.status, command)
+        if fitting != command:
+            from piecework.errors import UsageError
+
+            message = f"Job {job} is {record.status}: `jobs {command}` does not fit."
+            step = f"`piecework jobs {fitting} {job} --reason 'why'`"
+            raise UsageError(message, next_step=step)
         until = read_deadline(deadline, rt.clock())
         count, gen = await resume(rt, Resume(record.ref, whoami(), reason, until))
-        out.say(f"{count} chunks are taken up again, in generation {gen}")
+        out.say(f"{count} chunks are reopened in generation {gen}")
         show(out, await require_job(rt, job))
 
-    run_connected(act, output)
+    return run

@@ -1,4 +1,4 @@
-"""On this machine: the embedded AWS, the demo, other programs, the version."""
+"""Commands of this machine: embedded AWS, demo, doctor, other programs, version."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 
 
 def demo(
-    seed: Annotated[int, typer.Option(help="Decides every fault.")] = 42,
+    seed: Annotated[int, typer.Option(help="The seed that decides every fault.")] = 42,
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave the embedded AWS running.")
     ] = False,
     out: Annotated[
-        Path, typer.Option(help="Where the report goes.", file_okay=False)
+        Path, typer.Option(help="The folder for the report.", file_okay=False)
     ] = Path("out"),
 ) -> None:
-    """Review a contract under faults, on this machine."""
+    """Run a demo on this machine: review a contract while faults are injected."""
 
-    async def act(output: Output) -> int:
+    async def run(output: Output) -> int:
         from orchestrator.demo import run_demo
 
         return await run_demo(seed=seed, keep=keep, out=out, stream=output.stdout)
 
-    run_async(act, Format.TABLE)
+    run_async(run, Format.TABLE)
 
 
 def up(output: OutputOption = Format.TABLE) -> None:
     """Start the embedded AWS on this machine."""
 
-    def act(out: Output) -> None:
+    def run(out: Output) -> None:
         from dataclasses import asdict
 
         from orchestrator import embedded
@@ -52,13 +52,13 @@ def up(output: OutputOption = Format.TABLE) -> None:
         if out.table:
             out.say("next: piecework submit MODULE:PIPELINE FILE")
 
-    run_local(act, output)
+    run_local(run, output)
 
 
 def down(output: OutputOption = Format.TABLE) -> None:
-    """Stop the embedded AWS; it keeps nothing."""
+    """Stop the embedded AWS; its data is deleted."""
 
-    def act(out: Output) -> None:
+    def run(out: Output) -> None:
         from orchestrator import embedded
 
         stopped = embedded.down()
@@ -66,16 +66,16 @@ def down(output: OutputOption = Format.TABLE) -> None:
         line = f"stopped {endpoint}" if stopped else "no embedded AWS was running"
         out.document({"stopped": endpoint}, lambda console: console.print(line))
 
-    run_local(act, output)
+    run_local(run, output)
 
 
 def doctor(output: OutputOption = Format.TABLE) -> None:
-    """Look at everything that a run needs.
+    """Check everything that a run needs.
 
-    The exit code is 2 when something is amiss.
+    The exit code is 2 if a check fails.
     """
 
-    def act(out: Output) -> int:
+    def run(out: Output) -> int:
         from dataclasses import asdict
 
         from orchestrator.cli.output import Column
@@ -86,40 +86,35 @@ def doctor(output: OutputOption = Format.TABLE) -> None:
         columns = [
             Column("", lambda check: "ok" if check["ok"] else "fails"),
             Column("CHECK", "name", shrinks=True),
-            Column("SEEN", "detail", folds=True),
+            Column("DETAIL", "detail", folds=True),
         ]
         if not all(check.ok for check in found):
             columns.append(Column("NEXT", "next_step", folds=True))
-        out.rows([asdict(check) for check in found], columns, "nothing to check")
+        out.rows([asdict(check) for check in found], columns, "no check ran")
         return 0 if all(check.ok for check in found) else USAGE
 
-    run_local(act, output)
+    run_local(run, output)
 
 
 def worker(context: typer.Context) -> None:
     """Run a worker: `piecework-worker` with these arguments."""
-    # Workers are a program of their own, which this one does not import.
+    # Workers are a separate program, which the command line does not import.
     os.execv(sys.executable, [sys.executable, "-m", "workers", *context.args])  # noqa: S606 -- no shell is the point
 
 
 def simulate(context: typer.Context) -> None:
-    """Run a pipeline through crashes, lost replies and doubled messages, in no time."""
-    # The simulator stands above this program, which it runs as one of its processes.
+    """Simulate a pipeline under crashes, lost replies and duplicate messages."""
+    # The simulator imports this package, so this package cannot import the simulator.
     os.execv(sys.executable, [sys.executable, "-m", "simulation", *context.args])  # noqa: S606 -- no shell is the point
 
 
-def version_asked(asked: bool) -> None:
-    """Say which version this is, and end."""
-    if asked:
-        version(Format.TABLE)
+def print_version(requested: bool) -> None:
+    """Print the version and exit, if `--version` was given."""
 
-
-def version(output: OutputOption = Format.TABLE) -> None:
-    """Say which version this is."""
-
-    def act(out: Output) -> None:
+    def run(out: Output) -> None:
         from piecework.version import version_line, versions
 
         out.document(versions(), lambda console: console.print(version_line()))
 
-    run_local(act, output)
+    if requested:
+        run_local(run, Format.TABLE)

@@ -1,35 +1,40 @@
-"""Read what a person says of an effect in doubt."""
+"""Check the arguments of `effects resolve`."""
 
 from __future__ import annotations
 
 import json
 
+from orchestrator.cli.formats import EffectOutcome
 from orchestrator.cli.submitting import whoami
-from orchestrator.doubt import Word
+from orchestrator.doubt import ResolutionRequest
 from piecework.errors import UsageError
 
 
-def read_word(key: str, answer: str, reason: str, *, happened: bool | None) -> Word:
-    """Return it, once it is complete.
+def read_resolution(
+    key: str, answer: str, reason: str, outcome: EffectOutcome | None
+) -> ResolutionRequest:
+    """Return the request if its arguments are complete and fit together.
 
     Raises:
         UsageError: `cli.usage.invalid`; `redrive.reason.missing`.
     """
-    if happened is None:
-        message = "Did it happen?"
-        step = "Look in the other system, then say --happened or --did-not-happen."
+    if outcome is None:
+        message = "`effects resolve` requires --outcome."
+        step = "Check the other system, then add --outcome happened or did-not-happen."
         raise UsageError(message, next_step=step)
     if not reason.strip():
-        message = "Settling an effect needs a reason; it stays in the record."
-        step = "Add --reason 'where it was looked up'."
+        message = "`effects resolve` requires --reason, which is kept in the record."
+        step = "Add --reason 'where the outcome was checked'."
         raise UsageError(message, code="redrive.reason.missing", next_step=step)
+    happened = outcome is EffectOutcome.HAPPENED
     if not happened and answer != "null":
-        message = "--answer is what a call returned that happened."
-        raise UsageError(message, next_step="Leave it out, or say --happened.")
+        message = "--answer is valid only with --outcome happened."
+        step = "Remove --answer, or use --outcome happened."
+        raise UsageError(message, next_step=step)
     try:
         json.loads(answer)
     except ValueError as error:
-        message = f"--answer is no JSON: {error}."
+        message = f"--answer is not JSON: {error}."
         step = "Quote it for the shell: --answer '\"receipt-17\"'."
         raise UsageError(message, next_step=step) from error
-    return Word(key, answer if happened else None, whoami(), reason)
+    return ResolutionRequest(key, answer if happened else None, whoami(), reason)

@@ -1,61 +1,55 @@
-"""`jobs undo-plan`: what a cancel with --compensate would undo now."""
+"""`jobs cancel --compensate --dry-run`: the compensation plan of a job."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from orchestrator.cli.formats import Format
-from orchestrator.cli.options import JobArgument, OutputOption, limit_option
-from orchestrator.cli.run import run_connected
+from orchestrator.cli.lists import chunk_number, first
+from orchestrator.cli.output import Column
+from orchestrator.undo_plan import PlanRequest, compensation_plans, pipeline_of
+from piecework.errors import UsageError
 
 if TYPE_CHECKING:
     from orchestrator.cli.output import Output
+    from piecework.model import Job
     from piecework.runtime import Runtime
 
+COLUMNS = [
+    Column("CHUNK", "chunk", right=True),
+    Column("STAGE", "stage"),
+    Column("STATE", "state"),
+    Column("COMPENSATE", "compensate"),
+    Column("UNDO", "undo"),
+]
 
-def undo_plan(
-    job: JobArgument,
-    chunk: Annotated[
-        str,
-        typer.Argument(help="Only this chunk.", show_default="all that were begun"),
-    ] = "",
-    pipeline: Annotated[
-        str,
-        typer.Option(
-            metavar="MODULE:PIPELINE",
-            help="The job's pipeline, which says what undoes a stage, and its pivot.",
-            show_default="only what the record tells",
-        ),
-    ] = "",
-    limit: Annotated[int, limit_option("Chunks")] = 20,
-    output: OutputOption = Format.TABLE,
+
+def check_options(
+    chunk: str, pipeline: str, *, compensate: bool, dry_run: bool
 ) -> None:
-    """Show what `jobs cancel --compensate` would undo, in its order; change nothing."""
+    """Refuse options of `jobs cancel` that do not fit together.
 
-    async def act(rt: Runtime, out: Output) -> None:
-        from orchestrator.cli.lists import chunk_number, first
-        from orchestrator.cli.output import Column
-        from orchestrator.inspector import require_job
-        from orchestrator.undo_plan import Asked, declared, plans
+    Raises:
+        UsageError: `cli.usage.invalid`.
+    """
+    if dry_run and not compensate:
+        message = "--dry-run shows the compensation plan, and requires --compensate."
+        raise UsageError(message, next_step="Add --compensate.")
+    if (chunk or pipeline) and not dry_run:
+        message = "--chunk and --pipeline are valid only with --dry-run."
+        step = "Add --dry-run; a cancel is always of the whole job."
+        raise UsageError(message, next_step=step)
 
-        record = await require_job(rt, job)
-        only = chunk_number(chunk) if chunk else None
-        asked = Asked(record, declared(record, pipeline), only)
-        found, more = await first(plans(rt, asked), limit)
-        columns = [
-            Column("CHUNK", "chunk", right=True),
-            Column("STAGE", "stage"),
-            Column("STATE", "state"),
-            Column("COMPENSATE", "compensate"),
-            Column("UNDO", "undo"),
-        ]
-        rows = [row for plan in found for row in plan]
-        out.rows(rows, columns, f"nothing would be undone; the job is {record.status}")
-        if out.table and rows and not pipeline:
-            out.say("what undoes a stage, and the pivot, are not known: add --pipeline")
-        if more and out.table:
-            out.say(f"the first {limit} chunks; --limit 0 lists all")
 
-    run_connected(act, output)
+async def show_plan(
+    rt: Runtime, out: Output, job: Job, chunk: str, pipeline: str, limit: int
+) -> None:
+    """Write what a cancel with --compensate would compensate, in order."""
+    only = chunk_number(chunk) if chunk else None
+    request = PlanRequest(job, pipeline_of(job, pipeline), only)
+    found, more = await first(compensation_plans(rt, request), limit)
+    rows = [row for plan in found for row in plan]
+    out.rows(rows, COLUMNS, f"nothing to compensate; the job is {job.status}")
+    if out.table and rows and not pipeline:
+        out.say("compensation functions and the pivot are unknown: add --pipeline")
+    if more and out.table:
+        out.say(f"only the first {limit} chunks are listed; --limit 0 lists all")

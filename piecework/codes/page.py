@@ -15,7 +15,7 @@ Generated from `piecework/codes/` by `python -m piecework.codes`; do not edit.
 
 A code is `layer.kind.detail`. Codes are added, never renamed, removed or moved to
 another class: a test holds them to the list of the last release. The commands
-`piecework errors list` and `piecework errors show CODE` say the same as this page.
+`piecework explain-code` and `piecework explain-code CODE` print the same as this page.
 
 Its class alone decides what the runtime does:
 

@@ -101,7 +101,7 @@ EFFECT: Final = (
         ErrorClass.PERMANENT,
         "A call that must not be repeated was begun and its end is not known.",
         "Look in the other system whether it happened, say so with `piecework effects "
-        f"settle`, then {REDRIVE}; `piecework effects list JOB` has the keys.",
+        f"resolve`, then {REDRIVE}; `piecework effects list JOB` has the keys.",
     ),
     Code(
         "runtime.effect.void",

@@ -45,7 +45,9 @@ def known(words: list[str]) -> bool:
     """Say whether the words begin with a whole command."""
     command, rest = found(words)
     placeholder = bool(rest) and rest[0].isupper()
-    return not hasattr(command, "commands") or not rest or placeholder
+    options = {option for parameter in command.params for option in parameter.opts}
+    whole = not hasattr(command, "commands") or not rest or rest[0] in options
+    return whole or placeholder
 
 
 def found(words: list[str]) -> tuple[Any, list[str]]:

@@ -102,7 +102,7 @@ async def reads(cast: Cast) -> None:
         ("jobs show small", 0),
         ("jobs watch small", DIED),
         ("jobs events small", 0),
-        ("jobs undo-plan small", 0),
+        ("jobs cancel small --compensate --dry-run", 0),
         ("jobs cost small", 0),
         ("chunks list small", 0),
         ("chunks show small 1", 0),
@@ -165,7 +165,7 @@ async def writes(cast: Cast) -> None:
         await scenario.ended("small", PATIENCE_S)
         some = ("--canary", "1", "--code", "tool.*")
         await cast.command(WRITE, "dlq", "redrive", *small, *some, *PATCH, *YES)
-        await cast.command(WRITE, "jobs", "resume", "large", *WHY)
+        await cast.command(WRITE, "jobs", "retry", "large", *WHY)
         await scenario.ended("large", PATIENCE_S)
     await cast.command(WRITE, "dlq", "redrive", "--code", "tool.*", "--dry-run")
     await submit(cast, "unwanted", [Item(n=n) for n in range(3)])
@@ -177,8 +177,8 @@ async def settles(cast: Cast) -> None:
     """Say of an effect in doubt that it happened, and what came of it, at length."""
     told = await cast.command(READ, "effects", "list", "fax", "-o", "json")
     key = str(told.document[0]["effect_key"])
-    said = ("--happened", "--answer", json.dumps(LONG))
-    await cast.command(WRITE, "effects", "settle", "fax", "0", key, *said, *YES)
+    said = ("--outcome", "happened", "--answer", json.dumps(LONG))
+    await cast.command(WRITE, "effects", "resolve", "fax", "0", key, *said, *YES)
 
 
 async def deploys(cast: Cast) -> None:

@@ -11,8 +11,8 @@ from orchestrator.cli.app import app
 
 #: Commands that ask AWS nothing, or that are a worker; the play runs one itself.
 APART = {
-    *("demo", "up", "down", "simulate", "version", "worker"),
-    *("errors list", "errors show", "config validate", "cost idle", "infra render"),
+    *("demo", "up", "down", "simulate", "worker"),
+    *("explain-code", "config validate", "infra cost", "infra render"),
 }
 
 

@@ -1,4 +1,4 @@
-"""An effect in doubt: a person looks, says what is so, and the chunk goes on."""
+"""An operator resolves an effect in doubt, and the chunk continues."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from tests.scenarios.command_line import piecework
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, faxing
 
+HAPPENED = ("--outcome", "happened")
 WHY = ("--reason", "asked the other side", "--yes")
 
 
-async def doubtful(scenario: Scenario) -> str:
-    """Run a chunk whose effect nobody knows the end of; return the effect's key."""
+async def effect_in_doubt(scenario: Scenario) -> str:
+    """Run a chunk whose effect ends in doubt; return the effect's key."""
     await scenario.submit(faxing, [Item(n=7)])
     async with scenario.worker():
         await scenario.ended()
@@ -24,7 +25,7 @@ async def doubtful(scenario: Scenario) -> str:
 
 
 async def redriven(scenario: Scenario) -> list[object]:
-    """Redrive it with the trouble gone; return its result."""
+    """Redrive the chunk without its fault; return its result."""
     scenario.fix()
     await scenario.redrive()
     async with scenario.worker():
@@ -34,27 +35,27 @@ async def redriven(scenario: Scenario) -> list[object]:
     return [line["value"] for line in done.lines if line["chunk"] == 0]
 
 
-async def test_an_effect_that_a_person_saw_is_not_done_again(
+async def test_an_effect_resolved_as_happened_is_not_repeated(
     scenario: Scenario,
 ) -> None:
-    key = await doubtful(scenario)
-    said = ("--happened", "--answer", '"sent 7"')
-    done = await piecework("effects", "settle", "job-1", "0", key[:12], *said, *WHY)
+    key = await effect_in_doubt(scenario)
+    said = ("--outcome", "happened", "--answer", '"sent 7"')
+    done = await piecework("effects", "resolve", "job-1", "0", key[:12], *said, *WHY)
     assert (0, "DONE") == (done.exit_code, "DONE" if "DONE" in done.stdout else "")
     assert "next: piecework dlq redrive --job job-1 --chunk 0" in done.stderr
     assert ["sent 7"] == await redriven(scenario)
     assert 1 == scenario.happened("transmit")
     events = await piecework("jobs", "events", "job-1", "-o", "json")
-    (settled,) = [e for e in events.document if e["event"] == "effect settled"]
-    assert "asked the other side" == settled["facts"]["reason"]
+    (resolved,) = [e for e in events.document if e["event"] == "effect resolved"]
+    assert "asked the other side" == resolved["facts"]["reason"]
 
 
-async def test_an_effect_that_nobody_saw_is_begun_anew_with_a_fresh_key(
+async def test_an_effect_resolved_as_not_happened_is_repeated_with_a_fresh_key(
     scenario: Scenario,
 ) -> None:
-    key = await doubtful(scenario)
-    said = ("job-1", "0", key, "--did-not-happen")
-    assert 0 == (await piecework("effects", "settle", *said, *WHY)).exit_code
+    key = await effect_in_doubt(scenario)
+    said = ("job-1", "0", key, "--outcome", "did-not-happen")
+    assert 0 == (await piecework("effects", "resolve", *said, *WHY)).exit_code
     assert [] == (await piecework("effects", "list", "job-1", "-o", "json")).document
     assert ["sent 7"] == await redriven(scenario)
     sent = {line[2] for line in scenario.ledger if line[0] == "transmit"}
@@ -65,23 +66,34 @@ async def test_an_effect_that_nobody_saw_is_begun_anew_with_a_fresh_key(
     ("words", "code"),
     [
         (("--yes", "--reason", "x"), "cli.usage.invalid"),
-        (("--happened", "--yes"), "redrive.reason.missing"),
-        (("--happened", "--answer", "{", *WHY), "cli.usage.invalid"),
-        (("--did-not-happen", "--answer", "1", *WHY), "cli.usage.invalid"),
-        (("--happened", "--reason", "x"), "cli.confirmation.needed"),
+        ((*HAPPENED, "--yes"), "redrive.reason.missing"),
+        ((*HAPPENED, "--answer", "{", *WHY), "cli.usage.invalid"),
+        (("--outcome", "did-not-happen", "--answer", "1", *WHY), "cli.usage.invalid"),
+        ((*HAPPENED, "--reason", "x"), "cli.confirmation.needed"),
     ],
 )
-async def test_half_a_word_settles_nothing(
+async def test_an_incomplete_resolution_is_refused(
     scenario: Scenario, words: tuple[str, ...], code: str
 ) -> None:
     await scenario.submit(faxing, [Item(n=7)])
-    done = await piecework("effects", "settle", "job-1", "0", "abc", *words)
+    done = await piecework("effects", "resolve", "job-1", "0", "abc", *words)
     assert (2, True) == (done.exit_code, f"error {code}" in done.stderr)
 
 
-async def test_what_is_not_in_doubt_is_not_settled(scenario: Scenario) -> None:
-    key = await doubtful(scenario)
-    said = ("effects", "settle", "job-1", "0", key, "--did-not-happen", *WHY)
+async def test_an_effect_that_is_not_in_doubt_cannot_be_resolved(
+    scenario: Scenario,
+) -> None:
+    key = await effect_in_doubt(scenario)
+    said = (
+        "effects",
+        "resolve",
+        "job-1",
+        "0",
+        key,
+        "--outcome",
+        "did-not-happen",
+        *WHY,
+    )
     unknown = await piecework(*said[:4], "nothing", *said[5:])
     assert (3, True) == (unknown.exit_code, "job.effect.not_found" in unknown.stderr)
     await piecework(*said)

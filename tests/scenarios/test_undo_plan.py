@@ -1,4 +1,4 @@
-"""Promise: what is foretold is what a cancel that compensates then does."""
+"""Promise: a cancel with --compensate executes exactly what its dry run shows."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from tests.scenarios.command_line import piecework
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, travel
 
+PLAN = ("jobs", "cancel", "job-1", "--compensate", "--dry-run")
 TRAVEL = ("--pipeline", "tests.scenarios.pipelines:travel")
 
 
-async def test_what_is_foretold_is_what_is_undone_in_its_order(
+async def test_cancel_compensates_in_the_order_of_its_dry_run(
     scenario: Scenario,
 ) -> None:
     await scenario.submit(travel, [Item(n=1, trouble="slow-car")])
 
     async with scenario.worker():
         await scenario.until(lambda: scenario.happened("car"))
-        plan = await piecework("jobs", "undo-plan", "job-1", *TRAVEL, "-o", "json")
-        bare = await piecework("jobs", "undo-plan", "job-1", "0", "-o", "json")
+        plan = await piecework(*PLAN, *TRAVEL, "-o", "json")
+        bare = await piecework(*PLAN, "--chunk", "0", "-o", "json")
         await piecework("jobs", "cancel", "job-1", "--compensate", "--yes")
         await scenario.ended()
 
@@ -30,13 +31,13 @@ async def test_what_is_foretold_is_what_is_undone_in_its_order(
     assert undone == [row["stage"] for row in bare.document]
 
 
-async def test_what_is_past_its_pivot_is_foretold_to_go_forward(
+async def test_dry_run_shows_that_a_chunk_past_its_pivot_goes_forward(
     scenario: Scenario,
 ) -> None:
     await scenario.submit(travel, [Item(n=1, trouble="tell-late", seconds=60)])
 
     async with scenario.worker():
         await scenario.until(lambda: scenario.happened("book", "payment"))
-        plan = await piecework("jobs", "undo-plan", "job-1", *TRAVEL, "-o", "json")
+        plan = await piecework(*PLAN, *TRAVEL, "-o", "json")
 
     assert {"past the pivot: goes forward"} == {row["state"] for row in plan.document}

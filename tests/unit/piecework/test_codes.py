@@ -96,9 +96,9 @@ def test_an_unknown_code_is_refused_and_its_neighbours_named() -> None:
 def test_commands_in_recoveries_are_commands_that_exist() -> None:
     known = {
         "chunks list", "dlq list", "dlq redrive", "dlq show", "doctor", "down",
-            "effects list", "effects settle",
+            "effects list", "effects resolve",
         "infra deploy", "infra destroy", "infra status",
-        "jobs cancel", "jobs list", "jobs resume", "jobs show", "jobs watch",
+        "jobs cancel", "jobs list", "jobs resume", "jobs retry", "jobs show", "jobs watch",
         "reconcile", "results JOB", "submit",
         "up", "COMMAND",
     }  # fmt: skip

@@ -156,7 +156,7 @@ def test_a_job_that_goes_on_has_a_bill_so_far(run: Run, deployment: Deployment) 
 
 
 def test_the_price_of_an_idle_month_needs_no_aws(run: Run) -> None:
-    done = run("cost", "idle", "--egress", "none", "--workers", "1")
+    done = run("infra", "cost", "--egress", "none", "--workers", "1")
 
     assert 0 == done.exit_code
     assert "private endpoints" in done.stdout
@@ -167,12 +167,12 @@ def test_the_price_of_an_idle_month_needs_no_aws(run: Run) -> None:
 def test_the_page_shows_the_price_as_it_is_printed(run: Run) -> None:
     page = (ROOT / "docs/cost.md").read_text("utf-8")
 
-    assert f"```\n{run('cost', 'idle').stdout}```\n" in page
+    assert f"```\n{run('infra', 'cost').stdout}```\n" in page
 
 
 def test_a_cheaper_idle_month_is_scaled_down(run: Run) -> None:
     def total(*options: str) -> float:
-        done = run("cost", "idle", "-o", "json", *options)
+        done = run("infra", "cost", "-o", "json", *options)
         return float(json.loads(done.stdout)["total_usd"])
 
     assert total("--egress", "public", "--arm") < total() < total("--workers", "2")

@@ -20,7 +20,7 @@ def test_without_jobs_the_list_says_how_to_make_one(
 ) -> None:
     done = run("jobs", "list")
     assert (0, "") == (done.exit_code, done.stdout)
-    assert "no jobs yet; next: piecework submit" in done.stderr
+    assert "there are no jobs; next: piecework submit" in done.stderr
 
 
 def test_the_list_names_each_job_whole_with_how_far_it_is(
@@ -54,7 +54,7 @@ def test_a_status_that_there_is_not_is_refused_with_those_that_there_are(
     assert "PARTIAL" in done.stderr
 
 
-def test_a_job_of_a_later_version_is_not_shown_but_said_to_be_one(
+def test_a_job_of_a_newer_version_is_not_shown_but_is_named(
     run: Run, deployment: Deployment
 ) -> None:
     deployment.job("a", "PAUSED", 1, v=2)
@@ -66,7 +66,7 @@ def test_a_job_of_a_later_version_is_not_shown_but_said_to_be_one(
     assert "error runtime.schema.newer" in shown.stderr
     assert "next: Install the later version" in shown.stderr
     assert ["b"] == [line.split()[0] for line in listed.stdout.splitlines()[1:]]
-    assert "not listed, for a later version knows them: a" in listed.stderr
+    assert "not listed, because a newer version wrote them: a" in listed.stderr
 
 
 def test_a_cut_list_says_that_it_is_cut(run: Run, deployment: Deployment) -> None:
@@ -224,14 +224,14 @@ def test_where_aws_is_is_said_once_and_to_people_only(
     assert "" == run("jobs", "list", "-o", "json").stderr
 
 
-@pytest.mark.parametrize(("chunks", "told"), [(3, False), (60_000, True)])
-def test_a_large_cancel_says_that_it_stands_before_it_is_through(
+@pytest.mark.parametrize(("chunks", "reported"), [(3, False), (60_000, True)])
+def test_a_large_cancel_reports_when_it_is_on_record(
     run: Run,
     deployment: Deployment,
     monkeypatch: pytest.MonkeyPatch,
     chunks: int,
     *,
-    told: bool,
+    reported: bool,
 ) -> None:
     async def interrupted(*_: object) -> None:
         raise StoreError("no answer", code="aws.service.throttled")
@@ -239,4 +239,23 @@ def test_a_large_cancel_says_that_it_stands_before_it_is_through(
     monkeypatch.setattr(cancelling, "sweep", interrupted)
     deployment.job("a", "CANCELLING", chunks, cancelled_at=SETTLED)
     done = run("jobs", "cancel", "a", "--yes")
-    assert told is ("cancelled on record; letting go of its 60,000" in done.stderr)
+    assert reported is (
+        "the cancel is recorded; cancelling 60,000 chunks" in done.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "fitting"),
+    [
+        ("retry", "CANCELLED", "resume"),
+        ("resume", "PARTIAL", "retry"),
+        ("resume", "FAILED", "retry"),
+    ],
+)
+def test_retry_and_resume_each_name_the_command_that_fits_the_status(
+    run: Run, deployment: Deployment, command: str, status: str, fitting: str
+) -> None:
+    deployment.job("a", status, 1)
+    done = run("jobs", command, "a", "--reason", "x")
+    assert 2 == done.exit_code
+    assert f"next: `piecework jobs {fitting} a" in done.stderr

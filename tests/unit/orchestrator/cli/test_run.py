@@ -129,7 +129,9 @@ def test_help_loads_nothing_heavy() -> None:
     assert set() == heavy & set(done.stdout.split())
 
 
-@pytest.mark.parametrize("word", ["jobs", "chunks", "dlq", "errors", "config"])
+@pytest.mark.parametrize(
+    "word", ["jobs", "chunks", "dlq", "effects", "infra", "config"]
+)
 def test_a_group_alone_shows_its_commands(
     run: Callable[..., object], word: str
 ) -> None:

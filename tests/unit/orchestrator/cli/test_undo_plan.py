@@ -40,6 +40,7 @@ trips = Pipeline("trips", payload=Trip, stages=[
 ])
 other = Pipeline("other", payload=Trip, stages=[Stage(flight)])
 """
+PLAN = ("jobs", "cancel", "a", "--compensate", "--dry-run")
 TRIPS = "trips_of_a_test:trips"
 
 
@@ -72,7 +73,7 @@ def write(deployment: Deployment, chunk: int, sk: str, **row: Any) -> None:
 
 def steps(run: Run, *words: str) -> list[list[str]]:
     """Return what a plan says: the chunk, the stage, its state, what undoes it."""
-    done = run("jobs", "undo-plan", "a", *words, "-o", "jsonl")
+    done = run(*PLAN, *words, "-o", "jsonl")
     assert 0 == done.exit_code, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
     names = ("chunk", "stage", "state", "compensate")
@@ -85,7 +86,7 @@ def test_a_plan_is_in_the_order_of_the_undoing(run: Run) -> None:
         ["1", "hotel", "done", "cancel_hotel"],
         ["1", "letter", "standing without compensation", "None"],
         ["1", "flight", "done", "cancel_flight"],
-    ] == steps(run, "1", "--pipeline", TRIPS)
+    ] == steps(run, "--chunk", "1", "--pipeline", TRIPS)
 
 
 def test_a_plan_of_a_job_is_of_the_chunks_that_were_begun_and_have_no_end(
@@ -97,7 +98,7 @@ def test_a_plan_of_a_job_is_of_the_chunks_that_were_begun_and_have_no_end(
 
 
 def test_what_is_past_the_pivot_goes_forward(run: Run) -> None:
-    found = steps(run, "3", "--pipeline", TRIPS)
+    found = steps(run, "--chunk", "3", "--pipeline", TRIPS)
     assert ["tell", "pay", "car", "hotel", "letter", "flight"] == [r[1] for r in found]
     assert {"past the pivot: goes forward"} == {row[2] for row in found}
 
@@ -117,7 +118,7 @@ def test_what_is_on_its_way_back_goes_on_there(
         ["hotel", "compensation failed"],
         ["letter", "standing without compensation"],
         ["flight", "done"],
-    ] == [row[1:3] for row in steps(run, "1", "--pipeline", TRIPS)]
+    ] == [row[1:3] for row in steps(run, "--chunk", "1", "--pipeline", TRIPS)]
 
 
 def test_without_its_pipeline_a_plan_is_what_the_record_tells(
@@ -129,15 +130,15 @@ def test_without_its_pipeline_a_plan_is_what_the_record_tells(
         ["1", "car", "in doubt", "None"],
         ["1", "letter", "done", "None"],
         ["1", "flight", "done", "None"],
-    ] == steps(run, "1")
-    shown = run("jobs", "undo-plan", "a", "1")
+    ] == steps(run, "--chunk", "1")
+    shown = run(*PLAN, "--chunk", "1")
     assert "add --pipeline" in shown.stderr
     assert "unknown" not in shown.stdout
 
 
 def test_a_large_plan_is_cut_and_says_so(run: Run) -> None:
-    done = run("jobs", "undo-plan", "a", "--pipeline", TRIPS, "--limit", "1")
-    assert "the first 1 chunks; --limit 0 lists all" in done.stderr
+    done = run(*PLAN, "--pipeline", TRIPS, "--limit", "1")
+    assert "only the first 1 chunks are listed; --limit 0 lists all" in done.stderr
     assert {"1"} == {line.split()[0] for line in done.stdout.splitlines()[1:]}
 
 
@@ -146,19 +147,19 @@ def test_where_no_cancel_undoes_anything_the_plan_is_empty(
     run: Run, deployment: Deployment, status: str
 ) -> None:
     deployment.job("a", status, 6, pipeline="trips")
-    done = run("jobs", "undo-plan", "a", "--pipeline", TRIPS)
+    done = run(*PLAN, "--pipeline", TRIPS)
     assert (0, "") == (done.exit_code, done.stdout)
-    assert f"nothing would be undone; the job is {status}" in done.stderr
+    assert f"nothing to compensate; the job is {status}" in done.stderr
 
 
 def test_the_pipeline_has_to_be_that_of_the_job(
     run: Run, deployment: Deployment
 ) -> None:
-    done = run("jobs", "undo-plan", "a", "--pipeline", "trips_of_a_test:other")
+    done = run(*PLAN, "--pipeline", "trips_of_a_test:other")
     assert 2 == done.exit_code
-    assert "Job a is of pipeline trips, not other." in done.stderr
+    assert "Job a belongs to pipeline trips, not other." in done.stderr
     deployment.chunk("a", 1, "RUNNING", stage="train")
-    done = run("jobs", "undo-plan", "a", "1", "--pipeline", TRIPS)
+    done = run(*PLAN, "--chunk", "1", "--pipeline", TRIPS)
     assert 2 == done.exit_code
     assert "error runtime.stage.renamed" in done.stderr
 
@@ -167,7 +168,7 @@ def test_the_pipeline_has_to_be_that_of_the_job(
 def test_nothing_is_undone_of_what_has_an_end_or_was_never_begun(
     run: Run, chunk: str
 ) -> None:
-    assert [] == steps(run, chunk, "--pipeline", TRIPS)
+    assert [] == steps(run, "--chunk", chunk, "--pipeline", TRIPS)
 
 
 def test_a_plan_reads_no_calls_and_no_chunk_beyond_its_limit(
@@ -180,9 +181,20 @@ def test_a_plan_reads_no_calls_and_no_chunk_beyond_its_limit(
         return true(pk, prefix, **more)
 
     monkeypatch.setattr(deployment.table, "query", query)
-    run("jobs", "undo-plan", "a", "--pipeline", TRIPS, "--limit", "1")
+    run(*PLAN, "--pipeline", TRIPS, "--limit", "1")
 
     # The one beyond the limit tells that there are more.
     works = [prefix.split("#") for prefix in asked if prefix.startswith("WORK#")]
     assert {"00000001", "00000003"} == {work[1] for work in works}
     assert {"EFFECT", "UNDO"} == {work[2] for work in works}
+
+
+@pytest.mark.parametrize(
+    "options", [["--dry-run"], ["--compensate", "--chunk", "1"], ["--pipeline", TRIPS]]
+)
+def test_options_of_the_plan_need_a_dry_run_that_compensates(
+    run: Run, options: list[str]
+) -> None:
+    done = run("jobs", "cancel", "a", *options)
+    assert 2 == done.exit_code
+    assert "error cli.usage.invalid" in done.stderr

@@ -29,7 +29,7 @@ from orchestrator.cli.run import run_local
 if TYPE_CHECKING:
     from orchestrator.cli.output import Output
     from orchestrator.infra.environment import Environment
-    from orchestrator.infra.site import Site
+    from orchestrator.infra.site import AwsSession
 
 app = typer.Typer(
     help="Deploy the stacks to AWS; compare, price and remove them.",
@@ -75,20 +75,24 @@ def deploy_stacks(  # noqa: PLR0913, PLR0917 -- one option for each thing to say
     """
 
     def act(out: Output) -> None:
-        from orchestrator.cli.infra_talk import CommandTalk
+        from orchestrator.cli.infra_talk import CommandInteraction
         from orchestrator.cli.infra_views import show_changes, show_outcomes
-        from orchestrator.infra.deploy import Deploy, deploy, diff
+        from orchestrator.infra.deploy import DeployRequest, deploy, diff
 
         wanted = environment(
             env, app, region, config, parameter,
             image, pipelines, vpc, subnets, security_group,
         )  # fmt: skip
-        told = Deploy(wanted, tuple(stack or ()), tuple(allow_replacement or ()))
-        site = place(wanted, out)
+        request = DeployRequest(
+            wanted, tuple(stack or ()), tuple(allow_replacement or ())
+        )
+        session = place(wanted, out)
         if dry_run:
-            show_changes(out, diff(site, told))
+            show_changes(out, diff(session, request))
         else:
-            show_outcomes(out, deploy(site, told, CommandTalk(out, yes=yes)))
+            show_outcomes(
+                out, deploy(session, request, CommandInteraction(out, yes=yes))
+            )
 
     run_local(act, output)
 
@@ -115,13 +119,13 @@ def diff_stacks(  # noqa: PLR0913, PLR0917 -- as deploy
 
     def act(out: Output) -> int:
         from orchestrator.cli.infra_views import show_changes
-        from orchestrator.infra.deploy import Deploy, diff
+        from orchestrator.infra.deploy import DeployRequest, diff
 
         wanted = environment(
             env, app, region, config, parameter,
             image, pipelines, vpc, subnets, security_group,
         )  # fmt: skip
-        found = diff(place(wanted, out), Deploy(wanted, tuple(stack or ())))
+        found = diff(place(wanted, out), DeployRequest(wanted, tuple(stack or ())))
         show_changes(out, found)
         changed = any(outcome.changed for outcome in found)
         return DIFFERS if exit_code and changed else 0
@@ -194,14 +198,14 @@ def render_templates(  # noqa: PLR0913, PLR0917 -- as deploy
 
     def act(out: Output) -> None:
         from orchestrator.cli.infra_views import show_files
-        from orchestrator.infra.deploy import Deploy
+        from orchestrator.infra.deploy import DeployRequest
         from orchestrator.infra.render import render, write
 
         wanted = environment(
             env, app, region, config, parameter,
             image, pipelines, vpc, subnets, security_group,
         )  # fmt: skip
-        files = render(Deploy(wanted, tuple(stack or ())))
+        files = render(DeployRequest(wanted, tuple(stack or ())))
         show_files(out, files, write(files, to) if to else [])
 
     run_local(act, output)
@@ -227,12 +231,12 @@ def show_status(
     run_local(act, output)
 
 
-def place(wanted: Environment, out: Output) -> Site:
+def place(wanted: Environment, out: Output) -> AwsSession:
     """Find out where we are, and say so: nobody is to deploy to the wrong account."""
-    from orchestrator.infra.site import visit
+    from orchestrator.infra.site import open_session
 
-    site = visit(wanted.region)
+    session = open_session(wanted.region)
     if out.table:
-        where = f"{site.endpoint.url}, " if site.endpoint.url else ""
-        out.say(f"{wanted.name} in {where}{site}")
-    return site
+        where = f"{session.endpoint.url}, " if session.endpoint.url else ""
+        out.say(f"{wanted.name} in {where}{session}")
+    return session

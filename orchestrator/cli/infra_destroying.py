@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.cli.asking import confirm_now, confirm_word
-from orchestrator.cli.infra_talk import CommandTalk
+from orchestrator.cli.infra_talk import CommandInteraction
 from orchestrator.cli.output import Column, Output, print_table
-from orchestrator.infra.destroy import Destruction, Fate, destroy, foresee
+from orchestrator.infra.destroy import DestroyPlan, ResourcePlan, destroy, plan_destroy
 from orchestrator.infra.environment import Environment
 from orchestrator.infra.parts import Part
-from orchestrator.infra.site import Site
+from orchestrator.infra.site import AwsSession
 from piecework.errors import UsageError
 
 COLUMNS = (
     Column("STACK", "stack"),
     Column("RESOURCE", "resource"),
     Column("TYPE", "type", shrinks=True),
-    Column("FATE", "fate"),
+    Column("ACTION", "action"),
     Column("ID", "id", folds=True),
 )
 #: How to remove by hand what no command removes.
@@ -61,43 +61,46 @@ def check(asked: Asked) -> None:
         raise UsageError(message, code="cli.confirmation.needed", next_step=step)
 
 
-def act(site: Site, asked: Asked, out: Output) -> None:
+def act(session: AwsSession, asked: Asked, out: Output) -> None:
     """Show what would go and what would stay, ask, and do it."""
-    planned = foresee(site, asked.environment, asked.parts, with_data=asked.with_data)
+    planned = plan_destroy(
+        session, asked.environment, asked.parts, with_data=asked.with_data
+    )
     if not planned.stacks:
         kept = "" if asked.with_data else " but what --with-data would remove"
         out.rows([], COLUMNS, f"there is nothing to remove{kept}")
     elif asked.dry_run:
-        out.rows([fate.document() for fate in planned.fates], COLUMNS, "empty stacks")
+        rows = [row.document() for row in planned.resources]
+        out.rows(rows, COLUMNS, "the stacks have no resources")
     else:
-        show(out, planned.fates)
-        agree(site, asked, planned, out)
-        destroy(site, planned, CommandTalk(out, yes=True))
+        show(out, planned.resources)
+        agree(session, asked, planned, out)
+        destroy(session, planned, CommandInteraction(out, yes=True))
         rows = [{"stack": s.name, "result": "removed"} for _, s, _ in planned.stacks]
         columns = (Column("STACK", "stack"), Column("RESULT", "result"))
         out.rows(rows, columns, "")
-    say_kept(out, planned.fates)
+    say_kept(out, planned.resources)
 
 
-def show(out: Output, fates: Sequence[Fate]) -> None:
+def show(out: Output, resources: Sequence[ResourcePlan]) -> None:
     """Show what becomes of each resource, beside the result."""
-    rows = [fate.document() for fate in fates]
+    rows = [resource.document() for resource in resources]
     out.draw(lambda console: print_table(console, rows, COLUMNS), beside=True)
 
 
-def agree(site: Site, asked: Asked, planned: Destruction, out: Output) -> None:
+def agree(session: AwsSession, asked: Asked, planned: DestroyPlan, out: Output) -> None:
     """Return if it is meant; of data the environment has to be typed."""
     names = ", ".join(stack.name for _, stack, _ in planned.stacks)
-    what = f"Remove {names} in {site}"
+    what = f"Remove {names} in {session}"
     if not asked.with_data:
         confirm_now(what, out, yes=asked.yes)
     elif not asked.confirm_env or not asked.yes:
         confirm_word(f"{what}, with tables and queues", out, asked.environment.env)
 
 
-def say_kept(out: Output, fates: Sequence[Fate]) -> None:
+def say_kept(out: Output, resources: Sequence[ResourcePlan]) -> None:
     """Say of what stays how it is removed by hand."""
-    for fate in fates:
-        if fate.fate == "kept" and fate.type in BY_HAND:
-            out.say(f"kept: {fate.id}")
-            out.say(f"to remove {BY_HAND[fate.type].format(id=fate.id)}")
+    for resource in resources:
+        if resource.action == "retain" and resource.type in BY_HAND:
+            out.say(f"retained: {resource.id}")
+            out.say(f"to remove it: {BY_HAND[resource.type].format(id=resource.id)}")

@@ -87,13 +87,15 @@ def environment(  # noqa: PLR0913, PLR0917 -- the options, each wanted alone
     security_group: str = "",
 ) -> Environment:
     """Return the environment that the options name."""
-    from orchestrator.infra.environment import Options, wanted
+    from orchestrator.infra.environment import Options, resolve_environment
 
-    short = {
+    shorthand = {
         "image": image,
         "pipelines": pipelines,
         "vpc": vpc,
         "subnets": subnets,
         "security_group": security_group,
     }
-    return wanted(Options(app, env, region, config, tuple(parameters or ()), short))
+    return resolve_environment(
+        Options(app, env, region, config, tuple(parameters or ()), shorthand)
+    )

@@ -1,4 +1,4 @@
-"""How `infra`'s commands speak: everything beside the result goes to stderr."""
+"""Progress, changes and questions of the `infra` commands, written to stderr."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from orchestrator.infra.changes import Change
 
 
 @dataclass(frozen=True, slots=True)
-class CommandTalk:
-    """Speaks at the terminal.
+class CommandInteraction:
+    """Report to the terminal and ask the user there.
 
     Attributes:
-        yes: It is meant: nothing is asked.
+        yes: Confirm every change without a question.
     """
 
     out: Output
     yes: bool
 
-    def say(self, text: str) -> None:
-        """Say how it goes."""
+    def report(self, text: str) -> None:
+        """Write one line of progress."""
         self.out.say(text)
 
-    def show(self, stack: str, changes: Sequence[Change]) -> None:
-        """Show what would happen to a stack."""
+    def show_changes(self, stack: str, changes: Sequence[Change]) -> None:
+        """Show the planned changes of one stack."""
         self.out.say(f"{stack}:")
         rows = [change.document() for change in changes]
         self.out.draw(lambda c: print_table(c, rows, CHANGE_COLUMNS), beside=True)
 
-    def agree(self, what: str) -> None:
-        """Return if it is meant."""
-        confirm_now(what, self.out, yes=self.yes)
+    def confirm(self, action: str) -> None:
+        """Return if the user confirms the action."""
+        confirm_now(action, self.out, yes=self.yes)

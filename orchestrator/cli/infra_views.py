@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import Console
 
 from orchestrator.cli.output import Column, Output, print_table
-from orchestrator.infra.review import Outcome
-from orchestrator.infra.status import ABSENT
+from orchestrator.infra.review import StackResult
+from orchestrator.infra.status import NOT_DEPLOYED
 
 CHANGE_COLUMNS = (
     Column("ACTION", "action"),
@@ -17,14 +17,18 @@ CHANGE_COLUMNS = (
     Column("TYPE", "type", shrinks=True),
     Column("REPLACEMENT", "replacement"),
     Column("WHAT", lambda row: ", ".join(row["properties"]), folds=True),
-    Column("", lambda row: "holds data" if row["endangers"] else " "),
+    Column("", lambda row: "holds data" if row["destructive"] else " "),
 )
 STACK_COLUMNS = (
     Column("STACK", "stack"),
     Column("STATUS", "status"),
     Column("UPDATED", lambda row: str(row.get("updated_at", ""))[:19], shrinks=True),
     Column("TEMPLATE", lambda row: row.get("template", "")),
-    Column("DIFFERS", lambda row: differences(row.get("differs", ())), folds=True),
+    Column(
+        "DIFFERS",
+        lambda row: differences(row.get("different_parameters", ())),
+        folds=True,
+    ),
 )
 OUTPUT_COLUMNS = (
     Column("STACK", "stack"),
@@ -33,7 +37,7 @@ OUTPUT_COLUMNS = (
 )
 
 
-def show_changes(out: Output, found: Sequence[Outcome]) -> None:
+def show_changes(out: Output, found: Sequence[StackResult]) -> None:
     """Write what a deploy would change."""
     if not out.table:
         out.rows([outcome.document() for outcome in found], (), "")
@@ -41,7 +45,7 @@ def show_changes(out: Output, found: Sequence[Outcome]) -> None:
     for outcome in found:
         rows = outcome.changes
         if outcome.result == "later":
-            out.say(f"{outcome.stack}: waits for {outcome.said} of an earlier stack")
+            out.say(f"{outcome.stack}: waits for {outcome.detail} of an earlier stack")
         elif outcome.changed:
             out.draw(lambda console, o=outcome: console.print(f"{o.stack}: {o.result}"))  # type: ignore[misc]
             out.rows(rows, CHANGE_COLUMNS, "only outputs change")
@@ -49,7 +53,7 @@ def show_changes(out: Output, found: Sequence[Outcome]) -> None:
             out.say(f"{outcome.stack}: nothing to do")
 
 
-def show_outcomes(out: Output, done: Sequence[Outcome]) -> None:
+def show_outcomes(out: Output, done: Sequence[StackResult]) -> None:
     """Write what a deploy did."""
     columns = (Column("STACK", "stack"), Column("RESULT", "result"))
     out.rows([outcome.document() for outcome in done], columns, "no stack was meant")
@@ -73,7 +77,7 @@ def show_stacks(out: Output, found: Sequence[Mapping[str, Any]]) -> None:
             print_table(console, outputs, OUTPUT_COLUMNS)
 
     out.draw(draw)
-    if all(row["status"] == ABSENT for row in found):
+    if all(row["status"] == NOT_DEPLOYED for row in found):
         out.say("next: piecework infra deploy")
 
 

@@ -17,7 +17,7 @@ from orchestrator.embedded.client import client
 from orchestrator.infra import templates
 from orchestrator.infra.parts import Part, stack_name
 from orchestrator.infra.stack import Stack
-from orchestrator.infra.standing import READY, succeeded
+from orchestrator.infra.standing import READY, has_succeeded
 from piecework.endpoint import Emulator
 from piecework.errors import PieceworkError, UnreachableError
 
@@ -61,11 +61,11 @@ def put(stack: Stack, wanted: dict[str, str]) -> None:
     )
     if current:
         return
-    stack.put(template, wanted, new=found is None)
-    after = stack.settled(round(PATIENCE_S / stack.poll_s))
+    stack.create_or_update(template, wanted, new=found is None)
+    after = stack.wait_until_finished(round(PATIENCE_S / stack.poll_s))
     if after is None:
         raise refused(stack.name, f"still not complete after {PATIENCE_S:.0f} s")
-    if not succeeded(after.status):
+    if not has_succeeded(after.status):
         reason = after.reason or "no reason given"
         raise refused(stack.name, f"{after.status}: {reason}")
 

@@ -1,12 +1,12 @@
-"""An environment on AWS: its stacks shown, deployed, compared, described and removed.
+"""Deploy, compare, describe and remove the CloudFormation stacks of an environment.
 
     parts.py         the stacks, in their order
     templates.py     their templates, in a checkout and in the wheel
-    environment.py   what is wanted: from options and an environment file
-    parameters.py    what each parameter of a stack is to be
-    change_set.py    what CloudFormation says that it would do
-    following.py     what it then does
-    deploy.py, destroy.py, render.py, status.py   the commands' work
+    environment.py   the wanted state: command-line options and an environment file
+    parameters.py    the value of each parameter of a stack
+    change_set.py    the changes that CloudFormation plans
+    following.py     the events while CloudFormation makes them
+    deploy.py, destroy.py, render.py, status.py   the work of the commands
 
-Nothing here asks or prints: a `Talk` is handed in.
+Nothing here prints or asks the user: the caller passes an `Interaction`.
 """

@@ -1,6 +1,6 @@
-"""Delete tables and queues by name, which outlive their stack; somebody has said so.
+"""Delete tables and queues by name, because they are retained when their stack goes.
 
-Done twice it does no harm: what is gone already is passed over.
+Deleting twice does no harm: a table or queue that does not exist is skipped.
 """
 
 from __future__ import annotations
@@ -8,30 +8,32 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from orchestrator.infra.refusals import InfraError, explained
-from orchestrator.infra.site import Site
-from orchestrator.infra.talk import Talk
+from orchestrator.infra.refusals import InfraError, translated_aws_errors
+from orchestrator.infra.site import AwsSession
+from orchestrator.infra.talk import Interaction
 
-#: Looks at a table that changes; DynamoDB takes seconds.
-PATIENCE: Final = 150
-LOOK_S: Final = 1.0
+#: Polls of a table that is changing; a change takes DynamoDB seconds.
+MAX_POLLS: Final = 150
+TABLE_POLL_S: Final = 1.0
 
 
-def delete_by_name(site: Site, meant: Iterable[tuple[str, str]], talk: Talk) -> None:
-    """Delete each; it is given by its type and its physical id.
+def delete_by_name(
+    session: AwsSession, resources: Iterable[tuple[str, str]], interaction: Interaction
+) -> None:
+    """Delete each resource, given as CloudFormation type and physical id.
 
     Raises:
         InfraError: `infra.delete.failed`.
     """
-    sqs, dynamodb = site.make("sqs"), site.make("dynamodb")
-    for kind, name in meant:
+    sqs, dynamodb = session.make_client("sqs"), session.make_client("dynamodb")
+    for kind, name in resources:
         if kind == "AWS::DynamoDB::Table":
-            with explained(name, "dynamodb"):
-                _delete_table(site, dynamodb, name, talk)
+            with translated_aws_errors(name, "dynamodb"):
+                _delete_table(session, dynamodb, name, interaction)
         else:
-            with explained(name, "sqs"):
+            with translated_aws_errors(name, "sqs"):
                 _delete_queue(sqs, name)
-        talk.say(f"{name} is deleted")
+        interaction.report(f"{name} is deleted")
 
 
 def _delete_queue(sqs: Any, url: str) -> None:
@@ -41,24 +43,26 @@ def _delete_queue(sqs: Any, url: str) -> None:
         return
 
 
-def _delete_table(site: Site, dynamodb: Any, name: str, talk: Talk) -> None:
+def _delete_table(
+    session: AwsSession, dynamodb: Any, name: str, interaction: Interaction
+) -> None:
     try:
-        table = _settled(site, dynamodb, name)
+        table = _wait_until_active(session, dynamodb, name)
         if table.get("DeletionProtectionEnabled"):
-            talk.say(f"{name}: deletion protection is turned off")
+            interaction.report(f"{name}: turning off deletion protection")
             dynamodb.update_table(TableName=name, DeletionProtectionEnabled=False)
-            _settled(site, dynamodb, name)
+            _wait_until_active(session, dynamodb, name)
         dynamodb.delete_table(TableName=name)
     except dynamodb.exceptions.ResourceNotFoundException:
         return
 
 
-def _settled(site: Site, dynamodb: Any, name: str) -> dict[str, Any]:
-    """Wait until the table takes a change; return what it is."""
-    for _ in range(PATIENCE):
+def _wait_until_active(session: AwsSession, dynamodb: Any, name: str) -> dict[str, Any]:
+    """Wait until the table accepts a change; return its description."""
+    for _ in range(MAX_POLLS):
         table: dict[str, Any] = dynamodb.describe_table(TableName=name)["Table"]
         if table["TableStatus"] == "ACTIVE":
             return table
-        site.pause(LOOK_S)
-    message = f"The table {name} is in {table['TableStatus']} and cannot be deleted."
+        session.sleep(TABLE_POLL_S)
+    message = f"The table {name} is still {table['TableStatus']} and was not deleted."
     raise InfraError(message, code="infra.delete.failed")

@@ -1,4 +1,4 @@
-"""A change set: what CloudFormation says that it would do, before it does anything."""
+"""A change set: the changes that CloudFormation plans, before it makes any."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from orchestrator.infra.changes import Change, read_change
-from orchestrator.infra.refusals import InfraError, explained
+from orchestrator.infra.refusals import InfraError, translated_aws_errors
 from orchestrator.infra.stack import Stack
 from orchestrator.infra.templates import Template
 from piecework.errors import PieceworkError
 
-#: Looks at a change set that is being made: five minutes of them.
-PATIENCE: Final = 150
-_MADE: Final = frozenset({"CREATE_COMPLETE", "FAILED"})
+#: Polls of a change set that CloudFormation is creating: five minutes.
+MAX_POLLS: Final = 150
+_READY_STATES: Final = frozenset({"CREATE_COMPLETE", "FAILED"})
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeSet:
-    """A change set that can be executed, or one that found nothing to do.
+    """A change set that can be executed, or an empty one.
 
     Attributes:
-        created: Whether the stack did not exist before it.
-        empty: Why there is nothing to do, in CloudFormation's words.
+        creates_stack: Whether the stack did not exist before.
+        empty_reason: Why there are no changes, as reported by CloudFormation.
     """
 
     stack: Stack
     id: str
     stack_id: str
-    created: bool
+    creates_stack: bool
     changes: tuple[Change, ...] = ()
-    empty: str = ""
+    empty_reason: str = ""
 
 
-def propose(
+def create_change_set(
     stack: Stack,
     template: Template,
     parameters: list[dict[str, Any]],
@@ -42,13 +42,13 @@ def propose(
     name: str,
     new: bool,
 ) -> ChangeSet:
-    """Have a change set made, and wait for it.
+    """Create a change set and wait until CloudFormation has computed it.
 
     Raises:
         InfraError: `infra.change.refused`.
     """
-    with explained(stack.name):
-        made = stack.client.create_change_set(
+    with translated_aws_errors(stack.name):
+        reply = stack.client.create_change_set(
             StackName=stack.name,
             ChangeSetName=name,
             ChangeSetType="CREATE" if new else "UPDATE",
@@ -56,31 +56,31 @@ def propose(
             Parameters=parameters,
             Capabilities=template.capabilities,
         )
-    draft = ChangeSet(stack, str(made["Id"]), str(made["StackId"]), created=new)
+    draft = ChangeSet(stack, str(reply["Id"]), str(reply["StackId"]), creates_stack=new)
     try:
         return _read(draft)
     except BaseException:
-        with suppress(PieceworkError):  # what went wrong first is what counts
-            discard(draft)
+        with suppress(PieceworkError):  # the first error is the one to report
+            delete_change_set(draft)
         raise
 
 
-def discard(change_set: ChangeSet) -> None:
-    """Delete it, and with it the empty stack that it may have begun."""
+def delete_change_set(change_set: ChangeSet) -> None:
+    """Delete the change set, and the empty stack that its creation may have left."""
     client, name = change_set.stack.client, change_set.stack.name
-    with explained(name):
+    with translated_aws_errors(name):
         client.delete_change_set(ChangeSetName=change_set.id)
-        if change_set.created:
+        if change_set.creates_stack:
             client.delete_stack(StackName=change_set.stack_id)
 
 
-def execute(change_set: ChangeSet, token: str) -> None:
-    """Begin; the stack's events bear the token.
+def execute_change_set(change_set: ChangeSet, token: str) -> None:
+    """Start the change; the events of the stack carry the token.
 
-    A creation that fails takes back what it made, retained or not: else the next one
-    would find tables that belong to no stack.
+    If a creation fails, CloudFormation removes retained resources, too. Otherwise the
+    next creation would find tables that belong to no stack.
     """
-    with explained(change_set.stack.name):
+    with translated_aws_errors(change_set.stack.name):
         change_set.stack.client.execute_change_set(
             ChangeSetName=change_set.id,
             ClientRequestToken=token,
@@ -89,29 +89,33 @@ def execute(change_set: ChangeSet, token: str) -> None:
 
 
 def _read(draft: ChangeSet) -> ChangeSet:
-    """Wait until it is made, and read all its pages.
+    """Wait until the change set is ready, and read all its pages.
 
-    An update without changes has failed, too, and nothing but words tells it from one
-    that a rule of the account refused: so it counts as empty, and the words are shown.
+    CloudFormation reports an update without changes as FAILED, like an update that an
+    account rule refused. Only the text differs. So both count as empty, and the caller
+    shows the text.
     """
-    reply = _made(draft)
+    reply = _wait_until_ready(draft)
     changes = tuple(_changes(draft, reply))
     reason = str(reply.get("StatusReason") or "")
     if reply["Status"] == "CREATE_COMPLETE":
         return replace(draft, changes=changes)
-    if draft.created or changes:
-        message = f"CloudFormation made no change set for {draft.stack.name}: {reason}"
+    if draft.creates_stack or changes:
+        message = (
+            f"CloudFormation could not create a change set for {draft.stack.name}: "
+            f"{reason}"
+        )
         raise InfraError(message, code="infra.change.refused")
-    return replace(draft, empty=reason or "no changes")
+    return replace(draft, empty_reason=reason or "no changes")
 
 
-def _made(draft: ChangeSet) -> dict[str, Any]:
-    for _ in range(PATIENCE):
+def _wait_until_ready(draft: ChangeSet) -> dict[str, Any]:
+    for _ in range(MAX_POLLS):
         reply = _describe(draft)
-        if reply["Status"] in _MADE:
+        if reply["Status"] in _READY_STATES:
             return reply
-        draft.stack.pause(draft.stack.poll_s)
-    message = f"The change set of {draft.stack.name} is not ready yet."
+        draft.stack.sleep(draft.stack.poll_s)
+    message = f"CloudFormation is still creating the change set of {draft.stack.name}."
     raise InfraError(message, code="infra.change.refused")
 
 
@@ -124,7 +128,7 @@ def _changes(draft: ChangeSet, reply: dict[str, Any]) -> list[Change]:
 
 
 def _describe(draft: ChangeSet, **page: str) -> dict[str, Any]:
-    with explained(draft.stack.name):
+    with translated_aws_errors(draft.stack.name):
         reply: dict[str, Any] = draft.stack.client.describe_change_set(
             ChangeSetName=draft.id, IncludePropertyValues=True, **page
         )

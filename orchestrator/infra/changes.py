@@ -1,4 +1,4 @@
-"""What a change set would do to each resource, and which of it may lose something."""
+"""The planned change of each resource, and which changes may destroy data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from piecework.errors import UsageError
 
-#: Types of resources that hold what nobody can make again.
+#: Types of resources whose contents cannot be recreated.
 STATEFUL: Final = frozenset(
     {
         "AWS::DynamoDB::GlobalTable",
@@ -19,46 +19,46 @@ STATEFUL: Final = frozenset(
         "AWS::SQS::Queue",
     }
 )
-#: Characters of a value that is shown before and after.
-SHOWN: Final = 40
+#: Longest old and new value together, in characters, that is shown.
+MAX_VALUE_LENGTH: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What would happen to one resource.
+    """The planned change of one resource.
 
     Attributes:
-        action: Add, Modify, Remove, Import or Dynamic, as CloudFormation says.
-        replacement: True, False or Conditional; empty where it cannot be.
-        kept: Whether what is removed or replaced is left behind.
-        properties: What of it changes, and from what to what where that is told.
+        action: CloudFormation's word: Add, Modify, Remove, Import or Dynamic.
+        replacement: True, False or Conditional; empty if it does not apply.
+        retained: Whether the removed or replaced resource stays in the account.
+        properties: Names of the changed properties, with old and new value if known.
     """
 
     action: str
     resource: str
     type: str
     replacement: str = ""
-    kept: bool = False
+    retained: bool = False
     properties: tuple[str, ...] = ()
 
     @property
-    def endangers(self) -> bool:
-        """Whether records, messages, objects, keys or logs may be lost to the stack."""
-        goes = self.action in {"Remove", "Dynamic"}
+    def destructive(self) -> bool:
+        """Whether the stack may lose records, messages, objects, keys or logs."""
+        removes = self.action in {"Remove", "Dynamic"}
         return self.type in STATEFUL and (
-            goes or self.replacement in {"True", "Conditional"}
+            removes or self.replacement in {"True", "Conditional"}
         )
 
     def document(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return the change as a JSON document."""
         return {
             "action": self.action,
             "resource": self.resource,
             "type": self.type,
             "replacement": self.replacement,
-            "kept": self.kept,
+            "retained": self.retained,
             "properties": list(self.properties),
-            "endangers": self.endangers,
+            "destructive": self.destructive,
         }
 
 
@@ -70,33 +70,35 @@ def read_change(reply: Mapping[str, Any]) -> Change:
         resource=str(reply["LogicalResourceId"]),
         type=str(reply["ResourceType"]),
         replacement=str(reply.get("Replacement") or ""),
-        kept=reply.get("PolicyAction") in {"Retain", "ReplaceAndRetain"},
+        retained=reply.get("PolicyAction") in {"Retain", "ReplaceAndRetain"},
         properties=tuple(
             dict.fromkeys(_property(d.get("Target", {})) for d in details)
         ),
     )
 
 
-def refuse_endangering(changes: Iterable[Change], allowed: Iterable[str]) -> None:
-    """Raise for what may lose something, unless it was allowed by name.
+def refuse_destructive_changes(
+    changes: Iterable[Change], allowed: Iterable[str]
+) -> None:
+    """Raise if a change may destroy data and its resource is not in `allowed`.
 
     Raises:
         UsageError: `infra.replacement.refused`.
     """
     names = set(allowed)
-    found = [c for c in changes if c.endangers and c.resource not in names]
+    found = [c for c in changes if c.destructive and c.resource not in names]
     if not found:
         return
-    said = ", ".join(f"{_verb(change)} {change.resource}" for change in found)
+    actions = ", ".join(f"{_verb(change)} {change.resource}" for change in found)
     flags = " ".join(f"--allow-replacement {change.resource}" for change in found)
-    message = f"This deploy {said}, which holds what cannot be made again."
-    step = f"If that is meant, back it up and add {flags}."
+    message = f"This deploy {actions}; the contents cannot be recreated."
+    step = f"To do it anyway, make a backup and add {flags}."
     raise UsageError(message, code="infra.replacement.refused", next_step=step)
 
 
 def _verb(change: Change) -> str:
     if change.action == "Remove":
-        return "leaves behind" if change.kept else "removes"
+        return "leaves behind" if change.retained else "removes"
     certain = change.replacement == "True"
     return "replaces" if certain else "may replace"
 
@@ -104,6 +106,6 @@ def _verb(change: Change) -> str:
 def _property(target: Mapping[str, Any]) -> str:
     name = str(target.get("Name") or target.get("Attribute", ""))
     before, after = target.get("BeforeValue"), target.get("AfterValue")
-    if before is None or after is None or len(before + after) > SHOWN:
+    if before is None or after is None or len(before + after) > MAX_VALUE_LENGTH:
         return name
     return f"{name}: {before} to {after}"

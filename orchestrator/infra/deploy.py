@@ -1,4 +1,4 @@
-"""Bring an environment's stacks, one after the other, to what is wanted of them."""
+"""Create or update the stacks of an environment, one after the other."""
 
 from __future__ import annotations
 
@@ -8,25 +8,30 @@ from dataclasses import dataclass, field
 from uuid import uuid4
 
 from orchestrator.infra import policy
-from orchestrator.infra.change_set import ChangeSet, execute
-from orchestrator.infra.changes import refuse_endangering
+from orchestrator.infra.change_set import ChangeSet, execute_change_set
+from orchestrator.infra.changes import refuse_destructive_changes
 from orchestrator.infra.environment import Environment
 from orchestrator.infra.following import follow
 from orchestrator.infra.parameters import refuse_missing
 from orchestrator.infra.parts import Part
-from orchestrator.infra.review import Outcome, Proposal, check, propose_part
-from orchestrator.infra.site import Site
-from orchestrator.infra.stack import Found
-from orchestrator.infra.talk import Talk
+from orchestrator.infra.review import (
+    Proposal,
+    StackResult,
+    check_parameters,
+    propose_stack,
+)
+from orchestrator.infra.site import AwsSession
+from orchestrator.infra.stack import StackState
+from orchestrator.infra.talk import Interaction
 
 
 @dataclass(frozen=True, slots=True)
-class Deploy:
-    """What a deploy was told.
+class DeployRequest:
+    """The options of a deploy.
 
     Attributes:
-        parts: The stacks that are meant; none: all that the environment needs.
-        allowed: Logical ids of what may be replaced or removed.
+        parts: The stacks to deploy; empty: all that the environment needs.
+        allowed: Logical ids of the resources that the deploy may replace or remove.
     """
 
     environment: Environment
@@ -35,125 +40,143 @@ class Deploy:
 
 
 @dataclass(slots=True)
-class Round:
-    """The stacks that a deploy goes through, and what they have told so far."""
+class DeployRun:
+    """The stacks of one deploy, and the outputs of the stacks that are done."""
 
-    site: Site
-    told: Deploy
+    session: AwsSession
+    request: DeployRequest
     parts: list[Part]
     outputs: dict[Part, Mapping[str, str]] = field(default_factory=dict)
 
     def propose(self, part: Part) -> Proposal:
-        """Propose a stack, with the outputs of those before it."""
-        environment = self.told.environment
-        handed = environment.handed(part, self.outputs)
-        return propose_part(self.site, environment, part, handed)
+        """Propose a stack, with the outputs of earlier stacks as parameters."""
+        environment = self.request.environment
+        inherited = environment.inherited_parameters(part, self.outputs)
+        return propose_stack(self.session, environment, part, inherited)
 
 
-def deploy(site: Site, told: Deploy, talk: Talk) -> list[Outcome]:
-    """Propose, show, ask, execute and follow each stack; hand its outputs on.
+def deploy(
+    session: AwsSession, request: DeployRequest, interaction: Interaction
+) -> list[StackResult]:
+    """Propose, show, confirm, execute and follow the changes of each stack.
+
+    Later stacks get the outputs of earlier stacks as parameters.
 
     Raises:
-        UsageError: Nothing was changed by the stack at which it stopped.
+        UsageError: The deploy stopped before it changed the current stack.
         InfraError: `infra.deploy.failed`; CloudFormation has rolled the stack back.
     """
     done = []
-    going = begin(site, told)
-    for part in going.parts:
-        outcome = _settle(going, going.propose(part), talk)
-        going.outputs[part] = outcome.outputs
+    run = prepare(session, request)
+    for part in run.parts:
+        outcome = _deploy_part(run, run.propose(part), interaction)
+        run.outputs[part] = outcome.outputs
         done.append(outcome)
     return done
 
 
-def diff(site: Site, told: Deploy) -> list[Outcome]:
-    """Propose each stack and drop the proposal; nothing is changed."""
+def diff(session: AwsSession, request: DeployRequest) -> list[StackResult]:
+    """Propose each stack and discard the proposal; change nothing."""
     done = []
-    going = begin(site, told)
-    for part in going.parts:
-        proposal = going.propose(part)
-        proposal.drop()
-        done.append(proposal.outcome(_would(proposal), proposal.outputs))
+    run = prepare(session, request)
+    for part in run.parts:
+        proposal = run.propose(part)
+        proposal.discard()
+        done.append(proposal.to_result(_planned_result(proposal), proposal.outputs))
     return done
 
 
-def begin(site: Site, told: Deploy) -> Round:
-    """Choose the stacks, and look at what is given before anything is touched."""
-    environment = told.environment
-    there = {part: site.stack(environment, part).find() for part in Part}
-    present = {part: found for part, found in there.items() if found is not None}
-    meant = told.parts or needed(environment, present)
-    parts = [part for part in Part if part in meant]
-    check(environment, parts, present)
+def prepare(session: AwsSession, request: DeployRequest) -> DeployRun:
+    """Choose the stacks, and check all parameters before anything is changed."""
+    environment = request.environment
+    states = {part: session.stack(environment, part).find() for part in Part}
+    present = {part: state for part, state in states.items() if state is not None}
+    chosen = request.parts or required_parts(environment, present)
+    parts = [part for part in Part if part in chosen]
+    check_parameters(environment, parts, present)
     outputs = {part: found.outputs for part, found in present.items()}
-    return Round(site, told, parts, outputs)
+    return DeployRun(session, request, parts, outputs)
 
 
-def needed(environment: Environment, present: Collection[Part]) -> list[Part]:
-    """Return the stacks an environment needs: a network only when it is given none.
+def required_parts(environment: Environment, present: Collection[Part]) -> list[Part]:
+    """Return the stacks that an environment needs.
 
-    A service without a network of ours was given one in an earlier deploy, which the
-    stack remembers.
+    The network stack is left out if the user brings a VPC. A service stack without a
+    network stack got its VPC in an earlier deploy, and still has that parameter.
     """
-    brought = environment.own_vpc or (
+    existing_vpc = environment.uses_existing_vpc or (
         Part.SERVICE in present and Part.NETWORK not in present
     )
-    return [part for part in Part if not (brought and part is Part.NETWORK)]
+    return [part for part in Part if not (existing_vpc and part is Part.NETWORK)]
 
 
-def _settle(going: Round, proposal: Proposal, talk: Talk) -> Outcome:
+def _deploy_part(
+    run: DeployRun, proposal: Proposal, interaction: Interaction
+) -> StackResult:
     refuse_missing(proposal.part, proposal.missing)
     change_set = proposal.change_set
-    if change_set is None or change_set.empty:
-        proposal.drop()
-        why = f": {change_set.empty}" if change_set else ""
-        talk.say(f"{proposal.stack.name}: nothing to do{why}")
+    if change_set is None or change_set.empty_reason:
+        proposal.discard()
+        why = f": {change_set.empty_reason}" if change_set else ""
+        interaction.report(f"{proposal.stack.name}: nothing to do{why}")
         result, outputs = "unchanged", proposal.outputs
     else:
-        _ask(going, proposal, change_set, talk)
-        after = _carry_out(going.told, proposal, change_set, talk)
+        _confirm(run, proposal, change_set, interaction)
+        after = _execute(run.request, proposal, change_set, interaction)
         outputs = after.outputs if after else {}
         result = "updated" if proposal.found else "created"
     if proposal.part is Part.DATA:
-        policy.protect(proposal.stack)
-    return proposal.outcome(result, outputs)
+        policy.protect_stack(proposal.stack)
+    return proposal.to_result(result, outputs)
 
 
-def _ask(going: Round, proposal: Proposal, change_set: ChangeSet, talk: Talk) -> None:
+def _confirm(
+    run: DeployRun, proposal: Proposal, change_set: ChangeSet, interaction: Interaction
+) -> None:
     verb = "Update" if proposal.found else "Create"
-    with proposal.dropped_on_error():
-        talk.show(proposal.stack.name, change_set.changes)
-        refuse_endangering(change_set.changes, going.told.allowed)
-        talk.agree(f"{verb} {proposal.stack.name} in {going.site}")
+    with proposal.discarded_on_error():
+        interaction.show_changes(proposal.stack.name, change_set.changes)
+        refuse_destructive_changes(change_set.changes, run.request.allowed)
+        interaction.confirm(f"{verb} {proposal.stack.name} in {run.session}")
 
 
-def _carry_out(
-    told: Deploy, proposal: Proposal, change_set: ChangeSet, talk: Talk
-) -> Found | None:
+def _execute(
+    request: DeployRequest,
+    proposal: Proposal,
+    change_set: ChangeSet,
+    interaction: Interaction,
+) -> StackState | None:
     stack, body = proposal.stack, proposal.template.body
-    named = {c.resource for c in change_set.changes if c.endangers} & {*told.allowed}
-    spared = named if proposal.part is Part.DATA and proposal.found else set()
-    with policy.relaxed(stack, body, spared), goes_on(stack.name, talk):
+    named = {c.resource for c in change_set.changes if c.destructive}
+    named &= {*request.allowed}
+    exempt = named if proposal.part is Part.DATA and proposal.found else set()
+    with (
+        policy.replacements_allowed(stack, body, exempt),
+        noting_interrupt(stack.name, interaction),
+    ):
         token = uuid4().hex
-        with proposal.dropped_on_error():
-            execute(change_set, token)
-        return follow(stack, change_set.stack_id, token, talk.say)
+        with proposal.discarded_on_error():
+            execute_change_set(change_set, token)
+        return follow(stack, change_set.stack_id, token, interaction.report)
 
 
 @contextmanager
-def goes_on(name: str, talk: Talk) -> Iterator[None]:
-    """Tell somebody who stops us that CloudFormation does not stop."""
+def noting_interrupt(name: str, interaction: Interaction) -> Iterator[None]:
+    """On Ctrl-C, report that CloudFormation continues the change."""
     try:
         yield
     except KeyboardInterrupt:
-        talk.say(f"{name} goes on by itself; `piecework infra status` shows how far")
+        interaction.report(
+            f"CloudFormation continues the change of {name}; "
+            "run `piecework infra status` to follow it"
+        )
         raise
 
 
-def _would(proposal: Proposal) -> str:
+def _planned_result(proposal: Proposal) -> str:
     if proposal.missing:
         return "later"
     change_set = proposal.change_set
-    if change_set is None or change_set.empty:
+    if change_set is None or change_set.empty_reason:
         return "unchanged"
     return "update" if proposal.found else "create"

@@ -1,8 +1,8 @@
-"""Take an environment's stacks away, the last first; its data stays unless it is named.
+"""Remove the stacks of an environment in reverse order; keep its data by default.
 
-Tables and queues outlive their stack, so that no delete of a stack loses a record:
-who wants them gone says so, and they are deleted here, by name. Buckets and keys are
-never deleted by a command; it is said how.
+Tables and queues are retained when their stack goes, so deleting a stack never loses
+a record. With `--with-data`, `destroy` deletes them by name. Buckets and keys are never
+deleted by a command; `destroy` prints how to delete them by hand.
 """
 
 from __future__ import annotations
@@ -13,132 +13,144 @@ from typing import Any, Final
 from uuid import uuid4
 
 from orchestrator.infra.by_name import delete_by_name
-from orchestrator.infra.deploy import goes_on
+from orchestrator.infra.deploy import noting_interrupt
 from orchestrator.infra.environment import Environment
 from orchestrator.infra.following import follow
 from orchestrator.infra.parts import Part
-from orchestrator.infra.refusals import explained
-from orchestrator.infra.running import refuse_running
-from orchestrator.infra.site import Site
-from orchestrator.infra.stack import Found, Stack
-from orchestrator.infra.standing import REVIEW, never_whole, over
-from orchestrator.infra.talk import Talk
+from orchestrator.infra.refusals import translated_aws_errors
+from orchestrator.infra.running import refuse_running_jobs
+from orchestrator.infra.site import AwsSession
+from orchestrator.infra.stack import Stack, StackState
+from orchestrator.infra.standing import IN_REVIEW, is_finished, was_never_created
+from orchestrator.infra.talk import Interaction
 from orchestrator.infra.templates import parse
 from piecework.errors import UsageError
 
-#: What of the data is deleted by name, and what goes along with it.
-FATES: Final = {
-    "AWS::DynamoDB::Table": "deleted",
-    "AWS::SQS::Queue": "deleted",
-    "AWS::SQS::QueuePolicy": "goes",
+#: Actions for the data stack's resources that a stack delete alone would retain.
+DATA_ACTIONS: Final = {
+    "AWS::DynamoDB::Table": "delete-by-name",
+    "AWS::SQS::Queue": "delete-by-name",
+    "AWS::SQS::QueuePolicy": "delete-with-stack",
 }
-KEEPS: Final = frozenset({"Retain", "RetainExceptOnCreate"})
+RETAIN_POLICIES: Final = frozenset({"Retain", "RetainExceptOnCreate"})
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
-    """What becomes of one resource.
+class ResourcePlan:
+    """The planned action for one resource.
 
     Attributes:
-        fate: goes with its stack; deleted before it, by name; or kept.
+        action: `delete-with-stack`, `delete-by-name` (before its stack) or `retain`.
     """
 
     stack: str
     resource: str
     id: str
     type: str
-    fate: str
+    action: str
 
     def document(self) -> dict[str, str]:
-        """Return it for programs."""
+        """Return the plan of this resource as a JSON document."""
         return {
             "stack": self.stack,
             "resource": self.resource,
             "id": self.id,
             "type": self.type,
-            "fate": self.fate,
+            "action": self.action,
         }
 
 
 @dataclass(frozen=True, slots=True)
-class Destruction:
-    """What would go, and what would stay."""
+class DestroyPlan:
+    """The stacks to delete, and the action for each of their resources."""
 
-    stacks: tuple[tuple[Part, Stack, Found], ...]
-    fates: tuple[Fate, ...]
+    stacks: tuple[tuple[Part, Stack, StackState], ...]
+    resources: tuple[ResourcePlan, ...]
 
 
-def foresee(
-    site: Site, environment: Environment, parts: tuple[Part, ...], *, with_data: bool
-) -> Destruction:
-    """Look at what would go; raise while jobs run.
+def plan_destroy(
+    session: AwsSession,
+    environment: Environment,
+    parts: tuple[Part, ...],
+    *,
+    with_data: bool,
+) -> DestroyPlan:
+    """Return what `destroy` would delete and retain; refuse while jobs run.
 
     Raises:
         UsageError: `infra.jobs.running`, `infra.stack.busy`.
     """
-    found = tuple(_present(site, environment, parts, with_data=with_data))
-    if any(not never_whole(there.status) for _, _, there in found):
-        refuse_running(site, environment)
-    fates = [
-        fate
-        for part, stack, there in found
-        if there.status != REVIEW
-        for fate in _fates(stack, data=with_data and part is Part.DATA)
+    found = tuple(_existing_stacks(session, environment, parts, with_data=with_data))
+    if any(not was_never_created(state.status) for _, _, state in found):
+        refuse_running_jobs(session, environment)
+    resources = [
+        resource
+        for part, stack, state in found
+        if state.status != IN_REVIEW
+        for resource in _plan_resources(stack, data=with_data and part is Part.DATA)
     ]
-    return Destruction(found, tuple(fates))
+    return DestroyPlan(found, tuple(resources))
 
 
-def destroy(site: Site, planned: Destruction, talk: Talk) -> None:
-    """Delete the stacks, one after the other, and of the data what outlives its stack.
+def destroy(session: AwsSession, plan: DestroyPlan, interaction: Interaction) -> None:
+    """Delete the stacks one after the other, and the resources planned by name.
 
     Raises:
-        InfraError: `infra.deploy.failed`: a stack was not deleted, and what it stands
-            on neither; `infra.delete.failed`.
+        InfraError: `infra.deploy.failed`: a stack was not deleted, and neither were the
+            stacks that it depends on; `infra.delete.failed`.
     """
-    for part, stack, found in planned.stacks:
+    for part, stack, found in plan.stacks:
         if part is Part.DATA:
-            # Before their stack: it still names them, should this be begun again.
-            gone = [(f.type, f.id) for f in planned.fates if f.fate == "deleted"]
-            delete_by_name(site, gone, talk)
-        _delete(stack, found, talk)
+            # Before their stack: if `destroy` is repeated, the stack still names them.
+            by_name = [
+                (resource.type, resource.id)
+                for resource in plan.resources
+                if resource.action == "delete-by-name"
+            ]
+            delete_by_name(session, by_name, interaction)
+        _delete_stack(stack, found, interaction)
 
 
-def _present(
-    site: Site, environment: Environment, parts: tuple[Part, ...], *, with_data: bool
-) -> Iterator[tuple[Part, Stack, Found]]:
+def _existing_stacks(
+    session: AwsSession,
+    environment: Environment,
+    parts: tuple[Part, ...],
+    *,
+    with_data: bool,
+) -> Iterator[tuple[Part, Stack, StackState]]:
     for part in reversed(Part):
-        stack = site.stack(environment, part)
-        meant = part in parts if parts else True
-        found = stack.find() if meant else None
+        stack = session.stack(environment, part)
+        chosen = part in parts if parts else True
+        found = stack.find() if chosen else None
         if found is None:
             continue
-        whole = not never_whole(found.status)
-        if part is Part.DATA and whole and not with_data:
+        created = not was_never_created(found.status)
+        if part is Part.DATA and created and not with_data:
             continue
-        if whole and not over(found.status):
-            message = f"The stack {stack.name} is in {found.status}."
+        if created and not is_finished(found.status):
+            message = f"The stack {stack.name} is {found.status}."
             raise UsageError(message, code="infra.stack.busy")
         yield part, stack, found
 
 
-def _fates(stack: Stack, *, data: bool) -> Iterator[Fate]:
+def _plan_resources(stack: Stack, *, data: bool) -> Iterator[ResourcePlan]:
     declared: Mapping[str, Any] = parse(stack.template())["Resources"]
     for row in stack.resources():
         policy = declared.get(row["resource"], {}).get("DeletionPolicy")
-        fate = "kept" if policy in KEEPS else "goes"
+        action = "retain" if policy in RETAIN_POLICIES else "delete-with-stack"
         if data:
-            fate = FATES.get(row["type"], fate)
-        yield Fate(stack.name, row["resource"], row["id"], row["type"], fate)
+            action = DATA_ACTIONS.get(row["type"], action)
+        yield ResourcePlan(stack.name, row["resource"], row["id"], row["type"], action)
 
 
-def _delete(stack: Stack, found: Found, talk: Talk) -> None:
+def _delete_stack(stack: Stack, found: StackState, interaction: Interaction) -> None:
     token = uuid4().hex
-    with explained(stack.name):
+    with translated_aws_errors(stack.name):
         if found.protected:
-            talk.say(f"{stack.name}: termination protection is turned off")
+            interaction.report(f"{stack.name}: turning off termination protection")
             stack.client.update_termination_protection(
                 StackName=stack.name, EnableTerminationProtection=False
             )
         stack.client.delete_stack(StackName=found.id, ClientRequestToken=token)
-    with goes_on(stack.name, talk):
-        follow(stack, found.id, token, talk.say)
+    with noting_interrupt(stack.name, interaction):
+        follow(stack, found.id, token, interaction.report)

@@ -1,4 +1,4 @@
-"""What is wanted of an environment: options first, then its file, then the settings."""
+"""The wanted state of an environment: options first, then its file, then settings."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.infra.environment_file import File, as_text, read_file
+from orchestrator.infra.environment_file import EnvironmentFile, as_text, read_file
 from orchestrator.infra.parts import Part, stack_name
 from piecework.errors import UsageError
 from piecework.settings import Settings, load_settings
 
-#: What has an option of its own, and the parameter that it is.
-SHORT = {
+#: Command-line options with a name of their own, and the template parameter of each.
+OPTION_PARAMETERS = {
     "image": "Image",
     "pipelines": "Pipelines",
     "vpc": "VpcId",
@@ -23,87 +23,96 @@ SHORT = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a command line says; empty is: not said."""
+    """Options of a command line; an empty value means that the option is not set.
+
+    Attributes:
+        parameters: `Key=Value` words.
+        shorthand: Values of the options in `OPTION_PARAMETERS`, by option.
+    """
 
     app: str = ""
     env: str = ""
     region: str = ""
     config: Path | None = None
     parameters: tuple[str, ...] = ()
-    short: Mapping[str, str] = field(default_factory=dict)
+    shorthand: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """An environment as it is wanted.
+    """The wanted state of an environment.
 
     Attributes:
-        common: Values for each stack that knows a parameter of that name.
-        given: The same, of this one command: one of its stacks has to know it.
-        of_part: Values for one stack.
+        shared_parameters: Values for every stack that declares the parameter.
+        command_parameters: Values from this command; at least one of its stacks must
+            declare each parameter.
+        part_parameters: Values for one stack.
     """
 
     app: str
     env: str
     region: str = ""
-    common: Mapping[str, str] = field(default_factory=dict)
-    given: Mapping[str, str] = field(default_factory=dict)
-    of_part: Mapping[Part, Mapping[str, str]] = field(default_factory=dict)
+    shared_parameters: Mapping[str, str] = field(default_factory=dict)
+    command_parameters: Mapping[str, str] = field(default_factory=dict)
+    part_parameters: Mapping[Part, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        """The first two words of every name."""
+        """The prefix of all resource names."""
         return f"{self.app}-{self.env}"
 
     @property
-    def own_vpc(self) -> bool:
-        """Whether somebody brings a network along."""
-        return SHORT["vpc"] in self.given_to(Part.SERVICE)
+    def uses_existing_vpc(self) -> bool:
+        """Whether the user brings a VPC in place of the network stack."""
+        return OPTION_PARAMETERS["vpc"] in self.parameters_for(Part.SERVICE)
 
     def stack(self, part: Part) -> str:
         """Return the name of a stack."""
         return stack_name(self.app, self.env, part)
 
-    def given_to(self, part: Part) -> dict[str, str]:
-        """Return what somebody gave; a stack takes of it what it knows."""
-        return {**self.common, **self.given, **self.of_part.get(part, {})}
+    def parameters_for(self, part: Part) -> dict[str, str]:
+        """Return the user's parameters; the stack may not declare all of them."""
+        own = self.part_parameters.get(part, {})
+        return {**self.shared_parameters, **self.command_parameters, **own}
 
-    def before(self, part: Part) -> list[Part]:
-        """Return the stacks whose outputs are handed to this one.
+    def input_parts(self, part: Part) -> list[Part]:
+        """Return the stacks whose outputs become parameters of this stack.
 
-        Not a network of ours to who brings one: its groups are of another VPC.
+        If the user brings a VPC, the network stack is left out: its security groups
+        belong to another VPC.
         """
-        brought = {Part.NETWORK} if self.own_vpc else set()
-        return [before for before in part.before if before not in brought]
+        excluded = {Part.NETWORK} if self.uses_existing_vpc else set()
+        return [earlier for earlier in part.earlier if earlier not in excluded]
 
-    def handed(
+    def inherited_parameters(
         self, part: Part, outputs: Mapping[Part, Mapping[str, str]]
     ) -> dict[str, str]:
-        """Return what the stacks before one tell; the later outweighs the earlier."""
-        told: dict[str, str] = {}
-        for before in self.before(part):
-            told |= outputs.get(before, {})
-        return told
+        """Return the outputs of earlier stacks; a later stack overrides an earlier."""
+        inherited: dict[str, str] = {}
+        for earlier in self.input_parts(part):
+            inherited |= outputs.get(earlier, {})
+        return inherited
 
 
-def wanted(options: Options) -> Environment:
-    """Join what the command line, the file and the settings say.
+def resolve_environment(options: Options) -> Environment:
+    """Combine the command line, the environment file and the settings.
 
     Raises:
         UsageError: `infra.config.invalid`, `infra.parameter.invalid`,
             `config.setting.invalid`.
     """
-    file = read_file(options.config) if options.config else File()
-    settings = _settings(options.app or file.app, options.env or file.env)
-    everywhere = {name: as_text(value) for name, value in file.everywhere.items()}
-    of_file = {name: as_text(getattr(file, name)) for name in SHORT}
-    short = {**of_file, **{k: v for k, v in options.short.items() if v}}
+    file = read_file(options.config) if options.config else EnvironmentFile()
+    settings = _load_settings(options.app or file.app, options.env or file.env)
+    shared = {name: as_text(value) for name, value in file.common_parameters.items()}
+    from_file = {name: as_text(getattr(file, name)) for name in OPTION_PARAMETERS}
+    shorthand = {**from_file, **{k: v for k, v in options.shorthand.items() if v}}
+    shared |= {OPTION_PARAMETERS[k]: value for k, value in shorthand.items() if value}
     return Environment(
         settings.app,
         settings.env,
         options.region or file.region,
-        everywhere | {SHORT[name]: value for name, value in short.items() if value},
-        pairs(options.parameters),
+        shared,
+        parse_parameters(options.parameters),
         {
             part: {name: as_text(value) for name, value in values.items()}
             for part, values in file.parameters.items()
@@ -111,14 +120,14 @@ def wanted(options: Options) -> Environment:
     )
 
 
-def pairs(given: Iterable[str]) -> dict[str, str]:
-    """Read `Key=Value` words.
+def parse_parameters(words: Iterable[str]) -> dict[str, str]:
+    """Parse `Key=Value` words.
 
     Raises:
         UsageError: `infra.parameter.invalid`.
     """
     found = {}
-    for word in given:
+    for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name.isalnum():
             message = f"{word!r} is not Key=Value."
@@ -127,11 +136,11 @@ def pairs(given: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _settings(app: str, env: str) -> Settings:
+def _load_settings(app: str, env: str) -> Settings:
     chosen = {"app": app, "env": env}
     settings = load_settings(**{k: v for k, v in chosen.items() if v})
     if not env and "env" not in settings.model_fields_set:
-        message = "It is not said which environment."
+        message = "No environment is named."
         step = "Add `--env NAME`, or set PIECEWORK_ENV."
         raise UsageError(message, code="infra.config.invalid", next_step=step)
     return settings

@@ -1,4 +1,4 @@
-"""The file of an environment: what a deploy would else be told each time."""
+"""The file of an environment: options and parameters that every deploy uses."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from piecework.errors import UsageError
 Value = str | int | float | bool | list[str]
 
 
-class File(BaseModel):
+class EnvironmentFile(BaseModel):
     """An environment file, such as `prod.yaml`.
 
     Attributes:
-        everywhere: Parameters for each stack that knows one of that name.
-        parameters: Parameters for one stack.
+        common_parameters: Parameters for every stack that declares them.
+        parameters: Parameters for one stack, by stack.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -32,39 +32,42 @@ class File(BaseModel):
     vpc: str = ""
     subnets: list[str] = Field(default_factory=list)
     security_group: str = ""
-    everywhere: dict[str, Value] = Field(default_factory=dict)
+    common_parameters: dict[str, Value] = Field(default_factory=dict)
     parameters: dict[Part, dict[str, Value]] = Field(default_factory=dict)
 
     @field_validator("pipelines", mode="before")
     @classmethod
-    def _one_word(cls, value: object) -> object:
+    def _join_list(cls, value: object) -> object:
         return as_text(value) if isinstance(value, list) else value
 
 
-def read_file(path: Path) -> File:
+def read_file(path: Path) -> EnvironmentFile:
     """Read an environment file.
 
     Raises:
         UsageError: `infra.config.invalid`.
     """
     try:
-        return File.model_validate(yaml.safe_load(path.read_text("utf-8")) or {})
+        return EnvironmentFile.model_validate(
+            yaml.safe_load(path.read_text("utf-8")) or {}
+        )
     except ValidationError as error:
-        said = "; ".join(
+        problems = "; ".join(
             f"{'.'.join(map(str, e['loc'])) or 'the file'}: {e['msg']}"
             for e in error.errors(include_url=False, include_input=False)
         )
-        raise _bad_file(path, said) from error
+        raise _invalid_file(path, problems) from error
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise _bad_file(path, str(error)) from error
+        raise _invalid_file(path, str(error)) from error
 
 
 def as_text(value: Any) -> str:
-    """Return a value as a template's parameter has it."""
+    """Return a value in the form of a template parameter."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _bad_file(path: Path, why: str) -> UsageError:
-    return UsageError(f"{path}: {why}.", code="infra.config.invalid", file=str(path))
+def _invalid_file(path: Path, reason: str) -> UsageError:
+    message = f"The environment file {path} is invalid: {reason}."
+    return UsageError(message, code="infra.config.invalid", file=str(path))

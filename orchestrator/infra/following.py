@@ -1,4 +1,4 @@
-"""Follow a stack's events until its operation is over; failures come with reasons."""
+"""Follow the events of a stack until its operation ends, and report failures."""
 
 from __future__ import annotations
 
@@ -7,17 +7,22 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
 
-from orchestrator.infra.refusals import InfraError, explained
-from orchestrator.infra.stack import Found, Stack
-from orchestrator.infra.standing import GONE, STILLBORN, over, succeeded
+from orchestrator.infra.refusals import InfraError, translated_aws_errors
+from orchestrator.infra.stack import Stack, StackState
+from orchestrator.infra.standing import (
+    CREATION_FAILED,
+    DELETED,
+    has_succeeded,
+    is_finished,
+)
 
-#: Looks at a stack that shows an end and no event of it.
-PATIENCE: Final = 15
+#: Polls of a stack that has ended, while the event of its end is missing.
+MAX_POLLS: Final = 15
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened to one resource."""
+    """One event of one resource."""
 
     id: str
     at: str
@@ -28,76 +33,84 @@ class Event:
 
     @property
     def failed(self) -> bool:
-        """Whether it is a failure."""
+        """Whether the event reports a failure."""
         return self.status.endswith("_FAILED")
 
-    def line(self) -> str:
-        """Return it for people."""
-        said = f"  {self.status:<28} {self.resource} ({self.type})"
-        return f"{self.at}{said}{f': {self.reason}' if self.reason else ''}"
+    def format_line(self) -> str:
+        """Return the event as one line of text."""
+        reason = f": {self.reason}" if self.reason else ""
+        return f"{self.at}  {self.status:<28} {self.resource} ({self.type}){reason}"
 
 
 def follow(
-    stack: Stack, stack_id: str, token: str, say: Callable[[str], None]
-) -> Found | None:
-    """Say each event of the operation that bears the token; return the stack's end.
+    stack: Stack, stack_id: str, token: str, report: Callable[[str], None]
+) -> StackState | None:
+    """Report each event of the operation with this token; return the final state.
 
     Raises:
-        InfraError: `infra.deploy.failed`, with what failed first and its reason.
+        InfraError: `infra.deploy.failed`, with the failed resources and the reasons,
+            the first failure first.
     """
-    told: dict[str, Event] = {}
-    for look in count():
-        for event in reversed(list(_new_events(stack, stack_id, token, told))):
-            told[event.id] = event
-            say(event.line())
+    reported: dict[str, Event] = {}
+    for polls in count():
+        for event in reversed(list(_new_events(stack, stack_id, token, reported))):
+            reported[event.id] = event
+            report(event.format_line())
         found = stack.find(stack_id)
-        if found is None or _ended(stack.name, found, told.values(), look):
+        if found is None or _has_ended(stack.name, found, reported.values(), polls):
             break
-        stack.pause(stack.poll_s)
-    if found is not None and not succeeded(found.status):
-        raise failure(stack.name, found, list(told.values()))
+        stack.sleep(stack.poll_s)
+    if found is not None and not has_succeeded(found.status):
+        raise operation_error(stack.name, found, list(reported.values()))
     return found
 
 
-def _ended(name: str, found: Found, told: Iterable[Event], look: int) -> bool:
-    """Say whether the operation is over; a stack shows the state before for a moment.
+def _has_ended(
+    name: str, found: StackState, events: Iterable[Event], polls: int
+) -> bool:
+    """Return whether the operation has ended.
 
-    So its own event of the end is waited for, but not for ever: no more events are
-    written of a stack that was empty.
+    A stack briefly shows its earlier state, so `follow` waits for the stack's own final
+    event. The wait is bounded: CloudFormation writes no final event of an empty stack.
     """
-    own = [event for event in told if event.resource == name]
-    seen = bool(own) and over(own[-1].status)
-    return over(found.status) and (seen or found.status == GONE or look >= PATIENCE)
+    own = [event for event in events if event.resource == name]
+    seen = bool(own) and is_finished(own[-1].status)
+    return is_finished(found.status) and (
+        seen or found.status == DELETED or polls >= MAX_POLLS
+    )
 
 
-def failure(name: str, found: Found, events: list[Event]) -> InfraError:
-    """Return the error: what failed first is the cause, the rest was cancelled."""
+def operation_error(name: str, found: StackState, events: list[Event]) -> InfraError:
+    """Return the error; the first failure is the cause, the others are cancelled."""
     failed = [event for event in events if event.failed]
     lines = [f"  {e.resource} ({e.type}): {e.reason}" for e in failed]
-    said = "\n".join([f"The stack {name} ended in {found.status}.", *lines])
+    message = "\n".join([f"The stack {name} ended in {found.status}.", *lines])
     step = ""
     if found.status == "DELETE_FAILED":
-        step = "Mend what it names, then the same command again."
-    elif found.status in STILLBORN:
-        step = "Mend it, `piecework infra destroy` that stack, and deploy again."
-    return InfraError(said, next_step=step, stack=name, status=found.status)
+        step = "Fix the named resources, then run the same command again."
+    elif found.status in CREATION_FAILED:
+        step = (
+            "Fix the cause, remove the stack with `piecework infra destroy`, "
+            "then deploy again."
+        )
+    return InfraError(message, next_step=step, stack=name, status=found.status)
 
 
 def _new_events(
-    stack: Stack, stack_id: str, token: str, told: dict[str, Event]
+    stack: Stack, stack_id: str, token: str, reported: dict[str, Event]
 ) -> Iterator[Event]:
-    """Yield what was not told yet, the newest first, as CloudFormation lists them."""
-    with explained(stack.name):
+    """Yield the events not reported yet, newest first, as CloudFormation lists them."""
+    with translated_aws_errors(stack.name):
         pages = stack.client.get_paginator("describe_stack_events").paginate(
             StackName=stack_id
         )
         for row in (row for page in pages for row in page["StackEvents"]):
-            if row["EventId"] in told or row.get("ClientRequestToken") != token:
+            if row["EventId"] in reported or row.get("ClientRequestToken") != token:
                 return
-            yield _event(row)
+            yield _parse_event(row)
 
 
-def _event(row: dict[str, Any]) -> Event:
+def _parse_event(row: dict[str, Any]) -> Event:
     return Event(
         id=str(row["EventId"]),
         at=f"{row['Timestamp']:%H:%M:%S}",

@@ -1,4 +1,4 @@
-"""The stacks that an environment is made of: apart, so that `--help` loads no more."""
+"""The stacks of an environment; a separate module, so that `--help` loads fast."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Part(StrEnum):
-    """One stack, in the order in which they stand on each other."""
+    """One stack; a stack depends only on stacks before it in this order."""
 
     DATA = "data"
     NETWORK = "network"
@@ -16,12 +16,12 @@ class Part(StrEnum):
     ALARMS = "alarms"
 
     @property
-    def before(self) -> tuple[Part, ...]:
-        """The stacks whose outputs may be handed to this one."""
+    def earlier(self) -> tuple[Part, ...]:
+        """The stacks whose outputs can be parameters of this stack."""
         order = tuple(Part)
         return order[: order.index(self)]
 
 
 def stack_name(app: str, env: str, part: Part) -> str:
-    """Return the name of a stack; the templates build on the same two words."""
+    """Return the name of a stack; the templates use the same two words as prefix."""
     return f"{app}-{env}-{part}"

@@ -1,6 +1,6 @@
-"""CloudFormation's and its neighbours' refusals, as errors of ours with a next step.
+"""Translate errors of CloudFormation and other services into errors with a next step.
 
-Judged by operation and code, never by words; what AWS said is quoted, for people.
+The translation uses operation and error code, never the text. The message quotes AWS.
 """
 
 from __future__ import annotations
@@ -13,60 +13,62 @@ from piecework.classify import classify
 from piecework.codes import ErrorClass
 from piecework.errors import PieceworkError, UnreachableError, UsageError
 
-#: What these mean here is not what they mean to a queue or a table.
-_OWN: Final = {
+#: Provider codes with another meaning here than for a queue or table.
+_CODE_OVERRIDES: Final = {
     "AlreadyExistsException": "infra.stack.busy",
     "InvalidChangeSetStatus": "infra.stack.busy",
     "LimitExceededException": "aws.quota.exceeded",
 }
-#: Nobody who deploys to AWS is helped by the embedded one.
-_NEXT: Final = {
-    "config.region.missing": "Say `--region`, or set AWS_REGION.",
+#: The usual next step of these codes, the embedded AWS, does not help a deploy to AWS.
+_NEXT_STEPS: Final = {
+    "config.region.missing": "Add `--region`, or set AWS_REGION.",
     "aws.credentials.missing": "Set AWS_PROFILE or sign in; "
-    "`aws sts get-caller-identity` says who you are.",
+    "`aws sts get-caller-identity` shows the identity in use.",
 }
-_REFUSED: Final = frozenset({"aws.request.invalid", "aws.request.rejected"})
+_REJECTED: Final = frozenset({"aws.request.invalid", "aws.request.rejected"})
 
 
 class InfraError(PieceworkError):
-    """AWS took the work up and did not get it done; exit 1."""
+    """AWS accepted the operation and did not complete it; exit code 1."""
 
     code = "infra.deploy.failed"
 
 
 @contextmanager
-def explained(what: str, service: str = "cloudformation") -> Iterator[None]:
-    """Turn what the SDK raises about a stack or table into what a person can act on."""
+def translated_aws_errors(
+    resource: str, service: str = "cloudformation"
+) -> Iterator[None]:
+    """Translate the SDK's errors about a resource into errors with a next step."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
         yield
     except ClientError as error:
-        raise refusal(error, what, service) from error
+        raise to_piecework_error(error, resource, service) from error
     except BotoCoreError as error:
         code = classify(error).code
         transient = classify(error).error_class is ErrorClass.TRANSIENT
         kind = UnreachableError if transient else UsageError
-        message = f"AWS could not be asked about {what}: {error}"
-        raise kind(message, code=code, next_step=_NEXT.get(code, "")) from error
+        message = f"The AWS request about {resource} failed: {error}"
+        raise kind(message, code=code, next_step=_NEXT_STEPS.get(code, "")) from error
 
 
-def refusal(error: Exception, what: str, service: str) -> PieceworkError:
-    """Return the error of ours for an answer that is no."""
-    answer = getattr(error, "response", {}).get("Error", {})
-    asked = f"{service}:{getattr(error, 'operation_name', '')}"
+def to_piecework_error(error: Exception, resource: str, service: str) -> PieceworkError:
+    """Return the Piecework error for an error response of AWS."""
+    details = getattr(error, "response", {}).get("Error", {})
+    action = f"{service}:{getattr(error, 'operation_name', '')}"
     found = classify(error)
-    code = _OWN.get(str(found.provider_code), found.code)
+    code = _CODE_OVERRIDES.get(str(found.provider_code), found.code)
     if code == "aws.access.denied":
         return UsageError(
-            f"These credentials may not do {asked} on {what}.",
+            f"These credentials do not allow {action} on {resource}.",
             code=code,
-            next_step=f"Allow {asked} to the role that deploys; see docs/access.md.",
-            action=asked,
+            next_step=f"Allow {action} for the deploying role; see docs/access.md.",
+            action=action,
         )
-    message = f"{asked} on {what} was refused: {answer.get('Message', '')}"
+    message = f"AWS refused {action} on {resource}: {details.get('Message', '')}"
     if found.error_class is ErrorClass.TRANSIENT and code == found.code:
         return UnreachableError(message, code=code)
     return UsageError(
-        message, code="infra.request.refused" if code in _REFUSED else code
+        message, code="infra.request.refused" if code in _REJECTED else code
     )

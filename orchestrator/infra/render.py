@@ -1,4 +1,4 @@
-"""The templates with their parameters and commands, for who deploys by other means."""
+"""Render templates, parameters and AWS CLI commands, to deploy with another tool."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.infra import templates
-from orchestrator.infra.deploy import Deploy, needed
+from orchestrator.infra.deploy import DeployRequest, required_parts
 from orchestrator.infra.environment import Environment
-from orchestrator.infra.parameters import decide, refuse_unknown
+from orchestrator.infra.parameters import refuse_unknown, resolve_parameters
 from orchestrator.infra.parts import Part
 from orchestrator.infra.templates import Template
 
 
-def render(told: Deploy) -> dict[str, str]:
+def render(request: DeployRequest) -> dict[str, str]:
     """Return files by name: templates, parameters, the stack policy, the commands."""
-    environment = told.environment
-    meant = told.parts or needed(environment, ())
-    loaded = [templates.load(part) for part in Part if part in meant]
+    environment = request.environment
+    chosen = request.parts or required_parts(environment, ())
+    loaded = [templates.load(part) for part in Part if part in chosen]
     refuse_unknown(environment, loaded)
     files: dict[str, str] = {}
     for template in loaded:
         files[f"{template.part}.yaml"] = template.text
         rows = _parameters(template, environment)
         files[f"{template.part}.parameters.json"] = json.dumps(rows, indent=2) + "\n"
-    if Part.DATA in meant:
+    if Part.DATA in chosen:
         policy = templates.read(templates.STACK_POLICY)
         files[templates.STACK_POLICY] = policy
     lines = [line for t in loaded for line in _commands(t, environment)]
@@ -42,35 +42,35 @@ def write(files: dict[str, str], folder: Path) -> list[str]:
 
 
 def _parameters(template: Template, environment: Environment) -> list[dict[str, str]]:
-    """Return what the AWS CLI takes; what an earlier stack tells is left to be filled.
+    """Return the parameters in the form that the AWS CLI takes.
 
-    Such a value, and one that nobody gives, stands in angle brackets.
+    Outputs of earlier stacks and missing values are placeholders in angle brackets.
     """
     outputs = {
         part: {
             name: f"<output {name} of the stack {environment.stack(part)}>"
             for name in templates.load(part).outputs
         }
-        for part in template.part.before
+        for part in template.part.earlier
     }
-    handed = environment.handed(template.part, outputs)
-    values = decide(template, environment, handed, {})
-    said = {**values.said, **dict.fromkeys(values.missing, "<to be set>")}
-    return [{"ParameterKey": k, "ParameterValue": v} for k, v in said.items()]
+    inherited = environment.inherited_parameters(template.part, outputs)
+    values = resolve_parameters(template, environment, inherited, {})
+    rows = {**values.explicit, **dict.fromkeys(values.missing, "<to be set>")}
+    return [{"ParameterKey": k, "ParameterValue": v} for k, v in rows.items()]
 
 
 def _commands(template: Template, environment: Environment) -> Iterator[str]:
     part, stack = template.part, environment.stack(template.part)
     region = f" --region {environment.region}" if environment.region else ""
-    wanted = [
+    words = [
         f"aws cloudformation deploy{region} --stack-name {stack}",
         f"--template-file {part}.yaml",
         f"--parameter-overrides file://{part}.parameters.json",
         "--no-fail-on-empty-changeset",
     ]
     if template.capabilities:
-        wanted.append(f"--capabilities {' '.join(template.capabilities)}")
-    yield " \\\n  ".join(wanted)
+        words.append(f"--capabilities {' '.join(template.capabilities)}")
+    yield " \\\n  ".join(words)
     if part is Part.DATA:
         yield (
             f"aws cloudformation set-stack-policy{region} --stack-name {stack}"

@@ -1,4 +1,4 @@
-"""Which AWS: the account and region that a command works on, and clients for them."""
+"""The AWS account and region that a command works on, and clients for them."""
 
 from __future__ import annotations
 
@@ -9,40 +9,44 @@ from typing import Any
 
 from orchestrator.infra.environment import Environment
 from orchestrator.infra.parts import Part
-from orchestrator.infra.refusals import explained
+from orchestrator.infra.refusals import translated_aws_errors
 from orchestrator.infra.stack import POLL_S, Stack
 from piecework.endpoint import Endpoint, find_endpoint, is_loopback
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """An account and a region.
+class AwsSession:
+    """An account and a region, with clients for its services.
 
     Attributes:
-        make: Makes a client of a service.
+        make_client: Returns a client for the service of that name.
+        sleep: Waits for some seconds.
     """
 
-    make: Callable[[str], Any]
+    make_client: Callable[[str], Any]
     cloudformation: Any
     account: str
     region: str
     endpoint: Endpoint
-    pause: Callable[[float], object] = field(default=time.sleep)
+    sleep: Callable[[float], object] = field(default=time.sleep)
 
     def stack(self, environment: Environment, part: Part) -> Stack:
         """Return one stack of an environment."""
-        # An emulator is done at once, and nobody wants to wait for it.
+        # An emulator finishes at once, so a long poll interval would only delay.
         poll_s = 0.05 if is_loopback(self.endpoint.url) else POLL_S
         name = environment.stack(part)
-        return Stack(self.cloudformation, name, self.pause, poll_s)
+        return Stack(self.cloudformation, name, self.sleep, poll_s)
 
     def __str__(self) -> str:
-        """Name the place as people know it."""
+        """Return account and region in words."""
         return f"account {self.account}, {self.region}"
 
 
-def visit(region: str) -> Site:
-    """Find out where we are, as every other command does; a region may be named.
+def open_session(region: str) -> AwsSession:
+    """Find endpoint, account and region as every other command does.
+
+    Args:
+        region: Overrides the configured region if it is not empty.
 
     Raises:
         UsageError: `config.region.missing`, `aws.credentials.missing`,
@@ -50,15 +54,15 @@ def visit(region: str) -> Site:
         UnreachableError: `aws.endpoint.unreachable`.
     """
     endpoint = find_endpoint()
-    with explained("the account", "sts"):
-        make = _maker(endpoint, region)
-        sts, cloudformation = make("sts"), make("cloudformation")
+    with translated_aws_errors("the account", "sts"):
+        make_client = _client_factory(endpoint, region)
+        sts, cloudformation = make_client("sts"), make_client("cloudformation")
         account = str(sts.get_caller_identity()["Account"])
-    where = str(cloudformation.meta.region_name)
-    return Site(make, cloudformation, account, where, endpoint)
+    used_region = str(cloudformation.meta.region_name)
+    return AwsSession(make_client, cloudformation, account, used_region, endpoint)
 
 
-def _maker(endpoint: Endpoint, region: str) -> Callable[[str], Any]:
+def _client_factory(endpoint: Endpoint, region: str) -> Callable[[str], Any]:
     import boto3
     import botocore.session
     from botocore.config import Config
@@ -67,10 +71,10 @@ def _maker(endpoint: Endpoint, region: str) -> Callable[[str], Any]:
     if region:
         arguments["region_name"] = region
     if endpoint.source == "embedded":
-        # As in piecework.runtime: the user's profiles are not for the embedded AWS.
-        nothing = (None, None, None, None)
-        own = {"profile": nothing, "config_file": nothing}
-        arguments["botocore_session"] = botocore.session.Session(own)
+        # As in piecework.runtime: never use the user's profiles for the embedded AWS.
+        unset = (None, None, None, None)
+        overrides = {"profile": unset, "config_file": unset}
+        arguments["botocore_session"] = botocore.session.Session(overrides)
     session = boto3.Session(**arguments)
     config = Config(
         connect_timeout=5,
@@ -78,7 +82,7 @@ def _maker(endpoint: Endpoint, region: str) -> Callable[[str], Any]:
         retries={"mode": "standard", "total_max_attempts": 5},
     )
 
-    def make(service: str) -> Any:
+    def make_client(service: str) -> Any:
         return session.client(service, config=config, **endpoint.client_arguments())
 
-    return make
+    return make_client

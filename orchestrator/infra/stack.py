@@ -1,4 +1,4 @@
-"""One stack, as CloudFormation has it: read, waited for, put in place."""
+"""Read, create and update one CloudFormation stack, and wait for it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.infra.refusals import explained
-from orchestrator.infra.standing import over
+from orchestrator.infra.refusals import translated_aws_errors
+from orchestrator.infra.standing import is_finished
 from orchestrator.infra.templates import Template
 
-#: Seconds between two looks at what CloudFormation does.
+#: Seconds between two polls of CloudFormation.
 POLL_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A stack that is there."""
+class StackState:
+    """The state of an existing stack."""
 
     id: str
     status: str
@@ -32,44 +32,45 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """A stack by its name, and the means to ask for it.
+    """A stack by its name, with a CloudFormation client.
 
     Attributes:
-        pause: Waits for some seconds.
+        sleep: Waits for some seconds.
+        poll_s: Seconds between two polls.
     """
 
     client: Any
     name: str
-    pause: Callable[[float], object] = field(default=time.sleep)
+    sleep: Callable[[float], object] = field(default=time.sleep)
     poll_s: float = POLL_S
 
-    def find(self, stack_id: str = "") -> Found | None:
-        """Return the stack, or None; one that is deleted is found by its id alone."""
+    def find(self, stack_id: str = "") -> StackState | None:
+        """Return the stack's state, or None; a deleted stack is found by id only."""
         from botocore.exceptions import ClientError
 
-        with explained(self.name):
+        with translated_aws_errors(self.name):
             try:
                 reply = self.client.describe_stacks(StackName=stack_id or self.name)
             except ClientError as error:
-                # CloudFormation has no code of its own for "no such stack".
+                # CloudFormation has no separate error code for "no such stack".
                 if error.response["Error"]["Code"] == "ValidationError":
                     return None
                 raise
-        return _read(reply["Stacks"][0])
+        return _parse_state(reply["Stacks"][0])
 
     def template(self) -> str:
-        """Return the template as it was handed in."""
-        with explained(self.name):
+        """Return the template as it was submitted."""
+        with translated_aws_errors(self.name):
             reply = self.client.get_template(
                 StackName=self.name, TemplateStage="Original"
             )
         body = reply["TemplateBody"]
-        # The SDK has parsed one that was handed in as JSON.
+        # The SDK parses a template that was submitted as JSON.
         return body if isinstance(body, str) else json.dumps(body)
 
     def resources(self) -> list[dict[str, str]]:
-        """Return the resources that it has: logical id, physical id and type."""
-        with explained(self.name):
+        """Return logical id, physical id and type of each resource."""
+        with translated_aws_errors(self.name):
             pages = self.client.get_paginator("list_stack_resources").paginate(
                 StackName=self.name
             )
@@ -84,10 +85,10 @@ class Stack:
                 if row["ResourceStatus"] != "DELETE_COMPLETE"
             ]
 
-    def put(
+    def create_or_update(
         self, template: Template, parameters: Mapping[str, str], *, new: bool
     ) -> None:
-        """Create or update it unseen: for where nobody looks at the changes."""
+        """Create or update the stack without a change set to review."""
         request = {
             "StackName": self.name,
             "TemplateBody": template.text,
@@ -96,25 +97,25 @@ class Stack:
                 for name, value in parameters.items()
             ],
         }
-        with explained(self.name):
+        with translated_aws_errors(self.name):
             if new:
                 self.client.create_stack(**request)
             else:
                 self.client.update_stack(**request)
 
-    def settled(self, looks: int) -> Found | None:
-        """Wait until nothing is under way; None after so many looks in vain."""
-        for _ in range(looks):
+    def wait_until_finished(self, max_polls: int) -> StackState | None:
+        """Wait until no operation runs; return None after `max_polls` polls."""
+        for _ in range(max_polls):
             found = self.find()
-            if found is not None and over(found.status):
+            if found is not None and is_finished(found.status):
                 return found
-            self.pause(self.poll_s)
+            self.sleep(self.poll_s)
         return None
 
 
-def _read(reply: Mapping[str, Any]) -> Found:
+def _parse_state(reply: Mapping[str, Any]) -> StackState:
     changed = reply.get("LastUpdatedTime") or reply.get("CreationTime")
-    return Found(
+    return StackState(
         id=str(reply["StackId"]),
         status=str(reply["StackStatus"]),
         reason=str(reply.get("StackStatusReason") or ""),

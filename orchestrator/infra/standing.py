@@ -1,4 +1,4 @@
-"""What can be done with a stack in the state that it is in, and what else to do."""
+"""Which states of a stack allow a change, and the next step for the others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from piecework.errors import UsageError
 
-#: States in which a stack takes a change.
+#: States in which a stack accepts a change.
 READY: Final = frozenset(
     {
         "CREATE_COMPLETE",
@@ -16,29 +16,31 @@ READY: Final = frozenset(
         "UPDATE_ROLLBACK_COMPLETE",
     }
 )
-#: States from which a delete is all that helps; nothing in them was ever complete.
-STILLBORN: Final = frozenset({"CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"})
-REVIEW: Final = "REVIEW_IN_PROGRESS"
-GONE: Final = "DELETE_COMPLETE"
+#: States after a failed creation; such a stack can only be deleted.
+CREATION_FAILED: Final = frozenset(
+    {"CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"}
+)
+IN_REVIEW: Final = "REVIEW_IN_PROGRESS"
+DELETED: Final = "DELETE_COMPLETE"
 
 
-def over(status: str) -> bool:
-    """Say whether an operation has come to its end, the tidying after it included."""
+def is_finished(status: str) -> bool:
+    """Return whether the operation has ended, its cleanup included."""
     return not status.endswith("_IN_PROGRESS")
 
 
-def never_whole(status: str) -> bool:
-    """Say whether the stack never came into being: it holds nothing of anybody's."""
-    return status == REVIEW or status in STILLBORN
+def was_never_created(status: str) -> bool:
+    """Return whether the stack was never created and so holds no data."""
+    return status == IN_REVIEW or status in CREATION_FAILED
 
 
-def succeeded(status: str) -> bool:
-    """Say whether an operation did what it was to do."""
-    return status in {"CREATE_COMPLETE", "UPDATE_COMPLETE", GONE}
+def has_succeeded(status: str) -> bool:
+    """Return whether the last operation succeeded."""
+    return status in {"CREATE_COMPLETE", "UPDATE_COMPLETE", DELETED}
 
 
 def require_ready(stack: str, part: str, env: str, status: str) -> None:
-    """Raise unless the stack takes a change.
+    """Raise unless the stack accepts a change.
 
     Raises:
         UsageError: `infra.stack.busy`, `infra.stack.in_review`,
@@ -47,21 +49,23 @@ def require_ready(stack: str, part: str, env: str, status: str) -> None:
     if status in READY:
         return
     destroy = f"`piecework infra destroy --env {env} --stack {part}`"
-    if status == REVIEW:
-        code, step = "infra.stack.in_review", f"If nobody reviews it: {destroy}."
-    elif status in STILLBORN:
-        code, step = "infra.stack.not_created", f"{destroy}, then deploy again."
-    elif not over(status):
+    if status == IN_REVIEW:
+        code = "infra.stack.in_review"
+        step = f"Execute or delete its change set, or run {destroy}."
+    elif status in CREATION_FAILED:
+        code, step = "infra.stack.not_created", f"Run {destroy}, then deploy again."
+    elif not is_finished(status):
         code, step = "infra.stack.busy", ""
     elif status == "UPDATE_ROLLBACK_FAILED":
         code = "infra.stack.stuck"
         step = (
-            "Mend what its last events name, then `aws cloudformation "
+            "Fix the resources in its last events, then run `aws cloudformation "
             f"continue-update-rollback --stack-name {stack}`."
         )
     elif status == "DELETE_FAILED":
-        code, step = "infra.stack.stuck", f"Mend what its last events name, {destroy}."
+        code = "infra.stack.stuck"
+        step = f"Fix the resources in its last events, then run {destroy}."
     else:
         code, step = "infra.stack.stuck", ""
-    message = f"The stack {stack} is in {status} and takes no change."
+    message = f"The stack {stack} is {status} and cannot be changed now."
     raise UsageError(message, code=code, next_step=step, stack=stack, status=status)

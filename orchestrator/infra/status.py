@@ -1,4 +1,4 @@
-"""The stacks of an environment as they are, and how that differs from the wanted."""
+"""The present state of an environment's stacks, and how it differs from the wanted."""
 
 from __future__ import annotations
 
@@ -8,36 +8,37 @@ from typing import Any
 from orchestrator.infra import templates
 from orchestrator.infra.environment import Environment
 from orchestrator.infra.parts import Part
-from orchestrator.infra.site import Site
-from orchestrator.infra.stack import Found, Stack
-from orchestrator.infra.standing import REVIEW
+from orchestrator.infra.site import AwsSession
+from orchestrator.infra.stack import Stack, StackState
+from orchestrator.infra.standing import IN_REVIEW
 from orchestrator.infra.templates import Template
 
-ABSENT = "not there"
+NOT_DEPLOYED = "NOT_DEPLOYED"
 
 
-def status(site: Site, environment: Environment) -> list[dict[str, Any]]:
-    """Return a document for each stack, those that are not there included."""
-    stacks = {part: site.stack(environment, part) for part in Part}
+def status(session: AwsSession, environment: Environment) -> list[dict[str, Any]]:
+    """Return a document for each stack, including stacks that do not exist."""
+    stacks = {part: session.stack(environment, part) for part in Part}
     found = {part: stack.find() for part, stack in stacks.items()}
-    outputs = {part: here.outputs for part, here in found.items() if here}
+    outputs = {part: state.outputs for part, state in found.items() if state}
     documents = []
     for part, stack in stacks.items():
-        here = found[part]
-        if here is None:
-            document = {"part": str(part), "stack": stack.name, "status": ABSENT}
+        state = found[part]
+        if state is None:
+            document = {"part": str(part), "stack": stack.name, "status": NOT_DEPLOYED}
         else:
-            wanted = environment.handed(part, outputs) | environment.given_to(part)
-            document = describe(stack, templates.load(part), here, wanted)
+            wanted = environment.inherited_parameters(part, outputs)
+            wanted |= environment.parameters_for(part)
+            document = describe(stack, templates.load(part), state, wanted)
         documents.append(document)
     return documents
 
 
 def describe(
-    stack: Stack, template: Template, found: Found, wanted: Mapping[str, str]
+    stack: Stack, template: Template, found: StackState, wanted: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return what there is to know of a stack; one in review has no template yet."""
-    same = found.status != REVIEW and stack.template() == template.text
+    """Return the document of a stack; a stack in review has no template yet."""
+    same = found.status != IN_REVIEW and stack.template() == template.text
     return {
         "part": str(template.part),
         "stack": stack.name,
@@ -47,16 +48,16 @@ def describe(
         "protected": found.protected,
         "drift": found.drift,
         "template": "same" if same else "differs",
-        "differs": differing(template, found, wanted),
+        "different_parameters": different_parameters(template, found, wanted),
         "parameters": dict(found.parameters),
         "outputs": dict(found.outputs),
     }
 
 
-def differing(
-    template: Template, found: Found, wanted: Mapping[str, str]
+def different_parameters(
+    template: Template, found: StackState, wanted: Mapping[str, str]
 ) -> list[dict[str, str]]:
-    """Return the parameters that are not as wanted; unwanted, not the default."""
+    """Return the parameters that differ from the wanted or the default value."""
     rows = []
     for name, facts in template.parameters.items():
         default = facts.get("Default")

@@ -1,4 +1,4 @@
-"""How the work speaks with whoever started it; commands and tests bring their own."""
+"""Progress and questions of the infra code; commands and tests implement this."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Protocol
 from orchestrator.infra.changes import Change
 
 
-class Talk(Protocol):
-    """Progress, changes to look at, and questions."""
+class Interaction(Protocol):
+    """Reports progress, shows changes and asks for confirmation."""
 
-    def say(self, text: str) -> None:
-        """Say how it goes."""
+    def report(self, text: str) -> None:
+        """Report one line of progress."""
 
-    def show(self, stack: str, changes: Sequence[Change]) -> None:
-        """Show what would happen to a stack."""
+    def show_changes(self, stack: str, changes: Sequence[Change]) -> None:
+        """Show the planned changes of one stack."""
 
-    def agree(self, what: str) -> None:
-        """Return if it is meant.
+    def confirm(self, action: str) -> None:
+        """Return if the user confirms the action.
 
         Raises:
             UsageError: `cli.confirmation.needed`.

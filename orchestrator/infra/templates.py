@@ -1,6 +1,6 @@
-"""The templates of `infra/`, wherever we run from, and what they declare.
+"""Read the templates of `infra/`, from a checkout or from the wheel.
 
-A checkout has them under `infra/`; the wheel carries copies in this package.
+A checkout has them in `infra/`; the wheel carries copies in this package.
 """
 
 from __future__ import annotations
@@ -16,60 +16,66 @@ import yaml
 from orchestrator.infra.parts import Part
 from piecework.errors import UsageError
 
-HERE = Path(__file__).parent / "files"
+PACKAGED = Path(__file__).parent / "files"
 CHECKOUT = Path(__file__).parents[2] / "infra"
 STACK_POLICY = "data-stack-policy.json"
-#: Bytes that CloudFormation takes in a request; a longer one would need a bucket.
-LONGEST = 51_200
+#: Bytes of a template that CloudFormation accepts in a request; more needs a bucket.
+MAX_TEMPLATE_BYTES = 51_200
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A template, as text for CloudFormation and as data for us."""
+    """A template, as text for CloudFormation and as parsed data."""
 
     part: Part
     text: str
 
     @property
     def body(self) -> Mapping[str, Any]:
-        """The template, the short forms of its functions as long ones."""
+        """The parsed template, with short forms of functions expanded."""
         return parse(self.text)
 
     @property
     def parameters(self) -> Mapping[str, Mapping[str, Any]]:
-        """What can be set, by name."""
+        """The declared parameters, by name."""
         declared: Mapping[str, Mapping[str, Any]] = self.body.get("Parameters", {})
         return declared
 
     @property
     def outputs(self) -> frozenset[str]:
-        """The names of what it tells the stacks after it."""
+        """The names of the outputs."""
         return frozenset(self.body.get("Outputs", {}))
 
     @property
     def capabilities(self) -> list[str]:
-        """What CloudFormation wants to be told: whether there are roles with names."""
-        types = {found["Type"] for found in self.body["Resources"].values()}
+        """The capability that CloudFormation requires for named IAM resources."""
+        types = {resource["Type"] for resource in self.body["Resources"].values()}
         names_roles = any(kind.startswith("AWS::IAM::") for kind in types)
         return ["CAPABILITY_NAMED_IAM"] if names_roles else []
 
 
 def load(part: Part) -> Template:
-    """Return a template.
+    """Return the template of a stack.
 
     Raises:
         UsageError: `infra.template.missing`, `infra.template.too_large`.
     """
     text = read(f"{part}.yaml")
-    if len(text.encode()) > LONGEST:
-        message = f"{part}.yaml is longer than the {LONGEST} bytes of a request."
+    if len(text.encode()) > MAX_TEMPLATE_BYTES:
+        message = (
+            f"{part}.yaml is longer than the {MAX_TEMPLATE_BYTES} bytes of a request."
+        )
         raise UsageError(message, code="infra.template.too_large")
     return Template(part, text)
 
 
 def read(name: str) -> str:
-    """Return one of the files of `infra/`."""
-    packaged = HERE / name
+    """Return the text of a file of `infra/`.
+
+    Raises:
+        UsageError: `infra.template.missing`.
+    """
+    packaged = PACKAGED / name
     path = packaged if packaged.is_file() else CHECKOUT / name
     try:
         return path.read_text(encoding="utf-8")
@@ -80,17 +86,17 @@ def read(name: str) -> str:
 
 @cache
 def parse(text: str) -> Mapping[str, Any]:
-    """Return a template as data, the short forms of its functions as long ones."""
+    """Parse a template and expand the short forms of its functions."""
     parsed: Mapping[str, Any] = yaml.load(text, Loader=Loader)  # noqa: S506 -- a SafeLoader
     return parsed
 
 
-#: The parser in C is ten times as quick; not every build of PyYAML has it.
+#: The C parser is ten times faster, but not every build of PyYAML has it.
 SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Loader(SafeLoader):  # type: ignore[misc]
-    """Reads CloudFormation's short forms as their long ones."""
+    """Load CloudFormation's short function forms as their long forms."""
 
 
 def _short_form(loader: Loader, suffix: str, node: yaml.Node) -> dict[str, Any]:

@@ -60,7 +60,7 @@ MAKERS = {
     "orchestrator/infra/policy.py:protect "
     "cloudformation:UpdateTerminationProtection": DEPLOY,
     "orchestrator/infra/running.py:_active dynamodb:Query": DEPLOY,
-    "orchestrator/infra/site.py:visit sts:GetCallerIdentity": DEPLOY,
+    "orchestrator/infra/site.py:open_session sts:GetCallerIdentity": DEPLOY,
     "orchestrator/infra/stack.py:Stack.find cloudformation:DescribeStacks": DEPLOY,
     "orchestrator/infra/stack.py:Stack.put cloudformation:CreateStack": (
         "nobody: the embedded AWS, where nobody looks at changes first"

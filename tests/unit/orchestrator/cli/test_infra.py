@@ -14,13 +14,13 @@ from orchestrator.cli.asking import confirm_now, confirm_word
 from orchestrator.cli.infra_destroying import BY_HAND
 from orchestrator.cli.output import Output
 from orchestrator.infra import site, templates
-from orchestrator.infra.destroy import FATES, KEEPS
+from orchestrator.infra.destroy import DATA_ACTIONS, RETAIN_POLICIES
 from orchestrator.infra.parts import Part
 from piecework.errors import UsageError
 from tests.unit.orchestrator.infra.cloudformation import (
     CloudFormation,
     change,
-    site_of,
+    session_of,
 )
 from tests.unit.orchestrator.infra.conftest import FILES
 
@@ -32,7 +32,7 @@ DATA = (*ASKED, "--stack", "data")
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> CloudFormation:
     made = CloudFormation()
-    monkeypatch.setattr(site, "visit", lambda _: site_of(made))
+    monkeypatch.setattr(site, "open_session", lambda _: session_of(made))
     monkeypatch.setattr(templates, "read", FILES.__getitem__)
     return made
 
@@ -132,17 +132,21 @@ def test_what_stays_is_told_with_the_way_to_remove_it(
 
     done = run("infra", "destroy", *DATA, "--dry-run")
 
-    assert "kept" in done.stdout
+    assert "retain" in done.stdout
     assert "Bucket('the-bucket')" in done.stderr
     assert [] == aws.calls
 
 
 def test_of_all_data_that_stays_it_is_known_how_it_goes() -> None:
     declared = templates.load(Part.DATA).body["Resources"].values()
-    stays = {found["Type"] for found in declared if found["DeletionPolicy"] in KEEPS}
+    stays = {
+        found["Type"]
+        for found in declared
+        if found["DeletionPolicy"] in RETAIN_POLICIES
+    }
 
     # The policy of a bucket goes with the bucket.
-    assert stays - set(FATES) == set(BY_HAND) | {"AWS::S3::BucketPolicy"}
+    assert stays - set(DATA_ACTIONS) == set(BY_HAND) | {"AWS::S3::BucketPolicy"}
 
 
 def test_nothing_to_remove_is_no_error(run: Run, aws: CloudFormation) -> None:

@@ -1,4 +1,4 @@
-"""CloudFormation in memory: as much of it as the commands ask, in AWS's words."""
+"""A fake CloudFormation in memory, with the calls that the commands make."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from orchestrator.infra.site import Site
+from orchestrator.infra.site import AwsSession
 from piecework.endpoint import Endpoint
 
 NOW = datetime(2026, 11, 22, 12, 0, 5, tzinfo=UTC)
@@ -21,7 +21,7 @@ def refused(operation: str, code: str, message: str = "no") -> ClientError:
 
 
 def change(action: str, resource: str, kind: str, **more: Any) -> dict[str, Any]:
-    """Return a change as DescribeChangeSet does."""
+    """Return a change in the form of DescribeChangeSet."""
     found = {"Action": action, "LogicalResourceId": resource, "ResourceType": kind}
     return {"Type": "Resource", "ResourceChange": {**found, **more}}
 
@@ -38,11 +38,11 @@ class Pages:
 
 @dataclass
 class CloudFormation:
-    """Stacks by name, and the calls that changed something, in their order.
+    """Stacks by name, and the mutating calls in their order.
 
     Attributes:
-        changes: What the next change sets hold; none: CloudFormation finds none.
-        ends: The state in which what is executed ends, and the events on the way.
+        changes: Changes of the next change set; empty: no changes found.
+        ends: The final status of the next operation; empty: success.
     """
 
     stacks: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class CloudFormation:
     events: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, name: str, status: str = "CREATE_COMPLETE", **facts: Any) -> None:
-        """Let there be a stack."""
+        """Add a stack."""
         self.stacks[name] = {
             "StackName": name,
             "StackId": f"id-{name}",
@@ -74,10 +74,10 @@ class CloudFormation:
 
     def describe_stacks(self, StackName: str) -> dict[str, Any]:  # noqa: N803
         name = StackName.removeprefix("id-")
-        gone = {"StackStatus": "DELETE_COMPLETE"}
+        missing = {"StackStatus": "DELETE_COMPLETE"}
         by_name = name == StackName
-        found = self.stacks.get(name, gone)
-        if found is gone or (by_name and found["StackStatus"] == "DELETE_COMPLETE"):
+        found = self.stacks.get(name, missing)
+        if found is missing or (by_name and found["StackStatus"] == "DELETE_COMPLETE"):
             raise refused("DescribeStacks", "ValidationError")
         return {"Stacks": [found]}
 
@@ -118,15 +118,17 @@ class CloudFormation:
             }
             for p in asked["Parameters"]
         ]
-        told = [
+        outputs = [
             {"OutputKey": key, "OutputValue": value}
             for key, value in self.outputs.get(name, {}).items()
         ]
-        self.add(name, self.ends or f"{verb}_COMPLETE", Parameters=values, Outputs=told)
+        self.add(
+            name, self.ends or f"{verb}_COMPLETE", Parameters=values, Outputs=outputs
+        )
         self.templates[name] = asked["TemplateBody"]
         for resource, status, reason in self.failing or [("Thing", "DONE", "")]:
-            self.happen(token, resource, status, reason)
-        self.happen(token, name, self.stacks[name]["StackStatus"], "")
+            self.add_event(token, resource, status, reason)
+        self.add_event(token, name, self.stacks[name]["StackStatus"], "")
 
     def set_stack_policy(self, **request: Any) -> None:
         self.calls.append(("policy", request["StackPolicyBody"]))
@@ -140,11 +142,13 @@ class CloudFormation:
         status = self.ends or "DELETE_COMPLETE"
         self.stacks[name]["StackStatus"] = status
         for resource, state, reason in self.failing:
-            self.happen(request.get("ClientRequestToken", ""), resource, state, reason)
-        self.happen(request.get("ClientRequestToken", ""), name, status, "")
+            self.add_event(
+                request.get("ClientRequestToken", ""), resource, state, reason
+            )
+        self.add_event(request.get("ClientRequestToken", ""), name, status, "")
 
-    def happen(self, token: str, resource: str, status: str, reason: str) -> None:
-        """Let something happen; the newest stands first."""
+    def add_event(self, token: str, resource: str, status: str, reason: str) -> None:
+        """Add an event; the newest comes first."""
         event = {
             "EventId": f"e{len(self.events)}",
             "Timestamp": NOW,
@@ -167,33 +171,33 @@ class CloudFormation:
 
 
 @dataclass
-class Spoken:
-    """Remembers what was said, shown and asked; `no` is what it answers."""
+class FakeInteraction:
+    """Records reports, changes and confirmations; raises `no` to decline."""
 
     no: Exception | None = None
-    said: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
+    reports: list[str] = field(default_factory=list)
+    confirmed: list[str] = field(default_factory=list)
     shown: list[str] = field(default_factory=list)
 
-    def say(self, text: str) -> None:
-        self.said.append(text)
+    def report(self, text: str) -> None:
+        self.reports.append(text)
 
-    def show(self, stack: str, changes: Any) -> None:
+    def show_changes(self, stack: str, changes: Any) -> None:
         self.shown += [c.resource for c in changes]
 
-    def agree(self, what: str) -> None:
-        self.asked.append(what)
+    def confirm(self, action: str) -> None:
+        self.confirmed.append(action)
         if self.no:
             raise self.no
 
 
-def site_of(cloudformation: Any, **clients: Any) -> Site:
-    """Return an account that is in memory."""
-    return Site(
-        make=clients.__getitem__,
+def session_of(cloudformation: Any, **clients: Any) -> AwsSession:
+    """Return a session with fake clients."""
+    return AwsSession(
+        make_client=clients.__getitem__,
         cloudformation=cloudformation,
         account="111122223333",
         region="eu-central-1",
         endpoint=Endpoint("", "aws", "eu-central-1"),
-        pause=lambda _: None,
+        sleep=lambda _: None,
     )

@@ -1,4 +1,4 @@
-"""Small templates in place of those of `infra/`, and an account in memory."""
+"""Small templates in place of those in `infra/`, and a fake CloudFormation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.infra import templates
 from orchestrator.infra.environment import Environment
-from tests.unit.orchestrator.infra.cloudformation import CloudFormation, Spoken
+from tests.unit.orchestrator.infra.cloudformation import CloudFormation, FakeInteraction
 
 NAMES = """
   App: {Type: String, Default: piecework}
@@ -61,15 +61,17 @@ FILES = {
 
 @pytest.fixture
 def files(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Stand in for the files of `infra/`."""
-    held = dict(FILES)
-    monkeypatch.setattr(templates, "read", held.__getitem__)
-    return held
+    """Replace the files of `infra/`."""
+    texts = dict(FILES)
+    monkeypatch.setattr(templates, "read", texts.__getitem__)
+    return texts
 
 
 @pytest.fixture
 def prod() -> Environment:
-    return Environment("shop", "prod", common={"Image": "registry/shop@sha256:1"})
+    return Environment(
+        "shop", "prod", shared_parameters={"Image": "registry/shop@sha256:1"}
+    )
 
 
 @pytest.fixture
@@ -83,5 +85,5 @@ def cloudformation() -> CloudFormation:
 
 
 @pytest.fixture
-def talk() -> Spoken:
-    return Spoken()
+def interaction() -> FakeInteraction:
+    return FakeInteraction()

@@ -1,4 +1,4 @@
-"""Change sets as AWS documents its replies, checked against the SDK's own model."""
+"""Change sets with replies as AWS documents them, checked against the SDK's model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import boto3
 import pytest
 from botocore.stub import ANY, Stubber
 
-from orchestrator.infra.change_set import propose
+from orchestrator.infra.change_set import create_change_set
 from orchestrator.infra.changes import Change
 from orchestrator.infra.parts import Part
 from orchestrator.infra.refusals import InfraError
@@ -42,7 +42,7 @@ def row(**facts: Any) -> dict[str, Any]:
 def proposed(client: Any) -> Any:
     waited: list[float] = []
     stack = Stack(client, "shop-prod-data", waited.append, 2.0)
-    found = propose(stack, TEMPLATE, [], name="piecework-1", new=False)
+    found = create_change_set(stack, TEMPLATE, [], name="piecework-1", new=False)
     return found, waited
 
 
@@ -53,7 +53,9 @@ def begin(stub: Any) -> None:
     stub.add_response("create_change_set", {"Id": SET, "StackId": STACK}, request)
 
 
-def test_it_is_waited_for_and_read_to_its_last_page(client: Any, stub: Any) -> None:
+def test_a_change_set_is_awaited_and_all_its_pages_are_read(
+    client: Any, stub: Any
+) -> None:
     detail = {
         "Target": {
             "Attribute": "Properties",
@@ -87,16 +89,16 @@ def test_it_is_waited_for_and_read_to_its_last_page(client: Any, stub: Any) -> N
             "Table",
             kind,
             "True",
-            kept=True,
+            retained=True,
             properties=("TableName: old to new",),
         ),
         Change("Remove", "Table", kind),
     ) == found.changes
-    assert all(change.endangers for change in found.changes)
+    assert all(change.destructive for change in found.changes)
     assert [2.0] == waited
 
 
-def test_an_update_without_changes_is_empty_in_cloudformations_words(
+def test_an_update_without_changes_is_empty_with_cloudformations_reason(
     client: Any, stub: Any
 ) -> None:
     begin(stub)
@@ -105,7 +107,7 @@ def test_an_update_without_changes_is_empty_in_cloudformations_words(
 
     found, _ = proposed(client)
 
-    assert ((), "didn't contain changes") == (found.changes, found.empty)
+    assert ((), "didn't contain changes") == (found.changes, found.empty_reason)
 
 
 def test_a_change_set_that_failed_with_changes_is_refused_and_deleted(
@@ -126,7 +128,9 @@ def test_a_change_set_that_failed_with_changes_is_refused_and_deleted(
     assert "infra.change.refused" == refused.value.code
 
 
-def test_long_values_are_named_and_not_shown(client: Any, stub: Any) -> None:
+def test_a_property_with_long_values_is_named_without_them(
+    client: Any, stub: Any
+) -> None:
     target = {
         "Attribute": "Properties",
         "Name": "PolicyDocument",
@@ -139,4 +143,4 @@ def test_long_values_are_named_and_not_shown(client: Any, stub: Any) -> None:
 
     (change,) = proposed(client)[0].changes
 
-    assert (("PolicyDocument",), False) == (change.properties, change.endangers)
+    assert (("PolicyDocument",), False) == (change.properties, change.destructive)

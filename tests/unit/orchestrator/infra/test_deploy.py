@@ -1,4 +1,4 @@
-"""A deploy: what is proposed, shown, asked, executed, and what it stops at."""
+"""A deploy: proposal, confirmation, execution, and the errors that stop it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from orchestrator.infra.deploy import Deploy, deploy, diff, needed
+from orchestrator.infra.deploy import DeployRequest, deploy, diff, required_parts
 from orchestrator.infra.environment import Environment
 from orchestrator.infra.parts import Part
 from orchestrator.infra.refusals import InfraError
 from piecework.errors import UsageError
 from tests.unit.orchestrator.infra.cloudformation import (
     CloudFormation,
-    Spoken,
+    FakeInteraction,
     change,
     refused,
-    site_of,
+    session_of,
 )
 
 pytestmark = pytest.mark.usefixtures("files")
@@ -38,22 +38,25 @@ def proposals(cloudformation: CloudFormation) -> dict[str, dict[str, Any]]:
 
 
 def test_an_empty_account_gets_every_stack_in_its_order(
-    cloudformation: CloudFormation, prod: Environment, talk: Spoken
+    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
 ) -> None:
-    done = deploy(site_of(cloudformation), Deploy(prod), talk)
+    done = deploy(session_of(cloudformation), DeployRequest(prod), interaction)
 
     assert [f"shop-prod-{part}" for part in ALL] == [o.stack for o in done]
     assert {"created"} == {o.result for o in done}
-    assert 6 == len(talk.asked) == cloudformation.verbs().count("execute")
-    assert "Create shop-prod-data in account 111122223333, eu-central-1" in talk.asked
+    assert 6 == len(interaction.confirmed) == cloudformation.verbs().count("execute")
+    assert (
+        "Create shop-prod-data in account 111122223333, eu-central-1"
+        in interaction.confirmed
+    )
     executed = [name for verb, name in cloudformation.calls if verb == "execute"]
     assert [f"cs-shop-prod-{part}" for part in ALL] == executed
 
 
-def test_outputs_are_handed_to_the_parameters_of_the_same_name(
-    cloudformation: CloudFormation, prod: Environment, talk: Spoken
+def test_outputs_become_parameters_of_the_same_name(
+    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
 ) -> None:
-    deploy(site_of(cloudformation), Deploy(prod), talk)
+    deploy(session_of(cloudformation), DeployRequest(prod), interaction)
 
     asked = proposals(cloudformation)
     assert {
@@ -69,79 +72,92 @@ def test_outputs_are_handed_to_the_parameters_of_the_same_name(
     assert [] == asked["shop-prod-data"]["Capabilities"]
 
 
-def test_who_brings_a_vpc_is_handed_nothing_of_another(
-    cloudformation: CloudFormation, prod: Environment, talk: Spoken
+def test_with_an_existing_vpc_no_network_output_is_passed_on(
+    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
 ) -> None:
     group = {"OutputKey": "SecurityGroupId", "OutputValue": "sg-of-ours"}
     cloudformation.add("shop-prod-network", Outputs=[group])
-    common = {**prod.common, "VpcId": "vpc-9", "SubnetIds": "a,b"}
-    brought = Environment("shop", "prod", common=common)
+    common = {**prod.shared_parameters, "VpcId": "vpc-9", "SubnetIds": "a,b"}
+    brought = Environment("shop", "prod", shared_parameters=common)
 
-    deploy(site_of(cloudformation), Deploy(brought, (Part.SERVICE,)), talk)
+    deploy(
+        session_of(cloudformation), DeployRequest(brought, (Part.SERVICE,)), interaction
+    )
 
     asked = parameters(proposals(cloudformation)["shop-prod-service"])
     assert ("vpc-9", None) == (asked["VpcId"], asked.get("SecurityGroupId"))
 
 
-def test_the_data_stack_is_protected_once_it_is_there(
-    cloudformation: CloudFormation, prod: Environment, talk: Spoken
+def test_the_data_stack_is_protected_after_its_creation(
+    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
 ) -> None:
-    deploy(site_of(cloudformation), Deploy(prod, (Part.DATA,)), talk)
+    deploy(session_of(cloudformation), DeployRequest(prod, (Part.DATA,)), interaction)
 
     assert ["propose", "execute", "policy", "protect"] == cloudformation.verbs()
     assert ("protect", True) == cloudformation.calls[-1]
 
 
-def test_a_second_deploy_asks_nobody_and_proposes_nothing(
-    cloudformation: CloudFormation, prod: Environment, talk: Spoken
+def test_a_second_deploy_asks_nothing_and_proposes_nothing(
+    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
 ) -> None:
-    site = site_of(cloudformation)
-    deploy(site, Deploy(prod), talk)
+    session = session_of(cloudformation)
+    deploy(session, DeployRequest(prod), interaction)
     cloudformation.calls.clear()
-    again = Spoken()
+    again = FakeInteraction()
 
-    done = deploy(site, Deploy(prod), again)
+    done = deploy(session, DeployRequest(prod), again)
 
     assert {"unchanged"} == {outcome.result for outcome in done}
-    assert ([], ["policy", "protect"]) == (again.asked, cloudformation.verbs())
-    assert "shop-prod-data: nothing to do" == again.said[0]
+    assert ([], ["policy", "protect"]) == (again.confirmed, cloudformation.verbs())
+    assert "shop-prod-data: nothing to do" == again.reports[0]
 
 
-def test_values_are_remembered_unless_they_are_given_anew(
-    cloudformation: CloudFormation, prod: Environment, talk: Spoken
+def test_parameters_keep_their_values_unless_new_ones_are_given(
+    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
 ) -> None:
-    site = site_of(cloudformation)
-    large = Environment("shop", "prod", common=prod.common, given={"Size": "large"})
-    deploy(site, Deploy(large), talk)
-    new = Environment("shop", "prod", common={"Image": "registry/shop@sha256:2"})
+    session = session_of(cloudformation)
+    large = Environment(
+        "shop",
+        "prod",
+        shared_parameters=prod.shared_parameters,
+        command_parameters={"Size": "large"},
+    )
+    deploy(session, DeployRequest(large), interaction)
+    new = Environment(
+        "shop", "prod", shared_parameters={"Image": "registry/shop@sha256:2"}
+    )
 
-    deploy(site, Deploy(new, (Part.SERVICE,)), talk)
+    deploy(session, DeployRequest(new, (Part.SERVICE,)), interaction)
 
     last = parameters(proposals(cloudformation)["shop-prod-service"])
     assert ("registry/shop@sha256:2", True) == (last["Image"], last["Size"])
     assert "vpc-1" == last["VpcId"]
 
 
-def test_an_update_that_changes_nothing_is_told_in_cloudformations_words(
-    cloudformation: CloudFormation, prod: Environment, talk: Spoken
+def test_an_update_without_changes_reports_cloudformations_reason(
+    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
 ) -> None:
     cloudformation.add("shop-prod-alarms")  # of another text of the template
     cloudformation.changes = []
 
-    (done,) = deploy(site_of(cloudformation), Deploy(prod, (Part.ALARMS,)), talk)
+    (done,) = deploy(
+        session_of(cloudformation), DeployRequest(prod, (Part.ALARMS,)), interaction
+    )
 
     assert "unchanged" == done.result
     assert ["propose", "discard"] == cloudformation.verbs()
-    assert "shop-prod-alarms: nothing to do: The submitted" in talk.said[0]
+    assert "shop-prod-alarms: nothing to do: The submitted" in interaction.reports[0]
 
 
-def test_a_creation_of_which_there_is_no_change_set_is_an_error(
-    cloudformation: CloudFormation, prod: Environment, talk: Spoken
+def test_a_creation_with_an_empty_change_set_is_an_error(
+    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
 ) -> None:
     cloudformation.changes = []
 
     with pytest.raises(InfraError) as failed:
-        deploy(site_of(cloudformation), Deploy(prod, (Part.DATA,)), talk)
+        deploy(
+            session_of(cloudformation), DeployRequest(prod, (Part.DATA,)), interaction
+        )
 
     assert "infra.change.refused" == failed.value.code
     assert ["propose", "discard", "delete"] == cloudformation.verbs()
@@ -172,10 +188,10 @@ def test_a_creation_of_which_there_is_no_change_set_is_an_error(
         ),
     ],
 )
-def test_what_holds_data_is_neither_replaced_nor_removed_silently(
+def test_a_data_resource_is_not_replaced_or_removed_without_permission(
     cloudformation: CloudFormation,
     prod: Environment,
-    talk: Spoken,
+    interaction: FakeInteraction,
     found: dict[str, Any],
     said: str,
 ) -> None:
@@ -183,53 +199,59 @@ def test_what_holds_data_is_neither_replaced_nor_removed_silently(
     cloudformation.changes = [found]
 
     with pytest.raises(UsageError, match=said) as told:
-        deploy(site_of(cloudformation), Deploy(prod, (Part.DATA,)), talk)
+        deploy(
+            session_of(cloudformation), DeployRequest(prod, (Part.DATA,)), interaction
+        )
 
     assert "infra.replacement.refused" == told.value.code
     assert ["propose", "discard"] == cloudformation.verbs()
-    assert ([], 1) == (talk.asked, len(talk.shown))
+    assert ([], 1) == (interaction.confirmed, len(interaction.shown))
 
 
-def test_what_is_allowed_by_name_is_replaced_and_the_policy_holds_the_rest(
-    cloudformation: CloudFormation, prod: Environment, talk: Spoken
+def test_an_allowed_resource_is_replaced_and_the_policy_protects_the_others(
+    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
 ) -> None:
     cloudformation.add("shop-prod-data")
     cloudformation.changes = [change("Modify", "Table", TABLE, Replacement="True")]
 
-    told = Deploy(prod, (Part.DATA,), allowed=("Table",))
-    deploy(site_of(cloudformation), told, talk)
+    told = DeployRequest(prod, (Part.DATA,), allowed=("Table",))
+    deploy(session_of(cloudformation), told, interaction)
 
     verbs = ["propose", "policy", "execute", "policy", "policy", "protect"]
     assert verbs == cloudformation.verbs()
-    relaxed, restored = (
+    replacements_allowed, restored = (
         json.loads(body) for verb, body in cloudformation.calls[1:4] if verb == "policy"
     )
-    deny = relaxed["Statement"][1]
+    deny = replacements_allowed["Statement"][1]
     held = ["LogicalResourceId/Queue", "LogicalResourceId/Bucket"]
     assert ("Deny", held) == (deny["Effect"], deny["Resource"])
     assert {"Statement": ["as written"]} == restored
 
 
 def test_the_policy_is_restored_when_the_update_fails(
-    cloudformation: CloudFormation, prod: Environment, talk: Spoken
+    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
 ) -> None:
     cloudformation.add("shop-prod-data")
     cloudformation.changes = [change("Modify", "Table", TABLE, Replacement="True")]
     cloudformation.ends = "UPDATE_ROLLBACK_COMPLETE"
 
     with pytest.raises(InfraError):
-        deploy(site_of(cloudformation), Deploy(prod, (Part.DATA,), ("Table",)), talk)
+        deploy(
+            session_of(cloudformation),
+            DeployRequest(prod, (Part.DATA,), ("Table",)),
+            interaction,
+        )
 
     assert ["policy", "execute", "policy"] == cloudformation.verbs()[1:]
 
 
-def test_a_no_leaves_everything_as_it_was(
+def test_a_declined_deploy_changes_nothing(
     cloudformation: CloudFormation, prod: Environment
 ) -> None:
     no = UsageError("no", code="cli.confirmation.needed")
 
     with pytest.raises(UsageError):
-        deploy(site_of(cloudformation), Deploy(prod), Spoken(no))
+        deploy(session_of(cloudformation), DeployRequest(prod), FakeInteraction(no))
 
     assert ["propose", "discard", "delete"] == cloudformation.verbs()
     assert {"DELETE_COMPLETE"} == {
@@ -237,10 +259,10 @@ def test_a_no_leaves_everything_as_it_was(
     }
 
 
-def test_a_change_set_that_may_not_be_executed_is_deleted(
+def test_a_change_set_whose_execution_is_denied_is_deleted(
     cloudformation: CloudFormation,
     prod: Environment,
-    talk: Spoken,
+    interaction: FakeInteraction,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def deny(**_: Any) -> None:
@@ -250,13 +272,15 @@ def test_a_change_set_that_may_not_be_executed_is_deleted(
     monkeypatch.setattr(cloudformation, "execute_change_set", deny)
 
     with pytest.raises(UsageError, match="cloudformation:ExecuteChangeSet"):
-        deploy(site_of(cloudformation), Deploy(prod, (Part.ROLES,)), talk)
+        deploy(
+            session_of(cloudformation), DeployRequest(prod, (Part.ROLES,)), interaction
+        )
 
     assert ["propose", "discard"] == cloudformation.verbs()
 
 
-def test_a_failure_names_what_failed_first_with_its_reason(
-    cloudformation: CloudFormation, prod: Environment, talk: Spoken
+def test_a_failure_names_the_first_failed_resource_with_its_reason(
+    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
 ) -> None:
     cloudformation.ends = "ROLLBACK_COMPLETE"
     cloudformation.failing = [
@@ -266,20 +290,20 @@ def test_a_failure_names_what_failed_first_with_its_reason(
     ]
 
     with pytest.raises(InfraError) as failed:
-        deploy(site_of(cloudformation), Deploy(prod), talk)
+        deploy(session_of(cloudformation), DeployRequest(prod), interaction)
 
     lines = failed.value.message.splitlines()
     assert "The stack shop-prod-data ended in ROLLBACK_COMPLETE." == lines[0]
     assert "Bucket (AWS::Some::Thing): the name is taken" == lines[1].strip()
     assert ("infra.deploy.failed", 1) == (failed.value.code, failed.value.exit_code)
-    assert 4 == len(talk.said)  # and nothing of the stacks after it
+    assert 4 == len(interaction.reports)  # later stacks are not deployed
     assert 1 == cloudformation.verbs().count("execute")
 
 
-def test_whoever_stops_it_hears_that_cloudformation_does_not_stop(
+def test_an_interrupt_reports_that_cloudformation_continues(
     cloudformation: CloudFormation,
     prod: Environment,
-    talk: Spoken,
+    interaction: FakeInteraction,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def interrupt(**_: Any) -> None:
@@ -288,57 +312,71 @@ def test_whoever_stops_it_hears_that_cloudformation_does_not_stop(
     monkeypatch.setattr(cloudformation, "execute_change_set", interrupt)
 
     with pytest.raises(KeyboardInterrupt):
-        deploy(site_of(cloudformation), Deploy(prod, (Part.DATA,)), talk)
+        deploy(
+            session_of(cloudformation), DeployRequest(prod, (Part.DATA,)), interaction
+        )
 
-    assert "goes on by itself" in talk.said[-1]
+    assert "CloudFormation continues the change" in interaction.reports[-1]
 
 
-def test_a_parameter_without_a_value_is_told_before_anything_is_touched(
-    cloudformation: CloudFormation, talk: Spoken
+def test_a_parameter_without_a_value_is_refused_before_any_change(
+    cloudformation: CloudFormation, interaction: FakeInteraction
 ) -> None:
     nameless = Environment("shop", "prod")
 
     with pytest.raises(UsageError, match="service needs a value for Image") as told:
-        deploy(site_of(cloudformation), Deploy(nameless), talk)
+        deploy(session_of(cloudformation), DeployRequest(nameless), interaction)
 
     assert "infra.parameter.missing" == told.value.code
     assert "--image" in told.value.next_step
     assert [] == cloudformation.calls
 
 
-def test_a_parameter_that_no_template_knows_is_refused_with_those_that_are_known(
-    cloudformation: CloudFormation, prod: Environment, talk: Spoken
+def test_an_unknown_parameter_is_refused_with_the_list_of_known_ones(
+    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
 ) -> None:
-    wrong = Environment("shop", "prod", common=prod.common, given={"Syze": "large"})
+    wrong = Environment(
+        "shop",
+        "prod",
+        shared_parameters=prod.shared_parameters,
+        command_parameters={"Syze": "large"},
+    )
 
-    with pytest.raises(UsageError, match="Do you mean Size") as told:
-        deploy(site_of(cloudformation), Deploy(wrong), talk)
+    with pytest.raises(UsageError, match="nearest name is Size") as told:
+        deploy(session_of(cloudformation), DeployRequest(wrong), interaction)
 
     assert "infra.parameter.unknown" == told.value.code
     assert "Protect" in told.value.next_step
     assert [] == cloudformation.calls
 
 
-def test_a_parameter_for_all_stacks_has_to_be_one_of_theirs(
-    cloudformation: CloudFormation, prod: Environment, talk: Spoken
+def test_a_shared_parameter_must_be_declared_by_some_stack(
+    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
 ) -> None:
-    both = {**prod.common, "Size": "large"}
-    known = Environment("shop", "prod", common=both)
-    deploy(site_of(cloudformation), Deploy(known, (Part.DATA,)), talk)
+    both = {**prod.shared_parameters, "Size": "large"}
+    known = Environment("shop", "prod", shared_parameters=both)
+    deploy(session_of(cloudformation), DeployRequest(known, (Part.DATA,)), interaction)
 
-    wrong = Environment("shop", "prod", common={"Syze": "large"})
+    wrong = Environment("shop", "prod", shared_parameters={"Syze": "large"})
     with pytest.raises(UsageError, match="no parameter Syze in any stack"):
-        deploy(site_of(cloudformation), Deploy(wrong, (Part.DATA,)), talk)
+        deploy(
+            session_of(cloudformation), DeployRequest(wrong, (Part.DATA,)), interaction
+        )
 
 
-def test_a_parameter_of_a_part_is_looked_for_in_that_part(
-    cloudformation: CloudFormation, prod: Environment, talk: Spoken
+def test_a_part_parameter_must_be_declared_by_that_part(
+    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
 ) -> None:
-    of_part = {Part.DATA: {"Size": "large"}}
-    wrong = Environment("shop", "prod", common=prod.common, of_part=of_part)
+    part_parameters = {Part.DATA: {"Size": "large"}}
+    wrong = Environment(
+        "shop",
+        "prod",
+        shared_parameters=prod.shared_parameters,
+        part_parameters=part_parameters,
+    )
 
     with pytest.raises(UsageError, match="no parameter Size in data"):
-        deploy(site_of(cloudformation), Deploy(wrong), talk)
+        deploy(session_of(cloudformation), DeployRequest(wrong), interaction)
 
 
 @pytest.mark.parametrize(
@@ -350,26 +388,26 @@ def test_a_parameter_of_a_part_is_looked_for_in_that_part(
         ("", (Part.SERVICE,), False),
     ],
 )
-def test_a_network_is_made_only_for_who_brings_none(
+def test_a_network_stack_is_required_only_without_an_existing_vpc(
     vpc: str, present: tuple[Part, ...], *, expected: bool
 ) -> None:
-    environment = Environment("a", "b", common={"VpcId": vpc} if vpc else {})
+    environment = Environment("a", "b", shared_parameters={"VpcId": vpc} if vpc else {})
 
-    assert expected is (Part.NETWORK in needed(environment, present))
+    assert expected is (Part.NETWORK in required_parts(environment, present))
 
 
-def test_a_diff_proposes_and_drops_and_leaves_nothing(
+def test_a_diff_creates_and_deletes_change_sets_and_changes_nothing(
     cloudformation: CloudFormation, prod: Environment
 ) -> None:
     cloudformation.add("shop-prod-alarms")
 
-    found = {o.part: o for o in diff(site_of(cloudformation), Deploy(prod))}
+    found = {o.part: o for o in diff(session_of(cloudformation), DeployRequest(prod))}
 
     assert "create" == found[Part.DATA].result
     assert "update" == found[Part.ALARMS].result
     assert ("later", "VpcId, SubnetIds") == (
         found[Part.SERVICE].result,
-        found[Part.SERVICE].said,
+        found[Part.SERVICE].detail,
     )
     assert [] == [n for n in cloudformation.verbs() if n in {"execute", "policy"}]
     assert ["shop-prod-alarms"] == [

@@ -1,4 +1,4 @@
-"""What goes, what stays, in which order, and what is refused."""
+"""What `destroy` deletes and retains, in which order, and when it refuses."""
 
 from __future__ import annotations
 
@@ -8,49 +8,49 @@ from typing import Any
 
 import pytest
 
-from orchestrator.infra.destroy import destroy, foresee
+from orchestrator.infra.destroy import destroy, plan_destroy
 from orchestrator.infra.environment import Environment
 from orchestrator.infra.parts import Part
 from orchestrator.infra.refusals import InfraError
-from orchestrator.infra.site import Site
+from orchestrator.infra.site import AwsSession
 from piecework.errors import UsageError
 from tests.unit.orchestrator.infra.cloudformation import (
     CloudFormation,
+    FakeInteraction,
     Pages,
-    Spoken,
-    site_of,
+    session_of,
 )
 from tests.unit.orchestrator.infra.conftest import DATA, PLAIN
 
 PROD = Environment("shop", "prod")
 
 
-class GoneError(Exception):
+class NotFoundFakeError(Exception):
     pass
 
 
 @dataclass
 class DynamoDB:
-    """Two tables, and the jobs that the list of active ones names."""
+    """Fake DynamoDB with tables, and the ids of the active jobs."""
 
     jobs: list[str] = field(default_factory=list)
     tables: dict[str, dict[str, Any]] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
 
     class exceptions:  # noqa: N801 -- as the SDK has it
-        ResourceNotFoundException = GoneError
+        ResourceNotFoundException = NotFoundFakeError
 
     def get_paginator(self, _: str) -> Pages:
         return Pages(self.query)
 
     def query(self, **_: Any) -> dict[str, Any]:
         if not self.tables:
-            raise GoneError
+            raise NotFoundFakeError
         return {"Items": [{"job": {"S": job}} for job in self.jobs]}
 
     def describe_table(self, TableName: str) -> dict[str, Any]:  # noqa: N803
         if TableName not in self.tables:
-            raise GoneError
+            raise NotFoundFakeError
         return {"Table": self.tables[TableName]}
 
     def update_table(self, **request: Any) -> None:
@@ -67,14 +67,14 @@ class SQS:
     deleted: list[str]
 
     class exceptions:  # noqa: N801 -- as the SDK has it
-        QueueDoesNotExist = GoneError
+        QueueDoesNotExist = NotFoundFakeError
 
     def __init__(self) -> None:
         self.deleted = []
 
     def delete_queue(self, QueueUrl: str) -> None:  # noqa: N803
         if QueueUrl in self.deleted:
-            raise GoneError
+            raise NotFoundFakeError
         self.deleted.append(QueueUrl)
 
 
@@ -99,9 +99,9 @@ def sqs() -> SQS:
 
 
 @pytest.fixture
-def site(
+def session(
     cloudformation: CloudFormation, dynamodb: DynamoDB, sqs: SQS
-) -> Iterator[Site]:
+) -> Iterator[AwsSession]:
     for part in (Part.DATA, Part.SERVICE, Part.ALARMS):
         name = f"shop-prod-{part}"
         protected = part is Part.DATA
@@ -117,29 +117,29 @@ def site(
         ],
         "shop-prod-alarms": [row("Thing", "AWS::SNS::Topic")],
     }
-    return site_of(cloudformation, dynamodb=dynamodb, sqs=sqs)
+    return session_of(cloudformation, dynamodb=dynamodb, sqs=sqs)
 
 
-def fates(site: Site, *, with_data: bool) -> dict[str, str]:
-    planned = foresee(site, PROD, (), with_data=with_data)
-    return {fate.resource: fate.fate for fate in planned.fates}
+def planned_actions(session: AwsSession, *, with_data: bool) -> dict[str, str]:
+    planned = plan_destroy(session, PROD, (), with_data=with_data)
+    return {row.resource: row.action for row in planned.resources}
 
 
-def test_the_data_stays_unless_it_is_named(site: Site) -> None:
-    assert {"Thing": "goes"} == fates(site, with_data=False)
+def test_data_is_retained_unless_it_is_requested(session: AwsSession) -> None:
+    assert {"Thing": "delete-with-stack"} == planned_actions(session, with_data=False)
     assert {
-        "Thing": "goes",
-        "Table": "deleted",
-        "Queue": "deleted",
-        "Policy": "goes",
-        "Bucket": "kept",
-    } == fates(site, with_data=True)
+        "Thing": "delete-with-stack",
+        "Table": "delete-by-name",
+        "Queue": "delete-by-name",
+        "Policy": "delete-with-stack",
+        "Bucket": "retain",
+    } == planned_actions(session, with_data=True)
 
 
-def test_the_last_stack_goes_first_and_the_data_stack_is_not_touched(
-    site: Site, cloudformation: CloudFormation, talk: Spoken
+def test_the_last_stack_is_deleted_first_and_the_data_stack_stays(
+    session: AwsSession, cloudformation: CloudFormation, interaction: FakeInteraction
 ) -> None:
-    destroy(site, foresee(site, PROD, (), with_data=False), talk)
+    destroy(session, plan_destroy(session, PROD, (), with_data=False), interaction)
 
     assert [
         ("delete", "shop-prod-alarms"),
@@ -147,84 +147,91 @@ def test_the_last_stack_goes_first_and_the_data_stack_is_not_touched(
     ] == cloudformation.calls
 
 
-def test_with_its_data_the_protections_are_turned_off_aloud(
-    site: Site,
+def test_deleting_data_reports_that_protections_are_turned_off(
+    session: AwsSession,
     cloudformation: CloudFormation,
     dynamodb: DynamoDB,
     sqs: SQS,
-    talk: Spoken,
+    interaction: FakeInteraction,
 ) -> None:
-    destroy(site, foresee(site, PROD, (), with_data=True), talk)
+    destroy(session, plan_destroy(session, PROD, (), with_data=True), interaction)
 
     assert ["unprotect", "delete"] == dynamodb.calls
     assert ["the-queue"] == sqs.deleted
     assert ["protect", "delete"] == cloudformation.verbs()[2:]
-    assert "the-table: deletion protection is turned off" in talk.said
-    assert "shop-prod-data: termination protection is turned off" in talk.said
+    assert "the-table: turning off deletion protection" in interaction.reports
+    assert "shop-prod-data: turning off termination protection" in interaction.reports
 
 
-def test_a_removal_that_was_cut_off_can_be_begun_again(
-    site: Site, dynamodb: DynamoDB, sqs: SQS, talk: Spoken
+def test_an_interrupted_removal_can_be_repeated(
+    session: AwsSession, dynamodb: DynamoDB, sqs: SQS, interaction: FakeInteraction
 ) -> None:
-    planned = foresee(site, PROD, (Part.DATA,), with_data=True)
+    planned = plan_destroy(session, PROD, (Part.DATA,), with_data=True)
     dynamodb.tables.clear()
     sqs.deleted.append("the-queue")
 
-    destroy(site, planned, talk)
+    destroy(session, planned, interaction)
 
     assert [] == dynamodb.calls
 
 
-def test_while_a_job_runs_nothing_goes(site: Site, dynamodb: DynamoDB) -> None:
+def test_nothing_is_deleted_while_a_job_runs(
+    session: AwsSession, dynamodb: DynamoDB
+) -> None:
     dynamodb.jobs = [f"job-{n}" for n in range(7)]
 
     with pytest.raises(UsageError, match=r"7 jobs are .* job-4, …") as refused:
-        foresee(site, PROD, (), with_data=False)
+        plan_destroy(session, PROD, (), with_data=False)
 
     assert "infra.jobs.running" == refused.value.code
     assert "piecework jobs list" in refused.value.next_step
 
 
-def test_without_a_table_there_is_no_job(site: Site, dynamodb: DynamoDB) -> None:
+def test_without_a_table_there_are_no_running_jobs(
+    session: AwsSession, dynamodb: DynamoDB
+) -> None:
     dynamodb.tables.clear()
 
-    assert foresee(site, PROD, (), with_data=False).stacks
+    assert plan_destroy(session, PROD, (), with_data=False).stacks
 
 
 @pytest.mark.parametrize("status", ["REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE"])
-def test_a_data_stack_that_never_came_into_being_is_removed_without_more_ado(
-    site: Site, cloudformation: CloudFormation, talk: Spoken, status: str
+def test_a_data_stack_that_was_never_created_is_removed_like_any_other(
+    session: AwsSession,
+    cloudformation: CloudFormation,
+    interaction: FakeInteraction,
+    status: str,
 ) -> None:
     cloudformation.add("shop-prod-data", status)
     cloudformation.resources.clear()
     if status == "REVIEW_IN_PROGRESS":
         cloudformation.templates.clear()  # it has none
 
-    planned = foresee(site, PROD, (Part.DATA,), with_data=False)
-    destroy(site, planned, talk)
+    planned = plan_destroy(session, PROD, (Part.DATA,), with_data=False)
+    destroy(session, planned, interaction)
 
     assert [("delete", "shop-prod-data")] == cloudformation.calls
 
 
-def test_a_stack_at_which_something_is_under_way_is_left_alone(
-    site: Site, cloudformation: CloudFormation
+def test_a_stack_with_an_operation_in_progress_is_refused(
+    session: AwsSession, cloudformation: CloudFormation
 ) -> None:
     cloudformation.add("shop-prod-service", "UPDATE_IN_PROGRESS")
 
     with pytest.raises(UsageError) as refused:
-        foresee(site, PROD, (), with_data=False)
+        plan_destroy(session, PROD, (), with_data=False)
 
     assert "infra.stack.busy" == refused.value.code
 
 
-def test_a_stack_that_cannot_be_deleted_stops_it_with_the_reason(
-    site: Site, cloudformation: CloudFormation, talk: Spoken
+def test_a_failed_delete_stops_the_destroy_with_the_reason(
+    session: AwsSession, cloudformation: CloudFormation, interaction: FakeInteraction
 ) -> None:
     cloudformation.ends = "DELETE_FAILED"
     cloudformation.failing = [("Thing", "DELETE_FAILED", "it is in use")]
 
     with pytest.raises(InfraError, match="it is in use") as failed:
-        destroy(site, foresee(site, PROD, (), with_data=False), talk)
+        destroy(session, plan_destroy(session, PROD, (), with_data=False), interaction)
 
     assert "same command again" in failed.value.next_step
     assert 1 == cloudformation.verbs().count("delete")

@@ -1,4 +1,4 @@
-"""What is wanted: options before the file, the file before the settings."""
+"""The wanted environment: options override the file, the file overrides settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.infra.environment import Options, pairs, wanted
+from orchestrator.infra.environment import (
+    Options,
+    parse_parameters,
+    resolve_environment,
+)
 from orchestrator.infra.parameters import refuse_unknown
 from orchestrator.infra.parts import Part
 from orchestrator.infra.templates import load
@@ -18,7 +22,7 @@ region: eu-central-1
 image: registry/shop@sha256:1
 pipelines: [shop.review, shop.sums]
 vpc: vpc-1
-everywhere: {Concurrency: 8}
+common_parameters: {Concurrency: 8}
 subnets: [subnet-a, subnet-b]
 parameters:
   data: {Encryption: customer, Protect: true}
@@ -33,8 +37,8 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_says_what_else_would_be_typed_each_time(file: Path) -> None:
-    found = wanted(Options(config=file))
+def test_an_environment_file_sets_options_and_parameters(file: Path) -> None:
+    found = resolve_environment(Options(config=file))
 
     assert ("piecework-prod", "eu-central-1") == (found.name, found.region)
     assert {
@@ -43,34 +47,42 @@ def test_a_file_says_what_else_would_be_typed_each_time(file: Path) -> None:
         "VpcId": "vpc-1",
         "SubnetIds": "subnet-a,subnet-b",
         "Concurrency": "8",
-    } == found.common
-    assert {"Encryption": "customer", "Protect": "true"} == found.of_part[Part.DATA]
+    } == found.shared_parameters
+    assert {"Encryption": "customer", "Protect": "true"} == found.part_parameters[
+        Part.DATA
+    ]
     values = {"OnDemandBase": "1", "LogLevel": "info"}
-    assert values == found.of_part[Part.SERVICE]
-    assert found.own_vpc
+    assert values == found.part_parameters[Part.SERVICE]
+    assert found.uses_existing_vpc
 
 
-def test_an_option_outweighs_the_file(file: Path) -> None:
+def test_an_option_overrides_the_file(file: Path) -> None:
     options = Options(
-        env="beta", region="us-east-1", config=file, short={"image": "other", "vpc": ""}
+        env="beta",
+        region="us-east-1",
+        config=file,
+        shorthand={"image": "other", "vpc": ""},
     )
 
-    found = wanted(options)
+    found = resolve_environment(options)
 
     assert ("piecework-beta", "us-east-1") == (found.name, found.region)
-    assert ("other", "vpc-1") == (found.common["Image"], found.common["VpcId"])
+    assert ("other", "vpc-1") == (
+        found.shared_parameters["Image"],
+        found.shared_parameters["VpcId"],
+    )
 
 
-def test_the_settings_say_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_are_used_for_missing_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIECEWORK_APP", "shop")
     monkeypatch.setenv("PIECEWORK_ENV", "beta")
 
-    assert "shop-beta" == wanted(Options()).name
+    assert "shop-beta" == resolve_environment(Options()).name
 
 
-def test_an_environment_has_to_be_named() -> None:
-    with pytest.raises(UsageError, match="which environment") as refused:
-        wanted(Options())
+def test_a_missing_environment_name_is_refused() -> None:
+    with pytest.raises(UsageError, match="No environment") as refused:
+        resolve_environment(Options())
 
     assert "infra.config.invalid" == refused.value.code
 
@@ -84,32 +96,32 @@ def test_an_environment_has_to_be_named() -> None:
         ("{", "flow node"),
     ],
 )
-def test_a_file_that_does_not_fit_is_refused_with_what_is_wrong(
+def test_an_invalid_file_is_refused_with_the_problem(
     tmp_path: Path, text: str, said: str
 ) -> None:
     path = tmp_path / "prod.yaml"
     path.write_text(text)
 
     with pytest.raises(UsageError, match=said) as refused:
-        wanted(Options(env="prod", config=path))
+        resolve_environment(Options(env="prod", config=path))
 
     assert "infra.config.invalid" == refused.value.code
     assert str(path) in refused.value.message
 
 
 def test_a_parameter_may_hold_an_equals_sign() -> None:
-    assert {"Secret1": "KEY=arn:x"} == pairs(["Secret1=KEY=arn:x"])
+    assert {"Secret1": "KEY=arn:x"} == parse_parameters(["Secret1=KEY=arn:x"])
 
 
 @pytest.mark.parametrize("word", ["Size", "=large", "a b=c"])
-def test_a_word_that_is_no_parameter_is_refused(word: str) -> None:
+def test_a_word_without_key_and_value_is_refused(word: str) -> None:
     with pytest.raises(UsageError) as refused:
-        pairs([word])
+        parse_parameters([word])
 
     assert "infra.parameter.invalid" == refused.value.code
 
 
-def test_the_file_of_the_page_is_one_and_its_parameters_are_those_of_the_templates(
+def test_the_environment_file_in_the_docs_is_valid(
     tmp_path: Path,
 ) -> None:
     page = Path(__file__).parents[4] / "docs/deploy.md"
@@ -117,7 +129,7 @@ def test_the_file_of_the_page_is_one_and_its_parameters_are_those_of_the_templat
     path = tmp_path / "prod.yaml"
     path.write_text(rest.partition("```")[0])
 
-    found = wanted(Options(config=path))
+    found = resolve_environment(Options(config=path))
 
     assert "piecework-prod" == found.name
     refuse_unknown(found, [load(part) for part in Part])

@@ -1,4 +1,4 @@
-"""What AWS refuses, by its structure: the code, and the action that is missing."""
+"""Error responses of AWS become Piecework errors with code and next step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from botocore.exceptions import (
     NoRegionError,
 )
 
-from orchestrator.infra.refusals import explained
+from orchestrator.infra.refusals import translated_aws_errors
 from piecework.errors import PieceworkError
 from tests.unit.orchestrator.infra.cloudformation import refused
 
@@ -35,10 +35,10 @@ from tests.unit.orchestrator.infra.cloudformation import refused
         (EndpointConnectionError(endpoint_url="x"), "aws.endpoint.unreachable", 6),
     ],
 )
-def test_a_refusal_has_a_code_and_a_next_step(
+def test_an_aws_error_has_a_code_and_a_next_step(
     error: Any, code: str, exit_code: int
 ) -> None:
-    with pytest.raises(PieceworkError) as told, explained("shop-prod-data"):
+    with pytest.raises(PieceworkError) as told, translated_aws_errors("shop-prod-data"):
         raise error
 
     assert (code, exit_code) == (told.value.code, told.value.exit_code)
@@ -46,21 +46,27 @@ def test_a_refusal_has_a_code_and_a_next_step(
     assert "shop-prod-data" in told.value.message
 
 
-def test_a_denial_names_the_action_that_is_missing() -> None:
-    with pytest.raises(PieceworkError) as told, explained("queue", "sqs"):
+def test_an_access_denied_error_names_the_missing_action() -> None:
+    with pytest.raises(PieceworkError) as told, translated_aws_errors("queue", "sqs"):
         raise refused("DeleteQueue", "AccessDenied", "User is not authorized")
 
     assert "sqs:DeleteQueue on queue" in told.value.message
     assert "sqs:DeleteQueue" in told.value.next_step
 
 
-def test_who_has_no_credentials_is_not_sent_to_the_embedded_aws() -> None:
-    with pytest.raises(PieceworkError) as told, explained("the account", "sts"):
+def test_missing_credentials_do_not_suggest_the_embedded_aws() -> None:
+    with (
+        pytest.raises(PieceworkError) as told,
+        translated_aws_errors("the account", "sts"),
+    ):
         raise NoCredentialsError
 
     assert "AWS_PROFILE" in told.value.next_step
 
 
-def test_what_aws_said_is_quoted_for_people() -> None:
-    with pytest.raises(PieceworkError, match="Parameter Size is odd"), explained("s"):
+def test_the_message_of_aws_is_quoted() -> None:
+    with (
+        pytest.raises(PieceworkError, match="Parameter Size is odd"),
+        translated_aws_errors("s"),
+    ):
         raise refused("CreateChangeSet", "ValidationError", "Parameter Size is odd")

@@ -1,4 +1,4 @@
-"""The files for who deploys by other means: complete, and honest of what is missing."""
+"""Rendered files to deploy with another tool; missing values are marked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.infra.deploy import Deploy
+from orchestrator.infra.deploy import DeployRequest
 from orchestrator.infra.environment import Environment
 from orchestrator.infra.parts import Part
 from orchestrator.infra.render import render, write
@@ -23,7 +23,7 @@ def values(files: dict[str, str], part: Part) -> dict[str, str]:
 def test_every_stack_has_its_template_its_parameters_and_its_command(
     prod: Environment,
 ) -> None:
-    files = render(Deploy(prod))
+    files = render(DeployRequest(prod))
 
     assert {
         *(f"{part}.yaml" for part in Part),
@@ -38,21 +38,25 @@ def test_every_stack_has_its_template_its_parameters_and_its_command(
     assert 1 == commands.count("--enable-termination-protection")
 
 
-def test_what_an_earlier_stack_tells_and_what_is_missing_is_marked(
+def test_outputs_of_earlier_stacks_and_missing_values_are_placeholders(
     prod: Environment,
 ) -> None:
-    found = values(render(Deploy(prod)), Part.SERVICE)
+    found = values(render(DeployRequest(prod)), Part.SERVICE)
 
     assert "<output VpcId of the stack shop-prod-network>" == found["VpcId"]
     assert "registry/shop@sha256:1" == found["Image"]
     assert "Size" not in found
     nameless = Environment("shop", "prod")
-    assert "<to be set>" == values(render(Deploy(nameless)), Part.SERVICE)["Image"]
+    assert (
+        "<to be set>" == values(render(DeployRequest(nameless)), Part.SERVICE)["Image"]
+    )
 
 
-def test_who_brings_a_network_gets_none(prod: Environment) -> None:
-    common = {**prod.common, "VpcId": "vpc-9", "SubnetIds": "a"}
-    files = render(Deploy(Environment("shop", "prod", common=common)))
+def test_with_an_existing_vpc_no_network_template_is_rendered(
+    prod: Environment,
+) -> None:
+    common = {**prod.shared_parameters, "VpcId": "vpc-9", "SubnetIds": "a"}
+    files = render(DeployRequest(Environment("shop", "prod", shared_parameters=common)))
 
     assert "network.yaml" not in files
     assert ("vpc-9", "a") == tuple(
@@ -60,8 +64,8 @@ def test_who_brings_a_network_gets_none(prod: Environment) -> None:
     )
 
 
-def test_a_region_stands_in_every_command() -> None:
-    files = render(Deploy(Environment("a", "b", "eu-central-1"), (Part.DATA,)))
+def test_every_command_names_the_region() -> None:
+    files = render(DeployRequest(Environment("a", "b", "eu-central-1"), (Part.DATA,)))
     commands = files["commands.txt"]
 
     assert commands.count("aws cloudformation") == commands.count(
@@ -69,10 +73,10 @@ def test_a_region_stands_in_every_command() -> None:
     )
 
 
-def test_files_are_written_where_they_are_wanted(
+def test_files_are_written_to_the_given_folder(
     tmp_path: Path, prod: Environment
 ) -> None:
-    files = render(Deploy(prod, (Part.ALARMS,)))
+    files = render(DeployRequest(prod, (Part.ALARMS,)))
 
     paths = write(files, tmp_path / "new")
 

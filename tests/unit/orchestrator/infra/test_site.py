@@ -1,4 +1,4 @@
-"""Where a command works: as every other command finds out, or in a named region."""
+"""The endpoint, region and credentials of a session."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from piecework.endpoint import Endpoint
 from piecework.errors import UsageError
 
 
-def test_the_embedded_aws_is_asked_whatever_the_users_profile_says(
+def test_the_embedded_aws_ignores_the_users_profile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("AWS_PROFILE", "nobody-has-this")
     endpoint = Endpoint("http://127.0.0.1:9", "embedded", "us-east-1")
 
-    client = site._maker(endpoint, "eu-west-1")("sts")
+    client = site._client_factory(endpoint, "eu-west-1")("sts")
 
     meta = client.meta
     assert ("http://127.0.0.1:9", "eu-west-1") == (meta.endpoint_url, meta.region_name)
@@ -26,10 +26,10 @@ def test_the_embedded_aws_is_asked_whatever_the_users_profile_says(
     ("region", "code"),
     [("", "config.region.missing"), ("eu-central-1", "aws.credentials.missing")],
 )
-def test_what_is_missing_is_said_before_anything_is_asked(
+def test_a_missing_region_or_credential_is_reported_before_any_request(
     region: str, code: str
 ) -> None:
     with pytest.raises(UsageError) as told:
-        site.visit(region)
+        site.open_session(region)
 
     assert code == told.value.code

@@ -1,11 +1,11 @@
-"""Each state that CloudFormation documents, and what is said of a stack in it."""
+"""Every state that CloudFormation documents, with its error code and next step."""
 
 from __future__ import annotations
 
 import boto3
 import pytest
 
-from orchestrator.infra.standing import READY, never_whole, require_ready
+from orchestrator.infra.standing import READY, require_ready, was_never_created
 from piecework.errors import UsageError
 
 STUCK = {
@@ -17,7 +17,7 @@ STUCK = {
 
 
 def states() -> list[str]:
-    """Return the states that the SDK knows."""
+    """Return all states of the SDK's model."""
     client = boto3.client("cloudformation", region_name="eu-central-1")
     shape = client.meta.service_model.shape_for("StackStatus")
     return [str(state) for state in shape.enum]  # type: ignore[attr-defined]
@@ -40,7 +40,7 @@ def test_every_state_is_ready_or_has_its_code_and_next_step() -> None:
     assert "infra.stack.busy" == told["UPDATE_COMPLETE_CLEANUP_IN_PROGRESS"]
 
 
-def test_the_way_out_of_a_failed_rollback_is_named() -> None:
+def test_the_next_step_after_a_failed_rollback_is_continue_update_rollback() -> None:
     with pytest.raises(UsageError) as stuck:
         require_ready("shop-prod-data", "data", "prod", "UPDATE_ROLLBACK_FAILED")
 
@@ -49,10 +49,10 @@ def test_the_way_out_of_a_failed_rollback_is_named() -> None:
     )
 
 
-def test_a_stack_that_never_came_into_being_holds_nothing() -> None:
+def test_the_states_of_a_stack_that_was_never_created() -> None:
     assert {
         "CREATE_FAILED",
         "REVIEW_IN_PROGRESS",
         "ROLLBACK_COMPLETE",
         "ROLLBACK_FAILED",
-    } == {state for state in states() if never_whole(state)}
+    } == {state for state in states() if was_never_created(state)}

@@ -1,4 +1,4 @@
-"""Stacks as they are, and the parameters that are not as they are wanted."""
+"""The state of stacks, and parameters that differ from the wanted ones."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import pytest
 
 from orchestrator.infra.environment import Environment
 from orchestrator.infra.parts import Part
-from orchestrator.infra.status import ABSENT, status
-from tests.unit.orchestrator.infra.cloudformation import CloudFormation, site_of
+from orchestrator.infra.status import NOT_DEPLOYED, status
+from tests.unit.orchestrator.infra.cloudformation import CloudFormation, session_of
 from tests.unit.orchestrator.infra.conftest import SERVICE
 
 pytestmark = pytest.mark.usefixtures("files")
 
 
-def test_a_stack_that_is_not_there_is_listed_too(
+def test_a_missing_stack_is_listed_too(
     cloudformation: CloudFormation, prod: Environment
 ) -> None:
-    found = status(site_of(cloudformation), prod)
+    found = status(session_of(cloudformation), prod)
 
     assert [str(part) for part in Part] == [row["part"] for row in found]
-    assert {ABSENT} == {row["status"] for row in found}
+    assert {NOT_DEPLOYED} == {row["status"] for row in found}
 
 
-def test_what_differs_from_the_wanted_or_from_the_default_is_named(
+def test_parameters_that_differ_from_wanted_or_default_are_listed(
     cloudformation: CloudFormation, prod: Environment
 ) -> None:
     held = {"Image": "old", "Pipelines": "mine", "Size": "large", "VpcId": "vpc-1"}
@@ -33,14 +33,14 @@ def test_what_differs_from_the_wanted_or_from_the_default_is_named(
     cloudformation.add("shop-prod-network", Outputs=outputs)
     cloudformation.templates["shop-prod-service"] = SERVICE
 
-    row = status(site_of(cloudformation), prod)[3]
+    row = status(session_of(cloudformation), prod)[3]
 
     assert "same" == row["template"]
     assert [
         {"name": "Image", "value": "old", "wanted": "registry/shop@sha256:1"},
         {"name": "VpcId", "value": "vpc-1", "wanted": "vpc-2"},
         {"name": "Size", "value": "large", "default": "small"},
-    ] == row["differs"]
+    ] == row["different_parameters"]
 
 
 def test_a_stack_in_review_has_no_template_to_compare(
@@ -51,16 +51,16 @@ def test_a_stack_in_review_has_no_template_to_compare(
     cloudformation.add("shop-prod-data", "REVIEW_IN_PROGRESS")
     monkeypatch.delattr(CloudFormation, "get_template")
 
-    row = status(site_of(cloudformation), prod)[0]
+    row = status(session_of(cloudformation), prod)[0]
 
     assert "REVIEW_IN_PROGRESS" == row["status"]
 
 
-def test_an_older_template_is_said_to_differ(
+def test_another_template_text_is_reported_as_different(
     cloudformation: CloudFormation, prod: Environment
 ) -> None:
     cloudformation.add("shop-prod-data", EnableTerminationProtection=True)
 
-    row = status(site_of(cloudformation), prod)[0]
+    row = status(session_of(cloudformation), prod)[0]
 
     assert ("differs", True) == (row["template"], row["protected"])

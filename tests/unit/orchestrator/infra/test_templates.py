@@ -1,4 +1,4 @@
-"""The templates that ship: found, short enough for a request, and fit together."""
+"""The shipped templates exist, fit a request, and fit together."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import tomllib
 import pytest
 
 from orchestrator.infra import templates
-from orchestrator.infra.environment import SHORT, Environment
-from orchestrator.infra.parameters import decide
+from orchestrator.infra.environment import OPTION_PARAMETERS, Environment
+from orchestrator.infra.parameters import resolve_parameters
 from orchestrator.infra.parts import Part
 from piecework.errors import UsageError
 
@@ -21,24 +21,28 @@ def test_a_template_ships_and_fits_a_request(part: Part) -> None:
     assert found.body["Resources"]
 
 
-def test_an_image_and_pipelines_are_all_that_somebody_has_to_give() -> None:
+def test_image_and_pipelines_are_the_only_required_parameters() -> None:
     common = {"Image": "x", "Pipelines": "y"}
-    environment = Environment("a", "b", common=common)
+    environment = Environment("a", "b", shared_parameters=common)
     missing = {}
     for part in Part:
         handed = {
-            n: "" for before in part.before for n in templates.load(before).outputs
+            n: "" for earlier in part.earlier for n in templates.load(earlier).outputs
         }
-        missing[part] = decide(templates.load(part), environment, handed, {}).missing
+        missing[part] = resolve_parameters(
+            templates.load(part), environment, handed, {}
+        ).missing
 
     assert {()} == set(missing.values())
 
 
-def test_every_option_of_its_own_is_a_parameter_of_the_service() -> None:
-    assert set(SHORT.values()) <= set(templates.load(Part.SERVICE).parameters)
+def test_every_named_option_is_a_parameter_of_the_service_stack() -> None:
+    assert set(OPTION_PARAMETERS.values()) <= set(
+        templates.load(Part.SERVICE).parameters
+    )
 
 
-def test_only_roles_with_names_need_a_capability() -> None:
+def test_only_named_roles_need_a_capability() -> None:
     assert ["CAPABILITY_NAMED_IAM"] == templates.load(Part.ROLES).capabilities
     assert [] == templates.load(Part.DATA).capabilities
 
@@ -54,19 +58,19 @@ def test_a_template_that_is_too_long_is_refused(
     assert "infra.template.too_large" == refused.value.code
 
 
-def test_the_wheel_carries_what_a_checkout_has() -> None:
+def test_the_wheel_contains_the_files_of_a_checkout() -> None:
     root = templates.CHECKOUT.parent
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     names = [*(f"{part}.yaml" for part in Part), templates.STACK_POLICY]
-    place = templates.HERE.relative_to(root)
+    place = templates.PACKAGED.relative_to(root)
 
     assert {f"infra/{name}": str(place / name) for name in names}.items() <= (
         wheel.items()
     )
 
 
-def test_an_installation_without_a_template_says_so() -> None:
+def test_a_missing_template_is_an_error() -> None:
     with pytest.raises(UsageError) as refused:
         templates.read("nothing.yaml")
 

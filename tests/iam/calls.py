@@ -41,31 +41,35 @@ MAKERS = {
     "orchestrator/infra/by_name.py:_delete_table dynamodb:UpdateTable": (
         "nobody: data is deleted by an administrator"
     ),
-    "orchestrator/infra/by_name.py:_settled dynamodb:DescribeTable": (
+    "orchestrator/infra/by_name.py:_wait_until_active dynamodb:DescribeTable": (
         "nobody: data is deleted by an administrator"
     ),
     "orchestrator/infra/change_set.py:_describe cloudformation:DescribeChangeSet": (
         DEPLOY
     ),
-    "orchestrator/infra/change_set.py:discard cloudformation:DeleteChangeSet": DEPLOY,
-    "orchestrator/infra/change_set.py:discard cloudformation:DeleteStack": DEPLOY,
-    "orchestrator/infra/change_set.py:execute cloudformation:ExecuteChangeSet": DEPLOY,
-    "orchestrator/infra/change_set.py:propose cloudformation:CreateChangeSet": DEPLOY,
-    "orchestrator/infra/destroy.py:_delete cloudformation:DeleteStack": DEPLOY,
-    "orchestrator/infra/destroy.py:_delete "
+    "orchestrator/infra/change_set.py:delete_change_set "
+    "cloudformation:DeleteChangeSet": DEPLOY,
+    "orchestrator/infra/change_set.py:delete_change_set "
+    "cloudformation:DeleteStack": DEPLOY,
+    "orchestrator/infra/change_set.py:execute_change_set "
+    "cloudformation:ExecuteChangeSet": DEPLOY,
+    "orchestrator/infra/change_set.py:create_change_set "
+    "cloudformation:CreateChangeSet": DEPLOY,
+    "orchestrator/infra/destroy.py:_delete_stack cloudformation:DeleteStack": DEPLOY,
+    "orchestrator/infra/destroy.py:_delete_stack "
     "cloudformation:UpdateTerminationProtection": DEPLOY,
     "orchestrator/infra/following.py:_new_events "
     "cloudformation:DescribeStackEvents": DEPLOY,
-    "orchestrator/infra/policy.py:_set cloudformation:SetStackPolicy": DEPLOY,
-    "orchestrator/infra/policy.py:protect "
+    "orchestrator/infra/policy.py:_set_policy cloudformation:SetStackPolicy": DEPLOY,
+    "orchestrator/infra/policy.py:protect_stack "
     "cloudformation:UpdateTerminationProtection": DEPLOY,
-    "orchestrator/infra/running.py:_active dynamodb:Query": DEPLOY,
+    "orchestrator/infra/running.py:_query_active_jobs dynamodb:Query": DEPLOY,
     "orchestrator/infra/site.py:open_session sts:GetCallerIdentity": DEPLOY,
     "orchestrator/infra/stack.py:Stack.find cloudformation:DescribeStacks": DEPLOY,
-    "orchestrator/infra/stack.py:Stack.put cloudformation:CreateStack": (
+    "orchestrator/infra/stack.py:Stack.create_or_update cloudformation:CreateStack": (
         "nobody: the embedded AWS, where nobody looks at changes first"
     ),
-    "orchestrator/infra/stack.py:Stack.put cloudformation:UpdateStack": (
+    "orchestrator/infra/stack.py:Stack.create_or_update cloudformation:UpdateStack": (
         "nobody: the embedded AWS, where nobody looks at changes first"
     ),
     "orchestrator/infra/stack.py:Stack.resources "
@@ -171,7 +175,7 @@ def last_name(node: Any) -> str:
 
 def services() -> set[str]:
     """Return the services whose clients the code makes, wherever it names one."""
-    makers = {"client", "open", "make", "_client"}
+    makers = {"client", "open", "make_client", "_client"}
     known = set(botocore.session.Session().get_available_services())
     return {
         str(given.value)

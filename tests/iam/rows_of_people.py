@@ -94,26 +94,26 @@ DEPLOY = (
         "cloudformation:CreateChangeSet DeleteChangeSet DescribeChangeSet "
         "DescribeStackEvents DescribeStacks GetTemplate ListStackResources",
         "stacks",
-        "orchestrator.infra.change_set:propose",
+        "orchestrator.infra.change_set:create_change_set",
         "looks at every stack, and proposes changes",
     ),
     row(
         "cloudformation:ExecuteChangeSet",
         "stack/data",
-        "orchestrator.infra.change_set:execute",
+        "orchestrator.infra.change_set:execute_change_set",
         "carries changes out",
     ),
     row(
         "cloudformation:ExecuteChangeSet",
         "stack/alarms stack/network stack/scaling stack/service",
-        "orchestrator.infra.change_set:execute",
+        "orchestrator.infra.change_set:execute_change_set",
         "carries changes out, but for the roles'",
         ONE_STACK,
     ),
     row(
         "cloudformation:DeleteStack",
         "stack/service",
-        "orchestrator.infra.change_set:discard",
+        "orchestrator.infra.change_set:delete_change_set",
         "diff and destroy, but for the data and the roles",
     ),
     row(
@@ -126,13 +126,13 @@ DEPLOY = (
     row(
         "cloudformation:SetStackPolicy UpdateTerminationProtection",
         "stack/data",
-        "orchestrator.infra.policy:protect",
+        "orchestrator.infra.policy:protect_stack",
         "no update replaces what holds data, and no delete is by mistake",
     ),
     row(
         "dynamodb:Query",
         "checkpoints",
-        "orchestrator.infra.running:running",
+        "orchestrator.infra.running:running_jobs",
         "destroy: which jobs are active?",
     ),
 )

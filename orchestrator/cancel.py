@@ -30,12 +30,12 @@ async def cancel(
     Raises:
         NotFoundError: `job.record.not_found`.
         UsageError: `job.state.not_cancellable`: the job has ended or is ending;
-            `job.cancel.without_undo`: an earlier cancel does not compensate.
+            `job.cancel.without_compensation`: an earlier cancel does not compensate.
     """
     facts = {
         "cancelled_by": actor,
         "cancel_reason": reason,
-        "cancel_code": "job.cancel.asked",
+        "cancel_code": "job.cancel.requested",
         "cancel_undoes": compensate,
     }
     job = await rt.jobs.read(ref)
@@ -54,5 +54,5 @@ async def cancel(
     await sweep(rt, job)
     if compensate and not job.compensates_on_cancel:
         message = f"Job {ref.job} is being cancelled without compensation."
-        raise UsageError(message, code="job.cancel.without_undo")
+        raise UsageError(message, code="job.cancel.without_compensation")
     return await rt.jobs.read(ref) or job

@@ -76,7 +76,7 @@ async def resolve(
 
     Raises:
         NotFoundError: `job.chunk.not_found`, `job.effect.not_found`.
-        UsageError: `job.effect.not_settled`: a worker holds the chunk, or the effect
+        UsageError: `job.effect.not_resolved`: a worker holds the chunk, or the effect
             is not in doubt any more.
     """
     chunk = await require_chunk(rt, ref)
@@ -93,7 +93,7 @@ async def resolve(
             f"The effect was not resolved: chunk {ref} is {chunk.status}, or it "
             "changed meanwhile."
         )
-        raise UsageError(message, code="job.effect.not_settled")
+        raise UsageError(message, code="job.effect.not_resolved")
     state = REFUSED if answer is None else DONE
     facts = {"chunk": ref.chunk, "effect_key": key, "effect_state": state}
     author = {"actor": request.actor, "reason": request.reason}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from orchestrator.inspector import LOOKED_AT, Document, job_facts
-from piecework.errors import NewerSchemaError
+from piecework.errors import SchemaTooNewError
 from piecework.model import Job, JobRef, JobStatus
 from piecework.runtime import Runtime
 from piecework.store.tallies import Tallies, ended_at_least
@@ -21,7 +21,7 @@ async def listed_jobs(
     async for ref in rt.jobs.listed(rt.settings.tenant):
         try:
             job = await rt.jobs.read(ref)
-        except NewerSchemaError:
+        except SchemaTooNewError:
             newer.append(ref)
             continue
         if job is not None and status in (None, str(job.status)):

@@ -145,13 +145,13 @@ async def read_progress(
     Every stage before the chunk's current stage is complete.
 
     Raises:
-        UsageError: `runtime.stage.renamed`: the pipeline has no such stage.
+        UsageError: `runtime.stage.not_found`: the pipeline has no such stage.
     """
     names, entered = [s.name for s in pipeline.stages], str(chunk.item["stage"])
     if entered not in names:
         message = f"Pipeline {pipeline.name!r} has no stage {entered!r}."
         step = "Name the pipeline version that the job was submitted with."
-        raise UsageError(message, code="runtime.stage.renamed", next_step=step)
+        raise UsageError(message, code="runtime.stage.not_found", next_step=step)
     gen = f"{chunk.gen:04d}"
     cause_sk = keys.work_prefix(chunk.ref.chunk) + f"TURN#{gen}"
     compensated, cause = await asyncio.gather(

@@ -5,8 +5,8 @@ The public names. Everything else is the engine, the stores and the processes.
 
 from __future__ import annotations
 
-from piecework.breaker import Breaker
-from piecework.classify import envelope_of, raise_for_stop
+from piecework.breaker import CircuitBreaker
+from piecework.classify import envelope_of, raise_for_stop_reason
 from piecework.context import ChunkResult, Context, JoinContext
 from piecework.dependency import Dependency, Effect, Fallback
 from piecework.errors import (
@@ -18,10 +18,10 @@ from piecework.errors import (
     StateError,
     TransientError,
 )
-from piecework.falling_back import FellBack
-from piecework.guarded import guarded
+from piecework.falling_back import FallbackUsed
+from piecework.guarded import circuit_breaker
 from piecework.idempotency import (
-    Keys,
+    ByKey,
     MemoryIdempotency,
     SequenceNumbers,
     TimeWindow,
@@ -31,21 +31,21 @@ from piecework.notice import Notice
 from piecework.pipeline import Document, Pipeline, Stage
 from piecework.ports import Missing
 from piecework.retry import RetryBudget, RetryPolicy
-from piecework.retrying import retrying
+from piecework.retrying import retry
 from piecework.usage import Usage
 
 __all__ = [
-    "Breaker",
+    "ByKey",
     "ChunkResult",
+    "CircuitBreaker",
     "Context",
     "Dependency",
     "Document",
     "Effect",
     "ErrorEnvelope",
     "Fallback",
-    "FellBack",
+    "FallbackUsed",
     "JoinContext",
-    "Keys",
     "MemoryIdempotency",
     "Missing",
     "Notice",
@@ -62,9 +62,9 @@ __all__ = [
     "TimeWindow",
     "TransientError",
     "Usage",
+    "circuit_breaker",
     "envelope_of",
-    "guarded",
     "idempotent",
-    "raise_for_stop",
-    "retrying",
+    "raise_for_stop_reason",
+    "retry",
 ]

@@ -17,10 +17,10 @@ from typing import Any
 import structlog
 
 from piecework import keys, telemetry
-from piecework.breaker import OPEN_CODE, refusal
+from piecework.breaker import OPEN_CODE, breaker_open_error
 from piecework.call import Call, Tries
 from piecework.call_counts import CallCounts
-from piecework.circuits import Circuits
+from piecework.circuits import BreakerRegistry
 from piecework.classify import mark
 from piecework.dependency import plainly_refused
 from piecework.errors import ErrorEnvelope, TransientError
@@ -44,7 +44,7 @@ class Attempts:
         slots: How many calls of the whole worker may be in flight.
         check: Asked right before each call; raises when the claim is not ours any
             more, as after the whole process was frozen.
-        circuits: The breakers of the whole worker; None: none is asked.
+        breakers: The breakers of the whole worker; None: none is asked.
         tokens: The retries that the whole worker has left, by dependency.
         thrifty: Whether no more retries are made than those.
         spending: Told of each answer, and of what it cost.
@@ -59,7 +59,7 @@ class Attempts:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     progress: Callable[[], None] = lambda: None
     check: Callable[[], None] = lambda: None
-    circuits: Circuits | None = None
+    breakers: BreakerRegistry | None = None
     tokens: defaultdict[str, RetryTokens] = field(default_factory=no_retries_yet)
     thrifty: bool = True
     counts: CallCounts = field(default_factory=CallCounts)
@@ -132,7 +132,10 @@ class Attempts:
     def _may_retry(self, tries: Tries) -> bool:
         """Take a retry from what the fleet may spend, unless the breaker refuses it."""
         dependency = tries.call.dependency
-        if self.circuits is not None and self.circuits.refuses(dependency) is not None:
+        if (
+            self.breakers is not None
+            and self.breakers.rejected_for_s(dependency) is not None
+        ):
             return False
         taken = self.tokens[dependency.name].take(self.clock())
         tries.spent = self.thrifty and not taken
@@ -143,9 +146,11 @@ class Attempts:
         dependency = tries.call.dependency
         if not failure.retryable or failure.code == OPEN_CODE:
             return None
-        seconds = None if self.circuits is None else self.circuits.refuses(dependency)
+        seconds = (
+            None if self.breakers is None else self.breakers.rejected_for_s(dependency)
+        )
         if seconds is not None:
-            return refusal(dependency.name, seconds)
+            return breaker_open_error(dependency.name, seconds)
         return spent(dependency.name, failure.retry_after) if tries.spent else None
 
     async def look_up(self, call: Call, sent_key: str) -> Any:
@@ -181,7 +186,7 @@ class Attempts:
                 self.in_flight.unanswered(call.dependency, asked_at, error)
                 raise
         tokens = self.tokens[call.dependency.name]
-        tokens.succeeded(call.policy.share, self.clock())
+        tokens.succeeded(call.policy.retry_ratio, self.clock())
         return answer
 
     def _guard(self, call: Call) -> AbstractAsyncContextManager[None]:
@@ -190,8 +195,8 @@ class Attempts:
         Raises:
             TransientError: `runtime.breaker.open`.
         """
-        if self.circuits is None:
+        if self.breakers is None:
             return nullcontext()
-        return self.circuits.guard(
+        return self.breakers.guard(
             call.dependency, lambda error: call.judge(error, self.clock())
         )

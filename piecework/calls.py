@@ -23,7 +23,7 @@ from piecework.call_names import CallScope, call_key
 from piecework.classify import classify
 from piecework.dependency import Dependency, Effect, in_doubt, plainly_refused
 from piecework.errors import ErrorEnvelope, StoreError
-from piecework.falling_back import FellBack, by_chain
+from piecework.falling_back import FallbackUsed, by_chain
 from piecework.in_flight import InFlight
 from piecework.landing import Landing
 from piecework.ports import (
@@ -53,7 +53,7 @@ class Caller:
             see, so that a redrive is not answered with a stored failure, and not into
             the keys that we look up, so that it finds what is already paid.
         heard: What the last calls were asked, and what they answered.
-        fell_back: The calls that another of their chain has answered, by their keys.
+        fallbacks_used: The calls that a fallback has answered, by call key.
         ended_by: A call found the claim lost, or our tables out of order: that is no
             answer, and a stage that takes it for one must not go on.
         lets_land: Whether an effect goes on to its end though its stage is cut off:
@@ -69,7 +69,7 @@ class Caller:
     responses: ResponseCache = field(default_factory=NoResponses)
     landing: Landing = field(default_factory=Landing)
     heard: deque[Any] = field(default_factory=lambda: deque(maxlen=HEARD))
-    fell_back: dict[str, FellBack] = field(default_factory=dict)
+    fallbacks_used: dict[str, FallbackUsed] = field(default_factory=dict)
     _flying: dict[str, asyncio.Future[str]] = field(default_factory=dict)
     _coming: int = 0
 

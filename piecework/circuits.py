@@ -1,11 +1,12 @@
-"""The breakers of one process, in step with the fleet's while its record is in reach.
+"""The breakers of one process, kept in sync with the fleet's record.
 
-    guard    closed: go on; open: refused; half-open: the probe, if nobody else has it
-    look     tell what changed here, then read how the fleet's breakers stand
+    guard    closed: call; open: reject; half-open: call if this process has the probe
+    sync     write what changed in this process, then read the fleet's breakers
 
-The record is read twice a second while calls are made, all breakers at once, and asked
-for each probe; a call costs no request. Out of reach, each process goes by what it
-sees itself: a call never fails because a breaker's row could not be read.
+The record is read twice a second while calls are made, all breakers in one request, and
+written once for each probe. A call costs no request. If the record is unreachable, each
+process decides by its own calls: a call never fails because a breaker's row could not
+be read.
 """
 
 from __future__ import annotations
@@ -20,34 +21,34 @@ from typing import Final
 
 from piecework import telemetry
 from piecework.breaker import (
-    PROBED_S,
-    Breaker,
-    Circuit,
+    PROBE_RETRY_S,
+    BreakerPhase,
+    BreakerState,
+    CircuitBreaker,
     Health,
-    Passage,
-    State,
-    Wait,
-    refusal,
+    Permit,
+    Rejected,
+    breaker_open_error,
 )
 from piecework.dependency import Dependency
 from piecework.errors import ErrorEnvelope, StoreError
-from piecework.fleet import BreakerRecord, Known, Message, Standing
+from piecework.fleet import BreakerRecord, BreakerSnapshot, PendingWrite, SyncedBreaker
 
-#: Seconds after which what was read of the fleet's breakers is not believed any more.
-BELIEVED_S: Final = 2.0
+#: Seconds after which a read of the fleet's breakers is stale.
+SNAPSHOT_TTL_S: Final = 2.0
 #: Seconds that a call waits for the record before it goes on without it.
-PATIENCE_S: Final = 2.0
-#: Seconds beyond a call's own time after which its probe counts as lost.
-GRACE_S: Final = 5.0
+RECORD_TIMEOUT_S: Final = 2.0
+#: Seconds beyond a call's own timeout after which its probe counts as lost.
+PROBE_GRACE_S: Final = 5.0
 
 
 @dataclass(slots=True)
-class Circuits:
+class BreakerRegistry:
     """The breakers of one process, by the name of the dependency.
 
     Attributes:
-        record: The fleet's; None: this process is all there is.
-        changed: Set when there is something to tell the fleet.
+        record: The fleet's record; None: there is only this process.
+        changed: Set when there is a change to write to the record.
     """
 
     clock: Callable[[], float]
@@ -55,178 +56,190 @@ class Circuits:
     log: telemetry.Log
     record: BreakerRecord | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    known: dict[str, Known] = field(default_factory=dict)
-    _found: Mapping[str, Standing] = field(default_factory=dict)
+    by_name: dict[str, SyncedBreaker] = field(default_factory=dict)
+    _snapshots: Mapping[str, BreakerSnapshot] = field(default_factory=dict)
     _read_at: float | None = None
-    _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _looked: asyncio.Event = field(default_factory=asyncio.Event)
-    _reading: asyncio.Task[None] | None = None
+    _sync_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _synced: asyncio.Event = field(default_factory=asyncio.Event)
+    _prefetching: asyncio.Task[None] | None = None
 
     def guard(
         self, dependency: Dependency, classify: Callable[[Exception], ErrorEnvelope]
-    ) -> Guard:
-        """Return what lets one call through that is made inside, or refuses it."""
-        return Guard(self, dependency, classify)
+    ) -> BreakerGuard:
+        """Return a context manager for one call, which may reject it on entry."""
+        return BreakerGuard(self, dependency, classify)
 
-    def of(self, name: str, rules: Breaker) -> Known:
-        """Return what is known of a dependency's breaker."""
-        if name not in self.known:
-            self.known[name] = Known(Circuit(rules, self.rng))
-            self.known[name].read(self._found.get(name))
-        known = self.known[name]
-        known.circuit.rules = rules
-        return known
+    def get(self, name: str, rules: CircuitBreaker) -> SyncedBreaker:
+        """Return a dependency's breaker, created if it is new."""
+        if name not in self.by_name:
+            self.by_name[name] = SyncedBreaker(BreakerState(rules, self.rng))
+            self.by_name[name].apply_read(self._snapshots.get(name))
+        breaker = self.by_name[name]
+        breaker.state.rules = rules
+        return breaker
 
-    async def enter(self, dependency: Dependency, known: Known) -> Passage:
-        """Let a call through.
+    async def acquire_permit(
+        self, dependency: Dependency, breaker: SyncedBreaker
+    ) -> Permit:
+        """Return a permit for a call.
 
         Raises:
             TransientError: `runtime.breaker.open`: the call is not made.
         """
-        await self._believe()
-        circuit, probe_s = known.circuit, dependency.timeout + GRACE_S
-        passage = circuit.ask(self.clock(), probe_s)
-        if isinstance(passage, Passage) and passage.probe:
+        await self._refresh()
+        state, probe_s = breaker.state, dependency.timeout + PROBE_GRACE_S
+        permit = state.request_permit(self.clock(), probe_s)
+        if isinstance(permit, Permit) and permit.probe:
             try:
-                await self._take_probe(dependency.name, known)
-            except BaseException:  # it is cut off: let somebody else probe
-                self.ended(dependency.name, known, passage, Health.UNKNOWN)
+                await self._take_probe(dependency.name, breaker)
+            except BaseException:  # cut off: let another call or process probe
+                self.record_end(dependency.name, breaker, permit, Health.UNKNOWN)
                 raise
-            if passage.generation != circuit.generation:
-                passage = circuit.ask(self.clock(), probe_s)
-        if isinstance(passage, Wait):
-            raise refusal(dependency.name, passage.seconds)
-        return passage
+            if permit.generation != state.generation:
+                permit = state.request_permit(self.clock(), probe_s)
+        if isinstance(permit, Rejected):
+            raise breaker_open_error(dependency.name, permit.seconds)
+        return permit
 
-    async def _take_probe(self, name: str, known: Known) -> None:
-        """Ask for the fleet's one probe; go by the record where it is another's."""
-        if self.record is None or known.recorded.state is State.CLOSED:
+    async def _take_probe(self, name: str, breaker: SyncedBreaker) -> None:
+        """Request the fleet's one probe; adopt the record if another process has it."""
+        if self.record is None or breaker.recorded.phase is BreakerPhase.CLOSED:
             return
-        known.token = uuid.UUID(int=self.rng.getrandbits(128)).hex
+        breaker.probe_token = uuid.UUID(int=self.rng.getrandbits(128)).hex
         try:
-            async with asyncio.timeout(PATIENCE_S):
-                rival = await self.record.probe(
-                    name, known.recorded.gen, known.token, known.circuit.probed_until
+            async with asyncio.timeout(RECORD_TIMEOUT_S):
+                current = await self.record.take_probe(
+                    name,
+                    breaker.recorded.gen,
+                    breaker.probe_token,
+                    breaker.state.probe_until,
                 )
         except (StoreError, TimeoutError) as error:
-            self._alone(error)
+            self._log_unreachable(error)
             return
-        if rival is not None:
-            known.take_over(rival)
-            known.circuit.probed(self.clock() + PROBED_S)
+        if current is not None:
+            breaker.adopt(current)
+            breaker.state.note_other_probe(self.clock() + PROBE_RETRY_S)
 
-    def ended(self, name: str, known: Known, passage: Passage, health: Health) -> None:
-        """Take in how a call ended; tell of a breaker that opens or closes by it."""
-        circuit = known.circuit
-        before = circuit.generation
-        circuit.ended(passage, health, self.clock())
-        if known.message is Message.GIVE_BACK or circuit.generation != before:
+    def record_end(
+        self, name: str, breaker: SyncedBreaker, permit: Permit, health: Health
+    ) -> None:
+        """Record how a call ended; emit an event if the breaker opens or closes."""
+        state = breaker.state
+        before = state.generation
+        state.record_end(permit, health, self.clock())
+        released = breaker.pending_write is PendingWrite.RELEASE_PROBE
+        if released or state.generation != before:
             self.changed.set()
-        if circuit.generation == before:
+        if state.generation == before:
             return
-        if circuit.state is State.CLOSED:
+        if state.phase is BreakerPhase.CLOSED:
             telemetry.emit(self.log, "breaker.closed", dependency=name)
             return
         telemetry.emit(
             self.log,
             "breaker.opened",
             dependency=name,
-            error_code=known.code,
-            delay_s=round(circuit.until - self.clock(), 3),
-            failed_probes=circuit.failed_probes,
+            error_code=breaker.failure_code,
+            delay_s=round(state.open_until - self.clock(), 3),
+            failed_probes=state.failed_probes,
         )
 
     @property
-    def untold(self) -> bool:
-        """Whether there is something to tell the fleet."""
-        known = self.known.values()
-        return self.record is not None and any(each.message for each in known)
+    def has_pending_writes(self) -> bool:
+        """Whether there is a change to write to the record."""
+        breakers = self.by_name.values()
+        return self.record is not None and any(each.pending_write for each in breakers)
 
-    def refuses(self, dependency: Dependency) -> float | None:
-        """Return for how long no further call is worth a try; None: it is now."""
-        known = self.known.get(dependency.name)
-        if known is None or known.circuit.state is State.CLOSED:
+    def rejected_for_s(self, dependency: Dependency) -> float | None:
+        """Return the seconds until another call is worth a try; None: now."""
+        breaker = self.by_name.get(dependency.name)
+        if breaker is None or breaker.state.phase is BreakerPhase.CLOSED:
             return None
-        return max(PROBED_S, known.circuit.until - self.clock())
+        return max(PROBE_RETRY_S, breaker.state.open_until - self.clock())
 
-    def expect(self) -> None:
-        """Begin to read the record, if calls may come: they have less to wait for then.
+    def prefetch(self) -> None:
+        """Start to read the record before the calls come, so that they wait less.
 
-        Who has never guarded a call reads it once, to be ready for the first.
+        A process that has never guarded a call reads it once, for its first call.
         """
-        if self.record is None or self._looking.locked() or not self._old():
+        if self.record is None or self._sync_lock.locked() or not self._is_stale():
             return
-        if self.known or self._read_at is None:
-            self._reading = asyncio.create_task(self._believe())
-            self._reading.add_done_callback(_heard)
+        if self.by_name or self._read_at is None:
+            self._prefetching = asyncio.create_task(self._refresh())
+            self._prefetching.add_done_callback(_retrieve_exception)
 
-    async def _believe(self) -> None:
-        """Read the record, if what was read of it is old; one call does for all."""
-        while self.record is not None and self._old():
-            if self._looking.locked():
-                await self._looked.wait()  # which lets all go on at once
+    async def _refresh(self) -> None:
+        """Read the record if the last read is stale; concurrent calls share a read."""
+        while self.record is not None and self._is_stale():
+            if self._sync_lock.locked():
+                # An event wakes all waiting calls at once; a lock, one after another.
+                await self._synced.wait()
                 continue
-            async with self._looking:
-                await self._look(self.record)
+            async with self._sync_lock:
+                await self._sync(self.record)
 
-    def _old(self) -> bool:
-        return self._read_at is None or self.clock() - self._read_at > BELIEVED_S
+    def _is_stale(self) -> bool:
+        return self._read_at is None or self.clock() - self._read_at > SNAPSHOT_TTL_S
 
-    async def look(self) -> None:
-        """Tell what changed here, and go by what the fleet's record says."""
-        if self.record is not None and self.known:
-            async with self._looking:
-                await self._look(self.record)
+    async def sync(self) -> None:
+        """Write the changes of this process, and adopt the fleet's record."""
+        if self.record is not None and self.by_name:
+            async with self._sync_lock:
+                await self._sync(self.record)
 
-    async def _look(self, record: BreakerRecord) -> None:
+    async def _sync(self, record: BreakerRecord) -> None:
         self.changed.clear()
-        self._looked.clear()
+        self._synced.clear()
         try:
-            async with asyncio.timeout(PATIENCE_S):
-                for name, known in list(self.known.items()):
-                    await known.tell(name, record)
-                self._found = await record.all()
+            async with asyncio.timeout(RECORD_TIMEOUT_S):
+                for name, breaker in list(self.by_name.items()):
+                    await breaker.write_change(name, record)
+                self._snapshots = await record.read_all()
         except (StoreError, TimeoutError) as error:
-            self._alone(error)
+            self._log_unreachable(error)
         else:
-            for name, known in self.known.items():
-                known.read(self._found.get(name))
+            for name, breaker in self.by_name.items():
+                breaker.apply_read(self._snapshots.get(name))
         finally:
-            self._looked.set()
+            self._synced.set()
         self._read_at = self.clock()
 
-    def _alone(self, error: Exception) -> None:
+    def _log_unreachable(self, error: Exception) -> None:
         self.log.debug("breaker.record_unreachable", error=type(error).__name__)
 
 
-def _heard(reading: asyncio.Task[None]) -> None:
-    """Let a failure go: the call that reads in its turn meets it, too."""
-    if not reading.cancelled():
-        reading.exception()
+def _retrieve_exception(prefetch: asyncio.Task[None]) -> None:
+    """Mark a failure as seen: the next call that reads the record raises it again."""
+    if not prefetch.cancelled():
+        prefetch.exception()
 
 
 @dataclass(slots=True)
-class Guard:
-    """One call's way through its breaker: it is made inside `async with`.
+class BreakerGuard:
+    """Guards one call, which is made inside `async with`.
 
-    No generator makes it up: there is one for each call.
+    It is a class and not a generator because one is made for each call, and a class is
+    cheaper.
 
     Raises:
         TransientError: `runtime.breaker.open`: the call is not made.
     """
 
-    circuits: Circuits
+    registry: BreakerRegistry
     dependency: Dependency
     classify: Callable[[Exception], ErrorEnvelope]
-    _known: Known | None = None
-    _passage: Passage | None = None
+    _breaker: SyncedBreaker | None = None
+    _permit: Permit | None = None
 
     async def __aenter__(self) -> None:
-        """Enter, if the breaker lets the call through."""
+        """Acquire a permit for the call."""
         rules = self.dependency.breaker
         if rules is not None:
-            self._known = self.circuits.of(self.dependency.name, rules)
-            self._passage = await self.circuits.enter(self.dependency, self._known)
+            self._breaker = self.registry.get(self.dependency.name, rules)
+            self._permit = await self.registry.acquire_permit(
+                self.dependency, self._breaker
+            )
 
     async def __aexit__(
         self,
@@ -234,15 +247,16 @@ class Guard:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Tell the breaker how the call ended."""
-        rules, known, passage = self.dependency.breaker, self._known, self._passage
-        if rules is None or known is None or passage is None:
+        """Record how the call ended."""
+        rules, breaker, permit = self.dependency.breaker, self._breaker, self._permit
+        if rules is None or breaker is None or permit is None:
             return
-        health = Health.WELL if error is None else Health.UNKNOWN
+        health = Health.SUCCESS if error is None else Health.UNKNOWN
         try:
             if isinstance(error, Exception):
                 failure = self.classify(error)
                 health = rules.health(failure)
-                known.code = failure.code if health is Health.FAILED else known.code
+                if health is Health.FAILURE:
+                    breaker.failure_code = failure.code
         finally:
-            self.circuits.ended(self.dependency.name, known, passage, health)
+            self.registry.record_end(self.dependency.name, breaker, permit, health)

@@ -17,7 +17,7 @@ from piecework.call_names import CallScope
 from piecework.calls import Caller
 from piecework.dependency import Dependency
 from piecework.errors import ErrorEnvelope, UsageError
-from piecework.falling_back import FellBack
+from piecework.falling_back import FallbackUsed
 from piecework.pipeline import Pipeline
 from piecework.ports import Bench, Harvest, Missing
 
@@ -123,9 +123,9 @@ class Context(Generic[P]):
         )
 
     @property
-    def fell_back(self) -> tuple[FellBack, ...]:
+    def fallbacks_used(self) -> tuple[FallbackUsed, ...]:
         """The calls of this stage so far that another of their chain has answered."""
-        calls = self.caller.fell_back.values()
+        calls = self.caller.fallbacks_used.values()
         return tuple(call for call in calls if call.stage == self.stage)
 
     @property

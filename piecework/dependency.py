@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Literal
 
-from piecework.breaker import OPEN_CODE, Breaker
+from piecework.breaker import OPEN_CODE, CircuitBreaker
 from piecework.errors import ErrorEnvelope, PermanentError, StageError, UsageError
 from piecework.retry import RetryPolicy
 from piecework.retry_tokens import SPENT_CODE
@@ -54,10 +54,10 @@ class Dependency:
         classify: What an error of it means, in our words: given what its function
             raised, or what that was raised from, returns one of our five errors with
             its code, or None. Nothing is raised but the error itself.
-        remembers_s: For `Effect.PROVIDER_IDEMPOTENT`: seconds for which the provider
+        key_ttl_s: For `Effect.PROVIDER_IDEMPOTENT`: seconds for which the provider
             knows a key. An effect that was left in doubt for longer is not asked for
             again, which might do it twice: a person decides. None: it never forgets.
-        cache_s: Seconds, from an hour to a day, for which the response of a call is
+        cache_ttl_s: Seconds, from an hour to a day, for which the response of a call is
             shared with all jobs of the tenant: equal arguments, such as model,
             messages and temperature, are then paid for once. None: each job pays.
         usage: What a call cost, given its answer: tokens, and money if the answer says
@@ -71,10 +71,10 @@ class Dependency:
     timeout: float = 60.0
     lookup: Callable[..., Awaitable[Any]] | None = None
     fallback: Sequence[Fallback] = ()
-    breaker: Breaker | None = field(default_factory=Breaker)
+    breaker: CircuitBreaker | None = field(default_factory=CircuitBreaker)
     classify: Callable[[BaseException], StageError | None] | None = None
-    cache_s: float | None = None
-    remembers_s: float | None = None
+    cache_ttl_s: float | None = None
+    key_ttl_s: float | None = None
     usage: Callable[[Any], Usage] | None = None
 
     def __post_init__(self) -> None:
@@ -98,7 +98,7 @@ class Dependency:
 
     def has_forgotten(self, seconds: float) -> bool:
         """Say whether a key that was sent so long ago may be new to it again."""
-        return self.remembers_s is not None and seconds >= self.remembers_s
+        return self.key_ttl_s is not None and seconds >= self.key_ttl_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Fallback:
 
     @property
     def name(self) -> str:
-        """What it is called in events and in `ctx.fell_back`."""
+        """What it is called in events and in `ctx.fallbacks_used`."""
         if self.dependency is not None:
             return self.dependency.name
         return str(getattr(self.function, "__name__", self.function))
@@ -152,27 +152,27 @@ SHORTEST_CACHE_S, LONGEST_CACHE_S = 3_600, 86_400
 
 def cache_complaints(dependency: Dependency) -> list[str]:
     """Say what is wrong with the sharing of responses, as a sentence's end."""
-    seconds = dependency.cache_s
+    seconds = dependency.cache_ttl_s
     if seconds is None:
         return []
     found = []
     if dependency.effect is not Effect.PURE:
         found.append("what leaves something behind cannot be answered from a cache")
     if not SHORTEST_CACHE_S <= seconds <= LONGEST_CACHE_S:
-        found.append(f"cache_s is {seconds}; keep it between an hour and a day")
+        found.append(f"cache_ttl_s is {seconds}; keep it between an hour and a day")
     return found
 
 
 def memory_complaints(dependency: Dependency) -> list[str]:
     """Say what is wrong with how long a provider knows a key, as a sentence's end."""
-    seconds = dependency.remembers_s
+    seconds = dependency.key_ttl_s
     if seconds is None:
         return []
     found = []
     if dependency.effect is not Effect.PROVIDER_IDEMPOTENT:
-        found.append("`remembers_s` and Effect.PROVIDER_IDEMPOTENT go together")
+        found.append("`key_ttl_s` and Effect.PROVIDER_IDEMPOTENT go together")
     if seconds <= dependency.timeout:
-        found.append(f"remembers_s is {seconds}, no longer than a single attempt")
+        found.append(f"key_ttl_s is {seconds}, no longer than a single attempt")
     return found
 
 

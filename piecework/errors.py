@@ -9,7 +9,7 @@ PieceworkError
 │   └── StateError          our own state was lost
 ├── UsageError            exit 2: arguments, settings, input, pipeline
 ├── StoreError            exit 6: our own tables or objects do not answer
-│   └── NewerSchemaError    exit 2: what they hold is of a later version
+│   └── SchemaTooNewError    exit 2: what they hold is of a later version
 ├── NotFoundError         exit 3
 ├── UnreachableError      exit 6
 └── WaitTimeoutError      exit 7
@@ -164,10 +164,10 @@ class StoreError(PieceworkError):
         return 6 if self.error_class is ErrorClass.TRANSIENT else 2
 
 
-class NewerSchemaError(StoreError):
+class SchemaTooNewError(StoreError):
     """What is stored is of a later version, and for newer code to go on with."""
 
-    code = "runtime.schema.newer"
+    code = "runtime.record.schema_too_new"
 
     @property
     def exit_code(self) -> int:  # type: ignore[override]

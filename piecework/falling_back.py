@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from piecework import telemetry
-from piecework.breaker import refused_by_breaker
+from piecework.breaker import is_breaker_open
 from piecework.call import Call
 from piecework.call_names import call_key
 from piecework.classify import classify
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class FellBack:
+class FallbackUsed:
     """A call of a stage that another of its chain has answered.
 
     Attributes:
@@ -71,7 +71,7 @@ async def remembered(caller: Caller, call: Call) -> str:
     """Return the answer that the journal has, and know again who gave it."""
     to = caller.journal.recall(by_key(call))
     if to is not None:
-        caller.fell_back[call.key] = fell_back(call, json.loads(to))
+        caller.fallbacks_used[call.key] = fallback_used(call, json.loads(to))
     return await caller.value_of(call)
 
 
@@ -125,7 +125,7 @@ def refused(caller: Caller, call: Call, place: int, error: Exception) -> bool:
     it is none.
     """
     by_policy = classify(error).error_class is ErrorClass.POLICY
-    if not by_policy and not refused_by_breaker(error):
+    if not by_policy and not is_breaker_open(error):
         return False
     return not caller.ledger.stands(key_of(call, place))
 
@@ -135,7 +135,7 @@ async def remember(caller: Caller, call: Call, value: str, to: str) -> None:
 
     An effect is in the ledger already, and nobody above it is asked while it stands.
     """
-    caller.fell_back[call.key] = fell_back(call, to)
+    caller.fallbacks_used[call.key] = fallback_used(call, to)
     if call.dependency.effect is Effect.PURE:
         await caller.journal.record(by_key(call), json.dumps(to))
         await caller.journal.record(call.key, value)
@@ -146,7 +146,7 @@ def tell(caller: Caller, call: Call, to: str, codes: list[str]) -> None:
     if codes:
         telemetry.emit(
             caller.attempts.log,
-            "call.fell_back",
+            "call.fallback_used",
             dependency=call.dependency.name,
             stage=call.scope.stage,
             answered_by=to,
@@ -154,9 +154,9 @@ def tell(caller: Caller, call: Call, to: str, codes: list[str]) -> None:
         )
 
 
-def fell_back(call: Call, to: str) -> FellBack:
+def fallback_used(call: Call, to: str) -> FallbackUsed:
     """Return what a stage is told of a call."""
-    return FellBack(call.scope.stage, call.dependency.name, to)
+    return FallbackUsed(call.scope.stage, call.dependency.name, to)
 
 
 def key_of(call: Call, place: int) -> str:

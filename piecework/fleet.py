@@ -1,8 +1,8 @@
-"""A breaker that a fleet shares: what stands on record, and what it must be told.
+"""A breaker that a fleet shares: its stored record, and what must be written to it.
 
-The record's generation rises with each change that is written, and each write names
-the one that it comes from. So of two that see the same outage one writes, and whoever
-comes late with news of an earlier generation writes nothing.
+The record's generation rises with each change, and each write names the generation that
+it is based on. So if two processes see the same outage, one of them writes, and a late
+write that is based on an earlier generation changes nothing.
 """
 
 from __future__ import annotations
@@ -12,134 +12,145 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Protocol
 
-from piecework.breaker import Circuit, State
+from piecework.breaker import BreakerPhase, BreakerState
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """A breaker as the record has it; without a row: closed, in generation 0."""
+class BreakerSnapshot:
+    """A breaker as it is stored; without a row it is closed, in generation 0."""
 
     gen: int = 0
-    state: State = State.CLOSED
-    until: float = 0.0
+    phase: BreakerPhase = BreakerPhase.CLOSED
+    open_until: float = 0.0
     failed_probes: int = 0
-    probed_until: float = 0.0
+    probe_until: float = 0.0
 
 
 class BreakerRecord(Protocol):
-    """The fleet's record. A write that comes late returns what stands instead of it."""
+    """The fleet's record.
 
-    async def all(self) -> Mapping[str, Standing]:
+    A write that comes too late changes nothing and returns the current snapshot.
+    """
+
+    async def read_all(self) -> Mapping[str, BreakerSnapshot]:
         """Read every breaker of the fleet."""
 
     async def open(
         self, name: str, gen: int, until: float, code: str
-    ) -> Standing | None:
+    ) -> BreakerSnapshot | None:
         """Open a breaker that was closed."""
 
-    async def probe(
+    async def take_probe(
         self, name: str, gen: int, token: str, until: float
-    ) -> Standing | None:
+    ) -> BreakerSnapshot | None:
         """Take the one probe of an open breaker."""
 
-    async def give_back(self, name: str, gen: int, token: str) -> Standing | None:
-        """Let somebody else have the probe."""
+    async def release_probe(
+        self, name: str, gen: int, token: str
+    ) -> BreakerSnapshot | None:
+        """Release the probe, so that another process can take it."""
 
     async def reopen(
         self, name: str, gen: int, token: str, until: float, failed_probes: int
-    ) -> Standing | None:
-        """Keep a breaker open whose probe failed."""
+    ) -> BreakerSnapshot | None:
+        """Keep a breaker open after its probe failed."""
 
-    async def close(self, name: str, gen: int, token: str) -> Standing | None:
-        """Close a breaker whose probe was answered."""
+    async def close(self, name: str, gen: int, token: str) -> BreakerSnapshot | None:
+        """Close a breaker after its probe was answered."""
 
 
-class Message(Enum):
-    """What the record is to be told."""
+class PendingWrite(Enum):
+    """A change of this process that the record does not have yet."""
 
     OPEN = auto()
     CLOSE = auto()
     REOPEN = auto()
-    GIVE_BACK = auto()
+    RELEASE_PROBE = auto()
 
 
 @dataclass(slots=True)
-class Known:
-    """A dependency's breaker, here and on record.
+class SyncedBreaker:
+    """A dependency's breaker in this process, and its stored record.
 
     Attributes:
-        recorded: The record, as it was last read or written.
-        told: The generation of the circuit that the record knows of.
-        token: Of the probe that we asked the record for.
-        code: Of the last failure.
+        recorded: The record as this process last read or wrote it.
+        recorded_generation: The generation of `state` that the record has.
+        probe_token: Random token of the probe that this process requested.
+        failure_code: The code of the last failure.
     """
 
-    circuit: Circuit
-    recorded: Standing = field(default_factory=Standing)
-    told: int = 0
-    token: str = ""
-    code: str = ""
+    state: BreakerState
+    recorded: BreakerSnapshot = field(default_factory=BreakerSnapshot)
+    recorded_generation: int = 0
+    probe_token: str = ""
+    failure_code: str = ""
 
     @property
-    def untold(self) -> bool:
-        """Whether the circuit has changed since the record knew of it."""
-        return self.circuit.generation != self.told
+    def is_unrecorded(self) -> bool:
+        """Whether the state has changed since the record was last read or written."""
+        return self.state.generation != self.recorded_generation
 
     @property
-    def message(self) -> Message | None:
-        """What the record is to be told; None: nothing, or it has the last word."""
-        is_open = self.circuit.state is State.OPEN
-        if is_open and self.recorded.state is State.CLOSED:
-            return Message.OPEN
-        if not self.token:
+    def pending_write(self) -> PendingWrite | None:
+        """The write that the record needs; None: nothing, or the record decides."""
+        is_open = self.state.phase is BreakerPhase.OPEN
+        if is_open and self.recorded.phase is BreakerPhase.CLOSED:
+            return PendingWrite.OPEN
+        if not self.probe_token:
             return None
         if not is_open:
-            return Message.CLOSE
-        if self.untold:
-            return Message.REOPEN
-        return None if self.circuit.probed_until else Message.GIVE_BACK
+            return PendingWrite.CLOSE
+        if self.is_unrecorded:
+            return PendingWrite.REOPEN
+        return None if self.state.probe_until else PendingWrite.RELEASE_PROBE
 
-    async def tell(self, name: str, record: BreakerRecord) -> None:
-        """Write what the record is to be told; go by it where we come too late."""
-        gen, token, circuit = self.recorded.gen, self.token, self.circuit
-        told, until, failed = circuit.generation, circuit.until, circuit.failed_probes
-        match self.message:
+    async def write_change(self, name: str, record: BreakerRecord) -> None:
+        """Write the pending change; adopt the record if the write came too late."""
+        gen, token, state = self.recorded.gen, self.probe_token, self.state
+        # The state may change while the write is under way.
+        generation, until, failed = (
+            state.generation,
+            state.open_until,
+            state.failed_probes,
+        )
+        match self.pending_write:
             case None:
                 return
-            case Message.OPEN:
-                stands = await record.open(name, gen, until, self.code)
-                written = Standing(gen + 1, State.OPEN, until)
-            case Message.REOPEN:
-                stands = await record.reopen(name, gen, token, until, failed)
-                written = Standing(gen + 1, State.OPEN, until, failed)
-            case Message.CLOSE:
-                stands = await record.close(name, gen, token)
-                written = Standing(gen + 1)
-            case Message.GIVE_BACK:
-                stands = await record.give_back(name, gen, token)
-                written = Standing(gen, State.OPEN, until, failed)
-        if stands is None:
-            self.recorded, self.told = written, told
-            self.token = "" if self.token == token else self.token
+            case PendingWrite.OPEN:
+                current = await record.open(name, gen, until, self.failure_code)
+                written = BreakerSnapshot(gen + 1, BreakerPhase.OPEN, until)
+            case PendingWrite.REOPEN:
+                current = await record.reopen(name, gen, token, until, failed)
+                written = BreakerSnapshot(gen + 1, BreakerPhase.OPEN, until, failed)
+            case PendingWrite.CLOSE:
+                current = await record.close(name, gen, token)
+                written = BreakerSnapshot(gen + 1)
+            case PendingWrite.RELEASE_PROBE:
+                current = await record.release_probe(name, gen, token)
+                written = BreakerSnapshot(gen, BreakerPhase.OPEN, until, failed)
+        if current is None:
+            self.recorded, self.recorded_generation = written, generation
+            self.probe_token = "" if self.probe_token == token else self.probe_token
         else:
-            self.take_over(stands)
+            self.adopt(current)
 
-    def read(self, standing: Standing | None) -> None:
-        """Go by what was read, unless it is older than what we know, or to be told."""
-        standing = standing or Standing()
-        if self.message is not None or standing.gen < self.recorded.gen:
+    def apply_read(self, snapshot: BreakerSnapshot | None) -> None:
+        """Adopt a snapshot, unless it is outdated or a write is pending."""
+        snapshot = snapshot or BreakerSnapshot()
+        if self.pending_write is not None or snapshot.gen < self.recorded.gen:
             return
-        if self.untold or standing.gen > self.recorded.gen:
-            self.take_over(standing)
-        elif not self.token:
-            self.circuit.probed_until = standing.probed_until
+        if self.is_unrecorded or snapshot.gen > self.recorded.gen:
+            self.adopt(snapshot)
+        elif not self.probe_token:
+            self.state.probe_until = snapshot.probe_until
 
-    def take_over(self, standing: Standing) -> None:
-        """Go by the record from now on."""
-        circuit = self.circuit
-        if standing.state is State.OPEN:
-            circuit.open(standing.until, standing.failed_probes)
-            circuit.probed_until = standing.probed_until
+    def adopt(self, snapshot: BreakerSnapshot) -> None:
+        """Replace the state of this process by the record's."""
+        state = self.state
+        if snapshot.phase is BreakerPhase.OPEN:
+            state.open(snapshot.open_until, snapshot.failed_probes)
+            state.probe_until = snapshot.probe_until
         else:
-            circuit.close()
-        self.recorded, self.told, self.token = standing, circuit.generation, ""
+            state.close()
+        self.recorded, self.recorded_generation = snapshot, state.generation
+        self.probe_token = ""

@@ -28,7 +28,7 @@ from random import Random
 from typing import TypeAlias
 
 from piecework import ways
-from piecework.breaker import OPEN_CODE, PROBED_S
+from piecework.breaker import OPEN_CODE, PROBE_RETRY_S
 from piecework.codes import ErrorClass
 from piecework.dependency import waited_for
 from piecework.errors import ErrorEnvelope
@@ -156,7 +156,7 @@ def deferral_delay(
     """
     seconds = retry_after(failure)
     if failure.code == OPEN_CODE:
-        return seconds + rng.uniform(0, max(PROBED_S, seconds / 2))
+        return seconds + rng.uniform(0, max(PROBE_RETRY_S, seconds / 2))
     cap = exponential(DEFERRAL_CAP, attempt + deferrals)
     return seconds + rng.uniform(0, cap)
 

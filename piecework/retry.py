@@ -36,16 +36,19 @@ class RetryPolicy:
     base: float = 0.25  # the ceiling of the first wait, doubled for each one after
     cap: float = 30.0  # no ceiling grows beyond it
     budget: float = 30.0  # what one call may spend waiting in all
-    share: float = 0.2  # retries that the calls of a worker may make for each success
+    retry_ratio: float = (
+        0.2  # retries that the calls of a worker may make for each success
+    )
 
     def __post_init__(self) -> None:
         """Refuse figures that would never call, or never wait as they say."""
-        least = min(self.budget, self.share)
+        least = min(self.budget, self.retry_ratio)
         if self.attempts < 1 or not 0 < self.base <= self.cap or least < 0:
             raise UsageError(
-                f"{self} cannot hold.",
+                f"{self} is not valid.",
                 code="pipeline.declaration.invalid",
-                next_step="Keep attempts >= 1, 0 < base <= cap, budget and share >= 0.",
+                next_step="Keep attempts >= 1, 0 < base <= cap, budget >= 0 and "
+                "retry_ratio >= 0.",
             )
 
     def ceiling(self, attempt: int) -> float:

@@ -28,7 +28,7 @@ POLICY = RetryPolicy()
 _DOUBTFUL: Final = "_piecework_doubtful"
 
 
-def retrying(
+def retry(
     policy: RetryPolicy = POLICY,
     *,
     budget: RetryBudget | None = None,
@@ -41,8 +41,8 @@ def retrying(
 
     Each attempt is given the same arguments, and the same idempotency key if
     `idempotent` stands outside. Each attempt is an event `call.attempt`, if structlog
-    is configured. The functions that one `retrying(...)` wraps share a budget: retries
-    beyond `policy.share` of their successes, and 10 to begin with, are not made.
+    is configured. The functions that one `retry(...)` wraps share a budget: retries
+    beyond `policy.retry_ratio` of their successes, and 10 to begin with, are not made.
 
     Args:
         policy: Attempts, waits and what one call may spend waiting, in seconds.
@@ -77,7 +77,7 @@ def retrying(
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """What the calls that one `retrying(...)` wraps have in common."""
+    """What the calls that one `retry(...)` wraps have in common."""
 
     policy: RetryPolicy
     budget: RetryBudget
@@ -112,7 +112,9 @@ class Tier:
             if told.doubtful:
                 BaseException.__setattr__(error, _DOUBTFUL, True)
             raise
-        self.tokens.succeeded(self.policy.share, asyncio.get_running_loop().time())
+        self.tokens.succeeded(
+            self.policy.retry_ratio, asyncio.get_running_loop().time()
+        )
         told.answered()
         return answer
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
-from piecework.errors import NewerSchemaError
+from piecework.errors import SchemaTooNewError
 
 Item = TypeVar("Item", bound=Mapping[str, Any])
 
@@ -30,9 +30,9 @@ def known(item: Item) -> Item:
     """Return an item that this code can read.
 
     Raises:
-        NewerSchemaError: It is of a later version.
+        SchemaTooNewError: It is of a later version.
     """
     if is_newer(item):
         message = f"An item is of version {item['v']}; this version knows {SCHEMA}."
-        raise NewerSchemaError(message)
+        raise SchemaTooNewError(message)
     return item

@@ -14,7 +14,7 @@ from piecework.ports import ResponseCache
 
 async def shared(cache: ResponseCache, call: Call) -> str | None:
     """Return the response that another call of the tenant was given, if any."""
-    if call.dependency.cache_s is None:
+    if call.dependency.cache_ttl_s is None:
         return None
     value = await cache.recall(response_key(call))
     if value is None:
@@ -28,8 +28,8 @@ async def shared(cache: ResponseCache, call: Call) -> str | None:
 
 async def share(cache: ResponseCache, call: Call, value: str) -> None:
     """Leave a response for others."""
-    if call.dependency.cache_s is not None:
-        await cache.keep(response_key(call), value, call.dependency.cache_s)
+    if call.dependency.cache_ttl_s is not None:
+        await cache.keep(response_key(call), value, call.dependency.cache_ttl_s)
 
 
 def response_key(call: Call) -> str:

@@ -79,7 +79,7 @@ def tell(
     if tried[-1] == REPLAN:
         telemetry.emit(ctx.log, "stage.replanned", **said)
     else:
-        telemetry.emit(ctx.log, "stage.fell_back", **said)
+        telemetry.emit(ctx.log, "stage.fallback_used", **said)
 
 
 async def run_stage(stage: Stage, ctx: Context[Any], way: str = RUN) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from piecework.errors import NewerSchemaError
+from piecework.errors import SchemaTooNewError
 from piecework.fanout import grouped, side_by_side
 from piecework.finish import finish_cancel
 from piecework.model import Chunk, ChunkRef, ChunkStatus, Job
@@ -83,7 +83,7 @@ class Broom:
 
     async def ask_who_took(self, seen: Chunk) -> None:
         """Ask the worker that claimed a chunk since it was looked at."""
-        with suppress(NewerSchemaError):
+        with suppress(SchemaTooNewError):
             await self.ask_again(seen)
 
     async def ask_again(self, seen: Chunk) -> None:

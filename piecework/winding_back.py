@@ -10,7 +10,7 @@ from piecework.model import ChunkRef, iso
 from piecework.pipeline import Pipeline
 
 #: A chunk that turned back for this reason ends CANCELLED; for any other, DEAD.
-CANCELLED: Final = "job.cancel.asked"
+CANCELLED: Final = "job.cancel.requested"
 
 
 def wound_back(ref: ChunkRef, stage: str, at: float) -> ErrorEnvelope:

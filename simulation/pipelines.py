@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from piecework import (
-    Breaker,
+    CircuitBreaker,
     Context,
     Dependency,
     Effect,
@@ -164,7 +164,9 @@ travel = Pipeline(
 
 # ── dependencies with outages: calls, effects and the way back wait for them ──
 
-SOON = Breaker(volume=3, calls=6, window_s=20.0, reset_s=4.0, longest_s=12.0)
+SOON = CircuitBreaker(
+    minimum_calls=3, window_calls=6, window_s=20.0, open_s=4.0, max_open_s=12.0
+)
 mill = replace(model, name="mill", breaker=SOON)
 cart = replace(shop, name="cart", breaker=SOON)
 gate = replace(desk, name="gate", breaker=SOON)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from piecework import layout
-from piecework.errors import NewerSchemaError
+from piecework.errors import SchemaTooNewError
 from piecework.model import ChunkRef, JobRef
 from piecework.runtime import Runtime
 
@@ -124,6 +124,6 @@ class Acks:
         # The tallies know nothing of what a sweep cancelled: look for ourselves.
         if full or any(ack.cancelled for ack in acks):
             # A job of which newer workers have done a part is theirs to end.
-            with suppress(NewerSchemaError):
+            with suppress(SchemaTooNewError):
                 await self.all_ended(ref)
         await self.rt.work.delete([ack.receipt for ack in acks if ack.receipt])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from piecework.breaker import Circuit, State
+from piecework.breaker import BreakerPhase, BreakerState
 from piecework.telemetry.meter import Gauge
 from workers.station import Station
 
@@ -17,15 +17,15 @@ def gauges(station: Station) -> Iterator[Gauge]:
     """Read the gauges of a worker."""
     yield Gauge("ChunksInHand", len(station.heart.holds))
     yield Gauge("CallsInFlight", station.calls.taken)
-    since = station.circuits.clock() - UNTRIED_S
-    known = station.circuits.known.items()
-    shut = [name for name, each in known if is_shut(each.circuit, since)]
+    since = station.breakers.clock() - UNTRIED_S
+    known = station.breakers.by_name.items()
+    shut = [name for name, each in known if is_open(each.state, since)]
     yield Gauge("BreakersOpen", len(shut))
     for name in shut:
         yield Gauge("BreakersOpen", 1, name)
 
 
-def is_shut(circuit: Circuit, since: float) -> bool:
+def is_open(state: BreakerState, since: float) -> bool:
     """Say whether calls are refused, or were tried in vain since that moment."""
-    tried_until = max(circuit.until, circuit.probed_until)
-    return circuit.state is not State.CLOSED and tried_until > since
+    tried_until = max(state.open_until, state.probe_until)
+    return state.phase is not BreakerPhase.CLOSED and tried_until > since

@@ -119,7 +119,7 @@ class Receiver:
             return
         if deliveries:
             self.station.busy.set()
-            self.station.circuits.expect()
+            self.station.breakers.prefetch()
         for delivery in deliveries:
             self.begin(delivery)
 

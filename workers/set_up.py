@@ -83,7 +83,7 @@ def set_up(
         log=log,
         progress=hold.progress,
         check=hold.check,
-        circuits=station.circuits,
+        breakers=station.breakers,
         tokens=station.tokens,
         rounds=station.rounds,
         spending=Spending(functools.partial(rt.cost.spent, job.ref), log),

@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 
 from piecework.attempts import no_retries_yet
-from piecework.circuits import Circuits
+from piecework.circuits import BreakerRegistry
 from piecework.errors import StoreError
 from piecework.metering.cost_meter import acting_as
 from piecework.model import ChunkRef, Job, JobRef, iso
@@ -53,7 +53,7 @@ class Station:
     payloads: Payloads
     heart: Heart
     calls: Slots
-    circuits: Circuits
+    breakers: BreakerRegistry
     pulse: Pulse = field(default_factory=Pulse)
     tokens: defaultdict[str, RetryTokens] = field(default_factory=no_retries_yet)
     rounds: Rounds = field(default_factory=Rounds)
@@ -159,7 +159,7 @@ def open_station(
         payloads=Payloads(rt.objects),
         heart=Heart(beating, rt.heartbeat_queue, settings, log, pulse),
         calls=Slots(settings.calls),
-        circuits=Circuits(clock, rt.rng, log, Breakers(rt.table, worker, clock)),
+        breakers=BreakerRegistry(clock, rt.rng, log, Breakers(rt.table, worker, clock)),
         pulse=pulse,
     )
 

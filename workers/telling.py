@@ -17,7 +17,7 @@ from piecework.store.table import Item
 from workers.executor import End, Turn, hide
 from workers.station import Station
 
-GIVEN_UP = "job.notice.failed"
+GIVEN_UP = "job.notification.failed"
 #: Tries of a notice; below the ten receives after which SQS sets a message aside.
 TRIES = 6
 #: A failed try is repeated after up to `min(CAP_S, GROWTH**tries)` seconds: soon at

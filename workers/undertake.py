@@ -16,7 +16,7 @@ from piecework import record, recovery, saga
 from piecework.claim import MAX_RECOVERIES
 from piecework.errors import (
     ErrorEnvelope,
-    NewerSchemaError,
+    SchemaTooNewError,
     StoreError,
     TransientError,
 )
@@ -108,7 +108,7 @@ async def run(task: Task, job: Job, station: Station) -> Outcome:
     try:
         await load(task, job, station)
     except Exception as error:
-        if isinstance(error, StoreError) and not isinstance(error, NewerSchemaError):
+        if isinstance(error, StoreError) and not isinstance(error, SchemaTooNewError):
             raise
         return unloaded(task, spoilt(task, error), station)
     task.loaded = True
@@ -128,8 +128,10 @@ def unloaded(task: Task, error: Exception, station: Station) -> Outcome:
     """
     failure = saga.envelope(error, task.ctx, task.limits)
     parks = int(task.claim.chunk.item.get("parks", 0))
-    renamed = failure.code == "runtime.stage.renamed" and parks < recovery.MAX_DEFERRALS
-    if not renamed and not isinstance(error, NewerSchemaError):
+    renamed = (
+        failure.code == "runtime.stage.not_found" and parks < recovery.MAX_DEFERRALS
+    )
+    if not renamed and not isinstance(error, SchemaTooNewError):
         return unreadable(task, failure)
     delay = until_next(parks + 1, station.rt.settings)
     waiting = failure.model_copy(update={"retry_after": delay})

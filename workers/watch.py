@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from piecework.circuits import Circuits
+from piecework.circuits import BreakerRegistry
 from piecework.errors import PermanentError, StoreError
 from piecework.model import JobRef, JobStatus
 from piecework.ports import CancelRequest
@@ -39,7 +39,7 @@ class Watch:
 
     rt: Runtime
     heart: Heart
-    circuits: Circuits
+    breakers: BreakerRegistry
     log: structlog.stdlib.BoundLogger
 
     async def run(self) -> None:
@@ -49,8 +49,8 @@ class Watch:
             self.heart.pulse.beats("watch", pause + REQUEST_S)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
-                    await self.circuits.changed.wait()
-            self.circuits.changed.clear()
+                    await self.breakers.changed.wait()
+            self.breakers.changed.clear()
             try:
                 await self.look()
                 pause = max(often, pause * FASTER)
@@ -86,8 +86,8 @@ class Watch:
             for hold in holds:
                 if asked is not None:
                     hold.stop(asked)
-        if self.heart.holds or self.circuits.untold:
-            await self.circuits.look()
+        if self.heart.holds or self.breakers.has_pending_writes:
+            await self.breakers.sync()
         if failed is not None:
             raise failed
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from piecework import keys, telemetry
 from piecework.classify import classify
-from piecework.errors import NewerSchemaError, PermanentError
+from piecework.errors import PermanentError, SchemaTooNewError
 from piecework.finish import begin_join, end_cancelled
 from piecework.model import ChunkRef, Job, JobRef
 from piecework.queue import Delivery, Message
@@ -32,7 +32,7 @@ async def work(station: Station, stop: asyncio.Event) -> None:
             look alive, so it hands back what it has and ends.
     """
     worker = Worker(station, stop)
-    watch = Watch(station.rt, station.heart, station.circuits, station.log)
+    watch = Watch(station.rt, station.heart, station.breakers, station.log)
     loops: list[Coroutine[Any, Any, Any]] = [worker.receiver.run(), worker.acks.run()]
     loops += [watch.run(), station.heart.beat(), stop.wait()]
     tasks = [asyncio.create_task(loop) for loop in loops]
@@ -114,7 +114,7 @@ class Worker:
         """
         try:
             await self.carry_out(delivery)
-        except NewerSchemaError:
+        except SchemaTooNewError:
             await leave("record", delivery.received, delivery.receipt, self.station)
         except PermanentError as error:
             if error.code != UNREADABLE:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 
-from piecework import Breaker, MemoryIdempotency, guarded, idempotent, retrying
+from piecework import (
+    CircuitBreaker,
+    MemoryIdempotency,
+    circuit_breaker,
+    idempotent,
+    retry,
+)
 
 sold: dict[str, str] = {}  # the airline's own books: seats by idempotency key
 lost = ["the first answer"]  # answers that never arrive
 
 store = MemoryIdempotency()
-airline = guarded(Breaker(), name="airline")  # shared by all calls to it
+airline = circuit_breaker(CircuitBreaker(), name="airline")  # shared by all calls to it
 
 
 @idempotent(store, scope=lambda user, trip, **_: f"{user}/{trip}")
 @airline
-@retrying()
+@retry()
 async def book(user: str, trip: str, flight: str, idempotency_key: str = "") -> str:
     """Stand in for the airline: it sells a seat, and its first answer is lost."""
     seat = f"{flight}, seat {len(sold) + 1}, for {user} ({trip})"

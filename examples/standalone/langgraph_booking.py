@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from langgraph.graph import END, START, StateGraph
 
-from piecework import MemoryIdempotency, RetryPolicy, idempotent, retrying
+from piecework import MemoryIdempotency, RetryPolicy, idempotent, retry
 
 
 class Trip(TypedDict, total=False):
@@ -25,7 +25,7 @@ asked: list[str] = []  # what the outside world was asked to do
 
 
 @idempotent(store, scope=lambda user, task, **_: f"{user}/{task}")
-@retrying(RetryPolicy(attempts=3))
+@retry(RetryPolicy(attempts=3))
 async def sell(user: str, task: str, flight: str, idempotency_key: str = "") -> str:
     """Stand in for the airline, which is sent the key."""
     asked.append(f"sell {flight} to {user} for {task}")

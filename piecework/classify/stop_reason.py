@@ -34,7 +34,7 @@ _REASONS: Final[Mapping[str, tuple[type[StageError], str, str]]] = {
 }
 
 
-def raise_for_stop(answer: object) -> None:
+def raise_for_stop_reason(answer: object) -> None:
     """Raise if a model stopped for another reason than that it had answered.
 
     `answer` is what Anthropic's, Bedrock's or OpenAI's client returned, as an object

@@ -94,12 +94,13 @@ def meaning(error: BaseException) -> TransientError | PermanentError | None:
 till = Dependency("till", classify=meaning)
 ```
 
-No SDK raises when a model refuses or is cut off: it returns an answer that says so.
-`raise_for_stop(answer)` raises what Anthropic's, Bedrock's and OpenAI's answers mean by
-it: `llm.policy.refusal`, `llm.policy.content_filtered`, `llm.context.overflow` or
-`llm.output.truncated`. Bedrock calls a prompt that is too long a ValidationException,
-like any other fault of a request, and only its words tell them apart: count before you
-ask, as `examples/contract_review/bedrock.py` does.
+No SDK raises an error if a model refuses or its output is cut off: the answer says so.
+`raise_for_stop_reason(answer)` raises the matching error for an answer of Anthropic's,
+Bedrock's or OpenAI's client: `llm.policy.refusal`, `llm.policy.content_filtered`,
+`llm.context.overflow` or `llm.output.truncated`. Bedrock reports a prompt that is too
+long as a ValidationException, like any other invalid request. Only the message tells
+them apart, so count the tokens before the call, as
+`examples/contract_review/bedrock.py` does.
 
 ## Counters and alarms
 

@@ -30,7 +30,7 @@ ROWS: Final = (
         "idempotency.key.unusable",
         ErrorClass.PERMANENT,
         "The arguments, the scope or the number do not make a stable key.",
-        "Make it of text and numbers: `Keys(of=lambda …: …)`; numbers count from 1.",
+        "Make it of text and numbers: `ByKey(of=lambda …: …)`; numbers count from 1.",
     ),
     Code(
         "idempotency.sequence.gap",

@@ -10,14 +10,14 @@ _P: Final = ErrorClass.PERMANENT
 
 ROWS: Final = (
     Code(
-        "job.cancel.asked",
+        "job.cancel.requested",
         _P,
         "Somebody cancelled the job; of a chunk: what it had done was undone for that.",
         "See who and why with `piecework jobs show JOB`; `piecework jobs resume JOB` "
         "does what is missing.",
     ),
     Code(
-        "job.cancel.without_undo",
+        "job.cancel.without_compensation",
         _P,
         "The job is being cancelled already, without compensation.",
         "Wait until it is CANCELLED, then `piecework jobs resume JOB` and "
@@ -49,7 +49,7 @@ ROWS: Final = (
         "See the keys with `piecework effects list JOB`.",
     ),
     Code(
-        "job.effect.not_settled",
+        "job.effect.not_resolved",
         _P,
         "The chunk is being worked on, or the effect is not in doubt any more.",
         "Look again with `piecework effects list JOB`, once the chunk has ended.",
@@ -61,7 +61,7 @@ ROWS: Final = (
         "Run `piecework reconcile`; if it stays, `piecework chunks list JOB`.",
     ),
     Code(
-        "job.notice.failed",
+        "job.notification.failed",
         _P,
         "The pipeline's notify hook failed each time that it was told of the job.",
         "Read why with `piecework jobs show JOB`; nobody is told by itself any more.",

@@ -45,7 +45,7 @@ _MESSAGE: Final = (
         "`piecework reconcile`.",
     ),
     Code(
-        "runtime.message.newer",
+        "runtime.message.schema_too_new",
         ErrorClass.PERMANENT,
         "A message says that it is of a newer version, but not which chunk it is for.",
         "Find who else sends to the queue; a chunk is sent again by its record.",
@@ -57,7 +57,7 @@ _MESSAGE: Final = (
         "Check with `piecework doctor` that queue and tables belong together.",
     ),
     Code(
-        "runtime.schema.newer",
+        "runtime.record.schema_too_new",
         ErrorClass.TRANSIENT,
         "What is stored was written by a later version than this one.",
         "Install the later version, and ask again; workers of it go on by themselves.",

@@ -37,7 +37,7 @@ STAGE: Final = (
         f"Have a person look at the chunk: {SHOW}.",
     ),
     Code(
-        "runtime.stage.renamed",
+        "runtime.stage.not_found",
         ErrorClass.PERMANENT,
         "This pipeline does not have the stage at which the chunk stands; workers that "
         "may have it were waited for.",

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from piecework.idempotency.memory import MemoryIdempotency
 from piecework.idempotency.store import IdempotencyStore
-from piecework.idempotency.strategies import Keys, SequenceNumbers, TimeWindow
+from piecework.idempotency.strategies import ByKey, SequenceNumbers, TimeWindow
 from piecework.idempotency.wrapper import Idempotent, idempotent
 
 __all__ = [
+    "ByKey",
     "IdempotencyStore",
     "Idempotent",
-    "Keys",
     "MemoryIdempotency",
     "SequenceNumbers",
     "TimeWindow",

@@ -61,7 +61,7 @@ def operation(
         PermanentError: `idempotency.key.unusable`.
     """
     if kwargs.get(KEY):
-        raise unusable(name, f"{KEY} is made here; `Keys(of=...)` says of what")
+        raise unusable(name, f"{KEY} is made here; `ByKey(of=...)` says of what")
     own = {KEY: ""} if takes_key(function) else {}
     kwargs = {key: value for key, value in kwargs.items() if key != KEY}
     arguments = inspect.signature(function).bind(*args, **kwargs, **own).arguments

@@ -1,6 +1,6 @@
 """What makes two calls the same operation: chosen by the price of a duplicate.
 
-Keys               payments, bookings, mails: what must not happen twice
+ByKey               payments, bookings, mails: what must not happen twice
 SequenceNumbers    the ordered steps of one writer: none left out, none at once
 TimeWindow         much traffic at low stakes: twice after the window, or in an outage
 """
@@ -37,7 +37,7 @@ class Strategy(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class ByKey:
     """One record for each key; the same key with other arguments is an error.
 
     Attributes:

@@ -11,14 +11,14 @@ from piecework import values
 from piecework.errors import UsageError
 from piecework.idempotency.guard import Guard, Rules
 from piecework.idempotency.store import IdempotencyStore
-from piecework.idempotency.strategies import Keys, Strategy, check_seconds
+from piecework.idempotency.strategies import ByKey, Strategy, check_seconds
 from piecework.retrying import retries
 
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
-BY_ARGUMENTS = Keys()
+BY_ARGUMENTS = ByKey()
 
 
 class Idempotent(Protocol[P, R_co]):
@@ -66,8 +66,8 @@ def idempotent(
         scope: Whose operation it is, such as `"user-7/task-3"`, or what makes that of
             the arguments, given by their names. The user has to be in it: equal
             scopes share their answers.
-        operation: Its name; by default that of the function. Keys change with it.
-        by: The strategy: `Keys`, `SequenceNumbers` or `TimeWindow`.
+        operation: Its name; by default that of the function. ByKey change with it.
+        by: The strategy: `ByKey`, `SequenceNumbers` or `TimeWindow`.
         duplicates: What becomes of an equal call while the first is under way: it
             waits (two leases at most), or is told with `idempotency.key.in_progress`.
         in_doubt: What becomes of a call after one that may have happened: it is made
@@ -84,9 +84,7 @@ def idempotent(
 
     def wrap(function: Callable[P, Awaitable[R]]) -> Idempotent[P, R]:
         if in_doubt == "raise" and retries(function):
-            message = (
-                'With in_doubt="raise" a call is not repeated: no `retrying` in it.'
-            )
+            message = 'With in_doubt="raise" a call is not repeated: no `retry` in it.'
             raise UsageError(message, code="pipeline.declaration.invalid")
         name = operation or getattr(function, "__qualname__", "")
         rules = Rules(

@@ -16,7 +16,7 @@ from collections import Counter
 import structlog
 
 from piecework import telemetry
-from piecework.errors import NewerSchemaError, PermanentError, StoreError
+from piecework.errors import PermanentError, SchemaTooNewError, StoreError
 from piecework.model import Chunk, ChunkRef
 from piecework.queue import BATCH, Delivery, Message
 from piecework.runtime import Runtime
@@ -57,11 +57,11 @@ async def place(
     """Do with one message what its chunk's record asks for."""
     ref = delivery.ref
     if ref is None:
-        kind = "newer" if delivery.newer else "malformed"
+        kind = "schema_too_new" if delivery.newer else "malformed"
         return await quarantine(rt, delivery, f"runtime.message.{kind}", log)
     try:
         return await as_its_record_says(rt, delivery, ref, log)
-    except NewerSchemaError:
+    except SchemaTooNewError:
         return await send_back(rt, delivery, log)
     except PermanentError as error:
         return await quarantine(rt, delivery, error.code, log)
@@ -73,7 +73,7 @@ async def as_its_record_says(
     """Do with a message what the record of its chunk asks for.
 
     Raises:
-        NewerSchemaError: The record is of a later version.
+        SchemaTooNewError: The record is of a later version.
     """
     item = await rt.table.get(ref.pk, ref.sk)
     if item is not None:

@@ -12,7 +12,7 @@ import structlog
 
 from piecework import telemetry
 from piecework.classify import classify
-from piecework.errors import NewerSchemaError, PieceworkError
+from piecework.errors import PieceworkError, SchemaTooNewError
 from piecework.metering.cost_meter import acting_as
 from piecework.model import CANCELLABLE, ChunkRef, Job, JobRef
 from piecework.pulse import Pulse
@@ -108,7 +108,7 @@ class Reconciler:
         """Act on one job; its trouble, such as an odd item, is not the others'."""
         try:
             return await self._act(ref)
-        except NewerSchemaError:
+        except SchemaTooNewError:
             # It is for the reconciler of that version to see to.
             self._next_look[ref] = asyncio.get_running_loop().time() + IDLE_S
             return Counter()

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from piecework import keys
-from piecework.breaker import State
+from piecework.breaker import BreakerPhase
 from piecework.errors import PermanentError
-from piecework.fleet import Standing
+from piecework.fleet import BreakerSnapshot
 from piecework.model import iso, moment
 from piecework.record import whole
 from piecework.schema import SCHEMA, known
@@ -36,7 +36,7 @@ class Breakers:
     worker: str
     clock: Callable[[], float]
 
-    async def all(self) -> Mapping[str, Standing]:
+    async def read_all(self) -> Mapping[str, BreakerSnapshot]:
         """Read every breaker, in one request.
 
         Consistently, as all that is read here. No write would need it, for each names
@@ -44,12 +44,12 @@ class Breakers:
         for a fleet that does not call a dependency which one of it has given up.
         """
         rows = self.table.query(keys.BREAKERS_PK)
-        found = {row["sk"]: standing(row) async for row in rows}
+        found = {row["sk"]: snapshot(row) async for row in rows}
         return {name: stands for name, stands in found.items() if stands is not None}
 
     async def open(
         self, name: str, gen: int, until: float, code: str
-    ) -> Standing | None:
+    ) -> BreakerSnapshot | None:
         """Move closed -> open."""
         return await self._write(
             name,
@@ -57,12 +57,17 @@ class Breakers:
             "SET breaker_state = :state, gen = :next, v = :v, open_until = :until,"
             f" opened_at = :now, opened_by = :worker, error_code = :code {NO_PROBE}",
             gen,
-            {"v": SCHEMA, "state": State.OPEN, "until": iso(until), "code": code},
+            {
+                "v": SCHEMA,
+                "state": BreakerPhase.OPEN,
+                "until": iso(until),
+                "code": code,
+            },
         )
 
-    async def probe(
+    async def take_probe(
         self, name: str, gen: int, token: str, until: float
-    ) -> Standing | None:
+    ) -> BreakerSnapshot | None:
         """Take the one probe of an open breaker, until then at the latest."""
         action = self.table.action(
             "Update",
@@ -85,10 +90,12 @@ class Breakers:
             isinstance(reply, Refused)
             and (reply.item or {}).get("probe_token") != token
         ):
-            return standing(reply.item)
+            return snapshot(reply.item)
         return None
 
-    async def give_back(self, name: str, gen: int, token: str) -> Standing | None:
+    async def release_probe(
+        self, name: str, gen: int, token: str
+    ) -> BreakerSnapshot | None:
         """Let somebody else have the probe: ours told nothing."""
         action = self.table.action(
             "Update",
@@ -99,11 +106,11 @@ class Breakers:
             values={"seen": gen, "token": token},
         )
         reply = await self.table.update(action, returning="NONE")
-        return standing(reply.item) if isinstance(reply, Refused) else None
+        return snapshot(reply.item) if isinstance(reply, Refused) else None
 
     async def reopen(
         self, name: str, gen: int, token: str, until: float, failed_probes: int
-    ) -> Standing | None:
+    ) -> BreakerSnapshot | None:
         """Move open -> open for longer: the probe failed."""
         return await self._write(
             name,
@@ -114,7 +121,7 @@ class Breakers:
             {"until": iso(until), "failed": failed_probes, "token": token},
         )
 
-    async def close(self, name: str, gen: int, token: str) -> Standing | None:
+    async def close(self, name: str, gen: int, token: str) -> BreakerSnapshot | None:
         """Move open -> closed: the probe was answered."""
         return await self._write(
             name,
@@ -122,12 +129,12 @@ class Breakers:
             "SET breaker_state = :state, gen = :next, closed_at = :now,"
             f" closed_by = :worker {NO_PROBE}, open_until, failed_probes",
             gen,
-            {"state": State.CLOSED, "token": token},
+            {"state": BreakerPhase.CLOSED, "token": token},
         )
 
     async def _write(
         self, name: str, condition: str, update: str, gen: int, values: dict[str, Any]
-    ) -> Standing | None:
+    ) -> BreakerSnapshot | None:
         """Write the next generation; return what stands where it is another's."""
         action = self.table.action(
             "Update",
@@ -144,29 +151,29 @@ class Breakers:
             },
         )
         reply = await self.table.update(action, returning="NONE")
-        return standing(reply.item) if isinstance(reply, Refused) else None
+        return snapshot(reply.item) if isinstance(reply, Refused) else None
 
 
-def standing(row: Item | None) -> Standing | None:
+def snapshot(row: Item | None) -> BreakerSnapshot | None:
     """Return a row as the engine reads it; None: somebody spoiled it.
 
     Then it says nothing, and is told nothing: each process goes by itself.
 
     Raises:
-        NewerSchemaError: It is of a later version: each process goes by itself.
+        SchemaTooNewError: It is of a later version: each process goes by itself.
     """
     if row is None:
-        return Standing()
+        return BreakerSnapshot()
     row = known(row)
     try:
-        return Standing(
+        return BreakerSnapshot(
             gen=whole(row, "gen", "A breaker"),
-            state=State(row["breaker_state"]),
-            until=moment(row["open_until"]) if "open_until" in row else 0.0,
+            phase=BreakerPhase(row["breaker_state"]),
+            open_until=moment(row["open_until"]) if "open_until" in row else 0.0,
             failed_probes=whole(
                 {"failed_probes": 0} | row, "failed_probes", "A breaker"
             ),
-            probed_until=moment(row["probe_until"]) if "probe_until" in row else 0.0,
+            probe_until=moment(row["probe_until"]) if "probe_until" in row else 0.0,
         )
     except (KeyError, TypeError, ValueError, PermanentError):
         return None

@@ -119,7 +119,7 @@ async def all_chunks(
     """Yield every chunk of a job, in order; those of a later version go into the list.
 
     Raises:
-        NewerSchemaError: There is such a one, and no list.
+        SchemaTooNewError: There is such a one, and no list.
     """
     for group in range(layout.groups_in(chunks)):
         async for chunk in chunks_of_group(table, ref, group, newer):

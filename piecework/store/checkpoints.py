@@ -69,7 +69,7 @@ class ChunkCheckpoints:
         """Take over what earlier claims wrote: rows by the end of their sort key.
 
         Raises:
-            PermanentError: `runtime.stage.renamed`, when the pipeline no longer has
+            PermanentError: `runtime.stage.not_found`, when the pipeline no longer has
                 the stage at which the chunk stands.
         """
         cursor = str(self.claim.chunk.item["stage"])
@@ -78,7 +78,7 @@ class ChunkCheckpoints:
             message = (
                 f"Pipeline {self.pipeline.name!r} has no stage {cursor!r} any more."
             )
-            raise PermanentError(message, code="runtime.stage.renamed")
+            raise PermanentError(message, code="runtime.stage.not_found")
         self.entered = cursor
         for index, name in enumerate(names[: names.index(cursor)]):
             is_result = index == self.pipeline.result_index

@@ -195,7 +195,7 @@ def read(item: Item | None) -> Record | None:
     """Return a row as a record.
 
     Raises:
-        NewerSchemaError: It is of a later version.
+        SchemaTooNewError: It is of a later version.
     """
     if item is None:
         return None

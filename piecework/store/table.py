@@ -156,7 +156,7 @@ class Table:
         return reply
 
     async def get(self, pk: str, sk: str) -> Item | None:
-        """Read one item, strongly consistent; a newer one is a `NewerSchemaError`."""
+        """Read one item, strongly consistent; a newer one is a `SchemaTooNewError`."""
         with reaching(self.name):
             request = {
                 "TableName": self.name,

@@ -90,12 +90,12 @@ _STAGE: Final = {
         "stage error_code to times",
         "warning",
     ),
-    "stage.fell_back": event(
+    "stage.fallback_used": event(
         "a stage was refused by a policy; the next of its chain runs in its place",
         "stage error_code to times",
         "warning",
     ),
-    "call.fell_back": event(
+    "call.fallback_used": event(
         "another of its chain answered a call that was refused",
         "dependency stage answered_by error_codes",
         "warning",
@@ -126,7 +126,7 @@ _OPERATION: Final = {
         "count",
         "warning",
     ),
-    "wire.fell_back": event(
+    "wire.fallback_used": event(
         "requests go through the SDK: the thin path is not sure to do as it does",
         "service reason",
     ),

@@ -24,7 +24,7 @@ def thin(client: Any, stack: AsyncExitStack) -> Any:
         doubt = f"this version of the SDK has no {error.name}"
     if doubt:
         service = client.meta.service_model.service_name
-        emit(quiet_log(), "wire.fell_back", service=service, reason=doubt)
+        emit(quiet_log(), "wire.fallback_used", service=service, reason=doubt)
         return client
     config = client.meta.config
     connections = Connections(

@@ -13,7 +13,14 @@ from pydantic import BaseModel
 
 from orchestrator.intake import ChunkInput
 from orchestrator.submit import Submission, submit
-from piecework import Breaker, Context, Dependency, Pipeline, Stage, TransientError
+from piecework import (
+    CircuitBreaker,
+    Context,
+    Dependency,
+    Pipeline,
+    Stage,
+    TransientError,
+)
 from piecework.model import Chunk, Job, JobRef, JobStatus
 from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
@@ -68,7 +75,9 @@ class Provider:
 
 
 PROVIDER = Provider()
-model = Dependency("model", layer="llm", breaker=Breaker(reset_s=8.0, longest_s=15.0))
+model = Dependency(
+    "model", layer="llm", breaker=CircuitBreaker(open_s=8.0, max_open_s=15.0)
+)
 
 
 class Item(BaseModel):

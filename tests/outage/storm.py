@@ -18,7 +18,7 @@ from piecework import recovery
 from piecework.attempts import Attempts
 from piecework.call import Call
 from piecework.call_names import CallScope
-from piecework.circuits import Circuits
+from piecework.circuits import BreakerRegistry
 from piecework.classify import classify
 from piecework.dependency import Dependency, waited_for
 from piecework.errors import TransientError
@@ -82,33 +82,33 @@ class Storm:
     async def client(self, rng: Random, record: MemoryRecord) -> None:
         """Make one call after the other."""
         silent: Any = Silent()
-        circuits = Circuits(self.now, rng, silent, record)
+        breakers = BreakerRegistry(self.now, rng, silent, record)
         attempts = Attempts(
             budget=RetryBudget(),
             slots=asyncio.Semaphore(1),
             rng=rng,
             clock=self.now,
             log=silent,
-            circuits=circuits,
+            breakers=breakers,
         )
         bound = functools.partial(self.provide, rng)
         call = Call("key", SCOPE, Dependency("provider"), bound)
         await asyncio.sleep(rng.uniform(0, 2 * THINK_S))
         while self.now() < self.weather.seconds:
             self.needed += 1
-            await self.carried_out(attempts, call, circuits)
+            await self.carried_out(attempts, call, breakers)
             await asyncio.sleep(rng.uniform(0, 2 * THINK_S))
 
     async def carried_out(
-        self, attempts: Attempts, call: Call, circuits: Circuits
+        self, attempts: Attempts, call: Call, breakers: BreakerRegistry
     ) -> None:
         """Make a call until it is answered, each time with a claim's own budget."""
         parks = 0
         while True:
             attempts.budget = RetryBudget(60.0, longest=34.0)
             wait = await self.tried(attempts, call, parks)
-            if circuits.untold:
-                await circuits.look()
+            if breakers.has_pending_writes:
+                await breakers.sync()
             if wait is None:
                 return
             parks += 1

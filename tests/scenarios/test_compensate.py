@@ -144,7 +144,7 @@ async def test_a_compensation_that_fails_is_a_dead_letter(scenario: Scenario) ->
     assert ended.status is JobStatus.CANCELLED
     assert (letter["compensation"], letter["error_code"]) == (
         "compensation failed",
-        "job.cancel.asked",
+        "job.cancel.requested",
     )
     assert certificate["outcomes"] == {"DEAD": 1}
     assert scenario.happened("unbook", "flight") == 1

@@ -63,5 +63,5 @@ async def test_a_plain_cancel_under_way_does_not_become_a_compensating_one(
             await stop(scenario)
         await scenario.ended()
 
-    assert refused.value.code == "job.cancel.without_undo"
+    assert refused.value.code == "job.cancel.without_compensation"
     assert scenario.happened("unbook") == 0

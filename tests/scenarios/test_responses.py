@@ -12,7 +12,7 @@ from tests.scenarios import conftest
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import QUICK, note
 
-model = Dependency("model", retry=QUICK, layer="llm", cache_s=3600)
+model = Dependency("model", retry=QUICK, layer="llm", cache_ttl_s=3600)
 
 
 class Question(BaseModel):

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from piecework import keys
-from piecework.breaker import State
-from piecework.fleet import Standing
+from piecework.breaker import BreakerPhase
+from piecework.fleet import BreakerSnapshot
 from piecework.model import iso
 from piecework.store.breakers import Breakers
 from tests.store.conftest import NOW, Store, Stutter
 
-BreakerWrite = Callable[[Breakers, str], Awaitable[Standing | None]]
+BreakerWrite = Callable[[Breakers, str], Awaitable[BreakerSnapshot | None]]
 
 
 def breakers(store: Store, worker: str = "worker") -> Breakers:
@@ -52,23 +52,23 @@ async def row(store: Store) -> dict[str, Any]:
     return await store.item(keys.BREAKERS_PK, name(store))
 
 
-async def opened(at: Breakers, of: str) -> Standing | None:
+async def opened(at: Breakers, of: str) -> BreakerSnapshot | None:
     return await at.open(of, 3, UNTIL, "tool.http.timeout")
 
 
-async def probed(at: Breakers, of: str) -> Standing | None:
-    return await at.probe(of, 3, "new", NOW + 65)
+async def probed(at: Breakers, of: str) -> BreakerSnapshot | None:
+    return await at.take_probe(of, 3, "new", NOW + 65)
 
 
-async def given_back(at: Breakers, of: str) -> Standing | None:
-    return await at.give_back(of, 3, "ours")
+async def given_back(at: Breakers, of: str) -> BreakerSnapshot | None:
+    return await at.release_probe(of, 3, "ours")
 
 
-async def reopened(at: Breakers, of: str) -> Standing | None:
+async def reopened(at: Breakers, of: str) -> BreakerSnapshot | None:
     return await at.reopen(of, 3, "ours", UNTIL, 2)
 
 
-async def closed(at: Breakers, of: str) -> Standing | None:
+async def closed(at: Breakers, of: str) -> BreakerSnapshot | None:
     return await at.close(of, 3, "ours")
 
 
@@ -162,35 +162,38 @@ async def test_a_breaker_that_moved_since_is_left_alone_and_told(
     assert stands is not None
     assert stands.gen == lies["gen"]
     assert (
-        await breakers(store).all() | {name(store): stands}
-        == await breakers(store).all()
+        await breakers(store).read_all() | {name(store): stands}
+        == await breakers(store).read_all()
     )
 
 
 @pytest.mark.parametrize("verb", ["probe", "give back", "reopen", "close"])
 async def test_only_opening_makes_a_row(store: Store, verb: str) -> None:
     write, *_ = WRITES[verb]
-    assert Standing() == await write(breakers(store), name(store))
+    assert BreakerSnapshot() == await write(breakers(store), name(store))
     assert {} == await row(store)
 
 
 async def test_the_first_failure_of_all_makes_the_row(store: Store) -> None:
     assert await breakers(store).open(name(store), 0, UNTIL, "c") is None
-    assert Standing(1, State.OPEN, UNTIL) == (await breakers(store).all())[name(store)]
+    assert (
+        BreakerSnapshot(1, BreakerPhase.OPEN, UNTIL)
+        == (await breakers(store).read_all())[name(store)]
+    )
     stands = await breakers(store).open(name(store), 0, UNTIL + 9, "c")
-    assert Standing(1, State.OPEN, UNTIL) == stands
+    assert BreakerSnapshot(1, BreakerPhase.OPEN, UNTIL) == stands
 
 
 async def test_of_many_that_want_to_probe_one_may(store: Store) -> None:
     await lay(store, **NOT_PROBED)
     asked = (
-        breakers(store, f"w{n}").probe(name(store), 3, f"t{n}", NOW + 65)
+        breakers(store, f"w{n}").take_probe(name(store), 3, f"t{n}", NOW + 65)
         for n in range(16)
     )
     answers = await asyncio.gather(*asked)
     assert 1 == answers.count(None)
     (other, *_) = [answer for answer in answers if answer is not None]
-    assert Standing(3, State.OPEN, NOW, 1, NOW + 65) == other
+    assert BreakerSnapshot(3, BreakerPhase.OPEN, NOW, 1, NOW + 65) == other
 
 
 async def test_a_probe_whose_worker_died_is_taken_over(store: Store) -> None:

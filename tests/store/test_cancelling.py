@@ -237,7 +237,7 @@ async def test_each_cancel_says_anew_whether_it_undoes(
     who = {"actor": "me", "reason": "enough"}
     job = await cancel(runtime(store), store.ref, **who, compensate=undoes)
     assert job.compensates_on_cancel is undoes
-    assert job.item["cancel_code"] == "job.cancel.asked"
+    assert job.item["cancel_code"] == "job.cancel.requested"
 
 
 async def test_a_cancel_under_way_that_undoes_nothing_is_not_made_to(
@@ -247,4 +247,4 @@ async def test_a_cancel_under_way_that_undoes_nothing_is_not_made_to(
     who = {"actor": "me", "reason": "enough"}
     with pytest.raises(UsageError) as refused:
         await cancel(runtime(store), store.ref, **who, compensate=True)
-    assert refused.value.code == "job.cancel.without_undo"
+    assert refused.value.code == "job.cancel.without_compensation"

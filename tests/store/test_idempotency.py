@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from piecework import Keys, idempotent, keys
+from piecework import ByKey, idempotent, keys
 from piecework.errors import PermanentError, StoreError
 from piecework.idempotency.record import (
     Asked,
@@ -389,7 +389,7 @@ async def test_tenants_never_meet(store: Store) -> None:
         table = TableIdempotency(
             store.table, f"{store.ref.tenant}-{tenant}", store.clock
         )
-        guard = idempotent(table, scope="s", by=Keys(of=lambda flight: 1))(book)
+        guard = idempotent(table, scope="s", by=ByKey(of=lambda flight: 1))(book)
         assert await guard(tenant) == tenant
         with pytest.raises(PermanentError) as caught:
             await guard("other")

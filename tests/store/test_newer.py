@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from piecework import keys
-from piecework.errors import NewerSchemaError
+from piecework.errors import SchemaTooNewError
 from piecework.model import ChunkRef, JobStatus
 from piecework.ports import CancelRequest
 from piecework.queue import Delivery, Message
@@ -57,9 +57,9 @@ async def test_a_newer_breaker_is_each_process_s_own_affair(store: Store) -> Non
     await store.put(keys.BREAKERS_PK, name, v=2, gen=7, breaker_state="ajar")
     breakers = Breakers(store.table, "worker", store.clock)
     try:
-        with pytest.raises(NewerSchemaError):
+        with pytest.raises(SchemaTooNewError):
             await breakers.all()
-        with pytest.raises(NewerSchemaError):
+        with pytest.raises(SchemaTooNewError):
             await breakers.open(name, 3, NOW + 5, "code")
     finally:
         await store.put(keys.BREAKERS_PK, name, gen=7, breaker_state="closed")
@@ -69,11 +69,14 @@ async def test_a_newer_job_or_chunk_is_not_read_but_refused(store: Store) -> Non
     await store.put(store.ref.pk, keys.META_SK, v=2, status="PAUSED", gen=1)
     await store.put_chunk(v=2)
 
-    with pytest.raises(NewerSchemaError) as refused:
+    with pytest.raises(SchemaTooNewError) as refused:
         await store.jobs.read(store.ref)
-    with pytest.raises(NewerSchemaError):
+    with pytest.raises(SchemaTooNewError):
         await take_census(store.table, store.ref, 4)
-    assert (refused.value.code, refused.value.exit_code) == ("runtime.schema.newer", 2)
+    assert (refused.value.code, refused.value.exit_code) == (
+        "runtime.record.schema_too_new",
+        2,
+    )
     assert "later version" in refused.value.next_step
 
 

@@ -48,7 +48,7 @@ async def test_a_chunk_with_work_left_is_sent_again(
     ("facts", "code"),
     [
         ({"message": None}, "runtime.message.malformed"),
-        ({"message": None, "newer": True}, "runtime.message.newer"),
+        ({"message": None, "newer": True}, "runtime.message.schema_too_new"),
         ({}, "runtime.message.orphan"),
     ],
 )

@@ -134,7 +134,7 @@ async def test_a_worker_without_a_stage_leaves_its_chunks_to_those_that_have_it(
 
     assert (chunk.status, chunk.attempts) == (ChunkStatus.WAITING, tried)
     assert chunk.item["waits_for"] == "newer workers"
-    assert chunk.item["error_code"] == "runtime.stage.renamed"
+    assert chunk.item["error_code"] == "runtime.stage.not_found"
     assert notice.startswith("waits for newer workers until")
     assert ended.status is JobStatus.SUCCEEDED
     assert await scenario.letters() == []

@@ -17,7 +17,7 @@ from piecework.canonical import canonical_json
 from piecework.classify import classify
 from piecework.dependency import Dependency
 from piecework.errors import PieceworkError
-from piecework.falling_back import FellBack
+from piecework.falling_back import FallbackUsed
 from workers.isolation.asked import Asked
 from workers.isolation.faults import error_of
 from workers.isolation.line import Line
@@ -55,7 +55,7 @@ class ChildCalls:
     attempts: dict[int, asyncio.Task[None]] = field(default_factory=dict)
     raised: dict[int, BaseException] = field(default_factory=dict)
     stage: str = ""
-    fell_back: dict[str, FellBack] = field(default_factory=dict)
+    fallbacks_used: dict[str, FallbackUsed] = field(default_factory=dict)
     over: bool = False
     said_at: float = 0.0
     clock: Callable[[], float] = time.time
@@ -100,8 +100,8 @@ class ChildCalls:
             raise
         del self.asked[number]
         if answer.by:
-            fell = FellBack(self.stage, asked.dependency.name, answer.by)
-            self.fell_back[f"{number}"] = fell
+            fell = FallbackUsed(self.stage, asked.dependency.name, answer.by)
+            self.fallbacks_used[f"{number}"] = fell
         if answer.fault is not None:
             raise error_of(answer.fault, self.raised)
         if answer.value is None:

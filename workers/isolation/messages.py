@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, TypeAdapter
 
-from piecework.breaker import Breaker
+from piecework.breaker import CircuitBreaker
 from piecework.dependency import Dependency, Effect, Fallback
 from piecework.errors import ErrorEnvelope
 from piecework.retry import RetryPolicy
@@ -72,9 +72,9 @@ class Outside:
     layer: Literal["llm", "tool"]
     timeout: float
     fallback: Sequence[Further] = ()
-    breaker: Breaker | None = None
-    cache_s: float | None = None
-    remembers_s: float | None = None
+    breaker: CircuitBreaker | None = None
+    cache_ttl_s: float | None = None
+    key_ttl_s: float | None = None
 
     @classmethod
     def of(cls, dependency: Dependency) -> Outside:
@@ -83,8 +83,8 @@ class Outside:
         chain = [Further.of(each) for each in d.fallback]
         return cls(
             *(d.name, d.retry, d.effect, d.layer, d.timeout, chain, d.breaker),
-            cache_s=d.cache_s,
-            remembers_s=d.remembers_s,
+            cache_ttl_s=d.cache_ttl_s,
+            key_ttl_s=d.key_ttl_s,
         )
 
 

@@ -32,8 +32,8 @@ class Remote:
             timeout=outside.timeout,
             lookup=function.look_up if outside.effect is Effect.LOOKUP else None,
             fallback=[self.fallback(further, place) for place, further in chain],
-            cache_s=outside.cache_s,
-            remembers_s=outside.remembers_s,
+            cache_ttl_s=outside.cache_ttl_s,
+            key_ttl_s=outside.key_ttl_s,
             breaker=outside.breaker,
         )
 

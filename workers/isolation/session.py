@@ -132,7 +132,7 @@ class Session:
                 scope, dependency, function, call.args, call.kwargs
             )
             key = call_key(scope, dependency, function, call.args, call.kwargs)
-            fell = ctx.caller.fell_back.get(key)
+            fell = ctx.caller.fallbacks_used.get(key)
             by = fell.to if fell else ""
             answer = Answered(call.call, value=to_json(value).decode(), by=by)
         except Exception as error:  # noqa: BLE001 -- it is the stage's to see

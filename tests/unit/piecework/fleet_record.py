@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from piecework.breaker import State
+from piecework.breaker import BreakerPhase
 from piecework.errors import StoreError
-from piecework.fleet import Standing
+from piecework.fleet import BreakerSnapshot
 
 
 @dataclass
@@ -16,52 +16,54 @@ class MemoryRecord:
     """Answers as the table does."""
 
     clock: Callable[[], float]
-    rows: dict[str, Standing] = field(default_factory=dict)
+    rows: dict[str, BreakerSnapshot] = field(default_factory=dict)
     tokens: dict[str, str] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     reachable: bool = True
 
-    async def all(self) -> Mapping[str, Standing]:
-        await self.reach("all")
+    async def read_all(self) -> Mapping[str, BreakerSnapshot]:
+        await self.reach("read_all")
         return dict(self.rows)
 
     async def open(
         self, name: str, gen: int, until: float, code: str
-    ) -> Standing | None:
+    ) -> BreakerSnapshot | None:
         await self.reach("open")
-        return self.next(name, gen, Standing(gen + 1, State.OPEN, until))
+        return self.next(name, gen, BreakerSnapshot(gen + 1, BreakerPhase.OPEN, until))
 
-    async def probe(
+    async def take_probe(
         self, name: str, gen: int, token: str, until: float
-    ) -> Standing | None:
-        await self.reach("probe")
-        stands = self.rows.get(name, Standing())
-        if stands.gen != gen or stands.probed_until > self.clock():
+    ) -> BreakerSnapshot | None:
+        await self.reach("take_probe")
+        stands = self.rows.get(name, BreakerSnapshot())
+        if stands.gen != gen or stands.probe_until > self.clock():
             return stands
-        self.rows[name] = replace(stands, probed_until=until)
+        self.rows[name] = replace(stands, probe_until=until)
         self.tokens[name] = token
         return None
 
-    async def give_back(self, name: str, gen: int, token: str) -> Standing | None:
-        await self.reach("give back")
+    async def release_probe(
+        self, name: str, gen: int, token: str
+    ) -> BreakerSnapshot | None:
+        await self.reach("release_probe")
         stands = self.rows[name]
-        return self.next(name, gen, replace(stands, probed_until=0.0), token)
+        return self.next(name, gen, replace(stands, probe_until=0.0), token)
 
     async def reopen(
         self, name: str, gen: int, token: str, until: float, failed_probes: int
-    ) -> Standing | None:
+    ) -> BreakerSnapshot | None:
         await self.reach("reopen")
-        new = Standing(gen + 1, State.OPEN, until, failed_probes)
+        new = BreakerSnapshot(gen + 1, BreakerPhase.OPEN, until, failed_probes)
         return self.next(name, gen, new, token)
 
-    async def close(self, name: str, gen: int, token: str) -> Standing | None:
+    async def close(self, name: str, gen: int, token: str) -> BreakerSnapshot | None:
         await self.reach("close")
-        return self.next(name, gen, Standing(gen + 1), token)
+        return self.next(name, gen, BreakerSnapshot(gen + 1), token)
 
     def next(
-        self, name: str, gen: int, new: Standing, token: str = ""
-    ) -> Standing | None:
-        stands = self.rows.get(name, Standing())
+        self, name: str, gen: int, new: BreakerSnapshot, token: str = ""
+    ) -> BreakerSnapshot | None:
+        stands = self.rows.get(name, BreakerSnapshot())
         if stands.gen != gen or token != self.tokens.get(name, ""):
             return stands
         self.rows[name] = new

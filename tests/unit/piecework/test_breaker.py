@@ -8,45 +8,47 @@ import pytest
 
 from piecework.breaker import (
     OPEN_CODE,
-    PROBED_S,
-    Breaker,
-    Circuit,
+    PROBE_RETRY_S,
+    BreakerPhase,
+    BreakerState,
+    CircuitBreaker,
     Health,
-    Passage,
-    State,
-    Wait,
-    refusal,
-    refused_by_breaker,
+    Permit,
+    Rejected,
+    breaker_open_error,
+    is_breaker_open,
 )
 from piecework.codes import ErrorClass
 from piecework.errors import PermanentError, TransientError, UsageError
 from tests.unit.piecework.fakes import Highest, Lowest, envelope
 
-RULES = Breaker(rate=0.5, volume=4, calls=10, window_s=30.0, reset_s=30.0)
+RULES = CircuitBreaker(
+    failure_rate=0.5, minimum_calls=4, window_calls=10, window_s=30.0, open_s=30.0
+)
 PROBE_S = 65.0
 NOW = 1000.0
 
 
-def circuit(rules: Breaker = RULES) -> Circuit:
-    return Circuit(rules, Highest())
+def circuit(rules: CircuitBreaker = RULES) -> BreakerState:
+    return BreakerState(rules, Highest())
 
 
-def through(one: Circuit, health: Health, now: float = NOW) -> None:
-    passage = one.ask(now, PROBE_S)
-    assert isinstance(passage, Passage)
-    one.ended(passage, health, now)
+def through(one: BreakerState, health: Health, now: float = NOW) -> None:
+    passage = one.request_permit(now, PROBE_S)
+    assert isinstance(passage, Permit)
+    one.record_end(passage, health, now)
 
 
-def opened(rules: Breaker = RULES) -> Circuit:
+def opened(rules: CircuitBreaker = RULES) -> BreakerState:
     one = circuit(rules)
-    for _ in range(rules.volume):
-        through(one, Health.FAILED)
+    for _ in range(rules.minimum_calls):
+        through(one, Health.FAILURE)
     return one
 
 
-def probing(one: Circuit, now: float = NOW + 30) -> Passage:
-    passage = one.ask(now, PROBE_S)
-    assert isinstance(passage, Passage)
+def probing(one: BreakerState, now: float = NOW + 30) -> Permit:
+    passage = one.request_permit(now, PROBE_S)
+    assert isinstance(passage, Permit)
     assert passage.probe
     return passage
 
@@ -54,8 +56,8 @@ def probing(one: Circuit, now: float = NOW + 30) -> Passage:
 def test_too_few_calls_say_nothing() -> None:
     one = circuit()
     for _ in range(3):
-        through(one, Health.FAILED)
-    assert one.state is State.CLOSED
+        through(one, Health.FAILURE)
+    assert one.phase is BreakerPhase.CLOSED
 
 
 @pytest.mark.parametrize(
@@ -73,151 +75,153 @@ def test_too_few_calls_say_nothing() -> None:
 def test_it_opens_where_failures_beyond_the_rate_are_no_chance(
     failed: int, calls: int, *, opens: bool
 ) -> None:
-    assert opens is Breaker().opens(failed, calls)
+    assert opens is CircuitBreaker().should_open(failed, calls)
 
 
 def test_the_rate_is_reached_by_failures_alone_if_it_is_all() -> None:
-    rules = Breaker(rate=1.0)
-    assert rules.opens(10, 10)
-    assert not rules.opens(9, 9)
-    assert not rules.opens(99, 100)
+    rules = CircuitBreaker(failure_rate=1.0)
+    assert rules.should_open(10, 10)
+    assert not rules.should_open(9, 9)
+    assert not rules.should_open(99, 100)
 
 
-@pytest.mark.parametrize(("well", "state"), [(1, State.OPEN), (2, State.CLOSED)])
-def test_calls_that_went_well_speak_for_it(well: int, state: State) -> None:
+@pytest.mark.parametrize(
+    ("well", "state"), [(1, BreakerPhase.OPEN), (2, BreakerPhase.CLOSED)]
+)
+def test_calls_that_went_well_speak_for_it(well: int, state: BreakerPhase) -> None:
     one = circuit()
-    for health in [Health.WELL] * well + [Health.FAILED] * 5:
+    for health in [Health.SUCCESS] * well + [Health.FAILURE] * 5:
         through(one, health)
-    assert one.state is state
+    assert one.phase is state
 
 
-@pytest.mark.parametrize("health", [Health.THERE, Health.UNKNOWN])
+@pytest.mark.parametrize("health", [Health.REACHABLE, Health.UNKNOWN])
 def test_what_says_nothing_of_its_health_counts_for_nothing(health: Health) -> None:
     one = circuit()
-    for each in [Health.FAILED] * 3 + [health] * 9:
+    for each in [Health.FAILURE] * 3 + [health] * 9:
         through(one, each)
-    assert one.state is State.CLOSED
-    through(one, Health.FAILED)
-    assert one.state is State.OPEN
+    assert one.phase is BreakerPhase.CLOSED
+    through(one, Health.FAILURE)
+    assert one.phase is BreakerPhase.OPEN
 
 
 def test_calls_older_than_the_window_are_forgotten() -> None:
     one = circuit()
     for _ in range(3):
-        through(one, Health.FAILED)
-    through(one, Health.FAILED, NOW + 30.1)
-    assert one.state is State.CLOSED
+        through(one, Health.FAILURE)
+    through(one, Health.FAILURE, NOW + 30.1)
+    assert one.phase is BreakerPhase.CLOSED
 
 
 def test_only_the_last_calls_are_judged_however_many_went_well_before() -> None:
     one = circuit()
     for _ in range(1000):
-        through(one, Health.WELL)
+        through(one, Health.SUCCESS)
     for _ in range(7):
-        assert one.state is State.CLOSED
-        through(one, Health.FAILED)
-    assert one.state is State.OPEN
+        assert one.phase is BreakerPhase.CLOSED
+        through(one, Health.FAILURE)
+    assert one.phase is BreakerPhase.OPEN
 
 
 def test_an_open_breaker_lets_nothing_through_until_its_time_is_over() -> None:
     one = opened()
-    assert Wait(30.0) == one.ask(NOW, PROBE_S)
-    assert Wait(0.5) == one.ask(NOW + 29.5, PROBE_S)
+    assert Rejected(30.0) == one.request_permit(NOW, PROBE_S)
+    assert Rejected(0.5) == one.request_permit(NOW + 29.5, PROBE_S)
 
 
 def test_a_half_open_breaker_lets_one_call_through() -> None:
     one = opened()
     probing(one)
-    assert Wait(PROBED_S) == one.ask(NOW + 30, PROBE_S)
+    assert Rejected(PROBE_RETRY_S) == one.request_permit(NOW + 30, PROBE_S)
 
 
 def test_a_probe_that_was_answered_closes_it() -> None:
-    for health in (Health.WELL, Health.THERE):
+    for health in (Health.SUCCESS, Health.REACHABLE):
         one = opened()
-        one.ended(probing(one), health, NOW + 31)
-        assert one.state is State.CLOSED
-        assert one.ask(NOW + 31, PROBE_S) == Passage(one.generation)
+        one.record_end(probing(one), health, NOW + 31)
+        assert one.phase is BreakerPhase.CLOSED
+        assert one.request_permit(NOW + 31, PROBE_S) == Permit(one.generation)
 
 
 def test_a_probe_that_failed_keeps_it_open_for_longer_up_to_a_limit() -> None:
     one, now, waits = opened(), NOW + 30.0, []
     for _ in range(5):
-        one.ended(probing(one, now), Health.FAILED, now)
-        waits.append(one.until - now)
-        now = one.until
+        one.record_end(probing(one, now), Health.FAILURE, now)
+        waits.append(one.open_until - now)
+        now = one.open_until
     assert waits == [60.0, 120.0, 240.0, 300.0, 300.0]
 
 
 def test_the_longer_time_is_drawn_from_its_upper_half() -> None:
-    assert 30.0 == RULES.open_s(1, Lowest())
-    assert 30.0 == RULES.open_s(0, Highest())
+    assert 30.0 == RULES.open_period_s(1, Lowest())
+    assert 30.0 == RULES.open_period_s(0, Highest())
 
 
 def test_after_it_has_closed_the_first_time_is_the_short_one_again() -> None:
     one = opened()
-    one.ended(probing(one), Health.FAILED, NOW + 30)
-    one.ended(probing(one, one.until), Health.WELL, one.until)
+    one.record_end(probing(one), Health.FAILURE, NOW + 30)
+    one.record_end(probing(one, one.open_until), Health.SUCCESS, one.open_until)
     for _ in range(4):
-        through(one, Health.FAILED, NOW + 200)
-    assert (NOW + 230, 0) == (one.until, one.failed_probes)
+        through(one, Health.FAILURE, NOW + 200)
+    assert (NOW + 230, 0) == (one.open_until, one.failed_probes)
 
 
 def test_a_probe_that_tells_nothing_is_given_to_the_next() -> None:
     one = opened()
-    one.ended(probing(one), Health.UNKNOWN, NOW + 31)
-    assert one.state is State.OPEN
+    one.record_end(probing(one), Health.UNKNOWN, NOW + 31)
+    assert one.phase is BreakerPhase.OPEN
     probing(one, NOW + 31)
 
 
 def test_a_probe_that_is_never_answered_is_lost_after_its_time() -> None:
     one = opened()
     probing(one)
-    assert Wait(1.0) == one.ask(NOW + 30 + PROBE_S - 1, PROBE_S)
+    assert Rejected(1.0) == one.request_permit(NOW + 30 + PROBE_S - 1, PROBE_S)
     probing(one, NOW + 30 + PROBE_S)
 
 
-@pytest.mark.parametrize("health", [Health.WELL, Health.FAILED])
+@pytest.mark.parametrize("health", [Health.SUCCESS, Health.FAILURE])
 def test_the_answer_to_a_call_of_an_earlier_generation_counts_for_nothing(
     health: Health,
 ) -> None:
-    one = circuit(Breaker(volume=1, calls=10))
-    early = one.ask(NOW, PROBE_S)
-    late = one.ask(NOW, PROBE_S)
-    assert isinstance(early, Passage)
-    assert isinstance(late, Passage)
-    one.ended(early, Health.FAILED, NOW)
+    one = circuit(CircuitBreaker(minimum_calls=1, window_calls=10))
+    early = one.request_permit(NOW, PROBE_S)
+    late = one.request_permit(NOW, PROBE_S)
+    assert isinstance(early, Permit)
+    assert isinstance(late, Permit)
+    one.record_end(early, Health.FAILURE, NOW)
     generation = one.generation
-    one.ended(late, health, NOW)
-    assert (State.OPEN, generation) == (one.state, one.generation)
-    one.ended(probing(one), Health.WELL, NOW + 30)
-    one.ended(late, health, NOW + 30)
-    assert one.state is State.CLOSED
+    one.record_end(late, health, NOW)
+    assert (BreakerPhase.OPEN, generation) == (one.phase, one.generation)
+    one.record_end(probing(one), Health.SUCCESS, NOW + 30)
+    one.record_end(late, health, NOW + 30)
+    assert one.phase is BreakerPhase.CLOSED
 
 
 def test_what_failed_before_it_opened_does_not_open_it_again() -> None:
     one = opened()
-    one.ended(probing(one), Health.WELL, NOW + 30)
-    through(one, Health.FAILED, NOW + 30)
-    assert one.state is State.CLOSED
+    one.record_end(probing(one), Health.SUCCESS, NOW + 30)
+    through(one, Health.FAILURE, NOW + 30)
+    assert one.phase is BreakerPhase.CLOSED
 
 
 def test_another_s_probe_is_waited_for() -> None:
     one = opened()
-    one.probed(NOW + 40)
-    assert Wait(PROBED_S) == one.ask(NOW + 31, PROBE_S)
+    one.note_other_probe(NOW + 40)
+    assert Rejected(PROBE_RETRY_S) == one.request_permit(NOW + 31, PROBE_S)
     closed = circuit()
-    closed.probed(NOW + 40)
-    assert Passage(0) == closed.ask(NOW, PROBE_S)
+    closed.note_other_probe(NOW + 40)
+    assert Permit(0) == closed.request_permit(NOW, PROBE_S)
 
 
 FAILURES: list[tuple[dict[str, Any], Health]] = [
-    ({"error_class": ErrorClass.TRANSIENT}, Health.FAILED),
-    ({"error_class": ErrorClass.TRANSIENT, "http_status": 503}, Health.FAILED),
-    ({"error_class": ErrorClass.TRANSIENT, "http_status": 429}, Health.FAILED),
-    ({"error_class": ErrorClass.PERMANENT, "http_status": 404}, Health.THERE),
-    ({"error_class": ErrorClass.POLICY, "http_status": 403}, Health.THERE),
+    ({"error_class": ErrorClass.TRANSIENT}, Health.FAILURE),
+    ({"error_class": ErrorClass.TRANSIENT, "http_status": 503}, Health.FAILURE),
+    ({"error_class": ErrorClass.TRANSIENT, "http_status": 429}, Health.FAILURE),
+    ({"error_class": ErrorClass.PERMANENT, "http_status": 404}, Health.REACHABLE),
+    ({"error_class": ErrorClass.POLICY, "http_status": 403}, Health.REACHABLE),
     ({"error_class": ErrorClass.PERMANENT}, Health.UNKNOWN),
-    ({"error_class": ErrorClass.SEMANTIC}, Health.THERE),
+    ({"error_class": ErrorClass.SEMANTIC}, Health.REACHABLE),
     ({"error_class": ErrorClass.STATE}, Health.UNKNOWN),
     ({"error_class": ErrorClass.TRANSIENT, "code": OPEN_CODE}, Health.UNKNOWN),
 ]
@@ -231,38 +235,38 @@ def test_each_class_of_failure_says_something_else_of_health(
 
 
 def test_a_rate_limit_counts_as_it_is_declared() -> None:
-    lenient = Breaker(rate_limits=False)
+    lenient = CircuitBreaker(rate_limits=False)
     limited = envelope(ErrorClass.TRANSIENT, http_status=429)
-    assert Health.THERE is lenient.health(limited)
-    assert Health.FAILED is lenient.health(envelope(ErrorClass.TRANSIENT))
+    assert Health.REACHABLE is lenient.health(limited)
+    assert Health.FAILURE is lenient.health(envelope(ErrorClass.TRANSIENT))
 
 
 @pytest.mark.parametrize(
     "figures",
     [
-        {"rate": 0.0},
-        {"rate": 1.1},
-        {"volume": 0},
-        {"volume": 20, "calls": 19},
+        {"failure_rate": 0.0},
+        {"failure_rate": 1.1},
+        {"minimum_calls": 0},
+        {"minimum_calls": 20, "window_calls": 19},
         {"window_s": 0.0},
-        {"reset_s": 0.0},
-        {"reset_s": 10.0, "longest_s": 9.0},
+        {"open_s": 0.0},
+        {"open_s": 10.0, "max_open_s": 9.0},
     ],
 )
 def test_figures_by_which_it_would_never_open_or_close_are_refused(
     figures: dict[str, Any],
 ) -> None:
     with pytest.raises(UsageError) as refused:
-        Breaker(**figures)
+        CircuitBreaker(**figures)
     assert refused.value.code == "pipeline.declaration.invalid"
 
 
 def test_a_refusal_is_known_by_its_code_also_behind_another_error() -> None:
-    error = refusal("model", 12.0)
+    error = breaker_open_error("model", 12.0)
     assert (12.0, OPEN_CODE) == (error.retry_after, error.code)
     wrapped = RuntimeError("no model")
     wrapped.__cause__ = error
-    assert refused_by_breaker(error)
-    assert refused_by_breaker(wrapped)
-    assert not refused_by_breaker(TransientError("not now"))
-    assert not refused_by_breaker(PermanentError("no"))
+    assert is_breaker_open(error)
+    assert is_breaker_open(wrapped)
+    assert not is_breaker_open(TransientError("not now"))
+    assert not is_breaker_open(PermanentError("no"))

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from piecework.breaker import OPEN_CODE, Breaker, State
+from piecework.breaker import OPEN_CODE, BreakerPhase, CircuitBreaker
 from piecework.calls import Caller
-from piecework.circuits import Circuits
+from piecework.circuits import BreakerRegistry
 from piecework.dependency import Dependency, Effect
 from piecework.errors import PermanentError, TransientError
 from piecework.retry import RetryPolicy
@@ -20,7 +20,7 @@ from piecework.retry_tokens import SPENT_CODE, RetryTokens
 from tests.unit.piecework.fakes import Diary, Log, caller
 from tests.unit.piecework.provider import KEYED, ONCE, PURE, Provider, call
 
-SOON = Breaker(volume=2, calls=4, reset_s=30.0)
+SOON = CircuitBreaker(minimum_calls=2, window_calls=4, open_s=30.0)
 MODEL = replace(PURE, breaker=SOON, retry=RetryPolicy(attempts=5))
 BANK = replace(KEYED, breaker=SOON, retry=RetryPolicy(attempts=5))
 FAX = replace(ONCE, breaker=SOON)
@@ -35,15 +35,15 @@ class Time:
 
 def guarded(
     diary: Diary | None = None, *, broken: Dependency | None = None, **facts: Any
-) -> tuple[Caller, Circuits, Time]:
+) -> tuple[Caller, BreakerRegistry, Time]:
     """Return a caller with breakers; that of `broken` is open for 30 s."""
     clock = Time()
-    circuits = Circuits(clock, Random(1), Log())
-    one = caller(diary, circuits=circuits, clock=clock, **facts)
+    breakers = BreakerRegistry(clock, Random(1), Log())
+    one = caller(diary, breakers=breakers, clock=clock, **facts)
     if broken is not None:
-        known = circuits.of(broken.name, SOON)
-        known.circuit.open(clock.now + 30.0)
-    return one, circuits, clock
+        known = breakers.get(broken.name, SOON)
+        known.state.open(clock.now + 30.0)
+    return one, breakers, clock
 
 
 def attempts(log: Log) -> list[tuple[Any, ...]]:
@@ -72,12 +72,12 @@ async def test_an_open_breaker_is_asked_before_each_call() -> None:
 
 
 async def test_retries_end_as_soon_as_the_breaker_opens() -> None:
-    one, circuits, _ = guarded()
+    one, breakers, _ = guarded()
     provider = Provider(*[TransientError("down") for _ in range(5)])
     error = await failed(one, MODEL, provider)
     assert OPEN_CODE == error.code
     assert 2 == len(provider.keys)
-    assert State.OPEN is circuits.known["model"].circuit.state
+    assert BreakerPhase.OPEN is breakers.by_name["model"].state.phase
 
 
 async def test_a_breaker_that_opens_during_a_wait_ends_the_retries() -> None:
@@ -85,9 +85,9 @@ async def test_a_breaker_that_opens_during_a_wait_ends_the_retries() -> None:
 
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
-        circuits.known["model"].circuit.open(clock.now + 12.0)
+        breakers.by_name["model"].state.open(clock.now + 12.0)
 
-    one, circuits, clock = guarded(sleep=sleep)
+    one, breakers, clock = guarded(sleep=sleep)
     provider = Provider(TransientError("down"))
     error = await failed(one, MODEL, provider)
     assert (OPEN_CODE, 12.0) == (error.code, error.retry_after)
@@ -115,11 +115,11 @@ async def test_an_effect_with_an_earlier_attempt_in_doubt_stays_in_doubt() -> No
 
 async def test_an_effect_that_can_not_be_repeated_is_refused_or_unknown() -> None:
     diary = Diary()
-    one, circuits, clock = guarded(diary, broken=FAX)
+    one, breakers, clock = guarded(diary, broken=FAX)
     assert OPEN_CODE == (await failed(one, FAX, Provider())).code
     assert ["begin", "refuse"] == diary.said
-    circuits.known["fax"].circuit.close()
-    known = circuits.known["fax"].circuit
+    breakers.by_name["fax"].state.close()
+    known = breakers.by_name["fax"].state
     known.window.add(clock.now, SOON, failed=True)
     error = await failed(one, FAX, Provider(TimeoutError()))
     assert "runtime.effect.unknown" == error.code
@@ -140,11 +140,11 @@ async def test_a_look_up_is_asked_of_the_breaker_as_well() -> None:
 
 
 async def test_a_plain_refusal_does_not_open_the_breaker() -> None:
-    one, circuits, _ = guarded()
+    one, breakers, _ = guarded()
     for n in range(20):
         with pytest.raises(PermanentError):
             await call(one, MODEL, Provider(PermanentError("no", http_status=404)), n)
-    assert State.CLOSED is circuits.known["model"].circuit.state
+    assert BreakerPhase.CLOSED is breakers.by_name["model"].state.phase
 
 
 async def test_without_a_retry_left_the_call_ends_at_once_and_is_put_off() -> None:
@@ -168,7 +168,7 @@ async def test_a_rate_limited_effect_without_a_retry_left_was_not_made() -> None
 
 async def test_all_chunks_of_a_worker_share_what_its_calls_earn() -> None:
     tokens = defaultdict(lambda: RetryTokens(0.0))
-    generous = replace(PURE, retry=RetryPolicy(attempts=2, share=0.5))
+    generous = replace(PURE, retry=RetryPolicy(attempts=2, retry_ratio=0.5))
     for n in range(2):
         await call(caller(tokens=tokens), generous, Provider(), n)
     provider = Provider(TransientError("down"))

@@ -69,7 +69,7 @@ async def test_an_idempotent_provider_is_asked_again_with_the_same_key() -> None
     assert len(set(provider.keys)) == 1
 
 
-FORGETFUL = replace(KEYED, timeout=30.0, remembers_s=60.0)
+FORGETFUL = replace(KEYED, timeout=30.0, key_ttl_s=60.0)
 
 
 async def test_a_provider_that_still_knows_the_key_is_asked_again() -> None:

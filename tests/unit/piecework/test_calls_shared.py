@@ -122,7 +122,7 @@ class Slow(NoResponses):
 
 async def test_an_answer_is_remembered_before_it_is_shared() -> None:
     diary, provider = Diary(), Provider()
-    one, model = caller(diary), replace(PURE, cache_s=3_600)
+    one, model = caller(diary), replace(PURE, cache_ttl_s=3_600)
     one.responses = Slow()
     asked = asyncio.create_task(call(one, model, provider))
     for _ in range(9):

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from piecework.breaker import OPEN_CODE, PROBED_S, Breaker, State
-from piecework.circuits import BELIEVED_S, Circuits
+from piecework.breaker import OPEN_CODE, PROBE_RETRY_S, BreakerPhase, CircuitBreaker
+from piecework.circuits import SNAPSHOT_TTL_S, BreakerRegistry
 from piecework.classify import classify
 from piecework.dependency import Dependency
 from piecework.errors import PermanentError, TransientError
-from piecework.fleet import Standing
+from piecework.fleet import BreakerSnapshot
 from tests.unit.piecework.fakes import Log
 from tests.unit.piecework.fleet_record import MemoryRecord
 
-RULES = Breaker(volume=2, calls=4, reset_s=30.0)
+RULES = CircuitBreaker(minimum_calls=2, window_calls=4, open_s=30.0)
 MODEL = Dependency("model", breaker=RULES, timeout=10.0)
 
 
@@ -36,14 +36,14 @@ class World:
     def clock(self) -> float:
         return self.now
 
-    def process(self, *, alone: bool = False) -> Circuits:
+    def process(self, *, alone: bool = False) -> BreakerRegistry:
         self.made += 1
         record = None if alone else self.record
-        return Circuits(self.clock, Random(self.made), Log(), record)
+        return BreakerRegistry(self.clock, Random(self.made), Log(), record)
 
     @property
-    def row(self) -> Standing:
-        return self.record.rows.get("model", Standing())
+    def row(self) -> BreakerSnapshot:
+        return self.record.rows.get("model", BreakerSnapshot())
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def world() -> World:
 
 
 async def call(
-    process: Circuits, error: BaseException | None = None, on: Dependency = MODEL
+    process: BreakerRegistry, error: BaseException | None = None, on: Dependency = MODEL
 ) -> None:
     async with process.guard(on, classify):
         await asyncio.sleep(0)
@@ -60,14 +60,14 @@ async def call(
             raise error
 
 
-async def fails(process: Circuits, times: int = 1) -> None:
+async def fails(process: BreakerRegistry, times: int = 1) -> None:
     for _ in range(times):
         with pytest.raises(TransientError) as raised:
             await call(process, TransientError("down", code="tool.model.down"))
         assert raised.value.code == "tool.model.down"
 
 
-async def refused(process: Circuits) -> float:
+async def refused(process: BreakerRegistry) -> float:
     with pytest.raises(TransientError) as raised:
         await call(process)
     assert (OPEN_CODE, "model") == (
@@ -78,8 +78,8 @@ async def refused(process: Circuits) -> float:
     return raised.value.retry_after
 
 
-def state(process: Circuits) -> State:
-    return process.known["model"].circuit.state
+def state(process: BreakerRegistry) -> BreakerPhase:
+    return process.by_name["model"].state.phase
 
 
 async def test_a_dependency_without_a_breaker_is_always_asked(world: World) -> None:
@@ -97,15 +97,15 @@ async def test_an_open_breaker_makes_no_call_and_says_for_how_long(
     await fails(one, 2)
     world.now += 10
     assert 20.0 == await refused(one)
-    assert 20.0 == one.refuses(MODEL)
+    assert 20.0 == one.rejected_for_s(MODEL)
 
 
 async def test_what_one_process_sees_stops_all_others(world: World) -> None:
     one, two = world.process(), world.process()
     await call(two)
     await fails(one, 2)
-    await one.look()
-    await two.look()
+    await one.sync()
+    await two.sync()
     assert 30.0 == await refused(two)
     assert 30.0 == await refused(world.process())
 
@@ -116,15 +116,15 @@ async def test_a_call_costs_no_request_while_the_record_was_read_lately(
     one = world.process()
     for _ in range(10):
         await call(one)
-    assert ["all"] == world.record.asked
-    world.now += BELIEVED_S + 0.1
+    assert ["read_all"] == world.record.asked
+    world.now += SNAPSHOT_TTL_S + 0.1
     await asyncio.gather(*(call(one) for _ in range(10)))
-    assert ["all", "all"] == world.record.asked
+    assert ["read_all", "read_all"] == world.record.asked
 
 
 async def test_who_called_nothing_reads_nothing(world: World) -> None:
     one = world.process()
-    await one.look()
+    await one.sync()
     assert [] == world.record.asked
 
 
@@ -133,16 +133,16 @@ async def test_of_a_whole_fleet_one_probes_and_its_answer_closes_for_all(
 ) -> None:
     one, two = world.process(), world.process()
     await fails(one, 2)
-    await one.look()
+    await one.sync()
     world.now += 30
     async with one.guard(MODEL, classify):
-        assert PROBED_S == await refused(two)
-        assert PROBED_S == await refused(one)
-    assert (State.CLOSED, State.OPEN) == (state(one), state(two))
-    await one.look()
-    await two.look()
+        assert PROBE_RETRY_S == await refused(two)
+        assert PROBE_RETRY_S == await refused(one)
+    assert (BreakerPhase.CLOSED, BreakerPhase.OPEN) == (state(one), state(two))
+    await one.sync()
+    await two.sync()
     await call(two)
-    assert Standing(2) == world.row
+    assert BreakerSnapshot(2) == world.row
 
 
 async def test_a_probe_that_failed_keeps_the_fleet_out_for_longer(
@@ -150,10 +150,10 @@ async def test_a_probe_that_failed_keeps_the_fleet_out_for_longer(
 ) -> None:
     one, two = world.process(), world.process()
     await fails(one, 2)
-    await one.look()
+    await one.sync()
     world.now += 30
     await fails(one)
-    await one.look()
+    await one.sync()
     assert (2, 1) == (world.row.gen, world.row.failed_probes)
     assert 30 <= await refused(two) <= 60
 
@@ -161,18 +161,18 @@ async def test_a_probe_that_failed_keeps_the_fleet_out_for_longer(
 async def test_a_probe_that_was_cut_off_is_given_back(world: World) -> None:
     one, two = world.process(), world.process()
     await fails(one, 2)
-    await one.look()
+    await one.sync()
     world.now += 30
     with pytest.raises(asyncio.CancelledError):
         await call(one, asyncio.CancelledError())
-    assert one.untold
+    assert one.has_pending_writes
     assert one.changed.is_set()
-    assert PROBED_S == await refused(two)
-    await one.look()
-    world.now += PROBED_S
-    await two.look()
+    assert PROBE_RETRY_S == await refused(two)
+    await one.sync()
+    world.now += PROBE_RETRY_S
+    await two.sync()
     await call(two)
-    assert State.CLOSED is state(two)
+    assert BreakerPhase.CLOSED is state(two)
 
 
 async def test_a_probe_of_a_worker_that_died_is_lost_after_its_time(
@@ -180,7 +180,7 @@ async def test_a_probe_of_a_worker_that_died_is_lost_after_its_time(
 ) -> None:
     one, two = world.process(), world.process()
     await fails(one, 2)
-    await one.look()
+    await one.sync()
     world.now += 30
     dead = one.guard(MODEL, classify)
     await dead.__aenter__()
@@ -188,11 +188,11 @@ async def test_a_probe_of_a_worker_that_died_is_lost_after_its_time(
     await refused(two)
     world.now += 6
     await call(two)
-    assert State.CLOSED is state(two)
+    assert BreakerPhase.CLOSED is state(two)
     await dead.__aexit__(TransientError, TransientError("late"), None)
-    await two.look()
-    await one.look()
-    assert (State.CLOSED, State.CLOSED) == (world.row.state, state(one))
+    await two.sync()
+    await one.sync()
+    assert (BreakerPhase.CLOSED, BreakerPhase.CLOSED) == (world.row.phase, state(one))
 
 
 async def test_two_that_see_the_same_outage_open_it_once(world: World) -> None:
@@ -200,8 +200,8 @@ async def test_two_that_see_the_same_outage_open_it_once(world: World) -> None:
     await fails(one, 2)
     await fails(two, 2)
     world.now += 1
-    await one.look()
-    await two.look()
+    await one.sync()
+    await two.sync()
     assert 1 == world.row.gen
     assert 29.0 == await refused(two)
 
@@ -210,15 +210,15 @@ async def test_news_of_an_earlier_generation_opens_nothing(world: World) -> None
     one, slow = world.process(), world.process()
     await call(slow)
     await fails(one, 2)
-    await one.look()
+    await one.sync()
     world.now += 30
     await call(one)
-    await one.look()
+    await one.sync()
     slow._read_at = world.now
     await fails(slow, 3)
-    assert State.OPEN is state(slow)
-    await slow.look()
-    assert (State.CLOSED, State.CLOSED) == (state(slow), world.row.state)
+    assert BreakerPhase.OPEN is state(slow)
+    await slow.sync()
+    assert (BreakerPhase.CLOSED, BreakerPhase.CLOSED) == (state(slow), world.row.phase)
 
 
 async def test_without_the_record_each_process_goes_by_what_it_sees(
@@ -228,12 +228,12 @@ async def test_without_the_record_each_process_goes_by_what_it_sees(
     world.record.reachable = False
     await call(two)
     await fails(one, 2)
-    await one.look()
+    await one.sync()
     await refused(one)
     await call(two)
     world.now += 30
     await call(one)
-    assert State.CLOSED is state(one)
+    assert BreakerPhase.CLOSED is state(one)
 
 
 async def test_what_was_seen_alone_is_told_once_the_record_is_there_again(
@@ -242,12 +242,12 @@ async def test_what_was_seen_alone_is_told_once_the_record_is_there_again(
     one = world.process()
     world.record.reachable = False
     await fails(one, 2)
-    await one.look()
-    assert one.untold
+    await one.sync()
+    assert one.has_pending_writes
     world.record.reachable = True
-    await one.look()
-    assert not one.untold
-    assert (1, State.OPEN) == (world.row.gen, world.row.state)
+    await one.sync()
+    assert not one.has_pending_writes
+    assert (1, BreakerPhase.OPEN) == (world.row.gen, world.row.phase)
 
 
 async def test_a_probe_made_alone_says_nothing_against_the_record(
@@ -255,31 +255,31 @@ async def test_a_probe_made_alone_says_nothing_against_the_record(
 ) -> None:
     one, two = world.process(), world.process()
     await fails(one, 2)
-    await one.look()
+    await one.sync()
     await refused(two)
     world.record.reachable = False
     world.now += 30
     await call(one)
-    assert State.CLOSED is state(one)
+    assert BreakerPhase.CLOSED is state(one)
     world.record.reachable = True
     await call(two)
-    await two.look()
-    await one.look()
-    assert (State.CLOSED, 2) == (world.row.state, world.row.gen)
-    assert State.CLOSED is state(one)
+    await two.sync()
+    await one.sync()
+    assert (BreakerPhase.CLOSED, 2) == (world.row.phase, world.row.gen)
+    assert BreakerPhase.CLOSED is state(one)
 
 
 async def test_a_record_that_was_deleted_is_made_anew(world: World) -> None:
     one = world.process()
     await fails(one, 2)
-    await one.look()
+    await one.sync()
     world.record.rows.clear()
     world.now += 30
-    await one.look()
+    await one.sync()
     await call(one)
     await fails(one, 3)
-    await one.look()
-    assert State.OPEN is world.row.state
+    await one.sync()
+    assert BreakerPhase.OPEN is world.row.phase
 
 
 async def test_a_record_that_hangs_holds_a_call_up_for_a_moment_only(
@@ -290,11 +290,11 @@ async def test_a_record_that_hangs_holds_a_call_up_for_a_moment_only(
     async def hang() -> Any:
         await asyncio.Event().wait()
 
-    world.record.all = hang  # type: ignore[method-assign]
+    world.record.read_all = hang  # type: ignore[method-assign]
     import piecework.circuits
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(piecework.circuits, "PATIENCE_S", 0.001)
+        patch.setattr(piecework.circuits, "RECORD_TIMEOUT_S", 0.001)
         await call(one)
     await call(one)
 
@@ -316,8 +316,8 @@ async def test_a_dependency_that_is_met_during_a_look_does_not_disturb_it(
     one = world.process()
     await fails(one, 2)
     met = call(one, on=Dependency("other", breaker=RULES))
-    await asyncio.gather(one.look(), met)
-    assert State.OPEN is world.row.state
+    await asyncio.gather(one.sync(), met)
+    assert BreakerPhase.OPEN is world.row.phase
 
 
 async def test_a_dependency_that_is_met_after_the_look_is_as_it_was_read(
@@ -325,7 +325,7 @@ async def test_a_dependency_that_is_met_after_the_look_is_as_it_was_read(
 ) -> None:
     one, two = world.process(), world.process()
     await fails(one, 2)
-    await one.look()
+    await one.sync()
     await call(two, on=Dependency("other", breaker=RULES))
     assert 30.0 == await refused(two)
 
@@ -343,7 +343,7 @@ async def test_all_who_wait_for_the_record_go_on_after_one_read(world: World) ->
     counting = asyncio.create_task(count())
     await asyncio.gather(*(call(one) for _ in range(100)))
     counting.cancel()
-    assert ["all"] == world.record.asked
+    assert ["read_all"] == world.record.asked
     assert rounds < 10
 
 
@@ -355,34 +355,34 @@ async def test_who_is_cut_off_while_reading_leaves_it_to_the_next(
     await asyncio.sleep(0)
     first.cancel()
     await second
-    assert ["all", "all"] == world.record.asked
+    assert ["read_all", "read_all"] == world.record.asked
 
 
 async def test_who_expects_calls_reads_before_they_come(world: World) -> None:
     one = world.process()
-    one.expect()
+    one.prefetch()
     await asyncio.sleep(0)
-    assert ["all"] == world.record.asked
+    assert ["read_all"] == world.record.asked
     await call(one)
-    one.expect()
+    one.prefetch()
     await asyncio.sleep(0)
-    assert ["all"] == world.record.asked
-    world.now += BELIEVED_S + 0.1
-    one.expect()
-    one.expect()
+    assert ["read_all"] == world.record.asked
+    world.now += SNAPSHOT_TTL_S + 0.1
+    one.prefetch()
+    one.prefetch()
     await asyncio.gather(*(call(one) for _ in range(10)))
-    assert ["all", "all"] == world.record.asked
+    assert ["read_all", "read_all"] == world.record.asked
 
 
 async def test_who_never_calls_reads_once_and_no_more(world: World) -> None:
     one, alone = world.process(), world.process(alone=True)
     for _ in range(3):
-        one.expect()
-        alone.expect()
+        one.prefetch()
+        alone.prefetch()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        world.now += BELIEVED_S + 0.1
-    assert ["all"] == world.record.asked
+        world.now += SNAPSHOT_TTL_S + 0.1
+    assert ["read_all"] == world.record.asked
 
 
 async def test_a_call_meets_what_kept_the_record_from_being_read_before(
@@ -393,8 +393,8 @@ async def test_a_call_meets_what_kept_the_record_from_being_read_before(
     async def spoilt() -> Any:
         raise PermanentError("no", code="runtime.record.unreadable")
 
-    world.record.all = spoilt  # type: ignore[method-assign]
-    one.expect()
+    world.record.read_all = spoilt  # type: ignore[method-assign]
+    one.prefetch()
     await asyncio.sleep(0)
     with pytest.raises(PermanentError):
         await call(one)
@@ -405,20 +405,20 @@ async def test_a_call_that_is_cut_off_as_it_takes_the_probe_gives_it_back(
 ) -> None:
     one, another = world.process(), world.process()
     await fails(one, 2)
-    await one.look()
-    world.now += RULES.reset_s + BELIEVED_S + 1
-    took = world.record.probe
+    await one.sync()
+    world.now += RULES.open_s + SNAPSHOT_TTL_S + 1
+    took = world.record.take_probe
 
-    async def cut_off(*asked: Any) -> Standing | None:
+    async def cut_off(*asked: Any) -> BreakerSnapshot | None:
         await took(*asked)
         raise asyncio.CancelledError
 
-    world.record.probe = cut_off  # type: ignore[assignment,method-assign]
+    world.record.take_probe = cut_off  # type: ignore[assignment,method-assign]
     with pytest.raises(asyncio.CancelledError):
         await call(one)
-    world.record.probe = took  # type: ignore[method-assign]
+    world.record.take_probe = took  # type: ignore[method-assign]
 
-    assert one.untold
-    await one.look()
+    assert one.has_pending_writes
+    await one.sync()
     await call(another)
-    assert State.CLOSED == another.known["model"].circuit.state
+    assert BreakerPhase.CLOSED == another.by_name["model"].state.phase

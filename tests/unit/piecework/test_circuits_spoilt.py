@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from piecework.breaker import State
-from piecework.circuits import Circuits
+from piecework.breaker import BreakerPhase
+from piecework.circuits import BreakerRegistry
 from piecework.store.breakers import Breakers
 from piecework.store.table import Refused
 from tests.unit.piecework.test_circuits import MODEL, World, fails, refused
@@ -31,19 +31,19 @@ class SpoiltTable:
 @pytest.mark.parametrize("looks", [1, 3])
 async def test_a_spoiled_row_takes_nobody_the_breaker(looks: int) -> None:
     world = World()
-    process: Circuits = world.process()
+    process: BreakerRegistry = world.process()
     table: Any = SpoiltTable()
     process.record = Breakers(table, "worker", world.clock)
     await fails(process, 2)
     for _ in range(looks):
-        await process.look()
+        await process.sync()
 
-    assert State.OPEN == process.known[MODEL.name].circuit.state
+    assert BreakerPhase.OPEN == process.by_name[MODEL.name].state.phase
     assert 0 < await refused(process)
 
 
 async def test_a_spoiled_row_is_not_among_the_breakers() -> None:
     table: Any = SpoiltTable()
-    found: Mapping[str, Any] = await Breakers(table, "worker", lambda: 0.0).all()
+    found: Mapping[str, Any] = await Breakers(table, "worker", lambda: 0.0).read_all()
 
     assert {} == found

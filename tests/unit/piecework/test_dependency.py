@@ -117,8 +117,8 @@ def test_effects_of_different_kinds_make_a_chain() -> None:
 
 def test_how_long_a_provider_knows_a_key_is_for_those_that_are_sent_one() -> None:
     kept = {"effect": Effect.PROVIDER_IDEMPOTENT, "timeout": 30.0}
-    assert "go together" in refused(remembers_s=3600)
-    assert "no longer than a single attempt" in refused(remembers_s=30, **kept)
-    assert Dependency("shop", remembers_s=31, **kept).has_forgotten(31)
-    assert not Dependency("shop", remembers_s=31, **kept).has_forgotten(30.9)
+    assert "go together" in refused(key_ttl_s=3600)
+    assert "no longer than a single attempt" in refused(key_ttl_s=30, **kept)
+    assert Dependency("shop", key_ttl_s=31, **kept).has_forgotten(31)
+    assert not Dependency("shop", key_ttl_s=31, **kept).has_forgotten(30.9)
     assert not Dependency("shop", **kept).has_forgotten(10**9)

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from piecework.breaker import refusal
+from piecework.breaker import breaker_open_error
 from piecework.call_names import call_key
 from piecework.context import Context
 from piecework.dependency import Dependency, Effect, Fallback
 from piecework.errors import PermanentError, PolicyError, TransientError
-from piecework.falling_back import FellBack
+from piecework.falling_back import FallbackUsed
 from piecework.outcome import Completed
 from piecework.pipeline import Pipeline, Stage
 from piecework.ports import ClaimLostError
@@ -57,8 +57,8 @@ async def test_without_a_refusal_nobody_else_is_asked() -> None:
     chain, one, log = Chain([], []), caller(), Log()
     assert "from the large one" == await chain.call(one, "a")
     assert (1, 0) == chain.asked
-    assert {} == one.fell_back
-    assert "call.fell_back" not in log.names()
+    assert {} == one.fallbacks_used
+    assert "call.fallback_used" not in log.names()
 
 
 async def test_a_refusal_by_policy_asks_the_next_with_the_same_arguments() -> None:
@@ -66,7 +66,7 @@ async def test_a_refusal_by_policy_asks_the_next_with_the_same_arguments() -> No
     chain, one = Chain([REFUSAL], []), caller(log=log)
     assert "from the small one" == await chain.call(one, "a", b=1)
     assert [("a", {"b": 1})] == chain.small.args
-    said = [fields for event, fields in log.said if event == "call.fell_back"]
+    said = [fields for event, fields in log.said if event == "call.fallback_used"]
     assert said == [
         {
             "dependency": "large",
@@ -81,7 +81,7 @@ async def test_the_last_of_a_chain_may_be_a_function_of_ours() -> None:
     log = Log()
     chain, one = Chain([REFUSAL], [REFUSAL]), caller(log=log)
     assert "rules ('a',) {'b': 1}" == await chain.call(one, "a", b=1)
-    (said,) = [fields for event, fields in log.said if event == "call.fell_back"]
+    (said,) = [fields for event, fields in log.said if event == "call.fallback_used"]
     assert ("by_rules", 2) == (said["answered_by"], len(said["error_codes"]))
 
 
@@ -93,7 +93,7 @@ async def test_a_function_of_ours_may_be_async() -> None:
 
 
 async def test_an_open_breaker_asks_the_next() -> None:
-    chain = Chain([refusal("large", 30.0)], [])
+    chain = Chain([breaker_open_error("large", 30.0)], [])
     assert "from the small one" == await chain.call(caller())
 
 
@@ -127,8 +127,10 @@ async def test_the_answer_is_remembered_as_the_first_ones() -> None:
     later = caller(diary, epoch=2, log=log)
     assert "from the small one" == await chain.call(later, "a")
     assert (1, 1) == chain.asked
-    assert [FellBack(SCOPE.stage, "large", "small")] == list(later.fell_back.values())
-    assert "call.fell_back" not in log.names()
+    assert [FallbackUsed(SCOPE.stage, "large", "small")] == list(
+        later.fallbacks_used.values()
+    )
+    assert "call.fallback_used" not in log.names()
     assert 1 == later.counts.replayed
 
 
@@ -137,7 +139,7 @@ async def test_an_answer_of_the_first_is_remembered_as_just_that() -> None:
     await chain.call(caller(diary), "a")
     later = caller(diary)
     assert "from the large one" == await chain.call(later, "a")
-    assert ((1, 0), {}) == (chain.asked, later.fell_back)
+    assert ((1, 0), {}) == (chain.asked, later.fallbacks_used)
 
 
 async def test_it_is_remembered_as_the_next_ones_too() -> None:
@@ -154,7 +156,7 @@ async def test_an_answer_of_its_own_is_not_taken_for_anothers() -> None:
     await diary.record(f"{key}.by", '"small"')  # the page with the answer was lost
     chain.large.errors.clear()
     assert "from the large one" == await chain.call(one, "a")
-    assert {} == one.fell_back
+    assert {} == one.fallbacks_used
 
 
 async def test_a_call_made_twice_at_once_falls_back_once() -> None:
@@ -169,10 +171,10 @@ async def test_a_stage_can_see_who_answered() -> None:
 
     async def first(ctx: Context[Clause]) -> list[str]:
         await ctx.call(chain.dependency, chain.large.ask, "a")
-        return [f"{fell.dependency} -> {fell.to}" for fell in ctx.fell_back]
+        return [f"{fell.dependency} -> {fell.to}" for fell in ctx.fallbacks_used]
 
     async def second(ctx: Context[Clause]) -> list[str]:
-        return [*ctx.result(first), *map(str, ctx.fell_back)]
+        return [*ctx.result(first), *map(str, ctx.fallbacks_used)]
 
     pipeline = Pipeline("seen", payload=Clause, stages=[Stage(first), Stage(second)])
     outcome = await run(pipeline, ctx=context(pipeline))
@@ -225,7 +227,9 @@ class Hotels:
 async def test_an_effect_that_was_plainly_refused_is_had_elsewhere() -> None:
     hotels, one = Hotels(FULL), caller()
     assert "other" == await hotels.book(one)
-    assert [FellBack(SCOPE.stage, "one", "other")] == list(one.fell_back.values())
+    assert [FallbackUsed(SCOPE.stage, "one", "other")] == list(
+        one.fallbacks_used.values()
+    )
 
 
 @pytest.mark.parametrize("effect", [Effect.PROVIDER_IDEMPOTENT, Effect.NON_IDEMPOTENT])
@@ -255,7 +259,7 @@ async def test_a_refusal_of_what_an_earlier_claim_had_begun_is_none() -> None:
 
 
 async def test_a_breaker_that_is_open_was_not_asked_and_so_has_not_done_it() -> None:
-    hotels = Hotels(refusal("one", 30.0), effect=Effect.NON_IDEMPOTENT)
+    hotels = Hotels(breaker_open_error("one", 30.0), effect=Effect.NON_IDEMPOTENT)
     assert "other" == await hotels.book(caller())
 
 
@@ -265,8 +269,10 @@ async def test_whoever_comes_after_asks_the_one_whose_effect_stands() -> None:
     later = caller(diary, log=log)
     assert "other" == await hotels.book(later)
     assert (1, 1) == hotels.asked
-    assert "call.fell_back" not in log.names()
-    assert [FellBack(SCOPE.stage, "one", "other")] == list(later.fell_back.values())
+    assert "call.fallback_used" not in log.names()
+    assert [FallbackUsed(SCOPE.stage, "one", "other")] == list(
+        later.fallbacks_used.values()
+    )
 
 
 async def test_also_if_the_worker_died_before_the_answer() -> None:

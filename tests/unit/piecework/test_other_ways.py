@@ -209,7 +209,7 @@ async def test_each_other_way_is_told_of_by_an_event() -> None:
     rules = {"stage": "work", "error_code": "runtime.stage.policy", "times": 2}
     assert told == [
         ("stage.replanned", {**again, "to": "again"}),
-        ("stage.fell_back", {**rules, "to": "rules"}),
+        ("stage.fallback_used", {**rules, "to": "rules"}),
     ]
     assert len(signs) >= 2
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from piecework import recovery
-from piecework.breaker import OPEN_CODE, PROBED_S
+from piecework.breaker import OPEN_CODE, PROBE_RETRY_S
 from piecework.classify.retry_after import retry_after
 from piecework.codes import ErrorClass
 from piecework.model import iso
@@ -128,7 +128,7 @@ def test_a_chunk_waits_for_its_dependency_however_often_it_has_to(
 def test_who_waits_for_the_same_breaker_is_spread_out() -> None:
     refused = envelope(ErrorClass.TRANSIENT, code=OPEN_CODE, retry_after=1.0)
     assert 1.0 == recovery.deferral_delay(refused, 1, 5, Lowest())
-    assert 1.0 + PROBED_S == recovery.deferral_delay(refused, 1, 5, Highest())
+    assert 1.0 + PROBE_RETRY_S == recovery.deferral_delay(refused, 1, 5, Highest())
 
 
 def test_a_call_without_a_retry_left_waits_longer_each_time() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from random import Random
 from typing import Any
 
@@ -21,7 +22,9 @@ async def test_a_call_that_answers_is_made_once_and_waits_for_nothing() -> None:
 async def test_a_call_that_answers_costs_no_machinery(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("piecework.retry.AsyncRetrying", None)
+    # `piecework.retry` names the public function, so the module is looked up.
+    module = importlib.import_module("piecework.retry")
+    monkeypatch.setattr(module, "AsyncRetrying", None)
 
     assert await Run()(Call(), TOOL) == "answer"
     with pytest.raises(TypeError):

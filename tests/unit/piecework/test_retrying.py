@@ -9,13 +9,13 @@ import pytest
 import structlog
 
 from piecework import (
-    Breaker,
+    CircuitBreaker,
     MemoryIdempotency,
     RetryBudget,
     RetryPolicy,
-    guarded,
+    circuit_breaker,
     idempotent,
-    retrying,
+    retry,
 )
 from piecework.errors import PermanentError, TransientError
 from piecework.keys import sha256
@@ -24,16 +24,16 @@ from tests.unit.piecework.idempotency.guarding import Airline
 from tests.unit.virtual import run_virtually
 
 LOST = [ConnectionError("lost"), ConnectionError("lost")]
-QUICK = Breaker(volume=2, reset_s=30)
+QUICK = CircuitBreaker(minimum_calls=2, open_s=30)
 
 
 def test_a_transient_failure_is_tried_again_and_a_permanent_one_is_not() -> None:
     async def main() -> None:
         airline = Airline(*LOST)
-        assert (await retrying()(airline.book)("LH 1"))["seat"] == "3"
+        assert (await retry()(airline.book)("LH 1"))["seat"] == "3"
         airline = Airline(PermanentError("no"))
         with pytest.raises(PermanentError):
-            await retrying()(airline.book)("LH 1")
+            await retry()(airline.book)("LH 1")
         assert len(airline.booked) == 1
 
     run_virtually(main())
@@ -45,7 +45,7 @@ def test_waits_have_full_jitter_and_the_last_failure_is_raised_as_it_is() -> Non
         policy = RetryPolicy(attempts=3, base=1.0, cap=30.0)
         began = asyncio.get_running_loop().time()
         with pytest.raises(TransientError) as caught:
-            await retrying(policy, rng=Highest())(Airline(*failures).book)("LH 1")
+            await retry(policy, rng=Highest())(Airline(*failures).book)("LH 1")
         assert caught.value is failures[2]
         assert asyncio.get_running_loop().time() - began == pytest.approx(1 + 2)
 
@@ -54,7 +54,7 @@ def test_waits_have_full_jitter_and_the_last_failure_is_raised_as_it_is() -> Non
 
 async def test_calls_of_a_run_share_its_budget() -> None:
     airline, budget = Airline(*LOST), RetryBudget(seconds=0.1)
-    book = retrying(budget=budget, rng=Highest())(airline.book)
+    book = retry(budget=budget, rng=Highest())(airline.book)
     with pytest.raises(ConnectionError):
         await book("LH 1")
     assert len(airline.booked) == 1
@@ -62,7 +62,7 @@ async def test_calls_of_a_run_share_its_budget() -> None:
 
 async def test_in_an_outage_no_storm_of_retries_can_form() -> None:
     airline = Airline(*(ConnectionError() for _ in range(1000)))
-    book = retrying(RetryPolicy(attempts=5), rng=Lowest())(airline.book)
+    book = retry(RetryPolicy(attempts=5), rng=Lowest())(airline.book)
     for _ in range(100):
         with pytest.raises(ConnectionError):
             await book("LH 1")
@@ -77,7 +77,7 @@ def test_an_attempt_that_takes_too_long_is_cut_off_and_made_again() -> None:
             await asyncio.sleep(seconds.pop(0))
             return "answer"
 
-        assert await retrying(timeout_s=5, rng=Lowest())(ask)() == "answer"
+        assert await retry(timeout_s=5, rng=Lowest())(ask)() == "answer"
 
     run_virtually(main())
 
@@ -85,7 +85,7 @@ def test_an_attempt_that_takes_too_long_is_cut_off_and_made_again() -> None:
 async def test_each_attempt_is_an_event_with_the_hash_of_its_key() -> None:
     airline = Airline(ConnectionError("lost"))
     book = idempotent(MemoryIdempotency(), scope="user-7")(
-        retrying(rng=Lowest())(airline.book)
+        retry(rng=Lowest())(airline.book)
     )
     said: list[Any] = []
     structlog.configure(processors=[lambda _, __, event: said.append(event) or "said"])
@@ -102,7 +102,7 @@ async def test_each_attempt_is_an_event_with_the_hash_of_its_key() -> None:
 async def test_retries_inside_idempotent_keep_one_key() -> None:
     airline = Airline(*LOST)
     book = idempotent(MemoryIdempotency(), scope="user-7")(
-        retrying(rng=Lowest())(airline.book)
+        retry(rng=Lowest())(airline.book)
     )
     await book("LH 1")
     await book("LH 1")
@@ -114,14 +114,14 @@ async def test_without_a_log_that_was_set_up_nothing_is_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     structlog.reset_defaults()
-    await retrying(rng=Lowest())(Airline(ConnectionError()).book)("LH 1")
+    await retry(rng=Lowest())(Airline(ConnectionError()).book)("LH 1")
     assert ("", "") == capsys.readouterr()
 
 
 def test_an_open_breaker_fails_at_once_and_lets_one_probe_through() -> None:
     async def main() -> None:
         airline = Airline(*LOST)
-        book = guarded(QUICK, name="airline", rng=Lowest())(airline.book)
+        book = circuit_breaker(QUICK, name="airline", rng=Lowest())(airline.book)
         for _ in range(2):
             with pytest.raises(ConnectionError):
                 await book("LH 1")
@@ -146,7 +146,7 @@ def test_while_the_probe_is_under_way_nobody_else_gets_through() -> None:
             await gate.wait()
             return "answer"
 
-        asked = guarded(QUICK, name="service", rng=Lowest())(ask)
+        asked = circuit_breaker(QUICK, name="service", rng=Lowest())(ask)
         for _ in range(2):
             with pytest.raises(ConnectionError):
                 await asked(fails=True)
@@ -163,7 +163,7 @@ def test_while_the_probe_is_under_way_nobody_else_gets_through() -> None:
 
 async def test_refusals_do_not_open_a_breaker() -> None:
     airline = Airline(*(PermanentError("no") for _ in range(5)))
-    book = guarded(QUICK, name="airline")(airline.book)
+    book = circuit_breaker(QUICK, name="airline")(airline.book)
     for _ in range(5):
         with pytest.raises(PermanentError):
             await book("LH 1")
@@ -172,7 +172,7 @@ async def test_refusals_do_not_open_a_breaker() -> None:
 
 async def test_functions_of_one_service_share_its_breaker() -> None:
     airline, other = Airline(*LOST), Airline()
-    service = guarded(QUICK, name="airline")
+    service = circuit_breaker(QUICK, name="airline")
     book, cancel = service(airline.book), service(other.book)
     for _ in range(2):
         with pytest.raises(ConnectionError):
@@ -185,15 +185,15 @@ async def test_functions_of_one_service_share_its_breaker() -> None:
 def test_an_open_breaker_is_not_tried_again() -> None:
     async def main() -> None:
         airline = Airline(*LOST)
-        inner = guarded(QUICK, name="airline")(airline.book)
+        inner = circuit_breaker(QUICK, name="airline")(airline.book)
         with pytest.raises(TransientError):
-            await retrying(rng=Lowest())(inner)("LH 1")
+            await retry(rng=Lowest())(inner)("LH 1")
         assert len(airline.booked) == 2
 
     run_virtually(main())
 
 
-@pytest.mark.parametrize("wrap", [retrying(), guarded(QUICK, name="service")])
+@pytest.mark.parametrize("wrap", [retry(), circuit_breaker(QUICK, name="service")])
 async def test_a_wrapped_function_keeps_its_name_and_is_a_coroutine_function(
     wrap: Any,
 ) -> None:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from piecework.breaker import refusal
+from piecework.breaker import breaker_open_error
 from piecework.errors import PermanentError, TransientError
 from piecework.outcome import Compensation, Parked
 from tests.unit.piecework.fakes import caller, checkpoints_of, context, run
 from tests.unit.piecework.script import Script, dead
 
-OPEN = refusal("bank", 20.0)
+OPEN = breaker_open_error("bank", 20.0)
 
 
 async def parked(script: Script, **facts: Any) -> Parked:

@@ -14,7 +14,7 @@ from piecework.ports import NoResponses
 from tests.unit.piecework.fakes import SCOPE, caller
 from tests.unit.piecework.provider import PURE, Provider, call
 
-MODEL = Dependency("model", cache_s=3600)
+MODEL = Dependency("model", cache_ttl_s=3600)
 
 
 @dataclass
@@ -138,12 +138,12 @@ async def test_a_response_of_another_version_is_asked_for_anew() -> None:
 @pytest.mark.parametrize("seconds", [0, 3599, 86_401])
 def test_a_cache_lasts_from_an_hour_to_a_day(seconds: float) -> None:
     with pytest.raises(UsageError, match="an hour and a day") as caught:
-        Dependency("model", cache_s=seconds)
+        Dependency("model", cache_ttl_s=seconds)
     assert caught.value.code == "pipeline.declaration.invalid"
-    assert Dependency("model", cache_s=86_400).cache_s == 86_400
+    assert Dependency("model", cache_ttl_s=86_400).cache_ttl_s == 86_400
 
 
 @pytest.mark.parametrize("effect", [Effect.PROVIDER_IDEMPOTENT, Effect.NON_IDEMPOTENT])
 def test_what_leaves_something_behind_is_not_cached(effect: Effect) -> None:
     with pytest.raises(UsageError, match="from a cache"):
-        Dependency("shop", effect=effect, cache_s=3600)
+        Dependency("shop", effect=effect, cache_ttl_s=3600)

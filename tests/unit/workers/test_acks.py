@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from piecework import keys
-from piecework.errors import NewerSchemaError, StoreError
+from piecework.errors import SchemaTooNewError, StoreError
 from piecework.model import ChunkRef, JobRef
 from piecework.settings import Settings
 from tests.unit.piecework.fakes import Log
@@ -106,7 +106,7 @@ async def test_what_came_without_a_message_deletes_none() -> None:
 
 
 async def test_a_job_that_is_for_newer_workers_to_end_keeps_no_message() -> None:
-    world = World(full=True, errors={"join": NewerSchemaError("it is newer")})
+    world = World(full=True, errors={"join": SchemaTooNewError("it is newer")})
     await flushed(world, ack(3))
     assert world.said == ["count job/0: [3] of 300", "delete ['r3']"]
 

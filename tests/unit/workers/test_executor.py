@@ -174,7 +174,7 @@ async def test_a_chunk_goes_back_before_its_pivot_and_onwards_from_it(
     names = [SimpleNamespace(name=name) for name in ("first", "pivot", "last")]
     pipeline: Any = SimpleNamespace(stages=names, pivot_index=1)
     await executor.turn_to_its_end(chunk(2, stage=stage), pipeline, world())
-    assert said == [(stage, "job.cancel.asked" if back else None)]
+    assert said == [(stage, "job.cancel.requested" if back else None)]
 
 
 async def test_a_pipeline_that_is_not_here_is_left_to_others() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from piecework.breaker import State
+from piecework.breaker import BreakerPhase
 from piecework.telemetry.meter import Gauge
 from workers.gauges import UNTRIED_S, gauges
 from workers.slots import Slots
@@ -15,16 +15,18 @@ from workers.slots import Slots
 NOW = 10_000.0
 
 
-def known(state: State, until: float = NOW + 30, probed_until: float = 0.0) -> Any:
-    circuit = SimpleNamespace(state=state, until=until, probed_until=probed_until)
-    return SimpleNamespace(circuit=circuit)
+def breaker(
+    phase: BreakerPhase, open_until: float = NOW + 30, probe_until: float = 0.0
+) -> Any:
+    state = SimpleNamespace(phase=phase, open_until=open_until, probe_until=probe_until)
+    return SimpleNamespace(state=state)
 
 
 def station(slots: Slots, **breakers: Any) -> Any:
     return SimpleNamespace(
         heart=SimpleNamespace(holds={"a": 1, "b": 2}),
         calls=slots,
-        circuits=SimpleNamespace(clock=lambda: NOW, known=breakers),
+        breakers=SimpleNamespace(clock=lambda: NOW, by_name=breakers),
     )
 
 
@@ -33,7 +35,9 @@ async def test_the_gauges_of_a_worker_are_what_it_has_in_hand() -> None:
     async with slots:
         pass
     await slots.__aenter__()
-    place = station(slots, model=known(State.OPEN), shop=known(State.CLOSED))
+    place = station(
+        slots, model=breaker(BreakerPhase.OPEN), shop=breaker(BreakerPhase.CLOSED)
+    )
 
     assert list(gauges(place)) == [
         Gauge("ChunksInHand", 2),
@@ -54,7 +58,7 @@ async def test_the_gauges_of_a_worker_are_what_it_has_in_hand() -> None:
 def test_a_breaker_that_nobody_tries_any_more_is_no_alarm(
     until: float, probed_until: float, open_: int
 ) -> None:
-    place = station(Slots(4), model=known(State.OPEN, until, probed_until))
+    place = station(Slots(4), model=breaker(BreakerPhase.OPEN, until, probed_until))
 
     found = {gauge.name: gauge.value for gauge in gauges(place) if not gauge.dependency}
     assert open_ == found["BreakersOpen"]

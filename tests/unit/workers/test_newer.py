@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from piecework.claim import SchemaTooNew
-from piecework.errors import NewerSchemaError, PermanentError, StoreError
+from piecework.errors import PermanentError, SchemaTooNewError, StoreError
 from piecework.outcome import NEWER_WORKERS, Compensation, Dead, Parked
 from piecework.queue import Delivery, Message
 from piecework.settings import Settings
@@ -60,7 +60,7 @@ def test_each_time_it_is_left_a_little_longer_but_never_for_ever() -> None:
 async def test_a_message_that_is_for_newer_workers_is_hidden_and_counted(
     delivery: Delivery, about: str
 ) -> None:
-    here = station(NewerSchemaError("it is newer"))
+    here = station(SchemaTooNewError("it is newer"))
     worker: Any = SimpleNamespace(station=here)
     worker.carry_out = lambda d: Worker.carry_out(worker, d)
 
@@ -99,14 +99,14 @@ async def undertaken(
     return await run(task(**facts), None, station())  # type: ignore[arg-type]
 
 
-RENAMED = PermanentError("no stage 'third'", code="runtime.stage.renamed")
+RENAMED = PermanentError("no stage 'third'", code="runtime.stage.not_found")
 
 
 @pytest.mark.parametrize(
     ("error", "parks", "delay"),
     [
-        (NewerSchemaError("it is newer"), 0, 30),
-        (NewerSchemaError("it is newer"), 100, 900),
+        (SchemaTooNewError("it is newer"), 0, 30),
+        (SchemaTooNewError("it is newer"), 100, 900),
         (RENAMED, 0, 30),
         (RENAMED, 9, 300),
     ],
@@ -127,7 +127,7 @@ async def test_a_stage_that_nobody_has_is_a_dead_letter_in_the_end(
     outcome = await undertaken(monkeypatch, RENAMED, parks=10)
 
     assert isinstance(outcome, Dead)
-    assert outcome.failure.code == "runtime.stage.renamed"
+    assert outcome.failure.code == "runtime.stage.not_found"
     assert outcome.compensation is Compensation.ABANDONED
 
 

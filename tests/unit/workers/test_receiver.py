@@ -98,7 +98,7 @@ async def receiving(
         ),
         pulse=Pulse(),
         busy=asyncio.Event(),
-        circuits=SimpleNamespace(expect=lambda: None),
+        breakers=SimpleNamespace(prefetch=lambda: None),
         log=Log(),
         breathing=False,
     )

@@ -42,7 +42,7 @@ def station(jobs: Jobs) -> Any:
         ("claims", "settlements", "dead_letters", "payloads", "heart", "calls"), nothing
     )
     return Station(
-        rt=rt, worker="w", pipelines={}, log=nothing, circuits=nothing, **parts
+        rt=rt, worker="w", pipelines={}, log=nothing, breakers=nothing, **parts
     )
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from piecework.circuits import Circuits
-from piecework.errors import NewerSchemaError, StoreError
+from piecework.circuits import BreakerRegistry
+from piecework.errors import SchemaTooNewError, StoreError
 from piecework.model import ChunkRef, JobRef, JobStatus
 from piecework.ports import CancelRequest
 from piecework.pulse import Pulse
@@ -53,8 +53,8 @@ async def test_the_chunks_of_a_cancelled_job_are_let_go(
     rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read))
     heart: Any = SimpleNamespace(holds=dict(enumerate(holds)), pulse=Pulse())
     log: Any = Log()
-    circuits = Circuits(lambda: 0.0, Random(1), log)
-    await Watch(rt, heart, circuits, log).look()
+    breakers = BreakerRegistry(lambda: 0.0, Random(1), log)
+    await Watch(rt, heart, breakers, log).look()
     assert [hold.stopped for hold in holds] == [stopped, stopped]
     assert asked == [REF.of]
 
@@ -77,8 +77,8 @@ async def test_breakers_are_asked_for_when_a_chunk_may_call_or_there_is_news(
     rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read))
     holds = {"token": Held()} if in_hand else {}
     heart: Any = SimpleNamespace(holds=holds, pulse=Pulse())
-    circuits: Any = SimpleNamespace(untold=untold, look=look)
-    await Watch(rt, heart, circuits, Log()).look()
+    breakers: Any = SimpleNamespace(has_pending_writes=untold, sync=look)
+    await Watch(rt, heart, breakers, Log()).look()
     assert looks == asked.count("breakers")
 
 
@@ -104,9 +104,9 @@ def test_who_is_refused_looks_more_rarely_and_bit_by_bit_as_often_again(
         settings = SimpleNamespace(lease_s=15.0, watch_s=0.5)
         rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read), settings=settings)
         heart: Any = SimpleNamespace(holds={"token": Held()}, pulse=Pulse())
-        circuits = Circuits(lambda: 0.0, Random(1), Log())
+        breakers = BreakerRegistry(lambda: 0.0, Random(1), Log())
         began = asyncio.get_running_loop().time()
-        looks_at = asyncio.create_task(Watch(rt, heart, circuits, Log()).run())
+        looks_at = asyncio.create_task(Watch(rt, heart, breakers, Log()).run())
         await asyncio.sleep(sum(pauses) + 0.1)
         looks_at.cancel()
         gaps = [b - a for a, b in pairwise([began, *looks])]
@@ -126,12 +126,12 @@ async def test_a_chunk_that_was_taken_just_now_is_not_worth_a_look() -> None:
     young.taken_at, older.taken_at = now, now - YOUNG_S
     rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read))
     heart: Any = SimpleNamespace(holds={"token": young}, pulse=Pulse())
-    circuits = Circuits(lambda: 0.0, Random(1), Log())
-    await Watch(rt, heart, circuits, Log()).look()
+    breakers = BreakerRegistry(lambda: 0.0, Random(1), Log())
+    await Watch(rt, heart, breakers, Log()).look()
     assert [] == asked
 
     heart.holds["other"] = older
-    await Watch(rt, heart, circuits, Log()).look()
+    await Watch(rt, heart, breakers, Log()).look()
     assert [REF.of] == asked
 
 
@@ -139,7 +139,7 @@ async def test_a_chunk_that_was_taken_just_now_is_not_worth_a_look() -> None:
     "error",
     [
         StoreError("slow down", code="aws.service.throttled"),
-        NewerSchemaError("it is newer"),
+        SchemaTooNewError("it is newer"),
     ],
 )
 async def test_a_job_that_cannot_be_read_hides_no_cancel_of_another(
@@ -162,11 +162,11 @@ async def test_a_job_that_cannot_be_read_hides_no_cancel_of_another(
     first, second = (Held(JobRef("acme", job).chunk(1)) for job in ("first", "second"))
     heart: Any = SimpleNamespace(holds={"a": first, "b": second}, pulse=Pulse())
     rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read))
-    circuits: Any = SimpleNamespace(untold=False, look=look)
+    breakers: Any = SimpleNamespace(has_pending_writes=False, sync=look)
     log: Any = Log()
 
     with pytest.raises(StoreError) as told:
-        await Watch(rt, heart, circuits, log).look()
+        await Watch(rt, heart, breakers, log).look()
 
     assert error is told.value
     assert [CancelRequest("then", undo=False)] == second.stopped

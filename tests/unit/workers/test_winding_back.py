@@ -91,7 +91,7 @@ async def test_what_was_begun_is_undone_and_ends_cancelled() -> None:
     outcome = await wind_back(one, "first")
     assert outcome == Cancelled("first", Compensation.DONE)
     assert DID == ["undo"]
-    assert one.checkpoints.failure.code == "job.cancel.asked"
+    assert one.checkpoints.failure.code == "job.cancel.requested"
 
 
 async def test_what_was_undone_already_is_not_undone_again() -> None:

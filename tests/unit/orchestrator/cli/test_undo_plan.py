@@ -161,7 +161,7 @@ def test_the_pipeline_has_to_be_that_of_the_job(
     deployment.chunk("a", 1, "RUNNING", stage="train")
     done = run(*PLAN, "--chunk", "1", "--pipeline", TRIPS)
     assert 2 == done.exit_code
-    assert "error runtime.stage.renamed" in done.stderr
+    assert "error runtime.stage.not_found" in done.stderr
 
 
 @pytest.mark.parametrize("chunk", ["0", "2", "4"])

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from piecework import PermanentError, PolicyError, SemanticError, raise_for_stop
+from piecework import PermanentError, PolicyError, SemanticError, raise_for_stop_reason
 from piecework.classify import classify
 
 
@@ -48,14 +48,14 @@ def test_a_model_that_stopped_for_no_answer_raises(
     answer: Any, kind: type[Exception], code: str
 ) -> None:
     with pytest.raises(kind) as caught:
-        raise_for_stop(answer)
+        raise_for_stop_reason(answer)
 
     assert code == classify(caught.value).code
 
 
 def test_the_providers_word_stays_in_the_envelope() -> None:
     with pytest.raises(PolicyError) as caught:
-        raise_for_stop({"stopReason": "guardrail_intervened"})
+        raise_for_stop_reason({"stopReason": "guardrail_intervened"})
 
     assert classify(caught.value).provider_code == "guardrail_intervened"
 
@@ -76,4 +76,4 @@ def test_the_providers_word_stays_in_the_envelope() -> None:
     ],
 )
 def test_an_answer_passes(answer: Any) -> None:
-    raise_for_stop(answer)
+    raise_for_stop_reason(answer)

@@ -1,4 +1,4 @@
-"""Circuit breakers: ours behind a plain face, and those of tutorials."""
+"""BreakerState breakers: ours behind a plain face, and those of tutorials."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
-from piecework.breaker import Breaker, Circuit, Health, Passage
+from piecework.breaker import BreakerState, CircuitBreaker, Health, Permit
 from piecework.codes import ErrorClass
 from tests.unit.piecework.fakes import envelope
 
@@ -29,15 +29,15 @@ class Fuse(Protocol):
 class Ours:
     """One process's part of the fleet's breaker."""
 
-    rules: Breaker = field(default_factory=Breaker)
-    passages: dict[int, Passage] = field(default_factory=dict)
+    rules: CircuitBreaker = field(default_factory=CircuitBreaker)
+    passages: dict[int, Permit] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.circuit = Circuit(self.rules, Random(7))
+        self.circuit = BreakerState(self.rules, Random(7))
 
     def lets_through(self, now: float) -> int | None:
-        passage = self.circuit.ask(now, probe_s=60.0)
-        if not isinstance(passage, Passage):
+        passage = self.circuit.request_permit(now, probe_s=60.0)
+        if not isinstance(passage, Permit):
             return None
         self.passages[len(self.passages)] = passage
         return len(self.passages) - 1
@@ -45,11 +45,11 @@ class Ours:
     def ended(self, call: int, how: str, now: float) -> None:
         kinds = {FAILED: ErrorClass.TRANSIENT, REFUSED: ErrorClass.PERMANENT}
         statuses = {FAILED: 503, REFUSED: 400}
-        health = Health.WELL
+        health = Health.SUCCESS
         if how != WELL:
             failure = envelope(kinds[how], http_status=statuses[how])
             health = self.rules.health(failure)
-        self.circuit.ended(self.passages[call], health, now)
+        self.circuit.record_end(self.passages[call], health, now)
 
 
 def by_rate(calls: int, failed: int) -> bool:

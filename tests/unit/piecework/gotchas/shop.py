@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from piecework import Dependency, RetryPolicy
 from piecework.call_names import CallScope
-from piecework.idempotency import Keys, MemoryIdempotency, idempotent
+from piecework.idempotency import ByKey, MemoryIdempotency, idempotent
 from tests.unit.piecework.fakes import caller
 
 DAY = 86_400.0
@@ -57,7 +57,7 @@ class Standalone:
             return await self.shop.take(operation, idempotency_key, **order)
 
         scope = f"{user}/{task}"
-        once = idempotent(self.store, scope=scope, operation=operation, by=Keys())(ask)
+        once = idempotent(self.store, scope=scope, operation=operation, by=ByKey())(ask)
         return await once(order)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from piecework import Dependency, Fallback, RetryPolicy
-from piecework.circuits import Circuits
+from piecework.circuits import BreakerRegistry
 from piecework.errors import PieceworkError
 from tests.unit.piecework.fakes import NOW, Log, caller
 from tests.unit.piecework.gotchas.breakers import (
@@ -40,7 +40,7 @@ def calls(fuse: Fuse, how: str, number: int, now: float) -> int:
 
 
 def an_outage_is_noticed(make: Make) -> None:
-    """Circuit breaker on each external dependency."""
+    """BreakerState breaker on each external dependency."""
     assert calls(make(), FAILED, 1_000, now=0.0) <= 100
 
 
@@ -134,7 +134,7 @@ def test_a_breaker_that_is_wrong_in_one_thing_is_caught(
 
 
 def each_has_one(dependencies: list[Dependency]) -> None:
-    """Circuit breaker on each external dependency, without asking for it."""
+    """BreakerState breaker on each external dependency, without asking for it."""
     assert [] == [each.name for each in dependencies if each.breaker is None]
 
 
@@ -147,8 +147,8 @@ def test_a_dependency_has_a_breaker_unless_it_says_otherwise() -> None:
 async def an_open_circuit_has_a_graceful_fallback(dependency: Dependency) -> None:
     """Open circuit has graceful fallback."""
     down = Provider(*(TimeoutError() for _ in range(500)))
-    circuits = Circuits(clock=lambda: NOW, rng=Random(7), log=Log())
-    made_by = caller(circuits=circuits)
+    breakers = BreakerRegistry(clock=lambda: NOW, rng=Random(7), log=Log())
+    made_by = caller(breakers=breakers)
     answers: list[Any] = []
     for number in range(40):
         try:

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from piecework import Dependency, RetryPolicy
-from piecework.breaker import refusal
+from piecework.breaker import breaker_open_error
 from tests.unit.piecework.fakes import Highest
 from tests.unit.piecework.gotchas.retriers import (
     PATIENT,
@@ -61,7 +61,7 @@ async def only_what_may_pass_is_tried_again(retrier: Retrier) -> None:
 
 async def an_open_breaker_is_not_tried_again(retrier: Retrier) -> None:
     """A breaker that is open is a state, and no blip."""
-    call = Call(refusal("bank", 30.0), refusal("bank", 30.0))
+    call = Call(breaker_open_error("bank", 30.0), breaker_open_error("bank", 30.0))
     await retrier(call, Highest())
 
     assert 1 == call.made

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from piecework import Keys, MemoryIdempotency, RetryPolicy, retrying
-from piecework.breaker import refusal
+from piecework import ByKey, MemoryIdempotency, RetryPolicy, retry
+from piecework.breaker import breaker_open_error
 from piecework.errors import PermanentError, UsageError
 from tests.unit.piecework.idempotency.guarding import Airline, guard
 from tests.unit.piecework.provider import RefusedError
@@ -26,7 +26,7 @@ async def test_a_failure_is_not_remembered(error: Exception) -> None:
 
 async def test_a_plain_refusal_is_remembered_if_that_is_asked_for() -> None:
     airline = Airline(RefusedError(422))
-    book = guard(airline.book, by=Keys(remembers_refusals=True))
+    book = guard(airline.book, by=ByKey(remembers_refusals=True))
     with pytest.raises(RefusedError):
         await book("LH 1")
     with pytest.raises(PermanentError) as caught:
@@ -38,7 +38,7 @@ async def test_a_plain_refusal_is_remembered_if_that_is_asked_for() -> None:
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 503])
 async def test_what_is_no_final_refusal_is_never_remembered(status: int) -> None:
     airline = Airline(RefusedError(status))
-    book = guard(airline.book, by=Keys(remembers_refusals=True))
+    book = guard(airline.book, by=ByKey(remembers_refusals=True))
     with pytest.raises(RefusedError):
         await book("LH 1")
     assert (await book("LH 1"))["seat"] == "2"
@@ -46,7 +46,7 @@ async def test_what_is_no_final_refusal_is_never_remembered(status: int) -> None
 
 async def test_a_refusal_after_a_doubt_is_not_remembered() -> None:
     airline = Airline(ConnectionError("lost"), RefusedError(422))
-    book = guard(airline.book, by=Keys(remembers_refusals=True))
+    book = guard(airline.book, by=ByKey(remembers_refusals=True))
     for error in (ConnectionError, RefusedError):
         with pytest.raises(error):
             await book("LH 1")
@@ -75,7 +75,9 @@ async def test_a_person_who_knows_that_it_did_not_happen_releases_it() -> None:
     assert await book.release("LH 1") is False
 
 
-@pytest.mark.parametrize("error", [RefusedError(422), refusal("airline", 9.0)])
+@pytest.mark.parametrize(
+    "error", [RefusedError(422), breaker_open_error("airline", 9.0)]
+)
 async def test_what_was_plainly_not_done_is_in_no_doubt(error: Exception) -> None:
     airline = Airline(error)
     book = guard(airline.book, **ONCE)
@@ -87,14 +89,14 @@ async def test_what_was_plainly_not_done_is_in_no_doubt(error: Exception) -> Non
 
 def test_a_call_that_must_not_be_repeated_has_no_retries_in_it() -> None:
     with pytest.raises(UsageError) as caught:
-        guard(retrying()(Airline().book), **ONCE)
+        guard(retry()(Airline().book), **ONCE)
     assert caught.value.code == "pipeline.declaration.invalid"
-    guard(retrying(RetryPolicy(attempts=1))(Airline().book), **ONCE)
+    guard(retry(RetryPolicy(attempts=1))(Airline().book), **ONCE)
 
 
 async def test_a_call_in_doubt_with_other_arguments_is_an_error() -> None:
     airline, store = Airline(ConnectionError("lost")), MemoryIdempotency()
-    book = guard(airline.book, store, by=Keys(of=lambda flight: "the flight"))
+    book = guard(airline.book, store, by=ByKey(of=lambda flight: "the flight"))
     with pytest.raises(ConnectionError):
         await book("LH 1")
     with pytest.raises(PermanentError) as caught:
@@ -104,8 +106,8 @@ async def test_a_call_in_doubt_with_other_arguments_is_an_error() -> None:
 
 async def test_a_refusal_after_a_try_that_says_nothing_is_not_remembered() -> None:
     airline = Airline(ConnectionError("lost"), RefusedError(422))
-    again = retrying(RetryPolicy(base=1e-9))
-    book = guard(again(airline.book), by=Keys(remembers_refusals=True))
+    again = retry(RetryPolicy(base=1e-9))
+    book = guard(again(airline.book), by=ByKey(remembers_refusals=True))
     with pytest.raises(RefusedError):
         await book("LH 1")
     assert await book.release("LH 1") is True
@@ -114,8 +116,8 @@ async def test_a_refusal_after_a_try_that_says_nothing_is_not_remembered() -> No
 
 async def test_refusals_all_the_way_are_a_refusal() -> None:
     airline = Airline(RefusedError(429), RefusedError(422))
-    again = retrying(RetryPolicy(base=1e-9))
-    book = guard(again(airline.book), by=Keys(remembers_refusals=True))
+    again = retry(RetryPolicy(base=1e-9))
+    book = guard(again(airline.book), by=ByKey(remembers_refusals=True))
     with pytest.raises(RefusedError):
         await book("LH 1")
     assert await book.release("LH 1") is False
@@ -127,7 +129,7 @@ async def test_a_call_that_lacks_an_argument_leaves_nothing_behind() -> None:
     async def book(flight: str, seat: str, *, idempotency_key: str) -> str:
         return f"{flight} {seat} {len(idempotency_key)}"
 
-    book = guard(book, by=Keys(of=lambda flight, **_: flight))
+    book = guard(book, by=ByKey(of=lambda flight, **_: flight))
     with pytest.raises(TypeError):
         await book("LH 1")
     assert await book("LH 1", "12 A") == "LH 1 12 A 64"

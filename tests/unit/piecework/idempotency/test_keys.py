@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from piecework import Keys, MemoryIdempotency
+from piecework import ByKey, MemoryIdempotency
 from piecework.errors import PermanentError, UsageError
 from tests.unit.piecework.idempotency.guarding import Airline, Clock, guard
 
@@ -68,7 +68,7 @@ async def test_the_scope_may_come_from_the_arguments() -> None:
     async def pay(state: dict[str, str]) -> str:
         return state["user"]
 
-    paid = guard(pay, scope=lambda state: state["user"], by=Keys(of=lambda state: 1))
+    paid = guard(pay, scope=lambda state: state["user"], by=ByKey(of=lambda state: 1))
     assert [await paid({"user": name}) for name in ("a", "b", "a")] == ["a", "b", "a"]
 
 
@@ -76,7 +76,7 @@ async def test_the_same_key_with_other_arguments_is_an_error() -> None:
     async def pay(order: str, amount: int) -> int:
         return amount
 
-    paid = guard(pay, by=Keys(of=lambda order, **_: order))
+    paid = guard(pay, by=ByKey(of=lambda order, **_: order))
     assert await paid("order-1", 100) == 100
     with pytest.raises(PermanentError) as caught:
         await paid("order-1", 999)
@@ -86,7 +86,7 @@ async def test_the_same_key_with_other_arguments_is_an_error() -> None:
 
 async def test_an_answer_is_forgotten_when_its_time_is_over() -> None:
     airline, clock = Airline(), Clock()
-    book = guard(airline.book, MemoryIdempotency(clock=clock), by=Keys(ttl_s=10))
+    book = guard(airline.book, MemoryIdempotency(clock=clock), by=ByKey(ttl_s=10))
     await book("LH 1")
     clock.now += 9.9
     await book("LH 1")
@@ -97,13 +97,13 @@ async def test_an_answer_is_forgotten_when_its_time_is_over() -> None:
 
 
 def test_answers_are_kept_for_a_day_unless_it_is_said_otherwise() -> None:
-    assert Keys().ttl_s == 24 * 3600
+    assert ByKey().ttl_s == 24 * 3600
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("inf"), float("nan")])
 def test_a_time_to_live_that_is_none_is_refused(seconds: float) -> None:
     with pytest.raises(UsageError) as caught:
-        Keys(ttl_s=seconds)
+        ByKey(ttl_s=seconds)
     assert caught.value.code == "pipeline.declaration.invalid"
 
 
@@ -128,7 +128,7 @@ async def test_a_call_of_nobody_is_refused(facts: dict[str, str]) -> None:
 @pytest.mark.parametrize("nothing", [None, ""])
 async def test_a_key_of_nothing_is_refused(nothing: str | None) -> None:
     with pytest.raises(PermanentError) as caught:
-        await guard(Airline().book, by=Keys(of=lambda flight: nothing))("LH 1")
+        await guard(Airline().book, by=ByKey(of=lambda flight: nothing))("LH 1")
     assert caught.value.code == "idempotency.key.unusable"
 
 

@@ -79,14 +79,16 @@ def through_another_session(sdk: Any) -> None:
 async def test_where_it_cannot_be_sure_the_sdk_does_all(
     change: Any, reason: str
 ) -> None:
-    told = [("wire.fell_back", {"service": "dynamodb", "reason": reason})]
+    told = [("wire.fallback_used", {"service": "dynamodb", "reason": reason})]
 
     assert (False, told) == await opened(client("dynamodb", None), change)
 
 
 async def test_a_proxy_is_the_sdks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:3128")
-    told = [("wire.fell_back", {"service": "sqs", "reason": "a proxy is configured"})]
+    told = [
+        ("wire.fallback_used", {"service": "sqs", "reason": "a proxy is configured"})
+    ]
 
     assert (False, told) == await opened(client("sqs", None))
 
@@ -96,7 +98,7 @@ async def test_a_proxy_is_the_sdks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_another_protocol_is_the_sdks() -> None:
     told = [
-        ("wire.fell_back", {"service": "sts", "reason": "its protocol is not JSON"})
+        ("wire.fallback_used", {"service": "sts", "reason": "its protocol is not JSON"})
     ]
 
     assert (False, told) == await opened(client("sts", None))

@@ -95,7 +95,7 @@ def station(aws: Aws) -> Any:
         heart=SimpleNamespace(holds={}),
         pulse=Pulse(),
         busy=asyncio.Event(),
-        circuits=SimpleNamespace(expect=lambda: None),
+        breakers=SimpleNamespace(prefetch=lambda: None),
         log=Log(),
         breathing=False,
         job=job,

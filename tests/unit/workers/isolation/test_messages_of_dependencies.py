@@ -10,14 +10,14 @@ from workers.isolation.remote import Remote
 
 def test_how_long_responses_are_shared_is_known_on_the_other_side() -> None:
     remote = Remote(Attempts(None), 1)  # type: ignore[arg-type]
-    outside = Outside.of(Dependency("model", cache_s=3600))
+    outside = Outside.of(Dependency("model", cache_ttl_s=3600))
 
-    assert 3600 == remote.dependency(outside, remote.function("ask")).cache_s
+    assert 3600 == remote.dependency(outside, remote.function("ask")).cache_ttl_s
 
 
 def test_how_long_a_key_is_known_is_known_on_the_other_side() -> None:
     remote = Remote(Attempts(None), 1)  # type: ignore[arg-type]
-    kept = Dependency("shop", effect=Effect.PROVIDER_IDEMPOTENT, remembers_s=3600)
+    kept = Dependency("shop", effect=Effect.PROVIDER_IDEMPOTENT, key_ttl_s=3600)
 
     found = remote.dependency(Outside.of(kept), remote.function("ask"))
-    assert 3600 == found.remembers_s
+    assert 3600 == found.key_ttl_s

@@ -59,7 +59,7 @@ shop = Dependency(
 
 async def asks(ctx: Context[Clause]) -> str:
     answer = await ctx.call(large, ask_large, ctx.payload.text)
-    return f"{answer}: {[fell.to for fell in ctx.fell_back]}"
+    return f"{answer}: {[fell.to for fell in ctx.fallbacks_used]}"
 
 
 async def buys(ctx: Context[Clause]) -> str:
@@ -91,7 +91,7 @@ async def test_a_chain_has_the_same_keys_and_answers_as_in_the_worker(
     assert f'"{value}"' == ended.value
     assert asked == ASKED
     assert here.calls == there.calls
-    assert 1 == log.names().count("call.fell_back")
+    assert 1 == log.names().count("call.fallback_used")
 
 
 async def test_an_effect_that_was_refused_is_had_elsewhere() -> None:

@@ -61,9 +61,10 @@ class Piecework:
             BENCH_CONFIG=str(self.stand.config_file),
             PIECEWORK_APP=APP,
             PIECEWORK_ENV=ENV,
-            PIECEWORK_CONCURRENCY=str(min(config.concurrency, self.chunks + 1)),
-            PIECEWORK_CALLS=str(config.concurrency),
-            PIECEWORK_DRAIN_S="1",  # who has measured does not wait for the rest
+            PIECEWORK_MAX_CHUNKS=str(min(config.concurrency, self.chunks + 1)),
+            PIECEWORK_MAX_CALLS_IN_FLIGHT=str(config.concurrency),
+            # The measurement is over; the rest is not waited for.
+            PIECEWORK_SHUTDOWN_GRACE_S="1",
             **lease(config.visibility_s),
             **self.settings,
         )
@@ -130,5 +131,5 @@ def lease(visibility_s: float) -> dict[str, str]:
     return {
         "PIECEWORK_LEASE_S": str(visibility_s),
         "PIECEWORK_VISIBILITY_S": str(visibility_s + 1),
-        "PIECEWORK_SKEW_S": "0.2",
+        "PIECEWORK_CLOCK_SKEW_S": "0.2",
     }

@@ -50,7 +50,9 @@ async def measure(n: int) -> None:
     async with AsyncExitStack() as stack:
         paths = {}
         for wire in ("sdk", "thin"):
-            settings = Settings(app=APP, env=ENV, concurrency=IN_FLIGHT, wire=wire)
+            settings = Settings(
+                app=APP, env=ENV, max_chunks=IN_FLIGHT, aws_transport=wire
+            )
             paths[wire] = await stack.enter_async_context(connect(settings))
         for name, operation in OPERATIONS.items():
             found: dict[str, list[float]] = {wire: [] for wire in paths}

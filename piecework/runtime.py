@@ -111,7 +111,7 @@ async def connect(
     async with AsyncExitStack() as stack:
         with explained(settings, endpoint):
             clients = Clients(session_for(endpoint), stack, settings, endpoint, cost)
-            sqs = await clients.open("sqs", settings.poll_s + READ_TIMEOUT_S)
+            sqs = await clients.open("sqs", settings.receive_wait_s + READ_TIMEOUT_S)
             work = await queue_url(sqs, settings.work_queue)
             dead = await queue_url(sqs, settings.dead_letter_queue)
             dynamodb = await clients.open("dynamodb")
@@ -169,7 +169,7 @@ class Clients:
         """Open a client of a service."""
         config = AioConfig(
             retries=RETRIES,
-            max_pool_connections=self.settings.concurrency + 16,
+            max_pool_connections=self.settings.max_chunks + 16,
             connect_timeout=min(CONNECT_TIMEOUT_S, read_timeout),
             read_timeout=read_timeout,
             # Our parameters are built in one place and tested; checking each one
@@ -187,7 +187,7 @@ class Clients:
         listen(opened, self.cost)
         if self.settings.metrics != "off":
             tell_of_throttles(opened)
-        if self.settings.wire == "thin" and service in THIN:
+        if self.settings.aws_transport == "thin" and service in THIN:
             return thin(opened, self.stack)
         return opened
 

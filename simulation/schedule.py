@@ -45,9 +45,9 @@ def settings_of(rng: Random) -> Settings:
     return settings(
         max_attempts=rng.choice((1, 2, 3, 3)),
         max_releases=rng.choice((1, 10)),
-        drain_s=rng.choice((0.0, 5.0)),
-        concurrency=rng.choice((1, 2, 4)),
-        watch_s=rng.choice((0.5, 2.0, 5.0)),
+        shutdown_grace_s=rng.choice((0.0, 5.0)),
+        max_chunks=rng.choice((1, 2, 4)),
+        cancel_poll_s=rng.choice((0.5, 2.0, 5.0)),
     )
 
 
@@ -60,11 +60,11 @@ def settings(**drawn: Any) -> Settings:
         tenant=TENANT,
         lease_s=20.0,
         visibility_s=30.0,
-        skew_s=5.0,
+        clock_skew_s=5.0,
         max_runtime_s=120.0,
-        stall_s=60.0,
-        calls=8,
-        poll_s=20,
+        stall_timeout_s=60.0,
+        max_calls_in_flight=8,
+        receive_wait_s=20,
         reconcile_s=5.0,
         redispatch_s=60.0,
         **drawn,

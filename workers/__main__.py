@@ -55,7 +55,7 @@ def run(
         list[str],
         typer.Option(help="A module, or module:object, that holds pipelines."),
     ],
-    concurrency: Annotated[
+    max_chunks: Annotated[
         int | None, typer.Option(help="Chunks in hand at once.", min=1)
     ] = None,
     memory_mb: Annotated[
@@ -80,7 +80,7 @@ def run(
     telemetry.configure(os.environ.get("PIECEWORK_LOG_LEVEL", "info"))
     telemetry.guard_process()
     try:
-        given = {"concurrency": concurrency, "memory_mb": memory_mb}
+        given = {"max_chunks": max_chunks, "memory_mb": memory_mb}
         settings = load_settings(**{k: v for k, v in given.items() if v is not None})
         found = load_pipelines(pipelines)
         work = connected(settings, found, pipelines, reconcile=reconcile)
@@ -110,7 +110,7 @@ async def connected(
     loop = asyncio.get_running_loop()
     # Plain stage functions run here, one thread a chunk; asyncio's own default is
     # too few for work that blocks.
-    threads = ThreadPoolExecutor(settings.concurrency + SPARE)
+    threads = ThreadPoolExecutor(settings.max_chunks + SPARE)
     loop.set_default_executor(threads)
     telemetry.guard_loop(loop)
     try:
@@ -137,7 +137,7 @@ async def at_work(
             placed,
             "worker.started",
             pipelines=sorted(pipelines),
-            concurrency=settings.concurrency,
+            max_chunks=settings.max_chunks,
             pid=os.getpid(),
         )
         advised = advice_on(pipelines)

@@ -70,7 +70,7 @@ class Acks:
             while True:
                 await self._some.wait()
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(self.rt.settings.linger_s):
+                    async with asyncio.timeout(self.rt.settings.ack_batch_s):
                         await self._ripe.wait()
                 self._begin()
                 with suppress(TimeoutError):

@@ -18,7 +18,7 @@ LOOK_S = 0.1
 HAND_BACK_S = 5.0
 COUNT_S = 2.0
 #: Seconds from the end of the drain to that of the process, whatever it had in hand:
-#: `drain_s` and this have to be less than a platform's patience (`stopTimeout`).
+#: `shutdown_grace_s` plus this must be less than the platform's `stopTimeout`.
 END_S = HAND_BACK_S + COUNT_S + 2.0
 
 
@@ -28,7 +28,7 @@ async def drain(worker: Worker, receiving: asyncio.Task[None]) -> None:
     telemetry.emit(station.log, "worker.stopping", in_hand=len(in_hand))
     worker.receiver.freed.set()
     now = asyncio.get_running_loop().time
-    until = now() + station.rt.settings.drain_s
+    until = now() + station.rt.settings.shutdown_grace_s
     while (left := until - now()) > 0 and (in_hand or not receiving.done()):
         hand_back_late(station, until)
         waits = {receiving, *in_hand}

@@ -232,7 +232,7 @@ class Heart:
         now = asyncio.get_running_loop().time()
         if now - hold.taken_at > self.settings.max_runtime_s:
             hold.end(Reason.TIMEOUT)
-        elif now - hold.alive_at > self.settings.stall_s:
+        elif now - hold.alive_at > self.settings.stall_timeout_s:
             hold.end(Reason.STALLED)
         return not hold.cut
 

@@ -153,4 +153,4 @@ class Receiver:
 
     @property
     def _most(self) -> int:
-        return self.station.rt.settings.concurrency
+        return self.station.rt.settings.max_chunks

@@ -158,7 +158,7 @@ def open_station(
         dead_letters=DeadLetters(rt.dead_letters, settings, clock),
         payloads=Payloads(rt.objects),
         heart=Heart(beating, rt.heartbeat_queue, settings, log, pulse),
-        calls=Slots(settings.calls),
+        calls=Slots(settings.max_calls_in_flight),
         breakers=BreakerRegistry(clock, rt.rng, log, Breakers(rt.table, worker, clock)),
         pulse=pulse,
     )
@@ -169,4 +169,4 @@ def poll_seconds(rt: Runtime) -> int:
 
     On loopback a request costs nothing, and nobody likes to wait for Ctrl-C.
     """
-    return min(rt.settings.poll_s, 2) if rt.endpoint.loopback else rt.settings.poll_s
+    return min(rt.settings.receive_wait_s, 2) if rt.endpoint.loopback else rt.settings.receive_wait_s

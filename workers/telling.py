@@ -61,7 +61,7 @@ async def tell_all(job: Job, station: Station) -> float | None:
 async def deliver(row: Item, job: Job, notices: Notices, station: Station) -> None:
     """Call the hook, once, if nobody else is at it."""
     settings = station.rt.settings
-    taken = await notices.take(row, settings.lease_s + settings.skew_s)
+    taken = await notices.take(row, settings.lease_s + settings.clock_skew_s)
     if taken is None:
         return
     notify = station.pipelines[job.pipeline].notify

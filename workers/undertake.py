@@ -218,7 +218,7 @@ def interrupted(hold: Hold, task: Task, station: Station) -> Outcome | Released:
         case Reason.STOPPING:
             return Released()
         case Reason.STALLED:
-            said = f"No call or stage ended for {settings.stall_s:g} s."
+            said = f"No call or stage ended for {settings.stall_timeout_s:g} s."
             return timed_out(task, "runtime.stage.stalled", said)
         case Reason.TIMEOUT:
             said = f"The chunk ran for more than {settings.max_runtime_s:g} s."

@@ -1,4 +1,4 @@
-"""Look at the jobs in hand every `watch_s`, and let go of those that are cancelled.
+"""Poll the jobs in hand every `cancel_poll_s`, and let go of those that are cancelled.
 
 With them goes the look at the fleet's circuit breakers: one request for all of them.
 
@@ -44,7 +44,7 @@ class Watch:
 
     async def run(self) -> None:
         """Look for ever; with nothing in hand there is nothing to look at."""
-        pause = often = self.rt.settings.watch_s
+        pause = often = self.rt.settings.cancel_poll_s
         while True:
             self.heart.pulse.beats("watch", pause + REQUEST_S)
             with suppress(TimeoutError):

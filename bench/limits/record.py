@@ -89,7 +89,7 @@ def emulator(folder: Path) -> Iterator[Emulator]:
 async def record(running: Emulator, name: str, size: int) -> dict[str, Any]:
     """Run one job; return what its submitter and its worker asked for."""
     ref = JobRef(TENANT, f"{PIPELINES[name].name}-{size}")
-    settings = load_settings(concurrency=CONCURRENCY)
+    settings = load_settings(max_chunks=CONCURRENCY)
     async with door_to(running.endpoint) as door:
         os.environ["AWS_ENDPOINT_URL"] = door.url
         async with connect(settings, actor="worker") as rt:

@@ -114,7 +114,7 @@ def limits(found: dict[str, Any]) -> str:
     """Return what ends a claim, whatever its stage."""
     return (
         f"{found['max_runtime_s']:g} s at the most, "
-        f"{found['stall_s']:g} s without a finished call or stage"
+        f"{found['stall_timeout_s']:g} s without a finished call or stage"
     )
 
 
@@ -144,5 +144,7 @@ async def cut(pipeline: Pipeline, source: str, s3: Any) -> dict[str, Any]:
             for stage in pipeline.stages
         ],
         "advice": advice(pipeline),
-        "limits": load_settings().model_dump(include={"max_runtime_s", "stall_s"}),
+        "limits": load_settings().model_dump(
+            include={"max_runtime_s", "stall_timeout_s"}
+        ),
     }

@@ -12,12 +12,12 @@ from pathlib import Path
 PACE = {
     "PIECEWORK_LEASE_S": "3",
     "PIECEWORK_VISIBILITY_S": "5",
-    "PIECEWORK_SKEW_S": "0.5",
+    "PIECEWORK_CLOCK_SKEW_S": "0.5",
     "PIECEWORK_RECONCILE_S": "0.5",
-    "PIECEWORK_POLL_S": "1",
-    "PIECEWORK_DRAIN_S": "5",
-    "PIECEWORK_CONCURRENCY": "3",
-    "PIECEWORK_CALLS": "6",
+    "PIECEWORK_RECEIVE_WAIT_S": "1",
+    "PIECEWORK_SHUTDOWN_GRACE_S": "5",
+    "PIECEWORK_MAX_CHUNKS": "3",
+    "PIECEWORK_MAX_CALLS_IN_FLIGHT": "6",
 }
 #: The SDK wants to sign with something, and is to find nothing of the user's.
 NOBODY = {

@@ -92,7 +92,9 @@ def requests(settings: Settings) -> Requests:
     # At letters it looks with the first look at the jobs for which they are due.
     letters_s = math.ceil(shortest / LOOKS / look_s) * look_s
     letters = 2 / letters_s if settings.dead_letter_alarm else 0.0
-    return Requests(1 / max(1, settings.poll_s), 1 / look_s, 1 / look_s, letters)
+    return Requests(
+        1 / max(1, settings.receive_wait_s), 1 / look_s, 1 / look_s, letters
+    )
 
 
 def idle_lines(

@@ -10,7 +10,8 @@ _TRANSIENT: Final = ErrorClass.TRANSIENT
 _PERMANENT: Final = ErrorClass.PERMANENT
 
 _RETRIED: Final = (
-    "Nothing at first: it is retried; if it stays, lower `PIECEWORK_CALLS` or wait, "
+    "Nothing at first: it is retried; if it stays, lower "
+    "`PIECEWORK_MAX_CALLS_IN_FLIGHT` or wait, "
     "then `piecework dlq redrive --job JOB --yes --reason …`."
 )
 _LOOK: Final = (

@@ -119,7 +119,7 @@ _WORKER: Final = (
         "runtime.worker.exhausted",
         ErrorClass.TRANSIENT,
         "The worker ran out of memory, disk or file handles.",
-        "Give the workers more, or lower `PIECEWORK_CONCURRENCY`; the chunk is tried "
+        "Give the workers more, or lower `PIECEWORK_MAX_CHUNKS`; the chunk is tried "
         "again.",
     ),
     Code(

@@ -52,8 +52,8 @@ STAGE: Final = (
     Code(
         "runtime.stage.stalled",
         ErrorClass.TRANSIENT,
-        "A stage showed no progress for `stall_s` seconds and was given up.",
-        "Call `ctx.progress()` in long loops or raise `PIECEWORK_STALL_S`; "
+        "A stage showed no progress for `stall_timeout_s` seconds and was given up.",
+        "Call `ctx.progress()` in long loops or raise `PIECEWORK_STALL_TIMEOUT_S`; "
         f"see where it stood with {SHOW}.",
     ),
     Code(

@@ -156,13 +156,13 @@ class Reconciler:
     def pause(self, job: Job) -> float:
         """Return the seconds until the next look: the larger the job, the rarer.
 
-        Looking costs read units; the pause keeps them below `reconcile_units` a
+        Looking costs read units; the pause keeps them below `reconcile_read_units` a
         second. What waits longer for it is only what no message speaks for; a deadline
         is kept to.
         """
         settings = self.rt.settings
         units = job.chunks * CHUNK_BYTES / UNIT_BYTES
-        pause = max(settings.reconcile_s, units / settings.reconcile_units)
+        pause = max(settings.reconcile_s, units / settings.reconcile_read_units)
         if job.status not in CANCELLABLE or job.deadline is None:
             return pause
         return min(pause, max(job.deadline - self.rt.clock(), 0.0))

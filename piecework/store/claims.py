@@ -141,7 +141,7 @@ class Claims:
             "worker": self.worker,
             "now": iso(now),
             "expires": iso(now + self.settings.lease_s),
-            "dead_before": iso(now - self.settings.skew_s),
+            "dead_before": iso(now - self.settings.clock_skew_s),
             "deliveries": deliveries,
             "max_attempts": self.settings.max_attempts,
             "pending": ChunkStatus.PENDING,
@@ -171,7 +171,7 @@ class Claims:
             reply.item,
             gen=gen,
             now=now,
-            skew=self.settings.skew_s,
+            skew=self.settings.clock_skew_s,
             max_attempts=self.settings.max_attempts,
         )
 

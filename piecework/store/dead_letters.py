@@ -104,7 +104,7 @@ class DeadLetters:
             "trail": json.dumps([*errors, last | {"worker": claim.worker}]),
             "created_at": text_or_none(item, "created_at"),
             "died_at": iso(now),
-            "expires_at": expires_at(now, self.settings.keep_dead_letters_days),
+            "expires_at": expires_at(now, self.settings.dead_letter_retention_days),
         }
 
     async def quarantine(self, delivery: Delivery, code: str) -> None:
@@ -117,7 +117,7 @@ class DeadLetters:
             "body": sketch(delivery.body),
             "received": delivery.received,
             "at": iso(now),
-            "expires_at": expires_at(now, self.settings.keep_dead_letters_days),
+            "expires_at": expires_at(now, self.settings.dead_letter_retention_days),
         }
         sk = delivery.message_id
         await self.table.put(self.table.action("Put", QUARANTINE_PK, sk, item=item))

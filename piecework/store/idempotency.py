@@ -64,14 +64,14 @@ class TableIdempotency:
     Attributes:
         table: The checkpoints table, or any other with the keys `pk` and `sk`.
         clock: Tells the time in seconds since 1970; `runtime.clock` is corrected.
-        skew_s: Seconds by which the clocks of two processes may differ.
+        clock_skew_s: Seconds by which the clocks of two processes may differ.
     """
 
     table: Table
     tenant: str
     clock: Callable[[], float]
     _: KW_ONLY
-    skew_s: float = 5.0
+    clock_skew_s: float = 5.0
 
     async def begin(self, asked: Asked) -> Verdict:
         """Begin an operation, or learn what stands against it."""
@@ -101,7 +101,7 @@ class TableIdempotency:
     ) -> Written | Refused:
         slot = asked.slot
         free = {"now": iso(now), "released": State.RELEASED, "fence": asked.fence}
-        record = begun(replace(asked, lease_s=asked.lease_s + self.skew_s), now)
+        record = begun(replace(asked, lease_s=asked.lease_s + self.clock_skew_s), now)
         put = self.table.action(
             "Put",
             *self._place(slot),

@@ -1,7 +1,7 @@
 """The remembered results of a chunk's pure calls, written in pages.
 
 A call's result is paid for; losing it means paying again. It is kept in memory at
-once and in the table within `journal_linger_s`, together with its neighbours: 25
+once and in the table within `journal_flush_s`, together with its neighbours: 25
 calls cost one write. A claim writes pages of its own, so that a worker that lost its
 claim disturbs nobody; what it still writes is true, and harmless.
 """
@@ -61,7 +61,7 @@ class CallJournal:
         return self._known.get(key)
 
     async def record(self, key: str, value: str) -> None:
-        """Remember a result; it is written within `journal_linger_s`.
+        """Remember a result; it is written within `journal_flush_s`.
 
         Who fills a page waits until it is written. Results that come meanwhile are the
         beginning of the next one: were each to wait, it would be a page of its own.
@@ -89,7 +89,7 @@ class CallJournal:
             self._timer = None
 
     async def _flush_later(self) -> None:
-        await asyncio.sleep(self.settings.journal_linger_s)
+        await asyncio.sleep(self.settings.journal_flush_s)
         self._timer = None
         try:
             await self.flush()
@@ -118,7 +118,7 @@ class CallJournal:
         item: dict[str, Any] = {
             "calls": small,
             "large": large or None,
-            "expires_at": expires_at(self.clock(), self.settings.keep_jobs_days),
+            "expires_at": expires_at(self.clock(), self.settings.job_retention_days),
         }
         condition = "attribute_not_exists(pk)"
         await self.table.put(

@@ -225,7 +225,7 @@ class Settlements:
         )
 
     def _trail(self, claim: Claim, failure: ErrorEnvelope) -> Action:
-        days = self.settings.keep_jobs_days
+        days = self.settings.job_retention_days
         return trail_put(self.table, claim, failure, self.clock(), days)
 
     async def _write(

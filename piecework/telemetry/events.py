@@ -154,7 +154,7 @@ _OPERATION: Final = {
 _WORKER: Final = {
     "worker.started": event(
         "the worker takes messages; on ECS with its task",
-        "pipelines concurrency version pid task zone",
+        "pipelines max_chunks version pid task zone",
     ),
     "worker.signalled": event(
         "a signal stops the worker: on ECS with what becomes of the task, which "

@@ -34,8 +34,8 @@ SETTINGS = Settings(
     visibility_s=12.0,
     max_attempts=4,
     max_runtime_s=900.0,
-    stall_s=600.0,
-    concurrency=11,
+    stall_timeout_s=600.0,
+    max_chunks=11,
     reconcile_s=4.0,
     redispatch_s=30.0,
 )

@@ -63,7 +63,7 @@ RULES: dict[str, Rule] = {
         s["init"] is True and bool(s["mem_limit"]) and s["pids_limit"] > 0
     ),
     "it is given the time to drain": lambda s: (
-        float(s["environment"]["PIECEWORK_DRAIN_S"]) + END_S
+        float(s["environment"]["PIECEWORK_SHUTDOWN_GRACE_S"]) + END_S
         < seconds(s["stop_grace_period"])
         <= 120
     ),

@@ -137,4 +137,4 @@ def test_what_the_image_is_not_made_from_is_not_let_in(name: str) -> None:
 
 
 def test_a_worker_in_it_has_stopped_before_docker_or_fargate_lose_patience() -> None:
-    assert Settings().drain_s + END_S < 30
+    assert Settings().shutdown_grace_s + END_S < 30

@@ -26,7 +26,7 @@ TENANT = "tenant"
 REF = JobRef(TENANT, JOB)
 #: All else is as it comes.
 SETTINGS = Settings(
-    app="simulated", env="test", tenant=TENANT, concurrency=CHUNKS_IN_HAND
+    app="simulated", env="test", tenant=TENANT, max_chunks=CHUNKS_IN_HAND
 )
 
 

@@ -32,7 +32,7 @@ REF = JobRef("default", "drill")
 #: Seconds of an answer, before the outage, and of it; then until all must be over.
 ANSWER_S, FAIR_S, DOWN_S, PATIENCE_S = 0.5, 5.0, 30.0, 105.0
 #: As workers have them, whatever this machine's tests are used to.
-DEFAULTS = {"lease_s": 60.0, "visibility_s": 90.0, "skew_s": 5.0}
+DEFAULTS = {"lease_s": 60.0, "visibility_s": 90.0, "clock_skew_s": 5.0}
 #: Chunks, the calls of each, and how many of those at once.
 CHUNKS, CALLS, AT_ONCE = 32, 60, 2
 
@@ -143,7 +143,7 @@ class Figures:
 
 async def drill() -> Figures:
     """Submit a job to two workers, take its provider away, and wait for its end."""
-    settings = load_settings(**DEFAULTS, concurrency=16, calls=32)
+    settings = load_settings(**DEFAULTS, max_chunks=16, max_calls_in_flight=32)
     async with AsyncExitStack() as stack:
         workers = [await stack.enter_async_context(connect(settings)) for _ in "12"]
         rt = workers[0]

@@ -123,10 +123,10 @@ def test_what_is_simulated_is_what_the_service_runs_with() -> None:
     told = {v["Name"]: v["Value"] for v in container["Environment"] if "Name" in v}
     cluster = service["Resources"]["Cluster"]["Properties"]
 
-    assert simulate.SLOTS == service["Parameters"]["Concurrency"]["Default"]
-    assert simulate.SLOTS == read("scaling")["Parameters"]["Concurrency"]["Default"]
-    assert Settings().concurrency == simulate.SLOTS
-    assert fleet.DRAIN_S == float(told["PIECEWORK_DRAIN_S"])
+    assert simulate.SLOTS == service["Parameters"]["MaxChunks"]["Default"]
+    assert simulate.SLOTS == read("scaling")["Parameters"]["MaxChunks"]["Default"]
+    assert Settings().max_chunks == simulate.SLOTS
+    assert fleet.DRAIN_S == float(told["PIECEWORK_SHUTDOWN_GRACE_S"])
     assert told["PIECEWORK_METRICS"] == "emf"
     insights = {s["Name"]: s["Value"] for s in cluster["ClusterSettings"]}
     assert insights["containerInsights"] in {"enabled", "enhanced"}

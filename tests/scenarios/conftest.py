@@ -49,10 +49,10 @@ ALL = {
 SHORT = {
     "PIECEWORK_LEASE_S": "1.5",
     "PIECEWORK_VISIBILITY_S": "2",
-    "PIECEWORK_SKEW_S": "0.2",
+    "PIECEWORK_CLOCK_SKEW_S": "0.2",
     "PIECEWORK_RECONCILE_S": "0.3",
-    "PIECEWORK_POLL_S": "1",
-    "PIECEWORK_DRAIN_S": "0.5",
+    "PIECEWORK_RECEIVE_WAIT_S": "1",
+    "PIECEWORK_SHUTDOWN_GRACE_S": "0.5",
 }
 
 
@@ -126,7 +126,7 @@ class Scenario:
         """Run a worker in this process; a frozen one renews and notices nothing."""
         settings = self.rt.settings
         if frozen:
-            settings = settings.model_copy(update={"concurrency": 1})
+            settings = settings.model_copy(update={"max_chunks": 1})
         rt = replace(self.rt, settings=settings, **parts)
         station = open_station(rt, name, ALL, self.log)
         if frozen:

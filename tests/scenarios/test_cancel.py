@@ -24,7 +24,7 @@ async def test_a_cancel_cuts_off_the_calls_in_flight_and_then_is_quiet(
 ) -> None:
     await scenario.submit(counting, [Item(n=n, calls=400) for n in range(40)])
 
-    held = 2 * scenario.rt.settings.concurrency
+    held = 2 * scenario.rt.settings.max_chunks
 
     async with scenario.worker("w1"), scenario.worker("w2"):
         await scenario.until(lambda: scenario.happened("second") >= held)

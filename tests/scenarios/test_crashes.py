@@ -81,7 +81,7 @@ async def test_a_chunk_that_kills_its_worker_ends_as_a_dead_letter(
 
     async def keep_a_worker_running() -> None:
         while True:
-            await (await scenario.process("--concurrency", "1")).process.wait()
+            await (await scenario.process("--max-chunks", "1")).process.wait()
 
     keeper = asyncio.create_task(keep_a_worker_running())
     try:

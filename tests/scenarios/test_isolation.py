@@ -90,7 +90,7 @@ async def test_a_stage_that_kills_its_process_harms_no_neighbour(
 async def test_a_stage_that_hangs_in_c_is_cut_off(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PIECEWORK_STALL_S", "4")
+    monkeypatch.setenv("PIECEWORK_STALL_TIMEOUT_S", "4")
     worker = await worked(scenario, fragile, [Item(n=1, trouble="hang"), Item(n=2)])
 
     (letter,) = await scenario.letters()
@@ -181,7 +181,7 @@ async def test_a_stop_hands_an_isolated_stage_back_without_spending_an_attempt(
 
 async def test_a_child_runs_one_stage_after_another(scenario: Scenario) -> None:
     await scenario.submit(waiting, [Item(n=n) for n in range(6)])
-    worker = await scenario.process(*ISOLATED, "--concurrency", "2")
+    worker = await scenario.process(*ISOLATED, "--max-chunks", "2")
     await scenario.ended()
     await worker.stop()
 
@@ -206,10 +206,10 @@ async def test_a_worker_beyond_its_memory_hands_back_and_makes_room(
 async def test_a_stop_does_not_wait_for_what_will_surely_not_end(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PIECEWORK_DRAIN_S", "6")
+    monkeypatch.setenv("PIECEWORK_SHUTDOWN_GRACE_S", "6")
     items = [*(Item(n=n, seconds=7) for n in range(3)), Item(n=3, seconds=60)]
     await scenario.submit(napping, items)
-    worker = await scenario.process(*ISOLATED, "--no-reconcile", "--concurrency", "3")
+    worker = await scenario.process(*ISOLATED, "--no-reconcile", "--max-chunks", "3")
     await scenario.until(lambda: scenario.happened("nap", "3"), within=30)
 
     began_at = asyncio.get_running_loop().time()

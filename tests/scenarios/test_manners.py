@@ -160,7 +160,7 @@ async def test_a_stop_is_over_in_time_whatever_is_in_hand(scenario: Scenario) ->
 
     assert 0 == await worker.stop()
 
-    assert now() - began <= scenario.rt.settings.drain_s + END_S
+    assert now() - began <= scenario.rt.settings.shutdown_grace_s + END_S
     for job in jobs:
         (chunk,) = await scenario.chunks(job)
         assert (ChunkStatus.WAITING, 0) == (chunk.status, chunk.attempts)

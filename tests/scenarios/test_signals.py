@@ -15,7 +15,7 @@ from tests.scenarios.pipelines import Item, counting
 async def test_a_second_signal_ends_a_worker_at_once_and_its_chunk_is_taken_over(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PIECEWORK_DRAIN_S", "60")
+    monkeypatch.setenv("PIECEWORK_SHUTDOWN_GRACE_S", "60")
     await scenario.submit(counting, [Item(n=1, seconds=30.0)])
     worker = await scenario.process("--no-reconcile")
     await scenario.until(lambda: scenario.happened("second"))
@@ -40,7 +40,7 @@ async def test_what_an_outstanding_poll_brings_after_a_stop_is_seen_at_once(
     # A message that was stranded would show again in a minute, and no sooner.
     monkeypatch.setenv("PIECEWORK_VISIBILITY_S", "60")
     monkeypatch.setenv("PIECEWORK_LEASE_S", "40")
-    monkeypatch.setenv("PIECEWORK_POLL_S", "10")
+    monkeypatch.setenv("PIECEWORK_RECEIVE_WAIT_S", "10")
     await scenario.submit(counting, [Item(n=0)], job="first")
     worker = await scenario.process("--no-reconcile")
     assert (await scenario.ended("first")).status is JobStatus.SUCCEEDED

@@ -66,7 +66,7 @@ async def bombed(rt: Runtime) -> Bombed:
     await point(rt, names.index("payload elsewhere"), there, "0" * 64)
     found = Bombed()
     more = {"PIECEWORK_MAX_ATTEMPTS": "1", "PIECEWORK_LEASE_S": "20"}
-    more |= {"PIECEWORK_VISIBILITY_S": "30", "PIECEWORK_CONCURRENCY": "2"}
+    more |= {"PIECEWORK_VISIBILITY_S": "30", "PIECEWORK_MAX_CHUNKS": "2"}
     async with worker(["tests.security.heavy"], more) as finished:
         await ended(rt, REF, within=180)
     found.peak_mb = finished.peak_mb

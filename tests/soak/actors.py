@@ -55,7 +55,7 @@ def gather(plan: Plan, site: Site) -> Actors:
     changes = open_stream(site.emulator, TABLE, site.folder / CHANGES)
     crew = Crew(site, plan.workers)
     # So few chunks are open at once that no queue hides a slow takeover.
-    window = plan.workers * settings.concurrency * 3 // 2
+    window = plan.workers * settings.max_chunks * 3 // 2
     traffic = Traffic(site, plan, changes, window)
     queue = queue_url(site, settings.work_queue)
     killer = Killer(plan, crew, changes, traffic, queue, plan.rng("killer"))

@@ -111,7 +111,7 @@ def claims_what_is_free(world: World, change: Change) -> Iterator[str]:
         return
     now = seconds(new["claimed_at"])
     if old["status"] == "RUNNING":
-        free = seconds(old["claim_expires_at"]) + world.limits.skew_s
+        free = seconds(old["claim_expires_at"]) + world.limits.clock_skew_s
         if now <= free:
             yield f"taken {free - now:.3f} s before its lease was dead"
     elif "retry_at" in old and seconds(old["retry_at"]) > now:
@@ -137,7 +137,7 @@ def settled_by_its_holder(world: World, change: Change) -> Iterator[str]:
     if "claim_token" not in new:
         silent = change.at - world.beats[change.job, change.chunk or 0]
         # A beat may be so long on its way that its lease is over when it arrives.
-        over = change.at - seconds(old["claim_expires_at"]) - world.limits.skew_s
+        over = change.at - seconds(old["claim_expires_at"]) - world.limits.clock_skew_s
         if silent < world.limits.lease_s - SLACK_S and over < -SLACK_S:
             yield f"given back after {silent:.3f} s of silence"
     elif new["claim_token"] != old["claim_token"]:

@@ -12,12 +12,12 @@ from tests.soak.pipelines import Work
 PACE = {
     "PIECEWORK_LEASE_S": "3",
     "PIECEWORK_VISIBILITY_S": "4",
-    "PIECEWORK_SKEW_S": "0.5",
+    "PIECEWORK_CLOCK_SKEW_S": "0.5",
     "PIECEWORK_RECONCILE_S": "1",
     "PIECEWORK_REDISPATCH_S": "20",
-    "PIECEWORK_POLL_S": "1",
-    "PIECEWORK_DRAIN_S": "1",
-    "PIECEWORK_CONCURRENCY": "5",
+    "PIECEWORK_RECEIVE_WAIT_S": "1",
+    "PIECEWORK_SHUTDOWN_GRACE_S": "1",
+    "PIECEWORK_MAX_CHUNKS": "5",
 }
 #: Of a hundred chunks of each pipeline, so many make this trouble until it is fixed.
 TROUBLES = {

@@ -106,7 +106,7 @@ class Limits:
     """
 
     lease_s: float
-    skew_s: float
+    clock_skew_s: float
     max_attempts: int
     max_releases: int
     stages: Mapping[str, tuple[tuple[str, ...], int]]

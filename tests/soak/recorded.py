@@ -27,7 +27,7 @@ def limits(settings: Settings) -> Limits:
     """Return what the history is held to."""
     return Limits(
         settings.lease_s,
-        settings.skew_s,
+        settings.clock_skew_s,
         settings.max_attempts,
         settings.max_releases,
         {

@@ -29,7 +29,7 @@ def test_a_planted_fault_is_found_under_its_name(fault: str) -> None:
 def test_a_beat_that_arrives_when_its_lease_is_over_holds_nothing() -> None:
     history = History()
     history.move("given back", after="beat")
-    over = history.change("beat").at - LIMITS.skew_s
+    over = history.change("beat").at - LIMITS.clock_skew_s
     history.fake("beat", claim_expires_at=iso(over))
     assert "settled-by-its-holder" not in history.rules()
 

@@ -38,7 +38,7 @@ APP, ENV = "piecework", "store"
 WRITES = {"update_item", "put_item", "transact_write_items"}
 NUMBERS = count(1)
 NOW = 1_700_000_000.0
-SETTINGS = Settings(app=APP, env=ENV, lease_s=60, skew_s=5, max_attempts=3)
+SETTINGS = Settings(app=APP, env=ENV, lease_s=60, clock_skew_s=5, max_attempts=3)
 
 
 @dataclass

@@ -33,7 +33,7 @@ ONCE = replace(THEIRS, repeats=False)
 
 
 def operations(store: Store) -> TableIdempotency:
-    return TableIdempotency(store.table, store.ref.tenant, store.clock, skew_s=5)
+    return TableIdempotency(store.table, store.ref.tenant, store.clock, clock_skew_s=5)
 
 
 def number(n: int, fence: str = "ours", payload: str = "payload") -> Asked:

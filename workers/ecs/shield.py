@@ -24,7 +24,7 @@ LONGEST_S = 3600.0
 #: all take nothing at once otherwise.
 SPREAD = 0.25
 #: Seconds with nothing in hand after which a breath gives it back: what ended last has
-#: been counted by then (`linger_s`), and a join that this begins is in hand.
+#: been counted by then (`ack_batch_s`), and a join that this begins is in hand.
 STILL_S = 10.0
 #: Seconds without it, in which ECS can end the task.
 GAP_S = 60.0

@@ -18,9 +18,9 @@ def refused(**overrides: Any) -> str:
 def test_the_defaults_hang_together() -> None:
     settings = load_settings()
     assert settings.lease_s < settings.visibility_s
-    assert settings.lease_s + settings.skew_s < settings.visibility_s
-    assert settings.stall_s < settings.max_runtime_s < 12 * 3600
-    assert settings.drain_s < 30
+    assert settings.lease_s + settings.clock_skew_s < settings.visibility_s
+    assert settings.stall_timeout_s < settings.max_runtime_s < 12 * 3600
+    assert settings.shutdown_grace_s < 30
 
 
 def test_every_resource_is_named_after_the_deployment() -> None:
@@ -46,8 +46,8 @@ def test_the_environment_is_read_by_its_prefix(monkeypatch: pytest.MonkeyPatch) 
 def test_an_argument_comes_before_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("PIECEWORK_CONCURRENCY", "3")
-    assert load_settings(concurrency=5).concurrency == 5
+    monkeypatch.setenv("PIECEWORK_MAX_CHUNKS", "3")
+    assert load_settings(max_chunks=5).max_chunks == 5
 
 
 @pytest.mark.parametrize("visibility_s", [60.0, 59.0])
@@ -70,17 +70,17 @@ def test_a_message_that_shows_before_the_lease_is_over_is_refused(
         ("tenant", ""),
         ("lease_s", 0.4),
         ("visibility_s", 43_201),
-        ("skew_s", -0.1),
+        ("clock_skew_s", -0.1),
         ("max_attempts", 0),
         ("max_attempts", 101),
         ("max_runtime_s", 39_601),
         ("max_runtime_s", 0),
-        ("stall_s", 0),
-        ("poll_s", 21),
-        ("concurrency", 0),
+        ("stall_timeout_s", 0),
+        ("receive_wait_s", 21),
+        ("max_chunks", 0),
         ("journal_page", 0),
         ("journal_page", 101),
-        ("keep_dead_letters_days", 13),
+        ("dead_letter_retention_days", 13),
     ],
 )
 def test_a_bad_setting_is_named(name: str, value: Any) -> None:
@@ -88,9 +88,9 @@ def test_a_bad_setting_is_named(name: str, value: Any) -> None:
 
 
 def test_every_bad_setting_is_named_at_once() -> None:
-    said = refused(lease_s=0, poll_s=99)
+    said = refused(lease_s=0, receive_wait_s=99)
     assert "lease_s" in said
-    assert "poll_s" in said
+    assert "receive_wait_s" in said
 
 
 def test_what_was_given_is_not_repeated_since_it_may_be_secret() -> None:

@@ -60,7 +60,7 @@ def trusted_file(trusted: ssl.SSLContext, folder: Path) -> str:
 
 async def ask(wire: str) -> dict[str, Any]:
     """Ask DynamoDB once, as a runtime does."""
-    settings = Settings(wire=wire)
+    settings = Settings(aws_transport=wire)
     session = aioboto3.Session(region_name="us-east-1")
     async with AsyncExitStack() as stack:
         nowhere = Endpoint("", "aws", "us-east-1")

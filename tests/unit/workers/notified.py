@@ -78,7 +78,7 @@ class Notified:
             clock=time,
             rng=Highest(),
             work=self,
-            settings=Settings(lease_s=LEASE_S, skew_s=SKEW_S),
+            settings=Settings(lease_s=LEASE_S, clock_skew_s=SKEW_S),
         )
         self.station: Any = SimpleNamespace(
             rt=rt, pipelines={"review": pipeline}, log=self.log

@@ -45,9 +45,9 @@ class World:
         self.said.append(said)
 
 
-def acks(world: World, *, idle: bool = False, linger_s: float = 0.05) -> Acks:
+def acks(world: World, *, idle: bool = False, ack_batch_s: float = 0.05) -> Acks:
     rt: Any = SimpleNamespace(
-        tallies=world, work=world, settings=Settings(linger_s=linger_s)
+        tallies=world, work=world, settings=Settings(ack_batch_s=ack_batch_s)
     )
     return Acks(rt, lambda: idle, world.all_ended, Log())  # type: ignore[arg-type]
 

@@ -36,7 +36,7 @@ def worker_with(**mostly_takes: float) -> tuple[Any, dict[str, FakeHold]]:
         for _ in range(ENOUGH):
             known.note(UnderWay("review", name, now), now + seconds)
     station = SimpleNamespace(
-        rt=SimpleNamespace(settings=SimpleNamespace(drain_s=DRAIN)),
+        rt=SimpleNamespace(settings=SimpleNamespace(shutdown_grace_s=DRAIN)),
         heart=SimpleNamespace(holds=holds),
         under_way={name: UnderWay("review", name, now) for name in holds},
         timings=known,
@@ -131,7 +131,7 @@ async def test_a_stop_is_over_in_time_though_nothing_ends_and_nobody_answers() -
 async def test_a_claim_that_comes_when_the_drain_is_over_is_handed_back() -> None:
     holds: dict[str, Hold] = {}
     station: Any = SimpleNamespace(
-        rt=SimpleNamespace(settings=SimpleNamespace(drain_s=5.0)),
+        rt=SimpleNamespace(settings=SimpleNamespace(shutdown_grace_s=5.0)),
         heart=SimpleNamespace(holds=holds),
         under_way={},
         timings=Timings(),

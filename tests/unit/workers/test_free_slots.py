@@ -17,7 +17,7 @@ from workers.worker import Worker
 
 def worker(most: int, *takes: float) -> Any:
     """Return a worker with things in hand that take so long."""
-    rt = SimpleNamespace(settings=Settings(concurrency=most))
+    rt = SimpleNamespace(settings=Settings(max_chunks=most))
     station: Any = SimpleNamespace(rt=rt, breathing=False, log=None)
     one = Worker(station, asyncio.Event())
     for seconds in takes:

@@ -185,7 +185,7 @@ async def test_a_renewal_that_hangs_does_not_hold_up_the_next_beat() -> None:
 
 @virtually
 async def test_work_without_a_sign_of_life_is_hung() -> None:
-    bench = Bench(stall_s=100.0)
+    bench = Bench(stall_timeout_s=100.0)
     reason, spent = await ended(bench)
     assert reason is Reason.STALLED
     assert spent == pytest.approx(120.0)
@@ -193,7 +193,7 @@ async def test_work_without_a_sign_of_life_is_hung() -> None:
 
 @virtually
 async def test_a_sign_of_life_begins_the_wait_anew() -> None:
-    bench = Bench(stall_s=100.0)
+    bench = Bench(stall_timeout_s=100.0)
 
     async def lively(held: Hold) -> None:
         await asyncio.sleep(90.0)
@@ -209,7 +209,7 @@ async def test_a_sign_of_life_begins_the_wait_anew() -> None:
 
 @virtually
 async def test_work_that_is_lively_and_endless_is_cut_off_all_the_same() -> None:
-    bench = Bench(stall_s=100.0, max_runtime_s=500.0)
+    bench = Bench(stall_timeout_s=100.0, max_runtime_s=500.0)
 
     async def endless(held: Hold) -> None:
         while True:

@@ -92,7 +92,7 @@ async def receiving(
     hands = Hands(takes_s)
     station: Any = SimpleNamespace(
         rt=SimpleNamespace(
-            settings=Settings(concurrency=slots),
+            settings=Settings(max_chunks=slots),
             endpoint=SimpleNamespace(loopback=False),
             work=sqs,
         ),

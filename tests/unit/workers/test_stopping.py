@@ -38,7 +38,7 @@ async def test_a_flush_waits_for_the_one_that_is_under_way() -> None:
     rt: Any = SimpleNamespace(
         tallies=SimpleNamespace(add=add),
         work=SimpleNamespace(delete=delete),
-        settings=Settings(linger_s=0.01),
+        settings=Settings(ack_batch_s=0.01),
     )
     acks = Acks(rt, lambda: True, for_ever, Log())  # type: ignore[arg-type]
     running = asyncio.create_task(acks.run())

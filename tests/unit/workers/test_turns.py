@@ -13,7 +13,7 @@ from workers.worker import Worker
 
 def idle_worker() -> tuple[Worker, Log]:
     log = Log()
-    rt = SimpleNamespace(settings=SimpleNamespace(concurrency=1))
+    rt = SimpleNamespace(settings=SimpleNamespace(max_chunks=1))
     station: Any = SimpleNamespace(rt=rt, log=log, breathing=False)
     return Worker(station, asyncio.Event()), log
 

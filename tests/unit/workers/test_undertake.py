@@ -106,7 +106,7 @@ def test_the_record_of_an_earlier_life_is_not_of_this_attempt() -> None:
 
 def end(reason: Reason | None, one: Any = None) -> Any:
     one = task() if one is None else one
-    settings = Settings(stall_s=100.0, max_runtime_s=500.0)
+    settings = Settings(stall_timeout_s=100.0, max_runtime_s=500.0)
     station: Any = SimpleNamespace(rt=SimpleNamespace(settings=settings))
     return interrupted(Hold(one.claim, None, 60.0, 0.0, 0.0, reason), one, station)
 

@@ -101,7 +101,7 @@ def test_who_is_refused_looks_more_rarely_and_bit_by_bit_as_often_again(
             raise StoreError(message, code=code)
 
     async def watched() -> None:
-        settings = SimpleNamespace(lease_s=15.0, watch_s=0.5)
+        settings = SimpleNamespace(lease_s=15.0, cancel_poll_s=0.5)
         rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read), settings=settings)
         heart: Any = SimpleNamespace(holds={"token": Held()}, pulse=Pulse())
         breakers = BreakerRegistry(lambda: 0.0, Random(1), Log())

@@ -107,13 +107,17 @@ def a_worker_is_done_with_draining_before_it_is_killed(
     templates: Templates,
 ) -> Iterator[str]:
     for _, name, container in containers(templates):
-        drain_s = float(told(container).get("PIECEWORK_DRAIN_S", Settings().drain_s))
+        shutdown_grace_s = float(
+            told(container).get(
+                "PIECEWORK_SHUTDOWN_GRACE_S", Settings().shutdown_grace_s
+            )
+        )
         stop_s = container.get("StopTimeout", 30)
         if stop_s > FARGATE_STOP_S or (
             "piecework-worker" in container["EntryPoint"]
-            and drain_s + END_S + SPARE_S > stop_s
+            and shutdown_grace_s + END_S + SPARE_S > stop_s
         ):
-            yield f"{name}: drains {drain_s} s, killed after {stop_s} s"
+            yield f"{name}: drains {shutdown_grace_s} s, killed after {stop_s} s"
 
 
 @rule

@@ -40,7 +40,7 @@ def a_message_is_hidden_for_as_long_as_the_workers_ask(
 def a_message_is_hidden_for_longer_than_a_lease_and_the_error_of_two_clocks(
     templates: Templates,
 ) -> Iterator[str]:
-    needed = SETTINGS.lease_s + SETTINGS.skew_s
+    needed = SETTINGS.lease_s + SETTINGS.clock_skew_s
     for work, _ in work_and_dead(templates):
         if work["VisibilityTimeout"] <= needed:
             yield f"{work['VisibilityTimeout']} s is not beyond {needed} s"
@@ -108,7 +108,7 @@ def the_dead_letter_queue_takes_from_the_work_queue_alone(
 @rule
 def a_queue_polls_as_long_as_the_workers_do(templates: Templates) -> Iterator[str]:
     for _, name, queue in queues(templates):
-        if queue.get("ReceiveMessageWaitTimeSeconds") != SETTINGS.poll_s:
+        if queue.get("ReceiveMessageWaitTimeSeconds") != SETTINGS.receive_wait_s:
             yield name
 
 

@@ -26,13 +26,13 @@ RUNS = [
 def test_what_the_model_takes_for_granted_is_what_the_code_does() -> None:
     settings = Settings()
 
-    assert settings.watch_s == model.LOOK_S
+    assert settings.cancel_poll_s == model.LOOK_S
     assert settings.lease_s == model.LEASE_S
     assert payloads.WINDOW == model.WINDOW
     assert keeping.LOOK_S == model.COST_S
-    assert settings.reconcile_units == model.RECONCILE_UNITS
+    assert settings.reconcile_read_units == model.RECONCILE_UNITS
     assert loop.CHUNK_BYTES == model.CHUNK_BYTES
-    assert settings.journal_linger_s == 1 / model.PAGES_A_SECOND
+    assert settings.journal_flush_s == 1 / model.PAGES_A_SECOND
     assert fanout.GROUPS_AT_ONCE == model.BY_TURNS
     assert max(SIZES) == Limits().chunks < keys.MOST_CHUNKS
 

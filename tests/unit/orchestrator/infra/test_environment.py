@@ -22,7 +22,7 @@ region: eu-central-1
 image: registry/shop@sha256:1
 pipelines: [shop.review, shop.sums]
 vpc: vpc-1
-common_parameters: {Concurrency: 8}
+common_parameters: {MaxChunks: 8}
 subnets: [subnet-a, subnet-b]
 parameters:
   data: {Encryption: customer, Protect: true}
@@ -46,7 +46,7 @@ def test_an_environment_file_sets_options_and_parameters(file: Path) -> None:
         "Pipelines": "shop.review,shop.sums",
         "VpcId": "vpc-1",
         "SubnetIds": "subnet-a,subnet-b",
-        "Concurrency": "8",
+        "MaxChunks": "8",
     } == found.shared_parameters
     assert {"Encryption": "customer", "Protect": "true"} == found.part_parameters[
         Part.DATA

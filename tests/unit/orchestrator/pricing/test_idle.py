@@ -67,7 +67,7 @@ def requests_of_an_hour(settings: Settings, role: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(
     "changed",
-    [{}, {"reconcile_s": 100.0, "poll_s": 10}, {"dead_letter_alarm": 0}],
+    [{}, {"reconcile_s": 100.0, "receive_wait_s": 10}, {"dead_letter_alarm": 0}],
     ids=["as it comes", "rarer looks, shorter polls", "no alarms"],
 )
 def test_idle_processes_ask_for_what_the_price_counts(changed: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from tests.unit.virtual import run_virtually
 
 
 def journal(table: Paper, **facts: Any) -> CallJournal:
-    settings = Settings(journal_page=3, journal_linger_s=0.25, keep_jobs_days=2)
+    settings = Settings(journal_page=3, journal_flush_s=0.25, job_retention_days=2)
     held = claim(**facts)
     return CallJournal(table, objects(), held, settings, lambda: NOW, Log())  # type: ignore[arg-type]
 

@@ -88,7 +88,7 @@ def station(aws: Aws) -> Any:
 
     fake: Any = SimpleNamespace(
         rt=SimpleNamespace(
-            settings=Settings(concurrency=2),
+            settings=Settings(max_chunks=2),
             endpoint=SimpleNamespace(loopback=False),
             work=aws,
         ),

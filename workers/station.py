@@ -169,4 +169,8 @@ def poll_seconds(rt: Runtime) -> int:
 
     On loopback a request costs nothing, and nobody likes to wait for Ctrl-C.
     """
-    return min(rt.settings.receive_wait_s, 2) if rt.endpoint.loopback else rt.settings.receive_wait_s
+    return (
+        min(rt.settings.receive_wait_s, 2)
+        if rt.endpoint.loopback
+        else rt.settings.receive_wait_s
+    )

@@ -7,7 +7,7 @@ import signal
 
 import structlog
 
-from piecework.pulse import Pulse, show
+from piecework.pulse import Liveness, write_health_file
 from piecework.reconcile import reconcile_for_ever
 from piecework.runtime import Runtime
 
@@ -16,11 +16,13 @@ async def reconcile_until_stopped(
     rt: Runtime, log: structlog.stdlib.BoundLogger
 ) -> None:
     """Look for ever; SIGTERM ends it at once, for each act is harmless to cut off."""
-    stop, pulse, settings = asyncio.Event(), Pulse(), rt.settings
+    stop, liveness, settings = asyncio.Event(), Liveness(), rt.settings
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     tasks = [
-        asyncio.create_task(reconcile_for_ever(rt, log, pulse=pulse)),
-        asyncio.create_task(show(pulse, settings.health_file, settings.lease_s, log)),
+        asyncio.create_task(reconcile_for_ever(rt, log, liveness=liveness)),
+        asyncio.create_task(
+            write_health_file(liveness, settings.health_file, settings.lease_s, log)
+        ),
     ]
     try:
         await stop.wait()

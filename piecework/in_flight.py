@@ -28,18 +28,18 @@ class InFlight:
     """What one claim knows of requests that are still on their way.
 
     Attributes:
-        taken_at: Loop time since which nobody else can have sent any for the chunk.
+        acquired_at: Loop time since which nobody else can have sent any for the chunk.
         by: Loop time from which on everything has happened or never will.
     """
 
     sleep: Callable[[float], Awaitable[None]]
     progress: Callable[[], None]
-    taken_at: float = -inf
+    acquired_at: float = -inf
     by: float = -inf
 
     def inherited(self, seconds: float) -> None:
         """Note that an earlier claim may have sent what takes up to so long."""
-        self.by = max(self.by, self.taken_at + seconds)
+        self.by = max(self.by, self.acquired_at + seconds)
 
     def unanswered(
         self, dependency: Dependency, asked_at: float, error: BaseException

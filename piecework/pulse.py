@@ -27,35 +27,37 @@ RECONCILE_S = 600.0
 
 
 @dataclass(slots=True)
-class Pulse:
+class Liveness:
     """By when each loop has to show up again, on the clock of the event loop."""
 
     due: dict[str, float] = field(default_factory=dict)
 
-    def beats(self, loop: str, again_in: float) -> None:
+    def expect_within(self, loop: str, again_in: float) -> None:
         """Note that a loop is alive, and when it has to show up next."""
         now = asyncio.get_running_loop().time()
         self.due[loop] = now + max(again_in, LEAST_S)
 
-    def rests(self, loop: str) -> None:
+    def suspend(self, loop: str) -> None:
         """Expect nothing of a loop for now: it waits for what may take for ever."""
         self.due.pop(loop, None)
 
-    def reconciles(self) -> None:
+    def expect_reconciler(self) -> None:
         """Note that the reconciler goes from one job to the next."""
-        self.beats("reconciler", RECONCILE_S)
+        self.expect_within("reconciler", RECONCILE_S)
 
 
-async def show(pulse: Pulse, file: str, again_in: float, log: Log) -> None:
+async def write_health_file(
+    liveness: Liveness, file: str, again_in: float, log: Log
+) -> None:
     """Keep the file fresh for ever; without a file there is nothing to do.
 
     Whoever blocks the event loop keeps this from being written, and so is found.
     """
     path, said = Path(file), False
     while file:
-        pulse.beats("event loop", again_in)
+        liveness.expect_within("event loop", again_in)
         try:
-            write(pulse, path)
+            write(liveness, path)
         except OSError as error:
             if not said:
                 emit(log, "health.unwritable", reason=f"{path}: {error.strerror}")
@@ -63,12 +65,12 @@ async def show(pulse: Pulse, file: str, again_in: float, log: Log) -> None:
         await asyncio.sleep(EVERY_S)
 
 
-def write(pulse: Pulse, path: Path) -> None:
+def write(liveness: Liveness, path: Path) -> None:
     """Replace the file in one step, so that no reader meets half of it."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     # A clock that is behind it has begun anew: the machine was restarted.
     at = asyncio.get_running_loop().time()
-    told = {"pid": os.getpid(), "at": at, "due": pulse.due}
+    told = {"pid": os.getpid(), "at": at, "due": liveness.due}
     try:
         fresh.write_text(json.dumps(told), "utf-8")
         fresh.replace(path)

@@ -24,7 +24,7 @@ from simulation.log import Log
 from simulation.process import Process
 from simulation.world import World
 from workers.serving import serve
-from workers.station import open_station
+from workers.station import open_services
 
 #: Seconds after which a dead worker's place is taken by a new one, at most.
 RESTART_S = 8.0
@@ -54,8 +54,8 @@ class Cast:
         stop = asyncio.Event()
         self.workers[process] = stop
         rt = self.world.runtime(process)
-        station = open_station(rt, process.name, self.pipelines, self.log)
-        task = self.world.start(process, serve(station, stop, reconcile=reconcile))
+        services = open_services(rt, process.name, self.pipelines, self.log)
+        task = self.world.start(process, serve(services, stop, reconcile=reconcile))
 
         def again() -> None:
             self.workers.pop(process, None)

@@ -25,12 +25,12 @@ from piecework.telemetry.measuring import measured
 from piecework.version import version_line
 from workers.beside import beside
 from workers.ecs.task import METADATA, this_task, worker_name
-from workers.garbage import spare_what_stays
+from workers.garbage import tune_gc
 from workers.gauges import gauges
 from workers.isolation import Isolation
 from workers.memory import stop_when_full
 from workers.serving import serve
-from workers.station import open_station
+from workers.station import open_services
 from workers.stop import end_despite_threads, stop_on_signals
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -143,16 +143,16 @@ async def at_work(
         advised = advice_on(pipelines)
         if advised:
             telemetry.emit(log, "worker.advised", advice=advised)
-        station = open_station(rt, worker, pipelines, log)
-        station.isolation = Isolation(names, worker, settings.stage_memory_mb, log)
-        spare_what_stays()
+        services = open_services(rt, worker, pipelines, log)
+        services.isolation = Isolation(names, worker, settings.stage_memory_mb, log)
+        tune_gc()
         full = asyncio.create_task(stop_when_full(settings.memory_mb, stop, log))
-        async with measured(settings, rt.clock, partial(gauges, station)):
+        async with measured(settings, rt.clock, partial(gauges, services)):
             try:
-                async with beside(station, stop, os.environ):
-                    await serve(station, stop, reconcile=reconcile)
+                async with beside(services, stop, os.environ):
+                    await serve(services, stop, reconcile=reconcile)
             finally:
-                await station.isolation.close()
+                await services.isolation.close()
             telemetry.emit(log, "worker.stopped")
         return await full
 

@@ -39,7 +39,7 @@ class Ack:
 
 
 @dataclass(slots=True)
-class Acks:
+class AckBatcher:
     """The ended chunks of one worker.
 
     Attributes:

@@ -8,10 +8,12 @@ from piecework import telemetry
 from piecework.finish import Certificate
 from piecework.outcome import Dead, Parked
 from workers.set_up import Task
-from workers.undertake import Released, Report
+from workers.undertake import Released, RunResult
 
 
-def announce(report: Report, seconds: float, log: structlog.stdlib.BoundLogger) -> None:
+def announce(
+    report: RunResult, seconds: float, log: structlog.stdlib.BoundLogger
+) -> None:
     """Say how a claim ended, and the job with it, if it was that of its join."""
     task, outcome = report.task, report.outcome
     counts = task.ctx.caller.counts

@@ -13,27 +13,27 @@ from piecework.context import Context
 from piecework.pipeline import Stage
 from piecework.stage_run import in_process
 from piecework.ways import RUN
-from workers.station import Station
-from workers.timings import UnderWay
+from workers.station import WorkerServices
+from workers.timings import RunningStage
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerBench:
+class WorkerStageRunner:
     """Runs the stages of the claim with this token."""
 
     token: str
-    station: Station
+    services: WorkerServices
 
     async def run(self, stage: Stage, ctx: Context[Any], way: str = RUN) -> str:
         """Do a stage in one of its ways, or undo it; return its value as JSON."""
-        station, now = self.station, asyncio.get_running_loop().time
-        isolation = station.isolation if stage.isolate else None
+        services, now = self.services, asyncio.get_running_loop().time
+        isolation = services.isolation if stage.isolate else None
         run = in_process if isolation is None else isolation.run
-        under_way = UnderWay(ctx.pipeline.name, ctx.stage, now())
-        station.under_way[self.token] = under_way
+        under_way = RunningStage(ctx.pipeline.name, ctx.stage, now())
+        services.under_way[self.token] = under_way
         try:
             value = await run(stage, ctx, way)
         finally:
-            del station.under_way[self.token]
-        station.timings.note(under_way, now())
+            del services.under_way[self.token]
+        services.stage_durations.note(under_way, now())
         return value

@@ -6,31 +6,33 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from piecework.pulse import show
+from piecework.pulse import write_health_file
 from workers.ecs.agent import TIMEOUT_S
 from workers.ecs.protection import AGENT, Protection
-from workers.ecs.shield import Shield, until_breath
+from workers.ecs.shield import ProtectionPolicy, until_breath
 from workers.ecs.task import METADATA
-from workers.station import Station
+from workers.station import WorkerServices
 from workers.stop import Stop, tell_of_signal
 
 
 @asynccontextmanager
 async def beside(
-    station: Station, stop: Stop, environ: Mapping[str, str]
+    services: WorkerServices, stop: Stop, environ: Mapping[str, str]
 ) -> AsyncIterator[None]:
     """Do it while the work inside is done; what of it fails stops no work.
 
     Where nothing asks for it (no health file, no ECS) there is nothing to do.
     """
-    settings, log = station.rt.settings, station.log
-    shield = Shield(until_breath(station.rt.rng))
-    protection = Protection(environ.get(AGENT, ""), station, log, shield)
+    settings, log = services.rt.settings, services.log
+    shield = ProtectionPolicy(until_breath(services.rt.rng))
+    protection = Protection(environ.get(AGENT, ""), services, log, shield)
     last_words = [
         asyncio.create_task(protection.run(stop)),
         asyncio.create_task(tell_of_signal(stop, environ.get(METADATA, ""), log)),
     ]
-    showing = show(station.pulse, settings.health_file, settings.lease_s, log)
+    showing = write_health_file(
+        services.liveness, settings.health_file, settings.lease_s, log
+    )
     tasks = [*last_words, asyncio.create_task(showing)]
     try:
         yield

@@ -30,7 +30,7 @@ from piecework.errors import PieceworkError, StoreError, TransientError
 from piecework.loading import load_pipelines
 from piecework.pipeline import Pipeline
 from piecework.stage_run import encoded, invoke
-from workers.forks import let_forks_be
+from workers.forks import ignore_signals_in_forks
 from workers.isolation.address_space import MEGABYTE, SIZE, limited, taken
 from workers.isolation.child_calls import ChildCalls
 from workers.isolation.line import Line, open_line
@@ -56,7 +56,7 @@ def main() -> None:
     die_with(int(parent))
     # A stop is the worker's to decide on; whoever signals all its processes means it.
     signal.signal(signal.SIGTERM, lambda *_: None)
-    let_forks_be()
+    ignore_signals_in_forks()
     faulthandler.enable()
     telemetry.configure(os.environ.get("PIECEWORK_LOG_LEVEL", "info"))
     telemetry.guard_process()

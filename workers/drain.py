@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from piecework import telemetry
-from workers.heart import Reason
-from workers.station import Station
+from workers.heart import InterruptReason
+from workers.station import WorkerServices
 
 if TYPE_CHECKING:
     from workers.worker import Worker
@@ -24,32 +24,32 @@ END_S = HAND_BACK_S + COUNT_S + 2.0
 
 async def drain(worker: Worker, receiving: asyncio.Task[None]) -> None:
     """Let what is in hand end; hand back what does not end in time."""
-    station, in_hand = worker.station, worker.in_hand
-    telemetry.emit(station.log, "worker.stopping", in_hand=len(in_hand))
+    services, in_hand = worker.services, worker.in_hand
+    telemetry.emit(services.log, "worker.stopping", in_hand=len(in_hand))
     worker.receiver.freed.set()
     now = asyncio.get_running_loop().time
-    until = now() + station.rt.settings.shutdown_grace_s
+    until = now() + services.rt.settings.shutdown_grace_s
     while (left := until - now()) > 0 and (in_hand or not receiving.done()):
-        hand_back_late(station, until)
+        hand_back_late(services, until)
         waits = {receiving, *in_hand}
         await asyncio.wait(waits, timeout=min(left, LOOK_S))
     worker.closing = True
     until = now() + HAND_BACK_S
     while (left := until - now()) > 0 and in_hand:
         # Again and again: a claim may have been on its way.
-        for hold in list(station.heart.holds.values()):
-            hold.end(Reason.STOPPING)
+        for lease in list(services.lease_renewer.leases.values()):
+            lease.interrupt(InterruptReason.STOPPING)
         await asyncio.wait(in_hand, timeout=min(left, LOOK_S))
     try:
         async with asyncio.timeout(COUNT_S):
             await worker.acks.flush()
     except TimeoutError:
-        station.log.warning("acks.failed", error="TimeoutError")
+        services.log.warning("acks.failed", error="TimeoutError")
 
 
-def hand_back_late(station: Station, until: float) -> None:
+def hand_back_late(services: WorkerServices, until: float) -> None:
     """Hand back at once the chunks whose stages take longer than there is time."""
     now = asyncio.get_running_loop().time()
-    for token, under_way in station.under_way.items():
-        if not station.timings.fits(under_way, now, until):
-            station.heart.holds[token].end(Reason.STOPPING)
+    for token, under_way in services.under_way.items():
+        if not services.stage_durations.fits(under_way, now, until):
+            services.lease_renewer.leases[token].interrupt(InterruptReason.STOPPING)

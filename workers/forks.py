@@ -13,7 +13,7 @@ import signal
 OURS = (signal.SIGTERM, signal.SIGINT)
 
 
-def let_forks_be() -> None:
+def ignore_signals_in_forks() -> None:
     """See to it that each fork has the signals of a program that has just started."""
     os.register_at_fork(
         before=block, after_in_parent=unblock, after_in_child=as_at_the_start

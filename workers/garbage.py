@@ -14,7 +14,7 @@ from typing import Final
 YOUNG: Final = 10_000
 
 
-def spare_what_stays() -> None:
+def tune_gc() -> None:
     """Take what there is now for what stays; for a process that has just started."""
     gc.collect()
     gc.freeze()

@@ -6,19 +6,19 @@ from collections.abc import Iterator
 
 from piecework.breaker import BreakerPhase, BreakerState
 from piecework.telemetry.meter import Gauge
-from workers.station import Station
+from workers.station import WorkerServices
 
 #: Seconds after which an open breaker whose time is over counts for nothing: nobody has
 #: tried again, for nobody needs that dependency any more.
 UNTRIED_S = 300.0
 
 
-def gauges(station: Station) -> Iterator[Gauge]:
+def gauges(services: WorkerServices) -> Iterator[Gauge]:
     """Read the gauges of a worker."""
-    yield Gauge("ChunksInHand", len(station.heart.holds))
-    yield Gauge("CallsInFlight", station.calls.taken)
-    since = station.breakers.clock() - UNTRIED_S
-    known = station.breakers.by_name.items()
+    yield Gauge("ChunksInHand", len(services.lease_renewer.leases))
+    yield Gauge("CallsInFlight", services.calls.taken)
+    since = services.breakers.clock() - UNTRIED_S
+    known = services.breakers.by_name.items()
     shut = [name for name, each in known if is_open(each.state, since)]
     yield Gauge("BreakersOpen", len(shut))
     for name in shut:

@@ -19,7 +19,7 @@ import structlog
 from piecework import telemetry
 from piecework.claim import Claim
 from piecework.ports import CancelRequest, ClaimLostError
-from piecework.pulse import Pulse
+from piecework.pulse import Liveness
 from piecework.queue import Queue
 from piecework.settings import Settings
 from piecework.store.claims import Claims, Lost
@@ -28,7 +28,7 @@ from piecework.store.claims import Claims, Lost
 MARGIN = 0.1
 
 
-class Reason(StrEnum):
+class InterruptReason(StrEnum):
     """Why the work on a chunk was ended from outside."""
 
     LOST = "lost"
@@ -44,7 +44,7 @@ def always() -> bool:
 
 
 @dataclass(slots=True)
-class Hold:
+class Lease:
     """A claim in hand, with the message that brought it (a join may have none).
 
     `async with hold:` is the work on it.
@@ -53,19 +53,19 @@ class Hold:
     claim: Claim
     receipt: str | None
     lease_s: float
-    taken_at: float
-    alive_at: float
-    reason: Reason | None = None
-    may_stop: Callable[[], bool] = always
+    acquired_at: float
+    progressed_at: float
+    reason: InterruptReason | None = None
+    is_cancellable: Callable[[], bool] = always
     cancel: CancelRequest | None = None
     #: How often it has been renewed, as far as we know.
-    beats: int = 0
+    renewals: int = 0
     _scope: asyncio.Timeout | None = None
     _leased_at: float = 0.0
 
     async def __aenter__(self) -> None:
         """Begin the work; it is cut off, quietly, once there is a reason to."""
-        leased_at = max(self.taken_at, self._leased_at)
+        leased_at = max(self.acquired_at, self._leased_at)
         deadline = leased_at + self.lease_s * (1 - MARGIN)
         self._scope = await asyncio.timeout_at(deadline).__aenter__()
 
@@ -82,17 +82,17 @@ class Hold:
         try:
             await scope.__aexit__(kind, error, trace)
         except TimeoutError:
-            self.reason = self.reason or Reason.LOST
+            self.reason = self.reason or InterruptReason.LOST
             return True
         return False
 
     @property
-    def cut(self) -> bool:
+    def interrupted(self) -> bool:
         """Whether the work was cut off; it may still be on its way out."""
         expired = self._scope is not None and self._scope.expired()
         return expired or self.reason is not None
 
-    def check(self) -> None:
+    def check_deadline(self) -> None:
         """Refuse to go on past our own deadline: a frozen process wakes up late.
 
         What was to cut it off then is ready to, but so is what was to go on.
@@ -104,82 +104,84 @@ class Hold:
         if until is None or asyncio.get_running_loop().time() >= until:
             raise ClaimLostError
 
-    def progress(self) -> None:
+    def record_progress(self) -> None:
         """Note that the work is not hung."""
-        self.alive_at = asyncio.get_running_loop().time()
+        self.progressed_at = asyncio.get_running_loop().time()
 
-    def renewed(self, asked_at: float) -> None:
+    def extend(self, requested_at: float) -> None:
         """Let the work go on until the end of the lease that was asked for then."""
-        if self._scope is not None and not self.cut:
-            self._leased_at = asked_at
-            self._scope.reschedule(asked_at + self.lease_s * (1 - MARGIN))
+        if self._scope is not None and not self.interrupted:
+            self._leased_at = requested_at
+            self._scope.reschedule(requested_at + self.lease_s * (1 - MARGIN))
 
-    def stop(self, asked: CancelRequest) -> None:
+    def request_cancel(self, asked: CancelRequest) -> None:
         """Cut the work off, unless it is past the point of no return."""
         self.cancel = self.cancel or asked
-        if self.may_stop():
-            self.end(Reason.CANCEL)
+        if self.is_cancellable():
+            self.interrupt(InterruptReason.CANCEL)
 
     @property
-    def undoes(self) -> bool:
+    def will_compensate(self) -> bool:
         """Whether the work was cut off only to be wound back."""
         asked = self.cancel is not None and self.cancel.undo
-        return asked and self.reason is Reason.CANCEL
+        return asked and self.reason is InterruptReason.CANCEL
 
-    def wind_back(self) -> None:
+    def begin_compensation(self) -> None:
         """Keep the claim for the way back, which no cancel cuts off."""
         self.reason = None
-        self.may_stop = lambda: False
-        self.progress()
+        self.is_cancellable = lambda: False
+        self.record_progress()
 
-    def end(self, reason: Reason) -> None:
+    def interrupt(self, reason: InterruptReason) -> None:
         """Cut the work off."""
-        if self._scope is not None and not self.cut:
+        if self._scope is not None and not self.interrupted:
             self.reason = reason
             self._scope.reschedule(asyncio.get_running_loop().time())
 
 
 @dataclass(slots=True)
-class InHand:
+class LeaseRegistration:
     """A claim among those that are renewed, as long as this lasts."""
 
-    hold: Hold
-    holds: dict[str, Hold]
+    lease: Lease
+    leases: dict[str, Lease]
 
-    def __enter__(self) -> Hold:
+    def __enter__(self) -> Lease:
         """Begin to keep it alive."""
-        self.holds[self.hold.claim.token] = self.hold
-        return self.hold
+        self.leases[self.lease.claim.token] = self.lease
+        return self.lease
 
     def __exit__(self, *_: object) -> None:
         """Let it go, and with it the work: the two know each other.
 
         What is left in a circle, the garbage collector has to look for.
         """
-        del self.holds[self.hold.claim.token]
-        self.hold.may_stop = always
+        del self.leases[self.lease.claim.token]
+        self.lease.is_cancellable = always
 
 
 @dataclass(slots=True)
-class Heart:
+class LeaseRenewer:
     """The one task of a worker that renews all claims in hand."""
 
     claims: Claims
     queue: Queue
     settings: Settings
     log: structlog.stdlib.BoundLogger
-    pulse: Pulse = field(default_factory=Pulse)
-    holds: dict[str, Hold] = field(default_factory=dict)
+    liveness: Liveness = field(default_factory=Liveness)
+    leases: dict[str, Lease] = field(default_factory=dict)
     #: Since when no renewal was answered.
     failing_since: float | None = None
 
-    def hold(self, claim: Claim, receipt: str | None, asked_at: float) -> InHand:
+    def maintain(
+        self, claim: Claim, receipt: str | None, requested_at: float
+    ) -> LeaseRegistration:
         """Keep a claim alive inside; `asked_at`: loop time before it was asked for."""
         now = asyncio.get_running_loop().time()
-        hold = Hold(claim, receipt, self.settings.lease_s, asked_at, now)
-        return InHand(hold, self.holds)
+        lease = Lease(claim, receipt, self.settings.lease_s, requested_at, now)
+        return LeaseRegistration(lease, self.leases)
 
-    async def beat(self) -> None:
+    async def run(self) -> None:
         """Renew for ever; a beat that fails, or hangs, is tried again at the next.
 
         The next one is due a third after this one began: were a beat that hangs to put
@@ -188,7 +190,7 @@ class Heart:
         third, now = self.settings.lease_s / 3, asyncio.get_running_loop().time
         due = now() + third
         while True:
-            self.pulse.beats("heart", self.settings.lease_s)
+            self.liveness.expect_within("heart", self.settings.lease_s)
             await asyncio.sleep(max(0.0, due - now()))
             due = now() + third
             try:
@@ -201,26 +203,28 @@ class Heart:
 
     def _feel(self) -> None:
         """Count as sick once renewals have failed for a lease, with work in hand."""
-        if not self.holds:
+        if not self.leases:
             self.failing_since = None  # what failed long ago says nothing of the next
         if self.failing_since is None:
-            self.pulse.rests("lease renewals")
+            self.liveness.suspend("lease renewals")
         else:
             due = self.failing_since + self.settings.lease_s
-            self.pulse.due["lease renewals"] = due
+            self.liveness.due["lease renewals"] = due
 
     async def renew_all(self) -> None:
         """Renew every claim in hand, then hide the messages of those that are ours."""
-        holds = [hold for hold in self.holds.values() if self._may_go_on(hold)]
-        if not holds:
+        leases = [lease for lease in self.leases.values() if self._may_go_on(lease)]
+        if not leases:
             return
-        replies = await asyncio.gather(*map(self._renew, holds), return_exceptions=True)
+        replies = await asyncio.gather(
+            *map(self._renew, leases), return_exceptions=True
+        )
         if any(isinstance(reply, bool) for reply in replies):
             self.failing_since = None
-        kept = [h for h, reply in zip(holds, replies, strict=True) if reply is True]
+        kept = [h for h, reply in zip(leases, replies, strict=True) if reply is True]
         # One that was let go meanwhile has its message hidden until its next turn.
-        still = [hold for hold in kept if hold.claim.token in self.holds]
-        receipts = [hold.receipt for hold in still if hold.receipt]
+        still = [lease for lease in kept if lease.claim.token in self.leases]
+        receipts = [lease.receipt for lease in still if lease.receipt]
         if receipts:
             await self.queue.hide(receipts, self.settings.visibility_s)
         telemetry.emit(self.log, "lease.renewed", count=len(kept))
@@ -228,22 +232,22 @@ class Heart:
             if isinstance(reply, BaseException):
                 raise reply
 
-    def _may_go_on(self, hold: Hold) -> bool:
+    def _may_go_on(self, lease: Lease) -> bool:
         now = asyncio.get_running_loop().time()
-        if now - hold.taken_at > self.settings.max_runtime_s:
-            hold.end(Reason.TIMEOUT)
-        elif now - hold.alive_at > self.settings.stall_timeout_s:
-            hold.end(Reason.STALLED)
-        return not hold.cut
+        if now - lease.acquired_at > self.settings.max_runtime_s:
+            lease.interrupt(InterruptReason.TIMEOUT)
+        elif now - lease.progressed_at > self.settings.stall_timeout_s:
+            lease.interrupt(InterruptReason.STALLED)
+        return not lease.interrupted
 
-    async def _renew(self, hold: Hold) -> bool:
-        asked_at = asyncio.get_running_loop().time()
-        reply = await self.claims.renew(hold.claim, hold.beats)
+    async def _renew(self, lease: Lease) -> bool:
+        requested_at = asyncio.get_running_loop().time()
+        reply = await self.claims.renew(lease.claim, lease.renewals)
         if isinstance(reply, Lost):
-            hold.end(Reason.LOST)
+            lease.interrupt(InterruptReason.LOST)
             return False
-        hold.beats = reply.beats
-        hold.renewed(asked_at)
+        lease.renewals = reply.renewals
+        lease.extend(requested_at)
         if reply.cancel is not None:
-            hold.stop(reply.cancel)
+            lease.request_cancel(reply.cancel)
         return True

@@ -15,7 +15,7 @@ from piecework.store.census import take_census
 from piecework.store.work import read_work
 from piecework.strict_json import Bounds, JsonRefusedError, read_json
 from workers.set_up import Task
-from workers.station import Station
+from workers.station import WorkerServices
 
 #: The payload of one chunk: plain data, however it was handed in.
 BOUNDS = Bounds(MOST_BYTES)
@@ -23,16 +23,16 @@ BOUNDS = Bounds(MOST_BYTES)
 SHOWN = 5
 
 
-async def load(task: Task, job: Job, station: Station) -> None:
+async def load(task: Task, job: Job, services: WorkerServices) -> None:
     """Fill a task; a chunk that nobody worked on before costs one read or none.
 
     Raises:
         PieceworkError: The payload or a checkpoint is not what was written.
     """
     if not task.claim.is_first:
-        await take_over(task, station)
+        await take_over(task, services)
     if isinstance(task.ctx, JoinContext):
-        rt = station.rt
+        rt = services.rt
         # Seen by whoever began to finish the job; here, if that was this worker.
         census = rt.looks.take(job.ref, task.claim.gen)
         if census is None:
@@ -40,12 +40,12 @@ async def load(task: Task, job: Job, station: Station) -> None:
         task.census = census
         task.ctx.harvest = TableHarvest(rt.table, rt.objects, job.ref, census)
     else:
-        await load_payload(task, station)
+        await load_payload(task, services)
 
 
-async def take_over(task: Task, station: Station) -> None:
+async def take_over(task: Task, services: WorkerServices) -> None:
     """Read the checkpoints, calls, effects and errors of earlier claims."""
-    work = await read_work(station.rt.table, task.claim.ref)
+    work = await read_work(services.rt.table, task.claim.ref)
     item = task.claim.chunk.item
     task.ctx.caller.counts.parks = int(item.get("parks", 0))
     if item.get("untried") == task.claim.fence - 1:
@@ -57,7 +57,7 @@ async def take_over(task: Task, station: Station) -> None:
     await task.checkpoints.load(work.rows, work.result)
 
 
-async def load_payload(task: Task, station: Station) -> None:
+async def load_payload(task: Task, services: WorkerServices) -> None:
     """Read, check and validate the payload.
 
     Raises:
@@ -68,7 +68,7 @@ async def load_payload(task: Task, station: Station) -> None:
     item, ref = task.claim.chunk.item, task.claim.ref
     what, model = f"The record of chunk {ref}", task.stages.payload
     place = PayloadRef.parse(record.text(item, "payload", what))
-    content = await station.payloads.read(
+    content = await services.payloads.read(
         ref.tenant, ref.job, place, record.text(item, "payload_sha256", what)
     )
     try:

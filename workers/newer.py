@@ -10,23 +10,23 @@ from __future__ import annotations
 
 from piecework import telemetry
 from piecework.settings import Settings
-from workers.station import Station
+from workers.station import WorkerServices
 
 #: Seconds that a message is left for, at the most.
 LONGEST_S = 900.0
 
 
 async def leave(
-    about: str, received: int, receipt: str | None, station: Station
+    about: str, received: int, receipt: str | None, services: WorkerServices
 ) -> None:
     """Hide the message of a turn that is for newer workers."""
-    most = until_next(received, station.rt.settings)
-    seconds = round(most * station.rt.rng.uniform(0.5, 1), 3)
+    most = until_next(received, services.rt.settings)
+    seconds = round(most * services.rt.rng.uniform(0.5, 1), 3)
     telemetry.emit(
-        station.log, "message.newer", about=about, received=received, delay_s=seconds
+        services.log, "message.newer", about=about, received=received, delay_s=seconds
     )
     if receipt is not None:
-        await station.rt.work.hide([receipt], seconds)
+        await services.rt.work.hide([receipt], seconds)
 
 
 def until_next(times: int, settings: Settings) -> float:

@@ -17,7 +17,7 @@ from math import inf
 from piecework.errors import PieceworkError
 from piecework.pulse import REQUEST_S
 from piecework.queue import BATCH, Delivery
-from workers.station import Station, poll_seconds
+from workers.station import WorkerServices, poll_seconds
 
 #: Receives under way at once.
 AT_ONCE = 2
@@ -42,7 +42,7 @@ class Receiver:
         plenty: The last one brought as much as one can.
     """
 
-    station: Station
+    services: WorkerServices
     stop: asyncio.Event
     in_hand: Callable[[], int]
     begin: Callable[[Delivery], None]
@@ -65,7 +65,7 @@ class Receiver:
                     await self._one_done()
                     continue
                 free = await self.free_slots()
-                if not self.stop.is_set() and not self.station.breathing:
+                if not self.stop.is_set() and not self.services.intake_paused:
                     self._begin(min(free, BATCH))
             while self._tasks:
                 await self._one_done()
@@ -95,31 +95,31 @@ class Receiver:
 
     async def _receive(self, most: int) -> None:
         """Receive once, and take what came in hand."""
-        rt, pulse = self.station.rt, self.station.pulse
+        rt, liveness = self.services.rt, self.services.liveness
         wait_s = poll_seconds(rt)
-        pulse.beats("receiving", REQUEST_S + wait_s)
+        liveness.expect_within("receiving", REQUEST_S + wait_s)
         deliveries: list[Delivery] = []
         try:
             deliveries = await rt.work.receive(
                 most, wait_s=wait_s, hide_s=rt.settings.visibility_s
             )
         except PieceworkError as error:
-            self.station.log.warning("worker.receive_failed", error_code=error.code)
+            self.services.log.warning("worker.receive_failed", error_code=error.code)
             await asyncio.sleep(OUTAGE_S)
         finally:
             self.under_way -= 1
             self.asked -= most
             self.freed.set()
             if not self.under_way:
-                pulse.rests("receiving")
+                liveness.suspend("receiving")
         self.plenty = len(deliveries) == BATCH
         if self.stop.is_set():
             with suppress(PieceworkError):  # they show again by themselves, later
                 await rt.work.hide([delivery.receipt for delivery in deliveries], 0)
             return
         if deliveries:
-            self.station.busy.set()
-            self.station.breakers.prefetch()
+            self.services.busy.set()
+            self.services.breakers.prefetch()
         for delivery in deliveries:
             self.begin(delivery)
 
@@ -140,7 +140,7 @@ class Receiver:
 
     def full(self) -> bool:
         """Say whether to take nothing in hand for now."""
-        return self.station.breathing or self.in_hand() >= self._most
+        return self.services.intake_paused or self.in_hand() >= self._most
 
     def _all_asked(self) -> bool:
         """Say whether a receive under way may fill each slot that is free."""
@@ -153,4 +153,4 @@ class Receiver:
 
     @property
     def _most(self) -> int:
-        return self.station.rt.settings.max_chunks
+        return self.services.rt.settings.max_chunks

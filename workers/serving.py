@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 
 from piecework.reconcile import reconcile_for_ever
-from workers.station import Station
+from workers.station import WorkerServices
 from workers.worker import work
 
 
-async def serve(station: Station, stop: asyncio.Event, *, reconcile: bool) -> None:
+async def serve(
+    services: WorkerServices, stop: asyncio.Event, *, reconcile: bool
+) -> None:
     """Be a worker until `stop` is set.
 
     Raises:
@@ -17,13 +19,13 @@ async def serve(station: Station, stop: asyncio.Event, *, reconcile: bool) -> No
     """
     side = asyncio.create_task(
         reconcile_for_ever(
-            station.rt, station.log, station.busy, station.take, station.pulse
+            services.rt, services.log, services.busy, services.take, services.liveness
         )
         if reconcile
         else stop.wait()
     )
     try:
-        await work(station, stop)
+        await work(services, stop)
     finally:
         side.cancel()
         await asyncio.gather(side, return_exceptions=True)

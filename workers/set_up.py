@@ -27,9 +27,9 @@ from piecework.store.ledger import EffectLedger
 from piecework.store.responses import TableResponses
 from piecework.store.table import Item
 from piecework.winding_back import may_go_back
-from workers.bench import WorkerBench
-from workers.heart import Hold
-from workers.station import Station
+from workers.bench import WorkerStageRunner
+from workers.heart import Lease
+from workers.station import WorkerServices
 
 
 @dataclass(slots=True)
@@ -61,15 +61,15 @@ class NoPayload(BaseModel):
     """The payload of a join."""
 
 
-def set_up(
-    hold: Hold,
+def build_run(
+    lease: Lease,
     job: Job,
     pipeline: Pipeline,
-    station: Station,
+    services: WorkerServices,
     log: structlog.stdlib.BoundLogger,
 ) -> Task:
     """Build the task of a claim."""
-    claim, rt = hold.claim, station.rt
+    claim, rt = lease.claim, services.rt
     stages = join_as_pipeline(pipeline) if claim.ref.is_join else pipeline
     journal = CallJournal(rt.table, rt.objects, claim, rt.settings, rt.clock, log)
     ledger = EffectLedger(rt.table, rt.objects, claim, rt.clock)
@@ -77,15 +77,15 @@ def set_up(
         budget=RetryBudget(
             rt.settings.retry_budget_s, longest=rt.settings.longest_wait_s
         ),
-        slots=station.calls,
+        slots=services.calls,
         rng=rt.rng,
         clock=rt.clock,
         log=log,
-        progress=hold.progress,
-        check=hold.check,
-        breakers=station.breakers,
-        tokens=station.tokens,
-        rounds=station.rounds,
+        progress=lease.record_progress,
+        check=lease.check_deadline,
+        breakers=services.breakers,
+        tokens=services.tokens,
+        rounds=services.rounds,
         spending=Spending(functools.partial(rt.cost.spent, job.ref), log),
     )
     caller = Caller(
@@ -93,10 +93,10 @@ def set_up(
         ledger=ledger,
         epoch=claim.gen,
         attempts=attempts,
-        lets_land=lambda: hold.undoes,
+        lets_land=lambda: lease.will_compensate,
         responses=TableResponses(rt.table, claim.ref.tenant, rt.clock, log),
     )
-    caller.in_flight.taken_at = hold.taken_at
+    caller.in_flight.acquired_at = lease.acquired_at
     facts: dict[str, Any] = {
         "payload": None,
         "pipeline": pipeline,
@@ -106,7 +106,7 @@ def set_up(
         "attempt": claim.attempt,
         "caller": caller,
         "log": log,
-        "bench": WorkerBench(claim.token, station),
+        "bench": WorkerStageRunner(claim.token, services),
     }
     ctx: Context[Any]
     if claim.ref.is_join:
@@ -127,7 +127,7 @@ def set_up(
         limits=saga.Limits(rt.settings.max_attempts, rt.clock, rt.rng),
     )
     # Before it is loaded there is nothing to go back with.
-    hold.may_stop = lambda: (
+    lease.is_cancellable = lambda: (
         task.loaded and checkpoints.failure is None and may_go_back(stages, ctx.stage)
     )
     return task

@@ -17,12 +17,15 @@ from piecework.store.results import lies_on_item
 from piecework.store.table import Action
 from workers.announce import announce
 from workers.set_up import Task
-from workers.station import Station
-from workers.undertake import Released, Report
+from workers.station import WorkerServices
+from workers.undertake import Released, RunResult
 
 
 async def settle(
-    report: Report, job: Job, station: Station, log: structlog.stdlib.BoundLogger
+    report: RunResult,
+    job: Job,
+    services: WorkerServices,
+    log: structlog.stdlib.BoundLogger,
 ) -> float | None:
     """Write what came of a chunk; return the seconds until its next turn, if any.
 
@@ -32,22 +35,22 @@ async def settle(
     task, outcome = report.task, report.outcome
     # A redrive finds what a dead chunk had paid for; a finished one needs it no more.
     await task.journal.close(keep=not isinstance(outcome, Completed))
-    ours, wait = await write(report, job, station)
+    ours, wait = await write(report, job, services)
     if not ours:
         raise ClaimLostError
-    took = asyncio.get_running_loop().time() - task.ctx.caller.in_flight.taken_at
+    took = asyncio.get_running_loop().time() - task.ctx.caller.in_flight.acquired_at
     announce(report, took, log)
     if isinstance(outcome, Parked) and outcome.waits_for:
-        await station.note_waiting(job, outcome)
+        await services.note_blocked(job, outcome)
     return wait
 
 
 async def write(
-    report: Report, job: Job, station: Station
+    report: RunResult, job: Job, services: WorkerServices
 ) -> tuple[bool, float | None]:
     """Make the one write that ends the claim; return whether it was still ours."""
     task, outcome = report.task, report.outcome
-    ends, claim = station.settlements, task.claim
+    ends, claim = services.settlements, task.claim
     counts = task.ctx.caller.counts
     calls = Calls(
         counts.made,
@@ -58,7 +61,7 @@ async def write(
     )
     match outcome:
         case Completed(value):
-            return await succeed(task, value, job, station, calls), None
+            return await succeed(task, value, job, services, calls), None
         case Parked(waits_for=dependency) as parked if dependency:
             ours = await ends.put_off(claim, parked, calls=calls)
             return ours, parked.delay
@@ -69,24 +72,24 @@ async def write(
             ours = await ends.cancel(claim, cancelled, resume_at=at, calls=calls)
             return ours, None
         case Dead() as dead:
-            return await bury(task, dead, job, station, calls), None
+            return await bury(task, dead, job, services, calls), None
         case Released():
             return await ends.release(claim, calls=calls), 0.0
 
 
 async def succeed(
-    task: Task, value: str, job: Job, station: Station, calls: Calls
+    task: Task, value: str, job: Job, services: WorkerServices, calls: Calls
 ) -> bool:
     """Write a success together with the last value and, for a join, the job's end."""
     last = len(task.stages.stages) - 1
     sha256 = result_sha256(task, value)
     if task.stages.result_index == last and lies_on_item(task.claim, value):
-        return await station.settlements.succeed(
+        return await services.settlements.succeed(
             task.claim, result_sha256=sha256, value=value, calls=calls
         )
     also = await task.checkpoints.value_actions(last, value)
-    also += await job_end(task, job, station, join_error="")
-    return await station.settlements.succeed(
+    also += await job_end(task, job, services, join_error="")
+    return await services.settlements.succeed(
         task.claim, result_sha256=sha256, also=also, calls=calls
     )
 
@@ -102,10 +105,10 @@ def result_sha256(task: Task, last_value: str) -> str:
 
 
 async def bury(
-    task: Task, dead: Dead, job: Job, station: Station, calls: Calls
+    task: Task, dead: Dead, job: Job, services: WorkerServices, calls: Calls
 ) -> bool:
     """Write the death of a chunk, its dead letter and, for a join, the job's end."""
-    letter = station.dead_letters.row(
+    letter = services.dead_letters.row(
         task.claim,
         dead,
         task.trail,
@@ -113,8 +116,8 @@ async def bury(
         owner=task.stages.owner,
         runbook=task.stages.runbook,
     )
-    also = await job_end(task, job, station, join_error=dead.failure.code)
-    return await station.settlements.bury(
+    also = await job_end(task, job, services, join_error=dead.failure.code)
+    return await services.settlements.bury(
         task.claim, dead, letter, resume_at=resume_at(task), also=also, calls=calls
     )
 
@@ -127,12 +130,12 @@ def resume_at(task: Task) -> str:
 
 
 async def job_end(
-    task: Task, job: Job, station: Station, *, join_error: str
+    task: Task, job: Job, services: WorkerServices, *, join_error: str
 ) -> list[Action]:
     """Return the writes that end the job together with its join; none for a chunk."""
     if not task.claim.ref.is_join:
         return []
-    rt = station.rt
+    rt = services.rt
     if job.gen != task.claim.gen:
         # What the worker remembers is of an earlier generation.
         job = await rt.jobs.read(job.ref) or job

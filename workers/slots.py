@@ -11,7 +11,7 @@ from collections import deque
 from types import TracebackType
 
 
-class Slots:
+class CallLimiter:
     """So many may be inside `async with` at once."""
 
     def __init__(self, slots: int) -> None:

@@ -19,7 +19,7 @@ from piecework.model import ChunkRef, Job, JobRef, iso
 from piecework.outcome import NEWER_WORKERS, Parked
 from piecework.payloads import Payloads
 from piecework.pipeline import Pipeline
-from piecework.pulse import Pulse
+from piecework.pulse import Liveness
 from piecework.recovery import retry_after
 from piecework.retry_tokens import RetryTokens
 from piecework.rounds import Rounds
@@ -28,10 +28,10 @@ from piecework.store.breakers import Breakers
 from piecework.store.claims import Claims
 from piecework.store.dead_letters import DeadLetters
 from piecework.store.settle import Settlements
-from workers.heart import Heart
+from workers.heart import LeaseRenewer
 from workers.isolation import Isolation
-from workers.slots import Slots
-from workers.timings import Timings, UnderWay
+from workers.slots import CallLimiter
+from workers.timings import RunningStage, StageDurations
 
 #: Seconds for which what a job's item says of its pipeline and size is believed. Both
 #: never change; what may change is decided on the chunk.
@@ -40,7 +40,7 @@ JOBS_KEPT = 1_000
 
 
 @dataclass(slots=True)
-class Station:
+class WorkerServices:
     """One worker's tools."""
 
     rt: Runtime
@@ -51,23 +51,23 @@ class Station:
     settlements: Settlements
     dead_letters: DeadLetters
     payloads: Payloads
-    heart: Heart
-    calls: Slots
+    lease_renewer: LeaseRenewer
+    calls: CallLimiter
     breakers: BreakerRegistry
-    pulse: Pulse = field(default_factory=Pulse)
+    liveness: Liveness = field(default_factory=Liveness)
     tokens: defaultdict[str, RetryTokens] = field(default_factory=no_retries_yet)
     rounds: Rounds = field(default_factory=Rounds)
     #: Where isolated stages run; None: in this process.
     isolation: Isolation | None = None
     #: The stage that each claim in hand is at, by token, and what stages took so far.
-    under_way: dict[str, UnderWay] = field(default_factory=dict)
-    timings: Timings = field(default_factory=Timings)
+    under_way: dict[str, RunningStage] = field(default_factory=dict)
+    stage_durations: StageDurations = field(default_factory=StageDurations)
     #: Set whenever a message comes in: wakes an idle reconciler beside the worker.
     busy: asyncio.Event = field(default_factory=asyncio.Event)
     #: Takes a chunk in hand without a message; None while the worker does not run.
-    takes: Callable[[ChunkRef, int], Awaitable[bool]] | None = None
+    on_chunk_offered: Callable[[ChunkRef, int], Awaitable[bool]] | None = None
     #: The worker takes nothing new for now, until this is over or it is told to stop.
-    breathing: bool = False
+    intake_paused: bool = False
     #: Says how many things the worker is at, a receive included; and wakes it.
     unfinished: Callable[[], int] = lambda: 0
     wake: Callable[[], None] = lambda: None
@@ -104,16 +104,18 @@ class Station:
     async def take(self, ref: ChunkRef, gen: int) -> bool:
         """Offer the worker a chunk; say whether it took it."""
         with acting_as("worker"):  # whoever offers it, the work is ours
-            return self.takes is not None and await self.takes(ref, gen)
+            return self.on_chunk_offered is not None and await self.on_chunk_offered(
+                ref, gen
+            )
 
-    def claimed(self) -> int:
+    def lease_count(self) -> int:
         """Return how many chunks are in hand."""
-        return len(self.heart.holds)
+        return len(self.lease_renewer.leases)
 
-    def breathe(self, *, on: bool) -> None:
+    def pause_intake(self, *, on: bool) -> None:
         """Let the worker take nothing new, or go on with that."""
-        if on is not self.breathing:
-            self.breathing = on
+        if on is not self.intake_paused:
+            self.intake_paused = on
             self.wake()
 
     async def note_unknown_pipeline(self, job: Job) -> None:
@@ -126,7 +128,7 @@ class Station:
             with suppress(StoreError):
                 await self.rt.jobs.note(job.ref, "runtime.pipeline.unknown", said)
 
-    async def note_waiting(self, job: Job, parked: Parked) -> None:
+    async def note_blocked(self, job: Job, parked: Parked) -> None:
         """Tell those who look at the job what it waits for, once for each time."""
         name, now = parked.waits_for, self.rt.clock()
         if self._waiting.get((job.ref, name), now) > now:
@@ -141,14 +143,14 @@ class Station:
             await self.rt.jobs.note(job.ref, parked.failure.code, said, until)
 
 
-def open_station(
+def open_services(
     rt: Runtime, worker: str, pipelines: Mapping[str, Pipeline], log: Any
-) -> Station:
+) -> WorkerServices:
     """Lay out the tools of a worker."""
     settings, clock = rt.settings, rt.clock
     beating = Claims(rt.heartbeat_table, settings, worker, clock, rt.rng)
-    pulse = Pulse()
-    return Station(
+    liveness = Liveness()
+    return WorkerServices(
         rt=rt,
         worker=worker,
         pipelines=pipelines,
@@ -157,10 +159,12 @@ def open_station(
         settlements=Settlements(rt.table, rt.dead_letters, settings, clock),
         dead_letters=DeadLetters(rt.dead_letters, settings, clock),
         payloads=Payloads(rt.objects),
-        heart=Heart(beating, rt.heartbeat_queue, settings, log, pulse),
-        calls=Slots(settings.max_calls_in_flight),
+        lease_renewer=LeaseRenewer(
+            beating, rt.heartbeat_queue, settings, log, liveness
+        ),
+        calls=CallLimiter(settings.max_calls_in_flight),
         breakers=BreakerRegistry(clock, rt.rng, log, Breakers(rt.table, worker, clock)),
-        pulse=pulse,
+        liveness=liveness,
     )
 
 

@@ -11,7 +11,7 @@ import time
 
 from piecework import telemetry
 from workers.ecs.task import this_task
-from workers.forks import let_forks_be
+from workers.forks import ignore_signals_in_forks
 
 #: Seconds that a finished worker gives its threads.
 THREADS_S = 1.0
@@ -29,7 +29,7 @@ def stop_on_signals() -> Stop:
     What is in hand then is taken over after its lease, as after any death.
     """
     stop = Stop()
-    let_forks_be()
+    ignore_signals_in_forks()
 
     def signalled(number: signal.Signals) -> None:
         if stop.signal:

@@ -14,8 +14,8 @@ from piecework.model import CANCELLABLE, Job, JobStatus, moment
 from piecework.notice import read_notice
 from piecework.store.notices import PENDING, Notices
 from piecework.store.table import Item
-from workers.executor import End, Turn, hide
-from workers.station import Station
+from workers.executor import MessageAction, WorkItem, hide
+from workers.station import WorkerServices
 
 GIVEN_UP = "job.notification.failed"
 #: Tries of a notice; below the ten receives after which SQS sets a message aside.
@@ -26,82 +26,86 @@ GROWTH = 4.0
 CAP_S = 300.0
 
 
-async def tell(turn: Turn, station: Station) -> End | None:
+async def tell(turn: WorkItem, services: WorkerServices) -> MessageAction | None:
     """Tell what there is to tell of a job; None: the turn is the join's own."""
-    job = await station.rt.jobs.read(turn.ref.of)
+    job = await services.rt.jobs.read(turn.ref.of)
     if job is None or job.status is JobStatus.FINALIZING:
         return None
     if job.status in CANCELLABLE:
-        return End.DROP  # taken up again; it is told of at its next end
-    wait = await tell_all(job, station)
+        return MessageAction.DISCARD  # taken up again; it is told of at its next end
+    wait = await tell_all(job, services)
     if wait is None:
-        return End.DROP
-    await hide(turn, wait, station)
-    return End.LEFT
+        return MessageAction.DISCARD
+    await hide(turn, wait, services)
+    return MessageAction.KEEP
 
 
-async def tell_all(job: Job, station: Station) -> float | None:
+async def tell_all(job: Job, services: WorkerServices) -> float | None:
     """Deliver the notices that are due; return the seconds until the next is, if any.
 
     An ended job without any left is let go of.
     """
-    notices = Notices(station.rt.table, station.rt.clock)
+    notices = Notices(services.rt.table, services.rt.clock)
     for row in await notices.of(job.ref):
         if row["notice_state"] == PENDING:
-            await deliver(row, job, notices, station)
+            await deliver(row, job, notices, services)
     rows = await notices.of(job.ref)
     due = [moment(r["due_at"]) for r in rows if r["notice_state"] == PENDING]
     if due:
-        return max(0.0, min(due) - station.rt.clock())
+        return max(0.0, min(due) - services.rt.clock())
     if job.status.ended:
         await notices.close(job)
     return None
 
 
-async def deliver(row: Item, job: Job, notices: Notices, station: Station) -> None:
+async def deliver(
+    row: Item, job: Job, notices: Notices, services: WorkerServices
+) -> None:
     """Call the hook, once, if nobody else is at it."""
-    settings = station.rt.settings
+    settings = services.rt.settings
     taken = await notices.take(row, settings.lease_s + settings.clock_skew_s)
     if taken is None:
         return
-    notify = station.pipelines[job.pipeline].notify
+    notify = services.pipelines[job.pipeline].notify
     if notify is None or taken["tries"] > TRIES:
         said = "each try died with its worker" if notify else "there is no hook now"
-        await give_up(taken, said, notices, station)
+        await give_up(taken, said, notices, services)
         return
     try:
         async with asyncio.timeout(settings.lease_s):
             await notify(read_notice(job, taken))
     except Exception as error:  # noqa: BLE001 -- whatever a hook raises
-        await failed(taken, error, notices, station)
+        await failed(taken, error, notices, services)
     else:
         await notices.told(taken)
         telemetry.emit(
-            station.log, "notice.told", job=job.ref.job, about=taken["event"]
+            services.log, "notice.told", job=job.ref.job, about=taken["event"]
         )
 
 
 async def failed(
-    row: Item, error: Exception, notices: Notices, station: Station
+    row: Item, error: Exception, notices: Notices, services: WorkerServices
 ) -> None:
     """Put a notice off that could not be delivered, or give it up."""
     failure = classify(error)
     said, tries = f"{failure.code}: {failure.message}", row["tries"]
     telemetry.emit(
-        station.log, "notice.failed", about=row["event"], tries=tries, reason=said
+        services.log, "notice.failed", about=row["event"], tries=tries, reason=said
     )
     if tries >= TRIES:
-        await give_up(row, said, notices, station)
+        await give_up(row, said, notices, services)
         return
     cap = min(CAP_S, GROWTH**tries)
-    await notices.put_off(row, station.rt.rng.uniform(cap / 2, cap), said)
+    await notices.put_off(row, services.rt.rng.uniform(cap / 2, cap), said)
 
 
-async def give_up(row: Item, said: str, notices: Notices, station: Station) -> None:
+async def give_up(
+    row: Item, said: str, notices: Notices, services: WorkerServices
+) -> None:
     """Tell nobody any more, and say so where a person looks."""
     if await notices.give_up(row, said):
         telemetry.emit(
-            station.log,
+            services.log,
             "notice.given_up",
             error_code=GIVEN_UP,
             about=row["event"],

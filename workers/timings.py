@@ -12,7 +12,7 @@ ENOUGH = 3
 
 
 @dataclass(frozen=True, slots=True)
-class UnderWay:
+class RunningStage:
     """A stage that runs, and since when."""
 
     pipeline: str
@@ -21,18 +21,18 @@ class UnderWay:
 
 
 @dataclass(slots=True)
-class Timings:
+class StageDurations:
     """What the stages of one worker took, in seconds."""
 
     _spent: dict[tuple[str, str], deque[float]] = field(default_factory=dict)
 
-    def note(self, under_way: UnderWay, now: float) -> None:
+    def note(self, under_way: RunningStage, now: float) -> None:
         """Remember a stage that has ended well."""
         key = under_way.pipeline, under_way.stage
         spent = self._spent.setdefault(key, deque(maxlen=KEPT))
         spent.append(now - under_way.since)
 
-    def fits(self, under_way: UnderWay, now: float, until: float) -> bool:
+    def fits(self, under_way: RunningStage, now: float, until: float) -> bool:
         """Say whether a stage may end in time, as far as anybody can tell.
 
         One that takes longer than it mostly does may end at any moment.

@@ -33,11 +33,11 @@ from piecework.pipeline import Pipeline
 from piecework.ports import CancelRequest, ClaimLostError
 from piecework.store.checkpoints import read_error
 from piecework.winding_back import wound_back
-from workers.heart import Hold, Reason
+from workers.heart import InterruptReason, Lease
 from workers.load import load
 from workers.newer import until_next
-from workers.set_up import Task, set_up
-from workers.station import Station
+from workers.set_up import Task, build_run
+from workers.station import WorkerServices
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RunResult:
     """What came of the work on a chunk.
 
     Attributes:
@@ -58,36 +58,43 @@ class Report:
     late_calls: int | None = None
 
 
-async def undertake(
-    hold: Hold,
+async def run_claim(
+    lease: Lease,
     job: Job,
     pipeline: Pipeline,
-    station: Station,
+    services: WorkerServices,
     log: structlog.stdlib.BoundLogger,
-) -> Report:
+) -> RunResult:
     """Run a chunk's stages from its last checkpoint and return what came of it.
 
     Raises:
         ClaimLostError: The chunk is somebody else's by now; nothing may be written.
     """
-    task = set_up(hold, job, pipeline, station, log)
+    task = build_run(lease, job, pipeline, services, log)
     try:
-        outcome = await held(hold, task, station, run(task, job, station))
-        asked = hold.cancel or task.checkpoints.cancel
+        outcome = await run_while_leased(
+            lease, task, services, run(task, job, services)
+        )
+        asked = lease.cancel or task.checkpoints.cancel
         undo = asked is not None and asked.undo
         if isinstance(outcome, Cancelled) and outcome.compensation is None and undo:
-            hold.wind_back()
-            outcome = await held(hold, task, station, wind_back(task, outcome.stage))
+            lease.begin_compensation()
+            outcome = await run_while_leased(
+                lease, task, services, wind_back(task, outcome.stage)
+            )
     except ClaimLostError:
         await task.journal.close(keep=False)
         raise
     finally:
         task.ctx.caller.landing.abandon()
-    return Report(task, outcome, late_calls(task, asked))
+    return RunResult(task, outcome, late_calls(task, asked))
 
 
-async def held(
-    hold: Hold, task: Task, station: Station, work: Coroutine[Any, Any, Outcome]
+async def run_while_leased(
+    lease: Lease,
+    task: Task,
+    services: WorkerServices,
+    work: Coroutine[Any, Any, Outcome],
 ) -> Outcome | Released:
     """Work as long as the claim is held and nobody cuts it off; say what it came to.
 
@@ -95,32 +102,32 @@ async def held(
         ClaimLostError: The chunk is somebody else's by now.
     """
     try:
-        async with hold:
+        async with lease:
             return await work
     except StoreError as error:
         task.ctx.log.warning("chunk.store_failed", error_code=error.code)
         return Released()
-    return interrupted(hold, task, station)
+    return outcome_of_interrupt(lease, task, services)
 
 
-async def run(task: Task, job: Job, station: Station) -> Outcome:
+async def run(task: Task, job: Job, services: WorkerServices) -> Outcome:
     """Take over what earlier claims left, then go on from there."""
     try:
-        await load(task, job, station)
+        await load(task, job, services)
     except Exception as error:
         if isinstance(error, StoreError) and not isinstance(error, SchemaTooNewError):
             raise
-        return unloaded(task, spoilt(task, error), station)
+        return on_load_failure(task, spoilt(task, error), services)
     task.loaded = True
     if task.claim.is_recovery and task.claim.recoveries > MAX_RECOVERIES:
         failure = task.checkpoints.failure or last_failure(task)
         return Dead(failure, Compensation.ABANDONED)
     if task.claim.is_recovery and task.checkpoints.failure is None:
-        return await wind_up(task)
+        return await recover_spent(task)
     return await saga.run(task.stages, task.ctx, task.checkpoints, task.limits)
 
 
-def unloaded(task: Task, error: Exception, station: Station) -> Outcome:
+def on_load_failure(task: Task, error: Exception, services: WorkerServices) -> Outcome:
     """Decide on a chunk that cannot be gone on with here: perhaps it can elsewhere.
 
     What a newer version left is for newer workers, however long it takes. A stage that
@@ -133,7 +140,7 @@ def unloaded(task: Task, error: Exception, station: Station) -> Outcome:
     )
     if not renamed and not isinstance(error, SchemaTooNewError):
         return unreadable(task, failure)
-    delay = until_next(parks + 1, station.rt.settings)
+    delay = until_next(parks + 1, services.rt.settings)
     waiting = failure.model_copy(update={"retry_after": delay})
     return Parked(waiting, delay, waits_for=NEWER_WORKERS)
 
@@ -182,7 +189,7 @@ def unreadable(task: Task, failure: ErrorEnvelope) -> Outcome:
     return Dead(failure, Compensation.NOTHING if untouched else Compensation.ABANDONED)
 
 
-async def wind_up(task: Task) -> Outcome:
+async def recover_spent(task: Task) -> Outcome:
     """Undo and bury a chunk whose attempts are spent without an end on record."""
     failure = last_failure(task)
     names = [stage.name for stage in task.stages.stages]
@@ -205,22 +212,24 @@ def last_failure(task: Task) -> ErrorEnvelope:
     return saga.envelope(error, task.ctx, task.limits)
 
 
-def interrupted(hold: Hold, task: Task, station: Station) -> Outcome | Released:
+def outcome_of_interrupt(
+    lease: Lease, task: Task, services: WorkerServices
+) -> Outcome | Released:
     """Turn an end from outside into an outcome.
 
     Raises:
         ClaimLostError: It was the claim that ended.
     """
-    settings = station.rt.settings
-    match hold.reason:
-        case Reason.CANCEL:
+    settings = services.rt.settings
+    match lease.reason:
+        case InterruptReason.CANCEL:
             return Cancelled(task.ctx.stage or str(task.claim.chunk.item["stage"]))
-        case Reason.STOPPING:
+        case InterruptReason.STOPPING:
             return Released()
-        case Reason.STALLED:
+        case InterruptReason.STALLED:
             said = f"No call or stage ended for {settings.stall_timeout_s:g} s."
             return timed_out(task, "runtime.stage.stalled", said)
-        case Reason.TIMEOUT:
+        case InterruptReason.TIMEOUT:
             said = f"The chunk ran for more than {settings.max_runtime_s:g} s."
             return timed_out(task, "runtime.stage.timeout", said)
         case _:

@@ -21,7 +21,7 @@ from piecework.model import JobRef, JobStatus
 from piecework.ports import CancelRequest
 from piecework.pulse import REQUEST_S
 from piecework.runtime import Runtime
-from workers.heart import Heart, Hold
+from workers.heart import Lease, LeaseRenewer
 
 #: Seconds for which a chunk is in hand before it is worth a look: most of those that
 #: make no calls have ended by then, and of many small jobs a look at each would cost
@@ -34,11 +34,11 @@ SLOWER, FASTER = 2.0, 0.9
 
 
 @dataclass(slots=True)
-class Watch:
+class CancelWatcher:
     """Watches the jobs whose chunks a worker has in hand."""
 
     rt: Runtime
-    heart: Heart
+    lease_renewer: LeaseRenewer
     breakers: BreakerRegistry
     log: structlog.stdlib.BoundLogger
 
@@ -46,7 +46,7 @@ class Watch:
         """Look for ever; with nothing in hand there is nothing to look at."""
         pause = often = self.rt.settings.cancel_poll_s
         while True:
-            self.heart.pulse.beats("watch", pause + REQUEST_S)
+            self.lease_renewer.liveness.expect_within("watch", pause + REQUEST_S)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self.breakers.changed.wait()
@@ -70,23 +70,23 @@ class Watch:
         Raises:
             StoreError: A job could not be read; the others were looked at.
         """
-        by_job: dict[JobRef, list[Hold]] = defaultdict(list)
+        by_job: dict[JobRef, list[Lease]] = defaultdict(list)
         since = asyncio.get_running_loop().time() - YOUNG_S
-        for hold in self.heart.holds.values():
-            if hold.taken_at <= since:
-                by_job[hold.claim.ref.of].append(hold)
+        for lease in self.lease_renewer.leases.values():
+            if lease.acquired_at <= since:
+                by_job[lease.claim.ref.of].append(lease)
         failed: StoreError | None = None
-        for ref, holds in by_job.items():
-            self.heart.pulse.beats("watch", REQUEST_S)
+        for ref, leases in by_job.items():
+            self.lease_renewer.liveness.expect_within("watch", REQUEST_S)
             try:
                 asked = await self.asked(ref)
             except StoreError as error:
                 failed = error  # it may be this job's alone: look at the others
                 continue
-            for hold in holds:
+            for lease in leases:
                 if asked is not None:
-                    hold.stop(asked)
-        if self.heart.holds or self.breakers.has_pending_writes:
+                    lease.request_cancel(asked)
+        if self.lease_renewer.leases or self.breakers.has_pending_writes:
             await self.breakers.sync()
         if failed is not None:
             raise failed

@@ -14,27 +14,29 @@ from piecework.finish import begin_join, end_cancelled
 from piecework.model import ChunkRef, Job, JobRef
 from piecework.queue import Delivery, Message
 from piecework.record import SPOILT, UNREADABLE
-from workers.acks import Ack, Acks
+from workers.acks import Ack, AckBatcher
 from workers.drain import drain
-from workers.executor import End, Turn, execute
+from workers.executor import MessageAction, WorkItem, execute
 from workers.newer import leave
 from workers.receiver import Receiver
-from workers.station import Station
+from workers.station import WorkerServices
 from workers.telling import tell
-from workers.watch import Watch
+from workers.watch import CancelWatcher
 
 
-async def work(station: Station, stop: asyncio.Event) -> None:
+async def work(services: WorkerServices, stop: asyncio.Event) -> None:
     """Be a worker until `stop` is set.
 
     Raises:
         Exception: What ended one of its loops; a worker that lacks one would only
             look alive, so it hands back what it has and ends.
     """
-    worker = Worker(station, stop)
-    watch = Watch(station.rt, station.heart, station.breakers, station.log)
+    worker = Worker(services, stop)
+    watch = CancelWatcher(
+        services.rt, services.lease_renewer, services.breakers, services.log
+    )
     loops: list[Coroutine[Any, Any, Any]] = [worker.receiver.run(), worker.acks.run()]
-    loops += [watch.run(), station.heart.beat(), stop.wait()]
+    loops += [watch.run(), services.lease_renewer.run(), stop.wait()]
     tasks = [asyncio.create_task(loop) for loop in loops]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -57,25 +59,25 @@ class Worker:
         closing: Nobody waits any more for what is begun now.
     """
 
-    station: Station
+    services: WorkerServices
     stop: asyncio.Event
     in_hand: set[asyncio.Task[None]] = field(default_factory=set)
     closing: bool = False
     receiver: Receiver = field(init=False)
-    acks: Acks = field(init=False)
+    acks: AckBatcher = field(init=False)
 
     def __post_init__(self) -> None:
         """Let ended chunks be counted, and the last one of a job start its join."""
-        station = self.station
+        services = self.services
         self.receiver = Receiver(
-            station, self.stop, lambda: len(self.in_hand), self.take_up
+            services, self.stop, lambda: len(self.in_hand), self.take_up
         )
-        self.acks = Acks(
-            station.rt, lambda: len(self.in_hand) <= 1, self.join, station.log
+        self.acks = AckBatcher(
+            services.rt, lambda: len(self.in_hand) <= 1, self.join, services.log
         )
-        station.takes = self.take
-        station.unfinished = lambda: len(self.in_hand) + self.receiver.under_way
-        station.wake = self.receiver.freed.set
+        services.on_chunk_offered = self.take
+        services.unfinished = lambda: len(self.in_hand) + self.receiver.under_way
+        services.wake = self.receiver.freed.set
 
     def take_up(self, delivery: Delivery) -> None:
         """Take a message in hand."""
@@ -104,7 +106,7 @@ class Worker:
             if not isinstance(error, Exception) and task and task.cancelling():
                 raise
             code = classify(error).code
-            self.station.log.exception("worker.turn_failed", error_code=code)
+            self.services.log.exception("worker.turn_failed", error_code=code)
 
     async def deliver(self, delivery: Delivery) -> None:
         """Carry out what a message asks for, if its record can be read.
@@ -115,52 +117,54 @@ class Worker:
         try:
             await self.carry_out(delivery)
         except SchemaTooNewError:
-            await leave("record", delivery.received, delivery.receipt, self.station)
+            await leave("record", delivery.received, delivery.receipt, self.services)
         except PermanentError as error:
             if error.code != UNREADABLE:
                 raise
             await self.quarantine(delivery, error.code)
         except SPOILT:
-            self.station.log.exception("worker.turn_failed", error_code=UNREADABLE)
+            self.services.log.exception("worker.turn_failed", error_code=UNREADABLE)
             await self.quarantine(delivery, UNREADABLE)
 
     async def carry_out(self, delivery: Delivery) -> None:
         """Carry out what a message asks for."""
         message = delivery.message
         if delivery.newer:
-            await leave("message", delivery.received, delivery.receipt, self.station)
+            await leave("message", delivery.received, delivery.receipt, self.services)
             return
         if message is None:
             await self.quarantine(delivery, "runtime.message.malformed")
             return
-        turn = Turn(message.ref, message.gen, delivery.received, delivery.receipt)
-        job = await self.station.job(turn.ref.of)
-        match End.ORPHAN if job is None else await self.perform(turn, job):
-            case End.DROP:
-                await self.station.rt.work.delete([delivery.receipt])
-            case End.ORPHAN:
+        turn = WorkItem(message.ref, message.gen, delivery.received, delivery.receipt)
+        job = await self.services.job(turn.ref.of)
+        match (
+            MessageAction.QUARANTINE if job is None else await self.perform(turn, job)
+        ):
+            case MessageAction.DISCARD:
+                await self.services.rt.work.delete([delivery.receipt])
+            case MessageAction.QUARANTINE:
                 await self.quarantine(delivery, "runtime.message.orphan")
 
-    async def perform(self, turn: Turn, job: Job) -> End:
+    async def perform(self, turn: WorkItem, job: Job) -> MessageAction:
         """Take a turn of a chunk; if that ends it, see to it that it is counted.
 
         After a join there may be something to tell, and a turn of it may be only that.
         """
         tells = turn.ref.is_join and self.tells(job)
-        if tells and (told := await tell(turn, self.station)) is not None:
+        if tells and (told := await tell(turn, self.services)) is not None:
             return told
-        with self.station.rt.cost.working(job.ref, ends=turn.ref.is_join):
-            end = await execute(turn, job, self.station)
-        if end in {End.COUNT, End.CANCELLED}:
-            cancelled = end is End.CANCELLED
+        with self.services.rt.cost.working(job.ref, ends=turn.ref.is_join):
+            end = await execute(turn, job, self.services)
+        if end in {MessageAction.ACK, MessageAction.ACK_CANCELLED}:
+            cancelled = end is MessageAction.ACK_CANCELLED
             self.acks.add(Ack(turn.ref, job.chunks, turn.receipt, cancelled))
             if tells:
-                await tell(Turn(turn.ref, turn.gen), self.station)
+                await tell(WorkItem(turn.ref, turn.gen), self.services)
         return end
 
     def tells(self, job: Job) -> bool:
         """Say whether somebody wants to be told of a job, and this worker can."""
-        return job.has_notify_hook and job.pipeline in self.station.pipelines
+        return job.has_notify_hook and job.pipeline in self.services.pipelines
 
     async def take(self, ref: ChunkRef, gen: int) -> bool:
         """Take a chunk in hand without a message, if there is a slot for it.
@@ -168,20 +172,20 @@ class Worker:
         For what a reconciler beside us gave back or began to finish: it need not wait
         behind all that is queued.
         """
-        job = await self.station.job(ref.of)
+        job = await self.services.job(ref.of)
         if job is None or self.receiver.full() or self.stop.is_set():
             return False
-        if job.pipeline not in self.station.pipelines:
+        if job.pipeline not in self.services.pipelines:
             return False
-        self.start(self.perform(Turn(ref, gen), job))
+        self.start(self.perform(WorkItem(ref, gen), job))
         return True
 
     async def quarantine(self, delivery: Delivery, code: str) -> None:
         """Set a message aside that belongs to nothing we know."""
-        await self.station.dead_letters.quarantine(delivery, code)
-        await self.station.rt.work.delete([delivery.receipt])
+        await self.services.dead_letters.quarantine(delivery, code)
+        await self.services.rt.work.delete([delivery.receipt])
         telemetry.emit(
-            self.station.log,
+            self.services.log,
             "message.quarantined",
             message_id=delivery.message_id,
             error_code=code,
@@ -193,7 +197,7 @@ class Worker:
         Should we die now, the reconciler sends the join as a message; where nobody
         would wait for it, we do.
         """
-        rt = self.station.rt
+        rt = self.services.rt
         # Read once: what begins the end is refused of a job that has moved on since.
         job = await rt.jobs.read(ref)
         if job is None:
@@ -201,13 +205,15 @@ class Worker:
         cancelled = await end_cancelled(rt, job)
         begun = None if cancelled else await begin_join(rt, job)
         if cancelled and self.tells(job) and not self.closing:
-            self.start(tell(Turn(ref.chunk(keys.JOIN_CHUNK), job.gen), self.station))
+            self.start(
+                tell(WorkItem(ref.chunk(keys.JOIN_CHUNK), job.gen), self.services)
+            )
         if begun is None:
             return
-        log = self.station.log.bind(job=ref.job)
+        log = self.services.log.bind(job=ref.job)
         telemetry.emit(log, "job.finalizing", chunks=job.chunks)
         join, gen = begun
         if self.closing:
             await rt.work.send([Message.about(join, gen)])
             return
-        self.start(self.perform(Turn(join, gen), job))
+        self.start(self.perform(WorkItem(join, gen), job))

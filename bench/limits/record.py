@@ -37,7 +37,7 @@ from piecework.pipeline import Pipeline
 from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
 from piecework.store.census import Census, Counted
-from workers.station import open_station
+from workers.station import open_services
 from workers.worker import work
 
 FILE: Final = Path(__file__).with_name("recorded.json")
@@ -114,11 +114,11 @@ async def numbers(count: int) -> AsyncIterator[ChunkInput]:
 
 async def worked(rt: Runtime, pipeline: Pipeline, ref: JobRef) -> None:
     """Be a worker until a job has ended."""
-    station = open_station(
+    services = open_services(
         rt, "recording", {pipeline.name: pipeline}, structlog.get_logger()
     )
     stop = asyncio.Event()
-    working = asyncio.create_task(work(station, stop))
+    working = asyncio.create_task(work(services, stop))
     job = None
     while job is None or not job.status.ended:
         await asyncio.sleep(LOOK_S)  # seldom: it is asked through the same door

@@ -15,7 +15,7 @@ from piecework.classify import classify
 from piecework.errors import PieceworkError, SchemaTooNewError
 from piecework.metering.cost_meter import acting_as
 from piecework.model import CANCELLABLE, ChunkRef, Job, JobRef
-from piecework.pulse import Pulse
+from piecework.pulse import Liveness
 from piecework.reconcile.dead_letter_alarms import DeadLetterAlarms
 from piecework.reconcile.dead_letter_queue import drain
 from piecework.reconcile.jobs import act_on
@@ -45,7 +45,7 @@ class Reconciler:
     rt: Runtime
     log: structlog.stdlib.BoundLogger
     take: Callable[[ChunkRef, int], Awaitable[bool]] = nobody
-    pulse: Pulse = field(default_factory=Pulse)
+    liveness: Liveness = field(default_factory=Liveness)
     active: int = 0
     _look: Look = field(init=False)
     _alarms: DeadLetterAlarms = field(init=False)
@@ -53,7 +53,7 @@ class Reconciler:
 
     def __post_init__(self) -> None:
         """Begin with nothing seen."""
-        alive = self.pulse.reconciles
+        alive = self.liveness.expect_reconciler
         self._look = Look(self.rt, self.take, progress=lambda *_: alive())
         self._alarms = DeadLetterAlarms(self.rt, self.log)
 
@@ -71,7 +71,7 @@ class Reconciler:
         async for ref in self.rt.jobs.active():
             self.active += 1
             gone.discard(ref)
-            self.pulse.reconciles()
+            self.liveness.expect_reconciler()
             now = asyncio.get_running_loop().time()
             if self._next_look.get(ref, 0.0) <= now:
                 acts += await self._job(ref)
@@ -187,18 +187,18 @@ async def reconcile_for_ever(
     log: structlog.stdlib.BoundLogger,
     wake: asyncio.Event | None = None,
     take: Callable[[ChunkRef, int], Awaitable[bool]] = nobody,
-    pulse: Pulse | None = None,
+    liveness: Liveness | None = None,
 ) -> None:
     """Look, and look again; several reconcilers drift apart by a little chance.
 
     While there is no job it looks rarely, unless `wake` says that there is work. What
     it gives back goes to the worker beside it first, which may `take` it or not.
     """
-    pulse = pulse or Pulse()
-    reconciler = Reconciler(rt, log, take, pulse)
+    liveness = liveness or Liveness()
+    reconciler = Reconciler(rt, log, take, liveness)
     wake = wake or asyncio.Event()
     while True:
-        pulse.reconciles()
+        liveness.expect_reconciler()
         try:
             with acting_as("reconciler"):
                 await reconciler.look()

@@ -79,10 +79,10 @@ class Renewed:
     """The lease lasts on; perhaps a cancel asks for the chunk.
 
     Attributes:
-        beats: How often the claim has been renewed.
+        renewals: How often the claim has been renewed.
     """
 
-    beats: int
+    renewals: int
     cancel: CancelRequest | None = None
 
 
@@ -175,26 +175,28 @@ class Claims:
             max_attempts=self.settings.max_attempts,
         )
 
-    async def renew(self, claim: Claim, beats: int) -> Renewed | Lost:
+    async def renew(self, claim: Claim, renewals: int) -> Renewed | Lost:
         """Let the lease begin anew; learn on the way whether the job is cancelled.
 
-        `beats`: how often it was renewed, as far as its holder knows. Of a renewal
+        `renewals`: how often it was renewed, as far as its holder knows. Of a renewal
         that failed nobody knows; if it was carried out, ours comes after it.
         """
         expires = iso(self.clock() + self.settings.lease_s)
         for _ in range(2):
-            item = (await self._beat(claim, beats, expires)).item or {}
+            item = (await self._renew_row(claim, renewals, expires)).item or {}
             counted = beats_of(item, claim.token)
-            if counted is None or counted == beats:
+            if counted is None or counted == renewals:
                 break
-            beats = counted
+            renewals = counted
             # Also where it was refused: the SDK sent it twice, the first was applied
             # and its answer was lost.
             if item.get("claim_expires_at") == expires:
-                return Renewed(beats, CancelRequest.read(item))
+                return Renewed(renewals, CancelRequest.read(item))
         return Lost()
 
-    async def _beat(self, claim: Claim, beats: int, expires: str) -> Written | Refused:
+    async def _renew_row(
+        self, claim: Claim, renewals: int, expires: str
+    ) -> Written | Refused:
         action = self.table.action(
             "Update",
             claim.ref.pk,
@@ -203,8 +205,8 @@ class Claims:
             update="SET claim_expires_at = :expires, heartbeat = :next",
             values={
                 **held(claim),
-                "beat": beats,
-                "next": beats + 1,
+                "beat": renewals,
+                "next": renewals + 1,
                 "expires": expires,
             },
         )
@@ -219,8 +221,8 @@ def is_held_by(item: Mapping[str, Any], token: str) -> bool:
 
 def beats_of(item: Mapping[str, Any], token: str) -> int | None:
     """Return how often a claim was renewed; None: it is over, or spoiled."""
-    beats = item.get("heartbeat")
-    return beats if is_held_by(item, token) and type(beats) is int else None
+    renewals = item.get("heartbeat")
+    return renewals if is_held_by(item, token) and type(renewals) is int else None
 
 
 def held(claim: Claim) -> dict[str, Any]:

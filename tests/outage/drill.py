@@ -26,7 +26,7 @@ from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
 from piecework.store.census import all_chunks
 from workers.serving import serve
-from workers.station import open_station
+from workers.station import open_services
 
 REF = JobRef("default", "drill")
 #: Seconds of an answer, before the outage, and of it; then until all must be over.
@@ -175,8 +175,8 @@ async def items() -> AsyncIterator[ChunkInput]:
 async def worker(rt: Runtime, name: str) -> AsyncIterator[None]:
     """Run a worker with breakers of its own, and a reconciler beside it."""
     stop = asyncio.Event()
-    station = open_station(rt, name, {asking.name: asking}, structlog.get_logger())
-    running = asyncio.create_task(serve(station, stop, reconcile=True))
+    services = open_services(rt, name, {asking.name: asking}, structlog.get_logger())
+    running = asyncio.create_task(serve(services, stop, reconcile=True))
     try:
         yield
     finally:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from tests.scaling.arrivals import Chunk
-from workers.ecs.shield import Shield, until_breath
+from workers.ecs.shield import ProtectionPolicy, until_breath
 
 #: Seconds between the wish for a task and its first request, on Fargate.
 START_S = (40.0, 60.0)
@@ -28,7 +28,7 @@ class Task:
 
     launched: float
     ready: float
-    shield: Shield
+    shield: ProtectionPolicy
     in_hand: set[int] = field(default_factory=set)
     ends: float | None = None
 
@@ -118,9 +118,9 @@ class Fleet:
             ready = now + self.rng.uniform(*START_S)
             self.tasks.append(Task(now, ready, self._shield()))
 
-    def _shield(self) -> Shield:
+    def _shield(self) -> ProtectionPolicy:
         kept = self.protection == "kept"
-        return Shield(math.inf if kept else until_breath(self._breath))
+        return ProtectionPolicy(math.inf if kept else until_breath(self._breath))
 
     def _receive(self, now: float) -> None:
         if not self.visible:

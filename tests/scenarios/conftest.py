@@ -27,7 +27,7 @@ from piecework.settings import Settings, load_settings
 from piecework.store.census import all_chunks
 from piecework.store.dead_letters import DeadLetters
 from tests.scenarios import pipelines
-from workers.station import Station, open_station
+from workers.station import WorkerServices, open_services
 from workers.worker import work
 
 ROOT = Path(__file__).parents[2]
@@ -122,20 +122,20 @@ class Scenario:
     @asynccontextmanager
     async def worker(
         self, name: str = "w1", *, frozen: bool = False, **parts: Any
-    ) -> AsyncIterator[Station]:
+    ) -> AsyncIterator[WorkerServices]:
         """Run a worker in this process; a frozen one renews and notices nothing."""
         settings = self.rt.settings
         if frozen:
             settings = settings.model_copy(update={"max_chunks": 1})
         rt = replace(self.rt, settings=settings, **parts)
-        station = open_station(rt, name, ALL, self.log)
+        services = open_services(rt, name, ALL, self.log)
         if frozen:
             never = {"lease_s": 1000.0, "visibility_s": 2000.0}
-            station.heart.settings = settings.model_copy(update=never)
+            services.lease_renewer.settings = settings.model_copy(update=never)
         stop = asyncio.Event()
-        running = asyncio.create_task(work(station, stop))
+        running = asyncio.create_task(work(services, stop))
         try:
-            yield station
+            yield services
         finally:
             stop.set()
             await asyncio.wait_for(running, 15)

@@ -120,11 +120,11 @@ async def test_a_worker_that_breathes_takes_nothing_until_it_is_protected_again(
     monkeypatch.setattr(pipelines, "trouble", until_fixed)
     await scenario.submit(counting, [Item(n=1)], job="long")
 
-    async with agent() as stub, scenario.worker() as station:
+    async with agent() as stub, scenario.worker() as services:
         stub.asked = Noted()
-        async with beside(station, Stop(), {"ECS_AGENT_URI": f"{stub.url}/api/c1"}):
-            await scenario.until(lambda: station.breathing)
-            await scenario.until(lambda: station.unfinished() == 1)
+        async with beside(services, Stop(), {"ECS_AGENT_URI": f"{stub.url}/api/c1"}):
+            await scenario.until(lambda: services.intake_paused)
+            await scenario.until(lambda: services.unfinished() == 1)
             await scenario.submit(counting, [Item(n=2)], job="next")
             scenario.fix()
             assert (await scenario.ended("next")).status is JobStatus.SUCCEEDED

@@ -20,7 +20,7 @@ from piecework.store.dead_letters import QUARANTINE_PK
 from tests.security import watched
 from tests.security.aws import Client, Cloud
 from tests.security.fuzz import TENANTS, bodies
-from workers.station import open_station
+from workers.station import open_services
 from workers.worker import Worker
 
 CHUNKS = 3
@@ -86,8 +86,8 @@ async def receive(count: int, seed: int = 1) -> Found:
             Note(text=f"{tenant}-{n}").model_dump_json().encode() for n in range(CHUNKS)
         ]
         await cloud.job(JobRef(tenant, "j"), payloads, "echo")
-    station = open_station(cloud.rt, "w", {"echo": PIPELINE}, log)
-    worker = Worker(station, asyncio.Event())
+    services = open_services(cloud.rt, "w", {"echo": PIPELINE}, log)
+    worker = Worker(services, asyncio.Event())
     quiet = structlog.testing.capture_logs()
     # What is loaded, or read off our own annotations, the first time that it is needed.
     await give(worker, cloud, log, bodies(40, seed=0), Found())

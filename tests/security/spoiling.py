@@ -14,7 +14,7 @@ from piecework.queue import Message, read
 from piecework.reconcile import reconcile_once
 from tests.security.aws import Cloud
 from tests.security.receiving import PIPELINE, Log, Note
-from workers.station import open_station
+from workers.station import open_services
 from workers.worker import Worker
 
 REF = JobRef("acme", "j")
@@ -124,8 +124,8 @@ async def met(each: Spoilt) -> Outcome:
         chunk = stored(cloud, each.pk, REF.chunk(1).sk)
         put(cloud, chunk | {"fence": {"N": "1"}, "attempts": {"N": "1"}})
     cloud.dynamodb.asked.clear()
-    station = open_station(cloud.rt, "w", {"echo": PIPELINE}, log)
-    worker = Worker(station, asyncio.Event())
+    services = open_services(cloud.rt, "w", {"echo": PIPELINE}, log)
+    worker = Worker(services, asyncio.Event())
     message = Message.about(REF.chunk(1), 1).model_dump_json()
     raw = {"Body": message, "ReceiptHandle": "r", "MessageId": "m"}
     await worker.contain(worker.deliver(read(raw)))

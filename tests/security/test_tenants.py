@@ -18,7 +18,7 @@ from piecework.store.dead_letters import DeadLetters
 from tests.scenarios.command_line import piecework
 from tests.security.aws import Cloud
 from tests.security.receiving import PIPELINE, Log, Note, touched
-from workers.station import open_station
+from workers.station import open_services
 from workers.worker import Worker
 
 ACME, GLOBEX = JobRef("acme", "j"), JobRef("globex", "j")
@@ -26,8 +26,8 @@ ACME, GLOBEX = JobRef("acme", "j"), JobRef("globex", "j")
 
 async def turn(cloud: Cloud, ref: JobRef, name: str = "w") -> None:
     """Let a worker of its own take the turn of a chunk."""
-    station = open_station(cloud.rt, name, {"echo": PIPELINE}, Log())
-    worker = Worker(station, asyncio.Event())
+    services = open_services(cloud.rt, name, {"echo": PIPELINE}, Log())
+    worker = Worker(services, asyncio.Event())
     body = Message.about(ref.chunk(0), 1).model_dump_json()
     raw = {"Body": body, "ReceiptHandle": "r", "MessageId": "m"}
     await worker.deliver(read(raw))

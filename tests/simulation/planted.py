@@ -62,7 +62,7 @@ def losers_delete_their_message(patch: Patch) -> None:
 
     async def impatient(answer: Any, *more: Any) -> Any:
         held = isinstance(answer, Busy)
-        return executor.End.DROP if held else await refused(answer, *more)
+        return executor.MessageAction.DISCARD if held else await refused(answer, *more)
 
     patch.setattr(executor, "refused", impatient)
 

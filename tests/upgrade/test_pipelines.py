@@ -12,7 +12,7 @@ from piecework import Context, Pipeline, Stage, TransientError
 from piecework.model import ChunkStatus, JobStatus
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, first, fixed, note
-from workers.station import open_station
+from workers.station import open_services
 from workers.worker import work
 
 
@@ -63,9 +63,9 @@ INSERTED = pipeline(first, between, second, last)
 @asynccontextmanager
 async def worker(scenario: Scenario, has: Pipeline) -> AsyncIterator[None]:
     """Run a worker that has one version of the pipeline."""
-    station = open_station(scenario.rt, "w", {has.name: has}, structlog.get_logger())
+    services = open_services(scenario.rt, "w", {has.name: has}, structlog.get_logger())
     stop = asyncio.Event()
-    running = asyncio.create_task(work(station, stop))
+    running = asyncio.create_task(work(services, stop))
     try:
         yield
     finally:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from piecework import telemetry
 from workers.ecs.agent import AgentError, ask
-from workers.ecs.shield import MINUTES, Shield
+from workers.ecs.shield import MINUTES, ProtectionPolicy
 
 AGENT = "ECS_AGENT_URI"
 #: Seconds between two looks at what is in hand.
@@ -24,7 +24,7 @@ LOOK_S = 1.0
 class Hands(Protocol):
     """What a worker has in hand, and whether it takes more."""
 
-    def claimed(self) -> int:
+    def lease_count(self) -> int:
         """Return how many chunks it has claimed."""
         ...
 
@@ -32,7 +32,7 @@ class Hands(Protocol):
         """Return how much it does that may claim one, a receive included."""
         ...
 
-    def breathe(self, *, on: bool) -> None:
+    def pause_intake(self, *, on: bool) -> None:
         """Let it take nothing new, or go on with that."""
         ...
 
@@ -44,7 +44,7 @@ class Protection:
     agent: str
     hands: Hands
     log: telemetry.Log
-    shield: Shield
+    shield: ProtectionPolicy
 
     async def run(self, stop: asyncio.Event) -> None:
         """Look until told to stop, then let go; where there is no ECS, do nothing."""
@@ -56,15 +56,15 @@ class Protection:
                     async with asyncio.timeout(LOOK_S):
                         await stop.wait()
         finally:
-            self.hands.breathe(on=False)
+            self.hands.pause_intake(on=False)
         if now() < self.shield.until:
             await self.put(on=False)
 
     async def look(self, now: float) -> None:
         """Ask for what is due; whoever breathes takes nothing while we look."""
         breathes, hands = self.shield.breath(now), self.hands
-        hands.breathe(on=breathes)
-        left = hands.unfinished() if breathes else hands.claimed()
+        hands.pause_intake(on=breathes)
+        left = hands.unfinished() if breathes else hands.lease_count()
         wish = self.shield.wish(now, busy=left > 0)
         if wish is not None:
             await self.put(on=wish)

@@ -33,7 +33,7 @@ LONGEST_PAUSE_S = 60.0
 
 
 @dataclass(slots=True)
-class Shield:
+class ProtectionPolicy:
     """What to ask for, and when.
 
     Attributes:

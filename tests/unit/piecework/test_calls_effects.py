@@ -221,12 +221,12 @@ def test_what_an_earlier_claim_sent_may_land_after_ours_begins() -> None:
         diary = Diary()
         bank, asked = looked_up(None, None)
         provider = await begun(diary, bank)
-        one, taken_at = caller(diary), loop.time()
+        one, acquired_at = caller(diary), loop.time()
         one.in_flight.sleep = asyncio.sleep
-        one.in_flight.taken_at = taken_at
+        one.in_flight.acquired_at = acquired_at
         one.in_flight.inherited(30.0)
         assert await call(one, bank, provider) == "answer"
-        assert 30.0 <= loop.time() - taken_at
+        assert 30.0 <= loop.time() - acquired_at
         assert 2 == len(asked)
 
     run_virtually(main())

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from piecework.pulse import LEAST_S, Pulse, show, write
+from piecework.pulse import LEAST_S, Liveness, write, write_health_file
 from tests.unit.piecework.fakes import Log
 from tests.unit.virtual import run_virtually
 from workers.health import sickness
@@ -28,14 +28,14 @@ def run(work: Any) -> None:
 
 def test_a_loop_is_due_until_it_rests(tmp_path: Path) -> None:
     async def story() -> None:
-        pulse, path = Pulse(), tmp_path / "health"
-        pulse.beats("heart", 20.0)
-        write(pulse, path)
+        liveness, path = Liveness(), tmp_path / "health"
+        liveness.expect_within("heart", 20.0)
+        write(liveness, path)
         assert {"heart": 1020.0} == due(path)
         assert "" == sickness(str(path), 1020.0)
         assert "heart is 0.5 s overdue" == sickness(str(path), 1020.5)
-        pulse.rests("heart")
-        write(pulse, path)
+        liveness.suspend("heart")
+        write(liveness, path)
         assert {} == due(path)
 
     run(story())
@@ -45,9 +45,9 @@ def test_what_was_written_before_the_machine_started_is_no_sign_of_health(
     tmp_path: Path,
 ) -> None:
     async def story() -> None:
-        pulse, path = Pulse(), tmp_path / "health"
-        pulse.beats("heart", 20.0)
-        write(pulse, path)
+        liveness, path = Liveness(), tmp_path / "health"
+        liveness.expect_within("heart", 20.0)
+        write(liveness, path)
         assert f"{path} is of before a restart" == sickness(str(path), 5.0)
 
     run(story())
@@ -59,7 +59,9 @@ def test_a_blocked_event_loop_is_overdue_after_a_lease(
 ) -> None:
     async def story() -> None:
         path = tmp_path / "health"
-        showing = asyncio.create_task(show(Pulse(), str(path), again_in, Log()))
+        showing = asyncio.create_task(
+            write_health_file(Liveness(), str(path), again_in, Log())
+        )
         await asyncio.sleep(10.5)
         showing.cancel()
         assert {"event loop": 1010.0 + seconds} == due(path)
@@ -70,7 +72,7 @@ def test_a_blocked_event_loop_is_overdue_after_a_lease(
 def test_half_a_file_is_never_seen_and_none_is_left_behind(tmp_path: Path) -> None:
     async def story() -> None:
         for _ in range(3):
-            write(Pulse({"heart": 1.0}), tmp_path / "health")
+            write(Liveness({"heart": 1.0}), tmp_path / "health")
 
     run(story())
     assert ["health"] == [path.name for path in tmp_path.iterdir()]
@@ -83,7 +85,7 @@ def test_a_place_that_takes_no_file_is_told_of_once_and_stops_nothing(
 
     async def story() -> None:
         file = str(tmp_path / "missing" / "health")
-        showing = asyncio.create_task(show(Pulse(), file, LEASE, log))
+        showing = asyncio.create_task(write_health_file(Liveness(), file, LEASE, log))
         await asyncio.sleep(5.5)
         assert not showing.done()
         showing.cancel()
@@ -93,4 +95,4 @@ def test_a_place_that_takes_no_file_is_told_of_once_and_stops_nothing(
 
 
 def test_without_a_file_there_is_nothing_to_do() -> None:
-    run(show(Pulse(), "", LEASE, Log()))
+    run(write_health_file(Liveness(), "", LEASE, Log()))

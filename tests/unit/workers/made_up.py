@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from tests.unit.piecework.store.tables import claim
 from tests.unit.virtual import run_virtually
-from workers.heart import Hold
+from workers.heart import Lease
 
 LEASE = 60.0
 
@@ -16,8 +16,8 @@ def time() -> float:
     return asyncio.get_running_loop().time()
 
 
-def hold() -> Hold:
-    return Hold(claim(), "receipt", LEASE, time(), time())
+def new_lease() -> Lease:
+    return Lease(claim(), "receipt", LEASE, time(), time())
 
 
 async def for_ever() -> None:
@@ -25,12 +25,12 @@ async def for_ever() -> None:
 
 
 async def cut_off_after(
-    seconds: float, cut: Callable[[Hold], None], held: Hold
+    seconds: float, cut: Callable[[Lease], None], lease: Lease
 ) -> float:
     """Work for ever; return for how long it was, given what happens in between."""
     began = time()
-    asyncio.get_running_loop().call_later(seconds, cut, held)
-    async with held:
+    asyncio.get_running_loop().call_later(seconds, cut, lease)
+    async with lease:
         await for_ever()
     return time() - began
 

@@ -21,7 +21,7 @@ from piecework.store.table import Item, Table
 from simulation.cloud.dynamodb import DynamoDB
 from tests.unit.piecework.fakes import Clause, Highest, Log
 from tests.unit.workers.made_up import time
-from workers.executor import End, Turn
+from workers.executor import MessageAction, WorkItem
 from workers.telling import tell
 
 REF = JobRef("acme", "job")
@@ -80,7 +80,7 @@ class Notified:
             work=self,
             settings=Settings(lease_s=LEASE_S, clock_skew_s=SKEW_S),
         )
-        self.station: Any = SimpleNamespace(
+        self.services: Any = SimpleNamespace(
             rt=rt, pipelines={"review": pipeline}, log=self.log
         )
 
@@ -106,10 +106,10 @@ class Notified:
             assert job is not None
             await self.table.transact(notice_put(self.table, job, event, time(), facts))
 
-    async def tell(self) -> End | None:
+    async def tell(self) -> MessageAction | None:
         """Take a turn of the join, by a message."""
-        turn = Turn(REF.chunk(keys.JOIN_CHUNK), 1, 1, "receipt")
-        return await tell(turn, self.station)
+        turn = WorkItem(REF.chunk(keys.JOIN_CHUNK), 1, 1, "receipt")
+        return await tell(turn, self.services)
 
     async def notice(self) -> Item:
         """Return the one notice of the job as it stands."""

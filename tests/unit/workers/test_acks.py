@@ -14,7 +14,7 @@ from piecework.settings import Settings
 from tests.unit.piecework.fakes import Log
 from tests.unit.virtual import run_virtually
 from tests.unit.workers.made_up import virtually
-from workers.acks import AT_ONCE, ENOUGH, PATIENCE_S, Ack, Acks
+from workers.acks import AT_ONCE, ENOUGH, PATIENCE_S, Ack, AckBatcher
 
 JOB = JobRef("acme", "job")
 
@@ -45,11 +45,11 @@ class World:
         self.said.append(said)
 
 
-def acks(world: World, *, idle: bool = False, ack_batch_s: float = 0.05) -> Acks:
+def acks(world: World, *, idle: bool = False, ack_batch_s: float = 0.05) -> AckBatcher:
     rt: Any = SimpleNamespace(
         tallies=world, work=world, settings=Settings(ack_batch_s=ack_batch_s)
     )
-    return Acks(rt, lambda: idle, world.all_ended, Log())  # type: ignore[arg-type]
+    return AckBatcher(rt, lambda: idle, world.all_ended, Log())  # type: ignore[arg-type]
 
 
 def ack(chunk: int, job: str = "job", receipt: str | None = "r") -> Ack:
@@ -57,7 +57,7 @@ def ack(chunk: int, job: str = "job", receipt: str | None = "r") -> Ack:
     return Ack(ChunkRef("acme", job, chunk), 300, receipt)
 
 
-async def flushed(world: World, *some: Ack) -> Acks:
+async def flushed(world: World, *some: Ack) -> AckBatcher:
     one = acks(world)
     for each in some:
         one.add(each)

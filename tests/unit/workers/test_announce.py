@@ -12,7 +12,7 @@ from piecework.telemetry import BOUND, EVENTS
 from tests.unit.piecework.fakes import Log, envelope
 from tests.unit.piecework.store.tables import claim
 from workers.announce import announce
-from workers.undertake import Released, Report
+from workers.undertake import Released, RunResult
 
 FAILURE = envelope(stage="first")
 DIED = {
@@ -43,7 +43,7 @@ def said(outcome: Any, *, undone: Any = (), certificate: Any = None) -> dict[str
         ),
     )
     log: Any = Log()
-    announce(Report(task, outcome), 1.5, log)
+    announce(RunResult(task, outcome), 1.5, log)
     (first, facts), *rest = log.said
     assert (first, facts["calls"]) == ("chunk.settled", 1)
     assert facts["duration_ms"] == 1500

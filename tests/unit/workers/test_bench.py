@@ -10,8 +10,8 @@ from piecework.context import Context
 from piecework.pipeline import Pipeline, Stage
 from tests.unit.piecework.fakes import Clause, context
 from tests.unit.workers.made_up import virtually
-from workers.bench import WorkerBench
-from workers.timings import ENOUGH, Timings, UnderWay
+from workers.bench import WorkerStageRunner
+from workers.timings import ENOUGH, RunningStage, StageDurations
 
 
 class Elsewhere:
@@ -21,8 +21,10 @@ class Elsewhere:
         return '"undone there"' if way == "undo" else '"there"'
 
 
-def station(isolation: Any = None) -> Any:
-    return SimpleNamespace(isolation=isolation, under_way={}, timings=Timings())
+def services(isolation: Any = None) -> Any:
+    return SimpleNamespace(
+        isolation=isolation, under_way={}, stage_durations=StageDurations()
+    )
 
 
 async def here(_: Context[Clause]) -> str:
@@ -41,11 +43,11 @@ async def broken(_: Context[Clause]) -> None:
 async def run(place: Any, stage: Stage, way: str = "run") -> str:
     pipeline = Pipeline(name="review", payload=Clause, stages=[stage])
     ctx = context(pipeline, stage=stage.name)
-    return await WorkerBench("token", place).run(stage, ctx, way)
+    return await WorkerStageRunner("token", place).run(stage, ctx, way)
 
 
 async def test_a_stage_runs_in_a_child_only_if_it_asks_for_it() -> None:
-    place = station(Elsewhere())
+    place = services(Elsewhere())
 
     assert '"here"' == await run(place, Stage(here))
     assert '"there"' == await run(place, Stage(here, isolate=True))
@@ -53,12 +55,12 @@ async def test_a_stage_runs_in_a_child_only_if_it_asks_for_it() -> None:
 
 
 async def test_without_children_a_stage_runs_in_the_worker() -> None:
-    assert '"here"' == await run(station(), Stage(here, isolate=True))
+    assert '"here"' == await run(services(), Stage(here, isolate=True))
 
 
 @virtually
 async def test_what_a_stage_took_is_remembered_and_what_is_under_way_is_known() -> None:
-    place = station()
+    place = services()
     running = asyncio.create_task(run(place, Stage(slow)))
     await asyncio.sleep(1)
     under_way = dict(place.under_way)
@@ -67,19 +69,25 @@ async def test_what_a_stage_took_is_remembered_and_what_is_under_way_is_known() 
         await run(place, Stage(slow))
 
     now = asyncio.get_running_loop().time()
-    assert {"token": UnderWay("review", "slow", 1000.0)} == under_way
+    assert {"token": RunningStage("review", "slow", 1000.0)} == under_way
     assert {} == place.under_way
-    assert not place.timings.fits(UnderWay("review", "slow", now), now, now + 59)
-    assert place.timings.fits(UnderWay("review", "slow", now), now, now + 60)
+    assert not place.stage_durations.fits(
+        RunningStage("review", "slow", now), now, now + 59
+    )
+    assert place.stage_durations.fits(
+        RunningStage("review", "slow", now), now, now + 60
+    )
 
 
 @virtually
 async def test_a_failure_says_nothing_of_how_long_a_stage_takes() -> None:
-    place = station()
+    place = services()
     for _ in range(ENOUGH):
         with pytest.raises(ValueError, match="broken"):
             await run(place, Stage(broken))
 
     now = asyncio.get_running_loop().time()
     assert {} == place.under_way
-    assert place.timings.fits(UnderWay("review", "broken", now), now, now + 1)
+    assert place.stage_durations.fits(
+        RunningStage("review", "broken", now), now, now + 1
+    )

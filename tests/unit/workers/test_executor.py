@@ -25,9 +25,9 @@ from piecework.queue import Message
 from tests.unit.piecework.fakes import NOW, Log, Lowest
 from tests.unit.piecework.store.tables import REF, claim
 from workers import executor
-from workers.executor import UNKNOWN_S, End, Turn, execute, refused
+from workers.executor import UNKNOWN_S, MessageAction, WorkItem, execute, refused
 
-TURN = Turn(REF, 2, 3, "receipt")
+TURN = WorkItem(REF, 2, 3, "receipt")
 JOB: Any = SimpleNamespace(ref=REF.of, pipeline="review")
 
 
@@ -42,7 +42,7 @@ class World:
     rng: Random = field(default_factory=Lowest)
 
     rt = property(lambda self: self)
-    work = claims = heart = table = rt
+    work = claims = lease_renewer = table = rt
 
     def clock(self) -> float:
         return NOW
@@ -65,7 +65,7 @@ class World:
         self.said.append(("unknown", job.pipeline))
 
     @contextmanager
-    def hold(self, *_: Any) -> Iterator[Any]:
+    def maintain(self, *_: Any) -> Iterator[Any]:
         yield SimpleNamespace(reason=None)
 
 
@@ -82,7 +82,7 @@ def came_to(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Say what the work comes to: its outcome, and the wait until its next turn."""
 
     def tell(outcome: Any, wait: float | None, late_calls: Any = None) -> None:
-        async def undertake(*_: Any) -> Any:
+        async def run_claim(*_: Any) -> Any:
             return SimpleNamespace(outcome=outcome, late_calls=late_calls)
 
         async def settle(*_: Any) -> float | None:
@@ -90,7 +90,7 @@ def came_to(monkeypatch: pytest.MonkeyPatch) -> Any:
                 raise ClaimLostError
             return wait
 
-        monkeypatch.setattr(executor, "undertake", undertake)
+        monkeypatch.setattr(executor, "run_claim", run_claim)
         monkeypatch.setattr(executor, "settle", settle)
 
     return tell
@@ -99,15 +99,15 @@ def came_to(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize(
     ("answer", "end", "hidden"),
     [
-        (AlreadyEnded(chunk(2)), End.COUNT, []),
-        (AlreadyEnded(chunk(3)), End.DROP, []),
-        (Busy(7.0), End.LEFT, [("hide", "receipt", 7.0)]),
-        (NotFound(), End.ORPHAN, []),
-        (AttemptsExhausted(4), End.LEFT, [("hide", "receipt", UNKNOWN_S)]),
+        (AlreadyEnded(chunk(2)), MessageAction.ACK, []),
+        (AlreadyEnded(chunk(3)), MessageAction.DISCARD, []),
+        (Busy(7.0), MessageAction.KEEP, [("hide", "receipt", 7.0)]),
+        (NotFound(), MessageAction.QUARANTINE, []),
+        (AttemptsExhausted(4), MessageAction.KEEP, [("hide", "receipt", UNKNOWN_S)]),
     ],
 )
 async def test_a_loser_does_with_its_message_what_the_record_says(
-    answer: Any, end: End, hidden: Any
+    answer: Any, end: MessageAction, hidden: Any
 ) -> None:
     here = world()
     assert end is await refused(answer, TURN, here)
@@ -121,7 +121,7 @@ async def test_a_loser_cancels_what_nobody_has(monkeypatch: pytest.MonkeyPatch) 
         cancelled.append((found.gen, now))
 
     monkeypatch.setattr(executor, "cancel_unclaimed", cancel)
-    assert await refused(CancelPending(chunk(2)), TURN, here) is End.LEFT
+    assert await refused(CancelPending(chunk(2)), TURN, here) is MessageAction.KEEP
     assert cancelled == [(2, NOW)]
     assert here.said == [("hide", "receipt", 0.0)]
 
@@ -131,7 +131,7 @@ async def test_a_loser_leaves_what_is_to_be_undone_to_who_knows_the_pipeline(
 ) -> None:
     monkeypatch.setattr(executor, "cancel_unclaimed", None)
     here, found = world(), chunk(2, undo_requested=True)
-    assert await refused(CancelPending(found), TURN, here) is End.LEFT
+    assert await refused(CancelPending(found), TURN, here) is MessageAction.KEEP
     assert here.said == [("hide", "receipt", 0.0)]
 
 
@@ -147,12 +147,12 @@ async def test_what_is_to_be_undone_is_turned_and_claimed_in_one_turn(
     async def cancel(*_: Any) -> None: ...
 
     came_to(Completed("1"), None)
-    monkeypatch.setattr(executor, "turn_to_its_end", turn)
+    monkeypatch.setattr(executor, "set_unclaimed_direction", turn)
     monkeypatch.setattr(executor, "cancel_unclaimed", cancel)
     facts = {"undo_requested": True} if compensate_requested else {}
     here = world(CancelPending(chunk(2, fence=4, **facts)), claim(gen=2))
     end = await execute(TURN, JOB, here)
-    assert end is (End.COUNT if compensate_requested else End.LEFT)
+    assert end is (MessageAction.ACK if compensate_requested else MessageAction.KEEP)
     assert len(turned) == compensate_requested
     assert (("acquire", 2, 3, 4) in here.said) is compensate_requested
 
@@ -173,14 +173,14 @@ async def test_a_chunk_goes_back_before_its_pivot_and_onwards_from_it(
     monkeypatch.setattr(executor, "turn_unclaimed", turn)
     names = [SimpleNamespace(name=name) for name in ("first", "pivot", "last")]
     pipeline: Any = SimpleNamespace(stages=names, pivot_index=1)
-    await executor.turn_to_its_end(chunk(2, stage=stage), pipeline, world())
+    await executor.set_unclaimed_direction(chunk(2, stage=stage), pipeline, world())
     assert said == [(stage, "job.cancel.requested" if back else None)]
 
 
 async def test_a_pipeline_that_is_not_here_is_left_to_others() -> None:
     here = world()
     here.pipelines = {}
-    assert await execute(TURN, JOB, here) is End.LEFT
+    assert await execute(TURN, JOB, here) is MessageAction.KEEP
     assert here.said == [("unknown", "review"), ("hide", "receipt", UNKNOWN_S)]
 
 
@@ -189,29 +189,34 @@ async def test_spent_attempts_are_claimed_once_more_to_be_wound_up(
 ) -> None:
     came_to(Completed("1"), None)
     here = world(AttemptsExhausted(4), claim(gen=2))
-    assert await execute(TURN, JOB, here) is End.COUNT
+    assert await execute(TURN, JOB, here) is MessageAction.ACK
     assert here.said == [("acquire", 2, 3), ("acquire spent", 2, 3, 4)]
 
 
 async def test_a_refused_claim_does_no_work() -> None:
     here = world(Busy(7.0))
-    assert await execute(TURN, JOB, here) is End.LEFT
+    assert await execute(TURN, JOB, here) is MessageAction.KEEP
     assert here.said == [("acquire", 2, 3), ("hide", "receipt", 7.0)]
 
 
 @pytest.mark.parametrize(
     ("outcome", "wait", "late", "end", "done"),
     [
-        (Completed("1"), None, None, End.COUNT, []),
-        (Completed("1"), None, 2, End.CANCELLED, []),
-        (Cancelled("first"), None, 0, End.CANCELLED, []),
-        (Completed("1"), 0.0, None, End.LEFT, [("hide", "receipt", 0.0)]),
-        (Completed("1"), 5.0, 0, End.LEFT, [("hide", "receipt", 5.0)]),
-        (None, None, None, End.LEFT, []),
+        (Completed("1"), None, None, MessageAction.ACK, []),
+        (Completed("1"), None, 2, MessageAction.ACK_CANCELLED, []),
+        (Cancelled("first"), None, 0, MessageAction.ACK_CANCELLED, []),
+        (Completed("1"), 0.0, None, MessageAction.KEEP, [("hide", "receipt", 0.0)]),
+        (Completed("1"), 5.0, 0, MessageAction.KEEP, [("hide", "receipt", 5.0)]),
+        (None, None, None, MessageAction.KEEP, []),
     ],
 )
 async def test_a_turn_ends_as_its_claim_did(
-    came_to: Any, outcome: Any, wait: float | None, late: Any, end: End, done: Any
+    came_to: Any,
+    outcome: Any,
+    wait: float | None,
+    late: Any,
+    end: MessageAction,
+    done: Any,
 ) -> None:
     came_to(outcome, wait, late)
     here = world(claim(gen=2))
@@ -222,5 +227,5 @@ async def test_a_turn_ends_as_its_claim_did(
 async def test_a_turn_without_a_message_sends_one_for_the_next(came_to: Any) -> None:
     came_to(Completed("1"), 5.0)
     here = world(claim(gen=2))
-    assert await execute(Turn(REF, 2), JOB, here) is End.LEFT
+    assert await execute(WorkItem(REF, 2), JOB, here) is MessageAction.KEEP
     assert here.said[1:] == [("send", Message.about(REF, 2), 5.0)]

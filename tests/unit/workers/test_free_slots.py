@@ -15,12 +15,12 @@ from workers.receiver import GATHER_S
 from workers.worker import Worker
 
 
-def worker(most: int, *takes: float) -> Any:
+def worker(most: int, *on_chunk_offered: float) -> Any:
     """Return a worker with things in hand that take so long."""
     rt = SimpleNamespace(settings=Settings(max_chunks=most))
-    station: Any = SimpleNamespace(rt=rt, breathing=False, log=None)
-    one = Worker(station, asyncio.Event())
-    for seconds in takes:
+    services: Any = SimpleNamespace(rt=rt, intake_paused=False, log=None)
+    one = Worker(services, asyncio.Event())
+    for seconds in on_chunk_offered:
         one.start(asyncio.sleep(seconds))
     return one
 

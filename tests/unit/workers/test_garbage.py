@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from workers.garbage import YOUNG, spare_what_stays
+from workers.garbage import YOUNG, tune_gc
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def _as_before() -> Iterator[None]:
 
 
 def test_what_a_worker_has_loaded_is_not_looked_at_again() -> None:
-    spare_what_stays()
+    tune_gc()
     assert gc.get_freeze_count() > YOUNG
     assert YOUNG == gc.get_threshold()[0]
     assert gc.isenabled()

@@ -10,7 +10,7 @@ import pytest
 from piecework.breaker import BreakerPhase
 from piecework.telemetry.meter import Gauge
 from workers.gauges import UNTRIED_S, gauges
-from workers.slots import Slots
+from workers.slots import CallLimiter
 
 NOW = 10_000.0
 
@@ -22,20 +22,20 @@ def breaker(
     return SimpleNamespace(state=state)
 
 
-def station(slots: Slots, **breakers: Any) -> Any:
+def services(slots: CallLimiter, **breakers: Any) -> Any:
     return SimpleNamespace(
-        heart=SimpleNamespace(holds={"a": 1, "b": 2}),
+        lease_renewer=SimpleNamespace(leases={"a": 1, "b": 2}),
         calls=slots,
         breakers=SimpleNamespace(clock=lambda: NOW, by_name=breakers),
     )
 
 
 async def test_the_gauges_of_a_worker_are_what_it_has_in_hand() -> None:
-    slots = Slots(4)
+    slots = CallLimiter(4)
     async with slots:
         pass
     await slots.__aenter__()
-    place = station(
+    place = services(
         slots, model=breaker(BreakerPhase.OPEN), shop=breaker(BreakerPhase.CLOSED)
     )
 
@@ -58,7 +58,9 @@ async def test_the_gauges_of_a_worker_are_what_it_has_in_hand() -> None:
 def test_a_breaker_that_nobody_tries_any_more_is_no_alarm(
     until: float, probed_until: float, open_: int
 ) -> None:
-    place = station(Slots(4), model=breaker(BreakerPhase.OPEN, until, probed_until))
+    place = services(
+        CallLimiter(4), model=breaker(BreakerPhase.OPEN, until, probed_until)
+    )
 
     found = {gauge.name: gauge.value for gauge in gauges(place) if not gauge.dependency}
     assert open_ == found["BreakersOpen"]

@@ -20,7 +20,7 @@ from tests.unit.workers.made_up import (
     time,
     virtually,
 )
-from workers.heart import Heart, Hold, Reason
+from workers.heart import InterruptReason, Lease, LeaseRenewer
 
 
 class Claims:
@@ -32,11 +32,11 @@ class Claims:
         self.asked_at: list[float] = []
         self.after: list[int] = []
 
-    async def renew(self, held: Any, beats: int) -> Any:
-        self.said.append(f"renew {held.token}")
+    async def renew(self, lease: Any, beats: int) -> Any:
+        self.said.append(f"renew {lease.token}")
         self.asked_at.append(time())
         self.after.append(beats)
-        reply = self.replies.get(held.token, Renewed(beats + 1))
+        reply = self.replies.get(lease.token, Renewed(beats + 1))
         if isinstance(reply, Exception):
             raise reply
         if isinstance(reply, float):
@@ -54,20 +54,20 @@ class Bench:
     def __init__(self, **settings: Any) -> None:
         self.claims = Claims()
         self.log = Log()
-        self.heart = Heart(
+        self.lease_renewer = LeaseRenewer(
             self.claims,  # type: ignore[arg-type]
             self.claims,  # type: ignore[arg-type]
             Settings(**settings),
             self.log,  # type: ignore[arg-type]
         )
 
-    def take(self, token: str, work: Callable[[Hold], Awaitable[None]]) -> Any:
-        held = claim()
-        object.__setattr__(held, "token", token)
+    def take(self, token: str, work: Callable[[Lease], Awaitable[None]]) -> Any:
+        lease = claim()
+        object.__setattr__(lease, "token", token)
 
-        async def main() -> Reason | None:
+        async def main() -> InterruptReason | None:
             receipt = None if token == "join" else f"r-{token}"
-            with self.heart.hold(held, receipt, time()) as one:
+            with self.lease_renewer.maintain(lease, receipt, time()) as one:
                 async with one:
                     await work(one)
                 return one.reason
@@ -75,7 +75,7 @@ class Bench:
         return asyncio.create_task(main())
 
 
-async def waits(_: Hold) -> None:
+async def waits(_: Lease) -> None:
     await for_ever()
 
 
@@ -84,7 +84,7 @@ async def test_first_the_lease_is_renewed_and_then_the_message_hidden() -> None:
     bench = Bench()
     tasks = [bench.take(token, waits) for token in ("a", "b", "join")]
     await asyncio.sleep(0)
-    await bench.heart.renew_all()
+    await bench.lease_renewer.renew_all()
     assert bench.claims.said == [
         "renew a",
         "renew b",
@@ -101,9 +101,9 @@ async def test_claims_are_renewed_every_third_of_a_lease_as_long_as_they_are_hel
     None
 ):
     bench = Bench()
-    beating = asyncio.create_task(bench.heart.beat())
+    beating = asyncio.create_task(bench.lease_renewer.run())
 
-    async def long(_: Hold) -> None:
+    async def long(_: Lease) -> None:
         await asyncio.sleep(130.0)
 
     began = time()
@@ -116,8 +116,8 @@ async def test_claims_are_renewed_every_third_of_a_lease_as_long_as_they_are_hel
     beating.cancel()
 
 
-async def ended(bench: Bench) -> tuple[Reason | None, float]:
-    beating = asyncio.create_task(bench.heart.beat())
+async def ended(bench: Bench) -> tuple[InterruptReason | None, float]:
+    beating = asyncio.create_task(bench.lease_renewer.run())
     began = time()
     reason = await bench.take("a", waits)
     beating.cancel()
@@ -128,7 +128,7 @@ async def ended(bench: Bench) -> tuple[Reason | None, float]:
 async def test_a_claim_that_somebody_else_has_ends_the_work_at_once() -> None:
     bench = Bench()
     bench.claims.replies["a"] = Lost()
-    assert await ended(bench) == (Reason.LOST, pytest.approx(20.0))
+    assert await ended(bench) == (InterruptReason.LOST, pytest.approx(20.0))
     assert bench.claims.said == ["renew a"]
 
 
@@ -136,14 +136,14 @@ async def test_a_claim_that_somebody_else_has_ends_the_work_at_once() -> None:
 async def test_a_cancel_is_learnt_with_the_renewal() -> None:
     bench = Bench()
     bench.claims.replies["a"] = Renewed(1, CancelRequest("then", undo=False))
-    assert await ended(bench) == (Reason.CANCEL, pytest.approx(20.0))
+    assert await ended(bench) == (InterruptReason.CANCEL, pytest.approx(20.0))
 
 
 @virtually
 async def test_a_claim_that_cannot_be_renewed_ends_at_its_deadline() -> None:
     bench = Bench()
     bench.claims.replies["a"] = StoreError("gone")
-    assert await ended(bench) == (Reason.LOST, pytest.approx(54.0))
+    assert await ended(bench) == (InterruptReason.LOST, pytest.approx(54.0))
     assert "lease.renew_failed" in bench.log.names()
     assert {"renew a"} == set(bench.claims.said)
 
@@ -156,12 +156,12 @@ async def test_one_claim_that_cannot_be_renewed_does_not_cost_the_others_theirs(
     bench.claims.replies["a"] = StoreError("gone")
     failing = bench.take("a", waits)
 
-    async def long(_: Hold) -> None:
+    async def long(_: Lease) -> None:
         await asyncio.sleep(130.0)
 
     well = bench.take("b", long)
-    beating = asyncio.create_task(bench.heart.beat())
-    assert await failing is Reason.LOST
+    beating = asyncio.create_task(bench.lease_renewer.run())
+    assert await failing is InterruptReason.LOST
     assert await well is None
     assert "hide r-b for 90" in bench.claims.said
     beating.cancel()
@@ -173,12 +173,12 @@ async def test_a_renewal_that_hangs_does_not_hold_up_the_next_beat() -> None:
     bench.claims.replies["a"] = 500.0
     hanging = bench.take("a", waits)
 
-    async def long(_: Hold) -> None:
+    async def long(_: Lease) -> None:
         await asyncio.sleep(130.0)
 
     well = bench.take("b", long)
-    beating = asyncio.create_task(bench.heart.beat())
-    assert await hanging is Reason.LOST
+    beating = asyncio.create_task(bench.lease_renewer.run())
+    assert await hanging is InterruptReason.LOST
     assert await well is None
     beating.cancel()
 
@@ -187,7 +187,7 @@ async def test_a_renewal_that_hangs_does_not_hold_up_the_next_beat() -> None:
 async def test_work_without_a_sign_of_life_is_hung() -> None:
     bench = Bench(stall_timeout_s=100.0)
     reason, spent = await ended(bench)
-    assert reason is Reason.STALLED
+    assert reason is InterruptReason.STALLED
     assert spent == pytest.approx(120.0)
 
 
@@ -195,14 +195,14 @@ async def test_work_without_a_sign_of_life_is_hung() -> None:
 async def test_a_sign_of_life_begins_the_wait_anew() -> None:
     bench = Bench(stall_timeout_s=100.0)
 
-    async def lively(held: Hold) -> None:
+    async def lively(lease: Lease) -> None:
         await asyncio.sleep(90.0)
-        held.progress()
+        lease.record_progress()
         await for_ever()
 
-    beating = asyncio.create_task(bench.heart.beat())
+    beating = asyncio.create_task(bench.lease_renewer.run())
     began = time()
-    assert await bench.take("a", lively) is Reason.STALLED
+    assert await bench.take("a", lively) is InterruptReason.STALLED
     assert time() - began == pytest.approx(200.0)
     beating.cancel()
 
@@ -211,14 +211,14 @@ async def test_a_sign_of_life_begins_the_wait_anew() -> None:
 async def test_work_that_is_lively_and_endless_is_cut_off_all_the_same() -> None:
     bench = Bench(stall_timeout_s=100.0, max_runtime_s=500.0)
 
-    async def endless(held: Hold) -> None:
+    async def endless(lease: Lease) -> None:
         while True:
             await asyncio.sleep(10.0)
-            held.progress()
+            lease.record_progress()
 
-    beating = asyncio.create_task(bench.heart.beat())
+    beating = asyncio.create_task(bench.lease_renewer.run())
     began = time()
-    assert await bench.take("a", endless) is Reason.TIMEOUT
+    assert await bench.take("a", endless) is InterruptReason.TIMEOUT
     assert time() - began == pytest.approx(520.0)
     beating.cancel()
 
@@ -227,7 +227,7 @@ async def test_work_that_is_lively_and_endless_is_cut_off_all_the_same() -> None
 async def test_work_that_does_not_let_go_keeps_no_lease_and_disturbs_nobody() -> None:
     bench = Bench(max_runtime_s=100.0)
 
-    async def stubborn(_: Hold) -> None:
+    async def stubborn(_: Lease) -> None:
         try:
             await for_ever()
         finally:
@@ -235,11 +235,11 @@ async def test_work_that_does_not_let_go_keeps_no_lease_and_disturbs_nobody() ->
 
     bench.claims.replies["a"] = Lost()
     stuck = bench.take("a", stubborn)
-    beating = asyncio.create_task(bench.heart.beat())
+    beating = asyncio.create_task(bench.lease_renewer.run())
     await asyncio.sleep(500.0)
     assert bench.claims.said.count("renew a") == 1
     assert "lease.renew_failed" not in bench.log.names()
-    assert await stuck is Reason.LOST
+    assert await stuck is InterruptReason.LOST
     beating.cancel()
 
 
@@ -247,21 +247,21 @@ async def test_work_that_does_not_let_go_keeps_no_lease_and_disturbs_nobody() ->
 async def test_a_claim_that_was_let_go_is_not_renewed() -> None:
     bench = Bench()
 
-    async def short(_: Hold) -> None: ...
+    async def short(_: Lease) -> None: ...
 
     await bench.take("a", short)
-    await bench.heart.renew_all()
-    assert bench.heart.holds == {}
+    await bench.lease_renewer.renew_all()
+    assert bench.lease_renewer.leases == {}
     assert bench.claims.said == []
 
 
 async def felt(bench: Bench, *moments: float) -> list[bool]:
     """Say at these moments whether the renewals are overdue."""
-    beating, began = asyncio.create_task(bench.heart.beat()), time()
+    beating, began = asyncio.create_task(bench.lease_renewer.run()), time()
     found = []
     for moment in moments:
         await asyncio.sleep(began + moment - time())
-        due = bench.heart.pulse.due
+        due = bench.lease_renewer.liveness.due
         found.append(due.get("lease renewals", time()) < time())
         assert due["heart"] > time()
     beating.cancel()
@@ -301,7 +301,7 @@ async def test_a_worker_with_nothing_in_hand_is_not_sick_of_renewals() -> None:
     failing = bench.take("a", waits)
 
     assert [False, False] == await felt(bench, 90.0, 900.0)
-    assert Reason.LOST is await failing
+    assert InterruptReason.LOST is await failing
 
 
 class Work:
@@ -309,13 +309,13 @@ class Work:
 
 
 def test_ended_work_is_freed_without_the_garbage_collector() -> None:
-    heart, ended = Bench().heart, []
+    lease_renewer, ended = Bench().lease_renewer, []
 
     async def main() -> None:
-        with heart.hold(claim(), "receipt", time()) as one:
+        with lease_renewer.maintain(claim(), "receipt", time()) as one:
             work: Any = Work()
-            work.check = one.check
-            one.may_stop = lambda: work.check is None
+            work.check = one.check_deadline
+            one.is_cancellable = lambda: work.check is None
             ended.append(weakref.ref(work))
 
     gc.disable()
@@ -329,5 +329,5 @@ def test_ended_work_is_freed_without_the_garbage_collector() -> None:
 @virtually
 async def test_a_heart_with_nothing_in_hand_says_nothing() -> None:
     bench = Bench()
-    await bench.heart.renew_all()
+    await bench.lease_renewer.renew_all()
     assert ([], []) == (bench.claims.said, bench.log.names())

@@ -10,13 +10,13 @@ from piecework.errors import StoreError
 from piecework.store.claims import Renewed
 from tests.unit.workers.made_up import LEASE, time, virtually
 from tests.unit.workers.test_heart import Bench, waits
-from workers.heart import Hold
+from workers.heart import Lease
 
 
 @virtually
 async def test_one_renewal_that_is_never_answered_loses_no_claim() -> None:
     bench = Bench()
-    beating = asyncio.create_task(bench.heart.beat())
+    beating = asyncio.create_task(bench.lease_renewer.run())
     work = bench.take("a", waits)
     bench.claims.replies["a"] = 1e6
     await asyncio.sleep(LEASE / 3 * 2 - 1)
@@ -32,8 +32,8 @@ async def test_one_renewal_that_is_never_answered_loses_no_claim() -> None:
 @virtually
 async def test_a_failure_of_long_ago_makes_nobody_sick_today() -> None:
     bench = Bench()
-    heart = bench.heart
-    beating = asyncio.create_task(heart.beat())
+    lease_renewer = bench.lease_renewer
+    beating = asyncio.create_task(lease_renewer.run())
 
     async def short(_: Any) -> None:
         await asyncio.sleep(LEASE / 3 + 1)
@@ -45,8 +45,8 @@ async def test_a_failure_of_long_ago_makes_nobody_sick_today() -> None:
     work = bench.take("b", waits)
     await asyncio.sleep(LEASE / 3 + 1)
 
-    assert "lease renewals" in heart.pulse.due
-    assert heart.pulse.due["lease renewals"] > time()
+    assert "lease renewals" in lease_renewer.liveness.due
+    assert lease_renewer.liveness.due["lease renewals"] > time()
     work.cancel()
     beating.cancel()
     await asyncio.gather(work, beating, return_exceptions=True)
@@ -61,7 +61,7 @@ async def test_a_renewal_comes_after_those_that_are_known_to_be_carried_out() ->
     for reply in replies:
         bench.claims.replies["a"] = reply
         with suppress(StoreError):
-            await bench.heart.renew_all()
+            await bench.lease_renewer.renew_all()
 
     assert [0, 1, 1, 3] == bench.claims.after
     work.cancel()
@@ -72,13 +72,13 @@ async def test_a_renewal_comes_after_those_that_are_known_to_be_carried_out() ->
 async def test_the_message_of_a_turn_that_ended_during_a_beat_is_not_hidden() -> None:
     bench = Bench()
 
-    async def short(_: Hold) -> None:
+    async def short(_: Lease) -> None:
         await asyncio.sleep(1.0)
 
     ending, going_on = bench.take("a", short), bench.take("b", waits)
     bench.claims.replies["b"] = 2.0
     await asyncio.sleep(0)
-    await bench.heart.renew_all()
+    await bench.lease_renewer.renew_all()
 
     assert ["hide r-b for 90"] == [s for s in bench.claims.said if "hide" in s]
     going_on.cancel()

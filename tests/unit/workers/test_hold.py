@@ -13,108 +13,108 @@ from tests.unit.workers.made_up import (
     LEASE,
     cut_off_after,
     for_ever,
-    hold,
+    new_lease,
     time,
     virtually,
 )
-from workers.heart import Hold, Reason
+from workers.heart import InterruptReason, Lease
 
 
 @virtually
 async def test_work_that_ends_in_time_is_left_alone() -> None:
-    held = hold()
-    async with held:
+    lease = new_lease()
+    async with lease:
         await asyncio.sleep(53.9)
-    assert held.reason is None
+    assert lease.reason is None
 
 
 @virtually
 async def test_an_unrenewed_claim_ends_before_anybody_else_may_take_it() -> None:
-    held = hold()
-    spent = await cut_off_after(1.0, lambda _: None, held)
+    lease = new_lease()
+    spent = await cut_off_after(1.0, lambda _: None, lease)
     assert spent == pytest.approx(LEASE * 0.9)
-    assert held.reason is Reason.LOST
+    assert lease.reason is InterruptReason.LOST
 
 
 @virtually
 async def test_the_deadline_counts_from_before_the_claim_was_asked_for() -> None:
-    held = Hold(claim(), None, LEASE, time() - 50.0, time())
-    assert await cut_off_after(1.0, lambda _: None, held) == pytest.approx(4.0)
+    lease = Lease(claim(), None, LEASE, time() - 50.0, time())
+    assert await cut_off_after(1.0, lambda _: None, lease) == pytest.approx(4.0)
 
 
 @virtually
 async def test_a_renewed_claim_lasts_from_when_it_was_asked_for() -> None:
     began = time()
-    held = hold()
-    spent = await cut_off_after(30.0, lambda h: h.renewed(began + 20.0), held)
+    lease = new_lease()
+    spent = await cut_off_after(30.0, lambda h: h.extend(began + 20.0), lease)
     assert spent == pytest.approx(20.0 + LEASE * 0.9)
 
 
-@pytest.mark.parametrize("reason", list(Reason))
-def test_work_is_cut_off_for_a_reason(reason: Reason) -> None:
+@pytest.mark.parametrize("reason", list(InterruptReason))
+def test_work_is_cut_off_for_a_reason(reason: InterruptReason) -> None:
     async def main() -> None:
-        held = hold()
-        spent = await cut_off_after(5.0, lambda h: h.end(reason), held)
+        lease = new_lease()
+        spent = await cut_off_after(5.0, lambda h: h.interrupt(reason), lease)
         assert spent == pytest.approx(5.0)
-        assert held.reason is reason
+        assert lease.reason is reason
 
     run_virtually(main())
 
 
 @virtually
 async def test_the_first_reason_counts_and_no_renewal_takes_it_back() -> None:
-    def ends(held: Hold) -> None:
-        held.end(Reason.CANCEL)
-        held.end(Reason.STOPPING)
-        held.renewed(time())
+    def ends(lease: Lease) -> None:
+        lease.interrupt(InterruptReason.CANCEL)
+        lease.interrupt(InterruptReason.STOPPING)
+        lease.extend(time())
 
-    held = hold()
-    assert await cut_off_after(5.0, ends, held) == pytest.approx(5.0)
-    assert held.reason is Reason.CANCEL
+    lease = new_lease()
+    assert await cut_off_after(5.0, ends, lease) == pytest.approx(5.0)
+    assert lease.reason is InterruptReason.CANCEL
 
 
 @virtually
 async def test_work_that_is_over_is_not_cut_off_any_more() -> None:
-    held = hold()
-    async with held:
+    lease = new_lease()
+    async with lease:
         pass
-    held.end(Reason.CANCEL)
-    held.renewed(time())
-    assert held.reason is None
+    lease.interrupt(InterruptReason.CANCEL)
+    lease.extend(time())
+    assert lease.reason is None
     await asyncio.sleep(2 * LEASE)
 
 
 @virtually
 async def test_a_claim_is_held_until_the_work_on_it_begins() -> None:
-    held = hold()
-    held.end(Reason.CANCEL)
-    assert held.reason is None
+    lease = new_lease()
+    lease.interrupt(InterruptReason.CANCEL)
+    assert lease.reason is None
 
 
 @virtually
 async def test_work_on_its_way_out_is_neither_renewed_nor_ended_again() -> None:
-    held = hold()
+    lease = new_lease()
 
     async def slow_to_leave() -> None:
         try:
             await for_ever()
         finally:
-            assert held.cut is True
-            held.renewed(time())
-            held.end(Reason.TIMEOUT)
+            assert lease.interrupted is True
+            lease.extend(time())
+            lease.interrupt(InterruptReason.TIMEOUT)
             await asyncio.sleep(1.0)
 
-    async with held:
+    async with lease:
         await slow_to_leave()
-    assert held.reason is Reason.LOST
+    assert lease.reason is InterruptReason.LOST
 
 
 @virtually
 async def test_a_cancellation_from_outside_passes_through() -> None:
-    held = hold()
+    lease = new_lease()
 
     async def work() -> None:
-        async with held:
+        async with lease:
             await for_ever()
 
     task = asyncio.create_task(work())
@@ -122,20 +122,20 @@ async def test_a_cancellation_from_outside_passes_through() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert held.reason is None
+    assert lease.reason is None
 
 
 @virtually
 async def test_a_cancellation_from_outside_passes_through_even_with_a_reason() -> None:
-    held = hold()
+    lease = new_lease()
 
     async def work() -> None:
-        async with held:
+        async with lease:
             await for_ever()
 
     task = asyncio.create_task(work())
     await asyncio.sleep(1.0)
-    held.end(Reason.CANCEL)
+    lease.interrupt(InterruptReason.CANCEL)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -143,43 +143,43 @@ async def test_a_cancellation_from_outside_passes_through_even_with_a_reason() -
 
 @virtually
 async def test_a_stages_own_time_out_is_not_swallowed() -> None:
-    held = hold()
+    lease = new_lease()
 
     async def work() -> None:
-        async with held, asyncio.timeout(1.0):
+        async with lease, asyncio.timeout(1.0):
             await for_ever()
 
     with pytest.raises(TimeoutError):
         await work()
-    assert held.reason is None
+    assert lease.reason is None
 
 
 @virtually
 async def test_a_stages_own_cancellation_is_not_swallowed() -> None:
-    held = hold()
+    lease = new_lease()
     with pytest.raises(asyncio.CancelledError):
-        async with held:
+        async with lease:
             raise asyncio.CancelledError
-    assert held.reason is None
+    assert lease.reason is None
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), StoreError("gone")])
 async def test_an_error_of_the_work_passes_through(error: Exception) -> None:
     with pytest.raises(type(error)):
-        async with hold():
+        async with new_lease():
             raise error
 
 
 @virtually
 async def test_who_wakes_up_past_the_deadline_does_not_go_on() -> None:
     loop: Any = asyncio.get_running_loop()
-    held = hold()
+    lease = new_lease()
     with pytest.raises(ClaimLostError):
-        held.check()  # nothing is under way
-    async with held:
-        held.check()
+        lease.check_deadline()  # nothing is under way
+    async with lease:
+        lease.check_deadline()
         loop.moment += LEASE * 0.9 - 0.1
-        held.check()
+        lease.check_deadline()
         loop.moment += 0.1  # frozen: what cuts the work off has not run yet
         with pytest.raises(ClaimLostError):
-            held.check()
+            lease.check_deadline()

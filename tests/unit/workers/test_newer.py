@@ -16,7 +16,7 @@ from tests.unit.piecework.fakes import Log
 from tests.unit.piecework.store.tables import REF
 from tests.unit.workers.test_undertake import task
 from workers import undertake
-from workers.executor import End, Turn, refused
+from workers.executor import MessageAction, WorkItem, refused
 from workers.newer import LONGEST_S, until_next
 from workers.undertake import run
 from workers.worker import Worker
@@ -34,7 +34,7 @@ class Hiding:
         self.hidden += [(receipt, seconds) for receipt in receipts]
 
 
-def station(job: Any = None) -> Any:
+def services(job: Any = None) -> Any:
     async def read(_: Any) -> Any:
         if isinstance(job, Exception):
             raise job
@@ -60,8 +60,8 @@ def test_each_time_it_is_left_a_little_longer_but_never_for_ever() -> None:
 async def test_a_message_that_is_for_newer_workers_is_hidden_and_counted(
     delivery: Delivery, about: str
 ) -> None:
-    here = station(SchemaTooNewError("it is newer"))
-    worker: Any = SimpleNamespace(station=here)
+    here = services(SchemaTooNewError("it is newer"))
+    worker: Any = SimpleNamespace(services=here)
     worker.carry_out = lambda d: Worker.carry_out(worker, d)
 
     await Worker.deliver(worker, delivery)
@@ -72,17 +72,17 @@ async def test_a_message_that_is_for_newer_workers_is_hidden_and_counted(
 
 
 async def test_a_claim_that_a_newer_worker_s_chunk_refuses_costs_nothing() -> None:
-    here = station()
-    end = await refused(SchemaTooNew(), Turn(REF, 1, 1, "r"), here)
+    here = services()
+    end = await refused(SchemaTooNew(), WorkItem(REF, 1, 1, "r"), here)
 
-    assert (end, here.rt.work.hidden) == (End.LEFT, [("r", 30)])
+    assert (end, here.rt.work.hidden) == (MessageAction.KEEP, [("r", 30)])
     assert here.log.names() == ["message.newer"]
 
 
 async def test_a_join_without_a_message_is_just_left() -> None:
-    here = station()
+    here = services()
 
-    assert await refused(SchemaTooNew(), Turn(REF, 1), here) is End.LEFT
+    assert await refused(SchemaTooNew(), WorkItem(REF, 1), here) is MessageAction.KEEP
     assert here.rt.work.hidden == []
 
 
@@ -96,7 +96,7 @@ async def undertaken(
         raise error
 
     monkeypatch.setattr(undertake, "load", load)
-    return await run(task(**facts), None, station())  # type: ignore[arg-type]
+    return await run(task(**facts), None, services())  # type: ignore[arg-type]
 
 
 RENAMED = PermanentError("no stage 'third'", code="runtime.stage.not_found")

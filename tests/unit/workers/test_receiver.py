@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from piecework.errors import StoreError
-from piecework.pulse import Pulse
+from piecework.pulse import Liveness
 from piecework.queue import BATCH
 from piecework.settings import Settings
 from tests.unit.piecework.fakes import Log
@@ -69,19 +69,19 @@ class Hands:
 
     takes_s: float
     receiver: Any = None
-    held: set[asyncio.Task[None]] = field(default_factory=set)
+    lease: set[asyncio.Task[None]] = field(default_factory=set)
     most: int = 0
     begun: int = 0
 
     def begin(self, _: Any) -> None:
         task = asyncio.create_task(asyncio.sleep(self.takes_s))
-        self.held.add(task)
+        self.lease.add(task)
         self.begun += 1
-        self.most = max(self.most, len(self.held))
+        self.most = max(self.most, len(self.lease))
         task.add_done_callback(self.done)
 
     def done(self, task: asyncio.Task[None]) -> None:
-        self.held.discard(task)
+        self.lease.discard(task)
         self.receiver.one_less()
 
 
@@ -90,19 +90,19 @@ async def receiving(
     sqs: Sqs, slots: int = 32, takes_s: float = CHUNK_S
 ) -> AsyncIterator[tuple[Receiver, Hands, asyncio.Task[None]]]:
     hands = Hands(takes_s)
-    station: Any = SimpleNamespace(
+    services: Any = SimpleNamespace(
         rt=SimpleNamespace(
             settings=Settings(max_chunks=slots),
             endpoint=SimpleNamespace(loopback=False),
             work=sqs,
         ),
-        pulse=Pulse(),
+        liveness=Liveness(),
         busy=asyncio.Event(),
         breakers=SimpleNamespace(prefetch=lambda: None),
         log=Log(),
-        breathing=False,
+        intake_paused=False,
     )
-    one = Receiver(station, asyncio.Event(), lambda: len(hands.held), hands.begin)
+    one = Receiver(services, asyncio.Event(), lambda: len(hands.lease), hands.begin)
     hands.receiver = one
     running = asyncio.create_task(one.run())
     yield one, hands, running
@@ -219,7 +219,7 @@ async def test_a_queue_that_does_not_answer_is_asked_again_a_little_later() -> N
         assert [0.0, OUTAGE_S + WAY_S] == pytest.approx(
             [at - sqs.polls[0][0] for at, _ in sqs.polls[:2]]
         )
-        assert ["worker.receive_failed"] == one.station.log.names()  # type: ignore[attr-defined]
+        assert ["worker.receive_failed"] == one.services.log.names()  # type: ignore[attr-defined]
 
 
 @virtually
@@ -236,5 +236,5 @@ async def test_it_is_not_expected_to_receive_once_no_receive_is_under_way() -> N
     async with receiving(sqs, takes_s=60.0) as (one, hands, _):
         await asyncio.sleep(1.0)
 
-        assert 32 == len(hands.held)
-        assert {} == one.station.pulse.due
+        assert 32 == len(hands.lease)
+        assert {} == one.services.liveness.due

@@ -17,7 +17,7 @@ from tests.unit.piecework.fakes import Clause, Log, checkpoints_of, envelope
 from tests.unit.piecework.store.tables import REF, claim
 from workers import settle as settling
 from workers.settle import job_end, result_sha256, resume_at, settle
-from workers.undertake import Report
+from workers.undertake import RunResult
 
 JOB: Any = SimpleNamespace(ref=REF.of, chunks=3, gen=1)
 
@@ -40,7 +40,7 @@ class Journal:
         self.kept = keep
 
 
-def task(pipeline: Pipeline = LATE, held: Claim | None = None, **kept: Any) -> Any:
+def task(pipeline: Pipeline = LATE, lease: Claim | None = None, **kept: Any) -> Any:
     checkpoints = checkpoints_of(pipeline)
     for name, value in kept.items():
         setattr(checkpoints, name, value)
@@ -48,7 +48,7 @@ def task(pipeline: Pipeline = LATE, held: Claim | None = None, **kept: Any) -> A
         made=1, cached=2, tokens_in=0, tokens_out=0, replayed=0, retried=0
     )
     return SimpleNamespace(
-        claim=held or claim(),
+        claim=lease or claim(),
         stages=pipeline,
         checkpoints=checkpoints,
         journal=Journal(),
@@ -56,7 +56,7 @@ def task(pipeline: Pipeline = LATE, held: Claim | None = None, **kept: Any) -> A
         certificate=None,
         ctx=SimpleNamespace(
             caller=SimpleNamespace(
-                counts=counts, in_flight=SimpleNamespace(taken_at=0.0)
+                counts=counts, in_flight=SimpleNamespace(acquired_at=0.0)
             )
         ),
     )
@@ -74,9 +74,9 @@ async def test_who_lost_the_claim_has_not_the_last_word(
         return ours, 4.0
 
     monkeypatch.setattr(settling, "write", write)
-    here, log, station = task(), Log(), SimpleNamespace()
-    report: Any = Report(here, outcome)
-    settled = settle(report, JOB, station, log)  # type: ignore[arg-type]
+    here, log, services = task(), Log(), SimpleNamespace()
+    report: Any = RunResult(here, outcome)
+    settled = settle(report, JOB, services, log)  # type: ignore[arg-type]
     if ours:
         assert await settled == 4.0
     else:
@@ -93,9 +93,9 @@ async def test_a_parked_chunk_keeps_what_it_paid_for(
         async def park(self, _: Any, parked: Parked, *, calls: Calls) -> bool:
             return (parked.delay, calls) == (9.0, Calls(1, 3, 2))
 
-    here, station = task(), SimpleNamespace(settlements=Ends())
-    report: Any = Report(here, Parked(envelope(), 9.0), 3)
-    assert await settle(report, JOB, station, Log()) == 9.0  # type: ignore[arg-type]
+    here, services = task(), SimpleNamespace(settlements=Ends())
+    report: Any = RunResult(here, Parked(envelope(), 9.0), 3)
+    assert await settle(report, JOB, services, Log()) == 9.0  # type: ignore[arg-type]
     assert here.journal.kept is True
 
 
@@ -124,8 +124,8 @@ def test_a_redrive_goes_on_at_the_first_stage_not_done_or_undone(
 
 
 async def test_the_end_of_a_chunk_is_not_that_of_its_job() -> None:
-    station: Any = None  # not asked
-    assert await job_end(task(), JOB, station, join_error="") == []
+    services: Any = None  # not asked
+    assert await job_end(task(), JOB, services, join_error="") == []
 
 
 @pytest.mark.parametrize(("gen", "reads"), [(1, 0), (2, 1)])
@@ -149,10 +149,10 @@ async def test_the_end_of_the_join_is_that_of_the_job_in_its_generation(
         clock=lambda: 0.0,
         moves=SimpleNamespace(ending=lambda *facts: said.append(facts) or ["action"]),
     )
-    held = claim(ref=REF.of.chunk(keys.JOIN_CHUNK), gen=gen)
-    station: Any = SimpleNamespace(rt=rt)
-    join = task(held=held)
-    assert await job_end(join, JOB, station, join_error="e") == ["action"]
+    lease = claim(ref=REF.of.chunk(keys.JOIN_CHUNK), gen=gen)
+    services: Any = SimpleNamespace(rt=rt)
+    join = task(lease=lease)
+    assert await job_end(join, JOB, services, join_error="e") == ["action"]
     assert join.certificate.status == "e"
     assert said == [(now, "e", {"certificate": "key"})]
     assert [REF.of] * reads == asked

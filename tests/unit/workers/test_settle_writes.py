@@ -15,7 +15,7 @@ from tests.unit.piecework.fakes import Log, envelope
 from tests.unit.piecework.store.tables import claim
 from tests.unit.workers.test_settle import EARLY, JOB, LATE, task
 from workers.settle import settle, write
-from workers.undertake import Report
+from workers.undertake import RunResult
 
 LATER = claim(gen=2)
 LARGE = f'"{"x" * ON_ITEM}"'
@@ -35,22 +35,22 @@ class Ends:
         return end
 
 
-class Station:
+class WorkerServices:
     """Has no more of a worker than its writes, and notes who waits."""
 
     def __init__(self) -> None:
         self.settlements = Ends()
         self.waiting: list[Parked] = []
 
-    async def note_waiting(self, _: Any, parked: Parked) -> None:
+    async def note_blocked(self, _: Any, parked: Parked) -> None:
         self.waiting.append(parked)
 
 
 async def written(here: Any, outcome: Any) -> tuple[str, dict[str, Any]]:
     """Write an outcome; return by which write, and with what."""
-    station: Any = Station()
-    assert (True, None) == await write(Report(here, outcome), JOB, station)
-    [asked] = station.settlements.asked
+    services: Any = WorkerServices()
+    assert (True, None) == await write(RunResult(here, outcome), JOB, services)
+    [asked] = services.settlements.asked
     return asked  # type: ignore[no-any-return]
 
 
@@ -60,12 +60,12 @@ async def written(here: Any, outcome: Any) -> tuple[str, dict[str, Any]]:
 async def test_only_who_waits_for_others_spends_no_attempt_and_is_told_of(
     waits_for: str, by: str
 ) -> None:
-    station: Any = Station()
+    services: Any = WorkerServices()
     parked = Parked(envelope(), 9.0, waits_for=waits_for)
     log: Any = Log()
-    assert await settle(Report(task(), parked), JOB, station, log) == 9.0
-    assert [by] == [name for name, _ in station.settlements.asked]
-    assert ([parked] if waits_for else []) == station.waiting
+    assert await settle(RunResult(task(), parked), JOB, services, log) == 9.0
+    assert [by] == [name for name, _ in services.settlements.asked]
+    assert ([parked] if waits_for else []) == services.waiting
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from workers.slots import Slots
+from workers.slots import CallLimiter
 
 
 class Crowd:
     """Callers who stay inside until they are told to leave."""
 
     def __init__(self, slots: int, callers: int) -> None:
-        self.slots = Slots(slots)
+        self.slots = CallLimiter(slots)
         self.came: list[int] = []
         self.leave = [asyncio.Event() for _ in range(callers)]
         self.tasks = [asyncio.create_task(self.call(n)) for n in range(callers)]
@@ -75,7 +75,7 @@ async def test_who_is_cut_off_with_a_place_just_given_hands_it_on() -> None:
 
 
 async def test_a_call_that_fails_leaves_its_place() -> None:
-    slots = Slots(1)
+    slots = CallLimiter(1)
     with pytest.raises(ValueError, match="bug"):
         async with slots:
             raise ValueError("bug")

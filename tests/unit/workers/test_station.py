@@ -14,7 +14,7 @@ from piecework.model import JobRef
 from piecework.outcome import Parked
 from tests.unit.piecework.fakes import envelope
 from tests.unit.virtual import run_virtually
-from workers.station import JOB_KEPT_S, Station
+from workers.station import JOB_KEPT_S, WorkerServices
 
 REF, OTHER = JobRef("acme", "one"), JobRef("acme", "two")
 
@@ -35,13 +35,14 @@ class Jobs:
         return answer
 
 
-def station(jobs: Jobs) -> Any:
+def services(jobs: Jobs) -> Any:
     nothing: Any = SimpleNamespace()
     rt: Any = SimpleNamespace(jobs=jobs)
     parts: dict[str, Any] = dict.fromkeys(
-        ("claims", "settlements", "dead_letters", "payloads", "heart", "calls"), nothing
+        ("claims", "settlements", "dead_letters", "payloads", "lease_renewer", "calls"),
+        nothing,
     )
-    return Station(
+    return WorkerServices(
         rt=rt, worker="w", pipelines={}, log=nothing, breakers=nothing, **parts
     )
 
@@ -49,7 +50,7 @@ def station(jobs: Jobs) -> Any:
 def test_those_who_ask_for_a_job_at_once_read_it_once() -> None:
     async def main() -> None:
         jobs = Jobs()
-        here = station(jobs)
+        here = services(jobs)
         asked = [here.job(REF), here.job(OTHER), here.job(REF)]
         assert ["job one", "job two", "job one"] == await asyncio.gather(*asked)
         assert [REF, OTHER] == jobs.asked
@@ -65,7 +66,7 @@ def test_those_who_ask_for_a_job_at_once_read_it_once() -> None:
 def test_a_read_that_fails_fails_for_all_who_wait_and_is_made_again() -> None:
     async def main() -> None:
         jobs = Jobs(StoreError("away"))
-        here = station(jobs)
+        here = services(jobs)
         asked = [here.job(REF), here.job(REF)]
         failed = await asyncio.gather(*asked, return_exceptions=True)
         assert [StoreError, StoreError] == list(map(type, failed))
@@ -77,7 +78,7 @@ def test_a_read_that_fails_fails_for_all_who_wait_and_is_made_again() -> None:
 def test_who_is_cut_off_while_a_job_is_read_takes_it_from_nobody() -> None:
     async def main() -> None:
         jobs = Jobs()
-        here = station(jobs)
+        here = services(jobs)
         first, second = (asyncio.create_task(here.job(REF)) for _ in range(2))
         await asyncio.sleep(0)
         first.cancel()
@@ -92,7 +93,7 @@ def test_who_is_cut_off_while_a_job_is_read_takes_it_from_nobody() -> None:
 def test_a_job_that_is_not_there_is_asked_for_again() -> None:
     async def main() -> None:
         jobs = Jobs(None)
-        here = station(jobs)
+        here = services(jobs)
         assert await here.job(REF) is None
         assert "job one" == await here.job(REF)
 
@@ -108,11 +109,11 @@ async def test_a_job_says_what_it_waits_for_though_it_was_asked_to_wait_for_ever
         said.append(told[2])
 
     jobs: Any = SimpleNamespace(note=note)
-    here = station(jobs)
+    here = services(jobs)
     here.rt.clock = lambda: 1_790_000_000.0
     failure = envelope(code=OPEN_CODE, retry_after=251_606_934_327.0)
     parked = Parked(failure, 1.0, waits_for="model")
-    await here.note_waiting(SimpleNamespace(ref=REF), parked)
+    await here.note_blocked(SimpleNamespace(ref=REF), parked)
 
     assert ["waits for dependency model until 2026-09-22T14:13:20.000Z"] == said
 
@@ -125,4 +126,4 @@ async def test_a_note_that_cannot_be_written_keeps_nobody_from_giving_way() -> N
     jobs: Any = SimpleNamespace(note=note)
     job: Any = SimpleNamespace(ref=REF, pipeline="review")
 
-    await station(jobs).note_unknown_pipeline(job)
+    await services(jobs).note_unknown_pipeline(job)

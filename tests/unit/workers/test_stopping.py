@@ -19,7 +19,7 @@ from tests.unit.piecework.fakes import Log
 from tests.unit.workers.made_up import for_ever, virtually
 from workers import __main__ as main
 from workers import stop as stopping
-from workers.acks import Ack, Acks
+from workers.acks import Ack, AckBatcher
 from workers.stop import stop_on_signals
 from workers.worker import Worker
 
@@ -40,7 +40,7 @@ async def test_a_flush_waits_for_the_one_that_is_under_way() -> None:
         work=SimpleNamespace(delete=delete),
         settings=Settings(ack_batch_s=0.01),
     )
-    acks = Acks(rt, lambda: True, for_ever, Log())  # type: ignore[arg-type]
+    acks = AckBatcher(rt, lambda: True, for_ever, Log())  # type: ignore[arg-type]
     running = asyncio.create_task(acks.run())
     acks.add(Ack(ChunkRef("acme", "job", 1), 3, "receipt"))
     await asyncio.sleep(0.5)
@@ -64,8 +64,8 @@ def stopping_worker(sent: list[Any]) -> Worker:
         jobs=SimpleNamespace(read=lambda _: answered(job)),
         work=SimpleNamespace(send=send),
     )
-    station: Any = SimpleNamespace(rt=rt, log=Log(), pipelines={})
-    return Worker(station, asyncio.Event())
+    services: Any = SimpleNamespace(rt=rt, log=Log(), pipelines={})
+    return Worker(services, asyncio.Event())
 
 
 async def answered(what: Any) -> Any:
@@ -82,8 +82,8 @@ async def test_a_join_that_begins_at_a_stop_is_handed_on(
     join = ChunkRef("acme", "job", keys.JOIN_CHUNK)
     monkeypatch.setattr("workers.worker.end_cancelled", lambda *_: answered(None))
     monkeypatch.setattr("workers.worker.begin_join", lambda *_: answered((join, 1)))
-    worker.station.log = Log()  # type: ignore[assignment]
-    worker.station.log.bind = lambda **_: Log()  # type: ignore[assignment,method-assign]
+    worker.services.log = Log()  # type: ignore[assignment]
+    worker.services.log.bind = lambda **_: Log()  # type: ignore[assignment,method-assign]
 
     await worker.join(JobRef("acme", "job"))
 

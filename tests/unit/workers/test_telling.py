@@ -13,7 +13,7 @@ from tests.unit.virtual import run_virtually
 from tests.unit.workers.made_up import virtually
 from tests.unit.workers.notified import LEASE_S, SKEW_S, Notified
 from workers import telling
-from workers.executor import End
+from workers.executor import MessageAction
 
 S = JobStatus
 
@@ -25,7 +25,7 @@ S = JobStatus
 async def test_an_ended_job_is_told_of_and_let_go() -> None:
     job = Notified()
     await job.becomes(S.PARTIAL, "ended")
-    assert End.DROP is await job.tell()
+    assert MessageAction.DISCARD is await job.tell()
     (notice,) = job.heard
     assert ("ended", "PARTIAL", "job") == (notice.event, notice.status, notice.job)
     assert TOLD == (await job.notice())["notice_state"]
@@ -38,7 +38,7 @@ async def test_an_ended_job_is_told_of_and_let_go() -> None:
 async def test_a_job_whose_deadline_has_passed_is_told_of_and_stays_listed() -> None:
     job = Notified()
     await job.becomes(S.CANCELLING, "deadline")
-    assert End.DROP is await job.tell()
+    assert MessageAction.DISCARD is await job.tell()
     assert ["deadline"] == job.events()
     assert await job.listed()
 
@@ -49,7 +49,7 @@ async def test_what_was_told_is_not_written_of_again() -> None:
     await job.becomes(S.CANCELLING, "deadline")
     await job.tell()
     job.client.asked.clear()
-    assert End.DROP is await job.tell()
+    assert MessageAction.DISCARD is await job.tell()
     assert ["deadline"] == job.events()
     assert {"get_item", "query"} == set(job.client.asked)
 
@@ -60,7 +60,7 @@ async def test_the_end_is_told_of_after_the_deadline_was() -> None:
     await job.becomes(S.CANCELLING, "deadline")
     await job.tell()
     await job.becomes(S.CANCELLED, "ended")
-    assert End.DROP is await job.tell()
+    assert MessageAction.DISCARD is await job.tell()
     assert ["deadline", "ended"] == job.events()
     assert not await job.listed()
 
@@ -86,10 +86,10 @@ def test_a_job_that_was_taken_up_again_is_told_of_at_its_next_end(
         job = Notified()
         await job.becomes(S.PARTIAL, "ended")
         await job.becomes(status, gen=2)
-        assert End.DROP is await job.tell()
+        assert MessageAction.DISCARD is await job.tell()
         assert [] == job.heard
         await job.becomes(S.SUCCEEDED, "ended", gen=2)
-        assert End.DROP is await job.tell()
+        assert MessageAction.DISCARD is await job.tell()
         assert ["PARTIAL", "SUCCEEDED"] == [notice.status for notice in job.heard]
 
     run_virtually(main())
@@ -105,9 +105,9 @@ async def test_of_two_workers_one_tells_and_the_other_comes_back() -> None:
     job.trouble = lambda: asyncio.sleep(10.0)
     first = asyncio.create_task(job.tell())
     await asyncio.sleep(1.0)
-    assert End.LEFT is await job.tell()
+    assert MessageAction.KEEP is await job.tell()
     assert [pytest.approx(LEASE_S + SKEW_S - 1.0)] == job.hidden
-    assert End.DROP is await first
+    assert MessageAction.DISCARD is await first
     assert ["ended"] == job.events()
 
 
@@ -118,7 +118,7 @@ async def test_a_worker_that_dies_as_it_tells_is_followed_by_another() -> None:
     await dies_telling(job)
     await asyncio.sleep(LEASE_S + SKEW_S)
     job.trouble = None
-    assert End.DROP is await job.tell()
+    assert MessageAction.DISCARD is await job.tell()
     assert ["ended", "ended"] == job.events()
     assert not await job.listed()
 
@@ -130,7 +130,7 @@ async def test_a_hook_that_kills_each_worker_is_given_up() -> None:
     for _ in range(telling.TRIES):
         await dies_telling(job)
         await asyncio.sleep(LEASE_S + SKEW_S)
-    assert End.DROP is await job.tell()
+    assert MessageAction.DISCARD is await job.tell()
     assert telling.TRIES == len(job.heard)
     row = await job.notice()
     said = "each try died with its worker"

@@ -2,17 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from workers.timings import ENOUGH, KEPT, Timings, UnderWay
+from workers.timings import ENOUGH, KEPT, RunningStage, StageDurations
 
 
-def timings(*spent: float, stage: str = "parse") -> Timings:
-    known = Timings()
+def timings(*spent: float, stage: str = "parse") -> StageDurations:
+    known = StageDurations()
     for seconds in spent:
-        known.note(UnderWay("review", stage, 100.0), 100.0 + seconds)
+        known.note(RunningStage("review", stage, 100.0), 100.0 + seconds)
     return known
 
 
-PARSE = UnderWay("review", "parse", 1000.0)
+PARSE = RunningStage("review", "parse", 1000.0)
 
 
 def test_what_nobody_knows_enough_of_may_end_in_time() -> None:
@@ -48,7 +48,7 @@ def test_one_odd_run_decides_nothing() -> None:
 
 def test_each_stage_of_each_pipeline_has_its_own_times() -> None:
     known = timings(*[60.0] * ENOUGH, stage="render")
-    other = UnderWay("report", "render", 1000.0)
+    other = RunningStage("report", "render", 1000.0)
 
     assert known.fits(PARSE, 1001.0, 1021.0)
     assert known.fits(other, 1001.0, 1021.0)

@@ -14,8 +14,8 @@ from workers.worker import Worker
 def idle_worker() -> tuple[Worker, Log]:
     log = Log()
     rt = SimpleNamespace(settings=SimpleNamespace(max_chunks=1))
-    station: Any = SimpleNamespace(rt=rt, log=log, breathing=False)
-    return Worker(station, asyncio.Event()), log
+    services: Any = SimpleNamespace(rt=rt, log=log, intake_paused=False)
+    return Worker(services, asyncio.Event()), log
 
 
 @virtually

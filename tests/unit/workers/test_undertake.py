@@ -23,8 +23,8 @@ from tests.unit.piecework.fakes import (
 )
 from tests.unit.piecework.store.tables import REF
 from workers import undertake
-from workers.heart import Hold, Reason
-from workers.undertake import Released, interrupted, last_failure
+from workers.heart import InterruptReason, Lease
+from workers.undertake import Released, last_failure, outcome_of_interrupt
 
 DID: list[str] = []
 
@@ -104,27 +104,29 @@ def test_the_record_of_an_earlier_life_is_not_of_this_attempt() -> None:
 # ── ends from outside ────────────────────────────────────────────────────────
 
 
-def end(reason: Reason | None, one: Any = None) -> Any:
+def end(reason: InterruptReason | None, one: Any = None) -> Any:
     one = task() if one is None else one
     settings = Settings(stall_timeout_s=100.0, max_runtime_s=500.0)
-    station: Any = SimpleNamespace(rt=SimpleNamespace(settings=settings))
-    return interrupted(Hold(one.claim, None, 60.0, 0.0, 0.0, reason), one, station)
+    services: Any = SimpleNamespace(rt=SimpleNamespace(settings=settings))
+    return outcome_of_interrupt(
+        Lease(one.claim, None, 60.0, 0.0, 0.0, reason), one, services
+    )
 
 
-@pytest.mark.parametrize("reason", [Reason.LOST, None])
-def test_a_lost_claim_writes_nothing(reason: Reason | None) -> None:
+@pytest.mark.parametrize("reason", [InterruptReason.LOST, None])
+def test_a_lost_claim_writes_nothing(reason: InterruptReason | None) -> None:
     with pytest.raises(ClaimLostError):
         end(reason)
 
 
 def test_a_stop_hands_the_chunk_back() -> None:
-    assert end(Reason.STOPPING) == Released()
+    assert end(InterruptReason.STOPPING) == Released()
 
 
 def test_a_cancel_names_the_stage_that_was_cut_off() -> None:
     one = task()
     one.ctx.stage = "second"
-    outcome = end(Reason.CANCEL, one)
+    outcome = end(InterruptReason.CANCEL, one)
     assert isinstance(outcome, Cancelled)
     assert outcome.stage == "second"
 
@@ -132,12 +134,12 @@ def test_a_cancel_names_the_stage_that_was_cut_off() -> None:
 @pytest.mark.parametrize(
     ("reason", "code", "said"),
     [
-        (Reason.STALLED, "runtime.stage.stalled", "100 s"),
-        (Reason.TIMEOUT, "runtime.stage.timeout", "500 s"),
+        (InterruptReason.STALLED, "runtime.stage.stalled", "100 s"),
+        (InterruptReason.TIMEOUT, "runtime.stage.timeout", "500 s"),
     ],
 )
 def test_what_took_too_long_comes_back_even_when_its_attempts_are_spent(
-    reason: Reason, code: str, said: str
+    reason: InterruptReason, code: str, said: str
 ) -> None:
     outcome = end(reason)
     assert isinstance(outcome, Parked)

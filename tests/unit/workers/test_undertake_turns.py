@@ -76,7 +76,7 @@ def bench() -> Any:
     return SimpleNamespace(ctx=ctx, checkpoints=SimpleNamespace(cancel=None))
 
 
-class Hold:
+class Lease:
     """Holds the chunk, or cuts the work on it off."""
 
     cancel = None
@@ -107,13 +107,13 @@ async def test_an_end_from_outside_is_an_outcome_too(
             raise came_to
         return came_to
 
-    monkeypatch.setattr(undertake, "set_up", lambda *_: bench())
+    monkeypatch.setattr(undertake, "build_run", lambda *_: bench())
     monkeypatch.setattr(undertake, "run", run)
-    monkeypatch.setattr(undertake, "interrupted", lambda *_: "interrupted")
-    hold: Any = Hold(cuts_off=cuts_off)
+    monkeypatch.setattr(undertake, "outcome_of_interrupt", lambda *_: "interrupted")
+    lease: Any = Lease(cuts_off=cuts_off)
     nothing: Any = None
     log: Any = Log()
-    report = await undertake.undertake(hold, nothing, nothing, nothing, log)
+    report = await undertake.run_claim(lease, nothing, nothing, nothing, log)
     assert outcome == report.outcome
 
 
@@ -130,11 +130,11 @@ async def test_a_lost_claim_writes_down_no_more_of_its_calls(
 
     one = bench()
     one.journal = SimpleNamespace(close=close)
-    monkeypatch.setattr(undertake, "set_up", lambda *_: one)
+    monkeypatch.setattr(undertake, "build_run", lambda *_: one)
     monkeypatch.setattr(undertake, "run", run)
-    hold: Any = Hold(cuts_off=False)
+    lease: Any = Lease(cuts_off=False)
     nothing: Any = None
     log: Any = Log()
     with pytest.raises(ClaimLostError):
-        await undertake.undertake(hold, nothing, nothing, nothing, log)
+        await undertake.run_claim(lease, nothing, nothing, nothing, log)
     assert kept == [False]

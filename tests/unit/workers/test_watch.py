@@ -14,20 +14,20 @@ from piecework.circuits import BreakerRegistry
 from piecework.errors import SchemaTooNewError, StoreError
 from piecework.model import ChunkRef, JobRef, JobStatus
 from piecework.ports import CancelRequest
-from piecework.pulse import Pulse
+from piecework.pulse import Liveness
 from tests.unit.piecework.fakes import Log
 from tests.unit.piecework.store.tables import REF
 from tests.unit.virtual import run_virtually
-from workers.watch import YOUNG_S, Watch
+from workers.watch import YOUNG_S, CancelWatcher
 
 
 class Held:
     def __init__(self, ref: ChunkRef = REF) -> None:
         self.claim = SimpleNamespace(ref=ref)
         self.stopped: list[CancelRequest | None] = []
-        self.taken_at = 0.0
+        self.acquired_at = 0.0
 
-    def stop(self, asked: CancelRequest) -> None:
+    def request_cancel(self, asked: CancelRequest) -> None:
         self.stopped.append(asked)
 
 
@@ -49,13 +49,15 @@ async def test_the_chunks_of_a_cancelled_job_are_let_go(
         said = {"status": status, "cancelled_at": "then", "compensates_on_cancel": True}
         return None if status is None else SimpleNamespace(**said)
 
-    holds = [Held(), Held()]
+    leases = [Held(), Held()]
     rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read))
-    heart: Any = SimpleNamespace(holds=dict(enumerate(holds)), pulse=Pulse())
+    lease_renewer: Any = SimpleNamespace(
+        leases=dict(enumerate(leases)), liveness=Liveness()
+    )
     log: Any = Log()
     breakers = BreakerRegistry(lambda: 0.0, Random(1), log)
-    await Watch(rt, heart, breakers, log).look()
-    assert [hold.stopped for hold in holds] == [stopped, stopped]
+    await CancelWatcher(rt, lease_renewer, breakers, log).look()
+    assert [lease.stopped for lease in leases] == [stopped, stopped]
     assert asked == [REF.of]
 
 
@@ -75,10 +77,10 @@ async def test_breakers_are_asked_for_when_a_chunk_may_call_or_there_is_news(
         asked.append("breakers")
 
     rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read))
-    holds = {"token": Held()} if in_hand else {}
-    heart: Any = SimpleNamespace(holds=holds, pulse=Pulse())
+    leases = {"token": Held()} if in_hand else {}
+    lease_renewer: Any = SimpleNamespace(leases=leases, liveness=Liveness())
     breakers: Any = SimpleNamespace(has_pending_writes=untold, sync=look)
-    await Watch(rt, heart, breakers, Log()).look()
+    await CancelWatcher(rt, lease_renewer, breakers, Log()).look()
     assert looks == asked.count("breakers")
 
 
@@ -103,10 +105,14 @@ def test_who_is_refused_looks_more_rarely_and_bit_by_bit_as_often_again(
     async def watched() -> None:
         settings = SimpleNamespace(lease_s=15.0, cancel_poll_s=0.5)
         rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read), settings=settings)
-        heart: Any = SimpleNamespace(holds={"token": Held()}, pulse=Pulse())
+        lease_renewer: Any = SimpleNamespace(
+            leases={"token": Held()}, liveness=Liveness()
+        )
         breakers = BreakerRegistry(lambda: 0.0, Random(1), Log())
         began = asyncio.get_running_loop().time()
-        looks_at = asyncio.create_task(Watch(rt, heart, breakers, Log()).run())
+        looks_at = asyncio.create_task(
+            CancelWatcher(rt, lease_renewer, breakers, Log()).run()
+        )
         await asyncio.sleep(sum(pauses) + 0.1)
         looks_at.cancel()
         gaps = [b - a for a, b in pairwise([began, *looks])]
@@ -123,15 +129,15 @@ async def test_a_chunk_that_was_taken_just_now_is_not_worth_a_look() -> None:
 
     now = asyncio.get_running_loop().time()
     young, older = Held(), Held()
-    young.taken_at, older.taken_at = now, now - YOUNG_S
+    young.acquired_at, older.acquired_at = now, now - YOUNG_S
     rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read))
-    heart: Any = SimpleNamespace(holds={"token": young}, pulse=Pulse())
+    lease_renewer: Any = SimpleNamespace(leases={"token": young}, liveness=Liveness())
     breakers = BreakerRegistry(lambda: 0.0, Random(1), Log())
-    await Watch(rt, heart, breakers, Log()).look()
+    await CancelWatcher(rt, lease_renewer, breakers, Log()).look()
     assert [] == asked
 
-    heart.holds["other"] = older
-    await Watch(rt, heart, breakers, Log()).look()
+    lease_renewer.leases["other"] = older
+    await CancelWatcher(rt, lease_renewer, breakers, Log()).look()
     assert [REF.of] == asked
 
 
@@ -160,13 +166,15 @@ async def test_a_job_that_cannot_be_read_hides_no_cancel_of_another(
         looked.append(True)
 
     first, second = (Held(JobRef("acme", job).chunk(1)) for job in ("first", "second"))
-    heart: Any = SimpleNamespace(holds={"a": first, "b": second}, pulse=Pulse())
+    lease_renewer: Any = SimpleNamespace(
+        leases={"a": first, "b": second}, liveness=Liveness()
+    )
     rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read))
     breakers: Any = SimpleNamespace(has_pending_writes=False, sync=look)
     log: Any = Log()
 
     with pytest.raises(StoreError) as told:
-        await Watch(rt, heart, breakers, log).look()
+        await CancelWatcher(rt, lease_renewer, breakers, log).look()
 
     assert error is told.value
     assert [CancelRequest("then", undo=False)] == second.stopped

@@ -18,13 +18,13 @@ from tests.unit.workers.made_up import (
     LEASE,
     cut_off_after,
     for_ever,
-    hold,
+    new_lease,
     time,
     virtually,
 )
 from tests.unit.workers.test_undertake import DID, task
 from workers import undertake
-from workers.heart import Hold, Reason
+from workers.heart import InterruptReason, Lease
 from workers.undertake import late_calls, wind_back
 
 AT = "2026-11-22T01:00:00.000Z"
@@ -38,27 +38,29 @@ def nothing_done() -> None:
 
 @virtually
 async def test_a_chunk_that_is_wound_back_keeps_its_claim() -> None:
-    held = hold()
-    assert await cut_off_after(5.0, lambda h: h.stop(UNDO), held) == pytest.approx(5.0)
-    assert (held.reason, held.undoes) == (Reason.CANCEL, True)
-    held.wind_back()
-    assert not held.cut
-    spent = await cut_off_after(1.0, lambda h: h.stop(UNDO), held)
+    lease = new_lease()
+    assert await cut_off_after(
+        5.0, lambda h: h.request_cancel(UNDO), lease
+    ) == pytest.approx(5.0)
+    assert (lease.reason, lease.will_compensate) == (InterruptReason.CANCEL, True)
+    lease.begin_compensation()
+    assert not lease.interrupted
+    spent = await cut_off_after(1.0, lambda h: h.request_cancel(UNDO), lease)
     assert spent == pytest.approx(LEASE * 0.9 - 5.0)
-    assert held.reason is Reason.LOST
+    assert lease.reason is InterruptReason.LOST
 
 
 @virtually
 async def test_the_way_back_has_what_is_left_of_the_lease_as_last_renewed() -> None:
-    began, held = time(), hold()
+    began, lease = time(), new_lease()
 
-    def renew_and_stop(h: Hold) -> None:
-        h.renewed(began + 20.0)
-        h.stop(UNDO)
+    def renew_and_stop(h: Lease) -> None:
+        h.extend(began + 20.0)
+        h.request_cancel(UNDO)
 
-    await cut_off_after(30.0, renew_and_stop, held)
-    held.wind_back()
-    async with held:
+    await cut_off_after(30.0, renew_and_stop, lease)
+    lease.begin_compensation()
+    async with lease:
         await for_ever()
     assert time() - began == pytest.approx(20.0 + LEASE * 0.9)
 
@@ -66,24 +68,27 @@ async def test_the_way_back_has_what_is_left_of_the_lease_as_last_renewed() -> N
 @pytest.mark.parametrize(
     ("asked", "reason", "undoes"),
     [
-        (UNDO, Reason.CANCEL, True),
-        (PLAIN, Reason.CANCEL, False),
-        (UNDO, Reason.LOST, False),
-        (None, Reason.CANCEL, False),
+        (UNDO, InterruptReason.CANCEL, True),
+        (PLAIN, InterruptReason.CANCEL, False),
+        (UNDO, InterruptReason.LOST, False),
+        (None, InterruptReason.CANCEL, False),
     ],
 )
 def test_only_a_cancel_that_asks_for_it_undoes(
-    asked: CancelRequest | None, reason: Reason, *, undoes: bool
+    asked: CancelRequest | None, reason: InterruptReason, *, undoes: bool
 ) -> None:
     none: Any = None
-    assert Hold(none, None, 60.0, 0.0, 0.0, reason, cancel=asked).undoes is undoes
+    assert (
+        Lease(none, None, 60.0, 0.0, 0.0, reason, cancel=asked).will_compensate
+        is undoes
+    )
 
 
 async def test_a_chunk_past_its_pivot_only_remembers_that_it_was_asked() -> None:
-    held = hold()
-    held.may_stop = lambda: False
-    held.stop(UNDO)
-    assert (held.cancel, held.cut) == (UNDO, False)
+    lease = new_lease()
+    lease.is_cancellable = lambda: False
+    lease.request_cancel(UNDO)
+    assert (lease.cancel, lease.interrupted) == (UNDO, False)
 
 
 async def test_what_was_begun_is_undone_and_ends_cancelled() -> None:
@@ -142,12 +147,12 @@ async def test_a_cancel_that_undoes_goes_on_backwards(
 
     one = task(entered="first")
     one.checkpoints = SimpleNamespace(cancel=by_step)
-    monkeypatch.setattr(undertake, "set_up", lambda *_: one)
+    monkeypatch.setattr(undertake, "build_run", lambda *_: one)
     monkeypatch.setattr(undertake, "run", run)
     monkeypatch.setattr(undertake, "wind_back", back)
-    held, nothing, log = hold(), None, Log()
-    held.cancel = by_hold
-    report: Any = await undertake.undertake(held, nothing, nothing, nothing, log)  # type: ignore[arg-type]
+    lease, nothing, log = new_lease(), None, Log()
+    lease.cancel = by_hold
+    report: Any = await undertake.run_claim(lease, nothing, nothing, nothing, log)  # type: ignore[arg-type]
     expected = Cancelled("first", Compensation.DONE) if wound else came_to
     assert report.outcome == expected
     assert report.late_calls == (0 if by_hold or by_step else None)

@@ -12,7 +12,7 @@ import pytest
 
 from piecework.errors import PermanentError
 from piecework.model import Chunk, Job, JobRef, JobStatus, iso
-from piecework.pulse import RECONCILE_S, Pulse
+from piecework.pulse import RECONCILE_S, Liveness
 from piecework.reconcile import jobs, loop
 from piecework.reconcile.loop import IDLE_S, reconcile_for_ever, reconcile_once
 from piecework.record import UNREADABLE
@@ -184,14 +184,14 @@ def test_who_finishes_a_large_submit_stays_healthy(
     async def slowly(rt: Any, job: Job, progress: Any) -> None:
         for _ in range(3):
             await asyncio.sleep(RECONCILE_S - 1)
-            late.append(now() - pulse.due["reconciler"])
+            late.append(now() - liveness.due["reconciler"])
             progress("written", 1)
 
     async def look() -> None:
         here: Any = Submitting(JobStatus.SUBMITTING)
-        await loop.Reconciler(here, LOG, pulse=pulse).look()
+        await loop.Reconciler(here, LOG, liveness=liveness).look()
 
-    pulse = Pulse()
+    liveness = Liveness()
     monkeypatch.setattr(jobs, "fan_out", slowly)
     run_virtually(look())
     assert [-1.0] * 3 == pytest.approx(late)

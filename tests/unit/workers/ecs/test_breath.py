@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from piecework.model import JobRef
-from piecework.pulse import Pulse
+from piecework.pulse import Liveness
 from piecework.settings import Settings
 from tests.unit.piecework.fakes import Log
 from tests.unit.virtual import run_virtually
@@ -21,9 +21,9 @@ from tests.unit.workers.made_up import time, virtually
 from workers.ecs import protection
 from workers.ecs.agent import AgentError
 from workers.ecs.protection import LOOK_S, Protection
-from workers.ecs.shield import GAP_S, IDLE_S, STILL_S, Shield
+from workers.ecs.shield import GAP_S, IDLE_S, STILL_S, ProtectionPolicy
 from workers.receiver import GATHER_S
-from workers.station import Station
+from workers.station import WorkerServices
 from workers.worker import Worker
 
 BREATH_S = 100.0
@@ -76,13 +76,13 @@ class Busy(Worker):
 
     async def deliver(self, delivery: Any) -> None:
         begun, token = time(), f"token {time()}"
-        self.station.heart.holds[token] = delivery
+        self.services.lease_renewer.leases[token] = delivery
         await asyncio.sleep(CHUNK_S)
-        del self.station.heart.holds[token]
+        del self.services.lease_renewer.leases[token]
         self.aws.chunks.append((begun, time()))
 
 
-def station(aws: Aws) -> Any:
+def services(aws: Aws) -> Any:
     async def job(_: Any) -> None:
         return None
 
@@ -92,16 +92,16 @@ def station(aws: Aws) -> Any:
             endpoint=SimpleNamespace(loopback=False),
             work=aws,
         ),
-        heart=SimpleNamespace(holds={}),
-        pulse=Pulse(),
+        lease_renewer=SimpleNamespace(leases={}),
+        liveness=Liveness(),
         busy=asyncio.Event(),
         breakers=SimpleNamespace(prefetch=lambda: None),
         log=Log(),
-        breathing=False,
+        intake_paused=False,
         job=job,
     )
-    fake.claimed = lambda: Station.claimed(fake)
-    fake.breathe = lambda *, on: Station.breathe(fake, on=on)
+    fake.lease_count = lambda: WorkerServices.lease_count(fake)
+    fake.pause_intake = lambda *, on: WorkerServices.pause_intake(fake, on=on)
     return fake
 
 
@@ -109,9 +109,9 @@ def station(aws: Aws) -> Any:
 async def working(aws: Aws, agent: str = "http://agent") -> AsyncIterator[Busy]:
     """Receive and be protected; at the end, whoever breathes has stopped at once."""
     stop = asyncio.Event()
-    worker = Busy(station(aws), stop)
+    worker = Busy(services(aws), stop)
     worker.aws = aws
-    guard = Protection(agent, worker.station, Log(), Shield(BREATH_S))
+    guard = Protection(agent, worker.services, Log(), ProtectionPolicy(BREATH_S))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(protection, "ask", aws.ask)
         tasks = [
@@ -166,7 +166,7 @@ async def test_no_poll_is_begun_when_the_breath_comes_while_slots_are_awaited() 
     async with working(aws) as worker:
         worker.start(asyncio.sleep(CHUNK_S))
         await asyncio.sleep(GATHER_S / 2)
-        worker.station.breathe(on=True)
+        worker.services.pause_intake(on=True)
         await asyncio.sleep(GATHER_S)
         assert [] == aws.polls
 
@@ -175,23 +175,25 @@ async def test_no_poll_is_begun_when_the_breath_comes_while_slots_are_awaited() 
 async def test_should_protection_fail_for_good_work_goes_on() -> None:
     aws = Aws()
     async with working(aws) as worker:
-        guard = Protection("http://agent", worker.station, Log(), Shield(0.0))
+        guard = Protection(
+            "http://agent", worker.services, Log(), ProtectionPolicy(0.0)
+        )
         guard.shield.resumes_at = time() + 60
         running = asyncio.create_task(guard.run(asyncio.Event()))
         await asyncio.sleep(0)
-        assert worker.station.breathing
+        assert worker.services.intake_paused
         running.cancel()
         await asyncio.wait([running])
-        assert not worker.station.breathing
+        assert not worker.services.intake_paused
 
 
 @virtually
 async def test_a_worker_that_breathes_takes_nothing_from_a_reconciler_either() -> None:
     async with working(Aws()) as worker:
-        worker.station.breathe(on=True)
+        worker.services.pause_intake(on=True)
         assert worker.receiver.full()
         assert not await worker.take(REF, 1)
-        worker.station.breathe(on=False)
+        worker.services.pause_intake(on=False)
         assert not worker.receiver.full()
 
 
@@ -201,8 +203,8 @@ async def test_a_worker_that_breathes_is_not_expected_to_receive() -> None:
     async with working(aws) as worker:
         await asyncio.sleep(BREATH_S + 3 * POLL_S)
         assert aws.breath + POLL_S < time() < aws.breath + CHUNK_S
-        assert worker.station.breathing
-        assert {} == worker.station.pulse.due
+        assert worker.services.intake_paused
+        assert {} == worker.services.liveness.due
 
 
 @virtually
@@ -222,7 +224,7 @@ async def test_an_agent_that_refuses_everything_stops_no_work() -> None:
     aws = Aws(refuses=True)
     async with working(aws) as worker:
         await asyncio.sleep(3 * BREATH_S)
-        assert not worker.station.breathing
+        assert not worker.services.intake_paused
 
     assert len(aws.chunks) > 3 * BREATH_S / CHUNK_S
 
@@ -232,7 +234,7 @@ async def test_outside_of_ecs_nobody_breathes() -> None:
     aws = Aws()
     async with working(aws, agent="") as worker:
         await asyncio.sleep(3 * BREATH_S)
-        assert not worker.station.breathing
+        assert not worker.services.intake_paused
 
     assert [] == aws.wishes
     assert len(aws.chunks) > 3 * BREATH_S / CHUNK_S

@@ -14,7 +14,7 @@ from tests.unit.piecework.fakes import Log
 from tests.unit.workers.ecs.stub import INVALID, THROTTLED, agent, until
 from workers.ecs import protection, shield
 from workers.ecs.protection import Protection
-from workers.ecs.shield import MINUTES, Shield
+from workers.ecs.shield import MINUTES, ProtectionPolicy
 
 
 @dataclass
@@ -26,12 +26,12 @@ class Hands:
     log: Log = field(default_factory=Log)
     breaths: list[bool] = field(default_factory=list)
 
-    def claimed(self) -> int:
+    def lease_count(self) -> int:
         return self.holding
 
-    unfinished = claimed
+    unfinished = lease_count
 
-    def breathe(self, *, on: bool) -> None:
+    def pause_intake(self, *, on: bool) -> None:
         self.breaths.append(on)
 
 
@@ -43,7 +43,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def protecting(hands: Hands, url: str) -> AsyncIterator[asyncio.Task[None]]:
-    guard = Protection(url, hands, hands.log, Shield(900.0))
+    guard = Protection(url, hands, hands.log, ProtectionPolicy(900.0))
     running = asyncio.create_task(guard.run(hands.stop))
     yield running
     hands.stop.set()

@@ -14,7 +14,7 @@ from workers.ecs.shield import (
     LONGEST_S,
     MINUTES,
     STILL_S,
-    Shield,
+    ProtectionPolicy,
     until_breath,
 )
 
@@ -23,15 +23,15 @@ PERIOD = MINUTES * 60.0
 NOW = 1000.0
 
 
-def protected(at: float = NOW) -> Shield:
-    shield = Shield(LONGEST)
+def protected(at: float = NOW) -> ProtectionPolicy:
+    shield = ProtectionPolicy(LONGEST)
     assert shield.wish(at, busy=True) is True
     shield.granted(at, on=True)
     return shield
 
 
 def test_protection_is_asked_for_once_there_is_work_and_not_before() -> None:
-    shield = Shield(LONGEST)
+    shield = ProtectionPolicy(LONGEST)
 
     assert shield.wish(NOW, busy=False) is None
     assert shield.wish(NOW + 1, busy=True) is True
@@ -70,7 +70,7 @@ class Task:
     """Has chunks of so long, one after another, as long as it takes any."""
 
     def __init__(self, chunk_s: float) -> None:
-        self.shield, self.chunk_s, self.ends = Shield(LONGEST), chunk_s, 0.0
+        self.shield, self.chunk_s, self.ends = ProtectionPolicy(LONGEST), chunk_s, 0.0
         self.changes: list[tuple[float, bool]] = []
         self.begun: list[float] = []
 
@@ -174,7 +174,7 @@ def test_tasks_that_were_launched_together_do_not_breathe_together() -> None:
 
 
 def test_a_refusal_is_tried_again_ever_more_rarely_and_is_news_once() -> None:
-    shield, asked, news = Shield(LONGEST), [], []
+    shield, asked, news = ProtectionPolicy(LONGEST), [], []
 
     for second in range(400):
         if shield.wish(NOW + second, busy=True):
@@ -189,7 +189,7 @@ def test_a_refusal_is_tried_again_ever_more_rarely_and_is_news_once() -> None:
 
 
 def test_after_an_answer_a_refusal_is_news_again() -> None:
-    shield = Shield(LONGEST)
+    shield = ProtectionPolicy(LONGEST)
     assert shield.refused(NOW)
     assert not shield.refused(NOW)
     shield.granted(NOW, on=True)

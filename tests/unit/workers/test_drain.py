@@ -39,7 +39,7 @@ def worker_with(**mostly_takes: float) -> tuple[Any, dict[str, FakeLease]]:
         rt=SimpleNamespace(settings=SimpleNamespace(shutdown_grace_s=DRAIN)),
         lease_renewer=SimpleNamespace(leases=leases),
         under_way={name: RunningStage("review", name, now) for name in leases},
-        timings=known,
+        stage_durations=known,
         log=Log(),
     )
     return Worker(services, asyncio.Event()), leases  # type: ignore[arg-type]

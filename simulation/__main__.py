@@ -11,10 +11,10 @@ import typer
 
 from piecework.codes import REGISTRY
 from piecework.errors import PieceworkError
-from simulation.given import Given, load_works
-from simulation.many import TOLD, run_many
-from simulation.progress import Progress, Stop
-from simulation.reach import OUT_OF_REACH
+from simulation.given import Inputs, load_workloads
+from simulation.many import MAX_LISTED, run_schedules
+from simulation.progress import Progress, StopSignals
+from simulation.reach import NETWORK_REFUSED
 from simulation.report import last_line, replay, summary
 from simulation.schedule import run_schedule
 
@@ -23,7 +23,7 @@ app = typer.Typer(
 )
 
 #: Schedules from which on everything that can happen should have happened.
-ENOUGH = 5_000
+FULL_COVERAGE_SCHEDULES = 5_000
 
 
 @app.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -41,10 +41,10 @@ def simulate(
     processes: Annotated[
         int, typer.Option(help="Processes to run them in.", min=1)
     ] = os.cpu_count() or 1,
-    stand_ins: Annotated[
+    stubs: Annotated[
         str,
         typer.Option(
-            help="`module:MAPPING` from functions that reach out to stand-ins."
+            help="`module:MAPPING` from functions that use the network to stubs."
         ),
     ] = "",
     trace: Annotated[  # noqa: FBT002 -- a flag of a command
@@ -52,53 +52,55 @@ def simulate(
     ] = False,
 ) -> None:
     """Run a pipeline through crashes, lost replies and doubled messages, many times."""
-    given = Given(pipeline, source, stand_ins)
+    inputs = Inputs(pipeline, source, stubs)
     try:
         if bool(pipeline) != bool(source):
             raise typer.BadParameter("a pipeline needs a source of chunks")
-        code = show(given, seed) if trace else run(given, seed, schedules, processes)
+        code = show(inputs, seed) if trace else run(inputs, seed, schedules, processes)
     except PieceworkError as error:
         sys.stderr.write(f"{error.code}: {error.message}\n{error.next_step}\n")
         raise SystemExit(error.exit_code) from error
     raise SystemExit(code)
 
 
-def show(given: Given, seed: int) -> int:
+def show(inputs: Inputs, seed: int) -> int:
     """Write the trace of one schedule."""
-    verdict = run_schedule(seed, load_works(given), traced=True)
+    verdict = run_schedule(seed, load_workloads(inputs), traced=True)
     sys.stdout.write("\n".join([*verdict.trace, ""]))
-    for said in verdict.broken:
-        sys.stdout.write(f"broken: {said}\n")
-    sys.stdout.write(f"seed={seed} violations={len(verdict.broken)}\n")
-    return 1 if verdict.broken else 0
+    for text in verdict.violations:
+        sys.stdout.write(f"broken: {text}\n")
+    sys.stdout.write(f"seed={seed} violations={len(verdict.violations)}\n")
+    return 1 if verdict.violations else 0
 
 
-def run(given: Given, seed: int, schedules: int, processes: int) -> int:
+def run(inputs: Inputs, seed: int, schedules: int, processes: int) -> int:
     """Run many schedules; return the exit code."""
     began = time.monotonic()
     seeds = range(seed, seed + schedules)
-    with Stop() as stop:
-        told = Progress(schedules, began).told
-        total = run_many(given, seeds, processes, told, lambda: bool(stop.by))
+    with StopSignals() as stop:
+        report = Progress(schedules, began).report
+        total = run_schedules(
+            inputs, seeds, processes, report, lambda: bool(stop.signal_number)
+        )
     sys.stdout.write(summary(total))
-    for broken_seed, said in total.broken[:TOLD]:
-        sys.stdout.write(f"\nseed {broken_seed}: {'; '.join(dict.fromkeys(said))}\n")
-        sys.stdout.write(f"  see it again: {replay(given, broken_seed)}\n")
-    if total.codes[OUT_OF_REACH]:
-        sys.stdout.write(f"\n{OUT_OF_REACH}: {REGISTRY[OUT_OF_REACH].recovery}\n")
+    for broken_seed, text in total.violations[:MAX_LISTED]:
+        sys.stdout.write(f"\nseed {broken_seed}: {'; '.join(dict.fromkeys(text))}\n")
+        sys.stdout.write(f"  see it again: {replay(inputs, broken_seed)}\n")
+    if total.codes[NETWORK_REFUSED]:
+        sys.stdout.write(f"\n{NETWORK_REFUSED}: {REGISTRY[NETWORK_REFUSED].recovery}\n")
     if total.jobs and not total.jobs["SUCCEEDED"]:
         sys.stdout.write(
             "\nno job succeeded; what its stages raise stands in the trace"
         )
-        sys.stdout.write(f", at `chunk.dead`: {replay(given, seed)}\n")
-    own = not given.pipeline and total.schedules >= ENOUGH
-    lacking = [*total.never_gone, *total.never_fired] if own else []
-    if lacking:
-        sys.stdout.write(f"\nnever happened: {', '.join(lacking)}\n")
+        sys.stdout.write(f", at `chunk.dead`: {replay(inputs, seed)}\n")
+    own = not inputs.pipeline and total.schedules >= FULL_COVERAGE_SCHEDULES
+    missing = [*total.never_taken, *total.never_fired] if own else []
+    if missing:
+        sys.stdout.write(f"\nnever happened: {', '.join(missing)}\n")
     if total.schedules < schedules:
         sys.stdout.write(f"\nstopped after {total.schedules:,} of {schedules:,}\n")
     sys.stdout.write(last_line(total, seed, time.monotonic() - began))
-    return 1 if total.broken or lacking else stop.code
+    return 1 if total.violations or missing else stop.code
 
 
 if __name__ == "__main__":

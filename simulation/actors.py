@@ -31,7 +31,7 @@ RESTART_S = 8.0
 
 
 @dataclass(slots=True)
-class Cast:
+class FleetDriver:
     """Everybody who acts in one world."""
 
     world: World
@@ -57,11 +57,11 @@ class Cast:
         services = open_services(rt, process.name, self.pipelines, self.log)
         task = self.world.start(process, serve(services, stop, reconcile=reconcile))
 
-        def again() -> None:
+        def restart() -> None:
             self.workers.pop(process, None)
-            self.later(lambda: self.worker(reconcile=reconcile))
+            self.restart_later(lambda: self.worker(reconcile=reconcile))
 
-        self.on_end(process, task, again)
+        self.on_end(process, task, restart)
 
     def reconciler(self) -> None:
         """Start a reconciler by itself, and another one when it ends."""
@@ -70,11 +70,11 @@ class Cast:
         rt = self.world.runtime(process)
         task = self.world.start(process, reconcile_for_ever(rt, cast("Any", self.log)))
 
-        def again() -> None:
+        def restart() -> None:
             self.reconcilers.remove(process)
-            self.later(self.reconciler)
+            self.restart_later(self.reconciler)
 
-        self.on_end(process, task, again)
+        self.on_end(process, task, restart)
 
     def on_end(
         self, process: Process, task: asyncio.Task[Any], then: Callable[[], None]
@@ -89,19 +89,19 @@ class Cast:
         process.on_death = then
         task.add_done_callback(ended, context=self.world.context)
 
-    def later(self, act: Callable[[], None]) -> None:
+    def restart_later(self, act: Callable[[], None]) -> None:
         """Do something after a while."""
         delay = self.world.rng.random() * RESTART_S
         self.world.loop.call_later(delay, act, context=self.world.context)
 
-    def stop_a_worker(self) -> None:
+    def stop_worker(self) -> None:
         """Send SIGTERM to some worker."""
         alive = [p for p in self.workers if not p.dead]
         if alive:
             process = self.world.rng.choice(alive)
             self.world.note(process, "SIGTERM", None)
             # A signal is handled by the process itself, when it runs again.
-            self.world.start(process, set_event(self.workers[process]))
+            self.world.start(process, set_stop_event(self.workers[process]))
 
     # ── people: each command is a process, and may die half-way ─────────────
 
@@ -115,14 +115,14 @@ class Cast:
         async def run() -> None:
             try:
                 await act(self.world.runtime(process))
-                said = "done"
+                outcome_text = "done"
             except PieceworkError as error:
-                said = error.code
+                outcome_text = error.code
             except Exception as error:  # noqa: BLE001 -- nobody expects it
-                said = f"{type(error).__name__}: {error}"
-                self.log.unexpected(f"{process.name}: {said}")
+                outcome_text = f"{type(error).__name__}: {error}"
+                self.log.unexpected(f"{process.name}: {outcome_text}")
             if not outcome.done():
-                outcome.set_result(said)
+                outcome.set_result(outcome_text)
 
         def died() -> None:
             if not outcome.done():
@@ -141,24 +141,28 @@ class Cast:
         **more: Any,
     ) -> str:
         """Submit a job."""
-        asked = Submission(ref, pipeline, "simulation", "somebody", deadline)
+        request = Submission(ref, pipeline, "simulation", "somebody", deadline)
         return await self.command(
-            "submit", lambda rt: submit(rt, asked, inputs(pipeline, items)), **more
+            "submit",
+            lambda rt: submit(rt, request, read_inputs(pipeline, items)),
+            **more,
         )
 
     async def cancel(self, ref: JobRef, **more: Any) -> str:
         """Cancel a job, and perhaps have undone what it did."""
-        undo = self.world.faults.fires("operator.compensate")
+        compensate = self.world.faults.fires("operator.compensate")
 
         async def act(rt: Runtime) -> None:
-            await cancel(rt, ref, actor="somebody", reason="enough", compensate=undo)
+            await cancel(
+                rt, ref, actor="somebody", reason="enough", compensate=compensate
+            )
 
         return await self.command("cancel", act, **more)
 
     async def resume(self, ref: JobRef, **more: Any) -> str:
         """Resume a job."""
-        asked = Resume(ref, "somebody", "go on")
-        return await self.command("resume", lambda rt: resume(rt, asked), **more)
+        request = Resume(ref, "somebody", "go on")
+        return await self.command("resume", lambda rt: resume(rt, request), **more)
 
     async def redrive(self, ref: JobRef, **more: Any) -> str:
         """Redrive all dead letters of a job."""
@@ -171,12 +175,12 @@ class Cast:
         return await self.command("redrive", act, **more)
 
 
-async def set_event(event: asyncio.Event) -> None:
+async def set_stop_event(event: asyncio.Event) -> None:
     """Set an event in the process that waits for it."""
     event.set()
 
 
-async def inputs(
+async def read_inputs(
     pipeline: Pipeline, items: Sequence[BaseModel]
 ) -> AsyncIterator[ChunkInput]:
     """Yield payloads as the intake does."""

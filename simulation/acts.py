@@ -16,26 +16,26 @@ from pydantic import BaseModel
 
 from piecework.model import JobRef, JobStatus
 from piecework.pipeline import Pipeline
-from simulation.actors import Cast
-from simulation.ending import check_the_end
-from simulation.promises import Promises
+from simulation.actors import FleetDriver
+from simulation.ending import check_final_state
+from simulation.promises import Invariants
 from simulation.world import World
 
 #: Seconds that the faults last, at most.
 FAULTS_S = 90.0
 #: Seconds after the faults within which everything has to end, however it stands:
 #: a resend (doubled each time), a lease and a visibility for each attempt left.
-END_S = 3_600.0
+MAX_END_S = 3_600.0
 #: Seconds after all jobs within which the dead-letter queue has to be empty: idle
 #: reconcilers look every 20 s, and hide what they look at for 30 s.
-DRAIN_S = 120.0
+MAX_DRAIN_S = 120.0
 
 #: What a submit is asked for: the job, its pipeline, payloads and deadline.
-Asked: TypeAlias = tuple[JobRef, Pipeline, Sequence[BaseModel], float | None]
+SubmitRequest: TypeAlias = tuple[JobRef, Pipeline, Sequence[BaseModel], float | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class Workload:
     """What jobs a schedule may submit.
 
     Attributes:
@@ -46,75 +46,73 @@ class Work:
 
     pipeline: Pipeline
     payloads: Callable[[Random], Sequence[BaseModel]]
-    stand_ins: Mapping[Callable[..., Any], Callable[..., Any]] = field(
-        default_factory=dict
-    )
+    stubs: Mapping[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class Acts:
+class ScheduleDriver:
     """The acts of one schedule."""
 
     world: World
-    promises: Promises
-    cast: Cast
-    works: Sequence[Work]
-    submitted: list[Asked] = field(default_factory=list)
+    invariants: Invariants
+    fleet: FleetDriver
+    workloads: Sequence[Workload]
+    submitted: list[SubmitRequest] = field(default_factory=list)
 
     async def run(self) -> None:
         """Play all the acts."""
-        rng, cast = self.world.rng, self.cast
-        beside = rng.random() < 0.7  # noqa: PLR2004 -- most deployments run it so
+        rng, fleet = self.world.rng, self.fleet
+        reconcile_in_workers = rng.random() < 0.7  # noqa: PLR2004 -- most deployments run it so
         for _ in range(rng.choice((1, 2, 2, 3))):
-            cast.worker(reconcile=beside)
-        if not beside:
-            cast.reconciler()
-        until = self.world.loop.moment + rng.uniform(5.0, FAULTS_S)
+            fleet.worker(reconcile=reconcile_in_workers)
+        if not reconcile_in_workers:
+            fleet.reconciler()
+        deadline_at = self.world.loop.moment + rng.uniform(5.0, FAULTS_S)
         async with asyncio.TaskGroup() as acts:
             for number in range(rng.choice((1, 1, 2))):
-                acts.create_task(self.job(number, until))
+                acts.create_task(self.drive_job(number, deadline_at))
             if self.world.faults.fires("process.stop"):
-                acts.create_task(self.stops(until))
+                acts.create_task(self.stop_workers(deadline_at))
         self.end_faults()
-        await self.everything_ends()
-        await self.repair()
-        await self.queues_empty()
-        check_the_end(self.world, self.promises)
+        await self.wait_until_jobs_end()
+        await self.resume_jobs()
+        await self.wait_until_queues_empty()
+        check_final_state(self.world, self.invariants)
 
-    async def job(self, number: int, until: float) -> None:
+    async def drive_job(self, number: int, deadline_at: float) -> None:
         """Submit a job, and be an operator who interferes with it."""
-        rng, faults, cast = self.world.rng, self.world.faults, self.cast
-        work = rng.choice(list(self.works))
+        rng, faults, fleet = self.world.rng, self.world.faults, self.fleet
+        work = rng.choice(list(self.workloads))
         ref = JobRef(self.world.settings.tenant, f"job-{number}")
         late = faults.fires("operator.deadline")
         deadline = self.world.now() + rng.uniform(5.0, FAULTS_S) if late else None
         asked = (ref, work.pipeline, work.payloads(rng), deadline)
         await asyncio.sleep(rng.random() * 5.0)
-        again = [cast.submit(*asked, mortal=True)]
+        again = [fleet.submit(*asked, mortal=True)]
         if faults.fires("operator.submit_again"):
-            again.append(cast.submit(*asked, mortal=True))
+            again.append(fleet.submit(*asked, mortal=True))
         await asyncio.gather(*again)
         self.submitted.append(asked)
         acts: list[Callable[..., Coroutine[Any, Any, str]]] = []
         if faults.fires("operator.cancel"):
-            acts.append(cast.cancel)
+            acts.append(fleet.cancel)
         if faults.fires("operator.resume"):
-            acts.append(cast.resume)
+            acts.append(fleet.resume)
         if faults.fires("operator.redrive"):
-            acts.append(cast.redrive)
+            acts.append(fleet.redrive)
         rng.shuffle(acts)
         for act in acts:
-            left = until - self.world.loop.moment
+            left = deadline_at - self.world.loop.moment
             await asyncio.sleep(max(0.0, rng.random() * left))
             said = await act(ref, mortal=True)
             self.world.note(None, f"operator: {said}", None)
-        await asyncio.sleep(max(0.0, until - self.world.loop.moment))
+        await asyncio.sleep(max(0.0, deadline_at - self.world.loop.moment))
 
-    async def stops(self, until: float) -> None:
+    async def stop_workers(self, deadline_at: float) -> None:
         """Stop workers as a deployment does."""
-        while self.world.loop.moment < until:
+        while self.world.loop.moment < deadline_at:
             await asyncio.sleep(self.world.rng.uniform(1.0, FAULTS_S / 2))
-            self.cast.stop_a_worker()
+            self.fleet.stop_worker()
 
     def end_faults(self) -> None:
         """Let everything work from now on."""
@@ -124,44 +122,46 @@ class Acts:
             process.fuse = 0
             self.world.loop.thaw(process)
 
-    async def everything_ends(self) -> None:
+    async def wait_until_jobs_end(self) -> None:
         """Wait until every job has ended, submitting again what never came to be."""
         for asked in self.submitted:
-            if asked[0].pk not in self.promises.jobs:
-                await self.cast.submit(*asked, mortal=False)
+            if asked[0].pk not in self.invariants.jobs:
+                await self.fleet.submit(*asked, mortal=False)
         loop = asyncio.get_running_loop()
-        until = loop.time() + END_S
-        while open_ := self.unended():
-            if loop.time() > until:
-                self.promises.break_(f"L2: {open_} did not end")
+        deadline_at = loop.time() + MAX_END_S
+        while unfinished := self.unfinished():
+            if loop.time() > deadline_at:
+                self.invariants.report_violation(f"L2: {unfinished} did not end")
                 return
             await asyncio.sleep(1.0)
 
-    def unended(self) -> list[str]:
+    def unfinished(self) -> list[str]:
         """Return the jobs that are not at their end."""
         return [
             f"{item['job']} {item['status']}"
-            for item in self.promises.jobs.values()
+            for item in self.invariants.jobs.values()
             if not JobStatus(item["status"]).ended
         ]
 
-    async def queues_empty(self) -> None:
+    async def wait_until_queues_empty(self) -> None:
         """Wait until nothing lies in the dead-letter queue."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + DRAIN_S
+        deadline_at = loop.time() + MAX_DRAIN_S
         dead = self.world.urls[self.world.settings.dead_letter_queue]
         while self.world.sqs.next_at(dead) is not None:
-            if loop.time() > until:
-                self.promises.break_("L5: the dead-letter queue is not empty")
+            if loop.time() > deadline_at:
+                self.invariants.report_violation(
+                    "L5: the dead-letter queue is not empty"
+                )
                 return
             await asyncio.sleep(1.0)
 
-    async def repair(self) -> None:
+    async def resume_jobs(self) -> None:
         """Be the operator who takes up what was cancelled or died, once more."""
         if self.world.rng.random() < 0.5:  # noqa: PLR2004 -- leave some as they are
             return
         for ref, *_ in self.submitted:
-            if self.promises.jobs[ref.pk]["status"] == JobStatus.SUCCEEDED:
+            if self.invariants.jobs[ref.pk]["status"] == JobStatus.SUCCEEDED:
                 continue
-            await self.cast.resume(ref, mortal=False)
-        await self.everything_ends()
+            await self.fleet.resume(ref, mortal=False)
+        await self.wait_until_jobs_end()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from piecework.claim import MAX_RECOVERIES
 from piecework.model import ChunkStatus, moment
-from simulation.coverage import ENDED, handed_back
+from simulation.coverage import ENDED, count_returns
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -17,11 +17,11 @@ Item = dict[str, Any]
 
 #: Seconds by which a reconciler's watch over a lease may seem shorter than the lease: a
 #: request is on its way for as long.
-CALM_S = 0.5
+REQUEST_MARGIN_S = 0.5
 
 
 @dataclass(slots=True)
-class ChunkBook:
+class ChunkInvariants:
     """The book of one chunk.
 
     Attributes:
@@ -35,98 +35,108 @@ class ChunkBook:
 
     name: str
     world: World
-    break_: Callable[[str], None]
+    report_violation: Callable[[str], None]
     item: Item = field(default_factory=dict)
     tokens: dict[tuple[int, int], str] = field(default_factory=dict)
     ended: list[tuple[float, float]] = field(default_factory=list)
     renewed_at: float = 0.0
     renewal_sent_at: float = 0.0
-    passed: set[str] = field(default_factory=set)
+    completed_stages: set[str] = field(default_factory=set)
 
-    def written(self, old: Item | None, new: Item) -> None:
+    def check_write(self, old: Item | None, new: Item) -> None:
         """Hold a write against the promises; `old` is what stood there, if anything."""
         if old is None or new["gen"] > old["gen"]:
-            self.born(old, new)
+            self.check_creation(old, new)
         else:
-            self.moved(old, new)
-        self.keep_times(old, new)
+            self.check_change(old, new)
+        self.record_times(old, new)
         self.item = new
 
-    def born(self, old: Item | None, new: Item) -> None:
+    def check_creation(self, old: Item | None, new: Item) -> None:
         """Check the birth of a chunk, or of a new life of it."""
         if new["status"] != ChunkStatus.PENDING or new["attempts"]:
-            self.break_(f"I4: {self.name} was born {new['status']}")
+            self.report_violation(f"I4: {self.name} was created as {new['status']}")
         if old is not None and old["status"] not in ENDED:
-            self.break_(f"I4: {self.name} began a new life before its end")
-        self.passed.clear()
+            self.report_violation(f"I4: {self.name} began a generation before its end")
+        self.completed_stages.clear()
 
-    def moved(self, old: Item, new: Item) -> None:
+    def check_change(self, old: Item, new: Item) -> None:
         """Check a step within one life."""
         if new["gen"] < old["gen"] or new["fence"] < old["fence"]:
-            self.break_(f"I2: {self.name} fell back")
+            self.report_violation(f"I2: {self.name} lost a gen or fence")
         if old["status"] in ENDED and new["status"] != old["status"]:
-            self.break_(f"I4: {self.name} left {old['status']} for {new['status']}")
+            self.report_violation(
+                f"I4: {self.name} left {old['status']} for {new['status']}"
+            )
         if new["fence"] > old["fence"]:
-            self.claimed(old, new)
+            self.check_claim(old, new)
         elif old["status"] == ChunkStatus.RUNNING:
-            self.fenced(old, new)
-            self.went_on(old, new)
-        most = self.world.settings.max_attempts
-        if new["attempts"] > most:
-            self.break_(f"I10: {self.name} began {new['attempts']} attempts of {most}")
-        back = old["attempts"] - new["attempts"]
-        if back > 0 and back > handed_back(old, new):
-            self.break_(f"I10: {self.name} was given an attempt back for nothing")
+            self.check_owner(old, new)
+            self.check_progress(old, new)
+        limit = self.world.settings.max_attempts
+        if new["attempts"] > limit:
+            self.report_violation(
+                f"I10: {self.name} used {new['attempts']} of {limit} attempts"
+            )
+        returned = old["attempts"] - new["attempts"]
+        if returned > 0 and returned > count_returns(old, new):
+            self.report_violation(f"I10: {self.name} lost an attempt without a reason")
         # Each release of a winding-up, and each death in one, is one more.
         recoveries = MAX_RECOVERIES + self.world.settings.max_releases + 2
         if new.get("recoveries", 0) > recoveries:
-            self.break_(f"I10: {self.name} was wound up again and again")
+            self.report_violation(f"I10: {self.name} was recovered too often")
 
-    def claimed(self, old: Item, new: Item) -> None:
+    def check_claim(self, old: Item, new: Item) -> None:
         """Check a claim."""
         if new["fence"] != old["fence"] + 1 or new["status"] != ChunkStatus.RUNNING:
-            self.break_(f"I2: {self.name} skipped a fence")
+            self.report_violation(f"I2: {self.name} skipped a fence")
         mark = (new["gen"], new["fence"])
         if new["claim_token"] in self.tokens.values():
-            self.break_(f"I2: {self.name} was claimed twice by one request")
+            self.report_violation(f"I2: {self.name} was claimed twice by one token")
         if self.tokens.setdefault(mark, new["claim_token"]) != new["claim_token"]:
-            self.break_(f"I2: {self.name} has two owners of fence {new['fence']}")
+            self.report_violation(
+                f"I2: {self.name} has two owners at fence {new['fence']}"
+            )
         if "cancel_requested" in old and "direction" not in old:
-            self.break_(f"I11: {self.name} was claimed after it was cancelled")
+            self.report_violation(f"I11: {self.name} was claimed after its cancel")
         if old["status"] in ENDED:
-            self.break_(f"I4: {self.name} was claimed after its end")
+            self.report_violation(f"I4: {self.name} was claimed after its end")
         if old["status"] == ChunkStatus.RUNNING:
             left = moment(old["claim_expires_at"]) - self.world.now()
             if left > 0:
-                self.break_(f"L3: {self.name} was taken {left:.1f} s too early")
+                self.report_violation(
+                    f"L3: {self.name} was taken over {left:.1f} s early"
+                )
 
-    def fenced(self, old: Item, new: Item) -> None:
+    def check_owner(self, old: Item, new: Item) -> None:
         """Check a write to a chunk that somebody holds: only its holder may."""
         sender = self.world.sender
-        holder = old.get("claimed_by")
-        asked = {"cancel_requested", "undo_requested"} >= {
+        owner = old.get("claimed_by")
+        is_request = {"cancel_requested", "undo_requested"} >= {
             k for k in {*old, *new} if old.get(k) != new.get(k)
         }
-        if sender is None or asked or sender.name == holder:
+        if sender is None or is_request or sender.name == owner:
             return
         now, lease_s = self.world.now(), self.world.settings.lease_s
-        over = now >= moment(old["claim_expires_at"]) or now >= (
-            self.renewed_at + lease_s - CALM_S
+        expired = now >= moment(old["claim_expires_at"]) or now >= (
+            self.renewed_at + lease_s - REQUEST_MARGIN_S
         )
-        if new["status"] == ChunkStatus.RUNNING or not over:
-            self.break_(f"I3: {sender.name} wrote to {self.name}, which {holder} holds")
+        if new["status"] == ChunkStatus.RUNNING or not expired:
+            self.report_violation(
+                f"I3: {sender.name} wrote to {self.name}, owned by {owner}"
+            )
 
-    def went_on(self, old: Item, new: Item) -> None:
+    def check_progress(self, old: Item, new: Item) -> None:
         """Check that no step of a claim takes an earlier one back."""
         renewed = new.get("claim_expires_at") not in {None, old["claim_expires_at"]}
         if renewed and self.world.sent_at < self.renewal_sent_at:
-            self.break_(f"L3: the lease of {self.name} was cut by an old renewal")
+            self.report_violation(f"L3: the lease of {self.name} was shortened")
         if new["stage"] != old["stage"]:
-            self.passed.add(old["stage"])
-            if new["stage"] in self.passed:
-                self.break_(f"I3: {self.name} fell back to {new['stage']}")
+            self.completed_stages.add(old["stage"])
+            if new["stage"] in self.completed_stages:
+                self.report_violation(f"I3: {self.name} returned to {new['stage']}")
 
-    def keep_times(self, old: Item | None, new: Item) -> None:
+    def record_times(self, old: Item | None, new: Item) -> None:
         """Remember when a lease was written and when a life ended."""
         now = self.world.now()
         expires = new.get("claim_expires_at")
@@ -139,6 +149,6 @@ class ChunkBook:
             since, _ = self.ended[-1]
             self.ended[-1] = (since, now)
 
-    def was_over(self, since: float, until: float) -> bool:
+    def had_ended(self, since: float, until: float) -> bool:
         """Say whether it was at an end at some time between two."""
         return any(end <= until and since <= again for end, again in self.ended)

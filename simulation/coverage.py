@@ -11,14 +11,14 @@ Item = dict[str, Any]
 
 OPEN = {C.PENDING, C.WAITING}
 ENDED = {C.SUCCEEDED, C.DEAD, C.CANCELLED}
-STOPPABLE = {J.SUBMITTING, J.RUNNING, J.RESUMING}
+CANCELLABLE = {J.SUBMITTING, J.RUNNING, J.RESUMING}
 OUTCOMES = {J.SUCCEEDED, J.PARTIAL, J.FAILED}
 #: The ways that a run of the simulator must have gone.
-CHUNK_WAYS = [f"C{n}" for n in range(15)]
-JOB_WAYS = [f"J{n}" for n in range(10)]
+CHUNK_TRANSITIONS = [f"C{n}" for n in range(15)]
+JOB_TRANSITIONS = [f"J{n}" for n in range(10)]
 
 
-def chunk_ways(old: Item | None, new: Item) -> list[str]:
+def chunk_transitions(old: Item | None, new: Item) -> list[str]:
     """Return which ways a write to a chunk went; none: it is not a way."""
     if old is None:
         return ["C0"]
@@ -26,43 +26,47 @@ def chunk_ways(old: Item | None, new: Item) -> list[str]:
     if new["gen"] > old["gen"]:
         return ["C13" if new["chunk"] >= 0 else "C0"]
     if new["fence"] > old["fence"]:
-        wound_up = new.get("recoveries", 0) > old.get("recoveries", 0)
-        return ["C2" if before == C.RUNNING else "C1", *(["C9"] if wound_up else [])]
+        recovered = new.get("recoveries", 0) > old.get("recoveries", 0)
+        return ["C2" if before == C.RUNNING else "C1", *(["C9"] if recovered else [])]
     if before == after:
-        return same_state(old, new)
-    return out_of_hand(old, new) if before == C.RUNNING else untouched(before, new)
+        return unchanged_transitions(old, new)
+    return (
+        running_transitions(old, new)
+        if before == C.RUNNING
+        else unclaimed_transitions(before, new)
+    )
 
 
-def handed_back(old: Item, new: Item) -> int:
+def count_returns(old: Item, new: Item) -> int:
     """Return how often a write handed a chunk back, at the end of what it holds."""
     names = ("releases", "parks")
     return sum(int(new.get(name, 0)) - int(old.get(name, 0)) for name in names)
 
 
-def out_of_hand(old: Item, new: Item) -> list[str]:
+def running_transitions(old: Item, new: Item) -> list[str]:
     """Return the way of a chunk that somebody held."""
     after = new["status"]
     if after == C.WAITING and new.get("parks", 0) > old.get("parks", 0):
         return ["C14"]
     given_back = after == C.WAITING and "claim_token" not in new
     back = ["J7"] if after in ENDED and "compensation" in new else []
-    ways = {
+    transitions = {
         C.SUCCEEDED: "C5",
         C.WAITING: "C8" if given_back else "C6",
         C.DEAD: "C7",
         C.CANCELLED: "C12",
     }
-    return [ways[after], *back] if after in ways else []
+    return [transitions[after], *back] if after in transitions else []
 
 
-def untouched(before: str, new: Item) -> list[str]:
+def unclaimed_transitions(before: str, new: Item) -> list[str]:
     """Return the way of a chunk that nobody held."""
     if before == C.PENDING and new["status"] == C.WAITING and "direction" in new:
         return ["J6"]
     return ["C10"] if before in OPEN and new["status"] == C.CANCELLED else []
 
 
-def same_state(old: Item, new: Item) -> list[str]:
+def unchanged_transitions(old: Item, new: Item) -> list[str]:
     """Return the ways that leave the state as it is."""
     if new.get("direction") and not old.get("direction"):
         return ["J6"]
@@ -77,21 +81,21 @@ def same_state(old: Item, new: Item) -> list[str]:
     return ["noted"]
 
 
-def job_ways(old: Item | None, new: Item) -> list[str]:
+def job_transitions(old: Item | None, new: Item) -> list[str]:
     """Return which way a job's change of state went; none: it is not a way."""
     after = new["status"]
     if old is None:
         return ["J0"] if after == J.SUBMITTING else []
     before = old["status"]
-    ways = {
+    transitions = {
         (J.SUBMITTING, J.RUNNING): "J1",
         (J.RUNNING, J.FINALIZING): "J2",
         (J.CANCELLING, J.CANCELLED): "J5",
         (J.RESUMING, J.RUNNING): "J9",
         (J.RESUMING, J.SUBMITTING): "J9",
         **{(J.FINALIZING, outcome): "J3" for outcome in OUTCOMES},
-        **{(state, J.CANCELLING): "J4" for state in STOPPABLE},
+        **{(state, J.CANCELLING): "J4" for state in CANCELLABLE},
         **{(o, J.RESUMING): "J8" for o in {*OUTCOMES - {J.SUCCEEDED}, J.CANCELLED}},
     }
-    way = ways.get((J(before), J(after)))
-    return [way] if way else []
+    transition = transitions.get((J(before), J(after)))
+    return [transition] if transition else []

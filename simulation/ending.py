@@ -11,59 +11,59 @@ from piecework.dependency import Effect
 from piecework.model import ChunkStatus, JobStatus
 from piecework.store.wire import from_item
 from simulation.coverage import ENDED
-from simulation.promises import Promises
+from simulation.promises import Invariants
 from simulation.world import BUCKET, World
 
 Item = dict[str, Any]
 
 
-def check_the_end(world: World, promises: Promises) -> None:
+def check_final_state(world: World, invariants: Invariants) -> None:
     """Hold the tables, the objects and the books against each other."""
-    for pk, meta in promises.jobs.items():
-        check_job(world, promises, pk, meta)
-    promises.letters.check(living(promises))
-    check_effects(world, promises)
+    for pk, meta in invariants.jobs.items():
+        check_job(world, invariants, pk, meta)
+    invariants.letters.check(current_chunks(invariants))
+    check_effects(world, invariants)
 
 
-def living(promises: Promises) -> Iterator[Item]:
+def current_chunks(invariants: Invariants) -> Iterator[Item]:
     """Yield the chunks, and the joins that are not of an earlier life of their job."""
-    for pk, meta in promises.jobs.items():
-        for number, book in promises.chunks[pk].items():
-            if number != keys.JOIN_CHUNK or book.item["gen"] == meta["gen"]:
-                yield book.item
+    for pk, meta in invariants.jobs.items():
+        for number, checker in invariants.chunks[pk].items():
+            if number != keys.JOIN_CHUNK or checker.item["gen"] == meta["gen"]:
+                yield checker.item
 
 
-def check_job(world: World, promises: Promises, pk: str, meta: Item) -> None:
+def check_job(world: World, invariants: Invariants, pk: str, meta: Item) -> None:
     """Check that each chunk has an end with a reason, and the certificate says so."""
-    name, books = meta["job"], promises.chunks[pk]
-    chunks = {n: b.item for n, b in books.items() if n != keys.JOIN_CHUNK}
+    name, checkers = meta["job"], invariants.chunks[pk]
+    chunks = {n: b.item for n, b in checkers.items() if n != keys.JOIN_CHUNK}
     for number, item in chunks.items():
         if item["status"] not in ENDED:
-            promises.break_(f"L1: {name}/{number} is {item['status']}")
+            invariants.report_violation(f"L1: {name}/{number} is {item['status']}")
         if item["status"] == ChunkStatus.DEAD:
-            check_letter(world, promises, pk, item)
+            check_dead_letter(world, invariants, pk, item)
         if item["status"] == ChunkStatus.CANCELLED and not item.get("cancelled"):
-            promises.break_(f"I15: {name}/{number} does not say where it was cancelled")
+            invariants.report_violation(f"I15: {name}/{number} has no cancel position")
     if not JobStatus(meta["status"]).ended:
         return
     place = {"Bucket": BUCKET, "Key": meta["certificate"]}
     found = world.s3.call("get_object", place)
-    certificate = json.loads(drained(found["Body"]))
+    certificate = json.loads(read_body(found["Body"]))
     succeeded = {
         str(n) for n, i in chunks.items() if i["status"] == ChunkStatus.SUCCEEDED
     }
-    listed = set(certificate["results"]) | {
+    format_counts = set(certificate["results"]) | {
         str(m["chunk"]) for m in certificate["missing"]
     }
-    if len(listed) != meta["chunks"] or set(certificate["results"]) != succeeded:
-        promises.break_(f"I12: the certificate of {name} leaves chunks out")
+    if len(format_counts) != meta["chunks"] or set(certificate["results"]) != succeeded:
+        invariants.report_violation(f"I12: the certificate of {name} omits chunks")
     if sum(certificate["outcomes"].values()) != meta["chunks"]:
-        promises.break_(f"I15: the outcomes of {name} do not add up")
+        invariants.report_violation(f"I15: the outcome counts of {name} are wrong")
     for text in succeeded:
-        check_result(world, promises, chunks[int(text)], certificate)
+        check_result(world, invariants, chunks[int(text)], certificate)
 
 
-def drained(body: Any) -> bytes:
+def read_body(body: Any) -> bytes:
     """Return what an object holds; the model never waits, so one step reads it."""
     try:
         body.read().send(None)
@@ -73,7 +73,9 @@ def drained(body: Any) -> bytes:
     raise AssertionError(body)
 
 
-def check_letter(world: World, promises: Promises, pk: str, item: Item) -> None:
+def check_dead_letter(
+    world: World, invariants: Invariants, pk: str, item: Item
+) -> None:
     """Check that a dead chunk has its dead letter, with its story."""
     row = get(
         world,
@@ -83,11 +85,13 @@ def check_letter(world: World, promises: Promises, pk: str, item: Item) -> None:
     )
     needed = ("error_code", "stage", "attempts", "trail", "compensation")
     if row is None or any(row.get(n) is None for n in needed):
-        promises.break_(f"I15: {item['job']}/{item['chunk']} has no dead letter: {row}")
+        invariants.report_violation(
+            f"I15: {item['job']}/{item['chunk']} has no dead letter: {row}"
+        )
 
 
 def check_result(
-    world: World, promises: Promises, item: Item, certificate: Item
+    world: World, invariants: Invariants, item: Item, certificate: Item
 ) -> None:
     """Check that a finished chunk's result is there, and the one that was certified."""
     chunk = item["chunk"]
@@ -95,33 +99,41 @@ def check_result(
     beside = keys.result_sk(chunk)
     row = get(world, world.settings.checkpoints_table, partition, beside)
     if row is not None and "value" in item:
-        promises.break_(f"I5: {item['job']}/{chunk} has two results")
+        invariants.report_violation(f"I5: {item['job']}/{chunk} has two results")
     row = row or {"value": item.get("value", "null")}
     sha256 = row.get("value_sha256") or keys.sha256(row["value"].encode())
     if item.get("result_sha256") != sha256:
-        promises.break_(f"I5: {item['job']}/{chunk} has another result than it says")
+        invariants.report_violation(
+            f"I5: {item['job']}/{chunk} stores an unexpected result"
+        )
     if certificate["results"].get(str(chunk)) != sha256:
-        promises.break_(f"I5: {item['job']}/{chunk} was certified with another result")
+        invariants.report_violation(
+            f"I5: {item['job']}/{chunk} has a different certified result"
+        )
 
 
-def check_effects(world: World, promises: Promises) -> None:
+def check_effects(world: World, invariants: Invariants) -> None:
     """Hold the ledger against the outside's books."""
-    outside = promises.outside
-    if outside is None:
+    provider = invariants.provider
+    if provider is None:
         return
     rows = {
         row["effect_key"]: row
         for row in scan(world, world.settings.checkpoints_table)
         if "effect_key" in row
     }
-    for identity, entry in outside.books.items():
+    for identity, entry in provider.records.items():
         if entry.effect is Effect.PURE:
             continue
         state = rows.get(identity, {}).get("effect_state")
         if state is None:
-            promises.break_(f"I7: {identity[:12]} happened and is on no record")
-        elif state in {"UNDONE", "REFUSED"} and entry.stands:
-            promises.break_(f"I8: {identity[:12]} is {state} and stands")
+            invariants.report_violation(
+                f"I7: {identity[:12]} was executed without an effect row"
+            )
+        elif state in {"UNDONE", "REFUSED"} and entry.active:
+            invariants.report_violation(
+                f"I8: {identity[:12]} is {state} and still in effect"
+            )
 
 
 def scan(world: World, table: str) -> Iterator[Item]:

@@ -35,16 +35,16 @@ class Exchange:
     fault: str | None
     wait_s: float
     sent_at: float
-    over: bool = False
+    closed: bool = False
     error: Exception | None = None
     until: float = 0.0
 
-    def arrive(self) -> None:
+    def deliver_request(self) -> None:
         """Reach the service."""
         self.until = self.client.world.loop.moment + self.wait_s
-        self.carry_out()
+        self.execute()
 
-    def carry_out(self) -> None:
+    def execute(self) -> None:
         """Do what is asked for; a long poll that finds nothing stays."""
         world = self.client.world
         if self.operation in READS and not self.request.get("ConsistentRead"):
@@ -69,11 +69,15 @@ class Exchange:
         world = self.client.world
         world.on_exchange("applied", self)
         delay = world.rng.random() * HOP_S
-        world.loop.call_later(delay, self.answered, reply, error, context=world.context)
+        world.loop.call_later(
+            delay, self.deliver_reply, reply, error, context=world.context
+        )
 
-    def answered(self, reply: dict[str, Any] | None, error: ClientError | None) -> None:
+    def deliver_reply(
+        self, reply: dict[str, Any] | None, error: ClientError | None
+    ) -> None:
         """Reach the process, unless the answer was lost or nobody waits for it."""
-        if self.over or self.answer.done():
+        if self.closed or self.answer.done():
             return
         if self.fault == "request.reply_lost":
             self.fail(ConnectionClosedError(endpoint_url=self.client.name))
@@ -102,7 +106,7 @@ def http_date(second: int) -> str:
 
 
 @dataclass(slots=True)
-class Polls:
+class LongPolls:
     """The long polls that stay open, by queue."""
 
     world: World
@@ -115,18 +119,22 @@ class Polls:
         next_at = self.world.sqs.next_at(url)
         at = until if next_at is None else min(until, self.world.at(next_at))
         loop.call_at(
-            max(at, loop.moment), self.look, exchange, url, context=self.world.context
+            max(at, loop.moment),
+            self.retry_poll,
+            exchange,
+            url,
+            context=self.world.context,
         )
 
-    def arrived(self, url: str) -> None:
+    def retry_first(self, url: str) -> None:
         """Let the first open poll of a queue have a look."""
         waiting = self._waiting.get(url)
         if waiting:
-            self.look(waiting[0], url)
+            self.retry_poll(waiting[0], url)
 
-    def look(self, exchange: Exchange, url: str) -> None:
+    def retry_poll(self, exchange: Exchange, url: str) -> None:
         """Let a poll have another look."""
         waiting = self._waiting.get(url, [])
         if exchange in waiting:
             waiting.remove(exchange)
-            exchange.carry_out()
+            exchange.execute()

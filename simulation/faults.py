@@ -91,7 +91,7 @@ class Faults:
         self.fired[kind] += 1
         return True
 
-    def of_request(self) -> str | None:
+    def draw_for_request(self) -> str | None:
         """Return what befalls a request, if anything."""
         if not self.on or not self._requests:
             return None

@@ -8,19 +8,19 @@ from typing import Any
 Item = dict[str, Any]
 
 
-def broken_by(old: Item | None, new: Item) -> Iterator[str]:
+def breaker_violations(old: Item | None, new: Item) -> Iterator[str]:
     """Say which rules a write to a breaker's row breaks, each as a sentence's end."""
     was, now = (old or {}).get("breaker_state", "closed"), new["breaker_state"]
     gen, next_gen = (old or {}).get("gen", 0), new["gen"]
     probed = "probe_token" in (old or {})
     if next_gen not in {gen, gen + 1}:
-        yield f"went from generation {gen} to {next_gen}"
+        yield f"moved from generation {gen} to {next_gen}"
     if was != now and next_gen == gen:
-        yield f"went from {was} to {now} within a generation"
+        yield f"moved from {was} to {now} within a generation"
     if was == now == "closed":
-        yield "was closed, and closed"
+        yield "was closed while already closed"
     if was == "open" and next_gen > gen and not probed:
-        yield f"went from open to {now} without a probe"
+        yield f"moved from open to {now} without a probe"
     if next_gen == gen and probed and "probe_token" in new:
         lost = old is not None and old["probe_until"] < new["probe_until"]
         if not lost:
@@ -28,4 +28,4 @@ def broken_by(old: Item | None, new: Item) -> Iterator[str]:
     if next_gen > gen and "probe_token" in new:
         yield "began a generation with a probe"
     if (now == "open") is not ("open_until" in new):
-        yield f"is {now}, and open until {new.get('open_until')}"
+        yield f"is {now} with open_until {new.get('open_until')}"

@@ -15,16 +15,16 @@ from orchestrator.intake import chunk_inputs
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
 from piecework.pipeline import Pipeline
-from simulation.acts import Work
-from simulation.watched import watched
+from simulation.acts import Workload
+from simulation.watched import instrument_pipeline
 
 #: Chunks of a job that is drawn from a user's input, at most, and those that are read.
-MOST_CHUNKS = 5
-READ_CHUNKS = 200
+MAX_CHUNKS = 5
+MAX_READ_CHUNKS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class Inputs:
     """What was asked for.
 
     Attributes:
@@ -36,28 +36,28 @@ class Given:
 
     pipeline: str = ""
     source: str = ""
-    stand_ins: str = ""
+    stubs: str = ""
 
 
-def load_works(given: Given) -> Sequence[Work]:
+def load_workloads(inputs: Inputs) -> Sequence[Workload]:
     """Return what the schedules submit.
 
     Raises:
         PieceworkError: What loading the pipeline or reading its input raises.
         UsageError: `cli.usage.invalid`: there are no stand-ins under that name.
     """
-    if not given.pipeline:
-        from simulation.works import WORKS
+    if not inputs.pipeline:
+        from simulation.works import WORKLOADS
 
-        return WORKS
-    pipeline = load_pipeline(given.pipeline)
-    payloads = asyncio.run(read_payloads(pipeline, given.source))
-    stand_ins = load_stand_ins(given.stand_ins) if given.stand_ins else {}
+        return WORKLOADS
+    pipeline = load_pipeline(inputs.pipeline)
+    payloads = asyncio.run(read_payloads(pipeline, inputs.source))
+    stubs = load_stubs(inputs.stubs) if inputs.stubs else {}
 
     def draw(rng: Random) -> Sequence[BaseModel]:
-        return rng.choices(payloads, k=rng.randint(1, MOST_CHUNKS))
+        return rng.choices(payloads, k=rng.randint(1, MAX_CHUNKS))
 
-    return [Work(watched(pipeline), draw, stand_ins)]
+    return [Workload(instrument_pipeline(pipeline), draw, stubs)]
 
 
 async def read_payloads(pipeline: Pipeline, source: str) -> list[BaseModel]:
@@ -65,18 +65,18 @@ async def read_payloads(pipeline: Pipeline, source: str) -> list[BaseModel]:
     payloads: list[BaseModel] = []
     async for chunk in chunk_inputs(source, pipeline, s3=None):
         payloads.append(pipeline.payload.model_validate_json(chunk.payload))
-        if len(payloads) == READ_CHUNKS:
+        if len(payloads) == MAX_READ_CHUNKS:
             break
     return payloads
 
 
-def load_stand_ins(name: str) -> Mapping[Callable[..., Any], Callable[..., Any]]:
+def load_stubs(name: str) -> Mapping[Callable[..., Any], Callable[..., Any]]:
     """Return what is called in the place of what."""
     module, _, attribute = name.partition(":")
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        message = f"There are no stand-ins {name}: {error}."
-        step = "Give --stand-ins module:MAPPING, from each function to its stand-in."
+        message = f"No stub mapping was found at {name}: {error}."
+        step = "Give --stubs module:MAPPING, from each function to its stub."
         raise UsageError(message, next_step=step) from error
     return dict(found)

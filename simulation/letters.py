@@ -17,53 +17,55 @@ from simulation.cloud.dynamodb import Change
 
 Item = dict[str, Any]
 
-MOVES = {("", OPEN), (OPEN, REDRIVEN), (OPEN, DISCARDED)}
+TRANSITIONS = {("", OPEN), (OPEN, REDRIVEN), (OPEN, DISCARDED)}
 
 
 @dataclass(slots=True)
-class LetterBook:
+class DeadLetterInvariants:
     """The letters that were written, and the list of those that are open."""
 
-    break_: Callable[[str], None]
+    report_violation: Callable[[str], None]
     letters: dict[tuple[str, str], Item] = field(default_factory=dict)
-    listed: set[tuple[str, int, int]] = field(default_factory=set)
+    open_list: set[tuple[str, int, int]] = field(default_factory=set)
 
-    def written(self, change: Change) -> None:
+    def check_write(self, change: Change) -> None:
         """Hold a write to the table of dead letters against the moves of a letter."""
         old = from_item(change.old) if change.old else {}
         new = from_item(change.new) if change.new else {}
         kind = (new or old).get("kind")
         if kind == "open":
-            self.list_(old, new)
+            self.update_open_list(old, new)
         elif kind == "dead-letter":
             move = (old.get("letter_state", ""), new.get("letter_state", "nothing"))
-            if move not in MOVES:
-                self.break_(f"I4: the letter {change.sk} went {move[0]} -> {move[1]}")
+            if move not in TRANSITIONS:
+                self.report_violation(
+                    f"I4: dead letter {change.sk} moved {move[0]} -> {move[1]}"
+                )
             self.letters[change.pk, change.sk] = new
 
-    def list_(self, old: Item, new: Item) -> None:
+    def update_open_list(self, old: Item, new: Item) -> None:
         """Keep the list of open letters as the table has it."""
         if new:
-            self.listed.add(name_of(new))
+            self.open_list.add(chunk_name(new))
         else:
-            self.listed.discard(name_of(old))
+            self.open_list.discard(chunk_name(old))
 
     def check(self, chunks: Iterable[Item]) -> None:
         """Check that each dead chunk has its one letter, and no other is open."""
-        by_name = {name_of(item): item for item in self.letters.values()}
+        by_name = {chunk_name(item): item for item in self.letters.values()}
         open_ = {n for n, item in by_name.items() if item["letter_state"] == OPEN}
-        dead = {name_of(c) for c in chunks if c["status"] == ChunkStatus.DEAD}
+        dead = {chunk_name(c) for c in chunks if c["status"] == ChunkStatus.DEAD}
         for name in sorted(open_ - dead):
-            self.break_(f"I15: {name} is not dead, and its letter is open")
+            self.report_violation(f"I15: {name} is not dead but has an open letter")
         for name in sorted(dead - by_name.keys()):
-            self.break_(f"I15: {name} is dead without a letter")
+            self.report_violation(f"I15: {name} is dead without a letter")
         for name in sorted(dead & by_name.keys()):
             if by_name[name]["letter_state"] not in {OPEN, DISCARDED}:
-                self.break_(f"I15: {name} is dead, and its letter was redriven")
-        for name in sorted(open_ ^ self.listed):
-            self.break_(f"I15: {name} and the list of open letters disagree")
+                self.report_violation(f"I15: {name} is dead but its letter is redriven")
+        for name in sorted(open_ ^ self.open_list):
+            self.report_violation(f"I15: {name} differs from the open-letter list")
 
 
-def name_of(item: Item) -> tuple[str, int, int]:
+def chunk_name(item: Item) -> tuple[str, int, int]:
     """Return the job, the chunk and the generation of a chunk or of its letter."""
     return item["job"], item["chunk"], item["gen"]

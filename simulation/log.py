@@ -33,8 +33,8 @@ class Log:
 
     def warning(self, event: str = "", **facts: Any) -> None:
         """Note what recovery takes care of."""
-        said = " ".join(f"{name}={facts[name]}" for name in sorted(facts))
-        self.note(f"{event} {said}")
+        text = " ".join(f"{name}={facts[name]}" for name in sorted(facts))
+        self.note(f"{event} {text}")
 
     error = warning
 

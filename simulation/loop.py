@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from simulation.callbacks import Callback, NumberedFuture, NumberedTask
 from simulation.process import PROCESS, Process, context_of
-from simulation.reach import refuse, watch
+from simulation.reach import refuse_blocking_io, refuse_network
 
 R = TypeVar("R")
 
@@ -32,39 +32,39 @@ class Loop(asyncio.AbstractEventLoop):
         self.rng = rng
         self.moment = BEGIN
         self.world = Process("world")
-        self.blown: Callable[[Process], None] = lambda _: None
-        self.troubles: list[str] = []
+        self.on_fuse_end: Callable[[Process], None] = lambda _: None
+        self.errors: list[str] = []
         self._timers: list[tuple[float, int, Callback]] = []
         self._runnable: list[Process] = []
         self._numbers = 0
-        self._over = False
+        self._finished = False
 
     def run(self, work: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine to its end, and everything beside it until then."""
-        watch(Loop)
+        refuse_blocking_io(Loop)
         hooks = sys.get_asyncgen_hooks()
-        sys.set_asyncgen_hooks(finalizer=self._dropped)
+        sys.set_asyncgen_hooks(finalizer=self._close_generator)
         earlier = asyncio._get_running_loop()  # noqa: SLF001 -- as asyncio's own loops do
         asyncio._set_running_loop(self)  # noqa: SLF001
         try:
             task = self.create_task(work, context=context_of(self.world))
-            self._until(task)
+            self._run_until(task)
             result: R = task.result()
             return result
         finally:
-            self._over = True
+            self._finished = True
             asyncio._set_running_loop(earlier)  # noqa: SLF001
             sys.set_asyncgen_hooks(*hooks)
 
-    def _dropped(self, generator: AsyncGenerator[Any, Any]) -> None:
+    def _close_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
         """Close a generator that nobody holds any more, as asyncio does.
 
         What is left of it at the end of the world goes without a word.
         """
-        if not self._over:
+        if not self._finished:
             self.create_task(generator.aclose())
 
-    def _until(self, task: asyncio.Task[Any]) -> None:
+    def _run_until(self, task: asyncio.Task[Any]) -> None:
         """Run one callback of some process after another, until a task is done."""
         runnable, draw = self._runnable, self.rng.random
         while not task.done():
@@ -76,7 +76,7 @@ class Loop(asyncio.AbstractEventLoop):
             if process.fuse:
                 process.fuse -= 1
                 if not process.fuse:
-                    self.blown(process)
+                    self.on_fuse_end(process)
                     continue
             ready = process.ready
             handle = ready.popleft()
@@ -89,7 +89,7 @@ class Loop(asyncio.AbstractEventLoop):
                 handle.context.run(callback, *handle.args)
             except Exception as error:  # noqa: BLE001 -- the world goes on
                 name = getattr(callback, "__qualname__", callback)
-                self.troubles.append(f"Exception in callback {name}: {error!r}")
+                self.errors.append(f"Exception in callback {name}: {error!r}")
 
     def _next_timer(self) -> None:
         """Move time on to the next thing that happens."""
@@ -105,7 +105,7 @@ class Loop(asyncio.AbstractEventLoop):
 
     def _enqueue(self, handle: Callback) -> None:
         process = handle.context.get(PROCESS, self.world)
-        if process.dead or self._over:
+        if process.dead or self._finished:
             return
         ready = process.ready
         if not ready and not process.frozen:
@@ -219,16 +219,16 @@ class Loop(asyncio.AbstractEventLoop):
             future.set_exception(error)
         return future
 
-    async def nowhere(self, *_: Any, **__: Any) -> Any:
+    async def refuse_io(self, *_: Any, **__: Any) -> Any:
         """Refuse to reach out of the made-up world."""
-        refuse()
+        refuse_network()
 
-    getaddrinfo = create_connection = sock_connect = nowhere
-    create_unix_connection = subprocess_exec = subprocess_shell = nowhere
+    getaddrinfo = create_connection = sock_connect = refuse_io
+    create_unix_connection = subprocess_exec = subprocess_shell = refuse_io
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Keep what nobody caught."""
-        self.troubles.append(f"{context['message']}: {context.get('exception')!r}")
+        self.errors.append(f"{context['message']}: {context.get('exception')!r}")
 
     def get_debug(self) -> bool:
         """Say that asyncio is not to check itself."""
@@ -236,8 +236,8 @@ class Loop(asyncio.AbstractEventLoop):
 
     def is_running(self) -> bool:
         """Say that it runs."""
-        return not self._over
+        return not self._finished
 
     def is_closed(self) -> bool:
         """Say whether it has run."""
-        return self._over
+        return self._finished

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 #: Tries of the SDK, as `piecework.runtime.RETRIES` asks for.
-TRIES = 4
+SDK_ATTEMPTS = 4
 #: What the SDK tries again by itself.
-RETRIED = {
+SDK_RETRIES = {
     "ThrottlingException",
     "ProvisionedThroughputExceededException",
     "RequestThrottled",
@@ -43,7 +43,7 @@ RETRIED = {
 SLOW_S = 6.0
 #: How many times the client's patience a late one is on its way besides, at most: it
 #: is carried out when nobody counts on it any more.
-LATEST = 6
+MAX_LATE_FACTOR = 6
 THROTTLED = {
     "dynamodb": "ProvisionedThroughputExceededException",
     "sqs": "RequestThrottled",
@@ -96,12 +96,12 @@ class Client:
         body: Any = request.get("Body")
         if hasattr(body, "read"):  # the SDK rewinds a file before it tries again
             request["Body"] = body.read()
-        for attempt in range(TRIES):
-            last = attempt == TRIES - 1
+        for attempt in range(SDK_ATTEMPTS):
+            last = attempt == SDK_ATTEMPTS - 1
             try:
                 return await self.attempt(operation, request)
             except ClientError as error:
-                if last or error.response["Error"]["Code"] not in RETRIED:
+                if last or error.response["Error"]["Code"] not in SDK_RETRIES:
                     raise
             except (ConnectionClosedError, EndpointConnectionError, ReadTimeoutError):
                 if last:
@@ -112,30 +112,30 @@ class Client:
     async def attempt(self, operation: str, request: Mapping[str, Any]) -> Any:
         """Send a request once, through whatever befalls it."""
         world = self.world
-        fault = world.faults.of_request()
+        fault = world.faults.draw_for_request()
         world.note(self.process, operation, fault)
         refuse(fault, self.name, operation)
         wait_s = float(request.get("WaitTimeSeconds", 0))
         timeout_s = self.timeout_s + wait_s
-        away = world.rng.random() * (SLOW_S if fault == "request.slow" else HOP_S)
+        delay_s = world.rng.random() * (SLOW_S if fault == "request.slow" else HOP_S)
         if fault == "request.late":
-            away = timeout_s * (1 + LATEST * world.rng.random() ** 2)
+            delay_s = timeout_s * (1 + MAX_LATE_FACTOR * world.rng.random() ** 2)
         loop = world.loop
         answer = loop.create_future()
         sent = (operation, request, answer, fault, wait_s, loop.moment)
         exchange = Exchange(self, *sent)
         world.on_exchange("asked", exchange)
         if not self.process.dead:
-            loop.call_later(away, exchange.arrive, context=world.context)
-        patience = None  # none is needed where the answer is sure to be in time
-        if wait_s or away + HOP_S >= timeout_s:
-            patience = loop.call_later(timeout_s, exchange.give_up)
+            loop.call_later(delay_s, exchange.deliver_request, context=world.context)
+        timeout = None  # none is needed where the answer is sure to be in time
+        if wait_s or delay_s + HOP_S >= timeout_s:
+            timeout = loop.call_later(timeout_s, exchange.give_up)
         try:
             reply = await answer
         finally:
-            if patience is not None:
-                patience.cancel()
-            exchange.over = True
+            if timeout is not None:
+                timeout.cancel()
+            exchange.closed = True
             world.on_exchange("answered", exchange)
         if exchange.error is not None:
             raise exchange.error
@@ -161,8 +161,8 @@ def refuse(fault: str | None, service: str, operation: str) -> None:
         raise ClientError(response, operation)
     if code is not None:
         status = 500 if fault == "request.server_error" else 400
-        answered: Any = {
+        response_body: Any = {
             "Error": {"Code": code, "Message": fault},
             "ResponseMetadata": {"HTTPStatusCode": status},
         }
-        raise ClientError(answered, operation)
+        raise ClientError(response_body, operation)

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 #: Seconds that a request to the outside is on its way, at most. Shorter than what is
 #: left of any lease when its holder gives up: README, "What it rests on".
-LANDING_S = 4.0
+DELIVERY_S = 4.0
 #: How often a rule of the other side's refuses a call, where it has one.
-REFUSED = 0.3
+REFUSAL_RATE = 0.3
 #: Seconds of an outage, and between two, where there are any.
 OUTAGE_S = 15.0
 #: Seconds that an answer usually takes, at most.
@@ -33,10 +33,10 @@ ANSWER_S = 1.0
 
 
 #: The scope of a call that is made apart from any stage.
-NOBODY = CallScope("", "", 0, "")
+NO_SCOPE = CallScope("", "", 0, "")
 
 
-class OutsideError(Exception):
+class ProviderError(Exception):
     """What the outside answers when it does not do it, as HTTP clients raise it."""
 
     def __init__(self, status: int) -> None:
@@ -45,7 +45,7 @@ class OutsideError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class OutgoingCall:
     """A call under way: which one it is, for ever, and of what kind.
 
     Attributes:
@@ -55,12 +55,12 @@ class Asked:
 
     identity: str
     dependency: Dependency
-    scope: CallScope = NOBODY
+    scope: CallScope = NO_SCOPE
     chain: str = ""
 
 
 @dataclass(slots=True)
-class Entry:
+class CallRecord:
     """What the books say of one call.
 
     Attributes:
@@ -69,17 +69,17 @@ class Entry:
     """
 
     effect: Effect
-    landed: int = 0
-    stands: int = 0
+    executions: int = 0
+    active: int = 0
     answers: dict[str, Any] = field(default_factory=dict)
 
 
-ASKED: ContextVar[Asked] = ContextVar("ASKED")
-OUTSIDE: ContextVar[Outside] = ContextVar("OUTSIDE")
+CURRENT_CALL: ContextVar[OutgoingCall] = ContextVar("ASKED")
+PROVIDER: ContextVar[Provider] = ContextVar("OUTSIDE")
 
 
 @dataclass(slots=True)
-class Outside:
+class Provider:
     """The outside, and its books.
 
     Attributes:
@@ -91,17 +91,15 @@ class Outside:
     """
 
     world: World
-    broken: Callable[[str], None]
-    stand_ins: Mapping[Callable[..., Any], Callable[..., Any]] = field(
-        default_factory=dict
-    )
-    landing_s: float = LANDING_S
-    books: dict[str, Entry] = field(default_factory=dict)
+    report_violation: Callable[[str], None]
+    stubs: Mapping[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
+    delivery_s: float = DELIVERY_S
+    records: dict[str, CallRecord] = field(default_factory=dict)
     intended: set[str] = field(default_factory=set)
     chains: dict[str, set[str]] = field(default_factory=dict)
-    told: Counter[str] = field(default_factory=Counter)
+    notifications: Counter[str] = field(default_factory=Counter)
     paid: int = 0
-    paid_again: int = 0
+    paid_twice: int = 0
 
     async def call(
         self,
@@ -111,43 +109,43 @@ class Outside:
         key: str,
     ) -> Any:
         """Carry a call to the outside and its answer back, or lose one of them."""
-        faults, rng, asked = self.world.faults, self.world.rng, ASKED.get()
+        faults, rng, outgoing = self.world.faults, self.world.rng, CURRENT_CALL.get()
         if faults.fires("call.transient"):
             await asyncio.sleep(rng.random() * ANSWER_S)
-            raise OutsideError(503)
+            raise ProviderError(503)
         if faults.fires("call.permanent"):
             await asyncio.sleep(rng.random() * ANSWER_S)
-            raise OutsideError(422)
+            raise ProviderError(422)
         hidden = faults.fires("call.hidden")
         slow = faults.fires("call.slow")
         answer = self.world.loop.create_future()
-        landing = self.land(function, args, kwargs, key, asked, answer)
-        self.world.loop.create_task(landing, context=self.world.surroundings())
+        landing = self.execute(function, args, kwargs, key, outgoing, answer)
+        self.world.loop.create_task(landing, context=self.world.provider_context())
         if faults.fires("call.cut"):
-            await asyncio.sleep(rng.random() * self.landing_s / 4)
+            await asyncio.sleep(rng.random() * self.delivery_s / 4)
             message = "the connection broke"
             raise ConnectionResetError(message)
         value = await answer
         if slow:
-            await asyncio.sleep(asked.dependency.timeout * 2)
+            await asyncio.sleep(outgoing.dependency.timeout * 2)
         if hidden:
-            raise OutsideError(504)
+            raise ProviderError(504)
         return value
 
-    async def land(
+    async def execute(
         self,
         function: Callable[..., Awaitable[Any]],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         key: str,
-        asked: Asked,
+        outgoing: OutgoingCall,
         answer: asyncio.Future[Any],
     ) -> None:
         """Do what was asked for, if the provider has not done it under this key."""
-        rng, effect = self.world.rng, asked.dependency.effect
-        carry_out: Callable[..., Any] = self.stand_ins.get(function) or function
-        await asyncio.sleep(rng.random() * self.landing_s)
-        entry = self.books.setdefault(asked.identity, Entry(effect))
+        rng, effect = self.world.rng, outgoing.dependency.effect
+        carry_out: Callable[..., Any] = self.stubs.get(function) or function
+        await asyncio.sleep(rng.random() * self.delivery_s)
+        entry = self.records.setdefault(outgoing.identity, CallRecord(effect))
         honours = effect is Effect.PROVIDER_IDEMPOTENT
         if honours and key in entry.answers:
             value: Any = entry.answers[key]
@@ -158,35 +156,43 @@ class Outside:
                 if not answer.done():
                     answer.set_exception(error)
                 return
-            self.book(entry, key, value, asked)
+            self.record(entry, key, value, outgoing)
         await asyncio.sleep(rng.random() * ANSWER_S)
         if not answer.done():
             answer.set_result(value)
 
-    def book(self, entry: Entry, key: str, value: Any, asked: Asked) -> None:
+    def record(
+        self, entry: CallRecord, key: str, value: Any, outgoing: OutgoingCall
+    ) -> None:
         """Write down that something happened."""
-        entry.landed += 1
-        entry.stands += 1
+        entry.executions += 1
+        entry.active += 1
         entry.answers[key] = value
         self.paid += 1
-        name = asked.identity[:12]
-        self.world.note(None, f"outside: {asked.dependency.name} {name}", None)
+        name = outgoing.identity[:12]
+        self.world.note(None, f"outside: {outgoing.dependency.name} {name}", None)
         if entry.effect is Effect.PURE:
-            self.paid_again += entry.landed > 1
+            self.paid_twice += entry.executions > 1
             return
-        if entry.stands > 1:
-            self.broken(f"I6: {asked.dependency.name} {name} happened twice")
-        chain = self.chains.setdefault(asked.chain or asked.identity, set())
-        chain.add(asked.identity)
-        if sum(self.books[one].stands > 0 for one in chain) > 1:
-            self.broken(f"I6: {asked.dependency.name} {name} happened elsewhere too")
+        if entry.active > 1:
+            self.report_violation(
+                f"I6: {outgoing.dependency.name} {name} executed twice"
+            )
+        chain = self.chains.setdefault(outgoing.chain or outgoing.identity, set())
+        chain.add(outgoing.identity)
+        if sum(self.records[one].active > 0 for one in chain) > 1:
+            self.report_violation(
+                f"I6: {outgoing.dependency.name} {name} also ran in a fallback"
+            )
         if key not in self.intended:
-            self.broken(f"I7: {asked.dependency.name} {name} without an intent")
+            self.report_violation(
+                f"I7: {outgoing.dependency.name} {name} without an intent"
+            )
 
     def refuses(self) -> bool:
         """Say whether a rule of the other side's refuses a call this time."""
         faults, rng = self.world.faults, self.world.rng
-        return faults.on and rng.random() < REFUSED
+        return faults.on and rng.random() < REFUSAL_RATE
 
     @property
     def is_down(self) -> bool:
@@ -197,10 +203,10 @@ class Outside:
     async def look_up(self, key: str) -> Any:
         """Return what stands under a key, if anything."""
         await asyncio.sleep(self.world.rng.random() * ANSWER_S)
-        entry = self.books.get(ASKED.get().identity)
-        return entry.answers.get(key) if entry and entry.stands else None
+        entry = self.records.get(CURRENT_CALL.get().identity)
+        return entry.answers.get(key) if entry and entry.active else None
 
-    def undone(self, identity: str) -> None:
+    def mark_compensated(self, identity: str) -> None:
         """Learn that the ledger has an effect down as undone."""
-        if identity in self.books:
-            self.books[identity].stands = 0
+        if identity in self.records:
+            self.records[identity].active = 0

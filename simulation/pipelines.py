@@ -21,7 +21,7 @@ from piecework import (
     Stage,
     TransientError,
 )
-from simulation.outside import OUTSIDE, OutsideError
+from simulation.outside import PROVIDER, ProviderError
 
 SERVICE_UNAVAILABLE = 503
 QUICK = RetryPolicy(attempts=3, base=0.2, cap=2.0)
@@ -164,36 +164,36 @@ travel = Pipeline(
 
 # ── dependencies with outages: calls, effects and the way back wait for them ──
 
-SOON = CircuitBreaker(
+QUICK_BREAKER = CircuitBreaker(
     minimum_calls=3, window_calls=6, window_s=20.0, open_s=4.0, max_open_s=12.0
 )
-mill = replace(model, name="mill", breaker=SOON)
-cart = replace(shop, name="cart", breaker=SOON)
-gate = replace(desk, name="gate", breaker=SOON)
-horn = replace(post, name="horn", breaker=SOON)
+mill = replace(model, name="mill", breaker=QUICK_BREAKER)
+cart = replace(shop, name="cart", breaker=QUICK_BREAKER)
+gate = replace(desk, name="gate", breaker=QUICK_BREAKER)
+horn = replace(post, name="horn", breaker=QUICK_BREAKER)
 
 
-def stand_still() -> None:
+def fail_in_outage() -> None:
     """Answer 503 during an outage."""
-    if OUTSIDE.get().is_down:
-        raise OutsideError(SERVICE_UNAVAILABLE)
+    if PROVIDER.get().is_down:
+        raise ProviderError(SERVICE_UNAVAILABLE)
 
 
 async def grind(n: int, *, idempotency_key: str) -> int:
     """Be a paid call to what is out of order at times."""
-    stand_still()
+    fail_in_outage()
     return await score(n, idempotency_key=idempotency_key)
 
 
 async def carry(what: str, n: int, *, idempotency_key: str) -> str:
     """Carry something off, if the cart goes."""
-    stand_still()
+    fail_in_outage()
     return await book(what, n, idempotency_key=idempotency_key)
 
 
 async def bring_back(what: str, n: int, *, idempotency_key: str) -> None:
     """Bring back what was carried off, if the cart goes."""
-    stand_still()
+    fail_in_outage()
     await unbook(what, n, idempotency_key=idempotency_key)
 
 

@@ -18,13 +18,13 @@ from piecework import (
     SemanticError,
     Stage,
 )
-from simulation.outside import OUTSIDE
+from simulation.outside import PROVIDER
 from simulation.pipelines import QUICK, Item, book, desk, post, shop, trouble, unbook
 
 
-def refuse() -> None:
+def refuse_at_times() -> None:
     """Refuse, now and then, by a rule of the other side's."""
-    if OUTSIDE.get().refuses():
+    if PROVIDER.get().refuses():
         message = "not that"
         raise PolicyError(message, code="tool.policy.refused", http_status=403)
 
@@ -32,29 +32,33 @@ def refuse() -> None:
 async def ask(n: int, hint: str, *, idempotency_key: str) -> str:
     """Be a paid model call that may be refused."""
     del idempotency_key
-    refuse()
+    refuse_at_times()
     return f"{n}{hint}"
 
 
-def by_rules(n: int, hint: str) -> str:
+def answer_by_rules(n: int, hint: str) -> str:
     """Answer without a model."""
     return f"rules {n}{hint}"
 
 
-async def let(n: int, *, idempotency_key: str) -> str:
+async def let_room(n: int, *, idempotency_key: str) -> str:
     """Let a room, unless there is none."""
     del idempotency_key
-    refuse()
+    refuse_at_times()
     return f"room-{n}"
 
 
 small = Dependency("small", retry=QUICK, timeout=8.0, layer="llm")
 large = replace(
-    small, name="large", fallback=(Fallback(small, ask), Fallback(None, by_rules))
+    small,
+    name="large",
+    fallback=(Fallback(small, ask), Fallback(None, answer_by_rules)),
 )
 tavern = replace(desk, name="tavern")
 barn = replace(post, name="barn")
-inn = replace(shop, name="inn", fallback=(Fallback(tavern, let), Fallback(barn, let)))
+inn = replace(
+    shop, name="inn", fallback=(Fallback(tavern, let_room), Fallback(barn, let_room))
+)
 
 
 async def draft(ctx: Context[Item]) -> str:
@@ -65,18 +69,18 @@ async def draft(ctx: Context[Item]) -> str:
         message = "nonsense"
         raise SemanticError(message, code="tool.output.nonsense")
     if ctx.payload.trouble == "draft:policy" and not hint:
-        refuse()
+        refuse_at_times()
     return said
 
 
 async def draft_by_rules(ctx: Context[Item]) -> str:
     """Draft without a model."""
-    return by_rules(ctx.payload.n, "")
+    return answer_by_rules(ctx.payload.n, "")
 
 
 async def lodge(ctx: Context[Item]) -> str:
     """Take a room at the inn, else where there is one."""
-    room = await ctx.call(inn, let, ctx.payload.n)
+    room = await ctx.call(inn, let_room, ctx.payload.n)
     await asyncio.sleep(ctx.payload.seconds)
     trouble(ctx, "lodge")
     return room

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Self
 
-from simulation.many import Sum
+from simulation.many import Totals
 
 #: Seconds between two lines; a terminal shows one line, anew each second.
-LINES_S = 30.0
-SHOWN_S = 1.0
+LOG_INTERVAL_S = 30.0
+TERMINAL_INTERVAL_S = 1.0
 
 
 @dataclass(slots=True)
@@ -22,45 +22,47 @@ class Progress:
 
     schedules: int
     began: float
-    told_at: float = field(init=False)
+    reported_at: float = field(init=False)
 
     def __post_init__(self) -> None:
         """Say nothing at once."""
-        self.told_at = self.began
+        self.reported_at = self.began
 
-    def told(self, total: Sum) -> None:
+    def report(self, total: Totals) -> None:
         """Write a line, if it is time for one."""
         now, terminal = time.monotonic(), sys.stderr.isatty()
-        if now - self.told_at < (SHOWN_S if terminal else LINES_S):
+        if now - self.reported_at < (
+            TERMINAL_INTERVAL_S if terminal else LOG_INTERVAL_S
+        ):
             return
-        self.told_at = now
+        self.reported_at = now
         rate = total.schedules / (now - self.began)
-        said = f"{total.schedules:,} of {self.schedules:,} schedules, "
-        said += f"{len(total.broken)} violations, {rate:.1f} a second"
-        sys.stderr.write(f"\r\033[K{said}" if terminal else f"{said}\n")
+        line = f"{total.schedules:,} of {self.schedules:,} schedules, "
+        line += f"{len(total.violations)} violations, {rate:.1f} a second"
+        sys.stderr.write(f"\r\033[K{line}" if terminal else f"{line}\n")
         sys.stderr.flush()
 
 
 @dataclass(slots=True)
-class Stop:
+class StopSignals:
     """Ends a run at its next schedules, on SIGTERM or Ctrl-C; the second ends it now.
 
     Attributes:
         by: The signal that came; 0: none.
     """
 
-    by: int = 0
+    signal_number: int = 0
     _before: dict[int, Any] = field(default_factory=dict)
 
     @property
     def code(self) -> int:
         """What a shell calls the end by a signal; 0: there was none."""
-        return 128 + self.by if self.by else 0
+        return 128 + self.signal_number if self.signal_number else 0
 
     def __enter__(self) -> Self:
         """Take the signals over."""
         for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self.come)
+            self._before[number] = signal.signal(number, self.on_signal)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -70,8 +72,8 @@ class Stop:
         if sys.stderr.isatty():
             sys.stderr.write("\r\033[K")
 
-    def come(self, number: int, _: FrameType | None) -> None:
+    def on_signal(self, number: int, _: FrameType | None) -> None:
         """Note a signal."""
-        self.by = number
+        self.signal_number = number
         for each in self._before:
             signal.signal(each, signal.SIG_DFL)

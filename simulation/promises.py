@@ -14,107 +14,107 @@ from typing import TYPE_CHECKING, Any
 from piecework import keys
 from piecework.model import ChunkStatus, JobStatus
 from piecework.store.wire import from_item
-from simulation.chunk_book import ChunkBook
+from simulation.chunk_book import ChunkInvariants
 from simulation.cloud.dynamodb import Change
-from simulation.coverage import ENDED, chunk_ways, job_ways
-from simulation.fleet_rules import broken_by
-from simulation.letters import LetterBook
+from simulation.coverage import ENDED, chunk_transitions, job_transitions
+from simulation.fleet_rules import breaker_violations
+from simulation.letters import DeadLetterInvariants
 
 if TYPE_CHECKING:
-    from simulation.outside import Outside
+    from simulation.outside import Provider
     from simulation.world import World
 
 Item = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Promises:
+class Invariants:
     """The checker of one world."""
 
     world: World
-    outside: Outside | None = None
-    broken: list[str] = field(default_factory=list)
-    ways: Counter[str] = field(default_factory=Counter)
+    provider: Provider | None = None
+    violations: list[str] = field(default_factory=list)
+    transitions: Counter[str] = field(default_factory=Counter)
     jobs: dict[str, Item] = field(default_factory=dict)
-    chunks: dict[str, dict[int, ChunkBook]] = field(
+    chunks: dict[str, dict[int, ChunkInvariants]] = field(
         default_factory=lambda: defaultdict(dict)
     )
-    letters: LetterBook = field(init=False)
+    letters: DeadLetterInvariants = field(init=False)
 
     def __post_init__(self) -> None:
         """Open the book of dead letters."""
-        self.letters = LetterBook(self.break_)
+        self.letters = DeadLetterInvariants(self.report_violation)
 
-    def break_(self, said: str) -> None:
+    def report_violation(self, text: str) -> None:
         """Note a broken promise."""
-        self.broken.append(said)
-        self.world.note(None, f"BROKEN {said}", None)
+        self.violations.append(text)
+        self.world.note(None, f"VIOLATION {text}", None)
 
     def codes(self) -> Counter[str]:
         """Count the chunks that are dead, by what they died of."""
-        items = (b.item for books in self.chunks.values() for b in books.values())
+        items = (b.item for checkers in self.chunks.values() for b in checkers.values())
         return Counter(
             i.get("error_code", "none") for i in items if i["status"] == "DEAD"
         )
 
-    def written(self, changes: Sequence[Change]) -> None:
+    def check_write(self, changes: Sequence[Change]) -> None:
         """Look at what one request has written."""
         metas = []
         for change in changes:
             if change.table != self.world.settings.checkpoints_table:
-                self.letters.written(change)
+                self.letters.check_write(change)
                 continue
             if change.sk.startswith(keys.CHUNK_PREFIX) or change.sk == "JOIN":
-                self.chunk(change)
+                self.check_chunk(change)
             elif change.sk == keys.META_SK:
                 metas.append(change)
             elif "#EFFECT#" in change.sk:
-                self.effect(change)
+                self.check_effect(change)
             elif change.pk == keys.BREAKERS_PK and change.new is not None:
                 old = from_item(change.old) if change.old else None
-                for said in broken_by(old, from_item(change.new)):
-                    self.break_(f"the breaker of {change.sk} {said}")
+                for text in breaker_violations(old, from_item(change.new)):
+                    self.report_violation(f"breaker {change.sk} {text}")
         for change in metas:
-            self.job(change)
+            self.check_job(change)
 
     # ── chunks ──────────────────────────────────────────────────────────────
 
-    def chunk(self, change: Change) -> None:
+    def check_chunk(self, change: Change) -> None:
         """Hold a write to a chunk against the promises about chunks."""
         if change.new is None:
-            self.break_(f"I1: {change.pk} {change.sk} was deleted")
+            self.report_violation(f"I1: {change.pk} {change.sk} was deleted")
             return
         new = from_item(change.new)
         job_pk = change.pk.partition("#G#")[0]
-        book = self.book(job_pk, new)
+        checker = self.chunk_checker(job_pk, new)
         # Every write passes here: what stood there is what was read the last time.
-        old = book.item if change.old else None
+        old = checker.item if change.old else None
         if self.world.traced:
             was = old["status"] if old else "-"
             facts = f"{was} -> {new['status']} gen={new['gen']} fence={new['fence']}"
-            self.world.note(self.world.sender, f"  {book.name} {facts}", None)
-        ways = chunk_ways(old, new)
-        self.ways.update(ways)
-        if not ways:
-            self.break_(f"I4: {book.name} went no known way: {old} -> {new}")
+            self.world.note(self.world.sender, f"  {checker.name} {facts}", None)
+        transitions = chunk_transitions(old, new)
+        self.transitions.update(transitions)
+        if not transitions:
+            self.report_violation(f"I4: {checker.name} moved {old} -> {new}")
         if job_pk not in self.jobs:
-            self.break_(f"I14: {book.name} has no job")
-        book.written(old, new)
+            self.report_violation(f"I14: {checker.name} has no job")
+        checker.check_write(old, new)
 
-    def book(self, job_pk: str, new: Item) -> ChunkBook:
+    def chunk_checker(self, job_pk: str, new: Item) -> ChunkInvariants:
         """Return the book of a chunk."""
-        books, chunk = self.chunks[job_pk], new["chunk"]
-        if chunk not in books:
+        checkers, chunk = self.chunks[job_pk], new["chunk"]
+        if chunk not in checkers:
             name = f"{new['job']}/{chunk}"
-            books[chunk] = ChunkBook(name, self.world, self.break_)
-        return books[chunk]
+            checkers[chunk] = ChunkInvariants(name, self.world, self.report_violation)
+        return checkers[chunk]
 
     # ── jobs ────────────────────────────────────────────────────────────────
 
-    def job(self, change: Change) -> None:
+    def check_job(self, change: Change) -> None:
         """Hold a write to a job against the promises about jobs."""
         if change.new is None:
-            self.break_(f"I1: job {change.pk} was deleted")
+            self.report_violation(f"I1: job {change.pk} was deleted")
             return
         old = self.jobs.get(change.pk)
         new = from_item(change.new)
@@ -125,32 +125,40 @@ class Promises:
         if self.world.traced:
             facts = f"{was} -> {new['status']} gen={new['gen']}"
             self.world.note(self.world.sender, f"  job {new['job']} {facts}", None)
-        ways = job_ways(old, new)
-        self.ways.update(ways)
-        if not ways:
-            self.break_(f"I4: job {new['job']} went {was} -> {new['status']}")
-        self.whole(new, self.chunks[change.pk])
+        transitions = job_transitions(old, new)
+        self.transitions.update(transitions)
+        if not transitions:
+            self.report_violation(
+                f"I4: job {new['job']} moved {was} -> {new['status']}"
+            )
+        self.check_job_and_chunks(new, self.chunks[change.pk])
 
-    def whole(self, new: Item, books: Mapping[int, ChunkBook]) -> None:
+    def check_job_and_chunks(
+        self, new: Item, checkers: Mapping[int, ChunkInvariants]
+    ) -> None:
         """Check that a job's new state goes with those of its chunks."""
         status = new["status"]
-        states = {n: b.item["status"] for n, b in books.items() if n != keys.JOIN_CHUNK}
+        states = {
+            n: b.item["status"] for n, b in checkers.items() if n != keys.JOIN_CHUNK
+        }
         open_ = [n for n, state in states.items() if state not in ENDED]
         if status in {JobStatus.FINALIZING, JobStatus.CANCELLED} and open_:
-            self.break_(f"I12: job {new['job']} is {status}, and {open_} are at work")
+            self.report_violation(
+                f"I12: job {new['job']} is {status}, and {open_} are open"
+            )
         written = len(states)
         if status == JobStatus.RUNNING and written != new["chunks"]:
-            self.break_(f"I1: job {new['job']} runs with {written} of its chunks")
+            self.report_violation(f"I1: job {new['job']} runs with {written} chunks")
         if status == JobStatus.SUCCEEDED and any(
-            b.item["status"] != ChunkStatus.SUCCEEDED for b in books.values()
+            b.item["status"] != ChunkStatus.SUCCEEDED for b in checkers.values()
         ):
-            self.break_(f"I12: job {new['job']} succeeded without some chunk")
+            self.report_violation(f"I12: job {new['job']} succeeded without all chunks")
 
     # ── effects and messages ────────────────────────────────────────────────
 
-    def effect(self, change: Change) -> None:
+    def check_effect(self, change: Change) -> None:
         """Tell the outside's books what the ledger says."""
-        if change.new is None or self.outside is None:
+        if change.new is None or self.provider is None:
             return
         row = from_item(change.new)
         state = row.get("effect_state")
@@ -158,17 +166,19 @@ class Promises:
         if state == "INTENT":
             meta = self.jobs.get(change.pk.partition("#G#")[0], {})
             if meta.get("status") == JobStatus.CANCELLED:
-                self.break_(f"I11: {key[:12]} was begun after its job was cancelled")
-            self.outside.intended.add(keys.provider_key(key, row["epoch"]))
+                self.report_violation(
+                    f"I11: {key[:12]} began after its job was cancelled"
+                )
+            self.provider.intended.add(keys.provider_key(key, row["epoch"]))
         elif state == "UNDONE":
-            self.outside.undone(key)
+            self.provider.mark_compensated(key)
         elif state == "DONE":
-            entry = self.outside.books.get(key)
+            entry = self.provider.records.get(key)
             sent = keys.provider_key(key, row["epoch"])
             if entry is None or sent not in entry.answers:
-                self.break_(f"I7: {key[:12]} is down as done and never was")
+                self.report_violation(f"I7: {key[:12]} is DONE without an execution")
 
-    def deleted(self, url: str, body: str, received_at: float) -> None:
+    def check_deleted_message(self, url: str, body: str, received_at: float) -> None:
         """Check that a message went only when nothing depended on it any more."""
         from piecework.queue import Message
 
@@ -178,8 +188,8 @@ class Promises:
             return
         if url != self.world.urls[self.world.settings.work_queue]:
             return  # what the dead-letter queue held is sent again first
-        book = self.chunks[message.ref.of.pk].get(message.chunk)
-        if book is None or book.item["gen"] > message.gen:
+        checker = self.chunks[message.ref.of.pk].get(message.chunk)
+        if checker is None or checker.item["gen"] > message.gen:
             return
-        if not book.was_over(received_at, self.world.now()):
-            self.break_(f"I9: a message of {book.name} went too early")
+        if not checker.had_ended(received_at, self.world.now()):
+            self.report_violation(f"I9: a message of {checker.name} was lost")

@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 from piecework.errors import PermanentError
 
 #: The code of a call that reaches for the true world.
-OUT_OF_REACH = "pipeline.simulation.out_of_reach"
+NETWORK_REFUSED = "pipeline.simulation.out_of_reach"
 #: What a blocking client does first. A socket that is only made harms nobody.
-REACHING = {
+BLOCKING_EVENTS = {
     "socket.connect",
     "socket.getaddrinfo",
     "socket.gethostbyname",
@@ -27,18 +27,19 @@ REACHING = {
 }
 
 
-def refuse() -> NoReturn:
+def refuse_network() -> NoReturn:
     """Raise: a provider would be asked, and paid, anew in each schedule."""
     message = "A function reached for the network, which the simulator has not."
-    raise PermanentError(message, code=OUT_OF_REACH)
+    raise PermanentError(message, code=NETWORK_REFUSED)
 
 
 @cache
-def watch(kind: type[asyncio.AbstractEventLoop]) -> None:
+def refuse_blocking_io(loop_type: type[asyncio.AbstractEventLoop]) -> None:
     """Refuse what blocks, too, while a loop of a kind runs; hooks stay for ever."""
 
     def hook(event: str, _: Any) -> None:
-        if event in REACHING and isinstance(asyncio._get_running_loop(), kind):  # noqa: SLF001 -- None is an answer here
-            refuse()
+        running = asyncio._get_running_loop()  # noqa: SLF001 -- None outside a loop
+        if event in BLOCKING_EVENTS and isinstance(running, loop_type):
+            refuse_network()
 
     sys.addaudithook(hook)

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 #: Whether memory is given back as CPython does it.
-COUNTED = sys.implementation.name == "cpython"
+REFERENCE_COUNTED = sys.implementation.name == "cpython"
 
 
 @contextmanager
-def remains_at_rest(world: World) -> Iterator[None]:
+def leftovers_discarded(world: World) -> Iterator[None]:
     """Collect no garbage inside, and close at the end what never came to its own."""
     hook, automatic = sys.unraisablehook, gc.isenabled()
     gc.disable()
@@ -31,7 +31,7 @@ def remains_at_rest(world: World) -> Iterator[None]:
         sys.unraisablehook = lambda _: None
         try:
             with warnings.catch_warnings():
-                close(world)
+                close_coroutines(world)
         finally:
             sys.unraisablehook = hook
             if automatic:
@@ -39,16 +39,16 @@ def remains_at_rest(world: World) -> Iterator[None]:
 
 
 @contextmanager
-def collected_by_hand() -> Iterator[None]:
+def collecting_manually() -> Iterator[None]:
     """Collect nothing inside but when asked, and look then only at what is new."""
     automatic = gc.isenabled()
     gc.disable()
-    if COUNTED:
+    if REFERENCE_COUNTED:
         gc.freeze()
     try:
         yield
     finally:
-        if COUNTED:
+        if REFERENCE_COUNTED:
             gc.unfreeze()
         if automatic:
             gc.enable()
@@ -59,11 +59,11 @@ def collect() -> None:
 
     Where memory is not counted, a collection looks at all there is, and costs more.
     """
-    if COUNTED:
+    if REFERENCE_COUNTED:
         gc.collect()
 
 
-def close(world: World) -> None:
+def close_coroutines(world: World) -> None:
     """Close the coroutines of every process, ended or not."""
     warnings.simplefilter("ignore", RuntimeWarning)  # of work that never began
     for process in [world.loop.world, *world.processes]:

@@ -11,13 +11,13 @@ from random import Random
 from typing import Any
 
 from piecework.settings import Settings
-from simulation.actors import Cast
-from simulation.acts import Acts, Work
+from simulation.actors import FleetDriver
+from simulation.acts import ScheduleDriver, Workload
 from simulation.faults import Faults, swarm
-from simulation.outside import Outside
-from simulation.promises import Promises
-from simulation.remains import remains_at_rest
-from simulation.wiring import wire
+from simulation.outside import Provider
+from simulation.promises import Invariants
+from simulation.remains import leftovers_discarded
+from simulation.wiring import attach_checkers
 from simulation.world import World
 
 TENANT = "tenant"
@@ -28,19 +28,19 @@ class Verdict:
     """What came of a schedule."""
 
     seed: int
-    broken: Sequence[str]
+    violations: Sequence[str]
     fired: Mapping[str, int]
-    ways: Mapping[str, int]
+    transitions: Mapping[str, int]
     jobs: Mapping[str, int]
     codes: Mapping[str, int]
     requests: int
     paid: int
-    paid_again: int
+    paid_twice: int
     seconds: float
     trace: Sequence[str] = ()
 
 
-def settings_of(rng: Random) -> Settings:
+def draw_settings(rng: Random) -> Settings:
     """Draw the settings: short times, their relations as they are."""
     return settings(
         max_attempts=rng.choice((1, 2, 3, 3)),
@@ -71,43 +71,45 @@ def settings(**drawn: Any) -> Settings:
     )
 
 
-def run_schedule(seed: int, works: Sequence[Work], *, traced: bool = False) -> Verdict:
+def run_schedule(
+    seed: int, workloads: Sequence[Workload], *, traced: bool = False
+) -> Verdict:
     """Run the schedule of a seed; the same seed gives the same, word for word.
 
     In a context of its own: what a world puts into it must not outlive that world.
     """
-    return copy_context().run(play, seed, works, traced=traced)
+    return copy_context().run(simulate_seed, seed, workloads, traced=traced)
 
 
-def play(seed: int, works: Sequence[Work], *, traced: bool) -> Verdict:
+def simulate_seed(seed: int, workloads: Sequence[Workload], *, traced: bool) -> Verdict:
     """Make the world of a seed, and let it run to its end."""
     rng = Random(seed)
     faults = Faults(swarm(rng), rng)
-    world = World(settings_of(rng), faults, rng, traced=traced)
-    promises = Promises(world)
-    stand_ins = {old: new for work in works for old, new in work.stand_ins.items()}
-    outside = Outside(world, promises.break_, stand_ins)
-    pipelines = {work.pipeline.name: work.pipeline for work in works}
-    cast = Cast(world, pipelines, wire(world, promises, outside))
-    acts = Acts(world, promises, cast, works)
+    world = World(draw_settings(rng), faults, rng, traced=traced)
+    invariants = Invariants(world)
+    stubs = {old: new for work in workloads for old, new in work.stubs.items()}
+    provider = Provider(world, invariants.report_violation, stubs)
+    pipelines = {work.pipeline.name: work.pipeline for work in workloads}
+    fleet = FleetDriver(world, pipelines, attach_checkers(world, invariants, provider))
+    driver = ScheduleDriver(world, invariants, fleet, workloads)
     began = world.loop.moment
-    with remains_at_rest(world):
+    with leftovers_discarded(world):
         try:
-            world.loop.run(acts.run())
+            world.loop.run(driver.run())
         except Exception as error:  # noqa: BLE001 -- a schedule has a verdict, always
-            promises.break_(f"unexpected: {error!r}")
-        for trouble in world.loop.troubles:
-            promises.break_(f"unexpected: {trouble}")
+            invariants.report_violation(f"unexpected: {error!r}")
+        for trouble in world.loop.errors:
+            invariants.report_violation(f"unexpected: {trouble}")
         return Verdict(
             seed=seed,
-            broken=tuple(promises.broken),
+            violations=tuple(invariants.violations),
             fired=faults.fired,
-            ways=promises.ways,
-            jobs=Counter(str(item["status"]) for item in promises.jobs.values()),
-            codes=promises.codes(),
+            transitions=invariants.transitions,
+            jobs=Counter(str(item["status"]) for item in invariants.jobs.values()),
+            codes=invariants.codes(),
             requests=world.requests,
-            paid=outside.paid,
-            paid_again=outside.paid_again,
+            paid=provider.paid,
+            paid_twice=provider.paid_twice,
             seconds=world.loop.moment - began,
             trace=tuple(world.trace),
         )

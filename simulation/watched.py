@@ -14,76 +14,76 @@ from piecework.context import Context
 from piecework.dependency import Dependency, Fallback
 from piecework.notice import Notice
 from piecework.pipeline import Pipeline, Stage, StageFunction
-from simulation.outside import ASKED, OUTSIDE, Asked, OutsideError
+from simulation.outside import CURRENT_CALL, PROVIDER, OutgoingCall, ProviderError
 
 
-def watched(pipeline: Pipeline) -> Pipeline:
+def instrument_pipeline(pipeline: Pipeline) -> Pipeline:
     """Return the pipeline with all its functions watched."""
     by_function: dict[Any, Any] = {}
-    stages = [watched_stage(stage, by_function) for stage in pipeline.stages]
+    stages = [instrument_stage(stage, by_function) for stage in pipeline.stages]
     by_function.update(
         {old.run: new.run for old, new in zip(pipeline.stages, stages, strict=True)}
     )
     result = pipeline.stages[pipeline.result_index].run
-    join = pipeline.join and watched_function(pipeline.join, by_function)
+    join = pipeline.join and instrument_function(pipeline.join, by_function)
     changed: dict[str, Any] = {
         "stages": stages,
         "result": by_function[result],
         "join": join,
     }
     if pipeline.notify is not None:
-        changed["notify"] = told
+        changed["notify"] = record_notification
     return replace(pipeline, **changed)
 
 
-async def told(notice: Notice) -> None:
+async def record_notification(notice: Notice) -> None:
     """Stand in for a pipeline's notify hook, which would reach out."""
-    outside = OUTSIDE.get()
-    await asyncio.sleep(outside.world.rng.random())
-    if outside.world.faults.fires("call.transient"):
-        raise OutsideError(503)
-    outside.told[f"{notice.job} {notice.event} {notice.status}"] += 1
+    provider = PROVIDER.get()
+    await asyncio.sleep(provider.world.rng.random())
+    if provider.world.faults.fires("call.transient"):
+        raise ProviderError(503)
+    provider.notifications[f"{notice.job} {notice.event} {notice.status}"] += 1
 
 
-def watched_stage(stage: Stage, by_function: dict[Any, Any]) -> Stage:
+def instrument_stage(stage: Stage, by_function: dict[Any, Any]) -> Stage:
     """Return a stage whose calls go to the made-up outside."""
-    undo = stage.compensate and watched_function(stage.compensate, by_function)
-    replan = stage.replan and watched_function(stage.replan, by_function)
+    undo = stage.compensate and instrument_function(stage.compensate, by_function)
+    replan = stage.replan and instrument_function(stage.replan, by_function)
     return replace(
         stage,
-        run=watched_function(stage.run, by_function),
+        run=instrument_function(stage.run, by_function),
         compensate=undo,
         replan=replan,
-        fallback=[watched_function(each, by_function) for each in stage.fallback],
+        fallback=[instrument_function(each, by_function) for each in stage.fallback],
     )
 
 
-def watched_function(
+def instrument_function(
     function: Callable[..., Any], by_function: dict[Any, Any]
 ) -> Callable[[Any], Any]:
     """Return a stage function that is given a watched context."""
 
     @functools.wraps(function)
     async def run(ctx: Context[Any]) -> Any:
-        return await stage_run.invoke(function, WatchedContext(ctx, by_function))  # type: ignore[arg-type]
+        return await stage_run.invoke(function, InstrumentedContext(ctx, by_function))  # type: ignore[arg-type]
 
     return run
 
 
 @dataclass(slots=True)
-class WatchedContext:
+class InstrumentedContext:
     """What a stage is given: the true context, its calls led elsewhere."""
 
-    true: Context[Any]
+    inner: Context[Any]
     by_function: dict[Any, Any]
 
     def __getattr__(self, name: str) -> Any:
         """Return whatever else the true context has."""
-        return getattr(self.true, name)
+        return getattr(self.inner, name)
 
     def result(self, stage: StageFunction) -> Any:
         """Return what an earlier stage returned."""
-        return self.true.result(self.by_function.get(stage, stage))
+        return self.inner.result(self.by_function.get(stage, stage))
 
     async def call(
         self,
@@ -93,70 +93,73 @@ class WatchedContext:
         **kwargs: Any,
     ) -> Any:
         """Call the made-up outside by way of the true context."""
-        ctx = self.true
+        ctx = self.inner
         scope = CallScope(ctx.tenant, ctx.job, ctx.chunk, ctx.stage)
         identity = call_key(scope, dependency, function, args, kwargs)
-        token = ASKED.set(Asked(identity, dependency, scope))
+        token = CURRENT_CALL.set(OutgoingCall(identity, dependency, scope))
         try:
             return await ctx.call(
-                watched_dependency(dependency), watched_call(function), *args, **kwargs
+                instrument_dependency(dependency),
+                instrument_call(function),
+                *args,
+                **kwargs,
             )
         finally:
-            ASKED.reset(token)
+            CURRENT_CALL.reset(token)
 
 
 @functools.cache
-def watched_dependency(dependency: Dependency) -> Dependency:
+def instrument_dependency(dependency: Dependency) -> Dependency:
     """Return a dependency, and its chain, with their effects in the outside's books."""
     return replace(
         dependency,
         lookup=look_up if dependency.lookup else None,
-        fallback=[watched_fallback(each) for each in dependency.fallback],
+        fallback=[instrument_fallback(each) for each in dependency.fallback],
     )
 
 
 async def look_up(*_: Any, idempotency_key: str, **__: Any) -> Any:
     """Stand in for a provider's search."""
-    return await OUTSIDE.get().look_up(idempotency_key)
+    return await PROVIDER.get().look_up(idempotency_key)
 
 
-def watched_fallback(fallback: Fallback) -> Fallback:
+def instrument_fallback(fallback: Fallback) -> Fallback:
     """Return one of a chain, whose calls are its own in the outside's books."""
     if fallback.dependency is None:
         return fallback
-    function, dependency = fallback.function, watched_dependency(fallback.dependency)
+    function, dependency = fallback.function, instrument_dependency(fallback.dependency)
     if dependency.lookup:
-        found = in_place(fallback.dependency, function, look_up)
+        found = as_fallback(fallback.dependency, function, look_up)
         dependency = replace(dependency, lookup=found)
-    called = in_place(fallback.dependency, function, watched_call(function))
+    called = as_fallback(fallback.dependency, function, instrument_call(function))
     return Fallback(dependency, called)
 
 
-def in_place(
+def as_fallback(
     dependency: Dependency, function: Callable[..., Any], call: Callable[..., Any]
 ) -> Callable[..., Any]:
     """Return a call as it is made in the place of the one under way."""
 
     @functools.wraps(function)
     async def called(*args: Any, idempotency_key: str, **kwargs: Any) -> Any:
-        asked = ASKED.get()
-        identity = call_key(asked.scope, dependency, function, args, kwargs)
-        this = Asked(identity, dependency, asked.scope, asked.identity)
-        token = ASKED.set(this)
+        outgoing = CURRENT_CALL.get()
+        identity = call_key(outgoing.scope, dependency, function, args, kwargs)
+        this = OutgoingCall(identity, dependency, outgoing.scope, outgoing.identity)
+        token = CURRENT_CALL.set(this)
         try:
             return await call(*args, idempotency_key=idempotency_key, **kwargs)
         finally:
-            ASKED.reset(token)
+            CURRENT_CALL.reset(token)
 
     return called
 
 
 @functools.cache
-def watched_call(function: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+def instrument_call(function: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
     """Return a function whose calls go through the outside's faults and books."""
 
     @functools.wraps(function)
     async def call(*args: Any, idempotency_key: str, **kwargs: Any) -> Any:
-        return await OUTSIDE.get().call(function, args, kwargs, idempotency_key)
+        return await PROVIDER.get().call(function, args, kwargs, idempotency_key)
 
     return call

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from simulation.log import Log
-from simulation.outside import OUTSIDE, Outside
+from simulation.outside import PROVIDER, Provider
 from simulation.process import PROCESS, context_of
-from simulation.promises import Promises
+from simulation.promises import Invariants
 from simulation.world import World
 
 
-def wire(world: World, promises: Promises, outside: Outside) -> Log:
+def attach_checkers(world: World, invariants: Invariants, provider: Provider) -> Log:
     """Let the checkers see all that happens in a world, its log included."""
-    promises.outside = outside
-    world.dynamodb.on_write = promises.written
-    world.sqs.on_delete = promises.deleted
-    OUTSIDE.set(outside)
+    invariants.provider = provider
+    world.dynamodb.on_write = invariants.check_write
+    world.sqs.on_delete = invariants.check_deleted_message
+    PROVIDER.set(provider)
     world.context = context_of(world.loop.world)  # which knows the outside from now on
     return Log(
-        lambda said: promises.break_(f"unexpected: {said}"),
-        lambda said: world.note(PROCESS.get(None), said, None),
+        lambda text: invariants.report_violation(f"unexpected: {text}"),
+        lambda text: world.note(PROCESS.get(None), text, None),
     )

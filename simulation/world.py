@@ -22,7 +22,7 @@ from piecework.store.tallies import Tallies
 from simulation.cloud.dynamodb import DynamoDB
 from simulation.cloud.s3 import S3
 from simulation.cloud.sqs import SQS
-from simulation.exchange import Polls
+from simulation.exchange import LongPolls
 from simulation.faults import Faults
 from simulation.loop import Loop
 from simulation.network import open_client
@@ -37,7 +37,7 @@ BUCKET = "bucket"
 #: The work queue's backstop, as `infra/data.yaml` sets it.
 MAX_RECEIVES = 10
 #: Seconds that a process may be frozen: up to five leases.
-LONGEST_FREEZE_S = 100.0
+MAX_FREEZE_S = 100.0
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class World:
     dynamodb: DynamoDB = field(init=False)
     sqs: SQS = field(init=False)
     s3: S3 = field(init=False)
-    polls: Polls = field(init=False)
+    polls: LongPolls = field(init=False)
     urls: dict[str, str] = field(init=False)
     #: Whose request the models are carrying out, if anybody's.
     sender: Process | None = None
@@ -71,7 +71,7 @@ class World:
         """Make the loop and the services."""
         settings = self.settings
         self.loop = Loop(self.rng)  # type: ignore[abstract] # sockets are
-        self.loop.blown = self.befall
+        self.loop.on_fuse_end = self.inject_process_fault
         self.context = context_of(self.loop.world)
         tables = (settings.checkpoints_table, settings.dead_letters_table)
         self.dynamodb = DynamoDB(
@@ -79,8 +79,8 @@ class World:
         )
         self.sqs = SQS(self.now, self.rng, chaos=self.faults)
         self.s3 = S3(self.now, buckets=[BUCKET])
-        self.polls = Polls(self)
-        self.sqs.on_arrival = self.polls.arrived
+        self.polls = LongPolls(self)
+        self.sqs.on_arrival = self.polls.retry_first
         dead, work = settings.dead_letter_queue, settings.work_queue
         self.urls = {dead: self.sqs.create_queue(dead, retention_s=1_209_600.0)}
         self.urls[work] = self.sqs.create_queue(
@@ -106,17 +106,17 @@ class World:
         if mortal and self.faults.on:
             if self.faults.fires("clock.offset"):
                 process.offset = self.rng.uniform(-30.0, 30.0)
-            self.light(process)
+            self.set_fuse(process)
         self.processes.append(process)
         return process
 
-    def light(self, process: Process) -> None:
+    def set_fuse(self, process: Process) -> None:
         """Draw after how many callbacks something befalls a process."""
         rates = self.faults.rates
         rate = rates.get("process.kill", 0.0) + rates.get("process.freeze", 0.0)
         process.fuse = 1 + int(self.rng.expovariate(rate)) if rate else 0
 
-    def befall(self, process: Process) -> None:
+    def inject_process_fault(self, process: Process) -> None:
         """Kill or freeze a process whose fuse is down."""
         if not self.faults.on:
             return
@@ -127,10 +127,10 @@ class World:
             self.kill(process)
             return
         self.faults.fired["process.freeze"] += 1
-        seconds = self.rng.random() ** 3 * LONGEST_FREEZE_S
+        seconds = self.rng.random() ** 3 * MAX_FREEZE_S
         self.note(process, f"frozen for {seconds:.3f} s", None)
         self.loop.freeze(process, seconds)
-        self.light(process)
+        self.set_fuse(process)
 
     def kill(self, process: Process) -> None:
         """End a process at once."""
@@ -178,7 +178,7 @@ class World:
             rng=rng,
         )
 
-    def surroundings(self) -> Context:
+    def provider_context(self) -> Context:
         """Return the caller's surroundings, but outside of its process."""
         return context_of(self.loop.world)
 

@@ -107,7 +107,7 @@ class SQS:
         done, failed = [], []
         for entry in sqs_checks.entries(operation, request):
             if self._chaos.fires("sqs.partial"):
-                broken = Refusal("InternalError", "Not done; nobody's fault.")
+                broken = Refusal("InternalError", "The entry was not processed.")
                 failed.append(_failure(entry["Id"], broken, senders=False))
                 continue
             try:

@@ -9,23 +9,25 @@ from collections import Counter
 from collections.abc import Sequence
 
 from simulation.crash_points.explore import explore
-from simulation.crash_points.findings import Finding, Kind, judge
-from simulation.crash_points.run import Job, run, undisturbed
+from simulation.crash_points.findings import Finding, Kind, compare_runs
+from simulation.crash_points.run import Job, run, run_without_fault
 from simulation.crash_points.scenarios import SCENARIOS
-from simulation.crash_points.strikes import STEP, Mode, Point, Strike
+from simulation.crash_points.strikes import STEP, FaultPoint, InjectedFault, Mode
 
 #: Broken runs that are shown; more of them say nothing more.
-SHOWN = 20
+MAX_SHOWN = 20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Strike as asked; return 1 if a promise was broken."""
-    asked = options().parse_args(arguments)
-    names = [asked.scenario] if asked.scenario else list(SCENARIOS)
-    jobs = [Job(name, asked.chunks, asked.seed) for name in names]
-    if asked.point is not None:
-        return replay(jobs[0], Strike(asked.point, Mode(asked.mode)), asked.trace)
-    return sweep(jobs, asked.processes)
+    parsed = options().parse_args(arguments)
+    names = [parsed.scenario] if parsed.scenario else list(SCENARIOS)
+    jobs = [Job(name, parsed.chunks, parsed.seed) for name in names]
+    if parsed.point is not None:
+        return replay(
+            jobs[0], InjectedFault(parsed.point, Mode(parsed.mode)), parsed.trace
+        )
+    return sweep(jobs, parsed.processes)
 
 
 def options() -> argparse.ArgumentParser:
@@ -46,65 +48,65 @@ def sweep(jobs: Sequence[Job], processes: int) -> int:
     began = time.monotonic()
     runs: Counter[str] = Counter()
     kinds: Counter[Kind] = Counter()
-    doubtful, bad = 0, list[Finding]()
+    unresolved, bad = 0, list[Finding]()
     for finding in explore(jobs, processes):
         runs[finding.job.scenario] += 1
-        kinds.update({kind for kind, _ in finding.broken})
-        doubtful += finding.doubtful > 0
-        if finding.broken:
+        kinds.update({kind for kind, _ in finding.violations})
+        unresolved += finding.unresolved > 0
+        if finding.violations:
             bad.append(finding)
-        points = undisturbed(finding.job).points
+        points = run_without_fault(finding.job).points
         if runs[finding.job.scenario] == sum(len(point.modes) for point in points):
             name, so_far = finding.job.scenario, round(time.monotonic() - began)
-            told = f"{len(points)} points{awaits(points)}, {runs[name]} runs"
-            say(f"{name}: {told}, {so_far} s so far")
+            progress = f"{len(points)} points{awaits(points)}, {runs[name]} runs"
+            print_line(f"{name}: {progress}, {so_far} s so far")
     order = list(SCENARIOS)
-    bad.sort(key=lambda f: (order.index(f.job.scenario), f.strike.point, f.strike.mode))
-    for finding in bad[:SHOWN]:
+    bad.sort(key=lambda f: (order.index(f.job.scenario), f.fault.point, f.fault.mode))
+    for finding in bad[:MAX_SHOWN]:
         show(finding)
     figures = {
-        "points": sum(len(undisturbed(job).points) for job in jobs),
+        "points": sum(len(run_without_fault(job).points) for job in jobs),
         "runs": runs.total(),
         **{str(kind): kinds[kind] for kind in Kind},
-        "doubtful": doubtful,
+        "doubtful": unresolved,
         "seconds": round(time.monotonic() - began),
     }
-    say(" ".join(f"{name}={value}" for name, value in figures.items()))
+    print_line(" ".join(f"{name}={value}" for name, value in figures.items()))
     return int(bool(bad) or not runs)
 
 
-def awaits(points: Sequence[Point]) -> str:
+def awaits(points: Sequence[FaultPoint]) -> str:
     """Say how many points are steps of a loop, and at how many awaits."""
     steps = [point.name for point in points if f" {STEP}" in point.name]
     places = {name.partition(f" {STEP}")[2] for name in steps}
     return f" ({len(steps)} steps at {len(places)} awaits)" if steps else ""
 
 
-def replay(job: Job, strike: Strike, traced: bool) -> int:  # noqa: FBT001
+def replay(job: Job, fault: InjectedFault, traced: bool) -> int:  # noqa: FBT001
     """Strike at one point; print what came of it."""
-    found = run(job, strike, traced=traced)
+    found = run(job, fault, traced=traced)
     for line in found.trace:
-        say(line)
-    finding = judge(job, strike, found)
+        print_line(line)
+    finding = compare_runs(job, fault, found)
     show(finding)
-    return int(bool(finding.broken))
+    return int(bool(finding.violations))
 
 
 def show(finding: Finding) -> None:
     """Print what came of a run, and how to see it again."""
-    job, strike = finding.job, finding.strike
-    name = undisturbed(job).points[strike.point].name
-    say(f"{job.scenario} {strike.point} {strike.mode}: {name}")
-    for kind, said in finding.broken[:SHOWN]:
-        say(f"    {kind}: {said}")
-    say(
+    job, fault = finding.job, finding.fault
+    name = run_without_fault(job).points[fault.point].name
+    print_line(f"{job.scenario} {fault.point} {fault.mode}: {name}")
+    for kind, text in finding.violations[:MAX_SHOWN]:
+        print_line(f"    {kind}: {text}")
+    print_line(
         f"    python -m simulation.crash_points --chunks {job.chunks} --seed {job.seed}"
-        f" --scenario {job.scenario} --point {strike.point} --mode {strike.mode}"
+        f" --scenario {job.scenario} --point {fault.point} --mode {fault.mode}"
         " --trace"
     )
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()

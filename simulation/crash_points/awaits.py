@@ -10,10 +10,10 @@ from typing import Any
 from simulation.callbacks import Callback
 
 #: The folders whose awaits are told apart.
-OURS = frozenset({"piecework", "workers", "crash_points"})
+TRACKED_FOLDERS = frozenset({"piecework", "workers", "crash_points"})
 
 
-def place(handle: Callback) -> str:
+def await_path(handle: Callback) -> str:
     """Return the await at which a step goes on, with all that wait for it.
 
     As `undertake.py:84/saga.py:61/table.py:97`; where no task goes on, what is called.
@@ -22,12 +22,16 @@ def place(handle: Callback) -> str:
     task = getattr(callback, "__self__", None)
     if not isinstance(task, asyncio.Task):
         return str(getattr(callback, "__qualname__", type(callback).__name__))
-    places = [path_of(frame) for frame in frames_of(task.get_coro())]
-    ours = [(path, line) for path, line in places if OURS & set(path.parent.parts)]
-    return "/".join(f"{path.name}:{line}" for path, line in ours or places[-1:])
+    places = [frame_path(frame) for frame in coroutine_frames(task.get_coro())]
+    tracked = [
+        (path, line)
+        for path, line in places
+        if TRACKED_FOLDERS & set(path.parent.parts)
+    ]
+    return "/".join(f"{path.name}:{line}" for path, line in tracked or places[-1:])
 
 
-def frames_of(waiting: Any) -> list[FrameType]:
+def coroutine_frames(waiting: Any) -> list[FrameType]:
     """Return the frames of a coroutine and of those that it waits for, in their order.
 
     What an async generator waits for cannot be seen from outside.
@@ -39,6 +43,6 @@ def frames_of(waiting: Any) -> list[FrameType]:
     return frames
 
 
-def path_of(frame: FrameType) -> tuple[PurePath, int]:
+def frame_path(frame: FrameType) -> tuple[PurePath, int]:
     """Return the file that a frame runs, and the line where it stands."""
     return PurePath(frame.f_code.co_filename), frame.f_lineno

@@ -15,16 +15,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 
-from simulation.crash_points.findings import Finding, Kind, judge
-from simulation.crash_points.run import Job, run, undisturbed
-from simulation.crash_points.strikes import Strike, Strikes
+from simulation.crash_points.findings import Finding, Kind, compare_runs
+from simulation.crash_points.run import Job, run, run_without_fault
+from simulation.crash_points.strikes import FaultInjector, InjectedFault
 
 #: Parts into which the points of a job are dealt out.
 SHARES = 8
 #: Seconds, of a real clock, after which a run counts as one that does not end.
-LONGEST_S = 60
+MAX_WAIT_S = 60
 #: Bytes that a run may take.
-MOST_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,50 +38,55 @@ class Share:
 def explore(jobs: Sequence[Job], processes: int) -> Iterator[Finding]:
     """Strike at each point of each job in each way; yield what came of it."""
     for job in jobs:
-        undisturbed(job)  # which the other processes then know
+        run_without_fault(job)  # which the other processes then know
     shares = [Share(job, remainder) for job in jobs for remainder in range(SHARES)]
     with get_context("fork").Pool(processes) as pool:
-        for findings in pool.imap_unordered(explored, shares):
+        for findings in pool.imap_unordered(explore_share, shares):
             yield from findings
 
 
-def explored(share: Share) -> list[Finding]:
+def explore_share(share: Share) -> list[Finding]:
     """Strike at each point of a share."""
-    job, first = share.job, first_to_copy(share.job)
+    job, first = share.job, first_forkable_point(share.job)
     points = range(share.remainder, first, SHARES)
-    findings = [struck(job, strike) for p in points for strike in strikes_at(job, p)]
-    original = Original(share, first)
+    findings = [
+        run_with_fault(job, fault) for p in points for fault in faults_at(job, p)
+    ]
+    original = ForkingRun(share, first)
     try:
         found = run(job, None, on_point=original.at_point)
-        if original.strike is not None:
-            original.tell(judge(job, original.strike, found))
+        if original.fault is not None:
+            original.write_finding(compare_runs(job, original.fault, found))
     finally:
-        if original.strike is not None:  # a copy never gets beyond here
+        if original.fault is not None:  # a copy never gets beyond here
             os._exit(1)
     return findings + original.findings
 
 
-def first_to_copy(job: Job) -> int:
+def first_forkable_point(job: Job) -> int:
     """Return the first point at which a copy can be made.
 
     The submit has a file open, which all copies would share.
     """
-    points = enumerate(undisturbed(job).points)
+    points = enumerate(run_without_fault(job).points)
     return 1 + max((n for n, p in points if p.name.startswith("submit")), default=-1)
 
 
-def strikes_at(job: Job, point: int) -> list[Strike]:
+def faults_at(job: Job, point: int) -> list[InjectedFault]:
     """Return all that can befall a point."""
-    return [Strike(point, mode) for mode in undisturbed(job).points[point].modes]
+    return [
+        InjectedFault(point, mode)
+        for mode in run_without_fault(job).points[point].modes
+    ]
 
 
-def struck(job: Job, strike: Strike) -> Finding:
+def run_with_fault(job: Job, fault: InjectedFault) -> Finding:
     """Return what comes of a run with a strike."""
-    return judge(job, strike, run(job, strike))
+    return compare_runs(job, fault, run(job, fault))
 
 
 @dataclass(slots=True)
-class Original:
+class ForkingRun:
     """The process of the undisturbed run; in a copy, of a struck one.
 
     Attributes:
@@ -93,45 +98,45 @@ class Original:
     share: Share
     first: int
     findings: list[Finding] = field(default_factory=list)
-    strike: Strike | None = None
+    fault: InjectedFault | None = None
     pipe: int = -1
 
-    def at_point(self, strikes: Strikes, point: int) -> None:
+    def at_point(self, injector: FaultInjector, point: int) -> None:
         """Have copies struck at a point, one after the other."""
         others = point < self.first or point % SHARES != self.share.remainder
-        if self.strike is not None or others:
+        if self.fault is not None or others:
             return
-        for strike in strikes_at(self.share.job, point):
+        for fault in faults_at(self.share.job, point):
             read, write = os.pipe()
             copy = os.fork()
             if not copy:
                 os.close(read)
-                limit()
+                limit_process()
                 # asyncio remembers a running loop for one process only.
-                asyncio._set_running_loop(strikes.world.loop)  # noqa: SLF001
-                self.strike, self.pipe, strikes.strike = strike, write, strike
+                asyncio._set_running_loop(injector.world.loop)  # noqa: SLF001
+                self.fault, self.pipe, injector.fault = fault, write, fault
                 return
             os.close(write)
-            self.findings.append(self.hear(read, strike))
+            self.findings.append(self.read_finding(read, fault))
             os.waitpid(copy, 0)
 
-    def hear(self, pipe: int, strike: Strike) -> Finding:
+    def read_finding(self, pipe: int, fault: InjectedFault) -> Finding:
         """Return what a copy says came of it."""
         with os.fdopen(pipe, "rb") as said:
             text = said.read()
         if text:
             finding: Finding = pickle.loads(text)  # noqa: S301 -- our own copy's
             return finding
-        broken = [(Kind.UNENDED, "the run itself did not end, or broke down")]
-        return Finding(self.share.job, strike, broken, 0)
+        violations = [(Kind.UNENDED, "the run itself did not end, or broke down")]
+        return Finding(self.share.job, fault, violations, 0)
 
-    def tell(self, finding: Finding) -> None:
+    def write_finding(self, finding: Finding) -> None:
         """Say what came of this copy."""
         with os.fdopen(self.pipe, "wb") as said:
             pickle.dump(finding, said)
 
 
-def limit() -> None:
+def limit_process() -> None:
     """End this process should it run, or grow, for ever."""
-    signal.alarm(LONGEST_S)
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+    signal.alarm(MAX_WAIT_S)
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))

@@ -9,12 +9,12 @@ from itertools import zip_longest
 
 from piecework.model import ChunkStatus
 from piecework.outcome import Compensation
-from simulation.crash_points.play import Picture
-from simulation.crash_points.run import Job, Run, undisturbed
-from simulation.crash_points.strikes import Strike
+from simulation.crash_points.play import Snapshot
+from simulation.crash_points.run import Job, Run, run_without_fault
+from simulation.crash_points.strikes import InjectedFault
 
 #: The end of a chunk of which nobody can tell whether its letter was sent.
-UNKNOWN = "runtime.effect.unknown"
+UNKNOWN_EFFECT = "runtime.effect.unknown"
 
 
 class Kind(StrEnum):
@@ -37,34 +37,38 @@ class Finding:
     """
 
     job: Job
-    strike: Strike
-    broken: list[tuple[Kind, str]]
-    doubtful: int
+    fault: InjectedFault
+    violations: list[tuple[Kind, str]]
+    unresolved: int
 
 
-def judge(job: Job, strike: Strike, run: Run) -> Finding:
+def compare_runs(job: Job, fault: InjectedFault, run: Run) -> Finding:
     """Hold a run against the one in which nothing happened."""
-    usual = undisturbed(job)
-    broken = [
-        (Kind.DOUBLE if said.startswith("I6") else Kind.OTHER, said)
-        for said in run.broken
+    expected = run_without_fault(job)
+    violations = [
+        (Kind.DOUBLE if text.startswith("I6") else Kind.OTHER, text)
+        for text in run.violations
     ]
-    if run.unended:
-        broken.append((Kind.UNENDED, "something did not come to its end"))
+    if run.unfinished:
+        violations.append((Kind.UNENDED, "something did not come to its end"))
     before, after = (
-        [point.name for point in r.points[: strike.point + 1]] for r in (usual, run)
+        [point.name for point in r.points[: fault.point + 1]] for r in (expected, run)
     )
-    if not run.struck or before != after:
-        broken.append((Kind.OTHER, "the run was another one before it was struck"))
-    doubtful: set[int] = set()
-    for one, other in zip_longest(usual.pictures, run.pictures):
+    if not run.fault_happened or before != after:
+        violations.append((Kind.OTHER, "the run was another one before it was struck"))
+    unresolved: set[int] = set()
+    for one, other in zip_longest(expected.snapshots, run.snapshots):
         if one and other:
-            doubtful |= open_questions(one, other, run.at_work)
-            broken += [(Kind.LOST, said) for said in lost(one, other, doubtful)]
-    return Finding(job, strike, broken, len(doubtful))
+            unresolved |= unresolved_chunks(one, other, run.stages_at_fault)
+            violations += [
+                (Kind.LOST, text) for text in lost_work(one, other, unresolved)
+            ]
+    return Finding(job, fault, violations, len(unresolved))
 
 
-def open_questions(usual: Picture, found: Picture, at_work: dict[int, str]) -> set[int]:
+def unresolved_chunks(
+    expected: Snapshot, found: Snapshot, stages_at_fault: dict[int, str]
+) -> set[int]:
     """Return the chunks that the strike has rightly left for a person to decide on.
 
     Only such as the struck process had in hand: at the letter, or not beyond the pivot
@@ -73,29 +77,31 @@ def open_questions(usual: Picture, found: Picture, at_work: dict[int, str]) -> s
     """
     return {
         n
-        for n, stage in at_work.items()
+        for n, stage in stages_at_fault.items()
         if (end := found.chunks.get(n)) is not None
         and end.status == ChunkStatus.DEAD
         and (
-            (stage == "write" and end.code == UNKNOWN)
+            (stage == "write" and end.code == UNKNOWN_EFFECT)
             or (
                 stage in {"flight", "hotel", "pay"}
                 and end.compensation == Compensation.PIVOT_IN_DOUBT
-                and end.code == usual.chunks[n].code
+                and end.code == expected.chunks[n].code
             )
         )
     }
 
 
-def lost(usual: Picture, found: Picture, doubtful: set[int]) -> Iterator[str]:
+def lost_work(
+    expected: Snapshot, found: Snapshot, unresolved: set[int]
+) -> Iterator[str]:
     """Yield what did not come to the end that it comes to."""
-    if not doubtful and found.job != usual.job:
-        yield f"the job is {found.job}, not {usual.job}"
-    for n, end in usual.chunks.items():
-        if n not in doubtful and found.chunks.get(n) != end:
+    if not unresolved and found.job != expected.job:
+        yield f"the job is {found.job}, not {expected.job}"
+    for n, end in expected.chunks.items():
+        if n not in unresolved and found.chunks.get(n) != end:
             yield f"chunk {n} is {found.chunks.get(n)}, not {end}"
-    theirs = {f" {n}" for n in doubtful}
-    for name in sorted(set(usual.booked) ^ set(found.booked)):
-        if name[name.index(" ") :] not in theirs:
-            there = "stands" if name in found.booked else "does not stand"
+    unresolved_suffixes = {f" {n}" for n in unresolved}
+    for name in sorted(set(expected.bookings) ^ set(found.bookings)):
+        if name[name.index(" ") :] not in unresolved_suffixes:
+            there = "stands" if name in found.bookings else "does not stand"
             yield f"{name} {there}"

@@ -15,7 +15,7 @@ from piecework import (
     Stage,
     TransientError,
 )
-from simulation.crash_points.town import TOWN
+from simulation.crash_points.town import RECORDING_PROVIDER
 from simulation.pipelines import QUICK, desk, model, nothing_found, post, shop
 
 #: Seconds that a call may take which somebody holds up.
@@ -43,29 +43,29 @@ class Customer(BaseModel):
 async def score(n: int, where: str, kind: str, *, idempotency_key: str) -> int:
     """Be a paid model call."""
     del idempotency_key
-    await TOWN.get().serve(where, kind)
+    await RECORDING_PROVIDER.get().answer_or_hold(where, kind)
     return n * 2
 
 
 async def book(what: str, n: int, kind: str, *, idempotency_key: str) -> str:
     """Book something for somebody."""
     del idempotency_key
-    town = TOWN.get()
-    await town.serve(what, kind)
-    town.note_down(what, n)
+    provider = RECORDING_PROVIDER.get()
+    await provider.answer_or_hold(what, kind)
+    provider.record_booking(what, n)
     return f"{what}-{n}"
 
 
 async def unbook(what: str, n: int, *, idempotency_key: str) -> None:
     """Give back what was booked, if it was."""
     del idempotency_key
-    TOWN.get().strike_out(what, n)
+    RECORDING_PROVIDER.get().record_cancellation(what, n)
 
 
-async def be_served(ctx: Context[Customer], where: str) -> None:
+async def meet_condition(ctx: Context[Customer], where: str) -> None:
     """Meet what awaits a customer before the stage's own call."""
     n, kind = ctx.payload.n, ctx.payload.kind
-    if kind == f"{where}:later" and not TOWN.get().mended:
+    if kind == f"{where}:later" and not RECORDING_PROVIDER.get().recovered:
         raise TransientError("later", code="tool.shop.later", retry_after=LATER_S)
     if kind == f"{where}:thinking":
         await ctx.call(slow_model, score, n, where, f"{where}:held")
@@ -81,11 +81,11 @@ def read(ctx: Context[Customer]) -> int:
 
 async def analyse(ctx: Context[Customer]) -> list[int]:
     """Make the chunk's calls side by side."""
-    await be_served(ctx, "analyse")
+    await meet_condition(ctx, "analyse")
     first, kind = ctx.result(read) * 10, ctx.payload.kind
     numbers = range(first, first + (3 if kind == "analyse:thrice" else 1))
-    asked = slow_model if kind == "analyse:held" else model
-    calls = (ctx.call(asked, score, n, "analyse", kind) for n in numbers)
+    dependency = slow_model if kind == "analyse:held" else model
+    calls = (ctx.call(dependency, score, n, "analyse", kind) for n in numbers)
     return list(await asyncio.gather(*calls))
 
 
@@ -119,9 +119,9 @@ async def cancel_flight(ctx: Context[Customer]) -> None:
 
 async def hotel(ctx: Context[Customer]) -> str:
     """Book the hotel: what the desk did can be looked up."""
-    await be_served(ctx, "hotel")
-    asked = slow_desk if ctx.payload.kind == "hotel:held" else desk
-    return await ctx.call(asked, book, "hotel", ctx.payload.n, ctx.payload.kind)
+    await meet_condition(ctx, "hotel")
+    dependency = slow_desk if ctx.payload.kind == "hotel:held" else desk
+    return await ctx.call(dependency, book, "hotel", ctx.payload.n, ctx.payload.kind)
 
 
 async def cancel_hotel(ctx: Context[Customer]) -> None:
@@ -136,7 +136,7 @@ async def pay(ctx: Context[Customer]) -> str:
 
 async def write(ctx: Context[Customer]) -> str:
     """Write to the customer: to some a letter, of which nobody knows if it was sent."""
-    await be_served(ctx, "write")
+    await meet_condition(ctx, "write")
     way = post if ctx.payload.n % 7 in {2, 3} else shop
     return await ctx.call(way, book, "write", ctx.payload.n, ctx.payload.kind)
 

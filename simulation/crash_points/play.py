@@ -12,30 +12,30 @@ from piecework import keys
 from piecework.model import JobRef, JobStatus
 from piecework.pipeline import Pipeline
 from piecework.runtime import Runtime
-from simulation.actors import Cast
+from simulation.actors import FleetDriver
 from simulation.coverage import ENDED
 from simulation.crash_points.pipelines import Customer
-from simulation.crash_points.strikes import Strikes
-from simulation.crash_points.town import Town
-from simulation.promises import Promises
+from simulation.crash_points.strikes import FaultInjector
+from simulation.crash_points.town import RecordingProvider
+from simulation.promises import Invariants
 from simulation.world import World
 
 Item = dict[str, Any]
 
 #: Seconds within which whatever is waited for has to happen.
-LONGEST_S = 1_800.0
+MAX_WAIT_S = 1_800.0
 #: Seconds between two looks of those who wait.
-LOOK_S = 0.25
+POLL_S = 0.25
 #: Seconds after the end in which workers still tidy up, and in which a message that
 #: was left behind comes back.
-TIDY_S = 2.0
-COMES_BACK_S = 15.0
+CLEANUP_S = 2.0
+REDELIVERY_S = 15.0
 #: Seconds after which those that are held up are let go, once all know of the cancel.
-LET_GO_S = 2.0
+RELEASE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class ChunkEnd:
     """How a chunk ended; the code is what it died of."""
 
     status: str
@@ -45,7 +45,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class Snapshot:
     """How things stand at an end.
 
     Attributes:
@@ -54,133 +54,135 @@ class Picture:
     """
 
     job: str
-    chunks: dict[int, End]
-    booked: tuple[str, ...]
+    chunks: dict[int, ChunkEnd]
+    bookings: tuple[str, ...]
 
 
 @dataclass(slots=True)
-class Play:
+class ScenarioDriver:
     """One run of a scenario."""
 
     world: World
-    promises: Promises
-    cast: Cast
-    town: Town
-    strikes: Strikes
+    invariants: Invariants
+    fleet: FleetDriver
+    provider: RecordingProvider
+    injector: FaultInjector
     pipeline: Pipeline
     customers: Sequence[Customer]
     ref: JobRef = field(default_factory=lambda: JobRef("tenant", "job"))
-    pictures: list[Picture] = field(default_factory=list)
-    unended: bool = False
+    snapshots: list[Snapshot] = field(default_factory=list)
+    unfinished: bool = False
 
     @property
     def job(self) -> Item:
         """The job's record as it was last written; empty: there is none."""
-        return self.promises.jobs.get(self.ref.pk, {})
+        return self.invariants.jobs.get(self.ref.pk, {})
 
     @property
     def items(self) -> dict[int, Item]:
         """The chunks' records as they were last written."""
-        books = self.promises.chunks[self.ref.pk]
-        return {n: books[n].item for n in sorted(books) if n != keys.JOIN_CHUNK}
+        checkers = self.invariants.chunks[self.ref.pk]
+        return {n: checkers[n].item for n in sorted(checkers) if n != keys.JOIN_CHUNK}
 
     # ── what people do: again, if it came to nothing ────────────────────────
 
     async def submit(self) -> None:
         """Submit the job."""
-        asked = (self.ref, self.pipeline, self.customers)
-        await self.insist(lambda: self.cast.submit(*asked, mortal=False))
+        outgoing = (self.ref, self.pipeline, self.customers)
+        await self.retry_if_died(lambda: self.fleet.submit(*outgoing, mortal=False))
 
     async def cancel(self, *, compensate: bool) -> None:
         """Cancel the job once all stand where they are held up; then let them go."""
-        await self.until(self.all_in_place)
+        await self.until(self.all_have_reached)
 
         async def act(rt: Runtime) -> None:
             await cancel(
                 rt, self.ref, actor="us", reason="enough", compensate=compensate
             )
 
-        await self.insist(lambda: self.cast.command("cancel", act, mortal=False))
-        await self.until(self.all_know)
-        await asyncio.sleep(LET_GO_S)
-        self.town.gate.set()
+        await self.retry_if_died(
+            lambda: self.fleet.command("cancel", act, mortal=False)
+        )
+        await self.until(self.all_know_of_cancel)
+        await asyncio.sleep(RELEASE_S)
+        self.provider.release.set()
 
     async def resume(self) -> None:
         """Take the job up again."""
-        await self.take_up(lambda: self.cast.resume(self.ref, mortal=False))
+        await self.reopen(lambda: self.fleet.resume(self.ref, mortal=False))
 
     async def redrive(self) -> None:
         """Redrive the dead letters."""
-        await self.take_up(lambda: self.cast.redrive(self.ref, mortal=False))
+        await self.reopen(lambda: self.fleet.redrive(self.ref, mortal=False))
 
-    async def take_up(self, act: Callable[[], Awaitable[str]]) -> None:
+    async def reopen(self, act: Callable[[], Awaitable[str]]) -> None:
         """Let the job go on now that all is mended; if half of it does, the rest."""
-        self.town.mended = True
-        if await self.insist(act) == "died":
+        self.provider.recovered = True
+        if await self.retry_if_died(act) == "died":
             await self.until(self.ended)
             if self.job["status"] != JobStatus.SUCCEEDED:
                 await act()
 
-    async def insist(self, act: Callable[[], Awaitable[str]]) -> str:
+    async def retry_if_died(self, act: Callable[[], Awaitable[str]]) -> str:
         """Do something; once more if whoever did it died before it had any effect."""
-        before = self.mark()
-        said = await act()
-        if said == "died" and self.mark() == before:
-            said = await act()
-        return said
+        before = self.command_state()
+        outcome = await act()
+        if outcome == "died" and self.command_state() == before:
+            outcome = await act()
+        return outcome
 
-    def mark(self) -> tuple[Any, Any]:
+    def command_state(self) -> tuple[Any, Any]:
         """Return what each command changes at its beginning, and work does not."""
         return self.job.get("gen"), self.job.get("cancelled_at")
 
-    async def uncounted(self, acts: Coroutine[Any, Any, None]) -> None:
+    async def run_uncounted(self, acts: Coroutine[Any, Any, None]) -> None:
         """Let happen first what other scenarios strike at."""
-        self.strikes.counting = False
+        self.injector.counting = False
         await acts
-        self.strikes.counting = True
+        self.injector.counting = True
 
     # ── what they wait for ──────────────────────────────────────────────────
 
-    async def come_to_an_end(self) -> None:
+    async def wait_for_end(self) -> None:
         """Wait for the end of the job and for those who tidy up; take a picture."""
         await self.until(self.ended)
-        await asyncio.sleep(TIDY_S)
-        self.pictures.append(self.picture())
+        await asyncio.sleep(CLEANUP_S)
+        self.snapshots.append(self.take_snapshot())
 
-    async def until(self, there: Callable[[], bool]) -> None:
+    async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for something."""
-        until = self.world.loop.time() + LONGEST_S
-        while not there() and not self.unended:
-            await asyncio.sleep(LOOK_S)
-            self.unended = self.world.loop.time() > until
+        until = self.world.loop.time() + MAX_WAIT_S
+        while not condition() and not self.unfinished:
+            await asyncio.sleep(POLL_S)
+            self.unfinished = self.world.loop.time() > until
 
     def ended(self) -> bool:
         """Say whether the job is at an end."""
         return bool(self.job) and JobStatus(self.job["status"]).ended
 
-    def all_in_place(self) -> bool:
+    def all_have_reached(self) -> bool:
         """Say whether all have an end, or stand where they are held up."""
         return len(self.items) == len(self.customers) and all(
-            in_place(item, customer.kind)
+            as_fallback(item, customer.kind)
             for item, customer in zip(self.items.values(), self.customers, strict=True)
         )
 
-    def all_know(self) -> bool:
+    def all_know_of_cancel(self) -> bool:
         """Say whether nobody is at work any more that has not heard of the cancel."""
         return self.ended() or all(
             item["status"] in ENDED or "cancel_requested" in item or "direction" in item
             for item in self.items.values()
         )
 
-    def picture(self) -> Picture:
+    def take_snapshot(self) -> Snapshot:
         """Return how things stand."""
-        books = self.promises.chunks[self.ref.pk]
-        chunks = {n: end_of(books[n].item) for n in sorted(books)}
-        booked = tuple(sorted(self.town.booked.elements()))
-        return Picture(str(self.job.get("status")), chunks, booked)
+        checkers = self.invariants.chunks[self.ref.pk]
+        chunks = {n: end_of(checkers[n].item) for n in sorted(checkers)}
+        bookings = tuple(sorted(self.provider.bookings.elements()))
+        return Snapshot(str(self.job.get("status")), chunks, bookings)
 
 
-def in_place(item: Item, kind: str) -> bool:
+def as_fallback(item: Item, kind: str) -> bool:
     """Say whether a chunk has come as far as it does before the cancel."""
     where, _, what = kind.partition(":")
     if what == "later":
@@ -190,10 +192,10 @@ def in_place(item: Item, kind: str) -> bool:
     return item["status"] in {"SUCCEEDED", "DEAD"}
 
 
-def end_of(item: Item) -> End:
+def end_of(item: Item) -> ChunkEnd:
     """Return the end that a chunk has come to."""
     status = str(item["status"])
-    return End(
+    return ChunkEnd(
         status,
         str(item["result_sha256"]) if status == "SUCCEEDED" else "-",
         str(item["error_code"]) if status == "DEAD" else "-",

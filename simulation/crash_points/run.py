@@ -9,23 +9,23 @@ from functools import cache
 from random import Random
 
 from piecework.settings import Settings
-from simulation.actors import Cast
-from simulation.crash_points.play import COMES_BACK_S, Picture, Play
+from simulation.actors import FleetDriver
+from simulation.crash_points.play import REDELIVERY_S, ScenarioDriver, Snapshot
 from simulation.crash_points.scenarios import SCENARIOS, Scenario
-from simulation.crash_points.strikes import Point, Strike, Strikes
-from simulation.crash_points.town import TOWN, Town
-from simulation.ending import check_the_end
+from simulation.crash_points.strikes import FaultInjector, FaultPoint, InjectedFault
+from simulation.crash_points.town import RECORDING_PROVIDER, RecordingProvider
+from simulation.ending import check_final_state
 from simulation.faults import Faults
-from simulation.promises import Promises
-from simulation.remains import remains_at_rest
-from simulation.watched import watched
-from simulation.wiring import wire
+from simulation.promises import Invariants
+from simulation.remains import leftovers_discarded
+from simulation.watched import instrument_pipeline
+from simulation.wiring import attach_checkers
 from simulation.world import World
 
 WORKERS = 2
 #: Seconds that a request to the outside is on its way, at most. Short times make short
 #: runs; their relations are the usual ones.
-LANDING_S = 1.0
+DELIVERY_S = 1.0
 SETTINGS = Settings(
     app="simulated",
     env="test",
@@ -58,78 +58,84 @@ class Run:
         at_work: The stages of the chunks in the hands of the struck process.
     """
 
-    points: Sequence[Point]
-    pictures: Sequence[Picture]
-    broken: Sequence[str]
-    unended: bool
-    struck: bool
-    at_work: dict[int, str]
+    points: Sequence[FaultPoint]
+    snapshots: Sequence[Snapshot]
+    violations: Sequence[str]
+    unfinished: bool
+    fault_happened: bool
+    stages_at_fault: dict[int, str]
     trace: Sequence[str]
 
 
 @cache
-def undisturbed(job: Job) -> Run:
+def run_without_fault(job: Job) -> Run:
     """Return the run in which nothing happens."""
     return run(job, None)
 
 
 def run(
     job: Job,
-    strike: Strike | None,
+    fault: InjectedFault | None,
     *,
     traced: bool = False,
-    on_point: Callable[[Strikes, int], None] = lambda *_: None,
+    on_point: Callable[[FaultInjector, int], None] = lambda *_: None,
 ) -> Run:
     """Run a job once; the same job and strike give the same, word for word."""
     rng = Random(job.seed)
     world = World(SETTINGS, Faults({}, rng), rng, traced=traced)
-    play = set_up(world, SCENARIOS[job.scenario], job.chunks)
-    play.strikes.strike = strike
-    play.strikes.on_point = on_point
-    with remains_at_rest(world):
-        world.loop.run(act(play, SCENARIOS[job.scenario]))
-        for trouble in world.loop.troubles:
-            play.promises.break_(f"unexpected: {trouble}")
+    driver = build_driver(world, SCENARIOS[job.scenario], job.chunks)
+    driver.injector.fault = fault
+    driver.injector.on_point = on_point
+    with leftovers_discarded(world):
+        world.loop.run(run_scenario(driver, SCENARIOS[job.scenario]))
+        for trouble in world.loop.errors:
+            driver.invariants.report_violation(f"unexpected: {trouble}")
         return Run(
-            points=play.strikes.points,
-            pictures=play.pictures,
-            broken=tuple(play.promises.broken),
-            unended=play.unended,
-            struck=play.strikes.struck is not None,
-            at_work=play.strikes.at_work,
+            points=driver.injector.points,
+            snapshots=driver.snapshots,
+            violations=tuple(driver.invariants.violations),
+            unfinished=driver.unfinished,
+            fault_happened=driver.injector.failed_process is not None,
+            stages_at_fault=driver.injector.stages_at_fault,
             trace=tuple(world.trace),
         )
 
 
-def set_up(world: World, scenario: Scenario, chunks: int) -> Play:
+def build_driver(world: World, scenario: Scenario, chunks: int) -> ScenarioDriver:
     """Return a scenario before its first act."""
-    promises = Promises(world)
-    strikes = Strikes(world, promises)
-    town = Town(world, promises.break_, landing_s=LANDING_S, strikes=strikes)
-    world.on_exchange = strikes.on_exchange
-    TOWN.set(town)
-    log = wire(world, promises, town)
-    pipeline = watched(scenario.pipeline)
-    cast = Cast(world, {pipeline.name: pipeline}, log)
+    invariants = Invariants(world)
+    injector = FaultInjector(world, invariants)
+    provider = RecordingProvider(
+        world, invariants.report_violation, delivery_s=DELIVERY_S, injector=injector
+    )
+    world.on_exchange = injector.on_exchange
+    RECORDING_PROVIDER.set(provider)
+    log = attach_checkers(world, invariants, provider)
+    pipeline = instrument_pipeline(scenario.pipeline)
+    fleet = FleetDriver(world, {pipeline.name: pipeline}, log)
     customers = scenario.customers(chunks)
-    return Play(world, promises, cast, town, strikes, pipeline, customers)
+    return ScenarioDriver(
+        world, invariants, fleet, provider, injector, pipeline, customers
+    )
 
 
-async def act(play: Play, scenario: Scenario) -> None:
+async def run_scenario(driver: ScenarioDriver, scenario: Scenario) -> None:
     """Play a scenario to its end, and look at what is left."""
     for _ in range(WORKERS):
-        play.cast.worker(reconcile=scenario.beside)
+        driver.fleet.worker(reconcile=scenario.beside)
     if scenario.steps:
-        for process in play.cast.workers:
-            play.strikes.follow(process)
+        for process in driver.fleet.workers:
+            driver.injector.follow_steps(process)
     if not scenario.beside:
-        play.cast.reconciler()
-    await scenario.acts(play)
-    play.strikes.counting = False
-    if play.strikes.struck:
-        await asyncio.sleep(COMES_BACK_S)
-        if play.picture() != play.pictures[-1]:
-            play.promises.break_("I4: the end was not the end")
-    check_the_end(play.world, play.promises)
-    for said in scenario.check(play):
-        play.promises.break_(said)
+        driver.fleet.reconciler()
+    await scenario.acts(driver)
+    driver.injector.counting = False
+    if driver.injector.failed_process:
+        await asyncio.sleep(REDELIVERY_S)
+        if driver.take_snapshot() != driver.snapshots[-1]:
+            driver.invariants.report_violation(
+                "I4: the final state changed after the end"
+            )
+    check_final_state(driver.world, driver.invariants)
+    for said in scenario.check(driver):
+        driver.invariants.report_violation(said)

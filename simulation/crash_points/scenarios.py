@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from piecework.pipeline import Pipeline
 from simulation.crash_points.pipelines import Customer, counting, travel
-from simulation.crash_points.play import Play
-from simulation.crash_points.six import six, wrongly_undone
+from simulation.crash_points.play import ScenarioDriver
+from simulation.crash_points.six import compensation_violations, six
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,10 @@ class Scenario:
 
     pipeline: Pipeline
     kinds: Sequence[str]
-    acts: Callable[[Play], Awaitable[None]]
+    acts: Callable[[ScenarioDriver], Awaitable[None]]
     beside: bool
     steps: bool = False
-    check: Callable[[Play], Iterable[str]] = lambda _: ()
+    check: Callable[[ScenarioDriver], Iterable[str]] = lambda _: ()
 
     def customers(self, chunks: int) -> list[Customer]:
         """Return the payloads of a job."""
@@ -39,50 +39,50 @@ class Scenario:
         ]
 
 
-async def through(play: Play) -> None:
+async def submit_and_wait(driver: ScenarioDriver) -> None:
     """Submit, and wait for the end."""
-    await play.submit()
-    await play.come_to_an_end()
+    await driver.submit()
+    await driver.wait_for_end()
 
 
-async def redriven(play: Play) -> None:
+async def redrive_dead_letters(driver: ScenarioDriver) -> None:
     """Redrive what has died."""
-    await play.uncounted(through(play))
-    await play.redrive()
-    await play.come_to_an_end()
+    await driver.run_uncounted(submit_and_wait(driver))
+    await driver.redrive()
+    await driver.wait_for_end()
 
 
-async def cancelled(play: Play) -> None:
+async def cancel_midway(driver: ScenarioDriver) -> None:
     """Submit, and cancel half-way."""
-    await play.submit()
-    await play.cancel(compensate=False)
-    await play.come_to_an_end()
+    await driver.submit()
+    await driver.cancel(compensate=False)
+    await driver.wait_for_end()
 
 
-async def undone(play: Play) -> None:
+async def undone(driver: ScenarioDriver) -> None:
     """Submit, cancel half-way, and have undone what was done."""
-    await play.submit()
-    await play.cancel(compensate=True)
-    await play.come_to_an_end()
+    await driver.submit()
+    await driver.cancel(compensate=True)
+    await driver.wait_for_end()
 
 
-async def resumed(play: Play) -> None:
+async def resume_after_cancel(driver: ScenarioDriver) -> None:
     """Resume what was cancelled."""
-    await play.uncounted(cancelled(play))
-    await play.resume()
-    await play.come_to_an_end()
+    await driver.run_uncounted(cancel_midway(driver))
+    await driver.resume()
+    await driver.wait_for_end()
 
 
-async def redone(play: Play) -> None:
+async def resume_after_compensation(driver: ScenarioDriver) -> None:
     """Resume what was undone."""
-    await play.uncounted(undone(play))
-    await play.resume()
-    await play.come_to_an_end()
+    await driver.run_uncounted(undone(driver))
+    await driver.resume()
+    await driver.wait_for_end()
 
 
-def the_book_of_six(play: Play) -> Iterable[str]:
+def six_step_violations(driver: ScenarioDriver) -> Iterable[str]:
     """Yield what the outside's book should not say of the six steps."""
-    return wrongly_undone(play.customers, play.town.history)
+    return compensation_violations(driver.customers, driver.provider.history)
 
 
 COUNTED = ("", "analyse:thrice", "analyse:refused", "", "", "", "")
@@ -98,15 +98,17 @@ SIX = ("cover:refused", "car:refused", "")
 SIX_LATER = ("seat:later",)
 
 SCENARIOS = {
-    "plain": Scenario(counting, COUNTED, through, beside=True),
-    "saga": Scenario(travel, BOOKED, through, beside=False),
-    "redrive": Scenario(travel, BOOKED, redriven, beside=True),
-    "cancel": Scenario(counting, HELD, cancelled, beside=True),
-    "resume": Scenario(counting, HELD, resumed, beside=False),
+    "plain": Scenario(counting, COUNTED, submit_and_wait, beside=True),
+    "saga": Scenario(travel, BOOKED, submit_and_wait, beside=False),
+    "redrive": Scenario(travel, BOOKED, redrive_dead_letters, beside=True),
+    "cancel": Scenario(counting, HELD, cancel_midway, beside=True),
+    "resume": Scenario(counting, HELD, resume_after_cancel, beside=False),
     "undo": Scenario(travel, BEGUN, undone, beside=False),
-    "redo": Scenario(travel, BEGUN, redone, beside=True),
-    "six": Scenario(six, SIX, through, beside=False, steps=True, check=the_book_of_six),
+    "redo": Scenario(travel, BEGUN, resume_after_compensation, beside=True),
+    "six": Scenario(
+        six, SIX, submit_and_wait, beside=False, steps=True, check=six_step_violations
+    ),
     "six-undo": Scenario(
-        six, SIX_LATER, undone, beside=False, steps=True, check=the_book_of_six
+        six, SIX_LATER, undone, beside=False, steps=True, check=six_step_violations
     ),
 }

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from piecework import Context, Dependency, Pipeline, Stage
-from simulation.crash_points.pipelines import Customer, be_served, book, unbook
-from simulation.crash_points.town import Entry
+from simulation.crash_points.pipelines import Customer, book, meet_condition, unbook
+from simulation.crash_points.town import BookingEvent
 from simulation.pipelines import desk, shop
 
 #: The steps in their order, and whom each asks: by keys, or by looking up.
@@ -20,12 +20,12 @@ STEPS = {
 }
 
 
-def step(what: str, asked: Dependency) -> Stage:
+def step(what: str, dependency: Dependency) -> Stage:
     """Return the stage that books something, and takes it back."""
 
     async def run(ctx: Context[Customer]) -> str:
-        await be_served(ctx, what)
-        return await ctx.call(asked, book, what, ctx.payload.n, ctx.payload.kind)
+        await meet_condition(ctx, what)
+        return await ctx.call(dependency, book, what, ctx.payload.n, ctx.payload.kind)
 
     async def undo(ctx: Context[Customer]) -> None:
         await ctx.call(shop, unbook, what, ctx.payload.n)
@@ -36,12 +36,12 @@ def step(what: str, asked: Dependency) -> Stage:
 six = Pipeline(
     "six",
     payload=Customer,
-    stages=[step(what, asked) for what, asked in STEPS.items()],
+    stages=[step(what, dependency) for what, dependency in STEPS.items()],
 )
 
 
-def wrongly_undone(
-    customers: Sequence[Customer], history: Sequence[Entry]
+def compensation_violations(
+    customers: Sequence[Customer], history: Sequence[BookingEvent]
 ) -> Iterator[str]:
     """Yield what the book should not say.
 
@@ -50,12 +50,12 @@ def wrongly_undone(
     """
     for customer in customers:
         found = [(e.what, e.undone) for e in history if e.n == customer.n]
-        wanted = entries(customer)
+        wanted = expected_bookings(customer)
         if found != wanted:
-            yield f"I8: of {customer.n} the book says {found}, not {wanted}"
+            yield f"I8: customer {customer.n} has events {found}, expected {wanted}"
 
 
-def entries(customer: Customer) -> list[tuple[str, bool]]:
+def expected_bookings(customer: Customer) -> list[tuple[str, bool]]:
     """Return what the book has to say of somebody, in its order."""
     where, names = customer.kind.partition(":")[0], list(STEPS)
     if not where:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from piecework.model import ChunkStatus
-from simulation.crash_points.awaits import place
+from simulation.crash_points.awaits import await_path
 from simulation.exchange import Exchange
 from simulation.process import Process, context_of
-from simulation.promises import Promises
+from simulation.promises import Invariants
 from simulation.world import World
 
 #: Begins the name of a point that is a step of a loop, after that of its process.
@@ -35,7 +35,7 @@ class Mode(StrEnum):
 
 
 @dataclass(slots=True)
-class Point:
+class FaultPoint:
     """One external call, or one step of a process's loop.
 
     Attributes:
@@ -48,7 +48,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Strike:
+class InjectedFault:
     """What is struck, and how."""
 
     point: int
@@ -56,7 +56,7 @@ class Strike:
 
 
 @dataclass(slots=True)
-class Strikes:
+class FaultInjector:
     """Counts the calls of a world, and strikes at one of them.
 
     Attributes:
@@ -68,12 +68,12 @@ class Strikes:
     """
 
     world: World
-    promises: Promises
-    strike: Strike | None = None
-    on_point: Callable[[Strikes, int], None] = lambda *_: None
-    points: list[Point] = field(default_factory=list)
-    struck: Process | None = None
-    at_work: dict[int, str] = field(default_factory=dict)
+    invariants: Invariants
+    fault: InjectedFault | None = None
+    on_point: Callable[[FaultInjector, int], None] = lambda *_: None
+    points: list[FaultPoint] = field(default_factory=list)
+    failed_process: Process | None = None
+    stages_at_fault: dict[int, str] = field(default_factory=dict)
     counting: bool = True
     _numbers: dict[asyncio.Future[object], int] = field(default_factory=dict)
 
@@ -81,71 +81,75 @@ class Strikes:
         """Follow a request to AWS on its way."""
         process = exchange.client.process
         if event == "asked":
-            number = self.asked(process, exchange.operation)
+            number = self.count_call(process, exchange.operation)
             if number is None:
                 return
             self._numbers[exchange.answer] = number
-            if self.loses(number):
+            if self.loses_reply(number):
                 exchange.fault = "request.reply_lost"
             return
         known = self._numbers.get(exchange.answer)
         if event == "applied":
-            self.applied(known, process)
+            self.on_applied(known, process)
         else:
-            self.answered(known, process)
+            self.on_answered(known, process)
 
-    def asked(self, process: Process, name: str) -> int | None:
+    def count_call(self, process: Process, name: str) -> int | None:
         """Count a call; return its number. Its process may be dead now."""
         if not self.counting:
             return None
         number = len(self.points)
-        self.points.append(Point(f"{process.name} {name}"))
+        self.points.append(FaultPoint(f"{process.name} {name}"))
         self.on_point(self, number)
-        self._strike(number, Mode.BEFORE, process)
+        self._apply_fault(number, Mode.BEFORE, process)
         return number
 
-    def follow(self, process: Process) -> None:
+    def follow_steps(self, process: Process) -> None:
         """Count each step of a process's loop, too: it can die at any `await`."""
-        self.world.loop.blown = self._steps
+        self.world.loop.on_fuse_end = self._steps
         process.fuse = 1
 
     def _steps(self, process: Process) -> None:
         """Count a step that is about to be taken; light the fuse for the next one."""
-        if not self.counting or self.struck:
+        if not self.counting or self.failed_process:
             return
-        self.asked(process, f"{STEP}{place(process.ready[0])}")
+        self.count_call(process, f"{STEP}{await_path(process.ready[0])}")
         if not process.dead:
             process.fuse = 2
 
-    def loses(self, number: int | None) -> bool:
+    def loses_reply(self, number: int | None) -> bool:
         """Say whether the reply to a call is lost, and its process lives."""
-        return number is not None and self.strike == Strike(number, Mode.LOST)
+        return number is not None and self.fault == InjectedFault(number, Mode.LOST)
 
-    def applied(self, number: int | None, process: Process) -> None:
+    def on_applied(self, number: int | None, process: Process) -> None:
         """Learn that a call was carried out."""
         if number is not None:
-            self._can(number, Mode.APPLIED, Mode.LOST)
-            self._strike(number, Mode.APPLIED, process)
-            self._strike(number, Mode.LOST, process)
+            self._add_modes(number, Mode.APPLIED, Mode.LOST)
+            self._apply_fault(number, Mode.APPLIED, process)
+            self._apply_fault(number, Mode.LOST, process)
 
-    def answered(self, number: int | None, process: Process) -> None:
+    def on_answered(self, number: int | None, process: Process) -> None:
         """Learn that a process has the reply, or does not wait for it any more."""
         if number is not None:
-            self._can(number, Mode.AFTER)
-            self._strike(number, Mode.AFTER, process)
+            self._add_modes(number, Mode.AFTER)
+            self._apply_fault(number, Mode.AFTER, process)
 
-    def _can(self, number: int, *modes: Mode) -> None:
+    def _add_modes(self, number: int, *modes: Mode) -> None:
         if self.counting:
             known = self.points[number].modes
             known += [mode for mode in modes if mode not in known]
 
-    def _strike(self, number: int, mode: Mode, process: Process) -> None:
+    def _apply_fault(self, number: int, mode: Mode, process: Process) -> None:
         """Strike, if this is the moment."""
-        if self.strike != Strike(number, mode) or self.struck or process.dead:
+        if (
+            self.fault != InjectedFault(number, mode)
+            or self.failed_process
+            or process.dead
+        ):
             return
-        self.struck = process
-        self.at_work = self._in_hand(process)
-        self.world.note(process, f"STRUCK {mode} at {self.points[number].name}", None)
+        self.failed_process = process
+        self.stages_at_fault = self._claimed_stages(process)
+        self.world.note(process, f"FAULT {mode} at {self.points[number].name}", None)
         if mode is Mode.AFTER:
             # Whoever waits for the reply goes on to its next `await` first.
             loop, context = self.world.loop, context_of(process)
@@ -153,14 +157,14 @@ class Strikes:
         elif mode is not Mode.LOST:
             self._kill(process)
 
-    def _in_hand(self, process: Process) -> dict[int, str]:
+    def _claimed_stages(self, process: Process) -> dict[int, str]:
         """Return the chunks that a process holds, and the stage that each is at."""
         return {
-            number: str(book.item.get("stage"))
-            for books in self.promises.chunks.values()
-            for number, book in books.items()
-            if book.item["status"] == ChunkStatus.RUNNING
-            and book.item.get("claimed_by") == process.name
+            number: str(checker.item.get("stage"))
+            for checkers in self.invariants.chunks.values()
+            for number, checker in checkers.items()
+            if checker.item["status"] == ChunkStatus.RUNNING
+            and checker.item.get("claimed_by") == process.name
         }
 
     def _kill(self, process: Process) -> None:

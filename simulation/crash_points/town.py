@@ -13,16 +13,16 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from simulation.crash_points.strikes import Strikes
-from simulation.outside import ASKED, Asked, Outside, OutsideError
+from simulation.crash_points.strikes import FaultInjector
+from simulation.outside import CURRENT_CALL, OutgoingCall, Provider, ProviderError
 from simulation.process import PROCESS, Process
 
 #: The number of the call that is being made, and who makes it.
 CALLER: ContextVar[tuple[int | None, Process]] = ContextVar("CALLER")
-TOWN: ContextVar[Town] = ContextVar("TOWN")
+RECORDING_PROVIDER: ContextVar[RecordingProvider] = ContextVar("TOWN")
 
 
-class Entry(NamedTuple):
+class BookingEvent(NamedTuple):
     """A line of the town's book: something was done for somebody, or undone."""
 
     what: str
@@ -31,7 +31,7 @@ class Entry(NamedTuple):
 
 
 @dataclass(slots=True)
-class Town(Outside):
+class RecordingProvider(Provider):
     """The outside: counted, struck, and at first not quite in order.
 
     Attributes:
@@ -41,11 +41,11 @@ class Town(Outside):
         mended: Whether everybody is served from now on.
     """
 
-    strikes: Strikes = field(kw_only=True)
-    booked: Counter[str] = field(default_factory=Counter)
-    history: list[Entry] = field(default_factory=list)
-    gate: asyncio.Event = field(default_factory=asyncio.Event)
-    mended: bool = False
+    injector: FaultInjector = field(kw_only=True)
+    bookings: Counter[str] = field(default_factory=Counter)
+    history: list[BookingEvent] = field(default_factory=list)
+    release: asyncio.Event = field(default_factory=asyncio.Event)
+    recovered: bool = False
 
     async def call(
         self,
@@ -55,42 +55,44 @@ class Town(Outside):
         key: str,
     ) -> Any:
         """Make a call, unless its process dies of it."""
-        true = Outside.call(self, function, args, kwargs, key)
-        return await self._counted(ASKED.get().dependency.name, true)
+        inner = Provider.call(self, function, args, kwargs, key)
+        return await self._counted(CURRENT_CALL.get().dependency.name, inner)
 
     async def look_up(self, key: str) -> Any:
         """Look something up: a call as any other."""
-        true = Outside.look_up(self, key)
-        return await self._counted(f"{ASKED.get().dependency.name} lookup", true)
+        inner = Provider.look_up(self, key)
+        return await self._counted(
+            f"{CURRENT_CALL.get().dependency.name} lookup", inner
+        )
 
-    async def _counted(self, name: str, true: Awaitable[Any]) -> Any:
-        strikes, process = self.strikes, PROCESS.get()
-        number = strikes.asked(process, name)
+    async def _counted(self, name: str, inner: Awaitable[Any]) -> Any:
+        injector, process = self.injector, PROCESS.get()
+        number = injector.count_call(process, name)
         if process.dead:
             await self.world.loop.create_future()
         token = CALLER.set((number, process))
         try:
-            return await true
+            return await inner
         finally:
             CALLER.reset(token)
-            strikes.answered(number, process)
+            injector.on_answered(number, process)
 
-    async def land(
+    async def execute(
         self,
         function: Callable[..., Awaitable[Any]],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         key: str,
-        asked: Asked,
+        outgoing: OutgoingCall,
         answer: asyncio.Future[Any],
     ) -> None:
         """Carry a call out; the reply may come to nobody, or be lost."""
         number, process = CALLER.get()
         reply = self.world.loop.create_future()
-        await Outside.land(self, function, args, kwargs, key, asked, reply)
-        self.strikes.applied(number, process)
+        await Provider.execute(self, function, args, kwargs, key, outgoing, reply)
+        self.injector.on_applied(number, process)
         error = reply.exception()
-        if self.strikes.loses(number):
+        if self.injector.loses_reply(number):
             error = ConnectionResetError("the connection broke")
         if answer.done():
             return
@@ -101,21 +103,21 @@ class Town(Outside):
 
     # ── what it does when a call has landed ─────────────────────────────────
 
-    async def serve(self, where: str, kind: str) -> None:
+    async def answer_or_hold(self, where: str, kind: str) -> None:
         """Refuse somebody, or hold somebody up, where that is what awaits them."""
-        if kind == f"{where}:refused" and not self.mended:
-            raise OutsideError(422)
+        if kind == f"{where}:refused" and not self.recovered:
+            raise ProviderError(422)
         if kind == f"{where}:held":
-            await self.gate.wait()
+            await self.release.wait()
 
-    def note_down(self, what: str, n: int) -> None:
+    def record_booking(self, what: str, n: int) -> None:
         """Write something down for somebody; twice is once too often."""
-        self.history.append(Entry(what, n, undone=False))
-        self.booked[f"{what} {n}"] += 1
-        if self.booked[f"{what} {n}"] > 1:
-            self.broken(f"I6: {what} {n} stands twice")
+        self.history.append(BookingEvent(what, n, undone=False))
+        self.bookings[f"{what} {n}"] += 1
+        if self.bookings[f"{what} {n}"] > 1:
+            self.report_violation(f"I6: {what} {n} is booked twice")
 
-    def strike_out(self, what: str, n: int) -> None:
+    def record_cancellation(self, what: str, n: int) -> None:
         """Strike something out, if it was there."""
-        self.history.append(Entry(what, n, undone=True))
-        self.booked.pop(f"{what} {n}", None)
+        self.history.append(BookingEvent(what, n, undone=True))
+        self.bookings.pop(f"{what} {n}", None)

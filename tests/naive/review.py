@@ -11,7 +11,7 @@ import asyncio
 from pydantic import BaseModel
 
 from piecework import Context, Dependency, Effect, Pipeline, RetryPolicy, Stage
-from simulation.watched import watched
+from simulation.watched import instrument_pipeline
 
 #: As the source has them: three tries, 1, 2 and 4 s apart.
 TIER_ONE = RetryPolicy(attempts=3, base=1.0, cap=4.0)
@@ -71,7 +71,7 @@ async def deliver(ctx: Context[Clause]) -> str:
     return await ctx.call(document, comment, ctx.payload.n)
 
 
-REVIEW = watched(
+REVIEW = instrument_pipeline(
     Pipeline(
         "review",
         payload=Clause,

@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from simulation.cloud.dynamodb import Change
 from simulation.network import open_client
-from simulation.outside import OutsideError
+from simulation.outside import ProviderError
 from simulation.process import Process
 from simulation.world import BUCKET, World
 from tests.naive.review import CHUNKS, Clause
@@ -26,7 +26,7 @@ from tests.naive.source004.worker import MOST_RECEIVES, VISIBILITY_S, Worker
 RESTART_S = 8.0
 DLQ = "source004-dlq"
 DLQ_RETENTION_S = 14 * 86_400.0
-FAILURES = (ClientError, BotoCoreError, OutsideError, TimeoutError, ConnectionError)
+FAILURES = (ClientError, BotoCoreError, ProviderError, TimeoutError, ConnectionError)
 #: How a chunk may come to be missing.
 OWN_CLAIM = "its holder lost the reply to its claim, and moved on"
 OTHERS_CLAIM = "a loser moved on, and the winner died"

@@ -16,9 +16,9 @@ from random import Random
 
 from piecework.dependency import Effect
 from simulation.faults import Faults
-from simulation.outside import OUTSIDE, Outside
+from simulation.outside import PROVIDER, Outside
 from simulation.process import context_of
-from simulation.remains import remains_at_rest
+from simulation.remains import leftovers_discarded
 from simulation.world import World
 from tests.naive.misfortune import blows, end_of_submitter, rates
 from tests.naive.ours import SETTINGS, Ours
@@ -83,12 +83,12 @@ def run_trial(
     faults = Faults(rates(intensity), rng)
     world = World(SETTINGS, faults, rng, traced=traced)
     outside = Outside(world, lambda _: None)
-    OUTSIDE.set(outside)
+    PROVIDER.set(outside)
     world.context = context_of(world.loop.world)
     side = DESIGNS[design](world)
     world.dynamodb.on_write = side.written
     began = world.loop.moment
-    with remains_at_rest(world):
+    with leftovers_discarded(world):
         world.loop.run(Trial(world, side, seed, intensity).run())
         account = side.account()
         missing = sorted({*range(CHUNKS)} - account.results - account.dead)

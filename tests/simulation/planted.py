@@ -120,8 +120,8 @@ def a_late_renewal_cuts_the_lease(patch: Patch) -> None:
 
 #: What is taken away, how, and the promises of which one has to break.
 PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
-    plant.__name__: (plant, promises)
-    for plant, promises in (
+    plant.__name__: (plant, invariants)
+    for plant, invariants in (
         (cancelled_chunks_are_claimed, {"I11"}),
         (attempts_are_not_limited, {"I10"}),
         (ended_chunks_are_claimed, {"I4"}),

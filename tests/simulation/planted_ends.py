@@ -13,126 +13,134 @@ from piecework import keys
 from piecework.dependency import Effect
 from piecework.store.wire import to_item
 from simulation import acts, schedule
-from simulation.acts import Work
-from simulation.ending import check_the_end
-from simulation.outside import Entry
+from simulation.acts import Workload
+from simulation.ending import check_final_state
+from simulation.outside import CallRecord
 from simulation.pipelines import Item, counting
-from simulation.promises import Promises
+from simulation.promises import Invariants
 from simulation.schedule import run_schedule
-from simulation.watched import watched
+from simulation.watched import instrument_pipeline
 from simulation.world import BUCKET, World
 
-Tamper = Callable[[World, Promises], object]
+Tamper = Callable[[World, Invariants], object]
 
 
 def two_chunks(_: Random) -> list[Item]:
     return [Item(n=n, calls=1) for n in range(2)]
 
 
-WORKS = (Work(watched(counting), two_chunks),)
+WORKLOADS = (Workload(instrument_pipeline(counting), two_chunks),)
 
 
-def ended(patch: pytest.MonkeyPatch, tamper: Tamper) -> Sequence[str]:
+def violations_of_run(patch: pytest.MonkeyPatch, tamper: Tamper) -> Sequence[str]:
     """Run a job on a good day; say what is broken when its end is tampered with."""
 
-    def tampered(world: World, promises: Promises) -> None:
+    def tampered(world: World, invariants: Invariants) -> None:
         world.dynamodb.on_write = lambda _: None
-        tamper(world, promises)
-        check_the_end(world, promises)
+        tamper(world, invariants)
+        check_final_state(world, invariants)
 
     patch.setattr(schedule, "swarm", lambda _: {})
-    patch.setattr(acts, "check_the_end", tampered)
-    return run_schedule(1, WORKS).broken
+    patch.setattr(acts, "check_final_state", tampered)
+    return run_schedule(1, WORKLOADS).violations
 
 
-def forged(promises: Promises, chunk: int = 0, **facts: Any) -> None:
+def alter_chunk(invariants: Invariants, chunk: int = 0, **facts: Any) -> None:
     """Let a chunk be otherwise than it is."""
-    (pk,) = promises.jobs
-    book = promises.chunks[pk][chunk]
+    (pk,) = invariants.jobs
+    book = invariants.chunks[pk][chunk]
     book.item = {**book.item, **facts}
 
 
-def certified(world: World, promises: Promises, act: Callable[[Any], object]) -> None:
+def alter_certificate(
+    world: World, invariants: Invariants, act: Callable[[Any], object]
+) -> None:
     """Let the certificate say something else."""
-    (meta,) = promises.jobs.values()
+    (meta,) = invariants.jobs.values()
     objects = world.s3._buckets[BUCKET]
     where = meta["certificate"]
-    told = json.loads(objects[where].content)
-    act(told)
+    content = json.loads(objects[where].content)
+    act(content)
     del objects[where]
-    put = {"Bucket": BUCKET, "Key": where, "Body": json.dumps(told).encode()}
+    put = {"Bucket": BUCKET, "Key": where, "Body": json.dumps(content).encode()}
     world.s3.call("put_object", put)
 
 
-def put(world: World, promises: Promises, sk: str, **facts: Any) -> None:
+def put(world: World, invariants: Invariants, sk: str, **facts: Any) -> None:
     """Put a row beside a chunk."""
-    (pk,) = promises.jobs
+    (pk,) = invariants.jobs
     table = world.settings.checkpoints_table
     item = to_item({"pk": pk, "sk": sk, **facts})
     world.dynamodb.call("put_item", {"TableName": table, "Item": item})
 
 
-def a_chunk_is_left_open(_: World, promises: Promises) -> None:
-    forged(promises, status="WAITING")
+def a_chunk_is_left_open(_: World, invariants: Invariants) -> None:
+    alter_chunk(invariants, status="WAITING")
 
 
-def a_cancel_has_no_place(_: World, promises: Promises) -> None:
-    forged(promises, status="CANCELLED")
+def a_cancel_has_no_place(_: World, invariants: Invariants) -> None:
+    alter_chunk(invariants, status="CANCELLED")
 
 
-def a_death_has_no_letter(_: World, promises: Promises) -> None:
-    forged(promises, status="DEAD", error_code="tool.stock.none")
+def a_death_has_no_letter(_: World, invariants: Invariants) -> None:
+    alter_chunk(invariants, status="DEAD", error_code="tool.stock.none")
 
 
-def a_certificate_knows_a_chunk_too_many(world: World, promises: Promises) -> None:
-    certified(world, promises, lambda told: told["results"].update({"7": "x"}))
+def a_certificate_knows_a_chunk_too_many(world: World, invariants: Invariants) -> None:
+    alter_certificate(
+        world, invariants, lambda content: content["results"].update({"7": "x"})
+    )
 
 
-def a_certificate_cannot_count(world: World, promises: Promises) -> None:
-    certified(world, promises, lambda told: told["outcomes"].update(SUCCEEDED=7))
+def a_certificate_cannot_count(world: World, invariants: Invariants) -> None:
+    alter_certificate(
+        world, invariants, lambda content: content["outcomes"].update(SUCCEEDED=7)
+    )
 
 
-def a_certificate_has_another_result(world: World, promises: Promises) -> None:
-    certified(world, promises, lambda told: told["results"].update({"0": "x"}))
+def a_certificate_has_another_result(world: World, invariants: Invariants) -> None:
+    alter_certificate(
+        world, invariants, lambda content: content["results"].update({"0": "x"})
+    )
 
 
-def a_result_is_not_the_one_that_was_told(_: World, promises: Promises) -> None:
-    forged(promises, value='"another"')
+def a_result_is_not_the_one_that_was_told(_: World, invariants: Invariants) -> None:
+    alter_chunk(invariants, value='"another"')
 
 
-def a_chunk_has_two_results(world: World, promises: Promises) -> None:
-    put(world, promises, keys.result_sk(0), value="1")
+def a_chunk_has_two_results(world: World, invariants: Invariants) -> None:
+    put(world, invariants, keys.result_sk(0), value="1")
 
 
-def an_effect_is_on_no_record(_: World, promises: Promises) -> None:
-    assert promises.outside is not None
-    entry = Entry(Effect.PROVIDER_IDEMPOTENT, landed=1, stands=1)
-    promises.outside.books["somewhere"] = entry
+def an_effect_is_on_no_record(_: World, invariants: Invariants) -> None:
+    assert invariants.provider is not None
+    entry = CallRecord(Effect.PROVIDER_IDEMPOTENT, executions=1, active=1)
+    invariants.provider.records["somewhere"] = entry
 
 
-def what_is_undone_stands(world: World, promises: Promises) -> None:
-    an_effect_is_on_no_record(world, promises)
+def what_is_undone_stands(world: World, invariants: Invariants) -> None:
+    an_effect_is_on_no_record(world, invariants)
     row = {"effect_key": "somewhere", "effect_state": "UNDONE"}
-    put(world, promises, keys.effect_sk(0, "somewhere"), **row)
+    put(world, invariants, keys.effect_sk(0, "somewhere"), **row)
 
 
 #: What a checker has to say, in its own words, and what makes it say so.
 ENDS: dict[str, Tamper] = {
     "L1: {name}/{number} is {item['status']}": a_chunk_is_left_open,
     "I5: {item['job']}/{chunk} has two results": a_chunk_has_two_results,
-    "I5: {item['job']}/{chunk} has another result than it says": (
+    "I5: {item['job']}/{chunk} stores an unexpected result": (
         a_result_is_not_the_one_that_was_told
     ),
-    "I5: {item['job']}/{chunk} was certified with another result": (
+    "I5: {item['job']}/{chunk} has a different certified result": (
         a_certificate_has_another_result
     ),
-    "I7: {identity[:12]} happened and is on no record": an_effect_is_on_no_record,
-    "I8: {identity[:12]} is {state} and stands": what_is_undone_stands,
-    "I12: the certificate of {name} leaves chunks out": (
+    "I7: {identity[:12]} was executed without an effect row": an_effect_is_on_no_record,
+    "I8: {identity[:12]} is {state} and still in effect": what_is_undone_stands,
+    "I12: the certificate of {name} omits chunks": (
         a_certificate_knows_a_chunk_too_many
     ),
-    "I15: {name}/{number} does not say where it was cancelled": a_cancel_has_no_place,
-    "I15: the outcomes of {name} do not add up": a_certificate_cannot_count,
+    "I15: {name}/{number} has no cancel position": a_cancel_has_no_place,
+    "I15: the outcome counts of {name} are wrong": a_certificate_cannot_count,
     "I15: {item['job']}/{item['chunk']} has no dead letter: {row}": (
         a_death_has_no_letter
     ),

@@ -11,9 +11,9 @@ from piecework.model import JobRef, iso
 from piecework.store.wire import to_item
 from simulation.cloud.dynamodb import Change
 from simulation.faults import Faults
-from simulation.outside import Asked, Entry, Outside
+from simulation.outside import CallRecord, OutgoingCall, Provider
 from simulation.process import Process
-from simulation.promises import Promises
+from simulation.promises import Invariants
 from simulation.schedule import TENANT, settings
 from simulation.world import World
 
@@ -30,30 +30,30 @@ class Story:
         rng = Random(1)
         drawn = settings(max_attempts=3, max_releases=1)
         self.world = World(drawn, Faults({}, rng), rng)
-        self.promises = Promises(self.world)
-        self.outside = Outside(self.world, self.promises.break_)
-        self.promises.outside = self.outside
+        self.invariants = Invariants(self.world)
+        self.provider = Provider(self.world, self.invariants.report_violation)
+        self.invariants.provider = self.provider
         self.items: dict[str, dict[str, Any]] = {}
 
     def write(self, sk: str, *, by: str = "w", pk: str = REF.pk, **facts: Any) -> None:
         """Change some facts of an item, as a process; what is None goes."""
         old = self.items.get(sk)
-        told = {**(old or {"job": REF.job}), **facts}
-        new = {name: value for name, value in told.items() if value is not None}
+        merged = {**(old or {"job": REF.job}), **facts}
+        new = {name: value for name, value in merged.items() if value is not None}
         self.items[sk] = new
         self.world.sender = Process(by)
-        self.tell(pk, sk, old, new)
+        self.show_change(pk, sk, old, new)
 
-    def tell(self, pk: str, sk: str, old: Any, new: Any) -> None:
+    def show_change(self, pk: str, sk: str, old: Any, new: Any) -> None:
         """Let the checker see a write."""
         table = self.world.settings.checkpoints_table
         before, after = (to_item(item) if item else None for item in (old, new))
-        self.promises.written([Change(table, pk, sk, before, after)])
+        self.invariants.check_write([Change(table, pk, sk, before, after)])
 
     def delete(self, sk: str) -> None:
-        self.tell(REF.pk, sk, self.items[sk], None)
+        self.show_change(REF.pk, sk, self.items[sk], None)
 
-    def born(self, sk: str, **facts: Any) -> None:
+    def create(self, sk: str, **facts: Any) -> None:
         chunk = keys.JOIN_CHUNK if sk == "JOIN" else int(sk[-8:])
         fresh = {"status": "PENDING", "gen": 1, "fence": 0, "attempts": 0}
         self.write(sk, **{"chunk": chunk, "stage": "first", **fresh, **facts})
@@ -63,29 +63,29 @@ class Story:
         held = {"claimed_by": "w", "claim_token": mark, **lease}
         self.write(sk, **{**CLAIMED, **held, **facts})
 
-    def begin(self) -> None:
+    def submit_job(self) -> None:
         """Submit a job of one chunk."""
         self.write("META", status="SUBMITTING", gen=1, chunks=1)
-        self.born(CHUNK)
+        self.create(CHUNK)
         self.write("META", status="RUNNING")
 
-    def live(self) -> None:
+    def run_whole_job(self) -> None:
         """Live the whole life of the job."""
-        self.begin()
+        self.submit_job()
         self.claim(CHUNK)
         self.write(CHUNK, status="SUCCEEDED", claimed_by=None)
         self.write("META", status="FINALIZING")
-        self.born("JOIN")
+        self.create("JOIN")
         self.claim("JOIN")
         self.write("JOIN", status="SUCCEEDED", claimed_by=None)
         self.write("META", status="SUCCEEDED")
 
-    def happens(self, identity: str = "one", *, intended: bool = True) -> None:
+    def execute_effect(self, identity: str = "one", *, intended: bool = True) -> None:
         """Let an effect happen outside, in its own place or in that of `one`."""
-        asked = Asked(identity, Dependency("shop"), chain="one")
-        entry = self.outside.books.setdefault(
-            identity, Entry(Effect.PROVIDER_IDEMPOTENT)
+        outgoing = OutgoingCall(identity, Dependency("shop"), chain="one")
+        entry = self.provider.records.setdefault(
+            identity, CallRecord(Effect.PROVIDER_IDEMPOTENT)
         )
         if intended:
-            self.outside.intended.add("key")
-        self.outside.book(entry, "key", "value", asked)
+            self.provider.intended.add("key")
+        self.provider.record(entry, "key", "value", outgoing)

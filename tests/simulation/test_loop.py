@@ -87,7 +87,7 @@ def test_the_seed_decides_whose_turn_it_is() -> None:
 
 def test_a_fuse_burns_down_between_two_callbacks() -> None:
     loop, said, a = loop_of(), list[str](), Process("a", fuse=4)
-    loop.blown = loop.kill
+    loop.on_fuse_end = loop.kill
 
     async def act() -> None:
         started(loop, a, said, 1.0, 1.0, 1.0, 1.0)

@@ -9,21 +9,21 @@ from types import SimpleNamespace
 import pytest
 
 from simulation import many, progress
-from simulation.given import Given
-from simulation.many import Sum, run_many
-from simulation.progress import Progress, Stop
+from simulation.given import Inputs
+from simulation.many import Totals, run_schedules
+from simulation.progress import Progress, StopSignals
 
 
 def test_a_run_that_is_stopped_has_run_the_first_seeds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(many, "SOME", 2)
+    monkeypatch.setattr(many, "SEEDS_PER_GROUP", 2)
     sums: list[int] = []
-    total = run_many(
-        Given(),
+    total = run_schedules(
+        Inputs(),
         range(1, 100),
         processes=1,
-        told=lambda total: sums.append(total.schedules),
+        report=lambda total: sums.append(total.schedules),
         stopped=lambda: len(sums) > 1,
     )
     assert [2, 4] == sums
@@ -32,7 +32,7 @@ def test_a_run_that_is_stopped_has_run_the_first_seeds(
 
 def test_a_signal_is_noted_and_the_next_one_ends_the_run() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with Stop() as stop:
+    with StopSignals() as stop:
         assert 0 == stop.code
         os.kill(os.getpid(), signal.SIGTERM)
         assert 128 + signal.SIGTERM == stop.code
@@ -47,8 +47,8 @@ def test_a_line_tells_how_far_a_run_is_and_how_fast(
     clock = SimpleNamespace(monotonic=lambda: next(moments))
     monkeypatch.setattr(progress, "time", clock)
     shown = Progress(1_000_000, began=100.0)
-    total = Sum(schedules=2_000, broken=[(7, ["I6"])])
+    total = Totals(schedules=2_000, violations=[(7, ["I6"])])
     for _ in range(3):
-        shown.told(total)
+        shown.report(total)
     said = "2,000 of 1,000,000 schedules, 1 violations, 50.0 a second\n"
     assert said == capsys.readouterr().err

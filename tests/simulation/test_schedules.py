@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from simulation import acts
-from simulation.given import Given
-from simulation.many import run_many
+from simulation.given import Inputs
+from simulation.many import run_schedules
 from simulation.schedule import run_schedule
-from simulation.works import WORKS
+from simulation.works import WORKLOADS
 from simulation.world import World
 from tests.simulation.planted import PLANTED, SLOW_TO_SHOW
 
@@ -22,15 +22,15 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_no_promise_breaks_in_any_schedule() -> None:
-    total = run_many(Given(), range(1, 151), processes=1)
-    assert [] == total.broken
+    total = run_schedules(Inputs(), range(1, 151), processes=1)
+    assert [] == total.violations
     assert 150 == total.schedules
 
 
 def test_most_that_can_happen_happens_even_in_few_schedules() -> None:
-    total = run_many(Given(), range(1, 151), processes=1)
+    total = run_schedules(Inputs(), range(1, 151), processes=1)
     assert [] == total.never_fired
-    assert [] == total.never_gone
+    assert [] == total.never_taken
 
 
 def test_a_seed_has_one_trace_byte_for_byte() -> None:
@@ -50,7 +50,7 @@ def test_a_seed_has_one_trace_byte_for_byte() -> None:
 
 def test_a_world_goes_with_its_schedule() -> None:
     earlier = worlds()
-    run_schedule(190, WORKS)
+    run_schedule(190, WORKLOADS)
     gc.collect()
     assert all(any(world is known for known in earlier) for world in worlds())
 
@@ -64,12 +64,12 @@ def worlds() -> list[World]:
 def test_a_guard_that_is_taken_away_is_missed(
     plant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken_away, promises = PLANTED[plant]
+    taken_away, invariants = PLANTED[plant]
     taken_away(monkeypatch)
-    monkeypatch.setattr(acts, "END_S", 900.0)
-    assert any(broken(seed) & promises for seed in range(1, 400))
+    monkeypatch.setattr(acts, "MAX_END_S", 900.0)
+    assert any(violations(seed) & invariants for seed in range(1, 400))
 
 
-def broken(seed: int) -> set[str]:
+def violations(seed: int) -> set[str]:
     """Return which promises a schedule broke."""
-    return {said.partition(":")[0] for said in run_schedule(seed, WORKS).broken}
+    return {said.partition(":")[0] for said in run_schedule(seed, WORKLOADS).violations}

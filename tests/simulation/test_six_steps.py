@@ -12,11 +12,16 @@ import pytest
 
 from piecework import saga
 from piecework.way_back import Step, way_back
-from simulation.crash_points.explore import struck
-from simulation.crash_points.run import Job, run, undisturbed
-from simulation.crash_points.six import STEPS, Customer, entries, wrongly_undone
-from simulation.crash_points.strikes import STEP, Mode, Strike
-from simulation.crash_points.town import Entry
+from simulation.crash_points.explore import run_with_fault
+from simulation.crash_points.run import Job, run, run_without_fault
+from simulation.crash_points.six import (
+    STEPS,
+    Customer,
+    compensation_violations,
+    expected_bookings,
+)
+from simulation.crash_points.strikes import STEP, InjectedFault, Mode
+from simulation.crash_points.town import BookingEvent
 
 SCENARIOS = ("six", "six-undo")
 #: Where a sample is thinned: each await of the saga's own is struck once at least.
@@ -29,26 +34,26 @@ def test_a_death_at_any_await_undoes_exactly_what_was_done_once_in_reverse(
 ) -> None:
     job = Job(scenario, chunks=3, seed=1)
 
-    findings = [struck(job, strike) for strike in sample(job)]
+    findings = [run_with_fault(job, fault) for fault in sample(job)]
 
     assert len(findings) > 20
-    assert [] == [(f.strike, f.broken) for f in findings if f.broken]
+    assert [] == [(f.fault, f.violations) for f in findings if f.violations]
 
 
-def sample(job: Job) -> Iterator[Strike]:
+def sample(job: Job) -> Iterator[InjectedFault]:
     """Yield a strike at each await of the saga, where it is met first, and others."""
     met = set()
-    for number, point in enumerate(undisturbed(job).points):
+    for number, point in enumerate(run_without_fault(job).points):
         where = point.name.partition(f" {STEP}")[2]
         first = "saga.py" in where and where not in met
         met.add(where)
         if first or number % EVERY == 0:
-            yield Strike(number, point.modes[number % len(point.modes)])
+            yield InjectedFault(number, point.modes[number % len(point.modes)])
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_awaits_of_the_way_back_are_among_the_steps(scenario: str) -> None:
-    points = undisturbed(Job(scenario, chunks=3, seed=1)).points
+    points = run_without_fault(Job(scenario, chunks=3, seed=1)).points
     steps = [point.name for point in points if f" {STEP}" in point.name]
 
     assert {"worker-1", "worker-2"} == {name.split()[0] for name in steps}
@@ -58,40 +63,40 @@ def test_the_awaits_of_the_way_back_are_among_the_steps(scenario: str) -> None:
 
 def test_a_step_that_is_struck_is_the_same_word_for_word() -> None:
     job = Job("six", chunks=3, seed=1)
-    strike = Strike(len(undisturbed(job).points) // 2, Mode.BEFORE)
+    fault = InjectedFault(len(run_without_fault(job).points) // 2, Mode.BEFORE)
 
-    first, second = (run(job, strike, traced=True).trace for _ in range(2))
+    first, second = (run(job, fault, traced=True).trace for _ in range(2))
 
     assert first == second
-    assert any("STRUCK before" in line for line in first)
+    assert any("FAULT before" in line for line in first)
 
 
 def test_a_way_back_in_the_wrong_order_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def forwards(*given: object) -> list[Step]:
-        return way_back(*given)[::-1]  # type: ignore[arg-type]
+    def forwards(*inputs: object) -> list[Step]:
+        return way_back(*inputs)[::-1]  # type: ignore[arg-type]
 
     monkeypatch.setattr("piecework.chain.way_back", forwards)
 
-    broken = run(Job("six", chunks=3, seed=1), None).broken
+    violations = run(Job("six", chunks=3, seed=1), None).violations
 
-    assert 2 == len([said for said in broken if said.startswith("I8: of")])
+    assert 2 == len([said for said in violations if said.startswith("I8: customer")])
 
 
 def test_a_step_that_is_never_undone_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     true = saga.undo
 
-    async def forgetful(stage: object, *given: object) -> object:
+    async def forgetful(stage: object, *inputs: object) -> object:
         if getattr(stage, "name", "") == "hotel":
             return None
-        return await true(stage, *given)  # type: ignore[arg-type]
+        return await true(stage, *inputs)  # type: ignore[arg-type]
 
     monkeypatch.setattr(saga, "undo", forgetful)
 
-    broken = run(Job("six", chunks=3, seed=1), None).broken
+    violations = run(Job("six", chunks=3, seed=1), None).violations
 
-    assert [] != [said for said in broken if said.startswith("I8: of 1 the book")]
+    assert [] != [said for said in violations if said.startswith("I8: customer 1 has")]
 
 
 def test_an_undo_under_another_key_each_time_is_found(
@@ -99,9 +104,11 @@ def test_an_undo_under_another_key_each_time_is_found(
 ) -> None:
     """Dead between an undo and its record: the next worker must be known again."""
     job = Job("six", chunks=3, seed=1)
-    shops = [n for n, p in enumerate(undisturbed(job).points) if " shop" in p.name]
-    strike = Strike(shops[-1], Mode.APPLIED)
-    assert [] == struck(job, strike).broken
+    shops = [
+        n for n, p in enumerate(run_without_fault(job).points) if " shop" in p.name
+    ]
+    fault = InjectedFault(shops[-1], Mode.APPLIED)
+    assert [] == run_with_fault(job, fault).violations
     numbers = count()
 
     def another(key: str, epoch: int) -> str:
@@ -109,16 +116,19 @@ def test_an_undo_under_another_key_each_time_is_found(
 
     monkeypatch.setattr("piecework.keys.provider_key", another)
 
-    broken = [said for _, said in struck(job, strike).broken]
-    assert [] != [said for said in broken if said.startswith("I8: of")]
+    violations = [said for _, said in run_with_fault(job, fault).violations]
+    assert [] != [said for said in violations if said.startswith("I8: customer")]
 
 
 def test_the_book_is_read_strictly() -> None:
     refused = Customer(n=1, kind="car:refused")
-    right = [Entry(what, 1, undone=undone) for what, undone in entries(refused)]
+    right = [
+        BookingEvent(what, 1, undone=undone)
+        for what, undone in expected_bookings(refused)
+    ]
 
     assert ["flight", "hotel", "car", "hotel", "flight"] == [e.what for e in right]
-    assert [] == list(wrongly_undone([refused], right))
+    assert [] == list(compensation_violations([refused], right))
     for wrong in ([*right, right[-1]], right[:-1], [right[1], right[0], *right[2:]]):
-        assert 1 == len(list(wrongly_undone([refused], wrong)))
-    assert list(STEPS) == [what for what, _ in entries(Customer(n=1))]
+        assert 1 == len(list(compensation_violations([refused], wrong)))
+    assert list(STEPS) == [what for what, _ in expected_bookings(Customer(n=1))]

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from piecework import Dependency
-from simulation.outside import ASKED, OUTSIDE, Asked, OutsideError
+from simulation.outside import ASKED, PROVIDER, Asked, ProviderError
 
 BACKOFF_S = (1.0, 2.0, 4.0)
 #: "capped at 30s total"
@@ -30,7 +30,7 @@ async def call(
         last = wait == BACKOFF_S[-1] or loop.time() + wait > until
         try:
             return await once(dependency, function, args, identity)
-        except OutsideError as error:
+        except ProviderError as error:
             status = error.response.status_code
             if last or (status != 429 and status < 500):
                 raise
@@ -51,6 +51,6 @@ async def once(
     token = ASKED.set(Asked(identity, dependency))
     try:
         async with asyncio.timeout(dependency.timeout):
-            return await OUTSIDE.get().call(function, args, {}, identity)
+            return await PROVIDER.get().call(function, args, {}, identity)
     finally:
         ASKED.reset(token)

@@ -8,7 +8,7 @@ import pytest
 
 from piecework.store.wire import to_item
 from simulation.cloud.dynamodb import Change
-from simulation.letters import LetterBook
+from simulation.letters import DeadLetterInvariants
 
 NAME = {"job": "j", "chunk": 3, "gen": 1}
 DEAD = NAME | {"status": "DEAD"}
@@ -16,33 +16,35 @@ AGAIN = NAME | {"status": "DEAD", "gen": 2}
 DONE = NAME | {"status": "SUCCEEDED", "gen": 2}
 
 
-def written(*states: str, marks: bool = True, gen: int = 1) -> list[str]:
+def write_violations(*states: str, marks: bool = True, gen: int = 1) -> list[str]:
     """Return what the book says of a letter that went through states."""
-    return told([], *states, marks=marks, gen=gen)
+    return final_violations([], *states, marks=marks, gen=gen)
 
 
-def told(chunks: Any, *states: str, marks: bool = True, gen: int = 1) -> list[str]:
-    broken: list[str] = []
-    book = LetterBook(broken.append)
+def final_violations(
+    chunks: Any, *states: str, marks: bool = True, gen: int = 1
+) -> list[str]:
+    violations: list[str] = []
+    book = DeadLetterInvariants(violations.append)
     old: Any = None
     for state in states:
         new = NAME | {"kind": "dead-letter", "letter_state": state, "gen": gen}
         item = to_item(new)
-        book.written(Change("t", "pk", "sk", old, item))
+        book.check_write(Change("t", "pk", "sk", old, item))
         old = item
     if marks and states and states[-1] == "OPEN":
         mark = to_item(NAME | {"kind": "open", "gen": gen})
-        book.written(Change("t", "marks", "sk", None, mark))
+        book.check_write(Change("t", "marks", "sk", None, mark))
     if chunks:
         book.check(chunks)
-    return broken
+    return violations
 
 
 @pytest.mark.parametrize(
     "states", [["OPEN"], ["OPEN", "REDRIVEN"], ["OPEN", "DISCARDED"]]
 )
 def test_a_letter_moves_as_it_may(states: list[str]) -> None:
-    assert [] == written(*states)
+    assert [] == write_violations(*states)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +57,7 @@ def test_a_letter_moves_as_it_may(states: list[str]) -> None:
     ],
 )
 def test_any_other_move_is_seen(states: list[str]) -> None:
-    assert 1 == len(written(*states))
+    assert 1 == len(write_violations(*states))
 
 
 @pytest.mark.parametrize(
@@ -67,20 +69,20 @@ def test_any_other_move_is_seen(states: list[str]) -> None:
     ],
 )
 def test_a_dead_chunk_has_its_letter(chunk: Any, states: list[str]) -> None:
-    assert [] == told([chunk], *states)
+    assert [] == final_violations([chunk], *states)
 
 
 @pytest.mark.parametrize(
-    ("chunk", "states", "marks", "said"),
+    ("chunk", "states", "marks", "text"),
     [
         (DEAD, [], True, "is dead without a letter"),
-        (DEAD, ["OPEN", "REDRIVEN"], True, "its letter was redriven"),
-        (DEAD, ["OPEN"], False, "disagree"),
-        (DONE, ["OPEN"], True, "is not dead, and its letter is open"),
-        (AGAIN, ["OPEN"], True, "is not dead, and its letter is open"),
+        (DEAD, ["OPEN", "REDRIVEN"], True, "its letter is redriven"),
+        (DEAD, ["OPEN"], False, "differs from the open-letter list"),
+        (DONE, ["OPEN"], True, "is not dead but has an open letter"),
+        (AGAIN, ["OPEN"], True, "is not dead but has an open letter"),
     ],
 )
 def test_what_does_not_fit_at_the_end_is_seen(
-    chunk: Any, states: list[str], marks: Any, said: str
+    chunk: Any, states: list[str], marks: Any, text: str
 ) -> None:
-    assert any(said in line for line in told([chunk], *states, marks=marks))
+    assert any(text in line for line in final_violations([chunk], *states, marks=marks))

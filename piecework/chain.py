@@ -13,7 +13,7 @@ from typing import Any
 from piecework import telemetry
 from piecework.context import Context
 from piecework.errors import ErrorEnvelope
-from piecework.outcome import Cancelled, Compensation, Dead
+from piecework.outcome import Cancelled, Compensation, DeadLettered
 from piecework.pipeline import Pipeline, Stage
 from piecework.ports import Checkpoints
 from piecework.way_back import LEFT, State, Step, way_back
@@ -71,7 +71,7 @@ class Chain:
                 error_code=failed.code,
             )
 
-    def end(self) -> Dead | Cancelled:
+    def end(self) -> DeadLettered | Cancelled:
         """Return what the way back came to, and tell it.
 
         The dead letter names the stages that are left standing, those that nothing
@@ -80,7 +80,7 @@ class Chain:
         steps = self.steps()
         left = tuple(step.stage.name for step in steps if step.state in LEFT)
         undoes = any(step.stage.compensate for step in steps)
-        came_to = Compensation.DONE if undoes else Compensation.NOTHING
+        came_to = Compensation.COMPENSATED if undoes else Compensation.NOT_NEEDED
         if left:
             came_to = Compensation.FAILED
         if not nothing_in(steps):
@@ -93,7 +93,7 @@ class Chain:
             )
         if self.failure.code == CANCELLED and not left:
             return Cancelled(self.failure.stage, came_to)
-        return Dead(self.failure, came_to, left)
+        return DeadLettered(self.failure, came_to, left)
 
 
 def nothing_in(steps: Sequence[Step]) -> bool:

@@ -1,4 +1,4 @@
-"""What an execution of a chunk comes to: a closed union, settled in one place."""
+"""The outcomes of a claim: each is written by its own method of `Settlements`."""
 
 from __future__ import annotations
 
@@ -8,40 +8,60 @@ from typing import TypeAlias
 
 from piecework.errors import ErrorEnvelope
 
-#: What a chunk waits for that this version cannot go on with.
+#: `Deferred.blocked_on` when only a newer version of the worker can run the chunk.
 NEWER_WORKERS = "newer workers"
 
 
 @dataclass(frozen=True, slots=True)
-class Completed:
-    """Every stage is done; the last one's value is not checkpointed yet."""
+class Succeeded:
+    """Every stage has completed.
+
+    Attributes:
+        value: The last stage's value as JSON; it is not checkpointed yet.
+    """
 
     value: str
 
 
 @dataclass(frozen=True, slots=True)
-class Parked:
-    """It failed for now: tier two hands it out again after `delay` seconds.
+class Retry:
+    """The chunk failed and spent an attempt: it is retried after `delay` seconds."""
+
+    failure: ErrorEnvelope
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """The chunk is blocked through no fault of its own: no attempt is spent.
 
     Attributes:
-        waits_for: The dependency, or newer workers, that it waits for, through no fault
-            of its own: no attempt is spent. Empty: one is.
-        untried: The failure is its pivot's, of which nothing was tried so far.
+        delay: Seconds until the chunk may be claimed again.
+        blocked_on: The unavailable dependency, or `NEWER_WORKERS`.
+        pivot_untried: The pivot stage failed before anything in it was tried.
     """
 
     failure: ErrorEnvelope
     delay: float
-    waits_for: str = ""
-    untried: bool = False
+    blocked_on: str
+    pivot_untried: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The worker stops or cannot write: another worker continues, no attempt is spent.
+
+    A chunk that was released too often spends its attempt all the same.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """Its job was cancelled.
+    """The chunk's job was cancelled.
 
     Attributes:
-        stage: The one that did not begin, or was cut off.
-        compensation: What became of what it had done; None: it was left as it is.
+        stage: The stage that did not start, or was interrupted.
+        compensation: The result of the compensation; None: nothing was compensated.
     """
 
     stage: str
@@ -49,29 +69,33 @@ class Cancelled:
 
 
 class Compensation(StrEnum):
-    """What became of the steps that a chunk had taken."""
+    """The result of compensating a chunk's completed stages."""
 
-    #: It had taken none that can be undone.
-    NOTHING = "nothing to undo"
-    #: All were undone.
-    DONE = "compensated"
-    #: At least one could not be undone: a person has to.
-    FAILED = "compensation failed"
-    #: The point of no return was passed: nothing may be undone.
-    PAST_PIVOT = "past the pivot"
-    #: The point of no return may have been passed: a person decides.
-    PIVOT_IN_DOUBT = "pivot in doubt"
+    #: No completed stage needs compensation.
+    NOT_NEEDED = "NOT_NEEDED"
+    #: Every stage was compensated.
+    COMPENSATED = "COMPENSATED"
+    #: At least one stage could not be compensated: an operator has to.
+    FAILED = "FAILED"
+    #: The pivot (the point of no return) was passed: compensation is not allowed.
+    PAST_PIVOT = "PAST_PIVOT"
+    #: The pivot may have been passed: an operator decides.
+    PIVOT_UNKNOWN = "PIVOT_UNKNOWN"
     #: The compensation itself killed its worker too often.
-    ABANDONED = "compensation abandoned"
+    ABANDONED = "ABANDONED"
 
 
 @dataclass(frozen=True, slots=True)
-class Dead:
-    """It will not succeed by itself: a dead letter, to be fixed and redriven."""
+class DeadLettered:
+    """The chunk cannot succeed without an operator: a dead letter is written.
+
+    Attributes:
+        uncompensated_stages: The stages whose effects still exist.
+    """
 
     failure: ErrorEnvelope
     compensation: Compensation
-    stranded: tuple[str, ...] = field(default=())
+    uncompensated_stages: tuple[str, ...] = field(default=())
 
 
-Outcome: TypeAlias = Completed | Parked | Cancelled | Dead
+Outcome: TypeAlias = Succeeded | Retry | Deferred | Released | Cancelled | DeadLettered

@@ -12,7 +12,7 @@ failed stage, selects the column:
 
 "Retry" schedules a new attempt, which restores the last checkpoint from the tables.
 "Compensate" compensates the stages in reverse order and then writes the dead letter.
-"Dead" writes the dead letter only: after the pivot, or where the pivot may have
+"DeadLettered" writes the dead letter only: after the pivot, or where the pivot may have
 happened, no stage is ever compensated.
 
 A stage runs another variant only if none of its effects may have happened. The calls of
@@ -132,7 +132,7 @@ def decide(
         case Pivot.AHEAD:
             return Compensate()
         case Pivot.IN_DOUBT:
-            return DeadLetter(Compensation.PIVOT_IN_DOUBT)
+            return DeadLetter(Compensation.PIVOT_UNKNOWN)
         case Pivot.BEHIND:
             return DeadLetter(Compensation.PAST_PIVOT)
 

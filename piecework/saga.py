@@ -21,7 +21,14 @@ from piecework.context import Context
 from piecework.dependency import waited_for
 from piecework.errors import ErrorEnvelope, PermanentError, StoreError
 from piecework.model import iso
-from piecework.outcome import Cancelled, Completed, Dead, Outcome, Parked
+from piecework.outcome import (
+    Cancelled,
+    DeadLettered,
+    Deferred,
+    Outcome,
+    Retry,
+    Succeeded,
+)
 from piecework.pipeline import Pipeline, Stage
 from piecework.ports import CancelRequestedError, Checkpoints
 from piecework.quoted import without
@@ -64,7 +71,7 @@ async def run(
         try:
             value = await do(pipeline, ctx, checkpoints, limits, index)
             if index == len(pipeline.stages) - 1:
-                return Completed(value)
+                return Succeeded(value)
             await checkpoints.complete(index, value, pipeline.stages[index + 1].name)
         except CancelRequestedError:
             return Cancelled(stage.name)
@@ -162,10 +169,12 @@ async def recover(
     )
     match decision:
         case RetryLater(delay, blocked_on):
+            if not blocked_on:
+                return Retry(failure, delay)
             untried = index == pipeline.pivot_index and pivot is Pivot.AHEAD
-            return Parked(failure, delay, blocked_on, untried)
+            return Deferred(failure, delay, blocked_on, untried)
         case DeadLetter(reason):
-            return Dead(failure, reason)
+            return DeadLettered(failure, reason)
         case _:
             await checkpoints.turn_back(failure, ctx.stage)
             return await compensate(pipeline, ctx, checkpoints, failure)
@@ -204,7 +213,7 @@ async def compensate(
     ctx: Context[Any],
     checkpoints: Checkpoints,
     failure: ErrorEnvelope,
-) -> Dead | Cancelled | Parked:
+) -> DeadLettered | Cancelled | Deferred:
     """Undo in reverse every stage that was begun, the one in doubt included.
 
     A compensation that fails does not stop the others: it is recorded, and told. One
@@ -222,7 +231,7 @@ async def compensate(
             if failed is not None and (waits_for := waited_for(failed)):
                 parks, rng = ctx.caller.counts.parks, ctx.caller.attempts.rng
                 wait = recovery.deferral_delay(failed, ctx.attempt, parks, rng)
-                return Parked(failed, wait, waits_for)
+                return Deferred(failed, wait, waits_for)
             await checkpoints.undo(step.stage.name, failed)
             chain.told(step.stage, failed)
             ctx.progress()

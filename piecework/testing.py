@@ -20,7 +20,7 @@ from piecework.calls import Caller
 from piecework.context import Context, JoinContext
 from piecework.dependency import Effect
 from piecework.errors import ErrorEnvelope
-from piecework.outcome import Completed, Dead, Outcome, Parked
+from piecework.outcome import DeadLettered, Deferred, Outcome, Retry, Succeeded
 from piecework.pipeline import JOIN, Pipeline
 from piecework.ports import Begun, Done, Missing, StoredResult, Unknown
 from piecework.retry import RetryBudget
@@ -159,7 +159,7 @@ async def run_in_memory(
         outcome, checkpoints = await _run_chunk(pipeline, payload, number, limits)
         run.outcomes[number] = outcome
         label = pipeline.label(payload) if pipeline.label else ""
-        if isinstance(outcome, Completed):
+        if isinstance(outcome, Succeeded):
             stage = pipeline.stages[pipeline.result_index]
             text = {**checkpoints.completed, pipeline.stages[-1].name: outcome.value}
             stored.append(StoredResult(number, label, text[stage.name]))
@@ -195,7 +195,7 @@ async def _run_chunk(
             log=quiet_log(),
         )
         outcome = await saga.run(pipeline, ctx, checkpoints, limits)
-        if not isinstance(outcome, Parked):
+        if not isinstance(outcome, Retry | Deferred):
             break
     return outcome, checkpoints
 
@@ -233,5 +233,10 @@ def _caller(journal: MemoryJournal, limits: saga.Limits) -> Caller:
 
 
 def _missing(chunk: int, label: str, outcome: Outcome) -> Missing:
-    code = outcome.failure.code if isinstance(outcome, Dead | Parked) else ""
-    return Missing(chunk, label, type(outcome).__name__.upper(), code)
+    match outcome:
+        case DeadLettered(failure):
+            return Missing(chunk, label, "DEAD", failure.code)
+        case Retry(failure) | Deferred(failure):
+            return Missing(chunk, label, "WAITING", failure.code)
+        case _:
+            return Missing(chunk, label, "CANCELLED", "")

@@ -92,7 +92,7 @@ def run(inputs: Inputs, seed: int, schedules: int, processes: int) -> int:
         sys.stdout.write(
             "\nno job succeeded; what its stages raise stands in the trace"
         )
-        sys.stdout.write(f", at `chunk.dead`: {replay(inputs, seed)}\n")
+        sys.stdout.write(f", at `chunk.dead_lettered`: {replay(inputs, seed)}\n")
     own = not inputs.pipeline and total.schedules >= FULL_COVERAGE_SCHEDULES
     missing = [*total.never_taken, *total.never_fired] if own else []
     if missing:

@@ -2,77 +2,91 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import structlog
 
 from piecework import telemetry
 from piecework.finish import Certificate
-from piecework.outcome import Dead, Parked
-from workers.set_up import Task
-from workers.undertake import Released, RunResult
+from piecework.outcome import (
+    Cancelled,
+    DeadLettered,
+    Deferred,
+    Outcome,
+    Released,
+    Retry,
+    Succeeded,
+)
+from workers.undertake import RunResult
 
 
 def announce(
     report: RunResult, seconds: float, log: structlog.stdlib.BoundLogger
 ) -> None:
-    """Say how a claim ended, and the job with it, if it was that of its join."""
+    """Emit the event of a claim's end, and `job.finished` for the join's claim."""
     task, outcome = report.task, report.outcome
     counts = task.ctx.caller.counts
-    telemetry.emit(
-        log,
-        "chunk.settled",
-        chunk=task.claim.ref.chunk,
-        status=type(outcome).__name__.upper(),
-        duration_ms=round(seconds * 1000),
-        calls=counts.made,
-        replayed=counts.replayed,
-        cached=counts.cached,
-        retried=counts.retried,
-    )
-    match outcome:
-        case Parked(failure, delay):
-            released(task, "parked", failure.code, delay, log)
-        case Released():
-            released(task, "handed back", None, 0.0, log)
-        case Dead():
-            died(task, outcome, log)
-    undone = task.checkpoints.undone
-    if undone and not isinstance(outcome, Parked | Released):
-        failed = [stage for stage, failure in undone.items() if failure]
-        telemetry.emit(log, "chunk.compensated", stages=list(undone), failed=failed)
+    facts: dict[str, Any] = {
+        "chunk": task.claim.ref.chunk,
+        "duration_ms": round(seconds * 1000),
+        "calls": counts.made,
+        "replayed": counts.replayed,
+        "cached": counts.cached,
+        "retried": counts.retried,
+    }
+    emit_outcome(outcome, task.claim.attempt, facts, log)
+    compensated = task.checkpoints.undone
+    if compensated and not isinstance(outcome, Retry | Deferred | Released):
+        failed = [stage for stage, failure in compensated.items() if failure]
+        stages = list(compensated)
+        telemetry.emit(log, "chunk.compensated", stages=stages, failed=failed)
     if task.certificate is not None:
         certified(task.certificate, log)
 
 
-def released(
-    task: Task,
-    reason: str,
-    error_code: str | None,
-    delay: float,
+def emit_outcome(
+    outcome: Outcome,
+    attempts: int,
+    facts: Mapping[str, Any],
     log: structlog.stdlib.BoundLogger,
 ) -> None:
-    """Say that a chunk waits for its next turn."""
-    telemetry.emit(
-        log,
-        "chunk.released",
-        chunk=task.claim.ref.chunk,
-        reason=reason,
-        error_code=error_code,
-        delay_s=round(delay, 3),
-    )
-
-
-def died(task: Task, dead: Dead, log: structlog.stdlib.BoundLogger) -> None:
-    """Say that a chunk is a dead letter now."""
-    telemetry.emit(
-        log,
-        "chunk.dead",
-        chunk=task.claim.ref.chunk,
-        error_code=dead.failure.code,
-        stage=dead.failure.stage,
-        attempts=task.claim.attempt,
-        compensation=dead.compensation.value,
-        envelope=dead.failure.model_dump(mode="json", exclude_defaults=True),
-    )
+    """Emit the one event of an outcome; `facts`: the fields that all of them have."""
+    match outcome:
+        case Succeeded():
+            telemetry.emit(log, "chunk.succeeded", **facts)
+        case Retry(failure, delay):
+            telemetry.emit(
+                log,
+                "chunk.retry_scheduled",
+                error_code=failure.code,
+                delay_s=round(delay, 3),
+                **facts,
+            )
+        case Deferred(failure, delay, blocked_on):
+            telemetry.emit(
+                log,
+                "chunk.deferred",
+                error_code=failure.code,
+                delay_s=round(delay, 3),
+                blocked_on=blocked_on,
+                **facts,
+            )
+        case Released():
+            telemetry.emit(log, "chunk.released", **facts)
+        case Cancelled():
+            telemetry.emit(log, "chunk.cancelled", **facts)
+        case DeadLettered(failure, compensation):
+            telemetry.emit(
+                log,
+                "chunk.dead_lettered",
+                error_code=failure.code,
+                stage=failure.stage,
+                attempts=attempts,
+                compensation=compensation.value,
+                envelope=failure.model_dump(mode="json", exclude_defaults=True),
+                **facts,
+            )
 
 
 def certified(certificate: Certificate, log: structlog.stdlib.BoundLogger) -> None:

@@ -9,7 +9,14 @@ import structlog
 from piecework import keys
 from piecework.finish import certify, store_certificate
 from piecework.model import Job
-from piecework.outcome import Cancelled, Completed, Dead, Parked
+from piecework.outcome import (
+    Cancelled,
+    DeadLettered,
+    Deferred,
+    Released,
+    Retry,
+    Succeeded,
+)
 from piecework.ports import ClaimLostError
 from piecework.store.calls_spent import Calls
 from piecework.store.census import take_census
@@ -18,7 +25,7 @@ from piecework.store.table import Action
 from workers.announce import announce
 from workers.set_up import Task
 from workers.station import WorkerServices
-from workers.undertake import Released, RunResult
+from workers.undertake import RunResult
 
 
 async def settle(
@@ -34,13 +41,13 @@ async def settle(
     """
     task, outcome = report.task, report.outcome
     # A redrive finds what a dead chunk had paid for; a finished one needs it no more.
-    await task.journal.close(keep=not isinstance(outcome, Completed))
+    await task.journal.close(keep=not isinstance(outcome, Succeeded))
     ours, wait = await write(report, job, services)
     if not ours:
         raise ClaimLostError
     took = asyncio.get_running_loop().time() - task.ctx.caller.in_flight.acquired_at
     announce(report, took, log)
-    if isinstance(outcome, Parked) and outcome.waits_for:
+    if isinstance(outcome, Deferred):
         await services.note_blocked(job, outcome)
     return wait
 
@@ -60,19 +67,18 @@ async def write(
         counts.tokens_out,
     )
     match outcome:
-        case Completed(value):
+        case Succeeded(value):
             return await succeed(task, value, job, services, calls), None
-        case Parked(waits_for=dependency) as parked if dependency:
-            ours = await ends.put_off(claim, parked, calls=calls)
-            return ours, parked.delay
-        case Parked() as parked:
-            return await ends.park(claim, parked, calls=calls), parked.delay
+        case Retry() as retry:
+            return await ends.schedule_retry(claim, retry, calls=calls), retry.delay
+        case Deferred() as deferred:
+            return await ends.defer(claim, deferred, calls=calls), deferred.delay
         case Cancelled() as cancelled:
             at = None if cancelled.compensation is None else resume_at(task)
             ours = await ends.cancel(claim, cancelled, resume_at=at, calls=calls)
             return ours, None
-        case Dead() as dead:
-            return await bury(task, dead, job, services, calls), None
+        case DeadLettered() as dead:
+            return await dead_letter(task, dead, job, services, calls), None
         case Released():
             return await ends.release(claim, calls=calls), 0.0
 
@@ -104,8 +110,8 @@ def result_sha256(task: Task, last_value: str) -> str:
     )
 
 
-async def bury(
-    task: Task, dead: Dead, job: Job, services: WorkerServices, calls: Calls
+async def dead_letter(
+    task: Task, dead: DeadLettered, job: Job, services: WorkerServices, calls: Calls
 ) -> bool:
     """Write the death of a chunk, its dead letter and, for a join, the job's end."""
     letter = services.dead_letters.row(
@@ -117,7 +123,7 @@ async def bury(
         runbook=task.stages.runbook,
     )
     also = await job_end(task, job, services, join_error=dead.failure.code)
-    return await services.settlements.bury(
+    return await services.settlements.dead_letter(
         task.claim, dead, letter, resume_at=resume_at(task), also=also, calls=calls
     )
 

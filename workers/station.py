@@ -16,7 +16,7 @@ from piecework.circuits import BreakerRegistry
 from piecework.errors import StoreError
 from piecework.metering.cost_meter import acting_as
 from piecework.model import ChunkRef, Job, JobRef, iso
-from piecework.outcome import NEWER_WORKERS, Parked
+from piecework.outcome import NEWER_WORKERS, Deferred
 from piecework.payloads import Payloads
 from piecework.pipeline import Pipeline
 from piecework.pulse import Liveness
@@ -128,19 +128,19 @@ class WorkerServices:
             with suppress(StoreError):
                 await self.rt.jobs.note(job.ref, "runtime.pipeline.unknown", said)
 
-    async def note_blocked(self, job: Job, parked: Parked) -> None:
+    async def note_blocked(self, job: Job, deferred: Deferred) -> None:
         """Tell those who look at the job what it waits for, once for each time."""
-        name, now = parked.waits_for, self.rt.clock()
+        name, now = deferred.blocked_on, self.rt.clock()
         if self._waiting.get((job.ref, name), now) > now:
             return
-        until = now + retry_after(parked.failure)
+        until = now + retry_after(deferred.failure)
         if len(self._waiting) >= JOBS_KEPT:
             self._waiting.clear()
         self._waiting[job.ref, name] = until
         what = name if name == NEWER_WORKERS else f"dependency {name}"
         said = f"waits for {what} until {iso(until)}"
         with suppress(StoreError):
-            await self.rt.jobs.note(job.ref, parked.failure.code, said, until)
+            await self.rt.jobs.note(job.ref, deferred.failure.code, said, until)
 
 
 def open_services(

@@ -25,9 +25,11 @@ from piecework.outcome import (
     NEWER_WORKERS,
     Cancelled,
     Compensation,
-    Dead,
+    DeadLettered,
+    Deferred,
     Outcome,
-    Parked,
+    Released,
+    Retry,
 )
 from piecework.pipeline import Pipeline
 from piecework.ports import CancelRequest, ClaimLostError
@@ -41,11 +43,6 @@ from workers.station import WorkerServices
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
-    """The worker stops or cannot write: somebody else goes on, no attempt is spent."""
-
-
-@dataclass(frozen=True, slots=True)
 class RunResult:
     """What came of the work on a chunk.
 
@@ -54,7 +51,7 @@ class RunResult:
     """
 
     task: Task
-    outcome: Outcome | Released
+    outcome: Outcome
     late_calls: int | None = None
 
 
@@ -95,7 +92,7 @@ async def run_while_leased(
     task: Task,
     services: WorkerServices,
     work: Coroutine[Any, Any, Outcome],
-) -> Outcome | Released:
+) -> Outcome:
     """Work as long as the claim is held and nobody cuts it off; say what it came to.
 
     Raises:
@@ -121,7 +118,7 @@ async def run(task: Task, job: Job, services: WorkerServices) -> Outcome:
     task.loaded = True
     if task.claim.is_recovery and task.claim.recoveries > MAX_RECOVERIES:
         failure = task.checkpoints.failure or last_failure(task)
-        return Dead(failure, Compensation.ABANDONED)
+        return DeadLettered(failure, Compensation.ABANDONED)
     if task.claim.is_recovery and task.checkpoints.failure is None:
         return await recover_spent(task)
     return await saga.run(task.stages, task.ctx, task.checkpoints, task.limits)
@@ -142,7 +139,7 @@ def on_load_failure(task: Task, error: Exception, services: WorkerServices) -> O
         return unreadable(task, failure)
     delay = until_next(parks + 1, services.rt.settings)
     waiting = failure.model_copy(update={"retry_after": delay})
-    return Parked(waiting, delay, waits_for=NEWER_WORKERS)
+    return Deferred(waiting, delay, NEWER_WORKERS)
 
 
 def spoilt(task: Task, error: Exception) -> Exception:
@@ -182,11 +179,13 @@ def unreadable(task: Task, failure: ErrorEnvelope) -> Outcome:
     attempts_left = task.limits.max_attempts - task.ctx.attempt
     if failure.retryable and attempts_left > 0:
         delay = recovery.backoff(failure, task.ctx.attempt, task.limits.rng)
-        return Parked(failure, delay)
+        return Retry(failure, delay)
     untouched = (
         task.claim.is_first or task.checkpoints.entered == task.stages.stages[0].name
     )
-    return Dead(failure, Compensation.NOTHING if untouched else Compensation.ABANDONED)
+    return DeadLettered(
+        failure, Compensation.NOT_NEEDED if untouched else Compensation.ABANDONED
+    )
 
 
 async def recover_spent(task: Task) -> Outcome:
@@ -212,9 +211,7 @@ def last_failure(task: Task) -> ErrorEnvelope:
     return saga.envelope(error, task.ctx, task.limits)
 
 
-def outcome_of_interrupt(
-    lease: Lease, task: Task, services: WorkerServices
-) -> Outcome | Released:
+def outcome_of_interrupt(lease: Lease, task: Task, services: WorkerServices) -> Outcome:
     """Turn an end from outside into an outcome.
 
     Raises:
@@ -236,12 +233,12 @@ def outcome_of_interrupt(
             raise ClaimLostError
 
 
-def timed_out(task: Task, code: str, said: str) -> Parked:
+def timed_out(task: Task, code: str, said: str) -> Retry:
     """Return the outcome of a chunk that took too long.
 
-    Parked even when its attempts are spent: whoever picks it up then has a fresh
-    lease to wind it up in.
+    It is retried even if its attempts are spent: the next worker that claims it has
+    a fresh lease for the recovery.
     """
     error = TransientError(said, code=code)
     failure = saga.envelope(error, task.ctx, task.limits)
-    return Parked(failure, recovery.backoff(failure, task.ctx.attempt, task.limits.rng))
+    return Retry(failure, recovery.backoff(failure, task.ctx.attempt, task.limits.rng))

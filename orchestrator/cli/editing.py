@@ -22,7 +22,7 @@ from piecework.strict_json import Bounds, JsonRefusedError, read_json
 STANDING = {
     Compensation.FAILED,
     Compensation.PAST_PIVOT,
-    Compensation.PIVOT_IN_DOUBT,
+    Compensation.PIVOT_UNKNOWN,
     Compensation.ABANDONED,
 }
 #: The payload that each letter would get, by its place in the list.

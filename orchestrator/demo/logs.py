@@ -63,7 +63,14 @@ class Logs:
                     self.durations.append(said["duration_ms"])
             case "chunk.claimed":
                 self.claimed[said["chunk"], said["fence"]] = said["worker"]
-            case "chunk.settled":
+            case (
+                "chunk.succeeded"
+                | "chunk.retry_scheduled"
+                | "chunk.deferred"
+                | "chunk.released"
+                | "chunk.cancelled"
+                | "chunk.dead_lettered"
+            ):
                 self.replayed[said["chunk"], said["fence"]] = said["replayed"]
             case "lease.lost":
                 self.leases_lost += 1

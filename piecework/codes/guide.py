@@ -123,5 +123,5 @@ aws logs put-metric-filter --log-group-name GROUP --filter-name piecework-errors
 'dimensions={error_code=$.error_code}'
 ```
 
-The same with `chunk.dead` in place of `call.attempt` counts dead letters.
+The same with `chunk.dead_lettered` in place of `call.attempt` counts dead letters.
 """

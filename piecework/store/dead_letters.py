@@ -20,7 +20,7 @@ from piecework.claim import Claim
 from piecework.errors import PermanentError
 from piecework.fingerprint import fingerprint
 from piecework.model import JobRef, iso
-from piecework.outcome import Dead
+from piecework.outcome import DeadLettered
 from piecework.queue import Delivery, sketch
 from piecework.record import document, text, text_or_none, whole_or_none
 from piecework.settings import Settings
@@ -62,7 +62,7 @@ class DeadLetters:
     def row(
         self,
         claim: Claim,
-        dead: Dead,
+        dead: DeadLettered,
         trail: list[Item],
         *,
         pipeline: str,
@@ -100,7 +100,7 @@ class DeadLetters:
             "payload": text_or_none(item, "payload"),
             "payload_sha256": text_or_none(item, "payload_sha256"),
             "compensation": dead.compensation,
-            "stranded": list(dead.stranded) or None,
+            "stranded": list(dead.uncompensated_stages) or None,
             "trail": json.dumps([*errors, last | {"worker": claim.worker}]),
             "created_at": text_or_none(item, "created_at"),
             "died_at": iso(now),

@@ -1,7 +1,7 @@
-"""How a claim ends: six fenced writes, one for each way out.
+"""The end of a claim: six fenced writes, one for each outcome.
 
-Each says whether it was we who ended it. A refusal is checked against our own fence
-first: the answer to the first of two sends may have been lost.
+Each returns whether this claim made the write. A refused write is first compared with
+our own fence, because the SDK may have sent it twice and lost the first answer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from piecework import keys
 from piecework.claim import Claim
 from piecework.errors import ErrorEnvelope
 from piecework.model import ChunkStatus, iso
-from piecework.outcome import Cancelled, Dead, Parked
+from piecework.outcome import Cancelled, DeadLettered, Deferred, Retry
 from piecework.settings import Settings
 from piecework.store.calls_spent import Calls
 from piecework.store.cancels import cancelled_at
@@ -23,8 +23,8 @@ from piecework.store.open_letters import open_mark
 from piecework.store.table import Action, Refused, Table, Written
 from piecework.store.trail import trail_put
 
-#: Leaves the item without an owner. The token stays: it tells who wrote last.
-LET_GO = "REMOVE claimed_by, claim_expires_at"
+#: Clears the owner. The token stays: it identifies the last writer.
+CLEAR_OWNER = "REMOVE claimed_by, claim_expires_at"
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class Settlements:
     ) -> bool:
         """Move RUNNING -> SUCCEEDED, together with the last stage's value.
 
-        The value is on the chunk's item if it is given, else in a row of `also`.
+        `value` is stored on the chunk's item; without it, a row in `also` has it.
         """
         assignments, values = "result_sha256 = :sha256", {"sha256": result_sha256}
         if value is not None:
@@ -63,65 +63,64 @@ class Settlements:
         )
         return await self._write(claim, ChunkStatus.SUCCEEDED, [update, *also])
 
-    async def park(self, claim: Claim, parked: Parked, *, calls: Calls) -> bool:
-        """Move RUNNING -> WAITING: it failed for now, and an attempt is spent."""
+    async def schedule_retry(self, claim: Claim, retry: Retry, *, calls: Calls) -> bool:
+        """Move RUNNING -> WAITING after a failure that spends an attempt."""
         update = self._wait(
             claim,
             "error_code = :code",
-            {"code": parked.failure.code},
-            parked.delay,
+            {"code": retry.failure.code},
+            retry.delay,
             calls,
         )
-        trail = self._trail(claim, parked.failure)
+        trail = self._trail(claim, retry.failure)
         return await self._write(claim, ChunkStatus.WAITING, [update, trail])
 
-    async def put_off(self, claim: Claim, parked: Parked, *, calls: Calls) -> bool:
-        """Move RUNNING -> WAITING: a dependency is out of order, for all alike.
+    async def defer(self, claim: Claim, deferred: Deferred, *, calls: Calls) -> bool:
+        """Move RUNNING -> WAITING because a dependency is unavailable to all chunks.
 
-        What the claim was counted as is handed back, however often that is: the chunk
-        has done nothing wrong. A pivot that was not tried remembers so for the claim
-        after this one.
+        The claim's attempt (or recovery) is refunded without a limit: the chunk did not
+        fail. `pivot_untried` is stored for the next claim.
         """
         counted = counted_as(claim)
-        untried = ", untried = :fence" if parked.untried else ""
+        untried = ", untried = :fence" if deferred.pivot_untried else ""
         update = self._wait(
             claim,
             "error_code = :code, waits_for = :dependency,"
             f" {counted} = {counted} - :one{untried}",
             {
-                "code": parked.failure.code,
-                "dependency": parked.waits_for,
+                "code": deferred.failure.code,
+                "dependency": deferred.blocked_on,
                 "one": 1,
             },
-            parked.delay,
+            deferred.delay,
             calls,
             also_added=", parks :one",
         )
         return await self._write(claim, ChunkStatus.WAITING, [update])
 
     async def release(self, claim: Claim, *, calls: Calls) -> bool:
-        """Move RUNNING -> WAITING: the worker stops; what was counted is handed back.
+        """Move RUNNING -> WAITING because the worker stops; refund the attempt.
 
-        A chunk that was handed back too often keeps it: something about it makes
-        workers stop.
+        After `max_releases` the attempt is no longer refunded: the chunk itself may be
+        what stops its workers.
         """
-        handed_back = int(claim.chunk.item.get("releases", 0))
-        given = 1 if handed_back < self.settings.max_releases else 0
+        releases = int(claim.chunk.item.get("releases", 0))
+        refund = 1 if releases < self.settings.max_releases else 0
         counted = counted_as(claim)
         update = self._wait(
             claim,
-            f"{counted} = {counted} - :given",
-            {"one": 1, "given": given},
+            f"{counted} = {counted} - :refund",
+            {"one": 1, "refund": refund},
             0.0,
             calls,
             also_added=", releases :one",
         )
         return await self._write(claim, ChunkStatus.WAITING, [update])
 
-    async def bury(
+    async def dead_letter(
         self,
         claim: Claim,
-        dead: Dead,
+        outcome: DeadLettered,
         letter: dict[str, Any],
         *,
         resume_at: str,
@@ -134,8 +133,8 @@ class Settlements:
             ChunkStatus.DEAD,
             "error_code = :code, compensation = :compensation, resume_at = :resume",
             {
-                "code": dead.failure.code,
-                "compensation": dead.compensation,
+                "code": outcome.failure.code,
+                "compensation": outcome.compensation,
                 "resume": resume_at,
             },
             calls=calls,
@@ -147,7 +146,7 @@ class Settlements:
             item=letter,
         )
         mark = open_mark(self.dead_letters, letter, "Put")
-        actions = [update, row, mark, self._trail(claim, dead.failure), *also]
+        actions = [update, row, mark, self._trail(claim, outcome.failure), *also]
         return await self._write(claim, ChunkStatus.DEAD, actions)
 
     async def cancel(
@@ -158,10 +157,9 @@ class Settlements:
         resume_at: str | None,
         calls: Calls,
     ) -> bool:
-        """Move RUNNING -> CANCELLED, with where it was cut off and what was undone.
+        """Move RUNNING -> CANCELLED, with the interrupted stage and the compensation.
 
-        A chunk that was wound back is resumed at `resume_at`; any other where it
-        stands.
+        A compensated chunk resumes at `resume_at`, any other chunk at its cursor.
         """
         assignments = "cancelled = :at"
         values: dict[str, Any] = {"at": cancelled_at(cancelled.stage)}
@@ -186,7 +184,7 @@ class Settlements:
         return self._update(
             claim,
             f"SET #status = :status, settled_at = :now, {assignments}"
-            f" {calls.added} {LET_GO}, due_at{remove}",
+            f" {calls.added} {CLEAR_OWNER}, due_at{remove}",
             {"status": status, **calls.values, **values},
         )
 
@@ -203,7 +201,7 @@ class Settlements:
         return self._update(
             claim,
             f"SET #status = :status, retry_at = :again, due_at = :due, {assignments}"
-            f" {calls.added}{also_added} {LET_GO}",
+            f" {calls.added}{also_added} {CLEAR_OWNER}",
             {
                 "status": ChunkStatus.WAITING,
                 "again": iso(again),

@@ -29,18 +29,31 @@ _JOB: Final = {
         "a worker met a pipeline that it does not have", "delay_s error_code", "warning"
     ),
 }
+#: The fields of every event that ends a claim.
+_CLAIM_END: Final = "duration_ms calls replayed cached retried"
 _CHUNK: Final = {
     "chunk.claimed": event("a claim was won", "deliveries waited_ms", "debug"),
     "chunk.claim_lost": event("a claim was refused", "status reason delay_s", "debug"),
-    "chunk.settled": event(
-        "the outcome is written", "status duration_ms calls replayed cached retried"
+    "chunk.succeeded": event("a claim ended: the chunk has its result", _CLAIM_END),
+    "chunk.retry_scheduled": event(
+        "a claim ended: the chunk failed, and its next attempt comes after the delay",
+        f"{_CLAIM_END} error_code delay_s",
+        "warning",
+    ),
+    "chunk.deferred": event(
+        "a claim ended: the chunk is blocked on a dependency; no attempt is spent",
+        f"{_CLAIM_END} error_code delay_s blocked_on",
+        "warning",
     ),
     "chunk.released": event(
-        "the chunk was put back for later", "reason error_code delay_s", "warning"
+        "a claim ended: its worker stops, and another worker continues",
+        _CLAIM_END,
+        "warning",
     ),
-    "chunk.dead": event(
-        "the dead letter is written",
-        "error_code stage attempts compensation envelope",
+    "chunk.cancelled": event("a claim ended: its job was cancelled", _CLAIM_END),
+    "chunk.dead_lettered": event(
+        "a claim ended: the chunk failed for good, and its dead letter is written",
+        f"{_CLAIM_END} error_code stage attempts compensation envelope",
         "error",
     ),
     "chunk.compensated": event("the stages were undone", "stages failed", "warning"),

@@ -35,11 +35,6 @@ def chunk(fields: Mapping[str, Any]) -> float | None:
     return None if fields.get("chunk") == JOIN_CHUNK else 1
 
 
-def completed(fields: Mapping[str, Any]) -> float | None:
-    """Count a chunk's event that says that it has a result."""
-    return chunk(fields) if fields.get("status") == "COMPLETED" else None
-
-
 def where(name: str, value: object) -> Amount:
     """Count the events of which a field says so."""
     return lambda fields: 1 if fields.get(name) == value else None
@@ -64,38 +59,60 @@ class Metric(NamedTuple):
     """What a metric says, in which unit, and where it comes from.
 
     Attributes:
-        event: The one that it is made of; empty: it is read when the line is written.
+        events: The events that it is made of; empty: it is read at the line.
         by_dependency: It is told of each dependency, too.
     """
 
     kind: Kind
     unit: Unit
     when: str
-    event: str = ""
+    events: tuple[str, ...] = ()
     amount: Amount = each
     by_dependency: bool = False
 
 
 def _count(
-    event: str, when: str, amount: Amount = each, *, by_dependency: bool = False
+    events: str | tuple[str, ...],
+    when: str,
+    amount: Amount = each,
+    *,
+    by_dependency: bool = False,
 ) -> Metric:
-    return Metric("count", "Count", when, event, amount, by_dependency)
+    return Metric("count", "Count", when, _names(events), amount, by_dependency)
 
 
 def _gauge(when: str, unit: Unit = "Count", event: str = "", name: str = "") -> Metric:
-    return Metric("gauge", unit, when, event, field(name))
+    return Metric("gauge", unit, when, _names(event), field(name))
 
 
-def _distribution(event: str, when: str) -> Metric:
-    return Metric("distribution", "Seconds", when, event, seconds("duration_ms"))
+def _distribution(events: str | tuple[str, ...], when: str) -> Metric:
+    amount = seconds("duration_ms")
+    return Metric("distribution", "Seconds", when, _names(events), amount)
+
+
+def _names(events: str | tuple[str, ...]) -> tuple[str, ...]:
+    if isinstance(events, str):
+        return (events,) if events else ()
+    return events
+
+
+#: The events of a claim's end after which the chunk waits for another claim.
+_TO_WAITING: Final = ("chunk.retry_scheduled", "chunk.deferred", "chunk.released")
+#: All events of a claim's end.
+_CLAIM_END: Final = (
+    "chunk.succeeded",
+    *_TO_WAITING,
+    "chunk.cancelled",
+    "chunk.dead_lettered",
+)
 
 
 _COUNTS: Final = {
     "ChunksClaimed": _count("chunk.claimed", "a worker took a chunk in hand", chunk),
-    "ChunksSucceeded": _count("chunk.settled", "a chunk has its result", completed),
-    "ChunksDead": _count("chunk.dead", "a chunk is a dead letter", chunk),
-    "ChunksReleased": _count(
-        "chunk.released", "a chunk was put back for a later turn", chunk
+    "ChunksSucceeded": _count("chunk.succeeded", "a chunk has its result", chunk),
+    "ChunksDead": _count("chunk.dead_lettered", "a chunk is a dead letter", chunk),
+    "ChunksRescheduled": _count(
+        _TO_WAITING, "a claim ended, and the chunk waits for the next one", chunk
     ),
     "ClaimsLost": _count(
         "chunk.claim_lost", "a claim was refused: a doubled or an early message"
@@ -110,11 +127,13 @@ _COUNTS: Final = {
         "call.attempt", "an attempt of a call failed", where("outcome", "failed")
     ),
     "CallsReplayed": _count(
-        "chunk.settled",
+        _CLAIM_END,
         "a call was answered by what an earlier claim remembered",
         field("replayed"),
     ),
-    "DeadLetters": _count("chunk.dead", "a dead letter was written, of a join, too"),
+    "DeadLetters": _count(
+        "chunk.dead_lettered", "a dead letter was written, of a join, too"
+    ),
     "CompensationsFailed": _count(
         "compensation.stage_failed", "a stage could not be undone: a person has to"
     ),
@@ -161,9 +180,7 @@ _GAUGES: Final = {
     ),
 }
 _DISTRIBUTIONS: Final = {
-    "ChunkSeconds": _distribution(
-        "chunk.settled", "a claim, from its begin to its end"
-    ),
+    "ChunkSeconds": _distribution(_CLAIM_END, "a claim, from its start to its end"),
     "CallSeconds": _distribution("call.attempt", "an attempt of a call"),
     "ReconcilerPassSeconds": _distribution(
         "reconcile.pass", "a look at all jobs that were due"
@@ -178,8 +195,8 @@ METRICS: Final[Mapping[str, Metric]] = MappingProxyType(
 def _by_event() -> Mapping[str, tuple[tuple[str, Metric], ...]]:
     found: defaultdict[str, list[tuple[str, Metric]]] = defaultdict(list)
     for name, metric in METRICS.items():
-        if metric.event:
-            found[metric.event].append((name, metric))
+        for event in metric.events:
+            found[event].append((name, metric))
     return {event: tuple(metrics) for event, metrics in found.items()}
 
 

@@ -84,7 +84,7 @@ def unresolved_chunks(
             (stage == "write" and end.code == UNKNOWN_EFFECT)
             or (
                 stage in {"flight", "hotel", "pay"}
-                and end.compensation == Compensation.PIVOT_IN_DOUBT
+                and end.compensation == Compensation.PIVOT_UNKNOWN
                 and end.code == expected.chunks[n].code
             )
         )

@@ -70,7 +70,7 @@ def log() -> Iterator[io.StringIO]:
 def test_what_the_counters_ask_for_stands_in_each_line(log: io.StringIO) -> None:
     asked = set(re.findall(r"\$\.(\w+)|by bin\(1m\), (\w+), (\w+)", PAGE.read_text()))
     fields = {name for names in asked for name in names if name}
-    for event in ("call.attempt", "chunk.dead"):
+    for event in ("call.attempt", "chunk.dead_lettered"):
         telemetry.emit(structlog.get_logger(), event, error_code="acme.till.closed")
 
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
@@ -78,7 +78,7 @@ def test_what_the_counters_ask_for_stands_in_each_line(log: io.StringIO) -> None
     assert {"event", "error_code"} == fields
     assert [
         ("call.attempt", "acme.till.closed"),
-        ("chunk.dead", "acme.till.closed"),
+        ("chunk.dead_lettered", "acme.till.closed"),
     ] == [(line["event"], line["error_code"]) for line in lines]
 
 
@@ -89,4 +89,9 @@ def test_every_event_of_an_error_has_its_code() -> None:
         if {"error_code", "error_codes"} & event.fields
     }
 
-    assert {"call.attempt", "chunk.dead", "chunk.released", "lease.lost"} <= failures
+    assert {
+        "call.attempt",
+        "chunk.dead_lettered",
+        "chunk.retry_scheduled",
+        "lease.lost",
+    } <= failures

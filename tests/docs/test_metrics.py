@@ -21,7 +21,7 @@ def test_the_page_lists_the_catalogue() -> None:
             m.kind,
             m.unit,
             m.when,
-            f"`{m.event}`" if m.event else "read at the line",
+            ", ".join(f"`{event}`" for event in m.events) or "read at the line",
         )
         for name, m in METRICS.items()
     ]

@@ -50,7 +50,7 @@ async def test_permanent_it_is_undone_at_once(scenario: Scenario) -> None:
     assert (JobStatus.FAILED, 1) == await worked(scenario, "permanent")
 
     (letter,) = await scenario.letters()
-    assert ("tool.stock.none", "compensated") == (
+    assert ("tool.stock.none", "COMPENSATED") == (
         letter["error_code"],
         letter["compensation"],
     )
@@ -118,7 +118,7 @@ async def test_without_a_hook_semantic_and_policy_are_as_permanent(
     assert (JobStatus.FAILED, 1) == await worked(scenario, trouble, plain)
 
     (letter,) = await scenario.letters()
-    assert (code, "compensated") == (letter["error_code"], letter["compensation"])
+    assert (code, "COMPENSATED") == (letter["error_code"], letter["compensation"])
     assert 1 == scenario.happened("free")
 
 

@@ -37,7 +37,7 @@ async def test_a_chunk_in_hand_is_cut_off_and_wound_back(scenario: Scenario) -> 
     chunks = await scenario.chunks()
     assert ended.status is JobStatus.CANCELLED
     assert {chunk.status for chunk in chunks} == {ChunkStatus.CANCELLED}
-    assert {c.item["compensation"] for c in chunks} == {"compensated"}
+    assert {c.item["compensation"] for c in chunks} == {"COMPENSATED"}
     assert {c.item["cancelled"] for c in chunks} == {"cancelled-at-stage-car"}
     assert await scenario.letters() == []
     for n in range(4):
@@ -74,7 +74,7 @@ async def test_a_chunk_that_waits_is_wound_back_by_whoever_meets_it(
     first, second = await scenario.chunks()
     assert ended.status is JobStatus.CANCELLED
     assert (first.status, first.attempts) == (ChunkStatus.CANCELLED, 2)
-    assert first.item["compensation"] == "compensated"
+    assert first.item["compensation"] == "COMPENSATED"
     assert second.status is ChunkStatus.SUCCEEDED
     assert bookings(scenario, 1)[2:] == ["unbook car", "unbook hotel", "unbook flight"]
     assert [line for line in bookings(scenario, 2) if "unbook" in line] == []
@@ -143,7 +143,7 @@ async def test_a_compensation_that_fails_is_a_dead_letter(scenario: Scenario) ->
     certificate = json.loads(await scenario.rt.objects.get(ended.item["certificate"]))
     assert ended.status is JobStatus.CANCELLED
     assert (letter["compensation"], letter["error_code"]) == (
-        "compensation failed",
+        "FAILED",
         "job.cancel.requested",
     )
     assert certificate["outcomes"] == {"DEAD": 1}
@@ -184,7 +184,7 @@ async def test_a_worker_that_dies_on_the_way_back_is_followed_there(
     assert ended.status is JobStatus.CANCELLED
     assert (chunk.status, chunk.item["compensation"]) == (
         ChunkStatus.CANCELLED,
-        "compensated",
+        "COMPENSATED",
     )
     # What the victim was undoing as it died may be asked for twice, by one key.
     asked = {tuple(line): line for line in scenario.ledger if line[0] == "unbook"}

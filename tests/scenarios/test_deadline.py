@@ -52,7 +52,7 @@ async def test_a_worker_that_dies_under_a_deadline_leaves_nothing_standing(
     chunks = await scenario.chunks()
     assert ended.status is JobStatus.CANCELLED
     assert {chunk.status for chunk in chunks} == {ChunkStatus.CANCELLED}
-    assert {chunk.item["compensation"] for chunk in chunks} == {"compensated"}
+    assert {chunk.item["compensation"] for chunk in chunks} == {"COMPENSATED"}
     for n in range(3):
         # What the victim was undoing as it died may be asked for twice, by one key.
         undone = {line[1]: line[3] for line in given_back(scenario, n)}

@@ -82,7 +82,7 @@ async def test_a_stage_that_kills_its_process_harms_no_neighbour(
     assert "SIGSEGV" in str(letters[3]["error"])
     assert "runtime.stage.out_of_memory" == letters[4]["error_code"]
     assert [1, 1, 1] == [scenario.happened("unparse", str(n)) for n in (1, 3, 4)]
-    assert "compensation failed" == letters[3]["compensation"]
+    assert "FAILED" == letters[3]["compensation"]
     assert await worker.stop() == 0
 
 

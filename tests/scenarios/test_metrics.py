@@ -22,7 +22,7 @@ CHUNKS = 8
 #: What such a run must have said something about; the others need an outage, a newer
 #: version, a saga, or a stop in the midst: see the unit tests of the catalogue.
 SAID = {
-    *("ChunksClaimed", "ChunksSucceeded", "ChunksDead", "ChunksReleased"),
+    *("ChunksClaimed", "ChunksSucceeded", "ChunksDead", "ChunksRescheduled"),
     *("CallsAnswered", "DeadLetters", "ReconcilerPasses", "JobsFinished"),
     *("WorkersStopped", "ChunksInHand", "CallsInFlight", "BreakersOpen", "JobsActive"),
     *("OpenDeadLetters", "OldestDeadLetterSeconds", "OldestOverdueChunkSeconds"),

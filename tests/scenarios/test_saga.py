@@ -34,7 +34,7 @@ async def test_undo_runs_in_reverse_with_the_step_in_doubt_first(
         "unbook flight",
     ]
     assert letter["error_code"] == "tool.stock.none"
-    assert letter["compensation"] == "compensated"
+    assert letter["compensation"] == "COMPENSATED"
 
 
 async def test_nothing_is_undone_past_the_pivot(scenario: Scenario) -> None:
@@ -50,7 +50,7 @@ async def test_nothing_is_undone_past_the_pivot(scenario: Scenario) -> None:
         "book car",
         "book payment",
     ]
-    assert letter["compensation"] == "past the pivot"
+    assert letter["compensation"] == "PAST_PIVOT"
 
 
 async def test_transient_trouble_is_tried_again_and_then_undone(

@@ -42,7 +42,7 @@ async def test_the_trips_are_booked_or_undone_each_once(
     }
     letters = await scenario.letters("trips")
     assert {
-        (1, "tool.http.4xx_rejected", "compensated"),
-        (3, "tool.http.422_unprocessable", "compensated"),
-        (4, "tool.http.422_unprocessable", "past the pivot"),
+        (1, "tool.http.4xx_rejected", "COMPENSATED"),
+        (3, "tool.http.422_unprocessable", "COMPENSATED"),
+        (4, "tool.http.422_unprocessable", "PAST_PIVOT"),
     } == {(x["chunk"], x["error_code"], x["compensation"]) for x in letters}

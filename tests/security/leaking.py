@@ -44,7 +44,7 @@ async def leaked(
             await ended(rt, JobRef("default", name), within=120)
         await quiet(rt)
     places = {"stderr": finished.stderr, "stdout": finished.stdout}
-    assert '"chunk.dead"' in finished.stderr, finished.stderr[-2000:]
+    assert '"chunk.dead_lettered"' in finished.stderr, finished.stderr[-2000:]
     for table in (rt.table, rt.dead_letters):
         async for item in table.scan():
             places[f"{table.name} {item['pk']} {item['sk']}"] = outside_of_values(item)

@@ -24,6 +24,15 @@ from workers.station import open_services
 from workers.worker import Worker
 
 CHUNKS = 3
+#: The events that end a claim.
+CLAIM_ENDS = {
+    "chunk.succeeded",
+    "chunk.retry_scheduled",
+    "chunk.deferred",
+    "chunk.released",
+    "chunk.cancelled",
+    "chunk.dead_lettered",
+}
 
 
 class Note(BaseModel):
@@ -137,7 +146,7 @@ def end_of(log: Log, sqs: Client) -> str:
     for event, fields in log.said:
         if event == "message.quarantined":
             return str(fields["error_code"])
-        if event == "chunk.settled":
+        if event in CLAIM_ENDS:
             return "done"
     operations = {operation for operation, _ in sqs.asked}
     if any(name.startswith("delete") for name in operations):

@@ -203,7 +203,7 @@ def cancel_is_a_barrier(world: World, change: Change) -> Iterator[str]:
 def compensated_whole(world: World, change: Change) -> Iterator[str]:
     """I8: who says that all was undone left nothing standing before the pivot."""
     _, new = pair(world, change)
-    undone = new.get("compensation") == Compensation.DONE
+    undone = new.get("compensation") == Compensation.COMPENSATED
     if new["status"] not in CHUNK_ENDED or not undone:
         return
     stages, pivot = world.pipeline(change.job)

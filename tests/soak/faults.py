@@ -218,8 +218,8 @@ FAULTS: dict[str, tuple[str, Callable[[History], None]]] = {
             Said(
                 0,
                 "w",
-                "chunk.settled",
-                {"job": JOB, "chunk": 0, "fence": 1, "status": "COMPLETED"},
+                "chunk.succeeded",
+                {"job": JOB, "chunk": 0, "fence": 1},
             ),
         ),
     ),

@@ -20,7 +20,7 @@ DONE = (*UNDONE_BY, *STANDING)
 FOR_A_PERSON = (Compensation.FAILED, Compensation.ABANDONED)
 #: What stands for certain where a chunk died at its pivot or behind it.
 BEFORE_THE_END = {
-    Compensation.PIVOT_IN_DOUBT: ("reserve", "hold"),
+    Compensation.PIVOT_UNKNOWN: ("reserve", "hold"),
     Compensation.PAST_PIVOT: ("reserve", "hold", "charge"),
 }
 
@@ -89,7 +89,7 @@ def may_stand(chunk: Item, op: str) -> set[int]:
     """
     if chunk["status"] == "SUCCEEDED":
         return {1}
-    if chunk.get("compensation") in {Compensation.DONE, Compensation.NOTHING}:
+    if chunk.get("compensation") in {Compensation.COMPENSATED, Compensation.NOT_NEEDED}:
         return {0}
     certain = BEFORE_THE_END.get(chunk.get("compensation", ""), ())
     return {1} if op in certain else {0, 1}

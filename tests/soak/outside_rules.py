@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from tests.soak.record import Ack, Change, Effect, Said
 from tests.soak.world import CHUNK_ENDED, Rule, World
 
-#: What a log calls the end of a claim, and what the table then says.
+#: The event of a claim's end, and the status that the chunk then has.
 SETTLED = {
-    "COMPLETED": "SUCCEEDED",
-    "PARKED": "WAITING",
-    "RELEASED": "WAITING",
-    "DEAD": "DEAD",
-    "CANCELLED": "CANCELLED",
+    "chunk.succeeded": "SUCCEEDED",
+    "chunk.retry_scheduled": "WAITING",
+    "chunk.deferred": "WAITING",
+    "chunk.released": "WAITING",
+    "chunk.dead_lettered": "DEAD",
+    "chunk.cancelled": "CANCELLED",
 }
 
 
@@ -45,14 +46,14 @@ def only_ended_are_deleted(world: World, ack: Ack) -> Iterator[str]:
 
 def said_is_written(world: World, said: Said) -> Iterator[str]:
     """I3, I5: what a worker says that it settled stands in the table, from it alone."""
-    if said.event != "chunk.settled":
+    if said.event not in SETTLED:
         return
     fields = said.fields
     place = (fields["job"], fields["chunk"], fields["fence"])
-    if (*place, SETTLED[fields["status"]]) not in world.settled:
-        yield f"says {fields['status']} of fence {place[2]}, which nobody wrote"
+    if (*place, SETTLED[said.event]) not in world.settled:
+        yield f"says {said.event} of fence {place[2]}, which nobody wrote"
     more = world.completions_said[place[:2]] >= len(world.completions[place[:2]])
-    if fields["status"] == "COMPLETED" and more:
+    if said.event == "chunk.succeeded" and more:
         yield "more say that they completed it than did"
 
 

@@ -16,6 +16,8 @@ from tests.soak.record import Ack, Change, Effect, Item, Limits, Record, Said
 
 JOB, PK = "trip", keys.job_pk("default", "trip")
 LEASE_S, SKEW_S = 3.0, 0.5
+#: The event of a claim's end, by the status that the chunk then has.
+EVENTS = {"SUCCEEDED": "chunk.succeeded", "DEAD": "chunk.dead_lettered"}
 LIMITS = Limits(
     LEASE_S,
     SKEW_S,
@@ -68,9 +70,8 @@ class Story:
         facts = {"status": status, "settled_at": iso(self.at), **facts}
         self.write(label, sk, "claimed_by", "claim_expires_at", **facts)
         item = self.items[sk]
-        said = "COMPLETED" if status == "SUCCEEDED" else status
-        place = {"job": JOB, "chunk": chunk, "fence": item["fence"], "status": said}
-        self.tell(f"{label} said", Said(0, "w", "chunk.settled", place))
+        place = {"job": JOB, "chunk": chunk, "fence": item["fence"]}
+        self.tell(f"{label} said", Said(0, "w", EVENTS[status], place))
         self.tell(f"{label} ack", Ack(0, JOB, chunk, item["gen"]))
 
     def effect(self, label: str, chunk: int, op: str, *, undo: str = "") -> None:
@@ -145,7 +146,7 @@ def fail_and_turn_back(story: Story) -> None:
         story.write(f"undid {stage}", sk, stage=stage)
         row = keys.effect_sk(1, f"key-1-{stage}")
         story.write(f"{stage} undone", row, effect_state="UNDONE")
-    story.settle("buried", 1, "DEAD", error_code="e", compensation="compensated")
+    story.settle("buried", 1, "DEAD", error_code="e", compensation="COMPENSATED")
 
 
 def finish(story: Story, which: str, status: str, outcomes: dict[str, int]) -> None:

@@ -100,7 +100,7 @@ def test_a_chunk_that_succeeded_has_every_effect_once() -> None:
 
 
 def test_a_compensated_chunk_has_none_standing() -> None:
-    chunk = {"status": "DEAD", "compensation": Compensation.DONE}
+    chunk = {"status": "DEAD", "compensation": Compensation.COMPENSATED}
     assert 0 == unsettled(chunk, "reserve", "release")
     assert 1 == unsettled(chunk, "reserve", "hold", "release")
 

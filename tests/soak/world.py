@@ -83,9 +83,8 @@ class World:
             case Effect(what=what, op=op, job=job, chunk=chunk, key=key):
                 if what != "call":
                     self.effects[op, job, chunk][key] += 1
-            case Said(event="chunk.settled", fields=fields):
-                if fields.get("status") == "COMPLETED":
-                    self.completions_said[fields["job"], fields["chunk"]] += 1
+            case Said(event="chunk.succeeded", fields=fields):
+                self.completions_said[fields["job"], fields["chunk"]] += 1
 
     def _change(self, change: Change) -> None:
         if change.kind == "CHUNK" and change.new is not None:

@@ -17,7 +17,7 @@ from piecework.queue import Message
 from piecework.sweep import sweep
 from tests.store.conftest import NOW, SETTINGS, Store
 from tests.store.deployment import runtime, sent
-from tests.store.writes import Write, park, put_off
+from tests.store.writes import Write, defer, schedule_retry
 
 UNDO = {"cancel_requested": iso(NOW), "undo_requested": True}
 RUNNING = {"status": "RUNNING", "fence": 4, "heartbeat": 7}
@@ -203,7 +203,7 @@ async def test_what_is_handed_out_to_be_undone_is_due_again_later(store: Store) 
     assert (await store.item())["due_at"] == iso(NOW + SETTINGS.visibility_s)
 
 
-@pytest.mark.parametrize("parks", [park, put_off])
+@pytest.mark.parametrize("parks", [schedule_retry, defer])
 async def test_a_chunk_that_was_asked_and_then_parks_does_not_wait_for_its_retry(
     store: Store, parks: Write
 ) -> None:

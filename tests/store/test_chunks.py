@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from piecework.model import Chunk, JobStatus, iso
-from piecework.outcome import Cancelled, Parked
+from piecework.outcome import Cancelled, Retry
 from piecework.ports import CancelRequest
 from piecework.store.calls_spent import Calls
 from piecework.store.cancels import cancel_unclaimed, request_cancel, request_undo
@@ -160,8 +160,8 @@ async def test_a_holder_that_was_given_up_does_not_take_that_for_its_own_end(
     claim = await store.running()
     assert await write(store, claim.chunk) is True
     before = await store.everything()
-    parked = Parked(envelope(), 30.0)
-    assert await store.settlements.park(claim, parked, calls=Calls(1)) is False
+    retry = Retry(envelope(), 30.0)
+    assert await store.settlements.schedule_retry(claim, retry, calls=Calls(1)) is False
     assert await store.settlements.release(claim, calls=Calls(1)) is False
     assert (
         await store.settlements.cancel(

@@ -13,7 +13,7 @@ from piecework.store.open_letters import newest, oldest, open_mark
 from piecework.store.reopen import Patched, Reopening, Turn, reopen_chunk
 from piecework.store.table import Written
 from tests.store.conftest import NOW, Store
-from tests.store.writes import bury
+from tests.store.writes import dead_letter
 
 BY = Closing("me", "fixed")
 PATCHED = Patched("pack/0+2", "ab", '{"n": 1}')
@@ -68,7 +68,7 @@ async def dead(store: Store, **facts: Any) -> None:
 async def test_a_death_leaves_one_open_letter_with_its_mark_and_fingerprint(
     store: Store,
 ) -> None:
-    assert await bury(store, await store.running()) is True
+    assert await dead_letter(store, await store.running()) is True
     letter = await letter_of(store)
     assert ("OPEN", 12) == (letter["letter_state"], len(letter["fingerprint"]))
     mark = await oldest(store.letters, store.ref.tenant)
@@ -79,7 +79,7 @@ async def test_a_death_leaves_one_open_letter_with_its_mark_and_fingerprint(
 
 async def test_a_death_tells_of_which_death_it_is_the_replay(store: Store) -> None:
     facts = {"replay_of": 1, "origin_gen": 1, "patched_as": 2}
-    await bury(store, await store.running(**facts))
+    await dead_letter(store, await store.running(**facts))
     letter = await letter_of(store)
     assert facts == {name: letter[name] for name in facts}
 

@@ -9,7 +9,7 @@ import pytest
 
 from piecework import keys
 from piecework.model import iso
-from piecework.outcome import Parked
+from piecework.outcome import Deferred
 from piecework.ports import ClaimLostError
 from piecework.store.calls_spent import Calls
 from tests.store.conftest import NOW, Store
@@ -17,16 +17,16 @@ from tests.store.writes import (
     FAILURE,
     REFUSED,
     Write,
-    bury,
     cancel,
     complete_null,
     complete_result,
     complete_value,
+    dead_letter,
+    defer,
     named,
-    park,
-    put_off,
     release,
     rows,
+    schedule_retry,
     succeed,
     turn_back,
     undo,
@@ -131,14 +131,14 @@ async def test_an_effect_that_is_gone_stops_its_undoing(store: Store) -> None:
 
 LEFT: dict[Write, dict[str, Any]] = {
     succeed: {"status": "SUCCEEDED", "result_sha256": "ab", "settled_at": iso(NOW)},
-    park: {
+    schedule_retry: {
         "status": "WAITING",
         "retry_at": iso(NOW + 30),
         "due_at": iso(NOW + 120),
         "error_code": "llm.content.filtered",
         "attempts": 2,
     },
-    put_off: {
+    defer: {
         "status": "WAITING",
         "retry_at": iso(NOW + 30),
         "due_at": iso(NOW + 120),
@@ -149,10 +149,10 @@ LEFT: dict[Write, dict[str, Any]] = {
         "untried": None,
     },
     release: {"status": "WAITING", "retry_at": iso(NOW), "attempts": 1, "releases": 1},
-    bury: {
+    dead_letter: {
         "status": "DEAD",
         "error_code": "llm.content.filtered",
-        "compensation": "compensated",
+        "compensation": "COMPENSATED",
         "resume_at": "first",
         "settled_at": iso(NOW),
     },
@@ -179,7 +179,7 @@ async def test_a_success_forgets_the_errors_before_it(store: Store) -> None:
 
 
 async def test_calls_add_up_over_the_claims(store: Store) -> None:
-    await park(store, await store.running(calls=7))
+    await schedule_retry(store, await store.running(calls=7))
     assert (await store.item())["calls"] == 12
 
 
@@ -207,7 +207,7 @@ async def test_a_way_back_that_is_cut_short_by_a_stop_is_handed_back_as_often(
 async def test_a_chunk_that_waits_for_a_dependency_never_pays_for_it(
     store: Store,
 ) -> None:
-    await put_off(store, await store.running(parks=1000, releases=1000))
+    await defer(store, await store.running(parks=1000, releases=1000))
     item = await store.item()
     assert (item["attempts"], item["parks"], item["releases"]) == (1, 1001, 1000)
     assert await rows(store) == {}
@@ -217,7 +217,7 @@ async def test_a_way_back_that_waits_hands_back_what_it_was_counted_as(
     store: Store,
 ) -> None:
     claim = await store.running(attempts=3, recoveries=2, direction="compensating")
-    await put_off(store, replace(claim, is_recovery=True))
+    await defer(store, replace(claim, is_recovery=True))
     item = await store.item()
     assert (item["attempts"], item["recoveries"]) == (3, 1)
 
@@ -226,19 +226,19 @@ async def test_a_pivot_that_was_not_tried_is_known_by_the_claim_that_met_it(
     store: Store,
 ) -> None:
     claim = await store.running()
-    untried = Parked(REFUSED, 30.0, REFUSED.dependency, untried=True)
-    await store.settlements.put_off(claim, untried, calls=Calls(5))
+    untried = Deferred(REFUSED, 30.0, REFUSED.dependency, pivot_untried=True)
+    await store.settlements.defer(claim, untried, calls=Calls(5))
     assert (await store.item())["untried"] == claim.fence
 
 
 async def test_an_error_is_kept_for_the_dead_letter(store: Store) -> None:
-    await park(store, await store.running())
+    await schedule_retry(store, await store.running())
     row = (await rows(store))["ERROR#0002#0004"]
     assert (row["gen"], row["attempt"], row["worker"]) == (2, 2, "worker")
 
 
 async def test_a_death_and_its_dead_letter_are_one_write(store: Store) -> None:
-    await bury(store, await store.running(payload="p/0+1", label="L"))
+    await dead_letter(store, await store.running(payload="p/0+1", label="L"))
     (letter,) = [row async for row in store.dead_letters.of_job(store.ref)]
     assert letter["sk"] == "CHUNK#00000003#GEN#0002"
     assert (letter["letter_state"], letter["error_code"]) == (

@@ -30,7 +30,7 @@ UNCONDITIONAL = {
     ("births.py", "active_mark"): "goes with a move of the job, which is conditional",
     ("open_letters.py", "open_mark"): "goes with its letter's own write",
     ("trail.py", "trail_put"): "goes with the fenced end of the claim",
-    ("settle.py", "bury"): "goes with the fenced end of the claim",
+    ("settle.py", "dead_letter"): "goes with the fenced end of the claim",
 }
 
 ITEM_CALL = re.compile(r"\.(update|put|delete|get|transact_write)_items?\b")

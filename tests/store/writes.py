@@ -13,7 +13,7 @@ from piecework.breaker import OPEN_CODE
 from piecework.claim import Claim
 from piecework.codes import ErrorClass
 from piecework.dependency import Effect
-from piecework.outcome import Cancelled, Compensation, Dead, Parked
+from piecework.outcome import Cancelled, Compensation, DeadLettered, Deferred, Retry
 from piecework.store.calls_spent import Calls
 from tests.store.conftest import Store
 from tests.store.pipelines import PIPELINE, first
@@ -23,8 +23,8 @@ FAILURE = envelope(stage="second", code="llm.content.filtered")
 REFUSED = envelope(
     ErrorClass.TRANSIENT, stage="second", code=OPEN_CODE, dependency="model"
 )
-DEAD = Dead(FAILURE, Compensation.DONE, ("first",))
-CANCELLED = Cancelled("second", Compensation.DONE)
+DEAD = DeadLettered(FAILURE, Compensation.COMPENSATED, ("first",))
+CANCELLED = Cancelled("second", Compensation.COMPENSATED)
 Write = Callable[[Store, Claim], Awaitable[Any]]
 
 
@@ -75,22 +75,23 @@ async def succeed_alone(store: Store, claim: Claim) -> Any:
     return await ends.succeed(claim, result_sha256="ab", calls=Calls(5))
 
 
-async def park(store: Store, claim: Claim) -> Any:
-    return await store.settlements.park(claim, Parked(FAILURE, 30.0), calls=Calls(5))
+async def schedule_retry(store: Store, claim: Claim) -> Any:
+    retry = Retry(FAILURE, 30.0)
+    return await store.settlements.schedule_retry(claim, retry, calls=Calls(5))
 
 
-async def put_off(store: Store, claim: Claim) -> Any:
-    parked = Parked(REFUSED, 30.0, REFUSED.dependency)
-    return await store.settlements.put_off(claim, parked, calls=Calls(5))
+async def defer(store: Store, claim: Claim) -> Any:
+    deferred = Deferred(REFUSED, 30.0, REFUSED.dependency)
+    return await store.settlements.defer(claim, deferred, calls=Calls(5))
 
 
 async def release(store: Store, claim: Claim) -> Any:
     return await store.settlements.release(claim, calls=Calls(5))
 
 
-async def bury(store: Store, claim: Claim) -> Any:
+async def dead_letter(store: Store, claim: Claim) -> Any:
     letter = store.dead_letters.row(claim, DEAD, [], pipeline="review", owner="")
-    return await store.settlements.bury(
+    return await store.settlements.dead_letter(
         claim, DEAD, letter, resume_at="first", also=[], calls=Calls(5)
     )
 
@@ -114,10 +115,10 @@ ENDS: list[Write] = [
     succeed,
     succeed_with_value,
     succeed_alone,
-    park,
-    put_off,
+    schedule_retry,
+    defer,
     release,
-    bury,
+    dead_letter,
     cancel,
 ]
 

@@ -20,7 +20,7 @@ from orchestrator.resume import (
 from piecework import layout
 from piecework.fanout import LIFE_EVERY_S
 from piecework.model import Chunk, Job
-from piecework.outcome import Compensation, Dead
+from piecework.outcome import Compensation, DeadLettered
 from piecework.settings import Settings
 from piecework.store.dead_letters import Closing, DeadLetters
 from piecework.store.reopen import Patched, Reopening, Turn, reopening
@@ -41,7 +41,7 @@ def test_what_is_kept_of_a_chunk_is_enough_to_reopen_it(more: dict[str, Any]) ->
 
 def test_what_is_kept_of_a_dead_letter_is_enough_to_close_it() -> None:
     letters = DeadLetters(paper(), Settings(), lambda: 0.0)
-    death = Dead(envelope(), Compensation.NOTHING)
+    death = DeadLettered(envelope(), Compensation.NOT_NEEDED)
     letter = letters.row(claim(), death, [], pipeline="review", owner="")
     slim, by = only(letter, CLOSED_BY), Closing("me", "why")
     assert letters.redriving(letter, 2, by) == letters.redriving(slim, 2, by)

@@ -10,7 +10,7 @@ from piecework.dependency import Dependency, Effect
 from piecework.errors import (
     ErrorEnvelope,
 )
-from piecework.outcome import Compensation, Dead
+from piecework.outcome import Compensation, DeadLettered
 from piecework.pipeline import Pipeline, Stage
 from tests.unit.piecework.fakes import (
     Clause,
@@ -61,6 +61,6 @@ class Script:
 
 
 def dead(outcome: Any, compensation: Compensation) -> ErrorEnvelope:
-    assert isinstance(outcome, Dead)
+    assert isinstance(outcome, DeadLettered)
     assert compensation is outcome.compensation
     return outcome.failure

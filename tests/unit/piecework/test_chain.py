@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from piecework.errors import PermanentError
-from piecework.outcome import Compensation, Dead
+from piecework.outcome import Compensation, DeadLettered
 from piecework.way_back import State, foreseen, way_back
 from tests.unit.piecework.fakes import Log, checkpoints_of, context, envelope, run
 from tests.unit.piecework.script import Script
@@ -36,7 +36,7 @@ async def test_a_trace_shows_the_steps_and_what_undid_them_under_one_id() -> Non
         told(log, f"compensation.{name}") for name in ("begun", "ended")
     )
     assert (["a", "b", "c"], ["c", "b", "a"]) == (begun["steps"], begun["to_undo"])
-    assert ("compensated", []) == (ended["compensation"], ended["left"])
+    assert ("COMPENSATED", []) == (ended["compensation"], ended["left"])
 
 
 async def test_a_failed_undo_is_told_for_an_alarm_and_the_others_still_run() -> None:
@@ -46,8 +46,11 @@ async def test_a_failed_undo_is_told_for_an_alarm_and_the_others_still_run() -> 
 
     outcome = await run(script.pipeline, ctx=context(script.pipeline, log=log))
 
-    assert isinstance(outcome, Dead)
-    assert (Compensation.FAILED, ("b",)) == (outcome.compensation, outcome.stranded)
+    assert isinstance(outcome, DeadLettered)
+    assert (Compensation.FAILED, ("b",)) == (
+        outcome.compensation,
+        outcome.uncompensated_stages,
+    )
     (failed,) = told(log, "compensation.stage_failed")
     assert ("b", "runtime.stage.permanent") == (failed["stage"], failed["error_code"])
     undone = [fields["stage"] for fields in told(log, "compensation.stage_undone")]

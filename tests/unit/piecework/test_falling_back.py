@@ -12,7 +12,7 @@ from piecework.context import Context
 from piecework.dependency import Dependency, Effect, Fallback
 from piecework.errors import PermanentError, PolicyError, TransientError
 from piecework.falling_back import FallbackUsed
-from piecework.outcome import Completed
+from piecework.outcome import Succeeded
 from piecework.pipeline import Pipeline, Stage
 from piecework.ports import ClaimLostError
 from piecework.retry import RetryPolicy
@@ -178,7 +178,7 @@ async def test_a_stage_can_see_who_answered() -> None:
 
     pipeline = Pipeline("seen", payload=Clause, stages=[Stage(first), Stage(second)])
     outcome = await run(pipeline, ctx=context(pipeline))
-    assert Completed('["large -> small"]') == outcome
+    assert Succeeded('["large -> small"]') == outcome
 
 
 async def test_a_run_in_memory_falls_back_too() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from piecework import Context, Dependency, Pipeline, Stage
 from piecework.errors import SemanticError, TransientError
-from piecework.outcome import Completed
+from piecework.outcome import Succeeded
 from piecework.retry import RetryPolicy
 from tests.unit.piecework.fakes import Clause, run
 
@@ -71,7 +71,7 @@ async def test_a_call_that_failed_leaves_nothing_behind(errors: int) -> None:
     model = Model(*(TransientError("down") for _ in range(errors)))
     outcome = await run(pipeline(model))
 
-    assert (errors == 1) is isinstance(outcome, Completed)
+    assert (errors == 1) is isinstance(outcome, Succeeded)
     assert [] == model.errors
     assert 0 == Answer.held
 
@@ -88,5 +88,5 @@ async def test_a_stage_that_goes_another_way_leaves_nothing_behind() -> None:
     model = Model(SemanticError("nonsense"))
     outcome = await run(pipeline(model, replan=replans))
 
-    assert isinstance(outcome, Completed)
+    assert isinstance(outcome, Succeeded)
     assert [0] == seen

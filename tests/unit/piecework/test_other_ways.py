@@ -20,7 +20,7 @@ from piecework.errors import (
     StoreError,
     TransientError,
 )
-from piecework.outcome import Compensation, Completed, Dead, Parked
+from piecework.outcome import Compensation, DeadLettered, Retry, Succeeded
 from piecework.pipeline import Pipeline, Stage
 from piecework.recovery import Pivot
 from tests.unit.piecework.fakes import Clause, Log, caller, checkpoints_of, context, run
@@ -126,20 +126,23 @@ async def test_the_whole_table(
 
     comes_back = error_class in {ErrorClass.TRANSIENT, ErrorClass.STATE}
     if comes_back and attempt < 3:
-        assert isinstance(outcome, Parked)
+        assert isinstance(outcome, Retry)
         assert ["work"] == play.did
     elif helps(error_class, way) and pivot is not Pivot.IN_DOUBT:
         other = "again" if way == "replan" else "rules 1"
-        assert Completed(f'"{other}"') == outcome
+        assert Succeeded(f'"{other}"') == outcome
         assert ["work", other] == play.did
     elif pivot is Pivot.AHEAD:
-        assert (Dead, Compensation.DONE) == (type(outcome), outcome.compensation)
+        assert (DeadLettered, Compensation.COMPENSATED) == (
+            type(outcome),
+            outcome.compensation,
+        )
         assert ["work", "unbook"] == play.did
     else:
-        assert isinstance(outcome, Dead)
+        assert isinstance(outcome, DeadLettered)
         assert ["work"] == play.did
         assert {
-            Pivot.IN_DOUBT: Compensation.PIVOT_IN_DOUBT,
+            Pivot.IN_DOUBT: Compensation.PIVOT_UNKNOWN,
             Pivot.BEHIND: Compensation.PAST_PIVOT,
         }[pivot] is outcome.compensation
 
@@ -156,7 +159,7 @@ async def test_the_hook_is_told_of_the_failure_and_nobody_else_is() -> None:
 
 async def test_each_replan_is_told_of_the_failure_of_the_one_before() -> None:
     play = Play([SemanticError("a")], [SemanticError("b")], replan=True, replans=2)
-    assert Completed('"again"') == await play.run()
+    assert Succeeded('"again"') == await play.run()
     assert [None, "a", "b", None] == [f and f.message for f in play.told]
 
 
@@ -164,7 +167,7 @@ async def test_replans_are_bounded_and_then_it_is_as_permanent() -> None:
     errors: list[Exception] = [SemanticError("x") for _ in range(9)]
     play = Play([SemanticError("x")], errors, replan=True, replans=2)
     outcome = await play.run()
-    assert Compensation.DONE is outcome.compensation
+    assert Compensation.COMPENSATED is outcome.compensation
     assert ["work", "again", "again", "unbook"] == play.did
 
 
@@ -172,23 +175,23 @@ async def test_the_chain_is_gone_in_its_order_and_each_of_it_once() -> None:
     errors: list[Exception] = [PolicyError("x") for _ in range(9)]
     play = Play([PolicyError("x")], errors, fallbacks=2)
     outcome = await play.run()
-    assert isinstance(outcome, Dead)
+    assert isinstance(outcome, DeadLettered)
     assert ["work", "rules 1", "rules 2", "unbook"] == play.did
 
 
 async def test_a_fallback_may_be_replanned_and_a_replan_may_fall_back() -> None:
     play = Play([SemanticError("a")], [PolicyError("b")], replan=True, fallbacks=1)
-    assert Completed('"rules 1"') == await play.run()
+    assert Succeeded('"rules 1"') == await play.run()
     assert ["work", "again", "rules 1"] == play.did
     play = Play([PolicyError("a")], [SemanticError("b")], replan=True, fallbacks=1)
-    assert Completed('"again"') == await play.run()
+    assert Succeeded('"again"') == await play.run()
     assert ["work", "rules 1", "again"] == play.did
 
 
 async def test_what_another_way_fails_with_is_the_stages_failure() -> None:
     play = Play([SemanticError("a")], [TransientError("b")], replan=True)
     outcome = await play.run()
-    assert isinstance(outcome, Parked)
+    assert isinstance(outcome, Retry)
     assert "b" == outcome.failure.message
 
 
@@ -233,7 +236,7 @@ async def test_another_way_sees_nothing_that_the_one_before_left_in_memory() -> 
 
     stages = [Stage(first), Stage(spoils, replan=reads)]
     pipeline = Pipeline("spoilt", payload=Clause, stages=stages)
-    assert Completed("\"text ['a']\"") == await run(pipeline)
+    assert Succeeded("\"text ['a']\"") == await run(pipeline)
 
 
 @pytest.mark.parametrize("answered", [True, False])
@@ -257,7 +260,7 @@ async def test_a_stage_of_which_an_effect_stands_or_may_stand_goes_no_other_way(
 
     stages = [Stage(works, replan=again)]
     outcome = await run(Pipeline("booked", payload=Clause, stages=stages))
-    assert isinstance(outcome, Dead)
+    assert isinstance(outcome, DeadLettered)
     assert "the wrong room" == outcome.failure.message
 
 
@@ -275,7 +278,7 @@ async def test_a_plain_refusal_of_an_effect_leaves_the_other_ways_open() -> None
 
     stages = [Stage(works, fallback=[again])]
     outcome = await run(Pipeline("refused", payload=Clause, stages=stages))
-    assert Completed('"again"') == outcome
+    assert Succeeded('"again"') == outcome
 
 
 async def test_a_replan_that_makes_the_very_same_call_gets_the_same_answer() -> None:
@@ -300,5 +303,5 @@ async def test_a_replan_that_makes_the_very_same_call_gets_the_same_answer() -> 
 
     stages = [Stage(works, replan=again)]
     outcome = await run(Pipeline("planned", payload=Clause, stages=stages))
-    assert Completed('"re prompt, re not runtime.stage.semantic"') == outcome
+    assert Succeeded('"re prompt, re not runtime.stage.semantic"') == outcome
     assert ["prompt", "not runtime.stage.semantic"] == asked

@@ -19,7 +19,7 @@ from tests.unit.piecework.fakes import Highest, Lowest, envelope
 COMES_BACK = {ErrorClass.TRANSIENT, ErrorClass.STATE}
 AT_LAST = {
     Pivot.AHEAD: Compensate(),
-    Pivot.IN_DOUBT: DeadLetter(Compensation.PIVOT_IN_DOUBT),
+    Pivot.IN_DOUBT: DeadLetter(Compensation.PIVOT_UNKNOWN),
     Pivot.BEHIND: DeadLetter(Compensation.PAST_PIVOT),
 }
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from piecework import saga
 from piecework.codes import ErrorClass
-from piecework.outcome import Completed, Parked
+from piecework.outcome import Retry, Succeeded
 from piecework.pipeline import Pipeline, Stage
 from piecework.testing import MemoryCheckpoints
 from piecework.way_back import stages_begun
@@ -32,7 +32,7 @@ from tests.unit.virtual import run_virtually
 async def test_stages_run_in_order_and_all_but_the_last_are_checkpointed() -> None:
     script = Script()
     kept = checkpoints_of(script.pipeline)
-    assert await run(script.pipeline, kept) == Completed('"d done"')
+    assert await run(script.pipeline, kept) == Succeeded('"d done"')
     assert script.did == ["a", "b", "c", "d"]
     assert kept.completed == {n: f'"{n} done"' for n in "abc"}
     assert kept.cursor == "d"
@@ -55,7 +55,7 @@ async def test_a_run_goes_on_where_the_last_one_stood() -> None:
     script = Script()
     kept = checkpoints_of(script.pipeline, completed={"a": '"1"', "b": '"2"'})
     ctx = context(script.pipeline)
-    assert await run(script.pipeline, kept, ctx=ctx) == Completed('"d done"')
+    assert await run(script.pipeline, kept, ctx=ctx) == Succeeded('"d done"')
     assert script.did == ["c", "d"]
     assert ctx.values["a"] == "1"
 
@@ -86,7 +86,7 @@ async def reads_it(ctx: Any) -> str:
 async def test_a_stage_reads_at_once_what_a_checkpoint_would_give_it() -> None:
     stages = [Stage(makes_more), Stage(reads_it)]
     pipeline = Pipeline(name="more", payload=Clause, stages=stages)
-    assert await run(pipeline) == Completed('"Kept(kept=1)"')
+    assert await run(pipeline) == Succeeded('"Kept(kept=1)"')
 
 
 async def test_a_plain_function_runs_beside_the_event_loop() -> None:
@@ -97,7 +97,7 @@ async def test_a_plain_function_runs_beside_the_event_loop() -> None:
         return 5
 
     pipeline = Pipeline(name="plain", payload=Clause, stages=[Stage(plain)])
-    assert await run(pipeline) == Completed("5")
+    assert await run(pipeline) == Succeeded("5")
     assert where[0] is not threading.main_thread()
 
 
@@ -110,7 +110,7 @@ def test_a_stage_that_takes_too_long_is_cut_off() -> None:
         pipeline = Pipeline(name="slow", payload=Clause, stages=stages)
         began = asyncio.get_running_loop().time()
         outcome = await run(pipeline)
-        assert isinstance(outcome, Parked)
+        assert isinstance(outcome, Retry)
         assert outcome.failure.error_class is ErrorClass.TRANSIENT
         assert asyncio.get_running_loop().time() - began == pytest.approx(9.0)
 

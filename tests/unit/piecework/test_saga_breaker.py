@@ -8,16 +8,16 @@ import pytest
 
 from piecework.breaker import breaker_open_error
 from piecework.errors import PermanentError, TransientError
-from piecework.outcome import Compensation, Parked
+from piecework.outcome import Compensation, Deferred, Retry
 from tests.unit.piecework.fakes import caller, checkpoints_of, context, run
 from tests.unit.piecework.script import Script, dead
 
 OPEN = breaker_open_error("bank", 20.0)
 
 
-async def parked(script: Script, **facts: Any) -> Parked:
+async def deferred(script: Script, **facts: Any) -> Deferred:
     outcome = await run(script.pipeline, **facts)
-    assert isinstance(outcome, Parked)
+    assert isinstance(outcome, Deferred)
     return outcome
 
 
@@ -25,20 +25,20 @@ async def test_a_refused_chunk_waits_for_the_dependency_and_not_for_an_attempt()
     None
 ):
     script = Script(fails={"b": OPEN})
-    outcome = await parked(script, attempt=3)
-    assert ("bank", 30.0) == (outcome.waits_for, outcome.delay)
+    outcome = await deferred(script, attempt=3)
+    assert ("bank", 30.0) == (outcome.blocked_on, outcome.delay)
     assert [] == script.undone()
 
 
 async def test_another_failure_waits_for_nobody() -> None:
-    outcome = await parked(Script(fails={"b": TransientError("not now")}))
-    assert ("", False) == (outcome.waits_for, outcome.untried)
+    script = Script(fails={"b": TransientError("not now")})
+    assert isinstance(await run(script.pipeline), Retry)
 
 
 async def test_a_pivot_that_was_refused_was_not_tried() -> None:
-    assert (await parked(Script(pivot="c", fails={"c": OPEN}))).untried
-    assert not (await parked(Script(pivot="c", fails={"b": OPEN}))).untried
-    assert not (await parked(Script(pivot="c", fails={"d": OPEN}))).untried
+    assert (await deferred(Script(pivot="c", fails={"c": OPEN}))).pivot_untried
+    assert not (await deferred(Script(pivot="c", fails={"b": OPEN}))).pivot_untried
+    assert not (await deferred(Script(pivot="c", fails={"d": OPEN}))).pivot_untried
 
 
 @pytest.mark.parametrize("stage", ["b", "c"])
@@ -54,8 +54,8 @@ async def test_a_pivot_was_tried_if_any_call_of_it_failed(
             raise OPEN
 
     script = Script(pivot="c", fails={"c": OPEN} | {stage: step})
-    outcome = await parked(script, ctx=context(script.pipeline, caller=one))
-    assert (stage == "b") is outcome.untried
+    outcome = await deferred(script, ctx=context(script.pipeline, caller=one))
+    assert (stage == "b") is outcome.pivot_untried
 
 
 async def test_a_pivot_that_only_the_breaker_refused_can_still_say_no() -> None:
@@ -65,7 +65,7 @@ async def test_a_pivot_that_only_the_breaker_refused_can_still_say_no() -> None:
     one.counts.untried = "c"
     ctx = context(script.pipeline, caller=one)
     at = checkpoints_of(script.pipeline, **kept)
-    assert dead(await run(script.pipeline, at, ctx=ctx), Compensation.DONE)
+    assert dead(await run(script.pipeline, at, ctx=ctx), Compensation.COMPENSATED)
 
 
 async def test_a_pivot_that_an_earlier_claim_tried_was_tried() -> None:
@@ -73,17 +73,17 @@ async def test_a_pivot_that_an_earlier_claim_tried_was_tried() -> None:
     script = Script(pivot="c", fails={"c": OPEN})
     at = checkpoints_of(script.pipeline, **kept)
     outcome = await run(script.pipeline, at)
-    assert isinstance(outcome, Parked)
-    assert not outcome.untried
+    assert isinstance(outcome, Deferred)
+    assert not outcome.pivot_untried
 
 
 async def test_a_way_back_waits_and_goes_on_where_it_stood() -> None:
     script = Script(fails={"d": PermanentError("no"), "undo b": OPEN})
     kept = checkpoints_of(script.pipeline)
     outcome = await run(script.pipeline, kept, attempt=3)
-    assert isinstance(outcome, Parked)
-    assert "bank" == outcome.waits_for
+    assert isinstance(outcome, Deferred)
+    assert "bank" == outcome.blocked_on
     assert ["undo d", "undo c", "undo b"] == script.undone()
     del script.fails["undo b"]
-    assert dead(await run(script.pipeline, kept, attempt=3), Compensation.DONE)
+    assert dead(await run(script.pipeline, kept, attempt=3), Compensation.COMPENSATED)
     assert ["undo b", "undo a"] == script.undone()[3:]

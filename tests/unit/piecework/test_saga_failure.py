@@ -14,7 +14,7 @@ from piecework.errors import (
     StoreError,
     TransientError,
 )
-from piecework.outcome import Cancelled, Compensation, Parked
+from piecework.outcome import Cancelled, Compensation, Retry
 from piecework.ports import CancelRequestedError, ClaimLostError
 from piecework.testing import MemoryCheckpoints
 from tests.unit.piecework.fakes import (
@@ -36,7 +36,7 @@ async def test_a_transient_failure_parks_the_chunk_with_what_it_has() -> None:
     script = Script(fails={"c": TransientError("later", retry_after=10.0)})
     kept = checkpoints_of(script.pipeline)
     outcome = await run(script.pipeline, kept)
-    assert isinstance(outcome, Parked)
+    assert isinstance(outcome, Retry)
     assert outcome.delay == 14.0
     assert outcome.failure.stage == "c"
     assert set(kept.completed) == {"a", "b"}
@@ -46,25 +46,25 @@ async def test_a_transient_failure_parks_the_chunk_with_what_it_has() -> None:
 
 async def test_a_lost_state_is_tried_again_from_the_checkpoint() -> None:
     script = Script(fails={"c": StateError("lost")})
-    assert isinstance(await run(script.pipeline), Parked)
+    assert isinstance(await run(script.pipeline), Retry)
 
 
 async def test_the_last_attempt_is_not_parked() -> None:
     script = Script(fails={"c": TransientError("later")})
     outcome = await run(script.pipeline, attempt=3, max_attempts=3)
-    assert dead(outcome, Compensation.DONE).code == "runtime.stage.transient"
+    assert dead(outcome, Compensation.COMPENSATED).code == "runtime.stage.transient"
 
 
 async def test_the_last_attempt_but_one_is_parked() -> None:
     script = Script(fails={"c": TransientError("later")})
     outcome = await run(script.pipeline, attempt=2, max_attempts=3)
-    assert isinstance(outcome, Parked)
+    assert isinstance(outcome, Retry)
 
 
 async def test_a_failure_is_described_with_its_place_and_time() -> None:
     script = Script(fails={"b": PermanentError("no", code="llm.content.filtered")})
     ctx = context(script.pipeline, attempt=2)
-    failure = dead(await run(script.pipeline, ctx=ctx), Compensation.DONE)
+    failure = dead(await run(script.pipeline, ctx=ctx), Compensation.COMPENSATED)
     assert (failure.stage, failure.attempt) == ("b", 2)
     assert failure.correlation_id == "job/7"
     assert failure.at == "2023-11-14T22:13:20.000Z"
@@ -76,7 +76,7 @@ async def test_what_cannot_be_read_back_is_a_failure_and_not_a_crash() -> None:
         script.pipeline, completed={"a": '"1"', "b": "not json"}, entered="c"
     )
     outcome = await run(script.pipeline, kept)
-    failure = dead(outcome, Compensation.DONE)
+    failure = dead(outcome, Compensation.COMPENSATED)
     assert (failure.code, failure.stage) == ("runtime.value.unreadable", "b")
     assert script.did == ["undo c", "undo b", "undo a"]
 
@@ -89,7 +89,7 @@ async def test_what_cannot_be_read_back_does_not_stop_the_way_back() -> None:
         failure=envelope(stage="c"),
     )
     ctx = context(script.pipeline)
-    assert dead(await run(script.pipeline, kept, ctx=ctx), Compensation.DONE)
+    assert dead(await run(script.pipeline, kept, ctx=ctx), Compensation.COMPENSATED)
     assert script.undone() == ["undo c", "undo b", "undo a"]
     assert ctx.values == {"b": "2"}
 
@@ -138,13 +138,13 @@ async def test_a_cut_passes_through() -> None:
 async def test_a_cancellation_that_nobody_asked_for_is_a_failure_for_now() -> None:
     script = Script(fails={"b": asyncio.CancelledError()})
     outcome = await run(script.pipeline)
-    assert isinstance(outcome, Parked)
+    assert isinstance(outcome, Retry)
     assert "runtime.stage.transient" == outcome.failure.code
 
 
 async def test_a_group_of_the_stages_own_errors_is_its_failure() -> None:
     script = Script(fails={"b": ExceptionGroup("two", [ValueError(), KeyError()])})
-    assert dead(await run(script.pipeline), Compensation.DONE)
+    assert dead(await run(script.pipeline), Compensation.COMPENSATED)
 
 
 async def test_a_cancel_stops_the_chunk_at_the_stage_boundary() -> None:

@@ -12,7 +12,7 @@ from piecework.errors import (
     StoreError,
     TransientError,
 )
-from piecework.outcome import Compensation, Dead
+from piecework.outcome import Compensation, DeadLettered
 from piecework.pipeline import Pipeline, Stage
 from piecework.testing import MemoryCheckpoints
 from tests.unit.piecework.fakes import (
@@ -33,7 +33,7 @@ async def test_a_permanent_failure_undoes_in_reverse_exactly_what_was_begun(
     failing: str,
 ) -> None:
     script = Script(fails={failing: PermanentError("no")})
-    assert dead(await run(script.pipeline), Compensation.DONE).stage == failing
+    assert dead(await run(script.pipeline), Compensation.COMPENSATED).stage == failing
     begun = "abcd"[: "abcd".index(failing) + 1]
     assert script.did[: len(begun)] == list(begun)
     assert script.undone() == [f"undo {name}" for name in reversed(begun)]
@@ -48,7 +48,7 @@ async def test_only_stages_with_a_compensation_are_undone() -> None:
 async def test_without_a_compensation_there_is_nothing_to_undo() -> None:
     script = Script(undoable="", fails={"d": PermanentError("no")})
     kept = checkpoints_of(script.pipeline)
-    assert dead(await run(script.pipeline, kept), Compensation.NOTHING)
+    assert dead(await run(script.pipeline, kept), Compensation.NOT_NEEDED)
     assert kept.failure is not None
 
 
@@ -87,7 +87,7 @@ async def test_a_failed_compensation_is_recorded_and_the_others_still_run() -> N
     kept = checkpoints_of(script.pipeline)
     outcome = await run(script.pipeline, kept)
     assert dead(outcome, Compensation.FAILED).stage == "c"
-    assert outcome.stranded == ("b",)
+    assert outcome.uncompensated_stages == ("b",)
     assert script.undone() == ["undo c", "undo b", "undo a"]
     failed = kept.undone["b"]
     assert failed is not None
@@ -106,8 +106,8 @@ async def test_a_compensation_has_the_time_of_its_stage() -> None:
     stages = [Stage(no, compensate=hang, timeout=0.0)]
     pipeline = Pipeline(name="slow", payload=Clause, stages=stages)
     outcome = await run(pipeline)
-    assert isinstance(outcome, Dead)
-    assert outcome.stranded == ("no",)
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.uncompensated_stages == ("no",)
 
 
 async def test_an_outage_on_the_way_back_is_not_a_failed_compensation() -> None:
@@ -183,7 +183,7 @@ async def test_whoever_follows_a_dead_worker_goes_on_backwards(
     kept.entered = kept.cursor
     script.did.append("next worker")
     outcome = await run(script.pipeline, kept, attempt=2)
-    assert dead(outcome, Compensation.DONE).stage == "c"
+    assert dead(outcome, Compensation.COMPENSATED).stage == "c"
     assert kept.log == ["c", "b", "a"]
     after_death = script.did[script.did.index("next worker") + 1 :]
     if on_record:
@@ -201,7 +201,7 @@ async def test_a_worker_that_dies_in_a_compensation_is_followed_there(
     begun = script.undone()
     del script.fails[dying]
     script.did.clear()
-    assert dead(await run(script.pipeline, kept, attempt=2), Compensation.DONE)
+    assert dead(await run(script.pipeline, kept, attempt=2), Compensation.COMPENSATED)
     assert script.did[0] == dying == begun[-1]
     assert begun[:-1] + script.did == ["undo c", "undo b", "undo a"]
 
@@ -218,5 +218,5 @@ async def test_a_compensation_that_had_failed_is_not_tried_again_and_still_told(
     )
     outcome = await run(script.pipeline, kept)
     assert script.undone() == ["undo a"]
-    assert isinstance(outcome, Dead)
-    assert outcome.stranded == ("b",)
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.uncompensated_stages == ("b",)

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from piecework import Context, Pipeline, Stage
 from piecework.errors import PermanentError, StoreError
-from piecework.outcome import Compensation, Completed
+from piecework.outcome import Compensation, Succeeded
 from piecework.ports import ClaimLostError
 from tests.unit.piecework.fakes import (
     Clause,
@@ -57,7 +57,7 @@ def test_what_a_stage_left_behind_makes_no_call_on_the_way_back() -> None:
         await asyncio.sleep(9)
 
     script = Script(fails={"b": fails, "undo b": undo})
-    assert dead(run_virtually(run(script.pipeline)), Compensation.DONE)
+    assert dead(run_virtually(run(script.pipeline)), Compensation.COMPENSATED)
     assert ["a", "b", "undo b", "undo a"] == script.did
     assert "after the end of its stage" in str(left[0].exception())
 
@@ -71,7 +71,7 @@ def test_a_stage_has_ended_when_its_calls_have() -> None:
         await asyncio.sleep(0)
 
     script = Script(fails={"b": forgets})
-    assert isinstance(run_virtually(run(script.pipeline)), Completed)
+    assert isinstance(run_virtually(run(script.pipeline)), Succeeded)
     assert ["a", "b", "paid", "c", "d"] == script.did
 
 
@@ -100,7 +100,7 @@ async def test_a_compensation_is_done_though_it_looks_like_a_plain_function() ->
 
     stages = [Stage(book, compensate=lambda ctx: cancel(ctx, "room")), Stage(fails)]
     pipeline = Pipeline(name="trip", payload=Clause, stages=stages)
-    assert dead(await run(pipeline), Compensation.DONE)
+    assert dead(await run(pipeline), Compensation.COMPENSATED)
     assert ["room"] == undone
 
 
@@ -141,7 +141,7 @@ async def test_whoever_takes_over_makes_the_calls_that_were_made() -> None:
 
     with pytest.raises(Killed):
         await attempt(1)
-    assert isinstance(await attempt(2), Completed)
+    assert isinstance(await attempt(2), Succeeded)
     assert [([], ["b", "a"], {})] == bank.args
 
 
@@ -169,7 +169,7 @@ async def test_an_error_quotes_nothing_of_what_a_stage_made_of_its_payload() -> 
         raise PermanentError(ctx.payload.text)
 
     pipeline = Pipeline(name="cave", payload=Clause, stages=[Stage(decrypt)])
-    assert "sesame" not in dead(await run(pipeline), Compensation.NOTHING).message
+    assert "sesame" not in dead(await run(pipeline), Compensation.NOT_NEEDED).message
 
 
 class Broken(Diary):

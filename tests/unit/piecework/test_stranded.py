@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from piecework import Context, Dependency, Effect, PermanentError, Pipeline, Stage
-from piecework.outcome import Compensation, Dead
+from piecework.outcome import Compensation, DeadLettered
 from piecework.retry import RetryBudget
 from piecework.testing import run_in_memory
 from tests.unit.piecework.fakes import caller
@@ -45,11 +45,14 @@ async def fail(ctx: Context[Order]) -> None:
     ("stages", "expected"),
     [
         ([Stage(charge), Stage(fail)], (Compensation.FAILED, ("charge",))),
-        ([Stage(charge, compensate=refund), Stage(fail)], (Compensation.DONE, ())),
-        ([Stage(think), Stage(fail)], (Compensation.NOTHING, ())),
+        (
+            [Stage(charge, compensate=refund), Stage(fail)],
+            (Compensation.COMPENSATED, ()),
+        ),
+        ([Stage(think), Stage(fail)], (Compensation.NOT_NEEDED, ())),
         (
             [Stage(charge, compensate=refund), Stage(think), Stage(fail)],
-            (Compensation.DONE, ()),
+            (Compensation.COMPENSATED, ()),
         ),
     ],
 )
@@ -59,8 +62,8 @@ async def test_an_effect_that_nothing_undoes_is_left_standing_and_named(
     pipeline = Pipeline("orders", payload=Order, stages=stages)
     run = await run_in_memory(pipeline, [Order()])
     outcome = run.outcomes[0]
-    assert isinstance(outcome, Dead)
-    assert expected == (outcome.compensation, outcome.stranded)
+    assert isinstance(outcome, DeadLettered)
+    assert expected == (outcome.compensation, outcome.uncompensated_stages)
 
 
 def test_the_way_back_has_retries_of_its_own() -> None:

@@ -86,7 +86,7 @@ def test_what_is_not_in_the_catalogue_is_refused(
 
 def test_ids_may_go_with_any_event() -> None:
     with capture_logs() as captured:
-        emit(structlog.get_logger(), "chunk.settled", job="j1", chunk=7)
+        emit(structlog.get_logger(), "chunk.succeeded", job="j1", chunk=7)
 
     assert [("j1", 7)] == [(each["job"], each["chunk"]) for each in captured]
 
@@ -94,16 +94,16 @@ def test_ids_may_go_with_any_event() -> None:
 def test_a_stream_that_is_no_terminal_has_one_json_object_a_line() -> None:
     stream = io.StringIO()
     configure("info", stream=stream)
-    emit(structlog.get_logger().bind(job="j1"), "chunk.settled", status="SUCCEEDED")
+    emit(structlog.get_logger().bind(job="j1"), "chunk.succeeded", calls=3)
 
     (line,) = lines(stream)
     stamp = line.pop("timestamp")
 
     assert line == {
-        "event": "chunk.settled",
+        "event": "chunk.succeeded",
         "job": "j1",
         "level": "info",
-        "status": "SUCCEEDED",
+        "calls": 3,
     }
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", stamp)
 
@@ -135,15 +135,15 @@ def test_the_form_can_be_chosen_whatever_the_stream(*, as_json: bool) -> None:
 @pytest.mark.parametrize(
     ("level", "expected"),
     [
-        ("debug", ["chunk.claimed", "chunk.settled", "chunk.dead"]),
-        ("INFO", ["chunk.settled", "chunk.dead"]),
-        ("error", ["chunk.dead"]),
+        ("debug", ["chunk.claimed", "chunk.succeeded", "chunk.dead_lettered"]),
+        ("INFO", ["chunk.succeeded", "chunk.dead_lettered"]),
+        ("error", ["chunk.dead_lettered"]),
     ],
 )
 def test_events_below_the_level_are_left_out(level: str, expected: list[str]) -> None:
     stream = io.StringIO()
     configure(level, stream=stream)
-    for name in ("chunk.claimed", "chunk.settled", "chunk.dead"):
+    for name in ("chunk.claimed", "chunk.succeeded", "chunk.dead_lettered"):
         emit(structlog.get_logger(), name)
 
     assert expected == [line["event"] for line in lines(stream)]
@@ -163,12 +163,12 @@ async def test_what_a_task_binds_goes_with_its_own_events_only() -> None:
     async def chunk(number: int) -> None:
         structlog.contextvars.bind_contextvars(chunk=number)
         await asyncio.sleep(0)
-        emit(structlog.get_logger(), "chunk.settled", status=str(number))
+        emit(structlog.get_logger(), "chunk.succeeded", calls=number)
 
     await asyncio.gather(chunk(1), chunk(2))
 
-    assert [(1, "1"), (2, "2")] == [
-        (line["chunk"], line["status"]) for line in lines(stream)
+    assert [(1, 1), (2, 2)] == [
+        (line["chunk"], line["calls"]) for line in lines(stream)
     ]
 
 

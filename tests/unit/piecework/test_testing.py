@@ -13,7 +13,7 @@ from piecework.errors import (
     SemanticError,
     TransientError,
 )
-from piecework.outcome import Compensation, Completed, Dead
+from piecework.outcome import Compensation, DeadLettered, Succeeded
 from piecework.pipeline import Pipeline, Stage
 from piecework.ports import Missing
 from piecework.retry import RetryPolicy
@@ -54,7 +54,7 @@ def pipeline(*stages: Stage, **facts: Any) -> Pipeline:
 async def test_every_payload_runs_through_every_stage() -> None:
     run = await run_in_memory(pipeline(Stage(upper), Stage(length)), CLAUSES)
     assert run.results == {0: 1, 1: 1, 2: 1}
-    assert run.outcomes == dict.fromkeys(range(3), Completed("1"))
+    assert run.outcomes == dict.fromkeys(range(3), Succeeded("1"))
     assert run.join_value is None
 
 
@@ -104,8 +104,8 @@ async def test_a_chunk_comes_back_until_its_attempts_are_spent() -> None:
     run = await run_in_memory(pipeline(Stage(fails)), CLAUSES[:1], max_attempts=4)
     assert tried == [1, 2, 3, 4]
     outcome = run.outcomes[0]
-    assert isinstance(outcome, Dead)
-    assert outcome.compensation is Compensation.NOTHING
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.compensation is Compensation.NOT_NEEDED
 
 
 async def test_an_attempt_goes_on_from_the_checkpoint_and_the_journal() -> None:
@@ -167,7 +167,7 @@ async def test_effects_in_doubt_follow_their_kind(effect: Effect, dies: bool) ->
         return str(await ctx.call(once, ask))
 
     run = await run_in_memory(pipeline(Stage(stage)), CLAUSES[:1])
-    assert isinstance(run.outcomes[0], Dead) is dies
+    assert isinstance(run.outcomes[0], DeadLettered) is dies
     assert len(asked) == (1 if dies else 2)
 
 
@@ -192,7 +192,7 @@ async def test_an_effect_in_doubt_is_not_repeated_by_a_stage_that_tries_again() 
                 await ctx.call(fax, ask)
 
     run = await run_in_memory(pipeline(Stage(stage)), CLAUSES[:1])
-    assert run.outcomes == {0: Completed("null")}
+    assert run.outcomes == {0: Succeeded("null")}
     assert len(asked) == 1
 
 
@@ -207,8 +207,8 @@ async def test_a_pivot_that_was_begun_before_is_in_doubt() -> None:
     stages = Stage(upper), Stage(pivot, pivot=True)
     run = await run_in_memory(pipeline(*stages), CLAUSES[:1])
     outcome = run.outcomes[0]
-    assert isinstance(outcome, Dead)
-    assert outcome.compensation is Compensation.PIVOT_IN_DOUBT
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.compensation is Compensation.PIVOT_UNKNOWN
 
 
 async def test_a_stage_goes_its_other_ways_in_memory_too() -> None:

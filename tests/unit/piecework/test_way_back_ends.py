@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from piecework.errors import PermanentError, TransientError
-from piecework.outcome import Compensation, Dead, Parked
+from piecework.outcome import Compensation, DeadLettered, Deferred
 from piecework.recovery import MAX_DEFERRALS
 from piecework.retry_tokens import RetryTokens
 from tests.unit.piecework.fakes import caller, checkpoints_of, context, run
@@ -30,7 +30,10 @@ async def test_a_way_back_waits_for_a_retry_to_be_left_only_so_often() -> None:
         ctx = context(script.pipeline, caller=one)
         outcomes.append(await run(script.pipeline, kept, ctx=ctx))
     *waited, last = outcomes
-    assert {"bank"} == {w.waits_for for w in waited if isinstance(w, Parked)}
-    assert MAX_DEFERRALS == len([w for w in waited if isinstance(w, Parked)])
-    assert isinstance(last, Dead)
-    assert (Compensation.FAILED, ("a",)) == (last.compensation, last.stranded)
+    assert {"bank"} == {w.blocked_on for w in waited if isinstance(w, Deferred)}
+    assert MAX_DEFERRALS == len([w for w in waited if isinstance(w, Deferred)])
+    assert isinstance(last, DeadLettered)
+    assert (Compensation.FAILED, ("a",)) == (
+        last.compensation,
+        last.uncompensated_stages,
+    )

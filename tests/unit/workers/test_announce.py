@@ -1,4 +1,4 @@
-"""What the log says of a claim that has ended."""
+"""The events that are emitted when a claim has ended."""
 
 from __future__ import annotations
 
@@ -7,20 +7,30 @@ from typing import Any
 
 import pytest
 
-from piecework.outcome import Cancelled, Compensation, Completed, Dead, Parked
+from piecework.outcome import (
+    Cancelled,
+    Compensation,
+    DeadLettered,
+    Deferred,
+    Released,
+    Retry,
+    Succeeded,
+)
 from piecework.telemetry import BOUND, EVENTS
 from tests.unit.piecework.fakes import Log, envelope
 from tests.unit.piecework.store.tables import claim
 from workers.announce import announce
-from workers.undertake import Released, RunResult
+from workers.undertake import RunResult
 
 FAILURE = envelope(stage="first")
+#: Fields of every event that ends a claim.
+COMMON = {"duration_ms": 1500, "calls": 1, "replayed": 2, "cached": 0, "retried": 3}
 DIED = {
     "chunk": 3,
     "error_code": FAILURE.code,
     "stage": "first",
     "attempts": 2,
-    "compensation": "compensated",
+    "compensation": "COMPENSATED",
     "envelope": {
         "code": FAILURE.code,
         "error_class": "permanent",
@@ -31,7 +41,7 @@ DIED = {
 
 
 def said(outcome: Any, *, undone: Any = (), certificate: Any = None) -> dict[str, Any]:
-    """Return what is said after `chunk.settled`, by event."""
+    """Return the emitted fields by event; the common fields are checked and removed."""
     task: Any = SimpleNamespace(
         claim=claim(attempts=2),
         checkpoints=SimpleNamespace(undone=dict(undone)),
@@ -44,41 +54,41 @@ def said(outcome: Any, *, undone: Any = (), certificate: Any = None) -> dict[str
     )
     log: Any = Log()
     announce(RunResult(task, outcome), 1.5, log)
-    (first, facts), *rest = log.said
-    assert (first, facts["calls"]) == ("chunk.settled", 1)
-    assert facts["duration_ms"] == 1500
-    assert all(fields.keys() <= EVENTS[name].fields | BOUND for name, fields in rest)
-    return dict(rest)
+    assert all(fields.keys() <= EVENTS[n].fields | BOUND for n, fields in log.said)
+    facts = log.said[0][1]
+    common = {name: facts.pop(name) for name in COMMON}
+    assert common == COMMON
+    return dict(log.said)
 
 
-def test_a_result_is_settled_and_no_more() -> None:
-    assert said(Completed("1")) == {}
-    assert said(Cancelled("first")) == {}
+def test_a_result_and_a_cancel_have_only_the_common_fields() -> None:
+    assert said(Succeeded("1")) == {"chunk.succeeded": {"chunk": 3}}
+    assert said(Cancelled("first")) == {"chunk.cancelled": {"chunk": 3}}
 
 
-def test_what_is_put_back_says_why_and_for_how_long() -> None:
-    parked = said(Parked(FAILURE, 2.5))["chunk.released"]
-    assert parked == {
-        "chunk": 3,
-        "reason": "parked",
-        "error_code": FAILURE.code,
-        "delay_s": 2.5,
-    }
-    handed = said(Released(), undone={"first": None})
-    assert list(handed) == ["chunk.released"]
-    assert handed["chunk.released"]["reason"] == "handed back"
+def test_a_chunk_that_waits_again_has_its_error_and_its_delay() -> None:
+    facts = {"chunk": 3, "error_code": FAILURE.code, "delay_s": 2.5}
+    assert said(Retry(FAILURE, 2.5)) == {"chunk.retry_scheduled": facts}
+    facts["blocked_on"] = "model"
+    assert said(Deferred(FAILURE, 2.5, "model")) == {"chunk.deferred": facts}
 
 
-def test_a_death_says_what_of_and_what_was_undone() -> None:
+def test_a_released_chunk_is_not_reported_as_compensated() -> None:
+    assert said(Released(), undone={"first": None}) == {"chunk.released": {"chunk": 3}}
+
+
+def test_a_dead_letter_names_its_error_and_the_compensated_stages() -> None:
     undone = {"first": None, "second": FAILURE}
-    done = said(Dead(FAILURE, Compensation.DONE), undone=undone)
+    done = said(DeadLettered(FAILURE, Compensation.COMPENSATED), undone=undone)
     assert done == {
-        "chunk.dead": DIED,
+        "chunk.dead_lettered": DIED,
         "chunk.compensated": {"stages": ["first", "second"], "failed": ["second"]},
     }
 
 
-@pytest.mark.parametrize("outcome", [Completed("1"), Dead(FAILURE, Compensation.DONE)])
+@pytest.mark.parametrize(
+    "outcome", [Succeeded("1"), DeadLettered(FAILURE, Compensation.COMPENSATED)]
+)
 def test_the_end_of_a_join_is_that_of_its_job(outcome: Any) -> None:
     certificate = SimpleNamespace(
         status=SimpleNamespace(value="PARTIAL"), chunks=3, outcomes={"SUCCEEDED": 2}

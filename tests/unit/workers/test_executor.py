@@ -19,7 +19,7 @@ from piecework.claim import (
     NotFound,
 )
 from piecework.model import Chunk
-from piecework.outcome import Cancelled, Completed
+from piecework.outcome import Cancelled, Succeeded
 from piecework.ports import ClaimLostError
 from piecework.queue import Message
 from tests.unit.piecework.fakes import NOW, Log, Lowest
@@ -146,7 +146,7 @@ async def test_what_is_to_be_undone_is_turned_and_claimed_in_one_turn(
 
     async def cancel(*_: Any) -> None: ...
 
-    came_to(Completed("1"), None)
+    came_to(Succeeded("1"), None)
     monkeypatch.setattr(executor, "set_unclaimed_direction", turn)
     monkeypatch.setattr(executor, "cancel_unclaimed", cancel)
     facts = {"undo_requested": True} if compensate_requested else {}
@@ -187,7 +187,7 @@ async def test_a_pipeline_that_is_not_here_is_left_to_others() -> None:
 async def test_spent_attempts_are_claimed_once_more_to_be_wound_up(
     came_to: Any,
 ) -> None:
-    came_to(Completed("1"), None)
+    came_to(Succeeded("1"), None)
     here = world(AttemptsExhausted(4), claim(gen=2))
     assert await execute(TURN, JOB, here) is MessageAction.ACK
     assert here.said == [("acquire", 2, 3), ("acquire spent", 2, 3, 4)]
@@ -202,11 +202,11 @@ async def test_a_refused_claim_does_no_work() -> None:
 @pytest.mark.parametrize(
     ("outcome", "wait", "late", "end", "done"),
     [
-        (Completed("1"), None, None, MessageAction.ACK, []),
-        (Completed("1"), None, 2, MessageAction.ACK_CANCELLED, []),
+        (Succeeded("1"), None, None, MessageAction.ACK, []),
+        (Succeeded("1"), None, 2, MessageAction.ACK_CANCELLED, []),
         (Cancelled("first"), None, 0, MessageAction.ACK_CANCELLED, []),
-        (Completed("1"), 0.0, None, MessageAction.KEEP, [("hide", "receipt", 0.0)]),
-        (Completed("1"), 5.0, 0, MessageAction.KEEP, [("hide", "receipt", 5.0)]),
+        (Succeeded("1"), 0.0, None, MessageAction.KEEP, [("hide", "receipt", 0.0)]),
+        (Succeeded("1"), 5.0, 0, MessageAction.KEEP, [("hide", "receipt", 5.0)]),
         (None, None, None, MessageAction.KEEP, []),
     ],
 )
@@ -225,7 +225,7 @@ async def test_a_turn_ends_as_its_claim_did(
 
 
 async def test_a_turn_without_a_message_sends_one_for_the_next(came_to: Any) -> None:
-    came_to(Completed("1"), 5.0)
+    came_to(Succeeded("1"), 5.0)
     here = world(claim(gen=2))
     assert await execute(WorkItem(REF, 2), JOB, here) is MessageAction.KEEP
     assert here.said[1:] == [("send", Message.about(REF, 2), 5.0)]

@@ -9,7 +9,7 @@ import pytest
 
 from piecework.claim import SchemaTooNew
 from piecework.errors import PermanentError, SchemaTooNewError, StoreError
-from piecework.outcome import NEWER_WORKERS, Compensation, Dead, Parked
+from piecework.outcome import NEWER_WORKERS, Compensation, DeadLettered, Deferred
 from piecework.queue import Delivery, Message
 from piecework.settings import Settings
 from tests.unit.piecework.fakes import Log
@@ -116,8 +116,8 @@ async def test_what_newer_workers_may_know_waits_and_spends_no_attempt(
 ) -> None:
     outcome = await undertaken(monkeypatch, error, parks=parks)
 
-    assert isinstance(outcome, Parked)
-    assert (outcome.waits_for, outcome.delay) == (NEWER_WORKERS, delay)
+    assert isinstance(outcome, Deferred)
+    assert (outcome.blocked_on, outcome.delay) == (NEWER_WORKERS, delay)
     assert outcome.failure.retry_after == delay
 
 
@@ -126,7 +126,7 @@ async def test_a_stage_that_nobody_has_is_a_dead_letter_in_the_end(
 ) -> None:
     outcome = await undertaken(monkeypatch, RENAMED, parks=10)
 
-    assert isinstance(outcome, Dead)
+    assert isinstance(outcome, DeadLettered)
     assert outcome.failure.code == "runtime.stage.not_found"
     assert outcome.compensation is Compensation.ABANDONED
 

@@ -9,7 +9,7 @@ import pytest
 
 from piecework import keys
 from piecework.claim import Claim
-from piecework.outcome import Cancelled, Completed, Parked
+from piecework.outcome import Cancelled, Retry, Succeeded
 from piecework.pipeline import Pipeline, Stage
 from piecework.ports import ClaimLostError
 from piecework.store.calls_spent import Calls
@@ -64,7 +64,7 @@ def task(pipeline: Pipeline = LATE, lease: Claim | None = None, **kept: Any) -> 
 
 @pytest.mark.parametrize(
     ("outcome", "kept"),
-    [(Completed("1"), False), (Cancelled("first"), True)],
+    [(Succeeded("1"), False), (Cancelled("first"), True)],
 )
 @pytest.mark.parametrize("ours", [True, False])
 async def test_who_lost_the_claim_has_not_the_last_word(
@@ -86,15 +86,15 @@ async def test_who_lost_the_claim_has_not_the_last_word(
     assert kept is here.journal.kept
 
 
-async def test_a_parked_chunk_keeps_what_it_paid_for(
+async def test_a_retried_chunk_keeps_its_paid_results(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Ends:
-        async def park(self, _: Any, parked: Parked, *, calls: Calls) -> bool:
-            return (parked.delay, calls) == (9.0, Calls(1, 3, 2))
+        async def schedule_retry(self, _: Any, retry: Retry, *, calls: Calls) -> bool:
+            return (retry.delay, calls) == (9.0, Calls(1, 3, 2))
 
     here, services = task(), SimpleNamespace(settlements=Ends())
-    report: Any = RunResult(here, Parked(envelope(), 9.0), 3)
+    report: Any = RunResult(here, Retry(envelope(), 9.0), 3)
     assert await settle(report, JOB, services, Log()) == 9.0  # type: ignore[arg-type]
     assert here.journal.kept is True
 

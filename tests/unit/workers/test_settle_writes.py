@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from piecework.claim import Claim
-from piecework.outcome import NEWER_WORKERS, Cancelled, Compensation, Completed, Parked
+from piecework.outcome import (
+    NEWER_WORKERS,
+    Cancelled,
+    Compensation,
+    Deferred,
+    Retry,
+    Succeeded,
+)
 from piecework.pipeline import Pipeline
 from piecework.store.results import ON_ITEM
 from tests.unit.piecework.fakes import Log, envelope
@@ -36,14 +43,14 @@ class Ends:
 
 
 class WorkerServices:
-    """Has no more of a worker than its writes, and notes who waits."""
+    """Has no more of a worker than its writes, and notes the deferrals."""
 
     def __init__(self) -> None:
         self.settlements = Ends()
-        self.waiting: list[Parked] = []
+        self.deferrals: list[Deferred] = []
 
-    async def note_blocked(self, _: Any, parked: Parked) -> None:
-        self.waiting.append(parked)
+    async def note_blocked(self, _: Any, deferred: Deferred) -> None:
+        self.deferrals.append(deferred)
 
 
 async def written(here: Any, outcome: Any) -> tuple[str, dict[str, Any]]:
@@ -55,21 +62,24 @@ async def written(here: Any, outcome: Any) -> tuple[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("waits_for", "by"), [(NEWER_WORKERS, "put_off"), ("", "park")]
+    ("outcome", "by"),
+    [
+        (Deferred(envelope(), 9.0, NEWER_WORKERS), "defer"),
+        (Retry(envelope(), 9.0), "schedule_retry"),
+    ],
 )
-async def test_only_who_waits_for_others_spends_no_attempt_and_is_told_of(
-    waits_for: str, by: str
+async def test_only_a_deferral_is_noted_on_the_job(
+    outcome: Deferred | Retry, by: str
 ) -> None:
     services: Any = WorkerServices()
-    parked = Parked(envelope(), 9.0, waits_for=waits_for)
     log: Any = Log()
-    assert await settle(RunResult(task(), parked), JOB, services, log) == 9.0
+    assert await settle(RunResult(task(), outcome), JOB, services, log) == 9.0
     assert [by] == [name for name, _ in services.settlements.asked]
-    assert ([parked] if waits_for else []) == services.waiting
+    assert ([outcome] if by == "defer" else []) == services.deferrals
 
 
 @pytest.mark.parametrize(
-    ("compensation", "stage"), [(None, None), (Compensation.DONE, "first")]
+    ("compensation", "stage"), [(None, None), (Compensation.COMPENSATED, "first")]
 )
 async def test_only_what_was_wound_back_is_resumed_elsewhere_than_it_stands(
     compensation: Compensation | None, stage: str | None
@@ -99,7 +109,7 @@ async def test_a_small_result_lies_on_its_chunk_and_any_other_last_value_beside_
     here.checkpoints = SimpleNamespace(
         completed={"first": '"one"'}, value_actions=value_actions
     )
-    by, facts = await written(here, Completed(value))
+    by, facts = await written(here, Succeeded(value))
     assert by == "succeed"
     assert (value if on_item else None) == facts.get("value")
     assert ([] if on_item else [(1, value)]) == facts.get("also", [])

@@ -11,7 +11,7 @@ import pytest
 from piecework.breaker import OPEN_CODE
 from piecework.errors import StoreError
 from piecework.model import JobRef
-from piecework.outcome import Parked
+from piecework.outcome import Deferred
 from tests.unit.piecework.fakes import envelope
 from tests.unit.virtual import run_virtually
 from workers.station import JOB_KEPT_S, WorkerServices
@@ -112,8 +112,8 @@ async def test_a_job_says_what_it_waits_for_though_it_was_asked_to_wait_for_ever
     here = services(jobs)
     here.rt.clock = lambda: 1_790_000_000.0
     failure = envelope(code=OPEN_CODE, retry_after=251_606_934_327.0)
-    parked = Parked(failure, 1.0, waits_for="model")
-    await here.note_blocked(SimpleNamespace(ref=REF), parked)
+    deferred = Deferred(failure, 1.0, "model")
+    await here.note_blocked(SimpleNamespace(ref=REF), deferred)
 
     assert ["waits for dependency model until 2026-09-22T14:13:20.000Z"] == said
 

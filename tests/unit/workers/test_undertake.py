@@ -9,7 +9,7 @@ from piecework.claim import MAX_RECOVERIES, Claim
 from piecework.codes import ErrorClass
 from piecework.errors import ErrorEnvelope, PermanentError
 from piecework.model import Chunk
-from piecework.outcome import Cancelled, Compensation, Dead, Parked
+from piecework.outcome import Cancelled, Compensation, DeadLettered, Released, Retry
 from piecework.pipeline import Pipeline, Stage
 from piecework.ports import ClaimLostError
 from piecework.settings import Settings
@@ -24,7 +24,7 @@ from tests.unit.piecework.fakes import (
 from tests.unit.piecework.store.tables import REF
 from workers import undertake
 from workers.heart import InterruptReason, Lease
-from workers.undertake import Released, last_failure, outcome_of_interrupt
+from workers.undertake import last_failure, outcome_of_interrupt
 
 DID: list[str] = []
 
@@ -142,7 +142,7 @@ def test_what_took_too_long_comes_back_even_when_its_attempts_are_spent(
     reason: InterruptReason, code: str, said: str
 ) -> None:
     outcome = end(reason)
-    assert isinstance(outcome, Parked)
+    assert isinstance(outcome, Retry)
     assert outcome.failure.code == code
     assert outcome.failure.error_class is ErrorClass.TRANSIENT
     assert said in outcome.failure.message
@@ -166,8 +166,8 @@ async def ran(one: Any) -> Any:
 
 async def test_a_chunk_whose_attempts_are_spent_is_undone_and_buried() -> None:
     outcome = await ran(task(recoveries=1))
-    assert isinstance(outcome, Dead)
-    assert outcome.compensation is Compensation.DONE
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.compensation is Compensation.COMPENSATED
     assert lost(outcome.failure)
     assert DID == ["undo"]
 
@@ -176,7 +176,7 @@ async def test_a_winding_up_goes_on_backwards_where_the_last_one_stopped() -> No
     one = task(recoveries=2)
     one.checkpoints.failure = envelope(stage="second", code="llm.content.filtered")
     outcome = await ran(one)
-    assert isinstance(outcome, Dead)
+    assert isinstance(outcome, DeadLettered)
     assert outcome.failure.code == "llm.content.filtered"
     assert DID == ["undo"]
 
@@ -189,7 +189,7 @@ async def test_a_winding_up_that_kills_its_workers_is_given_up(
     if on_its_way_back:
         one.checkpoints.failure = envelope(code="llm.content.filtered")
     outcome = await ran(one)
-    assert isinstance(outcome, Dead)
+    assert isinstance(outcome, DeadLettered)
     assert outcome.compensation is Compensation.ABANDONED
     assert lost(outcome.failure) is not on_its_way_back
     assert DID == []
@@ -197,8 +197,8 @@ async def test_a_winding_up_that_kills_its_workers_is_given_up(
 
 async def test_the_last_winding_up_that_is_allowed_is_tried() -> None:
     outcome = await ran(task(recoveries=MAX_RECOVERIES))
-    assert isinstance(outcome, Dead)
-    assert outcome.compensation is Compensation.DONE
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.compensation is Compensation.COMPENSATED
 
 
 # ── what cannot be read ──────────────────────────────────────────────────────
@@ -207,8 +207,8 @@ async def test_the_last_winding_up_that_is_allowed_is_tried() -> None:
 @pytest.mark.parametrize(
     ("facts", "compensation"),
     [
-        ({"fence": 1}, Compensation.NOTHING),
-        ({"entered": "first"}, Compensation.NOTHING),
+        ({"fence": 1}, Compensation.NOT_NEEDED),
+        ({"entered": "first"}, Compensation.NOT_NEEDED),
         ({}, Compensation.ABANDONED),
     ],
 )
@@ -221,7 +221,7 @@ async def test_what_cannot_be_read_is_buried_and_a_person_told_if_it_had_begun(
 
     monkeypatch.setattr(undertake, "load", load)
     outcome = await ran(task(**facts))
-    assert isinstance(outcome, Dead)
+    assert isinstance(outcome, DeadLettered)
     assert outcome.compensation is compensation
     assert outcome.failure.code == "runtime.payload.corrupt"
 
@@ -236,6 +236,6 @@ async def test_what_cannot_be_read_for_now_comes_back(
     one = task()
     one.ctx.attempt = 2
     one.limits.rng.__class__ = Lowest
-    assert isinstance(await ran(one), Parked)
+    assert isinstance(await ran(one), Retry)
     one.ctx.attempt = 3
-    assert isinstance(await ran(one), Dead)
+    assert isinstance(await ran(one), DeadLettered)

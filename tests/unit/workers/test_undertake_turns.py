@@ -11,15 +11,14 @@ import pytest
 from piecework.claim import MAX_RECOVERIES
 from piecework.errors import PermanentError, StoreError
 from piecework.landing import Landing
-from piecework.outcome import Completed, Dead
+from piecework.outcome import DeadLettered, Released, Succeeded
 from piecework.ports import ClaimLostError
 from piecework.record import UNREADABLE
 from tests.unit.piecework.fakes import Log
 from tests.unit.workers.test_undertake import DID, ran, task
 from workers import undertake
-from workers.undertake import Released
 
-COMPLETED = Completed("null")
+SUCCEEDED = Succeeded("null")
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +38,7 @@ def attempt(**facts: Any) -> Any:
 
 @pytest.mark.parametrize("recoveries", [0, MAX_RECOVERIES + 1])
 async def test_an_attempt_goes_on(recoveries: int) -> None:
-    assert isinstance(await ran(attempt(recoveries=recoveries)), Completed)
+    assert isinstance(await ran(attempt(recoveries=recoveries)), Succeeded)
     assert DID == ["second"]
 
 
@@ -53,7 +52,7 @@ async def test_what_can_never_be_read_is_not_tried_again(
     monkeypatch.setattr(undertake, "load", load)
     one = task()
     one.ctx.attempt = 1
-    assert isinstance(await ran(one), Dead)
+    assert isinstance(await ran(one), DeadLettered)
 
 
 @pytest.mark.parametrize("error", [KeyError("body"), ValueError("no"), TypeError()])
@@ -65,7 +64,7 @@ async def test_a_row_that_somebody_edited_is_told_as_such(
 
     monkeypatch.setattr(undertake, "load", load)
     outcome = await ran(task())
-    assert isinstance(outcome, Dead)
+    assert isinstance(outcome, DeadLettered)
     assert UNREADABLE == outcome.failure.code
     assert type(error).__name__ in outcome.failure.message
 
@@ -94,7 +93,7 @@ class Lease:
 @pytest.mark.parametrize(
     ("came_to", "cuts_off", "outcome"),
     [
-        (COMPLETED, False, COMPLETED),
+        (SUCCEEDED, False, SUCCEEDED),
         (TimeoutError(), True, "interrupted"),
         (StoreError("gone", code="aws.service.throttled"), False, Released()),
     ],

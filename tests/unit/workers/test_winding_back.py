@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from piecework.model import Chunk, iso
-from piecework.outcome import Cancelled, Compensation, Completed, Dead
+from piecework.outcome import Cancelled, Compensation, DeadLettered, Succeeded
 from piecework.ports import CancelRequest
 from piecework.store.census import Counting
 from piecework.winding_back import wound_back
@@ -94,7 +94,7 @@ async def test_a_chunk_past_its_pivot_only_remembers_that_it_was_asked() -> None
 async def test_what_was_begun_is_undone_and_ends_cancelled() -> None:
     one = task(entered="first")
     outcome = await wind_back(one, "first")
-    assert outcome == Cancelled("first", Compensation.DONE)
+    assert outcome == Cancelled("first", Compensation.COMPENSATED)
     assert DID == ["undo"]
     assert one.checkpoints.failure.code == "job.cancel.requested"
 
@@ -103,7 +103,7 @@ async def test_what_was_undone_already_is_not_undone_again() -> None:
     one = task(entered="first")
     one.checkpoints.failure = wound_back(one.claim.ref, "first", 0.0)
     one.checkpoints.undone = {"first": None}
-    assert await wind_back(one, "first") == Cancelled("first", Compensation.DONE)
+    assert await wind_back(one, "first") == Cancelled("first", Compensation.COMPENSATED)
     assert DID == []
     assert iso(0.0) == one.checkpoints.failure.at  # nor turned back again
 
@@ -113,8 +113,8 @@ async def test_a_compensation_that_failed_ends_dead() -> None:
     one.checkpoints.failure = wound_back(one.claim.ref, "first", 0.0)
     one.checkpoints.undone = {"first": envelope(stage="undo:first:1")}
     outcome = await wind_back(one, "first")
-    assert isinstance(outcome, Dead)
-    assert (outcome.compensation, outcome.stranded) == (
+    assert isinstance(outcome, DeadLettered)
+    assert (outcome.compensation, outcome.uncompensated_stages) == (
         Compensation.FAILED,
         ("first",),
     )
@@ -128,7 +128,7 @@ async def test_a_compensation_that_failed_ends_dead() -> None:
         (Cancelled("first"), PLAIN, None, False),
         (Cancelled("first"), None, None, False),
         (Cancelled("first", Compensation.ABANDONED), UNDO, None, False),
-        (Completed("1"), UNDO, None, False),
+        (Succeeded("1"), UNDO, None, False),
     ],
 )
 async def test_a_cancel_that_undoes_goes_on_backwards(
@@ -143,7 +143,7 @@ async def test_a_cancel_that_undoes_goes_on_backwards(
         return came_to
 
     async def back(_: Any, stage: str) -> Any:
-        return Cancelled(stage, Compensation.DONE)
+        return Cancelled(stage, Compensation.COMPENSATED)
 
     one = task(entered="first")
     one.checkpoints = SimpleNamespace(cancel=by_step)
@@ -153,7 +153,7 @@ async def test_a_cancel_that_undoes_goes_on_backwards(
     lease, nothing, log = new_lease(), None, Log()
     lease.cancel = by_hold
     report: Any = await undertake.run_claim(lease, nothing, nothing, nothing, log)  # type: ignore[arg-type]
-    expected = Cancelled("first", Compensation.DONE) if wound else came_to
+    expected = Cancelled("first", Compensation.COMPENSATED) if wound else came_to
     assert report.outcome == expected
     assert report.late_calls == (0 if by_hold or by_step else None)
 

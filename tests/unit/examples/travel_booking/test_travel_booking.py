@@ -8,7 +8,7 @@ from examples.travel_booking import __main__ as command
 from examples.travel_booking import pipeline
 from examples.travel_booking.book import VARIABLE, Book
 from examples.travel_booking.booking import Itinerary, Trip
-from piecework.outcome import Compensation, Dead
+from piecework.outcome import Compensation, DeadLettered
 from piecework.step_order import advice
 from piecework.testing import MemoryRun, run_in_memory
 
@@ -46,8 +46,8 @@ async def test_a_refused_payment_undoes_car_hotel_and_flight_once(book: Book) ->
     outcome = (await travel(card="4000-0002")).outcomes[0]
 
     assert BOOKED + UNDONE == done(book)
-    assert isinstance(outcome, Dead)
-    assert ("tool.http.4xx_rejected", Compensation.DONE) == (
+    assert isinstance(outcome, DeadLettered)
+    assert ("tool.http.4xx_rejected", Compensation.COMPENSATED) == (
         outcome.failure.code,
         outcome.compensation,
     )
@@ -76,7 +76,7 @@ async def test_a_mail_that_is_refused_undoes_nothing(book: Book) -> None:
     outcome = (await travel(email="a@example.invalid")).outcomes[0]
 
     assert [*BOOKED, "bank charged 90000"] == done(book)
-    assert isinstance(outcome, Dead)
+    assert isinstance(outcome, DeadLettered)
     assert Compensation.PAST_PIVOT == outcome.compensation
 
 

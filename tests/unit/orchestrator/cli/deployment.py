@@ -143,7 +143,7 @@ class Deployment:
             "error_class": "permanent",
             "error": "The line is bad.",
             "attempts": 1,
-            "compensation": "nothing to undo",
+            "compensation": "NOT_NEEDED",
             "trail": json.dumps(trail),
             "payload": f"p{number}/0+{len(payload)}",
             "payload_sha256": keys.sha256(payload),

@@ -195,7 +195,7 @@ def test_a_new_payload_has_to_fit_the_pipeline(
 def test_a_new_payload_warns_of_what_was_not_undone(
     run: Run, redriven: list[Redrive], deployment: Deployment, patch: tuple[str, ...]
 ) -> None:
-    deployment.letter("a", 0, compensation="past the pivot")
+    deployment.letter("a", 0, compensation="PAST_PIVOT")
     done = run("dlq", "redrive", *patch, "--dry-run")
     assert bool(patch) is ("warning: 1 of them did something that was" in done.stderr)
 

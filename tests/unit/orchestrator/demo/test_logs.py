@@ -51,7 +51,7 @@ def test_the_95th_percentile_is_of_the_model_s_answers(tmp_path: Path) -> None:
 def test_claims_and_what_they_remembered_are_kept_by_fence(tmp_path: Path) -> None:
     logs = Logs(tmp_path)
     logs.take(line(event="chunk.claimed", chunk=3, fence=2, worker="host-9"))
-    logs.take(line(event="chunk.settled", chunk=3, fence=2, replayed=11))
+    logs.take(line(event="chunk.succeeded", chunk=3, fence=2, replayed=11))
     logs.take(line(event="lease.lost", chunk=3, fence=1))
 
     assert {(3, 2): "host-9"} == logs.claimed

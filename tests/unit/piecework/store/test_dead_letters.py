@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from piecework.metering.units import item_size
-from piecework.outcome import Compensation, Dead
+from piecework.outcome import Compensation, DeadLettered
 from piecework.settings import Settings
 from piecework.store.dead_letters import DeadLetters
 from piecework.store.wire import to_item
@@ -25,7 +25,7 @@ async def test_a_chunk_that_died_very_often_can_still_be_buried() -> None:
     errors = [envelope(**LONG, attempt=n).model_dump_json() for n in range(1, 600)]
     row = letters.row(
         claim(gen=200, fence=600),
-        Dead(envelope(**LONG, attempt=600), Compensation.NOTHING),
+        DeadLettered(envelope(**LONG, attempt=600), Compensation.NOT_NEEDED),
         [{"error": error, "worker": "worker"} for error in errors],
         pipeline="review",
         owner="",

@@ -57,7 +57,7 @@ async def test_the_last_line_is_written_when_the_process_fails() -> None:
 
     async def fail() -> None:
         async with measured(EMF, lambda: 5.0, stream=out):
-            emit(quiet_log(), "chunk.dead", chunk=1)
+            emit(quiet_log(), "chunk.dead_lettered", chunk=1)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

@@ -20,15 +20,15 @@ from tests.unit.piecework.telemetry.emf_schema import faults
 #: An event that adds one (or says one) to each metric that an event makes.
 MAKES: dict[str, tuple[str, dict[str, Any]]] = {
     "ChunksClaimed": ("chunk.claimed", {"chunk": 0}),
-    "ChunksSucceeded": ("chunk.settled", {"chunk": 3, "status": "COMPLETED"}),
-    "ChunksDead": ("chunk.dead", {"chunk": 3}),
-    "ChunksReleased": ("chunk.released", {"chunk": 3}),
+    "ChunksSucceeded": ("chunk.succeeded", {"chunk": 3}),
+    "ChunksDead": ("chunk.dead_lettered", {"chunk": 3}),
+    "ChunksRescheduled": ("chunk.released", {"chunk": 3}),
     "ClaimsLost": ("chunk.claim_lost", {}),
     "LeasesLost": ("lease.lost", {}),
     "CallsAnswered": ("call.attempt", {"outcome": "answered"}),
     "CallsFailed": ("call.attempt", {"outcome": "failed"}),
-    "CallsReplayed": ("chunk.settled", {"replayed": 1, "status": "PARKED"}),
-    "DeadLetters": ("chunk.dead", {"chunk": -1}),
+    "CallsReplayed": ("chunk.retry_scheduled", {"replayed": 1}),
+    "DeadLetters": ("chunk.dead_lettered", {"chunk": -1}),
     "CompensationsFailed": ("compensation.stage_failed", {}),
     "BreakersOpened": ("breaker.opened", {"dependency": "model"}),
     "RetriesRefused": ("retry.refused", {"dependency": "model"}),
@@ -43,7 +43,7 @@ MAKES: dict[str, tuple[str, dict[str, Any]]] = {
     "OldestDeadLetterSeconds": ("reconcile.pass", {"oldest_letter_s": 1}),
     "OldestOverdueChunkSeconds": ("reconcile.pass", {"overdue_s": 1}),
     "JobsActive": ("reconcile.pass", {"jobs": 1}),
-    "ChunkSeconds": ("chunk.settled", {"duration_ms": 1000}),
+    "ChunkSeconds": ("chunk.cancelled", {"duration_ms": 1000}),
     "CallSeconds": ("call.attempt", {"duration_ms": 1000}),
     "ReconcilerPassSeconds": ("reconcile.pass", {"duration_ms": 1000}),
 }
@@ -70,7 +70,7 @@ def test_each_metric_is_made_of_its_event(name: str, meter: Meter) -> None:
 
 def test_no_metric_is_left_out() -> None:
     assert set(METRICS) == set(MAKES) | READ
-    assert {name for name, m in METRICS.items() if not m.event} == READ
+    assert {name for name, m in METRICS.items() if not m.events} == READ
 
 
 def test_a_metric_is_made_of_an_event_of_the_catalogue() -> None:
@@ -89,7 +89,7 @@ def test_no_event_breaks_the_meter_whatever_its_fields_are(
 
 def test_a_join_is_no_chunk(meter: Meter) -> None:
     emit(quiet_log(), "chunk.claimed", chunk=-1)
-    emit(quiet_log(), "chunk.settled", chunk=-1, status="COMPLETED")
+    emit(quiet_log(), "chunk.succeeded", chunk=-1)
 
     assert meter.take() == {"": {}}
 

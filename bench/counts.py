@@ -76,7 +76,7 @@ class Counts:
     def usd(self, prices: Prices) -> float:
         """Return what AWS asks for it."""
         return sum(
-            amount * prices.of(REGION, price).of_one
+            amount * prices.price(REGION, price).unit_price
             for price, amount in self.amounts().items()
         )
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from orchestrator.pricing import bill
-from orchestrator.pricing.bill import Line, Task
+from orchestrator.pricing.bill import BillLine, TaskSize
 from orchestrator.pricing.table import Prices
 from piecework import keys
 from piecework.metering.keeping import LOOK_S, QUIET_S
@@ -35,7 +35,7 @@ class Spent:
 
 
 async def job_bill(
-    rt: Runtime, job: Job, prices: Prices, region: str, task: Task
+    rt: Runtime, job: Job, prices: Prices, region: str, task: TaskSize
 ) -> Document:
     """Return what a job has cost so far.
 
@@ -44,8 +44,8 @@ async def job_bill(
     """
     rows = await Costs(rt.table).of(job.ref)
     by_actor = {actor: counts_of(row) for actor, row in sorted(rows.items())}
-    counts = bill.added(by_actor.values())
-    found = bill.lines(counts, prices, region, task)
+    counts = bill.sum_counts(by_actor.values())
+    found = bill.bill_lines(counts, prices, region, task)
     usd = bill.total(found)
     spent = await calls(rt, job, counts, found)
     return {
@@ -59,7 +59,7 @@ async def job_bill(
         "total_usd": usd,
         "chunk_usd": usd / max(1, job.chunks),
         "by_actor_usd": {
-            actor: bill.total(bill.lines(its, prices, region, task))
+            actor: bill.total(bill.bill_lines(its, prices, region, task))
             for actor, its in by_actor.items()
         },
         "calls": spent,
@@ -73,13 +73,13 @@ def counts_of(row: Mapping[str, Any]) -> dict[str, int]:
     return {name: n for name, n in row.items() if isinstance(n, int) and name != "v"}
 
 
-def line_document(line: Line) -> Document:
+def line_document(line: BillLine) -> Document:
     """Return a line as a document."""
     return {**asdict(line), "usd": line.usd}
 
 
 async def calls(
-    rt: Runtime, job: Job, counts: Mapping[str, int], found: list[Line]
+    rt: Runtime, job: Job, counts: Mapping[str, int], found: list[BillLine]
 ) -> Document:
     """Return what calls were paid for, and which of them came to nothing.
 
@@ -115,7 +115,7 @@ def beyond(paid: Spent, settled: Spent) -> Spent:
 
 def spent_on(counts: Mapping[str, int], answered: str) -> Spent:
     """Return what was counted of calls that were answered in one way."""
-    found = bill.added(bill.calls(counts, answered).values())
+    found = bill.sum_counts(bill.call_counts(counts, answered).values())
     names = ("calls", "tokens_in", "tokens_out")
     return Spent(*(found.get(name, 0) for name in names))
 
@@ -129,7 +129,7 @@ def share(part: Spent, whole: Spent) -> float:
 
 
 def notes(
-    rt: Runtime, job: Job, counts: Mapping[str, int], found: list[Line]
+    rt: Runtime, job: Job, counts: Mapping[str, int], found: list[BillLine]
 ) -> list[str]:
     """Say what is missing."""
     said = []
@@ -139,7 +139,7 @@ def notes(
         said.append("it ended just now: workers write the last of it within 35 s")
     if lost := counts.get("lost_writes", 0):
         said.append(f"counts of {lost} writes were lost")
-    return said + [f"{line.what}: {unpriced(line)}" for line in unknown(found)]
+    return said + [f"{line.item}: {unpriced(line)}" for line in unknown(found)]
 
 
 def earlier_joins(job: Job, spent: Document) -> list[str]:
@@ -149,15 +149,17 @@ def earlier_joins(job: Job, spent: Document) -> list[str]:
     return [f"what joins before generation {job.gen} paid is among that of lost claims"]
 
 
-def unknown(found: list[Line]) -> list[Line]:
+def unknown(found: list[BillLine]) -> list[BillLine]:
     """Return the lines that are in no sum; calls whose tokens are told are in none."""
-    told = {line.what for line in found if line.unit == "tokens"}
+    told = {line.item for line in found if line.unit == "tokens"}
     return [
-        line for line in found if line.price is None and f"{line.what}, in" not in told
+        line
+        for line in found
+        if line.unit_price is None and f"{line.item}, in" not in told
     ]
 
 
-def unpriced(line: Line) -> str:
+def unpriced(line: BillLine) -> str:
     """Say why a line is in no sum, and what helps."""
     match line.unit:
         case "hours":

@@ -54,13 +54,13 @@ def infra_cost(  # noqa: PLR0913, PLR0917 -- options of a command
 
     def run(out: Output) -> None:
         from orchestrator.cli.cost_views import idle_document, idle_view
-        from orchestrator.pricing.idle import Standing, idle_lines, known_egress
+        from orchestrator.pricing.idle import IdleDeployment, idle_lines, parse_egress
         from orchestrator.pricing.table import load_prices
         from piecework.settings import load_settings
 
-        access = known_egress(egress)
+        access = parse_egress(egress)
         needed = 5 if access == "none" else 0
-        standing = Standing(
+        deployment = IdleDeployment(
             workers=workers,
             vcpu=vcpu,
             gb=gb,
@@ -73,7 +73,7 @@ def infra_cost(  # noqa: PLR0913, PLR0917 -- options of a command
             stored_gb=stored,
         )
         table = load_prices(prices)
-        lines = idle_lines(load_settings(), standing, table, region)
+        lines = idle_lines(load_settings(), deployment, table, region)
         document = idle_document(lines, table, region)
         out.document(document, idle_view(document))
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from orchestrator.cli.output import Column, Document, facts, print_table
 from orchestrator.cli.views import View
-from orchestrator.pricing.bill import Line, total
+from orchestrator.pricing.bill import BillLine, total
 from orchestrator.pricing.table import Prices
 
 #: Digits that a price needs to say anything, and a sum.
@@ -17,7 +17,7 @@ FINE, COARSE = 6, 2
 
 COLUMNS = [
     Column("FOR", "group"),
-    Column("WHAT", "what"),
+    Column("ITEM", "item"),
     Column("COUNT", lambda line: amount(line["count"]), right=True),
     Column("OF", "unit"),
     Column("REQUESTS", lambda line: amount(line["requests"]), right=True),
@@ -90,7 +90,7 @@ def spared(calls: Document) -> str:
     )
 
 
-def idle_document(lines: Sequence[Line], prices: Prices, region: str) -> Document:
+def idle_document(lines: Sequence[BillLine], prices: Prices, region: str) -> Document:
     """Return the price of an idle month as a document."""
     return {
         "region": region,

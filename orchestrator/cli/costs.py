@@ -38,12 +38,12 @@ def job_cost(
         from orchestrator.cli.cost_views import bill_view
         from orchestrator.costs import job_bill
         from orchestrator.inspector import require_job
-        from orchestrator.pricing.bill import Task
+        from orchestrator.pricing.bill import TaskSize
         from orchestrator.pricing.table import load_prices
 
         table, where = load_prices(prices), region or region_of(rt)
         record = await require_job(rt, job)
-        bill = await job_bill(rt, record, table, where, Task(vcpu, gb, arm))
+        bill = await job_bill(rt, record, table, where, TaskSize(vcpu, gb, arm))
         out.document(bill, bill_view(bill))
 
     run_connected(act, output)

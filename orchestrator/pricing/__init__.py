@@ -1,7 +1,7 @@
-"""What the counts of a job come to in money, and what a deployment costs that idles.
+"""Compute the cost of a job from its counts, and the cost of an idle deployment.
 
-prices.yaml   the prices, each with where it was seen and when
-table         reads them, and those that somebody gives instead
+prices.yaml   the shipped prices, each with its source and the date of the check
+table         reads them, and overrides from a user's file
 bill          counts -> lines -> a total; pure
-idle          settings -> what nobody asked for in a month; pure
+idle          settings -> the lines of an idle month; pure
 """

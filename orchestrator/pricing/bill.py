@@ -1,4 +1,4 @@
-"""Counts and prices in, lines and a total out; nothing is read or asked here."""
+"""Compute the lines and the total of a bill from counts and prices; no I/O."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.pricing.table import Name, Prices
+from orchestrator.pricing.table import PriceName, Prices
 from piecework.metering.owners import WHOLE
 from piecework.usage import NANO
 
 Counts = Mapping[str, int]
 
 GB: Final = 1024**3
-#: What each operation is billed by, and in what.
-BILLED: Final[Mapping[str, tuple[Name, str]]] = {
+#: The price and the measure by which each operation is billed.
+BILLED: Final[Mapping[str, tuple[PriceName, str]]] = {
     **dict.fromkeys(
         (
             "SendMessageBatch",
@@ -46,8 +46,8 @@ UNITS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """What a worker runs on: a Fargate task's size; nothing: not known."""
+class TaskSize:
+    """Size of a worker's Fargate task; zero if it is not known."""
 
     vcpu: float = 0.0
     gb: float = 0.0
@@ -55,108 +55,112 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class BillLine:
     """A line of the bill.
 
     Attributes:
-        price: Of one; None: there is none, and the line is in no sum.
-        requests: How many requests it took; 0 where that is not the question.
+        unit_price: Dollars per unit; None if not known: totals then exclude the line.
+        requests: Number of requests; 0 if it does not apply.
     """
 
     group: str
-    what: str
+    item: str
     count: float
     unit: str
-    price: float | None
+    unit_price: float | None
     requests: float = 0.0
 
     @property
     def usd(self) -> float | None:
-        """What it comes to."""
-        return None if self.price is None else self.count * self.price
+        """Cost in dollars, or None without a price."""
+        return None if self.unit_price is None else self.count * self.unit_price
 
 
-def lines(counts: Counts, prices: Prices, region: str, task: Task) -> list[Line]:
+def bill_lines(
+    counts: Counts, prices: Prices, region: str, task: TaskSize
+) -> list[BillLine]:
     """Return the lines of a bill, service by service."""
     return [
-        *operations(counts, prices, region),
-        *storage(counts, prices, region),
-        *compute(counts, prices, region, task),
-        *models(counts, prices),
+        *operation_lines(counts, prices, region),
+        *storage_lines(counts, prices, region),
+        *compute_lines(counts, prices, region, task),
+        *call_lines(counts, prices),
     ]
 
 
-def total(found: Iterable[Line]) -> float:
-    """Return what the lines with a price come to."""
-    return sum(line.usd or 0.0 for line in found)
+def total(lines: Iterable[BillLine]) -> float:
+    """Return the sum of the lines with a price, in dollars."""
+    return sum(line.usd or 0.0 for line in lines)
 
 
-def operations(counts: Counts, prices: Prices, region: str) -> Iterator[Line]:
-    """Yield a line for each operation of AWS's that costs anything."""
+def operation_lines(counts: Counts, prices: Prices, region: str) -> Iterator[BillLine]:
+    """Yield a line for each billed AWS operation."""
     for operation, (name, measure) in BILLED.items():
         requests = counts.get(f"op__{operation}__requests", 0) / WHOLE
         count = counts.get(f"op__{operation}__{measure}", 0) / WHOLE
         if requests or count:
             service = SERVICES[name.partition("_")[0]]
-            price = prices.of(region, name).of_one
-            yield Line(service, operation, count, UNITS[name], price, requests)
+            price = prices.price(region, name).unit_price
+            yield BillLine(service, operation, count, UNITS[name], price, requests)
 
 
-def storage(counts: Counts, prices: Prices, region: str) -> Iterator[Line]:
-    """Yield what a month of keeping costs that was put into the bucket."""
+def storage_lines(counts: Counts, prices: Prices, region: str) -> Iterator[BillLine]:
+    """Yield the cost of storing the job's objects for a month."""
     size = counts.get("op__PutObject__bytes", 0) / GB
     if size:
-        price = prices.of(region, "s3_gb_month").of_one
-        yield Line("S3", "kept for a month", size, "GB-months", price)
+        price = prices.price(region, "s3_gb_month").unit_price
+        yield BillLine("S3", "stored for a month", size, "GB-months", price)
 
 
-def compute(counts: Counts, prices: Prices, region: str, task: Task) -> Iterator[Line]:
-    """Yield the busy time of the workers: priced, where their size is known."""
+def compute_lines(
+    counts: Counts, prices: Prices, region: str, task: TaskSize
+) -> Iterator[BillLine]:
+    """Yield the busy time of the workers, with a price if their size is known."""
     hours = counts.get("busy_ms", 0) / 1000 / 3600
     if not hours:
         return
     if not task.vcpu:
-        yield Line("workers", "busy time", hours, "hours", None)
+        yield BillLine("workers", "busy time", hours, "hours", None)
         return
-    cpu: Name = "fargate_arm_vcpu_hour" if task.arm else "fargate_vcpu_hour"
-    memory: Name = "fargate_arm_gb_hour" if task.arm else "fargate_gb_hour"
-    of_cpu, of_memory = prices.of(region, cpu), prices.of(region, memory)
-    yield Line("workers", "vCPU", hours * task.vcpu, "vCPU-hours", of_cpu.of_one)
-    yield Line("workers", "memory", hours * task.gb, "GB-hours", of_memory.of_one)
+    cpu: PriceName = "fargate_arm_vcpu_hour" if task.arm else "fargate_vcpu_hour"
+    memory: PriceName = "fargate_arm_gb_hour" if task.arm else "fargate_gb_hour"
+    cpu_price = prices.price(region, cpu).unit_price
+    memory_price = prices.price(region, memory).unit_price
+    yield BillLine("workers", "vCPU", hours * task.vcpu, "vCPU-hours", cpu_price)
+    yield BillLine("workers", "memory", hours * task.gb, "GB-hours", memory_price)
 
 
-def models(counts: Counts, prices: Prices) -> Iterator[Line]:
-    """Yield what was paid for calls: by their own word, else by the prices given."""
-    for model, spent in sorted(calls(counts, "paid").items()):
-        made = spent["calls"]
-        if spent["nano_usd"]:
-            usd = spent["nano_usd"] / NANO / made
-            yield Line("calls", model, made, "calls", usd)
+def call_lines(counts: Counts, prices: Prices) -> Iterator[BillLine]:
+    """Yield the paid calls, priced by reported cost, else by their tokens."""
+    for model, usage in sorted(call_counts(counts, "paid").items()):
+        calls = usage["calls"]
+        if usage["nano_usd"]:
+            usd = usage["nano_usd"] / NANO / calls
+            yield BillLine("calls", model, calls, "calls", usd)
             continue
-        yield Line("calls", model, made, "calls", None)
-        known = prices.of_model(model)
-        for measure, said in (("tokens_in", "in"), ("tokens_out", "out")):
-            if spent[measure]:
+        yield BillLine("calls", model, calls, "calls", None)
+        known = prices.model_prices(model)
+        for measure, direction in (("tokens_in", "in"), ("tokens_out", "out")):
+            if usage[measure]:
                 price = known.get(measure)  # type: ignore[call-overload]
-                of_one = None if price is None else price.of_one
-                yield Line(
-                    "calls", f"{model}, {said}", spent[measure], "tokens", of_one
-                )
+                unit_price = None if price is None else price.unit_price
+                item = f"{model}, {direction}"
+                yield BillLine("calls", item, usage[measure], "tokens", unit_price)
 
 
-def calls(counts: Counts, answered: str) -> dict[str, dict[str, int]]:
-    """Return what was counted of calls, by model and measure."""
+def call_counts(counts: Counts, kind: str) -> dict[str, dict[str, int]]:
+    """Return the counts of calls of a kind (paid, replayed, cached), by model."""
     found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for name, count in counts.items():
-        kind, _, rest = name.partition("__")
-        if kind == answered:
+        prefix, _, rest = name.partition("__")
+        if prefix == kind:
             model, _, measure = rest.rpartition("__")
             found[model][measure] += count
     return found
 
 
-def added(rows: Iterable[Counts]) -> dict[str, int]:
-    """Add counts up."""
+def sum_counts(rows: Iterable[Counts]) -> dict[str, int]:
+    """Add up counts by name."""
     found: dict[str, int] = defaultdict(int)
     for row in rows:
         for name, count in row.items():

@@ -1,7 +1,7 @@
-"""What a deployment costs in a month in which nobody asks it for anything; pure.
+"""Compute the cost of a deployment for a month without a job; no I/O.
 
-The requests follow from the settings; that idle processes make these, and no others, is
-counted by a test of the true loops. What stands about follows from the templates.
+The requests follow from the settings. A test runs the real loops and checks that idle
+processes make exactly these requests. The resources follow from the templates.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
-from orchestrator.pricing.bill import Line
-from orchestrator.pricing.table import Name, Prices
+from orchestrator.pricing.bill import BillLine
+from orchestrator.pricing.table import PriceName, Prices
 from piecework.errors import UsageError
 from piecework.reconcile.dead_letter_alarms import LOOKS
 from piecework.reconcile.loop import IDLE_S
@@ -20,31 +20,34 @@ from piecework.settings import Settings
 
 HOURS: Final = 730
 SECONDS: Final = HOURS * 3600
-#: The reconciler's task, as `infra/service.yaml` has it.
+#: Size of the reconciler's task in `infra/service.yaml`.
 RECONCILER_VCPU: Final = 0.25
 RECONCILER_GB: Final = 0.5
-#: Zones in which each interface endpoint stands.
+#: Availability zones of each interface endpoint.
 ZONES: Final = 2
 
 Egress: TypeAlias = Literal["nat", "public", "none"]
-WAYS: Final[tuple[Egress, ...]] = get_args(Egress)
+EGRESS_KINDS: Final[tuple[Egress, ...]] = get_args(Egress)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What is there though nothing happens.
+class IdleDeployment:
+    """The resources of a deployment that cost money without a job.
 
     Attributes:
-        workers: Tasks that are kept warm; 0: the service is scaled to zero.
-        vcpu, gb, arm: Their size, and everybody's processor.
-        egress: The way out, as in `infra/network.yaml`.
+        workers: Tasks that run all month; 0 if the service is scaled to zero.
+        vcpu: vCPUs of a worker's task.
+        gb: Gigabytes of memory of a worker's task.
+        arm: Whether workers and reconciler run on ARM.
+        egress: Internet access of the tasks, as in `infra/network.yaml`.
         endpoints: Private endpoints, each in two zones.
-        alarms, composites: Metrics that alarms watch, and alarms of alarms.
-        dashboards, metrics: CloudWatch's, too; a metric counts once it is sent, and
-            a reconciler that idles sends these.
-        keys: Of KMS: the alarms' own, or one for everything.
-        logs_gb: Logs in a month.
-        stored_gb: Kept in tables and bucket, each.
+        alarms: Metrics with an alarm.
+        composites: Composite alarms.
+        dashboards: CloudWatch dashboards.
+        metrics: Metrics published; the default is what an idle reconciler publishes.
+        keys: KMS keys: one for the alarms, or one for everything.
+        logs_gb: Gigabytes of logs in a month.
+        stored_gb: Gigabytes stored in the tables, and as many in the bucket.
     """
 
     workers: int = 0
@@ -62,99 +65,99 @@ class Standing:
     stored_gb: float = 1.0
 
 
-def known_egress(text: str) -> Egress:
-    """Return a way out, however it was typed.
+def parse_egress(text: str) -> Egress:
+    """Return the egress kind of a text in any case.
 
     Raises:
         UsageError: `cli.usage.invalid`.
     """
-    for way in WAYS:
-        if text.lower() == way:
-            return way
-    message = f"There is no egress {text}."
-    raise UsageError(message, next_step=f"Use one of {', '.join(WAYS)}.")
+    for kind in EGRESS_KINDS:
+        if text.lower() == kind:
+            return kind
+    message = f"{text} is not a kind of egress."
+    raise UsageError(message, next_step=f"Use one of {', '.join(EGRESS_KINDS)}.")
 
 
 @dataclass(frozen=True, slots=True)
-class Requests:
-    """What idle processes ask for in a second, on an average."""
+class IdleRequests:
+    """Average requests per second of idle processes."""
 
     worker_polls: float
     reconciler_polls: float
-    looks_at_jobs: float
-    looks_at_letters: float
+    job_queries: float
+    dead_letter_queries: float
 
 
-def requests(settings: Settings) -> Requests:
-    """Return what a worker and a reconciler ask for, who have nothing to do."""
-    look_s = max(IDLE_S, settings.reconcile_s)
+def idle_requests(settings: Settings) -> IdleRequests:
+    """Return the requests per second of one idle worker and one idle reconciler."""
+    pass_s = max(IDLE_S, settings.reconcile_s)
     shortest = min(settings.dead_letter_alarm_window_s, settings.dead_letter_age_s)
-    # At letters it looks with the first look at the jobs for which they are due.
-    letters_s = math.ceil(shortest / LOOKS / look_s) * look_s
-    letters = 2 / letters_s if settings.dead_letter_alarm else 0.0
-    return Requests(
-        1 / max(1, settings.receive_wait_s), 1 / look_s, 1 / look_s, letters
+    # The reconciler counts dead letters in the first pass after they are due.
+    dead_letters_s = math.ceil(shortest / LOOKS / pass_s) * pass_s
+    queries = 2 / dead_letters_s if settings.dead_letter_alarm else 0.0
+    return IdleRequests(
+        1 / max(1, settings.receive_wait_s), 1 / pass_s, 1 / pass_s, queries
     )
 
 
 def idle_lines(
-    settings: Settings, standing: Standing, prices: Prices, region: str
-) -> list[Line]:
-    """Return what a month costs, line by line.
+    settings: Settings, deployment: IdleDeployment, prices: Prices, region: str
+) -> list[BillLine]:
+    """Return the bill lines of an idle month.
 
     Raises:
         UsageError: `config.price.missing`.
     """
-    asked = requests(settings)
-    polls = asked.reconciler_polls + asked.worker_polls * standing.workers
-    reads = asked.looks_at_jobs + asked.looks_at_letters
+    rates = idle_requests(settings)
+    polls = rates.reconciler_polls + rates.worker_polls * deployment.workers
+    reads = rates.job_queries + rates.dead_letter_queries
     found = [
-        *tasks(standing),
+        *tasks(deployment),
         ("SQS", "polls", round(polls * SECONDS), "sqs_request"),
-        ("DynamoDB", "looks", round(reads * SECONDS), "dynamodb_read_unit"),
-        *network(standing),
-        ("CloudWatch", "alarms", standing.alarms, "alarm_month"),
+        ("DynamoDB", "queries", round(reads * SECONDS), "dynamodb_read_unit"),
+        *network(deployment),
+        ("CloudWatch", "alarms", deployment.alarms, "alarm_month"),
         (
             "CloudWatch",
-            "alarms of alarms",
-            standing.composites,
+            "composite alarms",
+            deployment.composites,
             "composite_alarm_month",
         ),
-        ("CloudWatch", "dashboards", standing.dashboards, "dashboard_month"),
-        ("CloudWatch", "metrics", standing.metrics, "metric_month"),
-        ("CloudWatch", "logs taken in", standing.logs_gb, "logs_gb"),
-        ("CloudWatch", "logs kept", standing.logs_gb, "logs_gb_month"),
-        ("DynamoDB", "tables", standing.stored_gb, "dynamodb_gb_month"),
-        ("DynamoDB", "their backup", standing.stored_gb, "dynamodb_backup_gb_month"),
-        ("S3", "objects", standing.stored_gb, "s3_gb_month"),
-        ("KMS", "keys", standing.keys, "kms_key_month"),
+        ("CloudWatch", "dashboards", deployment.dashboards, "dashboard_month"),
+        ("CloudWatch", "metrics", deployment.metrics, "metric_month"),
+        ("CloudWatch", "logs ingested", deployment.logs_gb, "logs_gb"),
+        ("CloudWatch", "logs stored", deployment.logs_gb, "logs_gb_month"),
+        ("DynamoDB", "tables", deployment.stored_gb, "dynamodb_gb_month"),
+        ("DynamoDB", "table backups", deployment.stored_gb, "dynamodb_backup_gb_month"),
+        ("S3", "objects", deployment.stored_gb, "s3_gb_month"),
+        ("KMS", "keys", deployment.keys, "kms_key_month"),
     ]
     lines = []
-    for group, what, count, name in found:
+    for group, item, count, name in found:
         if count:
-            price = prices.of(region, name)
-            lines.append(Line(group, what, count, price.unit, price.of_one))
+            price = prices.price(region, name)
+            lines.append(BillLine(group, item, count, price.unit, price.unit_price))
     return lines
 
 
-def tasks(standing: Standing) -> Iterator[tuple[str, str, float, Name]]:
-    """Yield the hours of the tasks that run."""
-    vcpu: Name = "fargate_arm_vcpu_hour" if standing.arm else "fargate_vcpu_hour"
-    memory: Name = "fargate_arm_gb_hour" if standing.arm else "fargate_gb_hour"
+def tasks(deployment: IdleDeployment) -> Iterator[tuple[str, str, float, PriceName]]:
+    """Yield the hours of the running tasks."""
+    vcpu: PriceName = "fargate_arm_vcpu_hour" if deployment.arm else "fargate_vcpu_hour"
+    memory: PriceName = "fargate_arm_gb_hour" if deployment.arm else "fargate_gb_hour"
     yield "Fargate", "reconciler, vCPU", RECONCILER_VCPU * HOURS, vcpu
     yield "Fargate", "reconciler, memory", RECONCILER_GB * HOURS, memory
-    warm = standing.workers * HOURS
-    yield "Fargate", "warm workers, vCPU", warm * standing.vcpu, vcpu
-    yield "Fargate", "warm workers, memory", warm * standing.gb, memory
+    warm = deployment.workers * HOURS
+    yield "Fargate", "warm workers, vCPU", warm * deployment.vcpu, vcpu
+    yield "Fargate", "warm workers, memory", warm * deployment.gb, memory
 
 
-def network(standing: Standing) -> Iterator[tuple[str, str, float, Name]]:
-    """Yield the hours of the way out, and of the ways to AWS."""
-    endpoints = standing.endpoints * ZONES * HOURS
+def network(deployment: IdleDeployment) -> Iterator[tuple[str, str, float, PriceName]]:
+    """Yield the hours of internet access and of private endpoints."""
+    endpoints = deployment.endpoints * ZONES * HOURS
     yield "network", "private endpoints", endpoints, "interface_endpoint_hour"
-    if standing.egress == "nat":
+    if deployment.egress == "nat":
         yield "network", "NAT gateway", HOURS, "nat_gateway_hour"
-        yield "network", "its address", HOURS, "public_ipv4_hour"
-    if standing.egress == "public":
-        tasks = 1 + standing.workers
-        yield "network", "addresses of tasks", tasks * HOURS, "public_ipv4_hour"
+        yield "network", "NAT gateway address", HOURS, "public_ipv4_hour"
+    if deployment.egress == "public":
+        tasks = 1 + deployment.workers
+        yield "network", "task addresses", tasks * HOURS, "public_ipv4_hour"

@@ -1,4 +1,4 @@
-"""The prices: those that come with us, and in their place those that somebody gives."""
+"""Read the shipped prices, and the prices of a user's file that override them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from piecework.errors import UsageError
 from piecework.metering.cost_meter import plain
 
-SHIPPED = Path(__file__).parent / "prices.yaml"
+SHIPPED_PRICES = Path(__file__).parent / "prices.yaml"
 
-Name: TypeAlias = Literal[
+PriceName: TypeAlias = Literal[
     "sqs_request",
     "dynamodb_write_unit",
     "dynamodb_read_unit",
@@ -38,24 +38,24 @@ Name: TypeAlias = Literal[
     "logs_gb_month",
     "kms_key_month",
 ]
-NAMES: tuple[Name, ...] = get_args(Name)
+PRICE_NAMES: tuple[PriceName, ...] = get_args(PriceName)
 Tokens: TypeAlias = Literal["tokens_in", "tokens_out"]
 
 
 class Price(BaseModel):
-    """What so many of something cost, and who says so."""
+    """The price of `per` units, with its source."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     usd: float = Field(ge=0, allow_inf_nan=False)
     per: float = Field(default=1, gt=0, allow_inf_nan=False)
     unit: str = ""
-    source: str = "given"
-    seen: date | str = ""
+    source: str = "user"
+    checked_on: date | str = ""
 
     @property
-    def of_one(self) -> float:
-        """What one costs."""
+    def unit_price(self) -> float:
+        """Price of one unit, in dollars."""
         return self.usd / self.per
 
 
@@ -65,10 +65,10 @@ class Prices(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     dated: date
-    regions: dict[str, dict[Name, Price]] = {}
+    regions: dict[str, dict[PriceName, Price]] = {}
     models: dict[str, dict[Tokens, Price]] = {}
 
-    def of(self, region: str, name: Name) -> Price:
+    def price(self, region: str, name: PriceName) -> Price:
         """Return a price.
 
         Raises:
@@ -77,49 +77,51 @@ class Prices(BaseModel):
         found = self.regions.get(region, {}).get(name)
         if found is None:
             known = ", ".join(sorted(self.regions))
-            message = f"There is no price of {name} in {region}; there are {known}."
+            message = f"No price of {name} is known for {region}, only for {known}."
             raise UsageError(message, code="config.price.missing")
         return found
 
-    def of_model(self, name: str) -> dict[Tokens, Price]:
-        """Return the prices of a model, whose name was made a plain word."""
+    def model_prices(self, name: str) -> dict[Tokens, Price]:
+        """Return the prices of a model by its name as in the counts."""
         found = {plain(known): prices for known, prices in self.models.items()}
         return found.get(name, {})
 
 
-def load_prices(given: Path | None = None) -> Prices:
-    """Read the prices that come with us, and those of a file over them.
+def load_prices(path: Path | None = None) -> Prices:
+    """Read the shipped prices, overridden by those of a file.
 
     Raises:
-        UsageError: `config.prices.invalid`, naming what is wrong.
+        UsageError: `config.prices.invalid`, with the fields that are wrong.
     """
-    shipped = read(SHIPPED)
-    if given is None:
+    shipped = read_prices(SHIPPED_PRICES)
+    if path is None:
         return shipped
-    over = read(given)
+    overrides = read_prices(path)
     regions = {
-        region: {**shipped.regions.get(region, {}), **over.regions.get(region, {})}
-        for region in {**shipped.regions, **over.regions}
+        region: shipped.regions.get(region, {}) | overrides.regions.get(region, {})
+        for region in {**shipped.regions, **overrides.regions}
     }
-    models = {**shipped.models, **over.models}
-    return Prices(dated=over.dated, regions=regions, models=models)
+    models = {**shipped.models, **overrides.models}
+    return Prices(dated=overrides.dated, regions=regions, models=models)
 
 
-def read(path: Path) -> Prices:
-    """Read one file."""
+def read_prices(path: Path) -> Prices:
+    """Read one file of prices."""
     try:
         return Prices.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
     except ValidationError as error:
-        said = "; ".join(
+        problems = "; ".join(
             f"{'.'.join(map(str, e['loc'])) or 'the file'}: {e['msg']}"
             for e in error.errors(include_url=False, include_input=False)[:3]
         )
-        raise refused(path, said) from error
+        raise invalid_prices(path, problems) from error
     except (OSError, UnicodeError, yaml.YAMLError) as error:
-        raise refused(path, f"it cannot be read ({type(error).__name__})") from error
+        raise invalid_prices(
+            path, f"it cannot be read ({type(error).__name__})"
+        ) from error
 
 
-def refused(path: Path, why: str) -> UsageError:
-    """Return the refusal of a file."""
-    message = f"{path} is no table of prices: {why}."
+def invalid_prices(path: Path, reason: str) -> UsageError:
+    """Return the error for a file that is not a valid table of prices."""
+    message = f"{path} is not a valid table of prices: {reason}."
     return UsageError(message, code="config.prices.invalid")

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.costs import job_bill
-from orchestrator.pricing.bill import Task
+from orchestrator.pricing.bill import TaskSize
 from orchestrator.pricing.table import load_prices
 from piecework.metering.cost_meter import CostMeter
 from piecework.model import JobRef, JobStatus
@@ -91,7 +91,7 @@ async def test_a_call_that_a_lost_claim_paid_for_is_shown_as_paid_twice(
                 await scenario.ended()
             await scenario.until(lambda: scenario.happened("call") == 4)
     ended = await scenario.job()
-    bill = await job_bill(scenario.rt, ended, load_prices(), "us-east-1", Task())
+    bill = await job_bill(scenario.rt, ended, load_prices(), "us-east-1", TaskSize())
 
     spent = {how: part["tokens_in"] for how, part in bill["calls"].items()}
     assert 40 == spent["paid"]

@@ -20,13 +20,13 @@ models:
 """
 
 BILL = """\
-FOR       WHAT                   COUNT  OF           REQUESTS       USD
+FOR       ITEM                   COUNT  OF           REQUESTS       USD
 SQS       SendMessageBatch           1  requests            1  0.000000
 SQS       ReceiveMessage         2.500  requests        2.500  0.000001
 DynamoDB  UpdateItem               800  write units       700  0.000500
 DynamoDB  TransactWriteItems     1,600  write units       300  0.001000
 S3        PutObject                  2  requests            2  0.000010
-S3        kept for a month    0.500000  GB-months           -  0.011500
+S3        stored for a month  0.500000  GB-months           -  0.011500
 workers   vCPU                       1  vCPU-hours          -  0.040480
 workers   memory                     2  GB-hours            -  0.008890
 calls     fax                       10  calls               -         -

@@ -4,20 +4,27 @@ from datetime import date
 
 import pytest
 
-from orchestrator.pricing.bill import BILLED, Line, Task, added, lines, total
-from orchestrator.pricing.table import NAMES, Price, Prices
+from orchestrator.pricing.bill import (
+    BILLED,
+    BillLine,
+    TaskSize,
+    bill_lines,
+    sum_counts,
+    total,
+)
+from orchestrator.pricing.table import PRICE_NAMES, Price, Prices
 
-#: Round prices, so that a sum is read at a glance.
+#: Round prices, so that sums are easy to check.
 PRICES = Prices(
     dated=date(2026, 1, 1),
-    regions={"here": {name: Price(usd=2.0) for name in NAMES}},
+    regions={"here": {name: Price(usd=2.0) for name in PRICE_NAMES}},
     models={"large-1": {"tokens_in": Price(usd=0.5), "tokens_out": Price(usd=1.5)}},
 )
-NOTHING = Task()
+NOTHING = TaskSize()
 
 
-def bill(counts: dict[str, int], task: Task = NOTHING) -> list[Line]:
-    return lines(counts, PRICES, "here", task)
+def bill(counts: dict[str, int], task: TaskSize = NOTHING) -> list[BillLine]:
+    return bill_lines(counts, PRICES, "here", task)
 
 
 @pytest.mark.parametrize(
@@ -33,12 +40,12 @@ def test_each_operation_is_billed_by_its_requests_or_its_units(
     [line] = bill(counts)
 
     of_units = name.startswith("dynamodb")
-    assert (operation, 3.0) == (line.what, line.requests)
+    assert (operation, 3.0) == (line.item, line.requests)
     assert (7.0 if of_units else 3.0) == line.count
     assert (14.0 if of_units else 6.0) == line.usd
 
 
-def test_what_aws_does_not_charge_for_has_no_line() -> None:
+def test_an_operation_without_charge_has_no_line() -> None:
     assert [] == bill({"op__GetCallerIdentity__requests": 1_000})
 
 
@@ -46,16 +53,16 @@ def test_a_part_of_a_request_is_billed_in_part() -> None:
     assert 0.5 == total(bill({"op__ReceiveMessage__requests": 250}))
 
 
-def test_what_is_put_into_the_bucket_is_kept_for_a_month() -> None:
+def test_stored_objects_are_billed_for_a_month() -> None:
     counts = {"op__PutObject__requests": 1_000, "op__PutObject__bytes": 1024**3 // 2}
 
     assert [2.0, 1.0] == [line.usd for line in bill(counts)]
 
 
-def test_busy_time_is_shown_and_priced_once_the_tasks_size_is_known() -> None:
+def test_busy_time_is_priced_if_the_task_size_is_known() -> None:
     counts = {"busy_ms": 1800 * 1000}
     [unpriced] = bill(counts)
-    cpu, memory = bill(counts, Task(vcpu=2, gb=4))
+    cpu, memory = bill(counts, TaskSize(vcpu=2, gb=4))
 
     assert (0.5, "hours", None) == (unpriced.count, unpriced.unit, unpriced.usd)
     assert (1.0, 2.0) == (cpu.count, cpu.usd)
@@ -63,7 +70,7 @@ def test_busy_time_is_shown_and_priced_once_the_tasks_size_is_known() -> None:
     assert 0 == total([unpriced])
 
 
-def test_calls_are_billed_by_their_own_word_else_by_their_tokens() -> None:
+def test_calls_are_billed_by_reported_cost_else_by_tokens() -> None:
     counts = {
         "paid__bank__calls": 4,
         "paid__bank__nano_usd": 3_000_000_000,
@@ -76,7 +83,7 @@ def test_calls_are_billed_by_their_own_word_else_by_their_tokens() -> None:
         "replayed__large_1__calls": 9,
         "replayed__large_1__tokens_in": 99,
     }
-    found = {line.what: line.usd for line in bill(counts)}
+    found = {line.item: line.usd for line in bill(counts)}
 
     assert found == {
         "bank": 3.0,
@@ -89,5 +96,5 @@ def test_calls_are_billed_by_their_own_word_else_by_their_tokens() -> None:
     }
 
 
-def test_counts_of_several_are_added_up() -> None:
-    assert {"a": 3, "b": 3} == added([{"a": 1, "b": 3}, {"a": 2}])
+def test_counts_are_added_up_by_name() -> None:
+    assert {"a": 3, "b": 3} == sum_counts([{"a": 1, "b": 3}, {"a": 2}])

@@ -6,41 +6,43 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator.pricing.table import NAMES, SHIPPED, load_prices
+from orchestrator.pricing.table import PRICE_NAMES, SHIPPED_PRICES, load_prices
 from piecework.errors import UsageError
 
 
-def test_each_region_that_comes_with_us_has_each_price_with_its_source() -> None:
+def test_each_shipped_region_has_every_price_with_its_source() -> None:
     prices = load_prices()
 
     assert {"us-east-1", "eu-west-1"} == set(prices.regions)
     for region, table in prices.regions.items():
-        assert set(NAMES) == set(table), region
-        assert [] == [n for n, p in table.items() if p.source == "given" or not p.seen]
+        assert set(PRICE_NAMES) == set(table), region
+        assert [] == [
+            n for n, p in table.items() if p.source == "user" or not p.checked_on
+        ]
         assert [] == [n for n, p in table.items() if not p.unit or not p.usd]
 
 
-def test_a_price_from_memory_says_so_and_is_as_old_as_the_table() -> None:
+def test_a_price_from_memory_is_marked_and_dated_like_the_table() -> None:
     prices = load_prices()
-    remembered = [
+    from_memory = [
         price
         for table in prices.regions.values()
         for price in table.values()
         if "memory" in price.source
     ]
 
-    assert {"from memory, check"} == {price.source for price in remembered}
-    assert {prices.dated} == {price.seen for price in remembered}
+    assert {"from memory, check"} == {price.source for price in from_memory}
+    assert {prices.dated} == {price.checked_on for price in from_memory}
 
 
-def given(folder: Path, text: str) -> Path:
+def write_prices(folder: Path, text: str) -> Path:
     path = folder / "prices.yaml"
     path.write_text(text)
     return path
 
 
-def test_a_file_goes_over_the_prices_that_come_with_us(tmp_path: Path) -> None:
-    path = given(
+def test_a_file_overrides_the_shipped_prices(tmp_path: Path) -> None:
+    path = write_prices(
         tmp_path,
         "dated: 2027-01-01\n"
         "regions:\n"
@@ -51,20 +53,20 @@ def test_a_file_goes_over_the_prices_that_come_with_us(tmp_path: Path) -> None:
     prices = load_prices(path)
 
     assert date(2027, 1, 1) == prices.dated
-    assert 0.000001 == prices.of("us-east-1", "sqs_request").of_one
-    assert 0.000002 == prices.of("eu-north-1", "sqs_request").of_one
-    shipped = load_prices().of("us-east-1", "s3_put")
-    assert shipped == prices.of("us-east-1", "s3_put")
-    # By its plain name, as the counts have it.
-    assert 0.000003 == prices.of_model("large_4_5")["tokens_in"].of_one
-    assert {} == prices.of_model("small")
+    assert 0.000001 == prices.price("us-east-1", "sqs_request").unit_price
+    assert 0.000002 == prices.price("eu-north-1", "sqs_request").unit_price
+    shipped = load_prices().price("us-east-1", "s3_put")
+    assert shipped == prices.price("us-east-1", "s3_put")
+    # By the name that the counts use.
+    assert 0.000003 == prices.model_prices("large_4_5")["tokens_in"].unit_price
+    assert {} == prices.model_prices("small")
 
 
-def test_what_a_region_has_no_price_of_is_said_with_the_regions(
+def test_a_missing_price_is_an_error_that_lists_the_known_regions(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(UsageError) as refused:
-        load_prices().of("eu-north-1", "sqs_request")
+        load_prices().price("eu-north-1", "sqs_request")
 
     assert "config.price.missing" == refused.value.code
     assert "eu-west-1, us-east-1" in refused.value.message
@@ -72,7 +74,7 @@ def test_what_a_region_has_no_price_of_is_said_with_the_regions(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "problem"),
     [
         ("regions: {}", "dated"),
         ("dated: 2027-01-01\nregions: {a: {sqs_requests: {usd: 1}}}", "sqs_requests"),
@@ -84,21 +86,23 @@ def test_what_a_region_has_no_price_of_is_said_with_the_regions(
         ("- 1", "the file"),
     ],
 )
-def test_a_file_that_is_no_table_of_prices_is_refused_with_what_is_wrong(
-    tmp_path: Path, text: str, said: str
+def test_an_invalid_table_of_prices_is_refused_with_the_problem(
+    tmp_path: Path, text: str, problem: str
 ) -> None:
     with pytest.raises(UsageError) as refused:
-        load_prices(given(tmp_path, text))
+        load_prices(write_prices(tmp_path, text))
 
     assert "config.prices.invalid" == refused.value.code
-    assert said in refused.value.message
+    assert problem in refused.value.message
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
         load_prices(tmp_path / "none.yaml")
     assert "config.prices.invalid" == refused.value.code
 
 
 def test_the_file_is_plain_yaml() -> None:
-    assert {"dated", "regions", "models"} == set(yaml.safe_load(SHIPPED.read_text()))
+    assert {"dated", "regions", "models"} == set(
+        yaml.safe_load(SHIPPED_PRICES.read_text())
+    )

@@ -24,7 +24,7 @@ from piecework.step_order import advice
 from piecework.telemetry.measuring import measured
 from piecework.version import version_line
 from workers.beside import beside
-from workers.ecs.task import METADATA, this_task, worker_name
+from workers.ecs.task import METADATA, current_task, worker_name
 from workers.garbage import tune_gc
 from workers.gauges import gauges
 from workers.isolation import Isolation
@@ -128,7 +128,7 @@ async def at_work(
 ) -> int:
     """Open what a worker stands on, work, and close it again."""
     stop = stop_on_signals()
-    task = await this_task(os.environ.get(METADATA, ""), structlog.get_logger())
+    task = await current_task(os.environ.get(METADATA, ""), structlog.get_logger())
     worker = worker_name(task, socket.gethostname(), os.getpid())
     log = structlog.get_logger().bind(worker=worker)
     async with connect(settings, actor="worker") as rt:

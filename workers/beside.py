@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from piecework.pulse import write_health_file
 from workers.ecs.agent import TIMEOUT_S
 from workers.ecs.protection import AGENT, Protection
-from workers.ecs.shield import ProtectionPolicy, until_breath
+from workers.ecs.shield import ProtectionPolicy, draw_pause_interval
 from workers.ecs.task import METADATA
 from workers.station import WorkerServices
-from workers.stop import Stop, tell_of_signal
+from workers.stop import Stop, log_signal
 
 
 @asynccontextmanager
@@ -24,21 +24,21 @@ async def beside(
     Where nothing asks for it (no health file, no ECS) there is nothing to do.
     """
     settings, log = services.rt.settings, services.log
-    shield = ProtectionPolicy(until_breath(services.rt.rng))
+    shield = ProtectionPolicy(draw_pause_interval(services.rt.rng))
     protection = Protection(environ.get(AGENT, ""), services, log, shield)
-    last_words = [
+    final_tasks = [
         asyncio.create_task(protection.run(stop)),
-        asyncio.create_task(tell_of_signal(stop, environ.get(METADATA, ""), log)),
+        asyncio.create_task(log_signal(stop, environ.get(METADATA, ""), log)),
     ]
     showing = write_health_file(
         services.liveness, settings.health_file, settings.lease_s, log
     )
-    tasks = [*last_words, asyncio.create_task(showing)]
+    tasks = [*final_tasks, asyncio.create_task(showing)]
     try:
         yield
     finally:
         stop.set()
-        await asyncio.wait(last_words, timeout=TIMEOUT_S)
+        await asyncio.wait(final_tasks, timeout=TIMEOUT_S)
         for task in tasks:
             task.cancel()
         results = await asyncio.gather(*tasks, return_exceptions=True)

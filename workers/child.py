@@ -31,17 +31,17 @@ from piecework.loading import load_pipelines
 from piecework.pipeline import Pipeline
 from piecework.stage_run import encoded, invoke
 from workers.forks import ignore_signals_in_forks
-from workers.isolation.address_space import MEGABYTE, SIZE, limited, taken
+from workers.isolation.address_space import MEGABYTE, SIZE, memory_limit, memory_used
 from workers.isolation.child_calls import ChildCalls
-from workers.isolation.line import Line, open_line
+from workers.isolation.line import Channel, open_channel
 from workers.isolation.messages import (
-    Answered,
     Attempt,
-    Cut,
-    Drop,
-    Ended,
+    CallResult,
+    CancelAttempt,
+    CancelStage,
     Ready,
     Run,
+    StageResult,
 )
 
 #: From <linux/prctl.h>: be sent a signal when the parent's thread ends.
@@ -53,7 +53,7 @@ OOM_SCORE = "500"
 def main() -> None:
     """Serve the worker that started us."""
     _, _, end, parent, worker, *names = sys.argv
-    die_with(int(parent))
+    die_with_parent(int(parent))
     # A stop is the worker's to decide on; whoever signals all its processes means it.
     signal.signal(signal.SIGTERM, lambda *_: None)
     ignore_signals_in_forks()
@@ -69,7 +69,7 @@ def main() -> None:
     asyncio.run(serve(socket.socket(fileno=int(end)), pipelines, log))
 
 
-def die_with(parent: int) -> None:
+def die_with_parent(parent: int) -> None:
     """Die when the worker does, however hard the stage at hand hangs."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -87,11 +87,13 @@ async def serve(
     """Run stages until the line is cut."""
     end.set_inheritable(False)
     telemetry.guard_loop(asyncio.get_running_loop())
-    line = await open_line(end)
+    channel = await open_channel(end)
     # The thread of plain functions takes address space, which is no stage's doing.
     await asyncio.to_thread(lambda: None)
-    child = Child(line, pipelines, log, ChildCalls(line, asyncio.get_running_loop()))
-    line.send(Ready())
+    child = Child(
+        channel, pipelines, log, ChildCalls(channel, asyncio.get_running_loop())
+    )
+    channel.send(Ready())
     await child.listen()
     os._exit(0)
 
@@ -104,97 +106,102 @@ class Child:
         left: Bytes of address space that the runs of each stage have left behind.
     """
 
-    line: Line
+    channel: Channel
     pipelines: Mapping[str, Pipeline]
     log: structlog.stdlib.BoundLogger
     calls: ChildCalls
     task: asyncio.Task[None] | None = None
-    left: Counter[tuple[str, str]] = field(default_factory=Counter)
+    leftover_bytes: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     async def listen(self) -> None:
         """Do what the worker says, until the line is cut."""
-        while (message := await self.line.receive()) is not None:
+        while (message := await self.channel.receive()) is not None:
             match message:
                 case Run():
                     self.start(message)
                 case Attempt():
-                    self.calls.begin(message)
-                case Drop():
-                    self.calls.drop(message.number)
-                case Cut() if self.task is not None:
+                    self.calls.start_attempt(message)
+                case CancelAttempt():
+                    self.calls.cancel_attempt(message.number)
+                case CancelStage() if self.task is not None:
                     self.task.cancel()
-                case Answered():
-                    self.calls.answer(message)
+                case CallResult():
+                    self.calls.resolve_call(message)
 
-    def start(self, order: Run) -> None:
+    def start(self, request: Run) -> None:
         """Begin a stage."""
         loop = asyncio.get_running_loop()
-        self.calls = ChildCalls(self.line, loop, stage=order.scope)
-        self.task = asyncio.create_task(self.run(order, self.calls))
+        self.calls = ChildCalls(self.channel, loop, stage=request.scope)
+        self.task = asyncio.create_task(self.run(request, self.calls))
 
-    async def run(self, order: Run, calls: ChildCalls) -> None:
+    async def run(self, request: Run, calls: ChildCalls) -> None:
         """Run a stage and tell what came of it."""
-        had = taken(SIZE)
+        had = memory_used(SIZE)
         try:
-            with limited(order.memory_mb):
-                value = await self.value(order, calls)
-            told = Ended(value)
+            with memory_limit(request.memory_mb):
+                value = await self.run_stage(request, calls)
+            result = StageResult(value)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001 -- whatever a stage raises
-            told = failed(error, order)
-        calls.over = True
-        self.line.send(replace(told, full=self.is_full(order, taken(SIZE) - had)))
+            result = failure_result(error, request)
+        calls.stage_ended = True
+        self.channel.send(
+            replace(
+                result,
+                memory_exceeded=self.exceeds_memory(request, memory_used(SIZE) - had),
+            )
+        )
 
-    def is_full(self, order: Run, more: int) -> bool:
+    def exceeds_memory(self, request: Run, more: int) -> bool:
         """Note what a run has left behind; say whether that is too much by now.
 
         Each run is limited by itself: else one would pay for what others have left.
         """
-        stage = order.pipeline, order.stage
-        self.left[stage] += more
-        return 0 < order.memory_mb * MEGABYTE < self.left[stage]
+        stage = request.pipeline, request.stage
+        self.leftover_bytes[stage] += more
+        return 0 < request.memory_mb * MEGABYTE < self.leftover_bytes[stage]
 
-    async def value(self, order: Run, calls: ChildCalls) -> str:
+    async def run_stage(self, request: Run, calls: ChildCalls) -> str:
         """Do a stage in one of its ways, or undo it; return its value as JSON."""
-        pipeline = self.pipelines[order.pipeline]
-        stage = next(s for s in pipeline.stages if s.name == order.stage)
-        ctx = self.context(order, pipeline, calls)
-        value = await invoke(ways.functions(stage)[order.way], ctx)
-        return encoded(stage, order.way, value)
+        pipeline = self.pipelines[request.pipeline]
+        stage = next(s for s in pipeline.stages if s.name == request.stage)
+        ctx = self.build_context(request, pipeline, calls)
+        value = await invoke(ways.functions(stage)[request.way], ctx)
+        return encoded(stage, request.way, value)
 
-    def context(
-        self, order: Run, pipeline: Pipeline, calls: ChildCalls
+    def build_context(
+        self, request: Run, pipeline: Pipeline, calls: ChildCalls
     ) -> Context[Any]:
         """Return what the stage is given, which looks as it does in the worker."""
-        given = order.payload
+        given = request.payload
         stages = {stage.name: stage.run for stage in pipeline.stages}
         return Context(
             payload=pipeline.payload.model_validate_json(
                 given, by_alias=False, by_name=True
             ),
             pipeline=pipeline,
-            tenant=order.tenant,
-            job=order.job,
-            chunk=order.chunk,
-            attempt=order.attempt,
+            tenant=request.tenant,
+            job=request.job,
+            chunk=request.chunk,
+            attempt=request.attempt,
             caller=cast("Caller", calls),
-            log=self.log.bind(job=order.job, chunk=order.chunk),
-            stage=order.scope,
-            failure=order.failure,
+            log=self.log.bind(job=request.job, chunk=request.chunk),
+            stage=request.scope,
+            failure=request.failure,
             values={
                 name: values.decode(stages[name], text)
-                for name, text in order.values.items()
+                for name, text in request.values.items()
             },
         )
 
 
-def failed(error: BaseException, order: Run) -> Ended:
+def failure_result(error: BaseException, request: Run) -> StageResult:
     """Say what a stage died of."""
     outage = isinstance(error, StoreError)
-    full = isinstance(error, OSError) and error.errno == errno.ENOMEM
-    if full or isinstance(error, MemoryError):
-        allowed = f"{order.memory_mb} MB" if order.memory_mb else "there is"
-        message = f"Stage {order.stage!r} needed more memory than {allowed}."
+    memory_exceeded = isinstance(error, OSError) and error.errno == errno.ENOMEM
+    if memory_exceeded or isinstance(error, MemoryError):
+        allowed = f"{request.memory_mb} MB" if request.memory_mb else "there is"
+        message = f"Stage {request.stage!r} needed more memory than {allowed}."
         error = TransientError(message, code="runtime.stage.out_of_memory")
-    return Ended(failure=classify(error), outage=outage)
+    return StageResult(failure=classify(error), outage=outage)

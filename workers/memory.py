@@ -8,7 +8,7 @@ from collections.abc import Callable
 import structlog
 
 from piecework import telemetry
-from workers.isolation.address_space import MEGABYTE, RESIDENT, taken
+from workers.isolation.address_space import MEGABYTE, RESIDENT, memory_used
 
 #: The exit code of a worker that stopped because it was full.
 FULL = 8
@@ -20,7 +20,7 @@ async def stop_when_full(
     limit_mb: int,
     stop: asyncio.Event,
     log: structlog.stdlib.BoundLogger,
-    resident: Callable[[], int] = lambda: taken(RESIDENT),
+    resident: Callable[[], int] = lambda: memory_used(RESIDENT),
 ) -> int:
     """Wait for a stop, and be the one who stops if the limit (0: none) is passed first.
 

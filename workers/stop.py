@@ -10,7 +10,7 @@ import threading
 import time
 
 from piecework import telemetry
-from workers.ecs.task import this_task
+from workers.ecs.task import current_task
 from workers.forks import ignore_signals_in_forks
 
 #: Seconds that a finished worker gives its threads.
@@ -43,7 +43,7 @@ def stop_on_signals() -> Stop:
     return stop
 
 
-async def tell_of_signal(stop: Stop, metadata: str, log: telemetry.Log) -> None:
+async def log_signal(stop: Stop, metadata: str, log: telemetry.Log) -> None:
     """Say in the log which signal stops the worker, and whether ECS ends the task.
 
     ECS does not tell a task why it ends it; the reason stands on the stopped task, for
@@ -52,7 +52,7 @@ async def tell_of_signal(stop: Stop, metadata: str, log: telemetry.Log) -> None:
     await stop.wait()
     if not stop.signal:
         return
-    task = await this_task(metadata, log)
+    task = await current_task(metadata, log)
     status = task.desired_status if task else None
     telemetry.emit(log, "worker.signalled", signal=stop.signal, desired_status=status)
 

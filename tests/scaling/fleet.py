@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from random import Random
 
 from tests.scaling.arrivals import Chunk
-from workers.ecs.shield import ProtectionPolicy, until_breath
+from workers.ecs.shield import ProtectionPolicy, draw_pause_interval
 
-#: Seconds between the wish for a task and its first request, on Fargate.
+#: Seconds between the change for a task and its first request, on Fargate.
 START_S = (40.0, 60.0)
 #: Messages of one receive, and thus of one task and second.
 BATCH = 10
@@ -28,13 +28,13 @@ class Task:
 
     launched: float
     ready: float
-    shield: ProtectionPolicy
+    policy: ProtectionPolicy
     in_hand: set[int] = field(default_factory=set)
     ends: float | None = None
 
     def protected(self, now: float) -> bool:
         """Say whether ECS may not end it."""
-        return now < self.shield.until
+        return now < self.policy.protected_until
 
 
 @dataclass(slots=True)
@@ -116,11 +116,11 @@ class Fleet:
         alive = sum(task.ends is None for task in self.tasks)
         for _ in range(self.desired - alive):
             ready = now + self.rng.uniform(*START_S)
-            self.tasks.append(Task(now, ready, self._shield()))
+            self.tasks.append(Task(now, ready, self._new_policy()))
 
-    def _shield(self) -> ProtectionPolicy:
+    def _new_policy(self) -> ProtectionPolicy:
         kept = self.protection == "kept"
-        return ProtectionPolicy(math.inf if kept else until_breath(self._breath))
+        return ProtectionPolicy(math.inf if kept else draw_pause_interval(self._breath))
 
     def _receive(self, now: float) -> None:
         if not self.visible:
@@ -128,7 +128,7 @@ class Fleet:
         open_ = [task for task in self.running(now) if task.ends is None]
         self.rng.shuffle(open_)
         for task in open_:
-            if task.shield.breath(now):
+            if task.policy.must_pause(now):
                 continue
             free = self.slots - len(task.in_hand)
             for _ in range(min(BATCH, free, len(self.visible))):
@@ -146,13 +146,13 @@ class Fleet:
         if self.protection == "none":
             return
         for task in self.running(now):
-            wish = task.shield.wish(now, busy=bool(task.in_hand))
-            if wish is not None:
-                self.breaths += task.shield.breath(now) and not wish
-                task.shield.granted(now, on=wish)
+            change = task.policy.desired_change(now, busy=bool(task.in_hand))
+            if change is not None:
+                self.breaths += task.policy.must_pause(now) and not change
+                task.policy.on_granted(now, on=change)
 
     def _shrink(self, now: float) -> None:
-        """End tasks beyond the wish: those that start first, never a protected one."""
+        """End tasks beyond the target: the oldest first, never a protected one."""
         alive = [task for task in self.tasks if task.ends is None]
         surplus = len(alive) - self.desired
         if surplus <= 0:

@@ -114,9 +114,13 @@ async def test_a_worker_on_ecs_is_protected_while_it_works_and_has_its_tasks_nam
 async def test_a_worker_that_breathes_takes_nothing_until_it_is_protected_again(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, seconds in {"LONGEST_S": 0.5, "STILL_S": 0.2, "GAP_S": 0.5}.items():
+    for name, seconds in {
+        "PAUSE_AFTER_S": 0.5,
+        "PAUSE_IDLE_S": 0.2,
+        "UNPROTECTED_S": 0.5,
+    }.items():
         monkeypatch.setattr(shield, name, seconds)
-    monkeypatch.setattr(protection, "LOOK_S", 0.02)
+    monkeypatch.setattr(protection, "POLL_S", 0.02)
     monkeypatch.setattr(pipelines, "trouble", until_fixed)
     await scenario.submit(counting, [Item(n=1)], job="long")
 

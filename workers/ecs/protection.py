@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from piecework import telemetry
-from workers.ecs.agent import AgentError, ask
+from workers.ecs.agent import AgentError, request
 from workers.ecs.shield import MINUTES, ProtectionPolicy
 
 AGENT = "ECS_AGENT_URI"
 #: Seconds between two looks at what is in hand.
-LOOK_S = 1.0
+POLL_S = 1.0
 
 
-class Hands(Protocol):
+class Workload(Protocol):
     """What a worker has in hand, and whether it takes more."""
 
     def lease_count(self) -> int:
@@ -42,45 +42,47 @@ class Protection:
     """Asks the agent, as long as the worker runs; begins unprotected as every task."""
 
     agent: str
-    hands: Hands
+    workload: Workload
     log: telemetry.Log
-    shield: ProtectionPolicy
+    policy: ProtectionPolicy
 
     async def run(self, stop: asyncio.Event) -> None:
         """Look until told to stop, then let go; where there is no ECS, do nothing."""
         now = asyncio.get_running_loop().time
         try:
             while self.agent and not stop.is_set():
-                await self.look(now())
+                await self.poll(now())
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_S):
+                    async with asyncio.timeout(POLL_S):
                         await stop.wait()
         finally:
-            self.hands.pause_intake(on=False)
-        if now() < self.shield.until:
-            await self.put(on=False)
+            self.workload.pause_intake(on=False)
+        if now() < self.policy.protected_until:
+            await self.set_protection(on=False)
 
-    async def look(self, now: float) -> None:
+    async def poll(self, now: float) -> None:
         """Ask for what is due; whoever breathes takes nothing while we look."""
-        breathes, hands = self.shield.breath(now), self.hands
-        hands.pause_intake(on=breathes)
-        left = hands.unfinished() if breathes else hands.lease_count()
-        wish = self.shield.wish(now, busy=left > 0)
-        if wish is not None:
-            await self.put(on=wish)
+        paused, workload = self.policy.must_pause(now), self.workload
+        workload.pause_intake(on=paused)
+        left = workload.unfinished() if paused else workload.lease_count()
+        change = self.policy.desired_change(now, busy=left > 0)
+        if change is not None:
+            await self.set_protection(on=change)
 
-    async def put(self, *, on: bool) -> None:
+    async def set_protection(self, *, on: bool) -> None:
         """Ask for protection or its end; a refusal is said once, and tried again."""
         now = asyncio.get_running_loop().time
-        wish = {"ProtectionEnabled": on} | ({"ExpiresInMinutes": MINUTES} if on else {})
+        change = {"ProtectionEnabled": on} | (
+            {"ExpiresInMinutes": MINUTES} if on else {}
+        )
         try:
-            await ask(f"{self.agent}/task-protection/v1/state", wish)
+            await request(f"{self.agent}/task-protection/v1/state", change)
         except AgentError as error:
-            if self.shield.refused(now()):
+            if self.policy.on_refused(now()):
                 reason = str(error)
                 telemetry.emit(
                     self.log, "ecs.refused", about="protection", reason=reason
                 )
             return
-        self.shield.granted(now(), on=on)
+        self.policy.on_granted(now(), on=on)
         telemetry.emit(self.log, "ecs.protection", on=on, minutes=MINUTES if on else 0)

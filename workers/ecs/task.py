@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass
 
 from piecework import telemetry
-from workers.ecs.agent import AgentError, ask
+from workers.ecs.agent import AgentError, request
 
 METADATA = "ECS_CONTAINER_METADATA_URI_V4"
 #: Of a task's id, enough to find it by and to have it to oneself.
-SHORT = 12
+TASK_ID_CHARS = 12
 ID = re.compile(r"[0-9a-zA-Z-]{1,64}")
 
 
@@ -27,7 +27,7 @@ class Task:
     desired_status: str
 
 
-async def this_task(metadata: str, log: telemetry.Log) -> Task | None:
+async def current_task(metadata: str, log: telemetry.Log) -> Task | None:
     """Return the task that this process runs in; None: it runs in none, or who knows.
 
     `metadata` is where the agent tells of it; empty where there is no ECS.
@@ -35,7 +35,7 @@ async def this_task(metadata: str, log: telemetry.Log) -> Task | None:
     if not metadata:
         return None
     try:
-        told = await ask(f"{metadata}/task")
+        told = await request(f"{metadata}/task")
     except AgentError as error:
         telemetry.emit(log, "ecs.refused", about="metadata", reason=str(error))
         return None
@@ -49,4 +49,4 @@ async def this_task(metadata: str, log: telemetry.Log) -> Task | None:
 
 def worker_name(task: Task | None, host: str, pid: int) -> str:
     """Name a worker as people look for it: by its task, else by its machine."""
-    return f"{task.id[:SHORT] if task else host}-{pid}"
+    return f"{task.id[:TASK_ID_CHARS] if task else host}-{pid}"

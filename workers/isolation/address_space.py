@@ -13,7 +13,7 @@ SIZE, RESIDENT = 0, 1
 
 
 @contextmanager
-def limited(megabytes: int) -> Iterator[None]:
+def memory_limit(megabytes: int) -> Iterator[None]:
     """Allow so many megabytes beyond what the process has; 0: as many as there are.
 
     Address space is what Linux can limit. Only the soft limit is set: it has to be
@@ -23,7 +23,7 @@ def limited(megabytes: int) -> Iterator[None]:
         yield
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    allowed = taken(SIZE) + megabytes * MEGABYTE
+    allowed = memory_used(SIZE) + megabytes * MEGABYTE
     capped = allowed if soft == resource.RLIM_INFINITY else min(allowed, soft)
     resource.setrlimit(resource.RLIMIT_AS, (capped, hard))
     try:
@@ -32,7 +32,7 @@ def limited(megabytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def taken(kind: int) -> int:
+def memory_used(kind: int) -> int:
     """Return the bytes that this process has; 0 where there is no /proc."""
     if not STATM.exists():
         return 0

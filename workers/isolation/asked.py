@@ -11,11 +11,11 @@ from typing import Any
 from piecework import values
 from piecework.dependency import Dependency
 from piecework.falling_back import by_itself
-from workers.isolation.messages import Answered, Attempt
+from workers.isolation.messages import Attempt, CallResult
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PendingCall:
     """A call, and whoever waits for its answer."""
 
     dependency: Dependency
@@ -23,31 +23,33 @@ class Asked:
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
     context: contextvars.Context
-    answer: asyncio.Future[Answered]
+    answer: asyncio.Future[CallResult]
 
-    async def carry_out(self, order: Attempt) -> str:
+    async def run(self, request: Attempt) -> str:
         """Call a function as the worker asks for it; return its value as JSON."""
-        if order.place == 0:
-            return await self.ask(order, self.dependency, self.function)
-        further = self.dependency.fallback[order.place - 1]
+        if request.position == 0:
+            return await self.invoke(request, self.dependency, self.function)
+        further = self.dependency.fallback[request.position - 1]
         if further.dependency is not None:
-            return await self.ask(order, further.dependency, further.function)
+            return await self.invoke(request, further.dependency, further.function)
         value = await by_itself(further, *self.args, **self.kwargs)
         return values.encode(further.function, value)
 
-    async def ask(
+    async def invoke(
         self,
-        order: Attempt,
+        request: Attempt,
         dependency: Dependency,
         function: Callable[..., Awaitable[Any]],
     ) -> str:
         """Ask a dependency, or look up what an earlier attempt brought about."""
-        asked = dependency.lookup if order.lookup and dependency.lookup else function
-        value = await asked(*self.args, **self.kwargs, idempotency_key=order.key)
-        missing = order.lookup and value is None
+        pending = (
+            dependency.lookup if request.lookup and dependency.lookup else function
+        )
+        value = await pending(*self.args, **self.kwargs, idempotency_key=request.key)
+        missing = request.lookup and value is None
         return "null" if missing else values.encode(function, value)
 
-    def asks(self, place: int) -> Dependency:
-        """Return whose call it is at a place of the chain, for its errors."""
-        further = self.dependency.fallback[place - 1] if place else None
+    def dependency_at(self, position: int) -> Dependency:
+        """Return whose call it is at a position of the chain, for its errors."""
+        further = self.dependency.fallback[position - 1] if position else None
         return (further and further.dependency) or self.dependency

@@ -15,13 +15,13 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from workers.isolation.faults import AttemptError, OwnAttemptError
-from workers.isolation.messages import Attempt, Attempted, Drop
+from workers.isolation.faults import AttemptError, PieceworkAttemptError
+from workers.isolation.messages import Attempt, AttemptResult, CancelAttempt
 from workers.isolation.process import Child
 
 
 @dataclass(slots=True)
-class Attempts:
+class ChildAttempts:
     """Has functions called in a child.
 
     Attributes:
@@ -30,13 +30,13 @@ class Attempts:
     """
 
     child: Child
-    cut: bool = False
-    dead: str = ""
-    _under_way: dict[int, asyncio.Future[Attempted]] = field(default_factory=dict)
+    stage_cancelled: bool = False
+    death_reason: str = ""
+    _under_way: dict[int, asyncio.Future[AttemptResult]] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
-    async def make(
-        self, call: int, key: str, *, lookup: bool = False, place: int = 0
+    async def run(
+        self, call: int, key: str, *, lookup: bool = False, position: int = 0
     ) -> Any:
         """Have a function called and return its value; cut off, wait until it is.
 
@@ -44,48 +44,50 @@ class Attempts:
             AttemptError: What the function raised.
             CancelledError: The child died.
         """
-        if self.dead:
+        if self.death_reason:
             raise asyncio.CancelledError
         number = next(self._numbers)
         future = asyncio.get_running_loop().create_future()
         self._under_way[number] = future
-        self.child.line.send(Attempt(call, number, key, lookup, place))
+        self.child.channel.send(Attempt(call, number, key, lookup, position))
         try:
             done = await asyncio.shield(future)
         except asyncio.CancelledError:
-            await self._drop(number, future)
+            await self._cancel(number, future)
             raise
         finally:
             del self._under_way[number]
         if done.failure is not None:
-            error = OwnAttemptError if done.own else AttemptError
+            error = PieceworkAttemptError if done.piecework_error else AttemptError
             raise error(done.failure, number)
         if done.value is None:
             raise asyncio.CancelledError
         return from_json(done.value)
 
-    async def _drop(self, number: int, attempt: asyncio.Future[Attempted]) -> None:
+    async def _cancel(
+        self, number: int, attempt: asyncio.Future[AttemptResult]
+    ) -> None:
         """Cut an attempt off: after its stage was cut off, together with the child.
 
         Who is cut off again cuts it off again, and waits still: the child goes on to
         other stages, and none of them may find it there.
         """
         while not attempt.done():
-            if self.cut:
+            if self.stage_cancelled:
                 self.child.kill()
-            self.child.line.send(Drop(number))
+            self.child.channel.send(CancelAttempt(number))
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([attempt])
 
-    def came(self, message: Attempted) -> None:
+    def resolve(self, message: AttemptResult) -> None:
         """Note what came of an attempt."""
         future = self._under_way.get(message.number)
         if future is not None and not future.done():
             future.set_result(message)
 
-    def lose(self, how: str) -> None:
+    def abandon_all(self, how: str) -> None:
         """Cut all attempts off: the child died, and nobody will tell their end."""
-        self.dead = how
+        self.death_reason = how
         for future in self._under_way.values():
             future.cancel()
 
@@ -93,7 +95,7 @@ class Attempts:
         """Whether any is under way."""
         return bool(self._under_way)
 
-    async def landed(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until none is under way, nor tried again."""
         while self._under_way:
             await asyncio.wait(list(self._under_way.values()))

@@ -18,17 +18,17 @@ from piecework.classify import classify
 from piecework.dependency import Dependency
 from piecework.errors import PieceworkError
 from piecework.falling_back import FallbackUsed
-from workers.isolation.asked import Asked
-from workers.isolation.faults import error_of
-from workers.isolation.line import Line
+from workers.isolation.asked import PendingCall
+from workers.isolation.faults import error_from_fault
+from workers.isolation.line import Channel
 from workers.isolation.messages import (
-    Answered,
     Attempt,
-    Attempted,
+    AttemptResult,
     Call,
-    Outside,
+    CallResult,
+    CancelCall,
+    DependencySpec,
     Progress,
-    Withdraw,
 )
 
 R = TypeVar("R")
@@ -49,15 +49,15 @@ class ChildCalls:
             the next one on the same line.
     """
 
-    line: Line
+    channel: Channel
     loop: asyncio.AbstractEventLoop
-    asked: dict[int, Asked] = field(default_factory=dict)
+    pending: dict[int, PendingCall] = field(default_factory=dict)
     attempts: dict[int, asyncio.Task[None]] = field(default_factory=dict)
     raised: dict[int, BaseException] = field(default_factory=dict)
     stage: str = ""
     fallbacks_used: dict[str, FallbackUsed] = field(default_factory=dict)
-    over: bool = False
-    said_at: float = 0.0
+    stage_ended: bool = False
+    progress_sent_at: float = 0.0
     clock: Callable[[], float] = time.time
 
     async def call(
@@ -73,40 +73,42 @@ class ChildCalls:
         Raises:
             RuntimeError: The stage has ended; this is something that it left behind.
         """
-        if self.over:
+        if self.stage_ended:
             message = f"{function.__qualname__} is called after the end of its stage."
             raise RuntimeError(message)
         number = next(NUMBERS)
         # As the key of the call is made of them: what it refuses is refused here.
         plain = json.loads(canonical_json([args, kwargs]))
-        outside = Outside.of(dependency)
+        spec = DependencySpec.of(dependency)
         answer = self.loop.create_future()
         context = contextvars.copy_context()
-        self.asked[number] = Asked(dependency, function, args, kwargs, context, answer)
-        self.line.send(Call(number, outside, function.__qualname__, *plain))
-        return await self.answered(number, self.asked[number])
+        self.pending[number] = PendingCall(
+            dependency, function, args, kwargs, context, answer
+        )
+        self.channel.send(Call(number, spec, function.__qualname__, *plain))
+        return await self.wait_for_result(number, self.pending[number])
 
-    async def answered(self, number: int, asked: Asked) -> Any:
+    async def wait_for_result(self, number: int, pending: PendingCall) -> Any:
         """Wait for the worker's answer; cut off, withdraw the call first.
 
         A call that was withdrawn is kept: an effect may go on to its end.
         """
         try:
-            answer = await asyncio.shield(asked.answer)
+            answer = await asyncio.shield(pending.answer)
         except asyncio.CancelledError:
-            if not self.over:
-                self.line.send(Withdraw(number))
-            await asyncio.wait([asked.answer])
+            if not self.stage_ended:
+                self.channel.send(CancelCall(number))
+            await asyncio.wait([pending.answer])
             raise
-        del self.asked[number]
-        if answer.by:
-            fell = FallbackUsed(self.stage, asked.dependency.name, answer.by)
+        del self.pending[number]
+        if answer.answered_by:
+            fell = FallbackUsed(self.stage, pending.dependency.name, answer.answered_by)
             self.fallbacks_used[f"{number}"] = fell
         if answer.fault is not None:
-            raise error_of(answer.fault, self.raised)
+            raise error_from_fault(answer.fault, self.raised)
         if answer.value is None:
             raise asyncio.CancelledError
-        return values.decode(asked.function, answer.value)
+        return values.decode(pending.function, answer.value)
 
     async def to_its_end(self, work: Coroutine[Any, Any, R]) -> R:
         """Do what cannot be cut off: here it can, with the process."""
@@ -115,52 +117,54 @@ class ChildCalls:
     def progress(self) -> None:
         """Give the worker a sign of life, from whatever thread."""
         now = self.loop.time()
-        if now - self.said_at >= SIGN_S:
-            self.said_at = now
-            self.loop.call_soon_threadsafe(self.sign)
+        if now - self.progress_sent_at >= SIGN_S:
+            self.progress_sent_at = now
+            self.loop.call_soon_threadsafe(self.send_progress)
 
-    def sign(self) -> None:
+    def send_progress(self) -> None:
         """Send a sign of life."""
-        if not self.over:
-            self.line.send(Progress())
+        if not self.stage_ended:
+            self.channel.send(Progress())
 
-    def begin(self, order: Attempt) -> None:
+    def start_attempt(self, request: Attempt) -> None:
         """Begin an attempt that the worker has asked for."""
-        asked = self.asked.get(order.call)
-        if asked is None:
-            self.line.send(Attempted(order.number))
+        pending = self.pending.get(request.call)
+        if pending is None:
+            self.channel.send(AttemptResult(request.number))
             return
-        attempt = self.attempt(order, asked)
-        task = self.loop.create_task(attempt, context=asked.context)
-        self.attempts[order.number] = task
-        task.add_done_callback(lambda _: self.attempts.pop(order.number))
+        attempt = self.run_attempt(request, pending)
+        task = self.loop.create_task(attempt, context=pending.context)
+        self.attempts[request.number] = task
+        task.add_done_callback(lambda _: self.attempts.pop(request.number))
 
-    async def attempt(self, order: Attempt, asked: Asked) -> None:
+    async def run_attempt(self, request: Attempt, pending: PendingCall) -> None:
         """Call a function once, and tell what came of it."""
-        told = Attempted(order.number)
+        result = AttemptResult(request.number)
         try:
-            told = Attempted(order.number, value=await asked.carry_out(order))
+            result = AttemptResult(request.number, value=await pending.run(request))
         except Exception as error:  # noqa: BLE001 -- whatever a function raises
-            self.raised[order.number] = error
-            outside = asked.asks(order.place)
+            self.raised[request.number] = error
+            spec = pending.dependency_at(request.position)
             failure = classify(
                 error,
-                layer=outside.layer,
+                layer=spec.layer,
                 now=self.clock(),
-                translate=outside.classify,
+                translate=spec.classify,
             )
-            own = isinstance(error, PieceworkError)
-            told = Attempted(order.number, failure=failure, own=own)
+            piecework_error = isinstance(error, PieceworkError)
+            result = AttemptResult(
+                request.number, failure=failure, piecework_error=piecework_error
+            )
         finally:
-            self.line.send(told)
+            self.channel.send(result)
 
-    def drop(self, number: int) -> None:
+    def cancel_attempt(self, number: int) -> None:
         """Cut an attempt off; it tells when it has ended."""
         if number in self.attempts:
             self.attempts[number].cancel()
 
-    def answer(self, answer: Answered) -> None:
+    def resolve_call(self, answer: CallResult) -> None:
         """Hand an answer to whoever waits for it."""
-        asked = self.asked.get(answer.call)
-        if asked is not None and not asked.answer.done():
-            asked.answer.set_result(answer)
+        pending = self.pending.get(answer.call)
+        if pending is not None and not pending.answer.done():
+            pending.answer.set_result(answer)

@@ -40,28 +40,30 @@ class AttemptError(RemoteError):
         self.attempt = attempt
 
 
-class OwnAttemptError(AttemptError, PieceworkError):
+class PieceworkAttemptError(AttemptError, PieceworkError):
     """An error of ours that a function raised: the other side has answered."""
 
 
-def fault_of(error: Exception, layer: str) -> Fault:
+def fault_from_error(error: Exception, layer: str) -> Fault:
     """Return an error of a call in the form in which it crosses."""
     attempt = error.attempt if isinstance(error, AttemptError) else None
     envelope = noted(error) or classify(error, layer=layer)
     return Fault(type(error).__name__, envelope, attempt)
 
 
-def error_of(fault: Fault, raised: Mapping[int, BaseException]) -> BaseException:
+def error_from_fault(
+    fault: Fault, raised: Mapping[int, BaseException]
+) -> BaseException:
     """Return what `ctx.call` raises: what it would raise in the worker itself."""
     if fault.attempt is not None and fault.attempt in raised:
         error = raised[fault.attempt]
     else:
-        error = made_anew(fault)
+        error = rebuild_error(fault)
     mark(error, fault.envelope)
     return error
 
 
-def made_anew(fault: Fault) -> BaseException:
+def rebuild_error(fault: Fault) -> BaseException:
     """Return an error that was raised in the worker and not here."""
     told = fault.envelope
     if fault.type in OURS:

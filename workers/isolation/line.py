@@ -13,14 +13,14 @@ LENGTH = 4
 
 
 @dataclass(slots=True)
-class Line:
+class Channel:
     """One end of the line."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     @property
-    def ended(self) -> bool:
+    def closed(self) -> bool:
         """Whether it is cut, at either end."""
         return self.writer.is_closing() or self.reader.at_eof()
 
@@ -39,12 +39,12 @@ class Line:
             return None
         return MESSAGE.validate_json(content)
 
-    def cut(self) -> None:
+    def close(self) -> None:
         """Let go of the line."""
         self.writer.transport.abort()
 
 
-async def open_line(end: socket.socket) -> Line:
+async def open_channel(end: socket.socket) -> Channel:
     """Take hold of one end of a pair of sockets."""
     end.setblocking(False)  # noqa: FBT003 -- the name of the socket's own method
-    return Line(*await asyncio.open_unix_connection(sock=end))
+    return Channel(*await asyncio.open_unix_connection(sock=end))

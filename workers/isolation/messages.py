@@ -63,7 +63,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class DependencySpec:
     """A dependency without its functions: those stay in the child."""
 
     name: str
@@ -71,16 +71,16 @@ class Outside:
     effect: Effect
     layer: Literal["llm", "tool"]
     timeout: float
-    fallback: Sequence[Further] = ()
+    fallback: Sequence[FallbackSpec] = ()
     breaker: CircuitBreaker | None = None
     cache_ttl_s: float | None = None
     key_ttl_s: float | None = None
 
     @classmethod
-    def of(cls, dependency: Dependency) -> Outside:
+    def of(cls, dependency: Dependency) -> DependencySpec:
         """Leave out what cannot cross."""
         d = dependency
-        chain = [Further.of(each) for each in d.fallback]
+        chain = [FallbackSpec.of(each) for each in d.fallback]
         return cls(
             *(d.name, d.retry, d.effect, d.layer, d.timeout, chain, d.breaker),
             cache_ttl_s=d.cache_ttl_s,
@@ -89,18 +89,18 @@ class Outside:
 
 
 @dataclass(frozen=True, slots=True)
-class Further:
+class FallbackSpec:
     """One further down a chain, without its functions; it may ask nobody."""
 
-    outside: Outside | None
+    spec: DependencySpec | None
     function: str
 
     @classmethod
-    def of(cls, fallback: Fallback) -> Further:
+    def of(cls, fallback: Fallback) -> FallbackSpec:
         """Leave out what cannot cross."""
         dependency = fallback.dependency
-        outside = None if dependency is None else Outside.of(dependency)
-        return cls(outside, fallback.function.__qualname__)
+        spec = None if dependency is None else DependencySpec.of(dependency)
+        return cls(spec, fallback.function.__qualname__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Call:
     """The stage calls the outside world."""
 
     call: int
-    outside: Outside
+    spec: DependencySpec
     function: str
     args: list[Any]
     kwargs: dict[str, Any]
@@ -116,11 +116,11 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Withdraw:
+class CancelCall:
     """The stage no longer waits for a call."""
 
     call: int
-    kind: Literal["withdraw"] = "withdraw"
+    kind: Literal["cancel_call"] = "cancel_call"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,27 +135,27 @@ class Attempt:
     number: int
     key: str
     lookup: bool = False
-    place: int = 0
+    position: int = 0
     kind: Literal["attempt"] = "attempt"
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
+class CancelAttempt:
     """Cut an attempt off."""
 
     number: int
-    kind: Literal["drop"] = "drop"
+    kind: Literal["cancel_attempt"] = "cancel_attempt"
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class CancelStage:
     """The stage is to end; attempts under way go on."""
 
-    kind: Literal["cut"] = "cut"
+    kind: Literal["cancel_stage"] = "cancel_stage"
 
 
 @dataclass(frozen=True, slots=True)
-class Attempted:
+class AttemptResult:
     """What came of an attempt; neither value nor failure: it was cut off.
 
     Attributes:
@@ -165,8 +165,8 @@ class Attempted:
     number: int
     value: str | None = None
     failure: ErrorEnvelope | None = None
-    own: bool = False
-    kind: Literal["attempted"] = "attempted"
+    piecework_error: bool = False
+    kind: Literal["attempt_result"] = "attempt_result"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class CallResult:
     """What came of a call; neither value nor fault: it was withdrawn.
 
     Attributes:
@@ -194,8 +194,8 @@ class Answered:
     call: int
     value: str | None = None
     fault: Fault | None = None
-    by: str = ""
-    kind: Literal["answered"] = "answered"
+    answered_by: str = ""
+    kind: Literal["call_result"] = "call_result"
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class StageResult:
     """What came of the stage.
 
     Attributes:
@@ -217,22 +217,22 @@ class Ended:
     value: str = "null"
     failure: ErrorEnvelope | None = None
     outage: bool = False
-    full: bool = False
-    kind: Literal["ended"] = "ended"
+    memory_exceeded: bool = False
+    kind: Literal["stage_result"] = "stage_result"
 
 
 Message: TypeAlias = (
     Ready
     | Run
     | Call
-    | Withdraw
+    | CancelCall
     | Attempt
-    | Drop
-    | Cut
-    | Attempted
-    | Answered
+    | CancelAttempt
+    | CancelStage
+    | AttemptResult
+    | CallResult
     | Progress
-    | Ended
+    | StageResult
 )
 
 MESSAGE: TypeAdapter[Message] = TypeAdapter(

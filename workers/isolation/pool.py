@@ -20,8 +20,8 @@ from piecework.context import Context
 from piecework.errors import RemoteError, StoreError
 from piecework.pipeline import Stage
 from piecework.ways import RUN
-from workers.isolation.messages import Ended, Ready, Run
-from workers.isolation.process import Child, killed, start
+from workers.isolation.messages import Ready, Run, StageResult
+from workers.isolation.process import Child, killed_error, start
 from workers.isolation.session import Session
 
 #: Children that are started at once: each takes a processor, and so do the leases.
@@ -44,7 +44,7 @@ class Isolation:
     memory_mb: int
     log: structlog.stdlib.BoundLogger
     idle: list[Child] = field(default_factory=list)
-    landing: set[asyncio.Task[None]] = field(default_factory=set)
+    draining: set[asyncio.Task[None]] = field(default_factory=set)
     starts: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(STARTS_AT_ONCE)
     )
@@ -59,13 +59,13 @@ class Isolation:
             RemoteError: What the stage raised.
             TransientError: `runtime.stage.killed`: the child died.
         """
-        child, ended = await self.take(stage), None
+        child, ended = await self.acquire_child(stage), None
         ctx.progress()  # the start is no part of the stage
         session = Session(child, ctx)
         try:
-            order = self.order(stage, ctx, way)
+            request = self.request(stage, ctx, way)
             async with asyncio.timeout(stage.timeout):
-                ended = await session.run(order)
+                ended = await session.run(request)
         except BaseException as error:
             reason, pid = str(error) or type(error).__name__, child.process.pid
             telemetry.emit(
@@ -73,14 +73,14 @@ class Isolation:
             )
             raise
         finally:
-            await self.put_back(session, ended)
+            await self.release_child(session, ended)
         if ended.outage and ended.failure is not None:
             raise StoreError(ended.failure.message, code=ended.failure.code)
         if ended.failure is not None:
             raise RemoteError(ended.failure)
         return ended.value
 
-    async def take(self, stage: Stage) -> Child:
+    async def acquire_child(self, stage: Stage) -> Child:
         """Return a child that waits, or a new one."""
         while self.idle:
             child = self.idle.pop()
@@ -100,39 +100,41 @@ class Isolation:
         """Start a child and wait until it has its pipelines."""
         child = await start(self.names, self.worker)
         try:
-            if not isinstance(await child.line.receive(), Ready):
-                raise killed(f"{await child.death()} before it began", stage.name)
+            if not isinstance(await child.channel.receive(), Ready):
+                raise killed_error(
+                    f"{await child.describe_exit()} before it began", stage.name
+                )
         except BaseException:
             await child.end()
             raise
         return child
 
-    async def put_back(self, session: Session, ended: Ended | None) -> None:
+    async def release_child(self, session: Session, ended: StageResult | None) -> None:
         """Keep a child that may go on.
 
         One that was full keeps what it took; of one whose state was lost, who knows
         what is left.
         """
         if session.attempts:
-            landing = asyncio.create_task(self.land(session))
-            self.landing.add(landing)
-            landing.add_done_callback(self.landing.discard)
+            landing = asyncio.create_task(self.drain_in_flight(session))
+            self.draining.add(landing)
+            landing.add_done_callback(self.draining.discard)
             return
         session.close()
-        if ended is None or spoilt(ended):
+        if ended is None or must_terminate(ended):
             await session.child.end()
         else:
             self.idle.append(session.child)
 
-    async def land(self, session: Session) -> None:
+    async def drain_in_flight(self, session: Session) -> None:
         """Let what the Caller lets land do so, then end the child."""
         try:
-            await session.attempts.landed()
+            await session.attempts.wait_until_idle()
         finally:
             session.close()
             await session.child.end()
 
-    def order(self, stage: Stage, ctx: Context[Any], way: str) -> Run:
+    def request(self, stage: Stage, ctx: Context[Any], way: str) -> Run:
         """Say what is to be run, with all that it may ask for."""
         payload: BaseModel = ctx.payload
         own = stage.memory_mb
@@ -157,16 +159,16 @@ class Isolation:
 
     async def close(self) -> None:
         """End the children; none has a stage any more."""
-        for landing in self.landing:
+        for landing in self.draining:
             landing.cancel()
-        await asyncio.gather(*self.landing, return_exceptions=True)
+        await asyncio.gather(*self.draining, return_exceptions=True)
         while self.idle:
             await self.idle.pop().end()
 
 
-def spoilt(ended: Ended) -> bool:
+def must_terminate(ended: StageResult) -> bool:
     """Say whether a stage's end tells that its process is fit for no other."""
     failure = ended.failure
     lost = failure is not None and failure.error_class is ErrorClass.STATE
     short = failure is not None and failure.code == OUT_OF_MEMORY
-    return ended.full or lost or short
+    return ended.memory_exceeded or lost or short

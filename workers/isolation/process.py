@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from piecework.errors import TransientError
-from workers.isolation.line import Line, open_line
+from workers.isolation.line import Channel, open_channel
 
 #: Seconds for which what a dead child had said may still be on its way.
 GRACE_S = 0.1
@@ -36,13 +36,13 @@ class Child:
     """A process that runs one stage at a time."""
 
     process: asyncio.subprocess.Process
-    line: Line
+    channel: Channel
     watch: asyncio.Task[None]
 
     @property
     def alive(self) -> bool:
         """Whether it can be given a stage."""
-        return self.process.returncode is None and not self.line.ended
+        return self.process.returncode is None and not self.channel.closed
 
     def kill(self) -> None:
         """Kill it as the kernel does; it may be dead already."""
@@ -54,18 +54,18 @@ class Child:
         self.kill()
         await self.process.wait()
         self.watch.cancel()
-        self.line.cut()
+        self.channel.close()
 
-    async def death(self) -> str:
+    async def describe_exit(self) -> str:
         """Say of what it died, once its line is cut."""
         try:
             code = await asyncio.wait_for(self.process.wait(), DYING_S)
         except TimeoutError:
             return "let go of its line and was killed"
-        return died_of(code)
+        return describe_return_code(code)
 
 
-def died_of(code: int) -> str:
+def describe_return_code(code: int) -> str:
     """Say how a process ended that has this return code."""
     if code >= 0:
         return f"ended with exit code {code}"
@@ -75,7 +75,7 @@ def died_of(code: int) -> str:
         return f"was killed by signal {-code}"
 
 
-def killed(how: str, stage: str) -> TransientError:
+def killed_error(how: str, stage: str) -> TransientError:
     """Return the error of a stage whose process died."""
     message = f"The process of stage {stage!r} {how}."
     return TransientError(message, code="runtime.stage.killed")
@@ -103,17 +103,21 @@ async def start(names: Sequence[str], worker: str) -> Child:
             start_new_session=True,
         )
         unless_started.callback(kill_group, process.pid)
-        line = await open_line(ours)
+        channel = await open_channel(ours)
         unless_started.pop_all()
-    return Child(process, line, asyncio.create_task(cut_after(process, line)))
+    return Child(
+        process, channel, asyncio.create_task(close_after_exit(process, channel))
+    )
 
 
-async def cut_after(process: asyncio.subprocess.Process, line: Line) -> None:
+async def close_after_exit(
+    process: asyncio.subprocess.Process, channel: Channel
+) -> None:
     """Cut the line of a dead child: a grandchild may hold its end of it."""
     await process.wait()
     kill_group(process.pid)
     await asyncio.sleep(GRACE_S)
-    line.cut()
+    channel.close()
 
 
 def kill_group(leader: int) -> None:

@@ -6,43 +6,43 @@ from dataclasses import dataclass
 from typing import Any
 
 from piecework.dependency import Dependency, Effect, Fallback
-from workers.isolation.attempts import Attempts
-from workers.isolation.messages import Further, Outside
+from workers.isolation.attempts import ChildAttempts
+from workers.isolation.messages import DependencySpec, FallbackSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Remote:
+class RemoteCall:
     """Stands for what a child was given to call with."""
 
-    attempts: Attempts
+    attempts: ChildAttempts
     call: int
 
-    def function(self, qualname: str, place: int = 0) -> RemoteFunction:
+    def function(self, qualname: str, position: int = 0) -> RemoteFunction:
         """Return one of the functions of the call's chain."""
-        return RemoteFunction(qualname, self, place)
+        return RemoteFunction(qualname, self, position)
 
-    def dependency(self, outside: Outside, function: RemoteFunction) -> Dependency:
+    def dependency(self, spec: DependencySpec, function: RemoteFunction) -> Dependency:
         """Return a dependency as it is in the child."""
-        chain = enumerate(outside.fallback, 1)
+        chain = enumerate(spec.fallback, 1)
         return Dependency(
-            name=outside.name,
-            retry=outside.retry,
-            effect=outside.effect,
-            layer=outside.layer,
-            timeout=outside.timeout,
-            lookup=function.look_up if outside.effect is Effect.LOOKUP else None,
-            fallback=[self.fallback(further, place) for place, further in chain],
-            cache_ttl_s=outside.cache_ttl_s,
-            key_ttl_s=outside.key_ttl_s,
-            breaker=outside.breaker,
+            name=spec.name,
+            retry=spec.retry,
+            effect=spec.effect,
+            layer=spec.layer,
+            timeout=spec.timeout,
+            lookup=function.look_up if spec.effect is Effect.LOOKUP else None,
+            fallback=[self.fallback(further, position) for position, further in chain],
+            cache_ttl_s=spec.cache_ttl_s,
+            key_ttl_s=spec.key_ttl_s,
+            breaker=spec.breaker,
         )
 
-    def fallback(self, further: Further, place: int) -> Fallback:
+    def fallback(self, further: FallbackSpec, position: int) -> Fallback:
         """Return one further down the chain."""
-        function = self.function(further.function, place)
-        if further.outside is None:
-            return Fallback(None, function.by_itself())
-        return Fallback(self.dependency(further.outside, function), function)
+        function = self.function(further.function, position)
+        if further.spec is None:
+            return Fallback(None, function.without_dependency())
+        return Fallback(self.dependency(further.spec, function), function)
 
 
 def _answer() -> Any: ...
@@ -56,31 +56,31 @@ class RemoteFunction:
 
     __wrapped__ = staticmethod(_answer)
 
-    def __init__(self, qualname: str, remote: Remote, place: int) -> None:
+    def __init__(self, qualname: str, remote: RemoteCall, position: int) -> None:
         """Take the name under which calls are remembered."""
         self.__qualname__ = qualname
         self.__name__ = qualname.rpartition(".")[2]
-        self._remote, self._place = remote, place
+        self._remote, self._position = remote, position
 
     async def __call__(self, *_: Any, idempotency_key: str, **__: Any) -> Any:
         """Call it in the child, which has the arguments."""
-        return await self._make(idempotency_key)
+        return await self._call(idempotency_key)
 
     async def look_up(self, *_: Any, idempotency_key: str, **__: Any) -> Any:
         """Call the dependency's `lookup` in the child."""
-        return await self._make(idempotency_key, lookup=True)
+        return await self._call(idempotency_key, lookup=True)
 
-    def by_itself(self) -> Any:
+    def without_dependency(self) -> Any:
         """Return it as a function that asks nobody, and so has no key."""
 
-        async def by_itself(*_: Any, **__: Any) -> Any:
-            return await self._make("")
+        async def without_dependency(*_: Any, **__: Any) -> Any:
+            return await self._call("")
 
-        by_itself.__name__ = self.__name__
-        return by_itself
+        without_dependency.__name__ = self.__name__
+        return without_dependency
 
-    async def _make(self, key: str, *, lookup: bool = False) -> Any:
+    async def _call(self, key: str, *, lookup: bool = False) -> Any:
         remote = self._remote
-        return await remote.attempts.make(
-            remote.call, key, lookup=lookup, place=self._place
+        return await remote.attempts.run(
+            remote.call, key, lookup=lookup, position=self._position
         )

@@ -16,21 +16,21 @@ from pydantic_core import to_json
 
 from piecework.call_names import CallScope, call_key
 from piecework.context import Context
-from workers.isolation.attempts import Attempts
-from workers.isolation.faults import fault_of
+from workers.isolation.attempts import ChildAttempts
+from workers.isolation.faults import fault_from_error
 from workers.isolation.messages import (
-    Answered,
-    Attempted,
+    AttemptResult,
     Call,
-    Cut,
-    Ended,
+    CallResult,
+    CancelCall,
+    CancelStage,
     Message,
     Progress,
     Run,
-    Withdraw,
+    StageResult,
 )
-from workers.isolation.process import Child, killed
-from workers.isolation.remote import Remote
+from workers.isolation.process import Child, killed_error
+from workers.isolation.remote import RemoteCall
 
 
 @dataclass(slots=True)
@@ -39,17 +39,17 @@ class Session:
 
     child: Child
     ctx: Context[Any]
-    attempts: Attempts = field(init=False)
+    attempts: ChildAttempts = field(init=False)
     calls: dict[int, asyncio.Task[None]] = field(default_factory=dict)
-    ended: Ended | None = None
-    over: asyncio.Future[Ended] = field(init=False)
+    stage_result: StageResult | None = None
+    result: asyncio.Future[StageResult] = field(init=False)
     reading: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
         """Have no attempt under way."""
-        self.attempts = Attempts(self.child)
+        self.attempts = ChildAttempts(self.child)
 
-    async def run(self, order: Run) -> Ended:
+    async def run(self, request: Run) -> StageResult:
         """Return what came of the stage, once none of its calls is under way.
 
         Cut off, it may leave attempts behind: effects that the Caller lets land.
@@ -58,22 +58,22 @@ class Session:
             TransientError: `runtime.stage.killed`: the child died.
             ClaimLostError: The claim was lost, as a write of a call showed.
         """
-        self.over = asyncio.get_running_loop().create_future()
+        self.result = asyncio.get_running_loop().create_future()
         self.reading = asyncio.create_task(self.read())
         try:
-            self.child.line.send(order)
-            return await self.over
+            self.child.channel.send(request)
+            return await self.result
         except BaseException:
-            self.cut_off()
+            self.cancel_stage()
             if self.calls:
                 await asyncio.wait(list(self.calls.values()))
             raise
 
-    def cut_off(self) -> None:
+    def cancel_stage(self) -> None:
         """End the stage; unless an effect of it is to land, by ending its process."""
-        self.attempts.cut = True
+        self.attempts.stage_cancelled = True
         if self.ctx.caller.lets_land():
-            self.child.line.send(Cut())
+            self.child.channel.send(CancelStage())
         else:
             self.child.kill()
         for call in self.calls.values():
@@ -83,49 +83,51 @@ class Session:
         """Listen no longer; what would be tried again is not."""
         if self.reading is not None:
             self.reading.cancel()
-        self.attempts.lose("has ended its stage")
+        self.attempts.abandon_all("has ended its stage")
 
     async def read(self) -> None:
         """Do what the child asks for, until its line is cut; then bury it."""
         how = "was let go of"
         try:
             await self.listen()
-            how = await self.child.death()
+            how = await self.child.describe_exit()
         finally:
-            self.attempts.lose(self.attempts.dead or how)
+            self.attempts.abandon_all(self.attempts.death_reason or how)
         self.finish()
 
     async def listen(self) -> None:
         """Do what the child asks for, until its line is cut."""
         try:
-            while (message := await self.child.line.receive()) is not None:
-                self.take(message)
+            while (message := await self.child.channel.receive()) is not None:
+                self.handle(message)
         except ValueError:  # that was no message
             self.child.kill()
 
-    def take(self, message: Message) -> None:
+    def handle(self, message: Message) -> None:
         """Do what one message asks for."""
         match message:
             case Progress():
                 self.ctx.progress()
-            case Call() if not self.attempts.cut:
-                task = asyncio.create_task(self.carry(message))
+            case Call() if not self.attempts.stage_cancelled:
+                task = asyncio.create_task(self.make_call(message))
                 self.calls[message.call] = task
-                task.add_done_callback(lambda task: self.call_ended(message.call, task))
-            case Withdraw() if message.call in self.calls:
+                task.add_done_callback(
+                    lambda task: self.on_call_done(message.call, task)
+                )
+            case CancelCall() if message.call in self.calls:
                 self.calls[message.call].cancel()
-            case Attempted():
-                self.attempts.came(message)
-            case Ended():
-                self.ended = message
+            case AttemptResult():
+                self.attempts.resolve(message)
+            case StageResult():
+                self.stage_result = message
                 self.finish()
 
-    async def carry(self, call: Call) -> None:
+    async def make_call(self, call: Call) -> None:
         """Make a call through the Caller, and answer with what came of it."""
-        remote = Remote(self.attempts, call.call)
+        remote = RemoteCall(self.attempts, call.call)
         function = remote.function(call.function)
-        dependency = remote.dependency(call.outside, function)
-        ctx, answer = self.ctx, Answered(call.call)
+        dependency = remote.dependency(call.spec, function)
+        ctx, answer = self.ctx, CallResult(call.call)
         scope = CallScope(ctx.tenant, ctx.job, ctx.chunk, ctx.stage)
         try:
             value = await ctx.caller.call(
@@ -134,25 +136,31 @@ class Session:
             key = call_key(scope, dependency, function, call.args, call.kwargs)
             fell = ctx.caller.fallbacks_used.get(key)
             by = fell.to if fell else ""
-            answer = Answered(call.call, value=to_json(value).decode(), by=by)
+            answer = CallResult(
+                call.call, value=to_json(value).decode(), answered_by=by
+            )
         except Exception as error:  # noqa: BLE001 -- it is the stage's to see
-            answer = Answered(call.call, fault=fault_of(error, call.outside.layer))
+            answer = CallResult(
+                call.call, fault=fault_from_error(error, call.spec.layer)
+            )
         finally:
-            self.child.line.send(answer)
+            self.child.channel.send(answer)
 
-    def call_ended(self, call: int, task: asyncio.Task[None]) -> None:
+    def on_call_done(self, call: int, task: asyncio.Task[None]) -> None:
         """Note the end of a call; a lost claim ends the run."""
         del self.calls[call]
         error = None if task.cancelled() else task.exception()
-        if error is not None and not self.over.done():
-            self.over.set_exception(error)
+        if error is not None and not self.result.done():
+            self.result.set_exception(error)
         self.finish()
 
     def finish(self) -> None:
         """End the run when stage and calls have: a late effect may not outlive it."""
-        if self.over.done() or self.calls:
+        if self.result.done() or self.calls:
             return
-        if self.ended is not None:
-            self.over.set_result(self.ended)
-        elif self.attempts.dead:
-            self.over.set_exception(killed(self.attempts.dead, self.ctx.stage))
+        if self.stage_result is not None:
+            self.result.set_result(self.stage_result)
+        elif self.attempts.death_reason:
+            self.result.set_exception(
+                killed_error(self.attempts.death_reason, self.ctx.stage)
+            )

@@ -7,7 +7,13 @@ import pytest
 
 from tests.unit.piecework.fakes import Log
 from tests.unit.workers.made_up import time, virtually
-from workers.isolation.address_space import MEGABYTE, RESIDENT, SIZE, limited, taken
+from workers.isolation.address_space import (
+    MEGABYTE,
+    RESIDENT,
+    SIZE,
+    memory_limit,
+    memory_used,
+)
 from workers.memory import FULL, stop_when_full
 
 
@@ -46,17 +52,17 @@ async def test_without_a_limit_nobody_looks() -> None:
 
 
 def test_a_process_has_more_address_space_than_memory() -> None:
-    assert taken(SIZE) > taken(RESIDENT) > MEGABYTE
+    assert memory_used(SIZE) > memory_used(RESIDENT) > MEGABYTE
 
 
 def test_what_would_take_more_than_is_allowed_is_a_memory_error() -> None:
-    with pytest.raises(MemoryError), limited(50):
+    with pytest.raises(MemoryError), memory_limit(50):
         bytearray(200 * MEGABYTE)
 
 
 def test_the_limit_ends_with_the_stage() -> None:
     before = resource.getrlimit(resource.RLIMIT_AS)
-    with limited(50):
+    with memory_limit(50):
         inside = resource.getrlimit(resource.RLIMIT_AS)
 
     assert before == resource.getrlimit(resource.RLIMIT_AS)
@@ -65,18 +71,18 @@ def test_the_limit_ends_with_the_stage() -> None:
 
 def test_a_limit_from_outside_is_not_lifted() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    outside = taken(SIZE) + 100 * MEGABYTE
-    resource.setrlimit(resource.RLIMIT_AS, (outside, hard))
+    spec = memory_used(SIZE) + 100 * MEGABYTE
+    resource.setrlimit(resource.RLIMIT_AS, (spec, hard))
     try:
-        with limited(1000):
+        with memory_limit(1000):
             inside = resource.getrlimit(resource.RLIMIT_AS)[0]
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
-    assert outside == inside
+    assert spec == inside
 
 
 def test_no_limit_is_no_limit() -> None:
     before = resource.getrlimit(resource.RLIMIT_AS)
-    with limited(0):
+    with memory_limit(0):
         assert before == resource.getrlimit(resource.RLIMIT_AS)

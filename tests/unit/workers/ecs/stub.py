@@ -36,7 +36,7 @@ class Agent:
     @property
     def wishes(self) -> list[bool]:
         """What was asked for, on or off."""
-        return [bool(wish["ProtectionEnabled"]) for wish in self.asked]
+        return [bool(change["ProtectionEnabled"]) for change in self.asked]
 
     async def protect(self, request: web.Request) -> web.Response:
         """Answer a wish."""

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from workers.ecs.agent import AgentError, ask
+from workers.ecs.agent import AgentError, request
 
 
 async def test_an_answer_of_the_agent_may_come_in_pieces() -> None:
@@ -27,7 +27,7 @@ async def test_an_answer_of_the_agent_may_come_in_pieces() -> None:
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        found = await ask(f"http://127.0.0.1:{port}/task")
+        found = await request(f"http://127.0.0.1:{port}/task")
         await served.wait()
 
     assert "arn:aws:ecs:eu:1:task/c/abc" == found["TaskARN"]
@@ -46,6 +46,6 @@ async def test_an_answer_of_the_agent_may_be_nested_as_deep_as_it_likes() -> Non
     port = runner.addresses[0][1]
     try:
         with pytest.raises(AgentError, match="RecursionError"):
-            await ask(f"http://127.0.0.1:{port}/task")
+            await request(f"http://127.0.0.1:{port}/task")
     finally:
         await runner.cleanup()

@@ -20,14 +20,14 @@ from tests.unit.virtual import run_virtually
 from tests.unit.workers.made_up import time, virtually
 from workers.ecs import protection
 from workers.ecs.agent import AgentError
-from workers.ecs.protection import LOOK_S, Protection
-from workers.ecs.shield import GAP_S, IDLE_S, STILL_S, ProtectionPolicy
+from workers.ecs.protection import POLL_S, Protection
+from workers.ecs.shield import IDLE_S, PAUSE_IDLE_S, UNPROTECTED_S, ProtectionPolicy
 from workers.receiver import GATHER_S
 from workers.station import WorkerServices
 from workers.worker import Worker
 
 BREATH_S = 100.0
-POLL_S = 5.0
+RECEIVE_S = 5.0
 CHUNK_S = 30.0
 REF = JobRef("acme", "j").chunk(0)
 
@@ -41,7 +41,7 @@ class Aws:
     #: When chunks were begun, and until when.
     chunks: list[tuple[float, float]] = field(default_factory=list)
     refuses: bool = False
-    poll_s: float = POLL_S
+    poll_s: float = RECEIVE_S
 
     async def receive(self, most: int, **_: Any) -> list[Any]:
         del most
@@ -52,7 +52,7 @@ class Aws:
     async def hide(self, receipts: list[str], seconds: float) -> None:
         del receipts, seconds
 
-    async def ask(self, url: str, put: dict[str, Any]) -> None:
+    async def request(self, url: str, put: dict[str, Any]) -> None:
         del url
         if self.refuses:
             raise AgentError
@@ -113,7 +113,7 @@ async def working(aws: Aws, agent: str = "http://agent") -> AsyncIterator[Busy]:
     worker.aws = aws
     guard = Protection(agent, worker.services, Log(), ProtectionPolicy(BREATH_S))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(protection, "ask", aws.ask)
+        patched.setattr(protection, "request", aws.request)
         tasks = [
             asyncio.create_task(w) for w in (worker.receiver.run(), guard.run(stop))
         ]
@@ -131,11 +131,13 @@ async def test_during_a_breath_nothing_is_received_and_afterwards_work_goes_on()
     async with working(aws):
         await asyncio.sleep(4 * BREATH_S)
 
-    breath, resumed = aws.breath, aws.let_go + GAP_S
+    breath, resumed = aws.breath, aws.let_go + UNPROTECTED_S
     assert [] == [at for at in aws.polls if breath + 1 < at < resumed]
-    assert [] == [begun for begun, _ in aws.chunks if breath + POLL_S < begun < resumed]
+    assert [] == [
+        begun for begun, _ in aws.chunks if breath + RECEIVE_S < begun < resumed
+    ]
     assert max(end for begun, end in aws.chunks if begun < resumed) < aws.let_go
-    assert aws.let_go <= breath + POLL_S + CHUNK_S + STILL_S + 2
+    assert aws.let_go <= breath + RECEIVE_S + CHUNK_S + PAUSE_IDLE_S + 2
     again = next(at for at, on in aws.wishes if on and at > aws.let_go)
     assert again < min(at for at in aws.polls if at > resumed) < again + 2
 
@@ -145,7 +147,7 @@ async def worked(aws: Aws) -> None:
         await asyncio.sleep(10 * BREATH_S)
 
 
-@pytest.mark.parametrize("poll_s", [POLL_S, IDLE_S - 1, CHUNK_S + IDLE_S / 2])
+@pytest.mark.parametrize("poll_s", [RECEIVE_S, IDLE_S - 1, CHUNK_S + IDLE_S / 2])
 def test_nothing_is_in_hand_without_protection_not_even_what_a_poll_brings(
     poll_s: float,
 ) -> None:
@@ -157,7 +159,7 @@ def test_nothing_is_in_hand_without_protection_not_even_what_a_poll_brings(
     ]
     assert len(gaps) > 2
     for off, on in gaps:
-        assert [] == [c for c in aws.chunks if c[0] < on - LOOK_S and c[1] > off]
+        assert [] == [c for c in aws.chunks if c[0] < on - POLL_S and c[1] > off]
 
 
 @virtually
@@ -178,7 +180,7 @@ async def test_should_protection_fail_for_good_work_goes_on() -> None:
         guard = Protection(
             "http://agent", worker.services, Log(), ProtectionPolicy(0.0)
         )
-        guard.shield.resumes_at = time() + 60
+        guard.policy.gap_ends_at = time() + 60
         running = asyncio.create_task(guard.run(asyncio.Event()))
         await asyncio.sleep(0)
         assert worker.services.intake_paused
@@ -201,8 +203,8 @@ async def test_a_worker_that_breathes_takes_nothing_from_a_reconciler_either() -
 async def test_a_worker_that_breathes_is_not_expected_to_receive() -> None:
     aws = Aws()
     async with working(aws) as worker:
-        await asyncio.sleep(BREATH_S + 3 * POLL_S)
-        assert aws.breath + POLL_S < time() < aws.breath + CHUNK_S
+        await asyncio.sleep(BREATH_S + 3 * RECEIVE_S)
+        assert aws.breath + RECEIVE_S < time() < aws.breath + CHUNK_S
         assert worker.services.intake_paused
         assert {} == worker.services.liveness.due
 

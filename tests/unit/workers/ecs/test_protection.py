@@ -18,7 +18,7 @@ from workers.ecs.shield import MINUTES, ProtectionPolicy
 
 
 @dataclass
-class Hands:
+class Workload:
     """What a worker has in hand."""
 
     holding: int = 0
@@ -37,48 +37,48 @@ class Hands:
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protection, "LOOK_S", 0.005)
+    monkeypatch.setattr(protection, "POLL_S", 0.005)
     monkeypatch.setattr(shield, "IDLE_S", 0.03)
 
 
 @asynccontextmanager
-async def protecting(hands: Hands, url: str) -> AsyncIterator[asyncio.Task[None]]:
-    guard = Protection(url, hands, hands.log, ProtectionPolicy(900.0))
-    running = asyncio.create_task(guard.run(hands.stop))
+async def protecting(workload: Workload, url: str) -> AsyncIterator[asyncio.Task[None]]:
+    guard = Protection(url, workload, workload.log, ProtectionPolicy(900.0))
+    running = asyncio.create_task(guard.run(workload.stop))
     yield running
-    hands.stop.set()
+    workload.stop.set()
     await running
 
 
-def wish(*, on: bool) -> dict[str, Any]:
+def change(*, on: bool) -> dict[str, Any]:
     return {"ProtectionEnabled": on} | ({"ExpiresInMinutes": MINUTES} if on else {})
 
 
 async def test_a_task_is_protected_while_work_is_in_hand() -> None:
-    hands = Hands()
-    async with agent() as stub, protecting(hands, f"{stub.url}/api/c1"):
-        hands.holding = 3
+    workload = Workload()
+    async with agent() as stub, protecting(workload, f"{stub.url}/api/c1"):
+        workload.holding = 3
         await until(lambda: stub.asked)
-        assert [wish(on=True)] == stub.asked
-        hands.holding = 0
+        assert [change(on=True)] == stub.asked
+        workload.holding = 0
         await until(lambda: len(stub.asked) == 2)
-        assert [wish(on=True), wish(on=False)] == stub.asked
+        assert [change(on=True), change(on=False)] == stub.asked
     assert [True, False] == stub.wishes
 
 
 async def test_a_worker_that_stops_lets_go_at_once() -> None:
-    hands = Hands(holding=1)
+    workload = Workload(holding=1)
     async with agent() as stub:
-        async with protecting(hands, f"{stub.url}/api/c1"):
+        async with protecting(workload, f"{stub.url}/api/c1"):
             await until(lambda: stub.asked)
         assert [True, False] == stub.wishes
-    assert ["ecs.protection", "ecs.protection"] == hands.log.names()
+    assert ["ecs.protection", "ecs.protection"] == workload.log.names()
 
 
 async def test_an_idle_worker_asks_for_nothing_not_even_at_its_end() -> None:
-    hands = Hands()
+    workload = Workload()
     async with agent() as stub:
-        async with protecting(hands, f"{stub.url}/api/c1"):
+        async with protecting(workload, f"{stub.url}/api/c1"):
             await asyncio.sleep(0.03)
         assert [] == stub.asked
 
@@ -95,44 +95,44 @@ async def test_an_idle_worker_asks_for_nothing_not_even_at_its_end() -> None:
 async def test_a_refusal_is_said_once_with_its_reason(
     status: int, answer: Any, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shield, "LONGEST_PAUSE_S", 0.005)
-    hands = Hands(holding=1)
+    monkeypatch.setattr(shield, "MAX_RETRY_DELAY_S", 0.005)
+    workload = Workload(holding=1)
     async with agent() as stub:
         stub.status, stub.answer = status, answer
-        async with protecting(hands, f"{stub.url}/api/c1"):
+        async with protecting(workload, f"{stub.url}/api/c1"):
             await until(lambda: len(stub.asked) >= 3)
         assert {True} == set(stub.wishes)
-    refusal = ("ecs.refused", {"about": "protection", "reason": reason})
-    assert [refusal] == hands.log.said
+    refusal_reason = ("ecs.refused", {"about": "protection", "reason": reason})
+    assert [refusal_reason] == workload.log.said
 
 
 async def test_a_throttled_worker_is_protected_once_it_is_heard(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shield, "LONGEST_PAUSE_S", 0.005)
-    hands = Hands(holding=1)
+    monkeypatch.setattr(shield, "MAX_RETRY_DELAY_S", 0.005)
+    workload = Workload(holding=1)
     async with agent() as stub:
         stub.status, well = 400, stub.answer
         stub.answer = THROTTLED
-        async with protecting(hands, f"{stub.url}/api/c1"):
+        async with protecting(workload, f"{stub.url}/api/c1"):
             await until(lambda: stub.asked)
             stub.status, stub.answer = 200, well
-            await until(lambda: "ecs.protection" in hands.log.names())
+            await until(lambda: "ecs.protection" in workload.log.names())
 
 
 async def test_an_agent_that_is_down_stops_nothing() -> None:
-    hands = Hands(holding=1)
+    workload = Workload(holding=1)
     async with agent() as gone:
         pass
-    async with protecting(hands, f"{gone.url}/api/c1") as running:
-        await until(lambda: hands.log.said)
+    async with protecting(workload, f"{gone.url}/api/c1") as running:
+        await until(lambda: workload.log.said)
         assert not running.done()
-    assert "ecs.refused" == hands.log.names()[0]
+    assert "ecs.refused" == workload.log.names()[0]
 
 
 async def test_outside_of_ecs_it_is_over_before_it_begins() -> None:
-    hands = Hands(holding=1)
-    async with protecting(hands, "") as running:
+    workload = Workload(holding=1)
+    async with protecting(workload, "") as running:
         await running
-    assert [] == hands.log.said
-    assert True not in hands.breaths
+    assert [] == workload.log.said
+    assert True not in workload.breaths

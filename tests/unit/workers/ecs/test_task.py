@@ -13,13 +13,13 @@ import pytest
 from tests.unit.piecework.fakes import Log
 from tests.unit.workers.ecs.stub import ARN, TASK, agent
 from workers import stop as stopping
-from workers.ecs.task import Task, this_task, worker_name
-from workers.stop import Stop, end_despite_threads, stop_on_signals, tell_of_signal
+from workers.ecs.task import Task, current_task, worker_name
+from workers.stop import Stop, end_despite_threads, log_signal, stop_on_signals
 
 
 async def test_a_task_is_known_by_what_the_agent_says() -> None:
     async with agent() as stub:
-        assert Task(TASK, "eu-west-1a", "RUNNING") == await this_task(
+        assert Task(TASK, "eu-west-1a", "RUNNING") == await current_task(
             f"{stub.url}/v4/c1", Log()
         )
 
@@ -40,13 +40,13 @@ async def test_an_answer_without_a_task_is_said_and_lived_without(
     log = Log()
     async with agent() as stub:
         stub.task = told
-        assert await this_task(f"{stub.url}/v4/c1", log) is None
+        assert await current_task(f"{stub.url}/v4/c1", log) is None
     assert [("ecs.refused", {"about": "metadata", "reason": reason})] == log.said
 
 
 async def test_outside_of_ecs_nobody_is_asked() -> None:
     log = Log()
-    assert await this_task("", log) is None
+    assert await current_task("", log) is None
     assert [] == log.said
 
 
@@ -66,7 +66,7 @@ async def test_a_signal_is_told_with_what_becomes_of_the_task() -> None:
     async with agent() as stub:
         stub.task["DesiredStatus"] = "STOPPED"
         os.kill(os.getpid(), signal.SIGTERM)
-        await tell_of_signal(stop, f"{stub.url}/v4/c1", log)
+        await log_signal(stop, f"{stub.url}/v4/c1", log)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.remove_signal_handler(number)
 
@@ -77,7 +77,7 @@ async def test_a_signal_is_told_with_what_becomes_of_the_task() -> None:
 async def test_a_stop_of_our_own_is_no_signal() -> None:
     stop, log = Stop(), Log()
     stop.set()
-    await tell_of_signal(stop, "", log)
+    await log_signal(stop, "", log)
     assert [] == log.said
 
 

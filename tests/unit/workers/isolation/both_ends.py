@@ -14,8 +14,8 @@ from piecework.pipeline import Pipeline, Stage
 from tests.unit.piecework.fakes import Clause, Log, caller, context
 from workers.child import Child as Inside
 from workers.isolation.child_calls import ChildCalls
-from workers.isolation.line import Line, open_line
-from workers.isolation.messages import Ended, Run
+from workers.isolation.line import Channel, open_channel
+from workers.isolation.messages import Run, StageResult
 from workers.isolation.session import Session
 
 
@@ -23,33 +23,33 @@ from workers.isolation.session import Session
 class FakeChild:
     """Stands for the process: killing it cuts its end of the line."""
 
-    line: Line
+    channel: Channel
     inside: Inside
     listening: asyncio.Task[None]
     killed: bool = False
 
     def kill(self) -> None:
         self.killed = True
-        self.inside.line.cut()
+        self.inside.channel.close()
 
-    async def death(self) -> str:
+    async def describe_exit(self) -> str:
         return "was killed by SIGKILL"
 
 
 @asynccontextmanager
 async def child_of(pipeline: Pipeline) -> AsyncIterator[FakeChild]:
     ours, theirs = socket.socketpair()
-    line, far = await open_line(ours), await open_line(theirs)
+    channel, far = await open_channel(ours), await open_channel(theirs)
     calls = ChildCalls(far, asyncio.get_running_loop())
     inside = Inside(far, {pipeline.name: pipeline}, Log(), calls)  # type: ignore[arg-type]
     listening = asyncio.create_task(inside.listen())
-    yield FakeChild(line, inside, listening)
-    far.cut()
-    line.cut()
+    yield FakeChild(channel, inside, listening)
+    far.close()
+    channel.close()
     await listening
     # The process would be gone by now, with all that waits in it.
-    for asked in inside.calls.asked.values():
-        asked.answer.cancel()
+    for pending in inside.calls.pending.values():
+        pending.answer.cancel()
     if inside.task is not None:
         inside.task.cancel()
         await asyncio.wait([inside.task])
@@ -60,7 +60,7 @@ def pipeline_of(*functions: Any, **facts: Any) -> Pipeline:
     return Pipeline(name="review", payload=Clause, stages=stages)
 
 
-def order(ctx: Context[Any], stage: Stage, **facts: Any) -> Run:
+def request(ctx: Context[Any], stage: Stage, **facts: Any) -> Run:
     given: dict[str, Any] = {
         "pipeline": ctx.pipeline.name,
         "stage": stage.name,
@@ -87,11 +87,11 @@ class Bench:
     def session(self) -> Session:
         return Session(self.child, self.ctx)  # type: ignore[arg-type]
 
-    def order(self, **facts: Any) -> Run:
-        return order(self.ctx, self.ctx.pipeline.stages[-1], **facts)
+    def request(self, **facts: Any) -> Run:
+        return request(self.ctx, self.ctx.pipeline.stages[-1], **facts)
 
-    async def run(self, **facts: Any) -> Ended:
-        return await self.session().run(self.order(**facts))
+    async def run(self, **facts: Any) -> StageResult:
+        return await self.session().run(self.request(**facts))
 
 
 @asynccontextmanager

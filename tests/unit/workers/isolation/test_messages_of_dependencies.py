@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from piecework.dependency import Dependency, Effect
-from workers.isolation.attempts import Attempts
-from workers.isolation.messages import Outside
-from workers.isolation.remote import Remote
+from workers.isolation.attempts import ChildAttempts
+from workers.isolation.messages import DependencySpec
+from workers.isolation.remote import RemoteCall
 
 
 def test_how_long_responses_are_shared_is_known_on_the_other_side() -> None:
-    remote = Remote(Attempts(None), 1)  # type: ignore[arg-type]
-    outside = Outside.of(Dependency("model", cache_ttl_s=3600))
+    remote = RemoteCall(ChildAttempts(None), 1)  # type: ignore[arg-type]
+    spec = DependencySpec.of(Dependency("model", cache_ttl_s=3600))
 
-    assert 3600 == remote.dependency(outside, remote.function("ask")).cache_ttl_s
+    assert 3600 == remote.dependency(spec, remote.function("ask")).cache_ttl_s
 
 
 def test_how_long_a_key_is_known_is_known_on_the_other_side() -> None:
-    remote = Remote(Attempts(None), 1)  # type: ignore[arg-type]
+    remote = RemoteCall(ChildAttempts(None), 1)  # type: ignore[arg-type]
     kept = Dependency("shop", effect=Effect.PROVIDER_IDEMPOTENT, key_ttl_s=3600)
 
-    found = remote.dependency(Outside.of(kept), remote.function("ask"))
+    found = remote.dependency(DependencySpec.of(kept), remote.function("ask"))
     assert 3600 == found.key_ttl_s

@@ -13,9 +13,9 @@ from piecework.errors import RemoteError, StoreError
 from tests.unit.piecework.fakes import Clause, Log, context, envelope
 from tests.unit.workers.isolation.both_ends import pipeline_of
 from workers.isolation import Isolation, pool
-from workers.isolation.line import open_line
-from workers.isolation.messages import Ended, Ready, Run
-from workers.isolation.process import Child, died_of
+from workers.isolation.line import open_channel
+from workers.isolation.messages import Ready, Run, StageResult
+from workers.isolation.process import Child, describe_return_code
 
 
 async def parse(_: Context[Clause]) -> str:
@@ -32,7 +32,7 @@ class FakeChild:
 
     def __init__(self, pid: int) -> None:
         self.process = type("Process", (), {"pid": pid})
-        self.line = FakeLine()
+        self.channel = FakeLine()
         self.alive = True
         self.ended = False
 
@@ -44,15 +44,15 @@ class FakeChild:
 class FakeSession:
     """Comes to what it is told."""
 
-    comes_to: Any = Ended('"parsed"')
+    comes_to: Any = StageResult('"parsed"')
     orders: list[Run]
 
     def __init__(self, child: FakeChild, _: Any) -> None:
         self.child = child
         self.attempts = ()
 
-    async def run(self, order: Run) -> Ended:
-        FakeSession.orders.append(order)
+    async def run(self, request: Run) -> StageResult:
+        FakeSession.orders.append(request)
         await asyncio.sleep(0)
         if self.comes_to is None:
             await asyncio.Event().wait()
@@ -75,7 +75,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[FakeChild]:
     FakeSession.orders = []
     monkeypatch.setattr(pool, "start", start)
     monkeypatch.setattr(pool, "Session", FakeSession)
-    monkeypatch.setattr(FakeSession, "comes_to", Ended('"parsed"'))
+    monkeypatch.setattr(FakeSession, "comes_to", StageResult('"parsed"'))
     return found
 
 
@@ -125,7 +125,7 @@ async def test_a_stage_that_failed_leaves_its_child_as_it_was(
     started: list[FakeChild], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failure = envelope(code="tool.stock.none")
-    monkeypatch.setattr(FakeSession, "comes_to", Ended(failure=failure))
+    monkeypatch.setattr(FakeSession, "comes_to", StageResult(failure=failure))
     place = isolation()
 
     with pytest.raises(RemoteError) as caught:
@@ -138,7 +138,7 @@ async def test_a_child_that_was_full_is_not_used_again(
     started: list[FakeChild], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failure = envelope(code="runtime.stage.out_of_memory")
-    monkeypatch.setattr(FakeSession, "comes_to", Ended(failure=failure))
+    monkeypatch.setattr(FakeSession, "comes_to", StageResult(failure=failure))
 
     with pytest.raises(RemoteError):
         await run(isolation())
@@ -148,7 +148,9 @@ async def test_a_child_that_was_full_is_not_used_again(
 async def test_a_child_in_which_a_stage_has_left_too_much_is_not_used_again(
     started: list[FakeChild], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(FakeSession, "comes_to", Ended('"parsed"', full=True))
+    monkeypatch.setattr(
+        FakeSession, "comes_to", StageResult('"parsed"', memory_exceeded=True)
+    )
 
     assert '"parsed"' == await run(isolation())
     assert started[0].ended
@@ -158,7 +160,7 @@ async def test_a_child_whose_stage_lost_its_state_is_not_used_again(
     started: list[FakeChild], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failure = envelope(ErrorClass.STATE, code="tool.session.lost")
-    monkeypatch.setattr(FakeSession, "comes_to", Ended(failure=failure))
+    monkeypatch.setattr(FakeSession, "comes_to", StageResult(failure=failure))
 
     with pytest.raises(RemoteError):
         await run(isolation())
@@ -174,8 +176,8 @@ async def test_a_child_is_told_which_way_a_stage_goes_and_why(
     ctx = context(pipeline, stage="parse", failure=failure)
     await isolation().run(pipeline.stages[0], ctx, "replan")
 
-    (order,) = FakeSession.orders
-    assert ("replan", failure) == (order.way, order.failure)
+    (request,) = FakeSession.orders
+    assert ("replan", failure) == (request.way, request.failure)
 
 
 async def test_an_outage_is_raised_as_what_it_is(
@@ -183,7 +185,9 @@ async def test_an_outage_is_raised_as_what_it_is(
 ) -> None:
     del started
     failure = envelope(code="aws.service.unavailable")
-    monkeypatch.setattr(FakeSession, "comes_to", Ended(failure=failure, outage=True))
+    monkeypatch.setattr(
+        FakeSession, "comes_to", StageResult(failure=failure, outage=True)
+    )
 
     with pytest.raises(StoreError) as caught:
         await run(isolation())
@@ -207,7 +211,7 @@ async def test_a_stage_says_what_it_may_take_or_the_setting_does(
     del started
     await run(isolation(300), memory_mb=own)
 
-    assert [expected] == [order.memory_mb for order in FakeSession.orders]
+    assert [expected] == [request.memory_mb for request in FakeSession.orders]
 
 
 async def test_a_child_is_told_all_that_a_stage_may_ask_for(
@@ -222,23 +226,27 @@ async def test_a_child_is_told_all_that_a_stage_may_ask_for(
     ctx = context(pipeline, stage="undo:parse:2", values={"first": [1]})
     await isolation().run(pipeline.stages[1], ctx, "undo")
 
-    (order,) = FakeSession.orders
-    assert ("parse", "undo", "undo:parse:2") == (order.stage, order.way, order.scope)
-    assert '{"text":"text"}' == order.payload
-    assert {"first": "[1]"} == order.values
+    (request,) = FakeSession.orders
+    assert ("parse", "undo", "undo:parse:2") == (
+        request.stage,
+        request.way,
+        request.scope,
+    )
+    assert '{"text":"text"}' == request.payload
+    assert {"first": "[1]"} == request.values
 
 
 async def test_a_child_whose_line_has_ended_is_given_no_stage() -> None:
     ours, theirs = socket.socketpair()
-    line = await open_line(ours)
+    channel = await open_channel(ours)
     process = SimpleNamespace(returncode=None)  # nobody has told us of its death yet
-    child = Child(process, line, None)  # type: ignore[arg-type]
+    child = Child(process, channel, None)  # type: ignore[arg-type]
     assert child.alive
 
     theirs.close()
-    assert await line.receive() is None
+    assert await channel.receive() is None
     assert not child.alive
-    line.cut()
+    channel.close()
 
 
 @pytest.mark.parametrize(
@@ -252,4 +260,4 @@ async def test_a_child_whose_line_has_ended_is_given_no_stage() -> None:
     ],
 )
 def test_a_death_has_a_name(code: int, said: str) -> None:
-    assert said == died_of(code)
+    assert said == describe_return_code(code)

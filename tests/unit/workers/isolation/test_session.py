@@ -241,14 +241,16 @@ async def test_a_call_that_is_given_up_twice_is_not_left_to_the_next_stage() -> 
 async def test_a_loop_that_cuts_off_all_its_tasks_at_once_comes_to_its_end() -> None:
     async with bench(faxes) as b:
         session = b.session()
-        running = asyncio.create_task(session.run(b.order()))
+        running = asyncio.create_task(session.run(b.request()))
         await seen("begun 64")
         assert session.reading is not None
         for task in (running, session.reading, *session.calls.values()):
             task.cancel()
 
         _, late = await asyncio.wait([running], timeout=1)
-        session.attempts.lose("is not waited for")  # whoever waits still may go now
+        session.attempts.abandon_all(
+            "is not waited for"
+        )  # whoever waits still may go now
         assert not late
 
 
@@ -299,7 +301,7 @@ async def test_a_child_that_dies_in_mid_call_leaves_the_effect_in_doubt() -> Non
     async with bench(faxes, journal=diary) as b:
         running = asyncio.create_task(b.run())
         await seen("begun 64")
-        b.child.inside.line.cut()
+        b.child.inside.channel.close()
         with pytest.raises(TransientError, match="killed by SIGKILL") as caught:
             await running
 
@@ -312,7 +314,7 @@ async def test_an_effect_of_a_dead_child_may_land_until_its_time_is_over() -> No
     async with bench(pays) as b:
         running = asyncio.create_task(b.run())
         await seen("begun 64")
-        b.child.inside.line.cut()
+        b.child.inside.channel.close()
         with pytest.raises(TransientError):
             await running
 
@@ -370,7 +372,7 @@ async def test_an_effect_that_is_to_land_does_though_its_stage_is_cut_off() -> N
 
     async with bench(sends, lets_land=lambda: True) as b:
         session = b.session()
-        running = asyncio.create_task(session.run(b.order()))
+        running = asyncio.create_task(session.run(b.request()))
         await seen("begun 64")
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -378,7 +380,7 @@ async def test_an_effect_that_is_to_land_does_though_its_stage_is_cut_off() -> N
         left = bool(session.attempts)
         go.set()
         await b.ctx.caller.landed()
-        await session.attempts.landed()
+        await session.attempts.wait_until_idle()
         await seen("stage cut off")
         session.close()
 

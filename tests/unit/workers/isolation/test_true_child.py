@@ -98,7 +98,7 @@ async def test_a_start_that_is_cut_off_leaves_no_process_behind(
         return started[0]
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", noted)
-    monkeypatch.setattr(process, "open_line", never)
+    monkeypatch.setattr(process, "open_channel", never)
     starting = asyncio.create_task(process.start([], "w"))
     await until(lambda: bool(started))
     starting.cancel()

@@ -115,7 +115,7 @@ class Attempts:
                 failures.append(failure)
                 name, code = call.dependency.name, instead.code
                 telemetry.emit(
-                    self.log, "retry.refused", dependency=name, error_code=code
+                    self.log, "retry.budget_exhausted", dependency=name, error_code=code
                 )
                 raise instead from error
             raise

@@ -44,12 +44,12 @@ class Chain:
             return
         telemetry.emit(
             self.ctx.log,
-            "compensation.begun",
+            "compensation.started",
             correlation_id=self.failure.correlation_id,
             error_code=self.failure.code,
             stage=self.failure.stage,
             steps=[step.stage.name for step in reversed(steps)],
-            to_undo=[step.stage.name for step in steps if step.to_undo],
+            to_compensate=[step.stage.name for step in steps if step.to_undo],
         )
 
     def told(self, stage: Stage, failed: ErrorEnvelope | None) -> None:
@@ -58,7 +58,7 @@ class Chain:
         if failed is None:
             telemetry.emit(
                 log,
-                "compensation.stage_undone",
+                "compensation.stage_compensated",
                 correlation_id=trace,
                 stage=stage.name,
             )
@@ -89,7 +89,7 @@ class Chain:
                 "compensation.ended",
                 correlation_id=self.failure.correlation_id,
                 compensation=came_to.value,
-                left=list(left),
+                uncompensated=list(left),
             )
         if self.failure.code == CANCELLED and not left:
             return Cancelled(self.failure.stage, came_to)

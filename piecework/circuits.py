@@ -206,7 +206,9 @@ class BreakerRegistry:
         self._read_at = self.clock()
 
     def _log_unreachable(self, error: Exception) -> None:
-        self.log.debug("breaker.record_unreachable", error=type(error).__name__)
+        telemetry.emit(
+            self.log, "breaker.record_unreachable", error=type(error).__name__
+        )
 
 
 def _retrieve_exception(prefetch: asyncio.Task[None]) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import structlog
 
-from piecework import values
+from piecework import telemetry, values
 from piecework.call import Call
 from piecework.call_counts import CallCounts
 from piecework.telemetry.quiet import quiet_log
@@ -60,7 +60,9 @@ class Spending:
         except Exception as error:  # noqa: BLE001 -- a person's function, about money
             log = self.log or quiet_log()
             name = call.dependency.name
-            log.warning("usage.failed", dependency=name, error=type(error).__name__)
+            telemetry.emit(
+                log, "usage.failed", dependency=name, error=type(error).__name__
+            )
             return Usage()
 
 

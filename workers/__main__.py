@@ -142,7 +142,7 @@ async def at_work(
         )
         advised = advice_on(pipelines)
         if advised:
-            telemetry.emit(log, "worker.advised", advice=advised)
+            telemetry.emit(log, "pipeline.lint_warning", advice=advised)
         services = open_services(rt, worker, pipelines, log)
         services.isolation = Isolation(names, worker, settings.stage_memory_mb, log)
         tune_gc()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from piecework import layout
+from piecework import layout, telemetry
 from piecework.errors import SchemaTooNewError
 from piecework.model import ChunkRef, JobRef
 from piecework.runtime import Runtime
@@ -114,7 +114,7 @@ class AckBatcher:
         )
         for reply in replies:
             if isinstance(reply, BaseException):
-                self.log.warning("acks.failed", error=type(reply).__name__)
+                telemetry.emit(self.log, "acks.failed", error=type(reply).__name__)
 
     async def _count(
         self, ref: JobRef, group: int, chunks: int, acks: list[Ack]

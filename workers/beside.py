@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+from piecework import telemetry
 from piecework.pulse import write_health_file
 from workers.ecs.agent import TIMEOUT_S
 from workers.ecs.protection import AGENT, Protection
@@ -44,4 +45,4 @@ async def beside(
         results = await asyncio.gather(*tasks, return_exceptions=True)
     for result in results:
         if isinstance(result, Exception):
-            log.error("worker.side_failed", error=type(result).__name__)
+            telemetry.emit(log, "worker.component_failed", error=type(result).__name__)

@@ -25,7 +25,7 @@ END_S = HAND_BACK_S + COUNT_S + 2.0
 async def drain(worker: Worker, receiving: asyncio.Task[None]) -> None:
     """Let what is in hand end; hand back what does not end in time."""
     services, in_hand = worker.services, worker.in_hand
-    telemetry.emit(services.log, "worker.stopping", in_hand=len(in_hand))
+    telemetry.emit(services.log, "worker.stopping", in_progress=len(in_hand))
     worker.receiver.freed.set()
     now = asyncio.get_running_loop().time
     until = now() + services.rt.settings.shutdown_grace_s
@@ -44,7 +44,7 @@ async def drain(worker: Worker, receiving: asyncio.Task[None]) -> None:
         async with asyncio.timeout(COUNT_S):
             await worker.acks.flush()
     except TimeoutError:
-        services.log.warning("acks.failed", error="TimeoutError")
+        telemetry.emit(services.log, "acks.failed", error="TimeoutError")
 
 
 def hand_back_late(services: WorkerServices, until: float) -> None:

@@ -162,7 +162,7 @@ async def back_off(
 ) -> MessageAction:
     """Hide the message until it is worth another look, each loser at its own time."""
     log = services.log.bind(job=turn.ref.job, chunk=turn.ref.chunk)
-    telemetry.emit(log, "chunk.claim_lost", delay_s=round(seconds, 3))
+    telemetry.emit(log, "chunk.claim_refused", delay_s=round(seconds, 3))
     await hide(turn, seconds + services.rt.rng.uniform(0, 1), services)
     return MessageAction.KEEP
 

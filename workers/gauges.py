@@ -15,7 +15,7 @@ UNTRIED_S = 300.0
 
 def gauges(services: WorkerServices) -> Iterator[Gauge]:
     """Read the gauges of a worker."""
-    yield Gauge("ChunksInHand", len(services.lease_renewer.leases))
+    yield Gauge("ChunksInProgress", len(services.lease_renewer.leases))
     yield Gauge("CallsInFlight", services.calls.taken)
     since = services.breakers.clock() - UNTRIED_S
     known = services.breakers.by_name.items()

@@ -197,7 +197,9 @@ class LeaseRenewer:
                 async with asyncio.timeout(third):
                     await self.renew_all()
             except Exception as error:  # noqa: BLE001 -- each hold's deadline stands
-                self.log.warning("lease.renew_failed", error=type(error).__name__)
+                telemetry.emit(
+                    self.log, "lease.renew_failed", error=type(error).__name__
+                )
                 self.failing_since = self.failing_since or now()
             self._feel()
 

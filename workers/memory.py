@@ -29,7 +29,9 @@ async def stop_when_full(
     while limit_mb and not stop.is_set():
         has_mb = resident() // MEGABYTE
         if has_mb > limit_mb:
-            telemetry.emit(log, "worker.full", memory_mb=has_mb, limit_mb=limit_mb)
+            telemetry.emit(
+                log, "worker.memory_limit", memory_mb=has_mb, limit_mb=limit_mb
+            )
             stop.set()
             return FULL
         try:

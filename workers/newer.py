@@ -23,7 +23,11 @@ async def leave(
     most = until_next(received, services.rt.settings)
     seconds = round(most * services.rt.rng.uniform(0.5, 1), 3)
     telemetry.emit(
-        services.log, "message.newer", about=about, received=received, delay_s=seconds
+        services.log,
+        "message.deferred_newer_schema",
+        about=about,
+        received=received,
+        delay_s=seconds,
     )
     if receipt is not None:
         await services.rt.work.hide([receipt], seconds)

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 
+from piecework import telemetry
 from piecework.errors import PieceworkError
 from piecework.pulse import REQUEST_S
 from piecework.queue import BATCH, Delivery
@@ -104,7 +105,9 @@ class Receiver:
                 most, wait_s=wait_s, hide_s=rt.settings.visibility_s
             )
         except PieceworkError as error:
-            self.services.log.warning("worker.receive_failed", error_code=error.code)
+            telemetry.emit(
+                self.services.log, "worker.receive_failed", error_code=error.code
+            )
             await asyncio.sleep(OUTAGE_S)
         finally:
             self.under_way -= 1

@@ -79,7 +79,10 @@ async def deliver(
     else:
         await notices.told(taken)
         telemetry.emit(
-            services.log, "notice.told", job=job.ref.job, about=taken["event"]
+            services.log,
+            "notification.delivered",
+            job=job.ref.job,
+            about=taken["event"],
         )
 
 
@@ -90,7 +93,11 @@ async def failed(
     failure = classify(error)
     said, tries = f"{failure.code}: {failure.message}", row["tries"]
     telemetry.emit(
-        services.log, "notice.failed", about=row["event"], tries=tries, reason=said
+        services.log,
+        "notification.failed",
+        about=row["event"],
+        tries=tries,
+        reason=said,
     )
     if tries >= TRIES:
         await give_up(row, said, notices, services)
@@ -106,7 +113,7 @@ async def give_up(
     if await notices.give_up(row, said):
         telemetry.emit(
             services.log,
-            "notice.given_up",
+            "notification.abandoned",
             error_code=GIVEN_UP,
             about=row["event"],
             reason=said,

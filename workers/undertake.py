@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from piecework import record, recovery, saga
+from piecework import record, recovery, saga, telemetry
 from piecework.claim import MAX_RECOVERIES
 from piecework.errors import (
     ErrorEnvelope,
@@ -102,7 +102,7 @@ async def run_while_leased(
         async with lease:
             return await work
     except StoreError as error:
-        task.ctx.log.warning("chunk.store_failed", error_code=error.code)
+        telemetry.emit(task.ctx.log, "chunk.store_failed", error_code=error.code)
         return Released()
     return outcome_of_interrupt(lease, task, services)
 

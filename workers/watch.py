@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from piecework import telemetry
 from piecework.circuits import BreakerRegistry
 from piecework.errors import PermanentError, StoreError
 from piecework.model import JobRef, JobStatus
@@ -55,7 +56,7 @@ class CancelWatcher:
                 await self.look()
                 pause = max(often, pause * FASTER)
             except StoreError as error:
-                self.log.warning("watch.failed", error_code=error.code)
+                telemetry.emit(self.log, "cancel_watch.failed", error_code=error.code)
                 if error.code == REFUSED:
                     # No rarer than the renewal of the lease, which tells, too.
                     rarest = max(often, self.rt.settings.lease_s / 3)

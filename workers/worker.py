@@ -106,7 +106,9 @@ class Worker:
             if not isinstance(error, Exception) and task and task.cancelling():
                 raise
             code = classify(error).code
-            self.services.log.exception("worker.turn_failed", error_code=code)
+            telemetry.emit(
+                self.services.log, "worker.execution_failed", error_code=code
+            )
 
     async def deliver(self, delivery: Delivery) -> None:
         """Carry out what a message asks for, if its record can be read.
@@ -123,7 +125,9 @@ class Worker:
                 raise
             await self.quarantine(delivery, error.code)
         except SPOILT:
-            self.services.log.exception("worker.turn_failed", error_code=UNREADABLE)
+            telemetry.emit(
+                self.services.log, "worker.execution_failed", error_code=UNREADABLE
+            )
             await self.quarantine(delivery, UNREADABLE)
 
     async def carry_out(self, delivery: Delivery) -> None:

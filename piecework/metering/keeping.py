@@ -73,7 +73,7 @@ async def keeping(keeper: Keeper) -> AsyncIterator[None]:
         await asyncio.gather(looking, return_exceptions=True)
         await keeper.last()
         if keeper.dropped:
-            emit(quiet_log(), "cost.unwritten", count=keeper.dropped)
+            emit(quiet_log(), "cost.lost", count=keeper.dropped)
 
 
 @dataclass(slots=True)

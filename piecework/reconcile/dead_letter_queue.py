@@ -41,9 +41,11 @@ async def drain(rt: Runtime, log: structlog.stdlib.BoundLogger) -> Counter[str]:
         for delivery in deliveries:
             try:
                 acts[await place(rt, delivery, log)] += 1
-            except Exception:
+            except Exception:  # noqa: BLE001 -- logged with its traceback
                 # It shows again; the others need not wait for it.
-                log.exception("reconcile.place_failed", message_id=delivery.message_id)
+                telemetry.emit(
+                    log, "reconcile.message_failed", message_id=delivery.message_id
+                )
                 acts["failed"] += 1
             else:
                 placed.append(delivery.receipt)
@@ -93,7 +95,10 @@ async def send_back(
         message = "SQS did not take the message"
         raise StoreError(message)
     telemetry.emit(
-        log, "message.newer", about="dead-letter queue", received=delivery.received
+        log,
+        "message.deferred_newer_schema",
+        about="dead-letter queue",
+        received=delivery.received,
     )
     return "dead-letter queue: left to newer workers"
 

@@ -89,8 +89,8 @@ class Reconciler:
             actions=acts.total(),
             duration_ms=round(took * 1000),
             overdue_s=self._look.overdue.seconds(),
-            open_letters=self._alarms.open_letters,
-            oldest_letter_s=self._alarms.oldest_s(self.rt.clock()),
+            open_dead_letters=self._alarms.open_letters,
+            oldest_dead_letter_s=self._alarms.oldest_s(self.rt.clock()),
         )
         return acts
 
@@ -113,16 +113,24 @@ class Reconciler:
             self._next_look[ref] = asyncio.get_running_loop().time() + IDLE_S
             return Counter()
         except PieceworkError as error:
-            self.log.warning("reconcile.failed", job=ref.job, error_code=error.code)
+            telemetry.emit(
+                self.log,
+                "reconcile.failed",
+                level="warning",
+                job=ref.job,
+                error_code=error.code,
+            )
             if error.code in NOTED:
                 await self._note(ref, error.code, error.message)
         except SPOILT:
-            self.log.exception("reconcile.failed", job=ref.job, error_code=UNREADABLE)
+            telemetry.emit(
+                self.log, "reconcile.failed", job=ref.job, error_code=UNREADABLE
+            )
             said = f"A row of job {ref.job} cannot be read."
             await self._note(ref, UNREADABLE, said)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 -- logged with its traceback
             code = classify(error).code
-            self.log.exception("reconcile.failed", job=ref.job, error_code=code)
+            telemetry.emit(self.log, "reconcile.failed", job=ref.job, error_code=code)
         return Counter({"failed": 1})
 
     async def _note(self, ref: JobRef, code: str, said: str) -> None:
@@ -142,15 +150,15 @@ class Reconciler:
     async def _drain(self) -> Counter[str]:
         try:
             return await drain(self.rt, self.log)
-        except Exception:
-            self.log.exception("reconcile.drain_failed")
+        except Exception:  # noqa: BLE001 -- logged with its traceback
+            telemetry.emit(self.log, "reconcile.drain_failed")
             return Counter({"failed": 1})
 
     async def _watch_letters(self) -> Counter[str]:
         try:
             return await self._alarms.look(asyncio.get_running_loop().time())
-        except Exception:
-            self.log.exception("reconcile.alarms_failed")
+        except Exception:  # noqa: BLE001 -- logged with its traceback
+            telemetry.emit(self.log, "reconcile.alarms_failed")
             return Counter({"failed": 1})
 
     def pause(self, job: Job) -> float:
@@ -202,8 +210,8 @@ async def reconcile_for_ever(
         try:
             with acting_as("reconciler"):
                 await reconciler.look()
-        except Exception:
-            log.exception("reconcile.failed")
+        except Exception:  # noqa: BLE001 -- logged with its traceback
+            telemetry.emit(log, "reconcile.failed")
         pause = rt.settings.reconcile_s * rt.rng.uniform(0.8, 1.2)
         if reconciler.active:
             await asyncio.sleep(pause)

@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from piecework import keys, record
+from piecework import keys, record, telemetry
 from piecework.claim import Claim
 from piecework.objects import Objects
 from piecework.settings import Settings
@@ -94,7 +94,7 @@ class CallJournal:
         try:
             await self.flush()
         except Exception as error:  # noqa: BLE001 -- memory has it; the next flush tries
-            self.log.warning("journal.flush_failed", error=type(error).__name__)
+            telemetry.emit(self.log, "journal.flush_failed", error=type(error).__name__)
 
     async def flush(self, least: int = 1) -> None:
         """Write what is remembered and not written, if it is as many results."""

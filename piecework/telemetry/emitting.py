@@ -1,4 +1,4 @@
-"""Emit events: to the log, and to whoever listens to them in this process."""
+"""Emit events to the log and to the listeners of this process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from piecework.telemetry.event import BOUND, Level
 from piecework.telemetry.events import EVENTS
 
-#: Told of every event and its fields, at whatever level the log is.
+#: Receives every event and its fields, whatever the level of the log.
 Listener: TypeAlias = Callable[[str, Mapping[str, Any]], None]
 
 
@@ -17,26 +17,27 @@ class Log(Protocol):
     """The part of a structlog logger that is used here."""
 
     def debug(self, event: str | None = None, *args: Any, **kw: Any) -> Any:
-        """Log what only a close look needs."""
+        """Log a detail."""
         ...
 
     def info(self, event: str | None = None, *args: Any, **kw: Any) -> Any:
-        """Log what happened as it should."""
+        """Log a normal event."""
         ...
 
     def warning(self, event: str | None = None, *args: Any, **kw: Any) -> Any:
-        """Log what recovery is taking care of."""
+        """Log a failure that recovery handles."""
         ...
 
     def error(self, event: str | None = None, *args: Any, **kw: Any) -> Any:
-        """Log what needs a person."""
+        """Log a failure that needs an operator."""
         ...
 
 
 def emit(log: Log, name: str, *, level: Level | None = None, **fields: object) -> None:
-    """Log an event of the catalogue; an unknown name or field is a KeyError.
+    """Log an event of the catalogue, at `level` or the level of its row.
 
-    At the level of the catalogue, unless one is given.
+    Raises:
+        KeyError: The catalogue does not have the event, or the event a field.
     """
     event, known = EVENTS[name], _KNOWN[name]
     if not fields.keys() <= known:
@@ -47,16 +48,16 @@ def emit(log: Log, name: str, *, level: Level | None = None, **fields: object) -
         listener(name, fields)
 
 
-#: What each event may carry, put together once.
+#: The fields that each event may carry; computed once.
 _KNOWN: Final = {name: event.fields | BOUND for name, event in EVENTS.items()}
 
-#: Those of this process: mostly none, and one where metrics are written.
+#: The listeners of this process: one where metrics are written, else none.
 _LISTENERS: Final[list[Listener]] = []
 
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Tell somebody of each event inside."""
+    """Call the listener with each event inside the context."""
     _LISTENERS.append(listener)
     try:
         yield

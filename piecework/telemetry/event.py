@@ -1,19 +1,20 @@
-"""What an event is: when it is emitted, what it says, how loud."""
+"""The row of an event in the catalogue."""
 
 from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
-Level = Literal["debug", "info", "warning", "error"]
+#: Methods of a logger. `exception` logs an error with the current traceback.
+Level = Literal["debug", "info", "warning", "error", "exception", "critical"]
 
-#: Whose event it is. Bound once a delivery, so any event may carry them.
+#: Fields that every event may carry: the logger binds them once for each delivery.
 BOUND: Final = frozenset(
     {"tenant", "job", "chunk", "gen", "fence", "attempt", "pipeline", "worker"}
 )
 
 
 class Event(NamedTuple):
-    """When an event is emitted, its fields beside the bound ones, and its level."""
+    """A sentence that says when it is emitted, its own fields, and its level."""
 
     when: str
     fields: frozenset[str]
@@ -21,5 +22,5 @@ class Event(NamedTuple):
 
 
 def event(when: str, fields: str = "", level: Level = "info") -> Event:
-    """Return a row of the catalogue; its fields are words in one text."""
+    """Return a row of the catalogue; `fields` holds the names, separated by spaces."""
     return Event(when, frozenset(fields.split()), level)

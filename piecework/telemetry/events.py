@@ -1,7 +1,7 @@
-"""The catalogue of events: a new one gets a row here first, then its call.
+"""The catalogue of events. Add a row here before you emit a new event.
 
-Dashboards and alarms count on names and fields, so what is not in the table is refused
-where it is emitted. No payloads, and of idempotency keys only a hash.
+Dashboards and alarms depend on the names and fields, so `emit` refuses an event that is
+not in the table. No event holds a payload, and only the hash of an idempotency key.
 """
 
 from __future__ import annotations
@@ -14,26 +14,30 @@ from piecework.telemetry.event import Event, event
 
 _JOB: Final = {
     "input.directory.skipped": event(
-        "a directory held files of kinds that are not read",
+        "a directory holds files of kinds that piecework does not read",
         "directory count files",
         "warning",
     ),
     "input.pages.without_text": event(
         "some pages of a PDF hold no text", "file count pages", "warning"
     ),
-    "job.finalizing": event("the last chunk is settled; the join begins", "chunks"),
+    "job.finalizing": event("the last chunk has ended; the join begins", "chunks"),
     "job.finished": event(
-        "the join has ended, and the job with its certificate", "status chunks outcomes"
+        "the join has ended; the job has its certificate", "status chunks outcomes"
     ),
     "pipeline.unknown": event(
-        "a worker met a pipeline that it does not have", "delay_s error_code", "warning"
+        "a worker received a chunk of a pipeline that it has not loaded",
+        "delay_s error_code",
+        "warning",
     ),
 }
 #: The fields of every event that ends a claim.
 _CLAIM_END: Final = "duration_ms calls replayed cached retried"
 _CHUNK: Final = {
-    "chunk.claimed": event("a claim was won", "deliveries waited_ms", "debug"),
-    "chunk.claim_lost": event("a claim was refused", "status reason delay_s", "debug"),
+    "chunk.claimed": event("a worker claimed a chunk", "deliveries waited_ms", "debug"),
+    "chunk.claim_refused": event(
+        "a claim was refused", "status reason delay_s", "debug"
+    ),
     "chunk.succeeded": event("a claim ended: the chunk has its result", _CLAIM_END),
     "chunk.retry_scheduled": event(
         "a claim ended: the chunk failed, and its next attempt comes after the delay",
@@ -56,38 +60,46 @@ _CHUNK: Final = {
         f"{_CLAIM_END} error_code stage attempts compensation envelope",
         "error",
     ),
-    "chunk.compensated": event("the stages were undone", "stages failed", "warning"),
-}
-# One correlation id: that of the `stage.completed` of the steps that are taken back.
-_COMPENSATION: Final = {
-    "compensation.begun": event(
-        "a way back begins, or goes on where another worker left it",
-        "correlation_id error_code stage steps to_undo",
+    "chunk.store_failed": event(
+        "a table could not be reached during a claim; the chunk is released",
+        "error_code",
         "warning",
     ),
-    "compensation.stage_undone": event(
-        "it is on record that a stage was undone", "correlation_id stage"
+    "chunk.compensated": event(
+        "the stages were compensated", "stages failed", "warning"
+    ),
+}
+# Their correlation id is that of the `stage.completed` events of the compensated
+# stages.
+_COMPENSATION: Final = {
+    "compensation.started": event(
+        "a compensation begins, or continues that of an earlier claim",
+        "correlation_id error_code stage steps to_compensate",
+        "warning",
+    ),
+    "compensation.stage_compensated": event(
+        "the record says that a stage is compensated", "correlation_id stage"
     ),
     "compensation.stage_failed": event(
-        "it is on record that a stage could not be undone; the others still are",
+        "the compensation of a stage failed; the other stages are still compensated",
         "correlation_id stage error_code",
         "error",
     ),
     "compensation.ended": event(
-        "the way back is at its end; a person sees to the stages that are left",
-        "correlation_id compensation left",
+        "a compensation has ended; an operator repairs the uncompensated stages",
+        "correlation_id compensation uncompensated",
         "warning",
     ),
 }
-_NOTICE: Final = {
-    "notice.told": event("the notify hook returned", "about"),
-    "notice.failed": event(
-        "the notify hook failed; it is told again later, a few times",
+_NOTIFICATION: Final = {
+    "notification.delivered": event("the notify hook returned", "about"),
+    "notification.failed": event(
+        "the notify hook failed; a worker calls it again later, a few times",
         "about tries reason",
         "warning",
     ),
-    "notice.given_up": event(
-        "the notify hook is not told any more; `piecework jobs show` says why",
+    "notification.abandoned": event(
+        "the notify hook is not called again; `piecework jobs show` says why",
         "error_code about reason",
         "error",
     ),
@@ -99,108 +111,122 @@ _STAGE: Final = {
         "debug",
     ),
     "stage.replanned": event(
-        "a stage failed semantically; its replan hook runs in its place",
+        "a stage failed with a semantic error; its replan hook runs instead",
         "stage error_code to times",
         "warning",
     ),
     "stage.fallback_used": event(
-        "a stage was refused by a policy; the next of its chain runs in its place",
+        "a policy refused a stage; the next function of its chain runs instead",
         "stage error_code to times",
         "warning",
     ),
     "call.fallback_used": event(
-        "another of its chain answered a call that was refused",
+        "a policy refused a call; a fallback of its dependency answered it",
         "dependency stage answered_by error_codes",
         "warning",
     ),
     "call.attempt": event(
-        "an attempt of a call has ended: answered (debug), failed or cut off; the next "
-        "begins after the delay, if there is one",
+        "an attempt of a call was answered (debug), failed or was interrupted; the "
+        "next attempt begins after the delay, if the event has one",
         "error_code attempt_number delay_ms idempotency_key_hash dependency stage "
         "outcome duration_ms",
         "warning",
     ),
     "breaker.opened": event(
-        "the calls to a dependency fail: nobody makes any until one is tried",
+        "the calls to a dependency fail; workers make none until a probe succeeds",
         "dependency error_code delay_s failed_probes",
         "warning",
     ),
-    "breaker.closed": event("a call was tried, and answered", "dependency"),
+    "breaker.closed": event("a probe of a dependency succeeded", "dependency"),
+    "breaker.record_unreachable": event(
+        "the shared state of the breakers could not be read or written",
+        "error",
+        "debug",
+    ),
+    "usage.failed": event(
+        "the usage function of a dependency failed; the call is metered without usage",
+        "dependency error",
+        "warning",
+    ),
+    "journal.flush_failed": event(
+        "remembered calls could not be written; the next flush writes them",
+        "error",
+        "warning",
+    ),
 }
 _OPERATION: Final = {
     "aws.throttled": event(
-        "AWS answered that there are too many requests; the SDK or we try again",
+        "AWS throttled a request; the SDK or piecework sends it again",
         "service operation error_code",
         "debug",
     ),
-    "cost.unwritten": event(
-        "a process ends, and so many writes of what jobs have cost were not made: "
-        "their bills are too low",
+    "cost.lost": event(
+        "a process ended before it wrote the cost of its jobs; their bills are too low",
         "count",
         "warning",
     ),
     "wire.fallback_used": event(
-        "requests go through the SDK: the thin path is not sure to do as it does",
+        "requests go through the SDK; the thin transport may differ from it here",
         "service reason",
     ),
-    "retry.refused": event(
-        "a call that failed is not tried again: too many do, or its breaker is open",
+    "retry.budget_exhausted": event(
+        "a failed call is not retried; the retry budget or the breaker forbids it",
         "dependency error_code",
         "debug",
     ),
     "cache.failed": event(
-        "the shared responses could not be read or written; the call went on without",
+        "the shared responses could not be read or written; the call continued",
         "reason",
         "warning",
     ),
     "idempotency.replayed": event(
-        "a call was answered by the record of an earlier one",
+        "the record of an earlier call answered a call",
         "operation idempotency_key_hash",
         "debug",
     ),
     "idempotency.unrecorded": event(
-        "what came of a call could not be written down",
+        "the result of a call could not be recorded",
         "operation idempotency_key_hash status reason",
         "warning",
     ),
 }
 _WORKER: Final = {
     "worker.started": event(
-        "the worker takes messages; on ECS with its task",
+        "the worker receives messages; on ECS the event names its task",
         "pipelines max_chunks version pid task zone",
     ),
     "worker.signalled": event(
-        "a signal stops the worker: on ECS with what becomes of the task, which "
-        "is STOPPED when ECS ends it (scale-in, deployment, Spot), else RUNNING",
+        "a signal stops the worker; on ECS desired_status is STOPPED if ECS ends the "
+        "task (scale-in, deployment, Spot), else RUNNING",
         "signal desired_status",
     ),
     "worker.threads_left": event(
-        "the worker is done and ends, though a function in a thread goes on",
+        "the worker ends while functions in threads still run",
         "count",
         "warning",
     ),
     "health.unwritable": event(
-        "the file for the health check cannot be written; said once",
+        "the health file cannot be written; emitted once",
         "reason",
         "warning",
     ),
     "ecs.refused": event(
-        "the ECS agent did not answer, or refused; said once, and the work goes on",
+        "the ECS agent refused or did not answer; emitted once, and the work continues",
         "about reason",
         "warning",
     ),
     "ecs.protection": event(
-        "ECS was told whether it may end this task in a scale-in or a deployment",
+        "the worker told ECS whether it may end this task in a scale-in or deployment",
         "on minutes",
         "debug",
     ),
-    "worker.advised": event(
-        "the order of the stages that the worker knows could be better",
+    "pipeline.lint_warning": event(
+        "a pipeline has an order of stages that costs more than another",
         "advice",
         "warning",
     ),
-    "worker.full": event(
-        "the worker stops, for it passed its memory limit",
+    "worker.memory_limit": event(
+        "the worker stops because it exceeds its memory limit",
         "memory_mb limit_mb",
         "warning",
     ),
@@ -208,38 +234,92 @@ _WORKER: Final = {
         "a process for isolated stages is ready", "pid duration_ms", "debug"
     ),
     "child.ended": event(
-        "the process of an isolated stage died, or was killed with its work",
+        "the process of an isolated stage died or was killed",
         "pid stage reason",
         "warning",
     ),
-    "worker.stopping": event("the worker takes no more messages", "reason in_hand"),
-    "worker.stopped": event("the worker is done", "settled released duration_s"),
-    "lease.renewed": event("leases and visibility were extended", "count", "debug"),
+    "worker.stopping": event(
+        "the worker receives no more messages", "reason in_progress"
+    ),
+    "worker.stopped": event("the worker has ended", "settled released duration_s"),
+    "worker.execution_failed": event(
+        "the worker could not process a message", "error_code", "exception"
+    ),
+    "worker.receive_failed": event(
+        "SQS refused or did not answer a receive", "error_code", "warning"
+    ),
+    "worker.component_failed": event(
+        "a part of the worker failed while the worker stopped", "error", "error"
+    ),
+    "cancel_watch.failed": event(
+        "the worker could not poll for cancelled jobs", "error_code", "warning"
+    ),
+    "acks.failed": event(
+        "tallies or deletions of messages could not be written", "error", "warning"
+    ),
+    "lease.renewed": event(
+        "the worker extended its leases and the visibility of their messages",
+        "count",
+        "debug",
+    ),
+    "lease.renew_failed": event(
+        "the worker could not renew its leases; it tries again", "error", "warning"
+    ),
     "lease.lost": event(
-        "a lease is another's or ran out; its work was stopped",
+        "another worker has the lease, or it expired; the work was stopped",
         "reason stage error_code",
         "warning",
     ),
-    "message.newer": event(
-        "a turn is left to a newer version: its message, job or chunk is of one",
+    "message.deferred_newer_schema": event(
+        "a message is left to newer workers, because their schema wrote its records",
         "about received delay_s",
         "warning",
     ),
     "message.quarantined": event(
-        "a message was set aside", "message_id error_code reason", "error"
+        "a message cannot be processed and was quarantined",
+        "message_id error_code reason",
+        "error",
     ),
     "dlq.alarm": event(
-        "too many dead letters arrived in a while, or the oldest open one is too old",
+        "too many dead letters arrived in the window, or the oldest is too old",
         "about more_than window_s age_s died_at",
         "error",
     ),
     "reconcile.pass": event(
-        "the reconciler has looked at every active job",
-        "jobs looked actions duration_ms overdue_s open_letters oldest_letter_s",
+        "the reconciler has checked every active job",
+        "jobs looked actions duration_ms overdue_s open_dead_letters "
+        "oldest_dead_letter_s",
         "debug",
     ),
     "reconcile.action": event(
-        "the reconciler put something right", "action count reason error_code"
+        "the reconciler repaired a state", "action count reason error_code"
+    ),
+    "reconcile.failed": event(
+        "the reconciler could not check a job, or a pass failed",
+        "error_code",
+        "exception",
+    ),
+    "reconcile.message_failed": event(
+        "a message of the dead-letter queue could not be handled; it comes again",
+        "message_id",
+        "exception",
+    ),
+    "reconcile.drain_failed": event(
+        "the dead-letter queue could not be read", level="exception"
+    ),
+    "reconcile.alarms_failed": event(
+        "the reconciler could not check the dead letters for alarms",
+        level="exception",
+    ),
+}
+_PROCESS: Final = {
+    "process.failed": event("an exception ended the process", "exc_info", "critical"),
+    "thread.failed": event("an exception ended a thread", "exc_info", "error"),
+    "cleanup.failed": event(
+        "Python could not raise an exception of a cleanup", "exc_info", "error"
+    ),
+    "task.failed": event(
+        "an asyncio task failed and no code awaited it", "reason exc_info", "error"
     ),
 }
 
@@ -248,9 +328,10 @@ EVENTS: Final[Mapping[str, Event]] = MappingProxyType(
         **_JOB,
         **_CHUNK,
         **_COMPENSATION,
-        **_NOTICE,
+        **_NOTIFICATION,
         **_STAGE,
         **_OPERATION,
         **_WORKER,
+        **_PROCESS,
     }
 )

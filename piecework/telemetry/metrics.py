@@ -1,7 +1,7 @@
-"""The catalogue of metrics: what each is, and of which event it is made.
+"""The catalogue of metrics: what each one measures, and from which events.
 
-A metric is a pure function of an event's fields, so that whatever is logged is counted,
-at any level of the log. Dashboards and alarms stand on these names.
+A metric is a pure function of an event's fields. An event is counted at any level of
+the log, so metrics and logs agree. Dashboards and alarms depend on these names.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from piecework.keys import JOIN_CHUNK
 Kind: TypeAlias = Literal["count", "gauge", "distribution"]
 #: As CloudWatch spells them.
 Unit: TypeAlias = Literal["Count", "Seconds"]
-#: What an event adds to a metric; None: nothing.
+#: Returns what an event adds to a metric; None: nothing.
 Amount: TypeAlias = Callable[[Mapping[str, Any]], float | None]
 
 NAMESPACE: Final = "Piecework"
-#: The dimensions of every metric, and the one that some have beside them.
+#: The dimensions of every metric, and the additional one of some metrics.
 DIMENSIONS: Final = ("App", "Env")
 DEPENDENCY: Final = "Dependency"
 
@@ -31,22 +31,22 @@ def each(_: Mapping[str, Any]) -> float:
 
 
 def chunk(fields: Mapping[str, Any]) -> float | None:
-    """Count a chunk's event; a join is no chunk of its job's manifest."""
+    """Count a chunk's event; a join is not a chunk of its job's manifest."""
     return None if fields.get("chunk") == JOIN_CHUNK else 1
 
 
 def where(name: str, value: object) -> Amount:
-    """Count the events of which a field says so."""
+    """Count the events whose field has this value."""
     return lambda fields: 1 if fields.get(name) == value else None
 
 
 def field(name: str) -> Amount:
-    """Take what a field says."""
+    """Take the value of a field."""
     return lambda fields: fields.get(name)
 
 
 def seconds(name: str) -> Amount:
-    """Take the seconds that a field says in milliseconds."""
+    """Take the value of a field in milliseconds, in seconds."""
 
     def amount(fields: Mapping[str, Any]) -> float | None:
         found = fields.get(name)
@@ -56,11 +56,11 @@ def seconds(name: str) -> Amount:
 
 
 class Metric(NamedTuple):
-    """What a metric says, in which unit, and where it comes from.
+    """The kind, unit, meaning and source of a metric.
 
     Attributes:
-        events: The events that it is made of; empty: it is read at the line.
-        by_dependency: It is told of each dependency, too.
+        events: The events that feed it; empty: it is read when the line is written.
+        by_dependency: Whether it is also written for each dependency.
     """
 
     kind: Kind
@@ -108,17 +108,18 @@ _CLAIM_END: Final = (
 
 
 _COUNTS: Final = {
-    "ChunksClaimed": _count("chunk.claimed", "a worker took a chunk in hand", chunk),
+    "ChunksClaimed": _count("chunk.claimed", "a worker claimed a chunk", chunk),
     "ChunksSucceeded": _count("chunk.succeeded", "a chunk has its result", chunk),
     "ChunksDead": _count("chunk.dead_lettered", "a chunk is a dead letter", chunk),
     "ChunksRescheduled": _count(
         _TO_WAITING, "a claim ended, and the chunk waits for the next one", chunk
     ),
-    "ClaimsLost": _count(
-        "chunk.claim_lost", "a claim was refused: a doubled or an early message"
+    "ClaimsRefused": _count(
+        "chunk.claim_refused",
+        "a claim was refused: the message was a duplicate or early",
     ),
     "LeasesLost": _count(
-        "lease.lost", "a lease ran out under its work, which was stopped"
+        "lease.lost", "a lease expired during the work, which was stopped"
     ),
     "CallsAnswered": _count(
         "call.attempt", "a call was answered", where("outcome", "answered")
@@ -128,49 +129,56 @@ _COUNTS: Final = {
     ),
     "CallsReplayed": _count(
         _CLAIM_END,
-        "a call was answered by what an earlier claim remembered",
+        "the journal of an earlier claim answered a call",
         field("replayed"),
     ),
     "DeadLetters": _count(
-        "chunk.dead_lettered", "a dead letter was written, of a join, too"
+        "chunk.dead_lettered", "a dead letter was written, also for a join"
     ),
     "CompensationsFailed": _count(
-        "compensation.stage_failed", "a stage could not be undone: a person has to"
+        "compensation.stage_failed",
+        "the compensation of a stage failed; an operator repairs it",
     ),
     "BreakersOpened": _count(
-        "breaker.opened", "a worker gave a dependency up", by_dependency=True
+        "breaker.opened",
+        "a worker opened the circuit breaker of a dependency",
+        by_dependency=True,
     ),
     "RetriesRefused": _count(
-        "retry.refused", "a call was not tried again, for the fleet's sake"
+        "retry.budget_exhausted", "a call was not retried, to protect the dependency"
     ),
-    "Throttles": _count("aws.throttled", "AWS answered: too many requests"),
-    "MessagesQuarantined": _count("message.quarantined", "a message was set aside"),
-    "MessagesNewer": _count(
-        "message.newer", "a turn was left to workers of a newer version"
+    "Throttles": _count("aws.throttled", "AWS throttled a request"),
+    "MessagesQuarantined": _count("message.quarantined", "a message was quarantined"),
+    "MessagesDeferred": _count(
+        "message.deferred_newer_schema",
+        "a message was left to workers of a newer version",
     ),
-    "ReconcilerPasses": _count("reconcile.pass", "a reconciler looked at all jobs"),
-    "JobsFinished": _count("job.finished", "a job ended by its join, however"),
+    "ReconcilerPasses": _count("reconcile.pass", "a reconciler checked all jobs"),
+    "JobsFinished": _count("job.finished", "a job ended with its join, in any status"),
     "JobsFailed": _count(
         "job.finished", "a job ended without a result", where("status", "FAILED")
     ),
-    "WorkersStopped": _count("worker.stopped", "a worker ended in order"),
+    "WorkersStopped": _count("worker.stopped", "a worker shut down in order"),
 }
 _GAUGES: Final = {
-    "ChunksInHand": _gauge("chunks that the worker holds"),
-    "CallsInFlight": _gauge("calls of the worker under way, of at most its slots"),
-    "BreakersOpen": _gauge("dependencies that the worker does not call")._replace(
-        by_dependency=True
-    ),
+    "ChunksInProgress": _gauge("chunks that the worker has leases on"),
+    "CallsInFlight": _gauge("calls of the worker in flight"),
+    "BreakersOpen": _gauge(
+        "dependencies whose circuit breaker is open for the worker"
+    )._replace(by_dependency=True),
     "OpenDeadLetters": _gauge(
-        "dead letters that nobody has dealt with; 100 stands for more",
+        "open dead letters; 100 means 100 or more",
         event="reconcile.pass",
-        name="open_letters",
+        name="open_dead_letters",
     ),
     "OldestDeadLetterSeconds": _gauge(
-        "age of the oldest of them", "Seconds", "reconcile.pass", "oldest_letter_s"
+        "age of the oldest open dead letter",
+        "Seconds",
+        "reconcile.pass",
+        "oldest_dead_letter_s",
     ),
     "OldestOverdueChunkSeconds": _gauge(
-        "longest that a chunk could be worked on and nobody has it",
+        "longest time that a claimable chunk has waited for a worker",
         "Seconds",
         "reconcile.pass",
         "overdue_s",
@@ -183,7 +191,7 @@ _DISTRIBUTIONS: Final = {
     "ChunkSeconds": _distribution(_CLAIM_END, "a claim, from its start to its end"),
     "CallSeconds": _distribution("call.attempt", "an attempt of a call"),
     "ReconcilerPassSeconds": _distribution(
-        "reconcile.pass", "a look at all jobs that were due"
+        "reconcile.pass", "a pass over all jobs that were due"
     ),
 }
 
@@ -200,5 +208,5 @@ def _by_event() -> Mapping[str, tuple[tuple[str, Metric], ...]]:
     return {event: tuple(metrics) for event, metrics in found.items()}
 
 
-#: The metrics of each event that has any.
+#: The metrics that each event feeds.
 OF_EVENT: Final = MappingProxyType(_by_event())

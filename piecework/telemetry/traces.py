@@ -1,8 +1,8 @@
-"""Tracebacks for logs: where, of what type, but in whose words only if they are ours.
+"""Write tracebacks for logs without the data that exception messages may quote.
 
-A message of an exception is written by whoever raised it, and quotes what they had in
-hand; a note beside it, too. Only our own messages and those of the SDK are shown, and
-those are cleaned.
+The code that raises an exception writes its message and notes, and may quote payloads
+in them. A logged traceback shows files, lines and types, and only the messages of
+piecework and of the SDK, redacted.
 """
 
 from __future__ import annotations
@@ -19,22 +19,24 @@ import structlog
 
 from piecework.errors import PieceworkError
 from piecework.redact import shortened
+from piecework.telemetry.emitting import emit
 
-#: Characters of a traceback, of a message in it, and of a line of a library's.
+#: Characters of a traceback, of a message in it, and of a line logged by a library.
 TRACE_LIMIT: Final = 8_000
 MESSAGE_LIMIT: Final = 512
 LINE_LIMIT: Final = 1_000
-#: Frames of each exception, the innermost, and exceptions behind one another.
+#: Innermost frames of each exception, and exceptions of one chain of causes.
 FRAMES: Final = 30
 CHAIN: Final = 8
-#: The SDK's, by name: it is not loaded here. They say which request AWS refused, why.
+#: Exceptions of the SDK, by name, so that it is not loaded here. Their messages say
+#: which request AWS refused, and why.
 _SDK: Final = frozenset({"BotoCoreError", "ClientError"})
 
 
 def format_exception(
     _log: object, _method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """Put a traceback in the place of an exception, for structlog."""
+    """Replace `exc_info` by a traceback; a processor of structlog."""
     found = event.pop("exc_info", None)
     if found is True:
         found = sys.exception()
@@ -47,13 +49,13 @@ def format_exception(
 def clean_event(
     _log: object, _method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """Clean a line that a library wrote; how long it may be was not ours to say."""
+    """Redact and shorten a line that a library logged."""
     event["event"] = shortened(str(event.get("event", "")), LINE_LIMIT)
     return event
 
 
 def shown(error: BaseException) -> str:
-    """Return the traceback of an exception and of those behind it, outermost last."""
+    """Return the tracebacks of an exception and of its causes, outermost last."""
     parts = [_one(each) for each in _chain(error)]
     return "\n\n".join(reversed(parts))[-TRACE_LIMIT:]
 
@@ -70,19 +72,19 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _one(error: BaseException) -> str:
-    # Not the lines of code: those may hold what somebody typed in to try it out.
-    said = [
+    # The lines of code are left out: in an interactive session they may hold data.
+    lines = [
         f"  {frame.f_code.co_filename}:{line} in {frame.f_code.co_name}"
         for frame, line in traceback.walk_tb(error.__traceback__)
     ][-FRAMES:]
-    said.append(f"{type(error).__qualname__}{_words(error)}")
+    lines.append(f"{type(error).__qualname__}{_words(error)}")
     if isinstance(error, BaseExceptionGroup):
-        said += [_one(each) for each in error.exceptions[:CHAIN]]
-    return "\n".join(said)
+        lines += [_one(each) for each in error.exceptions[:CHAIN]]
+    return "\n".join(lines)
 
 
 def _words(error: BaseException) -> str:
-    """Return what may be shown of a message."""
+    """Return the part of a message that may be logged."""
     if isinstance(error, PieceworkError):
         return f": {error.code}: {shortened(error.message, MESSAGE_LIMIT)}"
     if _SDK & {kind.__name__ for kind in type(error).__mro__}:
@@ -92,24 +94,24 @@ def _words(error: BaseException) -> str:
     return ""
 
 
-# ── what nobody caught ──────────────────────────────────────────────────────
+# ── uncaught exceptions ──────────────────────────────────────────────────────
 
 
 def guard_process() -> None:
-    """Log what nobody caught as everything else: Python would print its message."""
+    """Log uncaught exceptions without their messages, which Python would print."""
 
     def uncaught(
         kind: type[BaseException], error: BaseException, _: TracebackType | None
     ) -> None:
         if issubclass(kind, KeyboardInterrupt):
             return
-        structlog.get_logger().critical("process.failed", exc_info=error)
+        emit(structlog.get_logger(), "process.failed", exc_info=error)
 
     def in_thread(found: threading.ExceptHookArgs) -> None:
-        structlog.get_logger().error("thread.failed", exc_info=found.exc_value)
+        emit(structlog.get_logger(), "thread.failed", exc_info=found.exc_value)
 
     def unraisable(found: sys.UnraisableHookArgs) -> None:
-        structlog.get_logger().error("cleanup.failed", exc_info=found.exc_value)
+        emit(structlog.get_logger(), "cleanup.failed", exc_info=found.exc_value)
 
     sys.excepthook = uncaught
     threading.excepthook = in_thread
@@ -117,10 +119,17 @@ def guard_process() -> None:
 
 
 def guard_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """Log what a task raised that nobody waited for; asyncio would show its message."""
+    """Log exceptions of unawaited tasks without their messages.
 
-    def left(_: asyncio.AbstractEventLoop, told: dict[str, Any]) -> None:
-        log = structlog.get_logger()
-        log.error("task.failed", reason=told["message"], exc_info=told.get("exception"))
+    asyncio itself would print them.
+    """
 
-    loop.set_exception_handler(left)
+    def unawaited(_: asyncio.AbstractEventLoop, facts: dict[str, Any]) -> None:
+        emit(
+            structlog.get_logger(),
+            "task.failed",
+            reason=facts["message"],
+            exc_info=facts.get("exception"),
+        )
+
+    loop.set_exception_handler(unawaited)

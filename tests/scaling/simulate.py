@@ -120,8 +120,8 @@ def told(
         yield Source(ECS, "CPUUtilization", "Average"), CPU_PERCENT * busy
     if in_hand:
         average = sum(in_hand) / len(in_hand)
-        yield Source(OURS, "ChunksInHand", "Average"), average
-        yield Source(OURS, "ChunksInHand", "Maximum"), max(in_hand)
+        yield Source(OURS, "ChunksInProgress", "Average"), average
+        yield Source(OURS, "ChunksInProgress", "Maximum"), max(in_hand)
     open_ = now >= first and not fleet.over
     yield Source(OURS, "JobsActive", "Maximum"), float(open_)
 

@@ -7,7 +7,7 @@ import pytest
 from tests.scaling.alarm import Alarm, Source
 from tests.scaling.metric_math import Series, evaluate
 
-METRIC = Source("Piecework", "ChunksInHand", "Average")
+METRIC = Source("Piecework", "ChunksInProgress", "Average")
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,9 @@ async def test_a_worker_gives_advice_on_the_order_in_one_event(
     worker.terminate()
 
     assert 0 == (await end(worker)).exit_code
-    assert ["worker.started", "worker.advised"] == [line["event"] for line in said]
+    assert ["worker.started", "pipeline.lint_warning"] == [
+        line["event"] for line in said
+    ]
     assert [
         (
             "orders: 'ship' cannot be undone, and stands before the pivot: "

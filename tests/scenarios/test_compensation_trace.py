@@ -24,10 +24,10 @@ async def test_a_trace_has_the_steps_and_their_compensations_under_one_id(
     assert [
         ("stage.completed", "flight"),
         ("stage.completed", "hotel"),
-        ("compensation.begun", "car"),
-        ("compensation.stage_undone", "car"),
-        ("compensation.stage_undone", "hotel"),
-        ("compensation.stage_undone", "flight"),
+        ("compensation.started", "car"),
+        ("compensation.stage_compensated", "car"),
+        ("compensation.stage_compensated", "hotel"),
+        ("compensation.stage_compensated", "flight"),
         ("compensation.ended", None),
     ] == [(line["event"], line.get("stage")) for line in trace]
     assert ["flight", "hotel", "car"] == trace[2]["steps"]
@@ -48,9 +48,9 @@ async def test_an_alarm_can_stand_on_a_compensation_that_failed(
 
     (failed,) = events(said, "compensation.stage_failed")
     (ended,) = events(said, "compensation.ended")
-    undone = [line["stage"] for line in events(said, "compensation.stage_undone")]
+    undone = [line["stage"] for line in events(said, "compensation.stage_compensated")]
     assert ("error", "hotel") == (failed["log_level"], failed["stage"])
-    assert (["car", "flight"], ["hotel"]) == (undone, ended["left"])
+    assert (["car", "flight"], ["hotel"]) == (undone, ended["uncompensated"])
     assert ["car", "flight"] == [
         line[1] for line in scenario.ledger if line[0] == "unbook"
     ]

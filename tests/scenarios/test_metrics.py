@@ -24,7 +24,13 @@ CHUNKS = 8
 SAID = {
     *("ChunksClaimed", "ChunksSucceeded", "ChunksDead", "ChunksRescheduled"),
     *("CallsAnswered", "DeadLetters", "ReconcilerPasses", "JobsFinished"),
-    *("WorkersStopped", "ChunksInHand", "CallsInFlight", "BreakersOpen", "JobsActive"),
+    *(
+        "WorkersStopped",
+        "ChunksInProgress",
+        "CallsInFlight",
+        "BreakersOpen",
+        "JobsActive",
+    ),
     *("OpenDeadLetters", "OldestDeadLetterSeconds", "OldestOverdueChunkSeconds"),
     *("ChunkSeconds", "CallSeconds", "ReconcilerPassSeconds", "MessagesQuarantined"),
 }

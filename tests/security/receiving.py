@@ -127,7 +127,7 @@ async def give(
         found.crashed += [
             f"{body[:200]!r}: {event} {fields}"
             for event, fields in log.said
-            if event in {"worker.turn_failed", "acks.failed"}
+            if event in {"worker.execution_failed", "acks.failed"}
         ]
         found.ends[end_of(log, cloud.sqs)] += 1
         message = delivery.message

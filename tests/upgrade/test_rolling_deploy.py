@@ -66,7 +66,7 @@ async def test_two_versions_side_by_side_forward_back_and_forward_again(
     assert await nothing_set_aside(scenario)
     done = [sum(f.get("ChunksSucceeded", 0) for f in each) for each in figures]
     assert sum(done) == 4 * CHUNKS
-    assert sum(f.get("MessagesNewer", 0) for f in figures[1]) == left(this)
+    assert sum(f.get("MessagesDeferred", 0) for f in figures[1]) == left(this)
     said = f"{4 * CHUNKS} chunks done once, {left(this)} turns left to the next version"
     sys.stdout.write(f"{said}, 0 quarantined, 0 dead\n")
 
@@ -81,7 +81,7 @@ async def submit(submitter: Process, job: str) -> None:
 
 def left(version: Version) -> int:
     """Count the turns that were left to a newer version."""
-    return version.log.count('"event": "message.newer"')
+    return version.log.count('"event": "message.deferred_newer_schema"')
 
 
 def turns_set_aside(version: Version) -> int:

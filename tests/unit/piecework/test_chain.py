@@ -25,18 +25,21 @@ async def test_a_trace_shows_the_steps_and_what_undid_them_under_one_id() -> Non
     assert [
         "stage.completed",
         "stage.completed",
-        "compensation.begun",
-        "compensation.stage_undone",
-        "compensation.stage_undone",
-        "compensation.stage_undone",
+        "compensation.started",
+        "compensation.stage_compensated",
+        "compensation.stage_compensated",
+        "compensation.stage_compensated",
         "compensation.ended",
     ] == log.names()
     assert {"job/7"} == {fields["correlation_id"] for _, fields in log.said}
     (begun,), (ended,) = (
-        told(log, f"compensation.{name}") for name in ("begun", "ended")
+        told(log, f"compensation.{name}") for name in ("started", "ended")
     )
-    assert (["a", "b", "c"], ["c", "b", "a"]) == (begun["steps"], begun["to_undo"])
-    assert ("COMPENSATED", []) == (ended["compensation"], ended["left"])
+    assert (["a", "b", "c"], ["c", "b", "a"]) == (
+        begun["steps"],
+        begun["to_compensate"],
+    )
+    assert ("COMPENSATED", []) == (ended["compensation"], ended["uncompensated"])
 
 
 async def test_a_failed_undo_is_told_for_an_alarm_and_the_others_still_run() -> None:
@@ -53,9 +56,11 @@ async def test_a_failed_undo_is_told_for_an_alarm_and_the_others_still_run() -> 
     )
     (failed,) = told(log, "compensation.stage_failed")
     assert ("b", "runtime.stage.permanent") == (failed["stage"], failed["error_code"])
-    undone = [fields["stage"] for fields in told(log, "compensation.stage_undone")]
+    undone = [fields["stage"] for fields in told(log, "compensation.stage_compensated")]
     assert ["c", "a"] == undone
-    assert [["b"]] == [fields["left"] for fields in told(log, "compensation.ended")]
+    assert [["b"]] == [
+        fields["uncompensated"] for fields in told(log, "compensation.ended")
+    ]
 
 
 async def test_where_nothing_is_undone_or_left_there_is_nothing_to_tell() -> None:
@@ -73,8 +78,8 @@ async def test_a_way_back_that_goes_on_says_what_is_left_of_it() -> None:
 
     await run(script.pipeline, kept, ctx=context(script.pipeline, log=log))
 
-    (begun,) = told(log, "compensation.begun")
-    assert (["a", "b", "c"], ["b", "a"]) == (begun["steps"], begun["to_undo"])
+    (begun,) = told(log, "compensation.started")
+    assert (["a", "b", "c"], ["b", "a"]) == (begun["steps"], begun["to_compensate"])
 
 
 @pytest.mark.parametrize(

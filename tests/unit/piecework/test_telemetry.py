@@ -50,7 +50,10 @@ def test_every_event_says_when_and_can_be_emitted_with_all_its_fields(
         emit(structlog.get_logger(), name, **fields)
 
     assert event.when
-    assert captured == [{"event": name, "log_level": event.level, **fields}]
+    expected = {"event": name, "log_level": event.level, **fields}
+    if event.level == "exception":
+        expected |= {"log_level": "error", "exc_info": True}
+    assert captured == [expected]
 
 
 def test_every_event_is_emitted_somewhere_and_none_but_these() -> None:

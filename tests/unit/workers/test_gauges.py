@@ -40,7 +40,7 @@ async def test_the_gauges_of_a_worker_are_what_it_has_in_hand() -> None:
     )
 
     assert list(gauges(place)) == [
-        Gauge("ChunksInHand", 2),
+        Gauge("ChunksInProgress", 2),
         Gauge("CallsInFlight", 1),
         Gauge("BreakersOpen", 1),
         Gauge("BreakersOpen", 1, "model"),

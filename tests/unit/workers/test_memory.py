@@ -27,7 +27,7 @@ async def test_a_worker_that_is_full_stops_and_says_so() -> None:
 
     assert FULL == code
     assert stop.is_set()
-    assert [("worker.full", {"memory_mb": 201, "limit_mb": 200})] == log.said
+    assert [("worker.memory_limit", {"memory_mb": 201, "limit_mb": 200})] == log.said
     assert 2.0 == time() - began_at
 
 

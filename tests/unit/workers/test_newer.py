@@ -68,7 +68,11 @@ async def test_a_message_that_is_for_newer_workers_is_hidden_and_counted(
 
     assert here.rt.work.hidden == [("r", 60)]
     ((event, said),) = here.log.said
-    assert (event, said["about"], said["received"]) == ("message.newer", about, 2)
+    assert (event, said["about"], said["received"]) == (
+        "message.deferred_newer_schema",
+        about,
+        2,
+    )
 
 
 async def test_a_claim_that_a_newer_worker_s_chunk_refuses_costs_nothing() -> None:
@@ -76,7 +80,7 @@ async def test_a_claim_that_a_newer_worker_s_chunk_refuses_costs_nothing() -> No
     end = await refused(SchemaTooNew(), WorkItem(REF, 1, 1, "r"), here)
 
     assert (end, here.rt.work.hidden) == (MessageAction.KEEP, [("r", 30)])
-    assert here.log.names() == ["message.newer"]
+    assert here.log.names() == ["message.deferred_newer_schema"]
 
 
 async def test_a_join_without_a_message_is_just_left() -> None:

@@ -29,7 +29,7 @@ async def test_an_ended_job_is_told_of_and_let_go() -> None:
     (notice,) = job.heard
     assert ("ended", "PARTIAL", "job") == (notice.event, notice.status, notice.job)
     assert TOLD == (await job.notice())["notice_state"]
-    assert ["notice.told"] == job.log.names()
+    assert ["notification.delivered"] == job.log.names()
     assert [] == job.hidden
     assert not await job.listed()
 

@@ -24,7 +24,7 @@ async def test_a_hook_that_fails_is_tried_again_when_its_message_shows() -> None
     assert MessageAction.KEEP is await job.tell()
     assert [pytest.approx(4.0)] == job.hidden
     assert "tool.stock.busy: not now" == (await job.notice())["said"]
-    assert ["notice.failed"] == job.log.names()
+    assert ["notification.failed"] == job.log.names()
     assert await job.listed()
 
     job.trouble = None
@@ -61,7 +61,7 @@ async def test_a_hook_that_fails_each_time_is_tried_ever_later_and_given_up() ->
     row = await job.notice()
     assert (ABANDONED, "tool.stock.busy: not now") == (row["notice_state"], row["said"])
     assert not await job.listed()
-    assert "notice.given_up" == job.log.names()[-1]
+    assert "notification.abandoned" == job.log.names()[-1]
 
 
 @virtually

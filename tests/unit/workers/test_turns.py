@@ -30,7 +30,7 @@ async def test_a_turn_that_cancels_itself_is_told_of() -> None:
     await asyncio.sleep(1.0)
 
     assert set() == worker.in_hand
-    assert ["worker.turn_failed"] == log.names()
+    assert ["worker.execution_failed"] == log.names()
 
 
 @virtually

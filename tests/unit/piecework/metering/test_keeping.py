@@ -214,7 +214,7 @@ def test_a_process_that_ends_says_how_many_writes_it_did_not_make() -> None:
 
     with listening(lambda event, fields: said.append((event, fields))):
         run_virtually(work())
-        assert [("cost.unwritten", {"count": 3})] == said
+        assert [("cost.lost", {"count": 3})] == said
         kept.hangs = False
         write(meter)
         run_virtually(work())

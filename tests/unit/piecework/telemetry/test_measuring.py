@@ -30,7 +30,9 @@ def test_a_line_a_minute_and_one_at_the_end() -> None:
     out = io.StringIO()
 
     async def a_minute_and_a_half() -> None:
-        async with measured(EMF, lambda: 5.0, lambda: [Gauge("ChunksInHand", 2)], out):
+        async with measured(
+            EMF, lambda: 5.0, lambda: [Gauge("ChunksInProgress", 2)], out
+        ):
             emit(quiet_log(), "chunk.claimed", chunk=1)
             await asyncio.sleep(FLUSH_S * 1.5)
             emit(quiet_log(), "worker.stopped")
@@ -38,7 +40,7 @@ def test_a_line_a_minute_and_one_at_the_end() -> None:
     run_virtually(a_minute_and_a_half())
 
     first, last = read(out)
-    assert (first["ChunksClaimed"], first["ChunksInHand"]) == (1, 2)
+    assert (first["ChunksClaimed"], first["ChunksInProgress"]) == (1, 2)
     assert (last["WorkersStopped"], "ChunksClaimed" in last) == (1, False)
     assert not _LISTENERS
 

@@ -23,7 +23,7 @@ MAKES: dict[str, tuple[str, dict[str, Any]]] = {
     "ChunksSucceeded": ("chunk.succeeded", {"chunk": 3}),
     "ChunksDead": ("chunk.dead_lettered", {"chunk": 3}),
     "ChunksRescheduled": ("chunk.released", {"chunk": 3}),
-    "ClaimsLost": ("chunk.claim_lost", {}),
+    "ClaimsRefused": ("chunk.claim_refused", {}),
     "LeasesLost": ("lease.lost", {}),
     "CallsAnswered": ("call.attempt", {"outcome": "answered"}),
     "CallsFailed": ("call.attempt", {"outcome": "failed"}),
@@ -31,16 +31,16 @@ MAKES: dict[str, tuple[str, dict[str, Any]]] = {
     "DeadLetters": ("chunk.dead_lettered", {"chunk": -1}),
     "CompensationsFailed": ("compensation.stage_failed", {}),
     "BreakersOpened": ("breaker.opened", {"dependency": "model"}),
-    "RetriesRefused": ("retry.refused", {"dependency": "model"}),
+    "RetriesRefused": ("retry.budget_exhausted", {"dependency": "model"}),
     "Throttles": ("aws.throttled", {}),
     "MessagesQuarantined": ("message.quarantined", {}),
-    "MessagesNewer": ("message.newer", {}),
+    "MessagesDeferred": ("message.deferred_newer_schema", {}),
     "ReconcilerPasses": ("reconcile.pass", {}),
     "JobsFinished": ("job.finished", {"status": "PARTIAL"}),
     "JobsFailed": ("job.finished", {"status": "FAILED"}),
     "WorkersStopped": ("worker.stopped", {}),
-    "OpenDeadLetters": ("reconcile.pass", {"open_letters": 1}),
-    "OldestDeadLetterSeconds": ("reconcile.pass", {"oldest_letter_s": 1}),
+    "OpenDeadLetters": ("reconcile.pass", {"open_dead_letters": 1}),
+    "OldestDeadLetterSeconds": ("reconcile.pass", {"oldest_dead_letter_s": 1}),
     "OldestOverdueChunkSeconds": ("reconcile.pass", {"overdue_s": 1}),
     "JobsActive": ("reconcile.pass", {"jobs": 1}),
     "ChunkSeconds": ("chunk.cancelled", {"duration_ms": 1000}),
@@ -48,7 +48,7 @@ MAKES: dict[str, tuple[str, dict[str, Any]]] = {
     "ReconcilerPassSeconds": ("reconcile.pass", {"duration_ms": 1000}),
 }
 #: Those that are read when a line is written; `tests/unit/workers/test_gauges.py`.
-READ = {"ChunksInHand", "CallsInFlight", "BreakersOpen"}
+READ = {"ChunksInProgress", "CallsInFlight", "BreakersOpen"}
 
 
 @pytest.fixture
@@ -178,7 +178,7 @@ def test_a_line_says_nothing_but_figures_whatever_the_events_said(
 ) -> None:
     for name, event in EVENTS.items():
         words = event.fields - {"dependency", "duration_ms", "replayed", "jobs"}
-        numbers = {"overdue_s", "open_letters", "oldest_letter_s"}
+        numbers = {"overdue_s", "open_dead_letters", "oldest_dead_letter_s"}
         told = dict.fromkeys(words - numbers, "jane@example.com")
         ids = {"tenant": "acme", "job": "contract-of-jane", "worker": "host-1"}
         emit(quiet_log(), name, **told, **ids)

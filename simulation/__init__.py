@@ -1,8 +1,8 @@
-"""A deterministic simulator: the real code, in made-up time, on an AWS that lies.
+"""Run the real code deterministically, in simulated time, on a faulty model of AWS.
 
-Submit, workers, reconcilers and operators run as they are, each as a process of its
-own on one event loop. A seed decides everything: who runs next, how long a request
-takes, which reply is lost, who is killed or frozen and when. Every write to the tables
-is checked as it happens, and once the faults have ended every job has to end, too. A
-seed that breaks a promise breaks it again, each time, in the same words.
+Submit, workers, reconcilers and operator commands run unchanged. Each is a process of
+its own on one event loop. A seed decides everything: the order of callbacks, the
+latency of requests, lost replies, and which process is killed or frozen. The simulator
+checks every table write as it happens. Once the faults end, every job must end, too. A
+seed that violates an invariant reproduces the same violation in every run.
 """

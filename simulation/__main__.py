@@ -1,4 +1,4 @@
-"""Run schedules, and say which promise broke and how to see it again."""
+"""Run schedules, and print violated invariants with the command that replays them."""
 
 from __future__ import annotations
 
@@ -29,17 +29,15 @@ FULL_COVERAGE_SCHEDULES = 5_000
 @app.command(context_settings={"help_option_names": ["-h", "--help"]})
 def simulate(
     pipeline: Annotated[
-        str, typer.Argument(help="`module:pipeline`; none: Piecework's own.")
+        str, typer.Argument(help="`module:pipeline`; default: the built-in pipelines.")
     ] = "",
     source: Annotated[
-        str, typer.Argument(help="Where its chunks come from, as for a submit.")
+        str, typer.Argument(help="Source of its chunks, as for a submit.")
     ] = "",
-    schedules: Annotated[
-        int, typer.Option(help="How many schedules to run.", min=1)
-    ] = 1000,
-    seed: Annotated[int, typer.Option(help="The seed of the first.", min=0)] = 1,
+    schedules: Annotated[int, typer.Option(help="Number of schedules.", min=1)] = 1000,
+    seed: Annotated[int, typer.Option(help="Seed of the first schedule.", min=0)] = 1,
     processes: Annotated[
-        int, typer.Option(help="Processes to run them in.", min=1)
+        int, typer.Option(help="Number of processes.", min=1)
     ] = os.cpu_count() or 1,
     stubs: Annotated[
         str,
@@ -48,14 +46,16 @@ def simulate(
         ),
     ] = "",
     trace: Annotated[  # noqa: FBT002 -- a flag of a command
-        bool, typer.Option("--trace", help="Write down all that happens, one seed.")
+        bool, typer.Option("--trace", help="Print every event of one seed.")
     ] = False,
 ) -> None:
-    """Run a pipeline through crashes, lost replies and doubled messages, many times."""
+    """Run a pipeline under crashes, lost replies and duplicate messages, many times."""
     inputs = Inputs(pipeline, source, stubs)
     try:
         if bool(pipeline) != bool(source):
-            raise typer.BadParameter("a pipeline needs a source of chunks")
+            raise typer.BadParameter(
+                "A pipeline needs a source of chunks: give both or neither."
+            )
         code = show(inputs, seed) if trace else run(inputs, seed, schedules, processes)
     except PieceworkError as error:
         sys.stderr.write(f"{error.code}: {error.message}\n{error.next_step}\n")
@@ -68,7 +68,7 @@ def show(inputs: Inputs, seed: int) -> int:
     verdict = run_schedule(seed, load_workloads(inputs), traced=True)
     sys.stdout.write("\n".join([*verdict.trace, ""]))
     for text in verdict.violations:
-        sys.stdout.write(f"broken: {text}\n")
+        sys.stdout.write(f"violated: {text}\n")
     sys.stdout.write(f"seed={seed} violations={len(verdict.violations)}\n")
     return 1 if verdict.violations else 0
 
@@ -85,7 +85,7 @@ def run(inputs: Inputs, seed: int, schedules: int, processes: int) -> int:
     sys.stdout.write(summary(total))
     for broken_seed, text in total.violations[:MAX_LISTED]:
         sys.stdout.write(f"\nseed {broken_seed}: {'; '.join(dict.fromkeys(text))}\n")
-        sys.stdout.write(f"  see it again: {replay(inputs, broken_seed)}\n")
+        sys.stdout.write(f"  replay: {replay(inputs, broken_seed)}\n")
     if total.codes[NETWORK_REFUSED]:
         sys.stdout.write(f"\n{NETWORK_REFUSED}: {REGISTRY[NETWORK_REFUSED].recovery}\n")
     if total.jobs and not total.jobs["SUCCEEDED"]:

@@ -1,4 +1,4 @@
-"""Who acts in a schedule: the real code, each part a process that may die."""
+"""Start the processes of a schedule: the real code, in processes that may die."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RESTART_S = 8.0
 
 @dataclass(slots=True)
 class FleetDriver:
-    """Everybody who acts in one world."""
+    """Starts and replaces the processes of one simulated world."""
 
     world: World
     pipelines: Mapping[str, Pipeline]
@@ -42,14 +42,14 @@ class FleetDriver:
     reconcilers: list[Process] = field(default_factory=list)
 
     def name(self, role: str) -> str:
-        """Return a name that nobody had before."""
+        """Return a process name that is unique in this world."""
         self.started += 1
         return f"{role}-{self.started}"
 
     # ── workers and reconcilers: dead ones are replaced ─────────────────────
 
     def worker(self, *, reconcile: bool) -> None:
-        """Start a worker, and another one when it ends."""
+        """Start a worker, and start a replacement when it ends."""
         process = self.world.process(self.name("worker"))
         stop = asyncio.Event()
         self.workers[process] = stop
@@ -64,7 +64,7 @@ class FleetDriver:
         self.on_end(process, task, restart)
 
     def reconciler(self) -> None:
-        """Start a reconciler by itself, and another one when it ends."""
+        """Start a standalone reconciler, and start a replacement when it ends."""
         process = self.world.process(self.name("reconciler"))
         self.reconcilers.append(process)
         rt = self.world.runtime(process)
@@ -100,15 +100,19 @@ class FleetDriver:
         if alive:
             process = self.world.rng.choice(alive)
             self.world.note(process, "SIGTERM", None)
-            # A signal is handled by the process itself, when it runs again.
+            # The process handles a signal itself, when it runs again.
             self.world.start(process, set_stop_event(self.workers[process]))
 
-    # ── people: each command is a process, and may die half-way ─────────────
+    # ── operators: each command is a process, and may die midway ────────────
 
     async def command(
         self, role: str, act: Callable[[Runtime], Awaitable[Any]], *, mortal: bool
     ) -> str:
-        """Run a command in a process of its own; return what came of it."""
+        """Run a command in a process of its own; return its outcome.
+
+        The outcome is `done`, `died`, an error code, or the text of an unexpected
+        error.
+        """
         process = self.world.process(self.name(role), mortal=mortal)
         outcome: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -118,7 +122,7 @@ class FleetDriver:
                 outcome_text = "done"
             except PieceworkError as error:
                 outcome_text = error.code
-            except Exception as error:  # noqa: BLE001 -- nobody expects it
+            except Exception as error:  # noqa: BLE001 -- no error is expected here
                 outcome_text = f"{type(error).__name__}: {error}"
                 self.log.unexpected(f"{process.name}: {outcome_text}")
             if not outcome.done():
@@ -149,7 +153,7 @@ class FleetDriver:
         )
 
     async def cancel(self, ref: JobRef, **more: Any) -> str:
-        """Cancel a job, and perhaps have undone what it did."""
+        """Cancel a job, and compensate it if the schedule draws so."""
         compensate = self.world.faults.fires("operator.compensate")
 
         async def act(rt: Runtime) -> None:
@@ -165,7 +169,7 @@ class FleetDriver:
         return await self.command("resume", lambda rt: resume(rt, request), **more)
 
     async def redrive(self, ref: JobRef, **more: Any) -> str:
-        """Redrive all dead letters of a job."""
+        """Redrive all open dead letters of a job."""
 
         async def act(rt: Runtime) -> None:
             letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)

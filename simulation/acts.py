@@ -1,7 +1,6 @@
-"""What happens in a schedule, act by act.
+"""Drive one schedule: submit jobs, run workers, interfere, and inject faults.
 
-Jobs are submitted, workers work, operators interfere, everything fails; then the
-faults end, and everything has to come to its end in bounded time.
+After the faults end, every job must end within a bounded time.
 """
 
 from __future__ import annotations
@@ -23,25 +22,25 @@ from simulation.world import World
 
 #: Seconds that the faults last, at most.
 FAULTS_S = 90.0
-#: Seconds after the faults within which everything has to end, however it stands:
-#: a resend (doubled each time), a lease and a visibility for each attempt left.
+#: Maximum seconds from the end of the faults to the end of all jobs. It covers one
+#: redispatch (its delay doubles each time), one lease and one visibility timeout per
+#: attempt left.
 MAX_END_S = 3_600.0
-#: Seconds after all jobs within which the dead-letter queue has to be empty: idle
-#: reconcilers look every 20 s, and hide what they look at for 30 s.
+#: Maximum seconds from the end of all jobs until the dead-letter queue is empty. Idle
+#: reconcilers poll it every 20 s and hide the received messages for 30 s.
 MAX_DRAIN_S = 120.0
 
-#: What a submit is asked for: the job, its pipeline, payloads and deadline.
+#: The arguments of a submit: the job, its pipeline, payloads and deadline.
 SubmitRequest: TypeAlias = tuple[JobRef, Pipeline, Sequence[BaseModel], float | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What jobs a schedule may submit.
+    """The jobs that a schedule may submit.
 
     Attributes:
         payloads: Draws the payloads of one job.
-        stand_ins: What is called in the place of what, where a function would reach
-            out of the made-up world.
+        stubs: Maps each function that would use the network to its replacement.
     """
 
     pipeline: Pipeline
@@ -60,7 +59,7 @@ class ScheduleDriver:
     submitted: list[SubmitRequest] = field(default_factory=list)
 
     async def run(self) -> None:
-        """Play all the acts."""
+        """Run all phases of the schedule."""
         rng, fleet = self.world.rng, self.fleet
         reconcile_in_workers = rng.random() < 0.7  # noqa: PLR2004 -- most deployments run it so
         for _ in range(rng.choice((1, 2, 2, 3))):
@@ -80,7 +79,7 @@ class ScheduleDriver:
         check_final_state(self.world, self.invariants)
 
     async def drive_job(self, number: int, deadline_at: float) -> None:
-        """Submit a job, and be an operator who interferes with it."""
+        """Submit a job, then run the drawn operator commands on it."""
         rng, faults, fleet = self.world.rng, self.world.faults, self.fleet
         work = rng.choice(list(self.workloads))
         ref = JobRef(self.world.settings.tenant, f"job-{number}")
@@ -115,7 +114,7 @@ class ScheduleDriver:
             self.fleet.stop_worker()
 
     def end_faults(self) -> None:
-        """Let everything work from now on."""
+        """Stop injecting faults."""
         self.world.note(None, "the faults end", None)
         self.world.faults.on = False
         for process in self.world.processes:
@@ -123,7 +122,7 @@ class ScheduleDriver:
             self.world.loop.thaw(process)
 
     async def wait_until_jobs_end(self) -> None:
-        """Wait until every job has ended, submitting again what never came to be."""
+        """Wait until every job has ended; submit jobs again that do not exist yet."""
         for asked in self.submitted:
             if asked[0].pk not in self.invariants.jobs:
                 await self.fleet.submit(*asked, mortal=False)
@@ -144,7 +143,7 @@ class ScheduleDriver:
         ]
 
     async def wait_until_queues_empty(self) -> None:
-        """Wait until nothing lies in the dead-letter queue."""
+        """Wait until the dead-letter queue is empty."""
         loop = asyncio.get_running_loop()
         deadline_at = loop.time() + MAX_DRAIN_S
         dead = self.world.urls[self.world.settings.dead_letter_queue]
@@ -157,7 +156,7 @@ class ScheduleDriver:
             await asyncio.sleep(1.0)
 
     async def resume_jobs(self) -> None:
-        """Be the operator who takes up what was cancelled or died, once more."""
+        """Resume jobs that were cancelled or failed, and wait for their end."""
         if self.world.rng.random() < 0.5:  # noqa: PLR2004 -- leave some as they are
             return
         for ref, *_ in self.submitted:

@@ -1,4 +1,4 @@
-"""What a loop runs, and what is waited for: cheap, and the same each time."""
+"""Replace asyncio's handles, futures and tasks by cheap, deterministic ones."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class Callback:
-    """What is to run, now or at its time: all that is used of asyncio's handles.
+    """A scheduled callback, with the part of asyncio's handle API that is used.
 
-    There are thousands in each schedule, and asyncio's own cost several times as much.
+    A schedule creates thousands of them, and asyncio's own cost several times as much.
     """
 
     __slots__ = ("args", "callback", "context")
@@ -27,16 +27,16 @@ class Callback:
         self.context = context
 
     def cancel(self) -> None:
-        """Let it not run; its time comes all the same."""
+        """Do not run the callback; its time still passes."""
         self.callback, self.args = None, ()
 
     def cancelled(self) -> bool:
-        """Say whether it was told not to run."""
+        """Return whether the callback was cancelled."""
         return self.callback is None
 
 
 class NumberedFuture(asyncio.Future[Any]):
-    """A future whose hash is its number: sets of them have the same order each time."""
+    """A future whose hash is its number, so that sets have a deterministic order."""
 
     number: int
 
@@ -45,7 +45,7 @@ class NumberedFuture(asyncio.Future[Any]):
 
 
 class NumberedTask(asyncio.Task[Any]):
-    """A task whose hash is its number."""
+    """A task whose hash is its number, so that sets have a deterministic order."""
 
     def __init__(self, loop: Loop, work: Coroutine[Any, Any, Any], **more: Any) -> None:
         self.number = loop.next_number()

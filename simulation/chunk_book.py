@@ -1,4 +1,4 @@
-"""What was seen of one chunk, and the promises about it, checked at each write."""
+"""Record the writes of one chunk, and check the chunk's invariants at each write."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 
 Item = dict[str, Any]
 
-#: Seconds by which a reconciler's watch over a lease may seem shorter than the lease: a
-#: request is on its way for as long.
+#: Seconds by which a reconciler's observation of a lease may be shorter than the lease,
+#: because its request takes that long to arrive.
 REQUEST_MARGIN_S = 0.5
 
 
 @dataclass(slots=True)
 class ChunkInvariants:
-    """The book of one chunk.
+    """The recorded history of one chunk, with its checks.
 
     Attributes:
-        item: The chunk as it was last written.
-        tokens: Who held it, by generation and fence.
-        ended: When it came to an end, and from when on it was open again.
-        passed: The stages that it has left in this life.
+        item: The chunk as last written.
+        tokens: The claim token of each owner, by generation and fence.
+        ended: Pairs of times: when the chunk ended, and when it was reopened.
+        completed_stages: The stages that it has completed in this generation.
         renewed_at: The true time of the last write of its lease.
-        renewal_sent_at: When that write was sent.
+        renewal_sent_at: The time at which that write was sent.
     """
 
     name: str
@@ -44,7 +44,7 @@ class ChunkInvariants:
     completed_stages: set[str] = field(default_factory=set)
 
     def check_write(self, old: Item | None, new: Item) -> None:
-        """Hold a write against the promises; `old` is what stood there, if anything."""
+        """Check a write; `old` is the previous item, if there was one."""
         if old is None or new["gen"] > old["gen"]:
             self.check_creation(old, new)
         else:
@@ -53,7 +53,7 @@ class ChunkInvariants:
         self.item = new
 
     def check_creation(self, old: Item | None, new: Item) -> None:
-        """Check the birth of a chunk, or of a new life of it."""
+        """Check the creation of a chunk, or of a new generation of it."""
         if new["status"] != ChunkStatus.PENDING or new["attempts"]:
             self.report_violation(f"I4: {self.name} was created as {new['status']}")
         if old is not None and old["status"] not in ENDED:
@@ -61,7 +61,7 @@ class ChunkInvariants:
         self.completed_stages.clear()
 
     def check_change(self, old: Item, new: Item) -> None:
-        """Check a step within one life."""
+        """Check a write within one generation."""
         if new["gen"] < old["gen"] or new["fence"] < old["fence"]:
             self.report_violation(f"I2: {self.name} lost a gen or fence")
         if old["status"] in ENDED and new["status"] != old["status"]:
@@ -109,7 +109,7 @@ class ChunkInvariants:
                 )
 
     def check_owner(self, old: Item, new: Item) -> None:
-        """Check a write to a chunk that somebody holds: only its holder may."""
+        """Check that only its owner writes to a chunk that is claimed."""
         sender = self.world.sender
         owner = old.get("claimed_by")
         is_request = {"cancel_requested", "undo_requested"} >= {
@@ -127,7 +127,7 @@ class ChunkInvariants:
             )
 
     def check_progress(self, old: Item, new: Item) -> None:
-        """Check that no step of a claim takes an earlier one back."""
+        """Check that a write within a claim does not revert an earlier one."""
         renewed = new.get("claim_expires_at") not in {None, old["claim_expires_at"]}
         if renewed and self.world.sent_at < self.renewal_sent_at:
             self.report_violation(f"L3: the lease of {self.name} was shortened")
@@ -137,7 +137,7 @@ class ChunkInvariants:
                 self.report_violation(f"I3: {self.name} returned to {new['stage']}")
 
     def record_times(self, old: Item | None, new: Item) -> None:
-        """Remember when a lease was written and when a life ended."""
+        """Record the time of a lease write, and of the end of a generation."""
         now = self.world.now()
         expires = new.get("claim_expires_at")
         if expires is not None and (old or {}).get("claim_expires_at") != expires:
@@ -150,5 +150,5 @@ class ChunkInvariants:
             self.ended[-1] = (since, now)
 
     def had_ended(self, since: float, until: float) -> bool:
-        """Say whether it was at an end at some time between two."""
+        """Return whether the chunk was ended at some time between two times."""
         return any(end <= until and since <= again for end, again in self.ended)

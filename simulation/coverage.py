@@ -1,4 +1,4 @@
-"""Which ways of the two state machines were gone; `docs/simulate.md` numbers them."""
+"""Name the transitions of the two state machines; `docs/simulate.md` lists them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ OPEN = {C.PENDING, C.WAITING}
 ENDED = {C.SUCCEEDED, C.DEAD, C.CANCELLED}
 CANCELLABLE = {J.SUBMITTING, J.RUNNING, J.RESUMING}
 OUTCOMES = {J.SUCCEEDED, J.PARTIAL, J.FAILED}
-#: The ways that a run of the simulator must have gone.
+#: The transitions that a full run of the simulator must have taken.
 CHUNK_TRANSITIONS = [f"C{n}" for n in range(15)]
 JOB_TRANSITIONS = [f"J{n}" for n in range(10)]
 
 
 def chunk_transitions(old: Item | None, new: Item) -> list[str]:
-    """Return which ways a write to a chunk went; none: it is not a way."""
+    """Return the transitions of a chunk write; empty if it is not a valid one."""
     if old is None:
         return ["C0"]
     before, after = old["status"], new["status"]
@@ -38,13 +38,13 @@ def chunk_transitions(old: Item | None, new: Item) -> list[str]:
 
 
 def count_returns(old: Item, new: Item) -> int:
-    """Return how often a write handed a chunk back, at the end of what it holds."""
+    """Return how often a write returned a chunk: as a release or as a deferral."""
     names = ("releases", "parks")
     return sum(int(new.get(name, 0)) - int(old.get(name, 0)) for name in names)
 
 
 def running_transitions(old: Item, new: Item) -> list[str]:
-    """Return the way of a chunk that somebody held."""
+    """Return the transitions of a chunk that a worker had claimed."""
     after = new["status"]
     if after == C.WAITING and new.get("parks", 0) > old.get("parks", 0):
         return ["C14"]
@@ -60,14 +60,14 @@ def running_transitions(old: Item, new: Item) -> list[str]:
 
 
 def unclaimed_transitions(before: str, new: Item) -> list[str]:
-    """Return the way of a chunk that nobody held."""
+    """Return the transitions of a chunk that was not claimed."""
     if before == C.PENDING and new["status"] == C.WAITING and "direction" in new:
         return ["J6"]
     return ["C10"] if before in OPEN and new["status"] == C.CANCELLED else []
 
 
 def unchanged_transitions(old: Item, new: Item) -> list[str]:
-    """Return the ways that leave the state as it is."""
+    """Return the transitions that keep the chunk's status."""
     if new.get("direction") and not old.get("direction"):
         return ["J6"]
     if new.get("cancel_requested") and not old.get("cancel_requested"):
@@ -82,7 +82,7 @@ def unchanged_transitions(old: Item, new: Item) -> list[str]:
 
 
 def job_transitions(old: Item | None, new: Item) -> list[str]:
-    """Return which way a job's change of state went; none: it is not a way."""
+    """Return the transition of a job's status; empty if it is not a valid one."""
     after = new["status"]
     if old is None:
         return ["J0"] if after == J.SUBMITTING else []

@@ -1,4 +1,4 @@
-"""What must hold when everything has come to its end."""
+"""Check the final state of a schedule, after all jobs have ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Item = dict[str, Any]
 
 
 def check_final_state(world: World, invariants: Invariants) -> None:
-    """Hold the tables, the objects and the books against each other."""
+    """Compare the tables, the objects and the recorded history with each other."""
     for pk, meta in invariants.jobs.items():
         check_job(world, invariants, pk, meta)
     invariants.letters.check(current_chunks(invariants))
@@ -26,7 +26,7 @@ def check_final_state(world: World, invariants: Invariants) -> None:
 
 
 def current_chunks(invariants: Invariants) -> Iterator[Item]:
-    """Yield the chunks, and the joins that are not of an earlier life of their job."""
+    """Yield the chunks, and the joins of their job's current generation."""
     for pk, meta in invariants.jobs.items():
         for number, checker in invariants.chunks[pk].items():
             if number != keys.JOIN_CHUNK or checker.item["gen"] == meta["gen"]:
@@ -34,7 +34,7 @@ def current_chunks(invariants: Invariants) -> Iterator[Item]:
 
 
 def check_job(world: World, invariants: Invariants, pk: str, meta: Item) -> None:
-    """Check that each chunk has an end with a reason, and the certificate says so."""
+    """Check that each chunk has a valid end, and that the certificate agrees."""
     name, checkers = meta["job"], invariants.chunks[pk]
     chunks = {n: b.item for n, b in checkers.items() if n != keys.JOIN_CHUNK}
     for number, item in chunks.items():
@@ -64,7 +64,7 @@ def check_job(world: World, invariants: Invariants, pk: str, meta: Item) -> None
 
 
 def read_body(body: Any) -> bytes:
-    """Return what an object holds; the model never waits, so one step reads it."""
+    """Return the content of an object; the model never waits, so one step reads it."""
     try:
         body.read().send(None)
     except StopIteration as done:
@@ -76,7 +76,7 @@ def read_body(body: Any) -> bytes:
 def check_dead_letter(
     world: World, invariants: Invariants, pk: str, item: Item
 ) -> None:
-    """Check that a dead chunk has its dead letter, with its story."""
+    """Check that a dead chunk has a complete dead letter."""
     row = get(
         world,
         world.settings.dead_letters_table,
@@ -93,7 +93,7 @@ def check_dead_letter(
 def check_result(
     world: World, invariants: Invariants, item: Item, certificate: Item
 ) -> None:
-    """Check that a finished chunk's result is there, and the one that was certified."""
+    """Check that a succeeded chunk has the result that was certified."""
     chunk = item["chunk"]
     partition = keys.chunk_pk(world.settings.tenant, item["job"], chunk)
     beside = keys.result_sk(chunk)
@@ -113,7 +113,7 @@ def check_result(
 
 
 def check_effects(world: World, invariants: Invariants) -> None:
-    """Hold the ledger against the outside's books."""
+    """Compare the effect ledger with the provider's call records."""
     provider = invariants.provider
     if provider is None:
         return

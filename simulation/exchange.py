@@ -1,7 +1,4 @@
-"""A request to AWS on its way: it is carried out, whoever still waits for the answer.
-
-What a process has sent is on its way whatever becomes of the process.
-"""
+"""Model a request to AWS in transit; AWS executes it even if its sender dies."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ if TYPE_CHECKING:
     from simulation.network import Client
     from simulation.world import World
 
-#: Seconds that a request, or its answer, is usually on its way, at most.
+#: Maximum seconds that a request, or its reply, is normally in transit.
 HOP_S = 0.02
 READS = {"get_item", "query", "scan"}
 
@@ -45,10 +42,10 @@ class Exchange:
         self.execute()
 
     def execute(self) -> None:
-        """Do what is asked for; a long poll that finds nothing stays."""
+        """Execute the request; a long poll without a message stays open."""
         world = self.client.world
         if self.operation in READS and not self.request.get("ConsistentRead"):
-            message = f"{self.operation} may be stale, and nothing here allows for it"
+            message = f"{self.operation} may be stale; use ConsistentRead."
             raise AssertionError(message)
         world.sender, world.sent_at = self.client.process, self.sent_at
         try:
@@ -65,7 +62,7 @@ class Exchange:
         self.reply(reply, None)
 
     def reply(self, reply: dict[str, Any] | None, error: ClientError | None) -> None:
-        """Send the answer on its way back."""
+        """Send the reply back to the process."""
         world = self.client.world
         world.on_exchange("applied", self)
         delay = world.rng.random() * HOP_S
@@ -76,7 +73,7 @@ class Exchange:
     def deliver_reply(
         self, reply: dict[str, Any] | None, error: ClientError | None
     ) -> None:
-        """Reach the process, unless the answer was lost or nobody waits for it."""
+        """Deliver the reply, unless it was lost or the process no longer waits."""
         if self.closed or self.answer.done():
             return
         if self.fault == "request.reply_lost":
@@ -89,7 +86,7 @@ class Exchange:
             self.answer.set_result({**(reply or {}), "ResponseMetadata": headers})
 
     def give_up(self) -> None:
-        """Wait no longer, even if an answer is there that was not yet looked at."""
+        """Stop waiting, even if a reply has arrived that was not yet read."""
         self.fail(ReadTimeoutError(endpoint_url=self.client.name))
 
     def fail(self, error: Exception) -> None:
@@ -113,7 +110,7 @@ class LongPolls:
     _waiting: dict[str, list[Exchange]] = field(default_factory=dict)
 
     def wait(self, exchange: Exchange, url: str, until: float) -> None:
-        """Keep a poll open until there is a message, or its time is over."""
+        """Keep a poll open until there is a message, or until its time is over."""
         self._waiting.setdefault(url, []).append(exchange)
         loop = self.world.loop
         next_at = self.world.sqs.next_at(url)
@@ -127,13 +124,13 @@ class LongPolls:
         )
 
     def retry_first(self, url: str) -> None:
-        """Let the first open poll of a queue have a look."""
+        """Execute the first open poll of a queue again."""
         waiting = self._waiting.get(url)
         if waiting:
             self.retry_poll(waiting[0], url)
 
     def retry_poll(self, exchange: Exchange, url: str) -> None:
-        """Let a poll have another look."""
+        """Execute an open poll again."""
         waiting = self._waiting.get(url, [])
         if exchange in waiting:
             waiting.remove(exchange)

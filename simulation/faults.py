@@ -1,7 +1,7 @@
-"""What may go wrong, how often, and how often it did.
+"""Define the kinds of faults, their rates, and the count of each.
 
-A schedule switches a random part of the kinds on, each at a rate of its own (swarm
-testing): faults that always come together hide what each of them can do alone.
+A schedule enables a random subset of the kinds, each at its own rate (swarm testing):
+faults that always occur together hide the effect of each single one.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ REQUESTS: Mapping[str, float] = {
     "request.late": 0.01,
     "request.slow": 0.02,
 }
-#: Kinds of what a standard queue may do. A stale read is not among them: every read
-#: is strongly consistent, which the world insists on.
+#: Faults that a standard queue may show. Stale reads are not among them: every read is
+#: strongly consistent, and the world enforces it.
 AWS: Mapping[str, float] = {
     "sqs.duplicate": 0.05,
     "sqs.reorder": 0.3,
@@ -32,7 +32,7 @@ AWS: Mapping[str, float] = {
     "sqs.empty": 0.1,
     "sqs.undelete": 0.07,
 }
-#: Kinds of what befalls a call of a pipeline to the outside.
+#: Faults of a pipeline's call to a provider.
 CALLS: Mapping[str, float] = {
     "call.transient": 0.08,
     "call.permanent": 0.025,
@@ -40,12 +40,12 @@ CALLS: Mapping[str, float] = {
     "call.cut": 0.03,
     "call.slow": 0.03,
 }
-#: Kinds of what befalls a process; chances a callback.
+#: Faults of a process; each rate is a chance per callback.
 PROCESSES: Mapping[str, float] = {
     "process.kill": 0.0012,
     "process.freeze": 0.002,
 }
-#: Kinds of what befalls a whole schedule: clocks that are wrong, and operators.
+#: Faults of a whole schedule: wrong clocks, and operator commands.
 EVENTS: Mapping[str, float] = {
     "process.stop": 0.5,
     "clock.offset": 0.5,
@@ -70,7 +70,7 @@ class Faults:
     """The faults of one schedule.
 
     Attributes:
-        on: False in the last phase, in which everything has to come to its end.
+        on: False in the last phase, in which every job must end.
     """
 
     rates: Mapping[str, float]
@@ -84,7 +84,7 @@ class Faults:
         self._requests = [(k, self.rates[k]) for k in REQUESTS if k in self.rates]
 
     def fires(self, kind: str) -> bool:
-        """Say whether a fault of a kind happens now; no draw where it never does."""
+        """Return whether a fault of a kind happens now; no draw if its rate is zero."""
         rate = self.rates.get(kind)
         if rate is None or not self.on or self.rng.random() >= rate:
             return False
@@ -92,7 +92,7 @@ class Faults:
         return True
 
     def draw_for_request(self) -> str | None:
-        """Return what befalls a request, if anything."""
+        """Return the fault of a request, if any."""
         if not self.on or not self._requests:
             return None
         drawn = self.rng.random()

@@ -1,4 +1,4 @@
-"""What may become of a breaker that the fleet shares, write by write."""
+"""Check the writes to the row of a fleet-wide circuit breaker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Item = dict[str, Any]
 
 
 def breaker_violations(old: Item | None, new: Item) -> Iterator[str]:
-    """Say which rules a write to a breaker's row breaks, each as a sentence's end."""
+    """Yield the rules that a write to a breaker's row violates, as sentence endings."""
     was, now = (old or {}).get("breaker_state", "closed"), new["breaker_state"]
     gen, next_gen = (old or {}).get("gen", 0), new["gen"]
     probed = "probe_token" in (old or {})

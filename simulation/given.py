@@ -1,4 +1,4 @@
-"""What is simulated: our own pipelines, or the one that a user names."""
+"""Load the input of a simulation: built-in pipelines, or the user's pipeline."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from piecework.pipeline import Pipeline
 from simulation.acts import Workload
 from simulation.watched import instrument_pipeline
 
-#: Chunks of a job that is drawn from a user's input, at most, and those that are read.
+#: Maximum chunks of a job drawn from a user's input, and maximum chunks read from it.
 MAX_CHUNKS = 5
 MAX_READ_CHUNKS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What was asked for.
+    """The command's inputs.
 
     Attributes:
-        pipeline: `module:object`; empty: our own.
-        source: Where its chunks come from, as for a submit.
-        stand_ins: `module:object`, a mapping from functions that a pipeline calls to
-            what is called in their place; empty: none.
+        pipeline: `module:object`; empty for the built-in pipelines.
+        source: The source of the chunks, as for a submit.
+        stubs: `module:object`, a mapping from functions that the pipeline calls to
+            their replacements; empty for no stubs.
     """
 
     pipeline: str = ""
@@ -40,11 +40,11 @@ class Inputs:
 
 
 def load_workloads(inputs: Inputs) -> Sequence[Workload]:
-    """Return what the schedules submit.
+    """Return the workloads that the schedules submit.
 
     Raises:
-        PieceworkError: What loading the pipeline or reading its input raises.
-        UsageError: `cli.usage.invalid`: there are no stand-ins under that name.
+        PieceworkError: Loading the pipeline or reading its input failed.
+        UsageError: `cli.usage.invalid`: the stub mapping was not found.
     """
     if not inputs.pipeline:
         from simulation.works import WORKLOADS
@@ -71,7 +71,7 @@ async def read_payloads(pipeline: Pipeline, source: str) -> list[BaseModel]:
 
 
 def load_stubs(name: str) -> Mapping[Callable[..., Any], Callable[..., Any]]:
-    """Return what is called in the place of what."""
+    """Return the mapping from functions to stubs."""
     module, _, attribute = name.partition(":")
     try:
         found = getattr(importlib.import_module(module), attribute)

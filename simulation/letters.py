@@ -1,7 +1,8 @@
-"""What may become of a dead letter, checked at every write and at the end.
+"""Check the dead letters, at every write and at the end.
 
-A letter is written open and closed once, by a redrive or by a discard. A chunk that
-is dead has one that tells of this death, and no chunk has an open one of another.
+A dead letter is created open, and closed once: by a redrive or by a discard. A dead
+chunk has one letter, for its current generation. A chunk has no open letter of another
+generation.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ TRANSITIONS = {("", OPEN), (OPEN, REDRIVEN), (OPEN, DISCARDED)}
 
 @dataclass(slots=True)
 class DeadLetterInvariants:
-    """The letters that were written, and the list of those that are open."""
+    """The dead letters that were written, and the list of the open ones."""
 
     report_violation: Callable[[str], None]
     letters: dict[tuple[str, str], Item] = field(default_factory=dict)
     open_list: set[tuple[str, int, int]] = field(default_factory=set)
 
     def check_write(self, change: Change) -> None:
-        """Hold a write to the table of dead letters against the moves of a letter."""
+        """Check a write to the dead-letter table against the valid transitions."""
         old = from_item(change.old) if change.old else {}
         new = from_item(change.new) if change.new else {}
         kind = (new or old).get("kind")
@@ -44,14 +45,14 @@ class DeadLetterInvariants:
             self.letters[change.pk, change.sk] = new
 
     def update_open_list(self, old: Item, new: Item) -> None:
-        """Keep the list of open letters as the table has it."""
+        """Update the recorded list of open letters."""
         if new:
             self.open_list.add(chunk_name(new))
         else:
             self.open_list.discard(chunk_name(old))
 
     def check(self, chunks: Iterable[Item]) -> None:
-        """Check that each dead chunk has its one letter, and no other is open."""
+        """Check that exactly the dead chunks have an open or discarded letter."""
         by_name = {chunk_name(item): item for item in self.letters.values()}
         open_ = {n for n, item in by_name.items() if item["letter_state"] == OPEN}
         dead = {chunk_name(c) for c in chunks if c["status"] == ChunkStatus.DEAD}

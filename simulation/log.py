@@ -1,4 +1,4 @@
-"""A logger that writes nothing; what ends unexpectedly it keeps for the verdict."""
+"""Provide a logger that writes nothing, and records unexpected errors as violations."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class Log:
     """The part of a structlog logger that the real code uses.
 
     Attributes:
-        unexpected: Told of what no part of the code expects.
-        note: Told of warnings and errors.
+        unexpected: Called with each unexpected error.
+        note: Called with each warning and error.
     """
 
     unexpected: Callable[[str], None]
     note: Callable[[str], None]
 
     def bind(self, **_: Any) -> Log:
-        """Return a logger with more facts: there is nothing to keep them for."""
+        """Return this logger; bound facts are not recorded."""
         return self
 
     def debug(self, *_: Any, **__: Any) -> None:
@@ -32,14 +32,14 @@ class Log:
     info = debug
 
     def warning(self, event: str = "", **facts: Any) -> None:
-        """Note what recovery takes care of."""
+        """Note a warning in the trace."""
         text = " ".join(f"{name}={facts[name]}" for name in sorted(facts))
         self.note(f"{event} {text}")
 
     error = warning
 
     def exception(self, event: str = "", **_: Any) -> None:
-        """Keep an error that is not one of those that recovery is for."""
+        """Record an error as a violation if it is not a PieceworkError."""
         found = sys.exc_info()[1]
         if not isinstance(found, PieceworkError):
             self.unexpected(f"{event}: {found!r}")

@@ -1,8 +1,8 @@
-"""An event loop of many processes in made-up time; a seed decides who runs next.
+"""Run many processes on one event loop in simulated time; the seed sets their order.
 
-Inside a process callbacks run in their order, as asyncio promises. Between processes
-any order is possible, and any process can stop for ever, or for a while, between two
-callbacks: at any `await`.
+Within a process, callbacks run in order, as asyncio guarantees. Between processes, any
+order is possible. A process can stop for ever, or for a while, between two callbacks:
+at any `await`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from simulation.reach import refuse_blocking_io, refuse_network
 
 R = TypeVar("R")
 
-#: Seconds on the clock when the world begins; not 0, so that a missing time shows.
+#: Clock seconds at the start; not 0, so that a missing time is detected.
 BEGIN = 1_000.0
 
 
 class Loop(asyncio.AbstractEventLoop):
-    """The loop. It has no sockets: what asks for one does not belong here."""
+    """The event loop. It has no sockets, because the simulator has no network."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
@@ -40,7 +40,7 @@ class Loop(asyncio.AbstractEventLoop):
         self._finished = False
 
     def run(self, work: Coroutine[Any, Any, R]) -> R:
-        """Run a coroutine to its end, and everything beside it until then."""
+        """Run a coroutine, and all other tasks, until the coroutine ends."""
         refuse_blocking_io(Loop)
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(finalizer=self._close_generator)
@@ -57,15 +57,15 @@ class Loop(asyncio.AbstractEventLoop):
             sys.set_asyncgen_hooks(*hooks)
 
     def _close_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
-        """Close a generator that nobody holds any more, as asyncio does.
+        """Close an unreferenced generator, as asyncio does.
 
-        What is left of it at the end of the world goes without a word.
+        After the end of the world, it is dropped silently.
         """
         if not self._finished:
             self.create_task(generator.aclose())
 
     def _run_until(self, task: asyncio.Task[Any]) -> None:
-        """Run one callback of some process after another, until a task is done."""
+        """Run one callback of a random process after another, until a task is done."""
         runnable, draw = self._runnable, self.rng.random
         while not task.done():
             if not runnable:
@@ -87,7 +87,7 @@ class Loop(asyncio.AbstractEventLoop):
                 continue
             try:
                 handle.context.run(callback, *handle.args)
-            except Exception as error:  # noqa: BLE001 -- the world goes on
+            except Exception as error:  # noqa: BLE001 -- the loop continues
                 name = getattr(callback, "__qualname__", callback)
                 self.errors.append(f"Exception in callback {name}: {error!r}")
 
@@ -100,7 +100,7 @@ class Loop(asyncio.AbstractEventLoop):
                 self.moment = max(self.moment, when)
                 self._enqueue(timer)
                 return
-        message = "the world stands still: everybody waits for somebody else"
+        message = "Deadlock: no callback is runnable and no timer is pending."
         raise RuntimeError(message)
 
     def _enqueue(self, handle: Callback) -> None:
@@ -116,7 +116,7 @@ class Loop(asyncio.AbstractEventLoop):
         if process in self._runnable:
             self._runnable.remove(process)
 
-    # ── what befalls a process ──────────────────────────────────────────────
+    # ── faults of a process ─────────────────────────────────────────────────
 
     def kill(self, process: Process) -> None:
         """End a process between two callbacks: nothing of it runs any more."""
@@ -133,13 +133,13 @@ class Loop(asyncio.AbstractEventLoop):
         self.call_later(seconds, self.thaw, process, context=context_of(self.world))
 
     def thaw(self, process: Process) -> None:
-        """Let a process go on where it stopped; it does not know that it did."""
+        """Continue a frozen process; it does not learn that it was frozen."""
         if process.frozen and not process.dead:
             process.frozen = False
             if process.ready:
                 self._runnable.append(process)
 
-    # ── what asyncio asks of a loop ─────────────────────────────────────────
+    # ── the event loop interface of asyncio ─────────────────────────────────
 
     def next_number(self) -> int:
         """Return a number that nothing else has."""
@@ -147,7 +147,7 @@ class Loop(asyncio.AbstractEventLoop):
         return self._numbers
 
     def time(self) -> float:
-        """Return the made-up time."""
+        """Return the simulated time."""
         return self.moment
 
     def call_soon(  # type: ignore[override] # any callback
@@ -201,7 +201,7 @@ class Loop(asyncio.AbstractEventLoop):
         context: Context | None = None,
         **_: Any,
     ) -> asyncio.Task[Any]:
-        """Start a task in the process of whoever asks."""
+        """Start a task in the process of the caller."""
         task = NumberedTask(self, coro, name=name, context=context)
         process = context[PROCESS] if context else PROCESS.get(self.world)
         process.tasks.append(task)
@@ -210,7 +210,7 @@ class Loop(asyncio.AbstractEventLoop):
     def run_in_executor(  # type: ignore[override] # any function
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        """Run what would block a thread right here: in made-up time nothing blocks."""
+        """Run a blocking function at once: in simulated time, it does not block."""
         del executor
         future = self.create_future()
         try:
@@ -220,24 +220,24 @@ class Loop(asyncio.AbstractEventLoop):
         return future
 
     async def refuse_io(self, *_: Any, **__: Any) -> Any:
-        """Refuse to reach out of the made-up world."""
+        """Refuse network and subprocess operations."""
         refuse_network()
 
     getaddrinfo = create_connection = sock_connect = refuse_io
     create_unix_connection = subprocess_exec = subprocess_shell = refuse_io
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Keep what nobody caught."""
+        """Record an unhandled error."""
         self.errors.append(f"{context['message']}: {context.get('exception')!r}")
 
     def get_debug(self) -> bool:
-        """Say that asyncio is not to check itself."""
+        """Return False: asyncio's debug mode is off."""
         return False
 
     def is_running(self) -> bool:
-        """Say that it runs."""
+        """Return whether the loop is running."""
         return not self._finished
 
     def is_closed(self) -> bool:
-        """Say whether it has run."""
+        """Return whether the loop has finished."""
         return self._finished

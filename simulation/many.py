@@ -1,4 +1,4 @@
-"""Many schedules, on all cores; their sums, and whatever broke."""
+"""Run many schedules on all cores, and sum up their verdicts."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from simulation.given import Inputs, load_workloads
 from simulation.remains import collect, collecting_manually
 from simulation.schedule import Verdict, run_schedule
 
-#: Seeds that a process is handed at once.
+#: Seeds in each group that a process receives.
 SEEDS_PER_GROUP = 20
-#: Groups that are handed out at once, for each process.
+#: Groups submitted ahead, for each process.
 GROUPS_PER_PROCESS = 2
-#: Broken schedules that are told of one by one.
+#: Maximum violated schedules that are listed one by one.
 MAX_LISTED = 10
 
 
 @dataclass(slots=True)
 class Totals:
-    """What came of many schedules."""
+    """The sums of many verdicts."""
 
     schedules: int = 0
     violations: list[tuple[int, Sequence[str]]] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Totals:
 
     @property
     def never_taken(self) -> list[str]:
-        """The ways of the state machines that were never gone."""
+        """The transitions that no schedule took."""
         return [
             way
             for way in [*CHUNK_TRANSITIONS, *JOB_TRANSITIONS]
@@ -76,9 +76,10 @@ def run_schedules(
     report: Callable[[Totals], None] = lambda _: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Totals:
-    """Run the schedules of many seeds, in their order; `told` hears of each sum.
+    """Run the schedules of many seeds in order; call `report` with each new total.
 
-    Once `stopped` says so no more are begun: the sum is that of the first seeds.
+    When `stopped` returns True, no more groups start. The total then covers the first
+    seeds only.
     """
     total = Totals()
     for verdicts in run_groups(inputs, seeds, processes, stopped):
@@ -92,7 +93,7 @@ def run_groups(
     inputs: Inputs, seeds: range, processes: int, stopped: Callable[[], bool]
 ) -> Iterator[Sequence[Verdict]]:
     """Yield verdicts, some at a time, in the order of their seeds."""
-    load_process(inputs)  # here, too: what is wrong with it is said once
+    load_process(inputs)  # in this process, too: invalid inputs fail here, once
     groups = (
         seeds[at : at + SEEDS_PER_GROUP] for at in range(0, len(seeds), SEEDS_PER_GROUP)
     )
@@ -102,7 +103,7 @@ def run_groups(
             if stopped():
                 break
         return
-    # A fresh process knows nothing of ours: no locks, no threads, no open sockets.
+    # A spawned process shares no locks, threads or open sockets with this one.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, context, load_child_process, (inputs,)) as pool:
         ahead = islice(groups, GROUPS_PER_PROCESS * processes)
@@ -123,7 +124,7 @@ def load_process(inputs: Inputs) -> None:
 
 
 def load_child_process(inputs: Inputs) -> None:
-    """Make a process of its own ready; who tells all of us to stop means the first."""
+    """Prepare a child process; the parent handles the stop signals for all."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     load_process(inputs)

@@ -1,7 +1,7 @@
-"""The way from a process to AWS and back: where requests are late, lost and repeated.
+"""Carry requests from a process to AWS and back; they may be late, lost or repeated.
 
-What a process has sent is on its way whatever becomes of the process. Around it stands
-what the SDK does: a few tries, and an exception in the end.
+AWS executes a request even if its sender dies. The client retries like the SDK: a few
+attempts, then an exception.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from simulation.process import Process
 if TYPE_CHECKING:
     from simulation.world import World
 
-#: Tries of the SDK, as `piecework.runtime.RETRIES` asks for.
+#: Attempts of the SDK, as `piecework.runtime.RETRIES` configures.
 SDK_ATTEMPTS = 4
-#: What the SDK tries again by itself.
+#: Error codes that the SDK itself retries.
 SDK_RETRIES = {
     "ThrottlingException",
     "ProvisionedThroughputExceededException",
@@ -41,8 +41,8 @@ SDK_RETRIES = {
 }
 #: Seconds that a slow one is.
 SLOW_S = 6.0
-#: How many times the client's patience a late one is on its way besides, at most: it
-#: is carried out when nobody counts on it any more.
+#: Maximum transit time of a late request, in multiples of the client's timeout. It is
+#: executed long after the client gave up.
 MAX_LATE_FACTOR = 6
 THROTTLED = {
     "dynamodb": "ProvisionedThroughputExceededException",
@@ -57,7 +57,7 @@ class Service(Protocol):
     """A model of a service."""
 
     def call(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Do what is asked for, at once."""
+        """Execute a request immediately."""
         ...
 
 
@@ -70,7 +70,7 @@ def open_client(
 
 @dataclass(eq=False)
 class Client:
-    """What the real code takes for a client of aiobotocore's."""
+    """The replacement for an aiobotocore client."""
 
     world: World
     name: str
@@ -92,9 +92,9 @@ class Client:
         return SimpleNamespace(paginate=partial(pages, send))
 
     async def send(self, operation: str, **request: Any) -> Any:
-        """Send a request, again as the SDK would."""
+        """Send a request, with the SDK's retries."""
         body: Any = request.get("Body")
-        if hasattr(body, "read"):  # the SDK rewinds a file before it tries again
+        if hasattr(body, "read"):  # the SDK rewinds a file before it retries
             request["Body"] = body.read()
         for attempt in range(SDK_ATTEMPTS):
             last = attempt == SDK_ATTEMPTS - 1
@@ -110,7 +110,7 @@ class Client:
         raise AssertionError(operation)
 
     async def attempt(self, operation: str, request: Mapping[str, Any]) -> Any:
-        """Send a request once, through whatever befalls it."""
+        """Send a request once, with the drawn fault."""
         world = self.world
         fault = world.faults.draw_for_request()
         world.note(self.process, operation, fault)
@@ -127,7 +127,7 @@ class Client:
         world.on_exchange("asked", exchange)
         if not self.process.dead:
             loop.call_later(delay_s, exchange.deliver_request, context=world.context)
-        timeout = None  # none is needed where the answer is sure to be in time
+        timeout = None  # not needed if the reply always arrives in time
         if wait_s or delay_s + HOP_S >= timeout_s:
             timeout = loop.call_later(timeout_s, exchange.give_up)
         try:
@@ -143,7 +143,7 @@ class Client:
 
 
 def refuse(fault: str | None, service: str, operation: str) -> None:
-    """Raise what a request is refused with before anything was done."""
+    """Raise the error of a request that AWS refuses before it executes it."""
     if fault == "request.unreachable":
         raise EndpointConnectionError(endpoint_url=service)
     code = None

@@ -1,8 +1,8 @@
-"""The world that a pipeline calls: slow, refusing, and it keeps its own books.
+"""Simulate the providers that a pipeline calls, with a record of each execution.
 
-What was sent lands, whatever becomes of the worker that sent it. The books say what
-really happened, apart from all that Piecework's tables say; what happened twice and
-should not have is a broken promise.
+A provider executes a request even if the worker that sent it dies. The records show
+what really happened, independently of Piecework's tables. An effect that is executed
+twice against its declaration is a violation.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from piecework.dependency import Dependency, Effect
 if TYPE_CHECKING:
     from simulation.world import World
 
-#: Seconds that a request to the outside is on its way, at most. Shorter than what is
-#: left of any lease when its holder gives up: README, "What it rests on".
+#: Maximum seconds that a request to a provider is in transit. It is shorter than the
+#: lease time that remains when an owner gives up: README, "What it rests on".
 DELIVERY_S = 4.0
-#: How often a rule of the other side's refuses a call, where it has one.
+#: The rate at which a provider's policy refuses a call, where it has one.
 REFUSAL_RATE = 0.3
 #: Seconds of an outage, and between two, where there are any.
 OUTAGE_S = 15.0
-#: Seconds that an answer usually takes, at most.
+#: Maximum seconds that a reply normally takes.
 ANSWER_S = 1.0
 
 
@@ -37,20 +37,21 @@ NO_SCOPE = CallScope("", "", 0, "")
 
 
 class ProviderError(Exception):
-    """What the outside answers when it does not do it, as HTTP clients raise it."""
+    """The error reply of a provider, in the form that HTTP clients raise."""
 
     def __init__(self, status: int) -> None:
-        super().__init__(f"the outside says {status}")
+        super().__init__(f"The provider returned {status}.")
         self.response = SimpleNamespace(status_code=status, headers={})
 
 
 @dataclass(frozen=True, slots=True)
 class OutgoingCall:
-    """A call under way: which one it is, for ever, and of what kind.
+    """A call in progress, with its permanent identity.
 
     Attributes:
-        scope: Whose call it is.
-        chain: The call in whose place it is made; empty: in its own.
+        scope: The scope of the call.
+        chain: The identity of the call that it replaces as a fallback; empty: it is not
+            a fallback.
     """
 
     identity: str
@@ -61,11 +62,11 @@ class OutgoingCall:
 
 @dataclass(slots=True)
 class CallRecord:
-    """What the books say of one call.
+    """The executions of one call.
 
     Attributes:
-        stands: How often it landed and was not undone since.
-        answers: What was answered, by the key that was sent along.
+        active: Executions that were not compensated since.
+        answers: The reply for each idempotency key.
     """
 
     effect: Effect
@@ -80,14 +81,15 @@ PROVIDER: ContextVar[Provider] = ContextVar("OUTSIDE")
 
 @dataclass(slots=True)
 class Provider:
-    """The outside, and its books.
+    """The simulated providers, and their records.
 
     Attributes:
-        landing_s: Seconds that a request is on its way, at most.
-        intended: The keys of which the ledger holds an intent.
-        chains: The calls that were carried out in a call's place or as it, by it.
-        told: How often the end of each job was told, and with which status.
-        paid: How often a call was answered that costs something.
+        delivery_s: Maximum seconds that a request is in transit.
+        intended: The idempotency keys for which the ledger has an intent.
+        chains: The calls that were executed for a call, as itself or as a fallback, by
+            call.
+        notifications: The number of notifications for each job and status.
+        paid: The number of paid calls that were executed.
     """
 
     world: World
@@ -108,7 +110,7 @@ class Provider:
         kwargs: Mapping[str, Any],
         key: str,
     ) -> Any:
-        """Carry a call to the outside and its answer back, or lose one of them."""
+        """Carry a call to the provider and its reply back, or lose one of them."""
         faults, rng, outgoing = self.world.faults, self.world.rng, CURRENT_CALL.get()
         if faults.fires("call.transient"):
             await asyncio.sleep(rng.random() * ANSWER_S)
@@ -123,7 +125,7 @@ class Provider:
         self.world.loop.create_task(landing, context=self.world.provider_context())
         if faults.fires("call.cut"):
             await asyncio.sleep(rng.random() * self.delivery_s / 4)
-            message = "the connection broke"
+            message = "The connection was closed."
             raise ConnectionResetError(message)
         value = await answer
         if slow:
@@ -141,7 +143,7 @@ class Provider:
         outgoing: OutgoingCall,
         answer: asyncio.Future[Any],
     ) -> None:
-        """Do what was asked for, if the provider has not done it under this key."""
+        """Execute the call, unless the provider already did so under this key."""
         rng, effect = self.world.rng, outgoing.dependency.effect
         carry_out: Callable[..., Any] = self.stubs.get(function) or function
         await asyncio.sleep(rng.random() * self.delivery_s)
@@ -190,23 +192,23 @@ class Provider:
             )
 
     def refuses(self) -> bool:
-        """Say whether a rule of the other side's refuses a call this time."""
+        """Return whether the provider's policy refuses a call now."""
         faults, rng = self.world.faults, self.world.rng
         return faults.on and rng.random() < REFUSAL_RATE
 
     @property
     def is_down(self) -> bool:
-        """Whether the other side is out of order, where it ever is."""
+        """Whether the provider has an outage now."""
         moment = self.world.loop.moment + OUTAGE_S / 3
         return self.world.faults.on and moment % (2 * OUTAGE_S) >= OUTAGE_S
 
     async def look_up(self, key: str) -> Any:
-        """Return what stands under a key, if anything."""
+        """Return the reply of an executed call, if there is one under this key."""
         await asyncio.sleep(self.world.rng.random() * ANSWER_S)
         entry = self.records.get(CURRENT_CALL.get().identity)
         return entry.answers.get(key) if entry and entry.active else None
 
     def mark_compensated(self, identity: str) -> None:
-        """Learn that the ledger has an effect down as undone."""
+        """Record that the ledger marks an effect as compensated."""
         if identity in self.records:
             self.records[identity].active = 0

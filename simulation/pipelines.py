@@ -1,4 +1,4 @@
-"""The pipelines that the simulator runs when it is given none."""
+"""Define the built-in pipelines of the simulator."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ post = Dependency("post", retry=QUICK, timeout=8.0, effect=Effect.NON_IDEMPOTENT
 
 
 async def nothing_found(*_: Any, idempotency_key: str) -> None:
-    """Stand in for the provider's search, which the simulator answers."""
+    """Replace the provider's search; the simulator answers it."""
     del idempotency_key
 
 
@@ -41,7 +41,7 @@ desk = Dependency(
 
 
 class Item(BaseModel):
-    """A chunk: a number, its calls, and the trouble that it makes until gen 2."""
+    """A chunk: a number, its calls, and the error that its payload requests."""
 
     n: int
     calls: int = 1
@@ -56,18 +56,18 @@ async def score(n: int, *, idempotency_key: str) -> int:
 
 
 async def book(what: str, n: int, *, idempotency_key: str) -> str:
-    """Book something."""
+    """Make a booking."""
     del idempotency_key
     return f"{what}-{n}"
 
 
 async def unbook(what: str, n: int, *, idempotency_key: str) -> None:
-    """Give back what was booked, if it was."""
+    """Cancel a booking, if it exists."""
     del what, n, idempotency_key
 
 
 def trouble(ctx: Context[Item], stage: str) -> None:
-    """Fail where the payload says so."""
+    """Raise the error that the payload requests for this stage."""
     if ctx.payload.trouble == f"{stage}:permanent":
         raise PermanentError("out of stock", code="tool.stock.none")
     if ctx.payload.trouble == f"{stage}:transient":
@@ -110,24 +110,24 @@ counting = Pipeline(
 
 
 async def flight(ctx: Context[Item]) -> str:
-    """Book the flight: the provider honours keys."""
+    """Book the flight; the provider honours idempotency keys."""
     return await ctx.call(shop, book, "flight", ctx.payload.n)
 
 
 async def cancel_flight(ctx: Context[Item]) -> None:
-    """Undo the flight."""
+    """Compensate the flight."""
     await ctx.call(shop, unbook, "flight", ctx.payload.n)
 
 
 async def hotel(ctx: Context[Item]) -> str:
-    """Book the hotel: what the desk did can be looked up."""
+    """Book the hotel; the booking can be looked up."""
     trouble(ctx, "hotel")
     await asyncio.sleep(ctx.payload.seconds)
     return await ctx.call(desk, book, "hotel", ctx.payload.n)
 
 
 async def cancel_hotel(ctx: Context[Item]) -> None:
-    """Undo the hotel."""
+    """Compensate the hotel."""
     await ctx.call(shop, unbook, "hotel", ctx.payload.n)
 
 
@@ -138,13 +138,13 @@ async def pay(ctx: Context[Item]) -> str:
 
 
 async def write(ctx: Context[Item]) -> str:
-    """Send a letter, which can be neither repeated nor looked up."""
+    """Send a letter; this effect can be neither repeated nor looked up."""
     trouble(ctx, "write")
     return await ctx.call(post, book, "letter", ctx.payload.n)
 
 
 async def tell(notice: Notice) -> None:
-    """Be told of a job's end."""
+    """Accept a notification of a job's end."""
     del notice
 
 
@@ -162,7 +162,7 @@ travel = Pipeline(
 )
 
 
-# ── dependencies with outages: calls, effects and the way back wait for them ──
+# ── dependencies with outages: calls, effects and compensations wait ────────
 
 QUICK_BREAKER = CircuitBreaker(
     minimum_calls=3, window_calls=6, window_s=20.0, open_s=4.0, max_open_s=12.0
@@ -180,19 +180,19 @@ def fail_in_outage() -> None:
 
 
 async def grind(n: int, *, idempotency_key: str) -> int:
-    """Be a paid call to what is out of order at times."""
+    """Make a paid call to a dependency that has outages."""
     fail_in_outage()
     return await score(n, idempotency_key=idempotency_key)
 
 
 async def carry(what: str, n: int, *, idempotency_key: str) -> str:
-    """Carry something off, if the cart goes."""
+    """Carry something away, unless there is an outage."""
     fail_in_outage()
     return await book(what, n, idempotency_key=idempotency_key)
 
 
 async def bring_back(what: str, n: int, *, idempotency_key: str) -> None:
-    """Bring back what was carried off, if the cart goes."""
+    """Bring something back, unless there is an outage."""
     fail_in_outage()
     await unbook(what, n, idempotency_key=idempotency_key)
 
@@ -209,7 +209,7 @@ async def sacks(ctx: Context[Item]) -> str:
 
 
 async def bring_sacks_back(ctx: Context[Item]) -> None:
-    """Undo the carrying."""
+    """Compensate the carrying."""
     await ctx.call(cart, bring_back, "sacks", ctx.payload.n)
 
 

@@ -1,7 +1,7 @@
-"""The simulator's pipeline of other ways: hooks, and chains of calls.
+"""Define the built-in pipeline with replans, variants and fallback chains.
 
-One chain leaves nothing behind, the other does. Whoever refuses does so now and then,
-so that one who is asked again may well do what another has done already.
+One chain has no effects; the other has. A provider refuses at random. So a provider
+that is called again may execute a call that a fallback has already executed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def answer_by_rules(n: int, hint: str) -> str:
 
 
 async def let_room(n: int, *, idempotency_key: str) -> str:
-    """Let a room, unless there is none."""
+    """Let a room, unless the provider refuses."""
     del idempotency_key
     refuse_at_times()
     return f"room-{n}"
@@ -62,7 +62,7 @@ inn = replace(
 
 
 async def draft(ctx: Context[Item]) -> str:
-    """Ask a model, which may answer nonsense or refuse."""
+    """Call a model, which may return invalid output or refuse."""
     hint = ctx.failure.code if ctx.failure else ""
     said = await ctx.call(large, ask, ctx.payload.n, hint)
     if ctx.payload.trouble == "draft:semantic" and not hint:
@@ -79,7 +79,7 @@ async def draft_by_rules(ctx: Context[Item]) -> str:
 
 
 async def lodge(ctx: Context[Item]) -> str:
-    """Take a room at the inn, else where there is one."""
+    """Book a room at the inn, or at one of its fallbacks."""
     room = await ctx.call(inn, let_room, ctx.payload.n)
     await asyncio.sleep(ctx.payload.seconds)
     trouble(ctx, "lodge")
@@ -87,7 +87,7 @@ async def lodge(ctx: Context[Item]) -> str:
 
 
 async def leave(ctx: Context[Item]) -> None:
-    """Give the room back, wherever it was."""
+    """Cancel the room, at whichever provider it was booked."""
     await ctx.call(shop, unbook, "room", ctx.payload.n)
 
 

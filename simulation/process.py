@@ -1,4 +1,4 @@
-"""A process of the made-up world: what runs, freezes and dies as one."""
+"""Model a process of the simulated world: it runs, freezes and dies as a unit."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from simulation.callbacks import Callback
 
 @dataclass(slots=True, eq=False)
 class Process:
-    """A process.
+    """A simulated process.
 
     Attributes:
         offset: Seconds by which its wall clock is wrong.
-        fuse: Callbacks until something befalls it; 0: nothing will.
-        on_death: Called, in the world, once it has ended.
+        fuse: Callbacks until a fault happens to it; 0: none will.
+        on_death: Called in the world's context once the process has ended.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Process:
     frozen: bool = False
     on_death: Callable[[], None] = lambda: None
     ready: deque[Callback] = field(default_factory=deque)
-    #: Kept to the end: a task that is collected would run its `finally` blocks.
+    #: Kept until the end: a task that is collected would run its `finally` blocks.
     tasks: list[asyncio.Task[Any]] = field(default_factory=list)
 
 

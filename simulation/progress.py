@@ -1,4 +1,4 @@
-"""How far a long run has come, and how a person ends it before its time."""
+"""Report the progress of a long run, and stop it on a signal."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ TERMINAL_INTERVAL_S = 1.0
 
 @dataclass(slots=True)
 class Progress:
-    """Tells now and then how many schedules have run."""
+    """Reports at intervals how many schedules have run."""
 
     schedules: int
     began: float
     reported_at: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """Say nothing at once."""
+        """Start the first interval now."""
         self.reported_at = self.began
 
     def report(self, total: Totals) -> None:
@@ -45,10 +45,12 @@ class Progress:
 
 @dataclass(slots=True)
 class StopSignals:
-    """Ends a run at its next schedules, on SIGTERM or Ctrl-C; the second ends it now.
+    """Stops a run after its current schedules, on SIGTERM or Ctrl-C.
+
+    A second signal ends the run at once.
 
     Attributes:
-        by: The signal that came; 0: none.
+        signal_number: The signal that was received; 0: none.
     """
 
     signal_number: int = 0
@@ -56,17 +58,17 @@ class StopSignals:
 
     @property
     def code(self) -> int:
-        """What a shell calls the end by a signal; 0: there was none."""
+        """The shell's exit code for this signal; 0 without a signal."""
         return 128 + self.signal_number if self.signal_number else 0
 
     def __enter__(self) -> Self:
-        """Take the signals over."""
+        """Install the signal handlers."""
         for number in (signal.SIGINT, signal.SIGTERM):
             self._before[number] = signal.signal(number, self.on_signal)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give the signals back."""
+        """Restore the previous signal handlers."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
         if sys.stderr.isatty():

@@ -1,7 +1,7 @@
-"""The promises, checked at every write that the tables take.
+"""Check the invariants at every write to the tables.
 
-The numbers are those of `docs/holes.md`. The checker reads what was written and by
-whom, and nothing of what the code believes.
+`docs/holes.md` numbers the invariants. The checker reads what was written and by which
+process. It uses none of the code's own conclusions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Item = dict[str, Any]
 
 @dataclass(slots=True)
 class Invariants:
-    """The checker of one world."""
+    """The invariants of one world."""
 
     world: World
     provider: Provider | None = None
@@ -42,23 +42,23 @@ class Invariants:
     letters: DeadLetterInvariants = field(init=False)
 
     def __post_init__(self) -> None:
-        """Open the book of dead letters."""
+        """Create the checks of the dead letters."""
         self.letters = DeadLetterInvariants(self.report_violation)
 
     def report_violation(self, text: str) -> None:
-        """Note a broken promise."""
+        """Record a violated invariant."""
         self.violations.append(text)
         self.world.note(None, f"VIOLATION {text}", None)
 
     def codes(self) -> Counter[str]:
-        """Count the chunks that are dead, by what they died of."""
+        """Count the dead chunks by error code."""
         items = (b.item for checkers in self.chunks.values() for b in checkers.values())
         return Counter(
             i.get("error_code", "none") for i in items if i["status"] == "DEAD"
         )
 
     def check_write(self, changes: Sequence[Change]) -> None:
-        """Look at what one request has written."""
+        """Check the writes of one request."""
         metas = []
         for change in changes:
             if change.table != self.world.settings.checkpoints_table:
@@ -80,14 +80,15 @@ class Invariants:
     # ── chunks ──────────────────────────────────────────────────────────────
 
     def check_chunk(self, change: Change) -> None:
-        """Hold a write to a chunk against the promises about chunks."""
+        """Check a write to a chunk."""
         if change.new is None:
             self.report_violation(f"I1: {change.pk} {change.sk} was deleted")
             return
         new = from_item(change.new)
         job_pk = change.pk.partition("#G#")[0]
         checker = self.chunk_checker(job_pk, new)
-        # Every write passes here: what stood there is what was read the last time.
+        # Every write passes here, so the recorded item is the one that this write
+        # replaced.
         old = checker.item if change.old else None
         if self.world.traced:
             was = old["status"] if old else "-"
@@ -102,7 +103,7 @@ class Invariants:
         checker.check_write(old, new)
 
     def chunk_checker(self, job_pk: str, new: Item) -> ChunkInvariants:
-        """Return the book of a chunk."""
+        """Return the invariants of one chunk."""
         checkers, chunk = self.chunks[job_pk], new["chunk"]
         if chunk not in checkers:
             name = f"{new['job']}/{chunk}"
@@ -112,7 +113,7 @@ class Invariants:
     # ── jobs ────────────────────────────────────────────────────────────────
 
     def check_job(self, change: Change) -> None:
-        """Hold a write to a job against the promises about jobs."""
+        """Check a write to a job."""
         if change.new is None:
             self.report_violation(f"I1: job {change.pk} was deleted")
             return
@@ -136,7 +137,7 @@ class Invariants:
     def check_job_and_chunks(
         self, new: Item, checkers: Mapping[int, ChunkInvariants]
     ) -> None:
-        """Check that a job's new state goes with those of its chunks."""
+        """Check that a job's new status agrees with those of its chunks."""
         status = new["status"]
         states = {
             n: b.item["status"] for n, b in checkers.items() if n != keys.JOIN_CHUNK
@@ -157,7 +158,7 @@ class Invariants:
     # ── effects and messages ────────────────────────────────────────────────
 
     def check_effect(self, change: Change) -> None:
-        """Tell the outside's books what the ledger says."""
+        """Copy an effect's ledger state to the provider's records, and check it."""
         if change.new is None or self.provider is None:
             return
         row = from_item(change.new)
@@ -179,7 +180,7 @@ class Invariants:
                 self.report_violation(f"I7: {key[:12]} is DONE without an execution")
 
     def check_deleted_message(self, url: str, body: str, received_at: float) -> None:
-        """Check that a message went only when nothing depended on it any more."""
+        """Check that a message was deleted only after its chunk had ended."""
         from piecework.queue import Message
 
         try:
@@ -187,7 +188,7 @@ class Invariants:
         except ValueError:
             return
         if url != self.world.urls[self.world.settings.work_queue]:
-            return  # what the dead-letter queue held is sent again first
+            return  # reconcilers resend a dead message before they delete it
         checker = self.chunks[message.ref.of.pk].get(message.chunk)
         if checker is None or checker.item["gen"] > message.gen:
             return

@@ -1,7 +1,7 @@
-"""Refuse to reach out of the made-up world, whoever tries and however.
+"""Refuse every attempt to reach the real network or start a process.
 
-A coroutine asks the loop; a client that blocks asks the system, and only Python's own
-audit events tell of it in time.
+A coroutine uses the loop, which refuses. A blocking client uses system calls; only
+Python's audit events report them in time.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 
 from piecework.errors import PermanentError
 
-#: The code of a call that reaches for the true world.
+#: The error code of a call that uses the real network.
 NETWORK_REFUSED = "pipeline.simulation.out_of_reach"
-#: What a blocking client does first. A socket that is only made harms nobody.
+#: The first audit event of each blocking operation. Creating a socket is harmless.
 BLOCKING_EVENTS = {
     "socket.connect",
     "socket.getaddrinfo",
@@ -28,17 +28,20 @@ BLOCKING_EVENTS = {
 
 
 def refuse_network() -> NoReturn:
-    """Raise: a provider would be asked, and paid, anew in each schedule."""
-    message = "A function reached for the network, which the simulator has not."
+    """Raise; otherwise each schedule would call a real provider and pay for it."""
+    message = "A function tried to use the network, which the simulator does not have."
     raise PermanentError(message, code=NETWORK_REFUSED)
 
 
 @cache
 def refuse_blocking_io(loop_type: type[asyncio.AbstractEventLoop]) -> None:
-    """Refuse what blocks, too, while a loop of a kind runs; hooks stay for ever."""
+    """Refuse blocking operations, too, while a loop of this type runs.
+
+    Python cannot remove an audit hook.
+    """
 
     def hook(event: str, _: Any) -> None:
-        running = asyncio._get_running_loop()  # noqa: SLF001 -- None outside a loop
+        running = asyncio._get_running_loop()  # noqa: SLF001 -- None without a loop
         if event in BLOCKING_EVENTS and isinstance(running, loop_type):
             refuse_network()
 

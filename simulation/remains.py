@@ -1,7 +1,7 @@
-"""Bury what a world leaves behind: nothing of a dead process runs once more.
+"""Discard what a world leaves behind, without running any of its code.
 
-A coroutine that is collected runs its `finally` blocks. Inside a schedule that would
-be a dead process at work; after it, noise.
+A collected coroutine runs its `finally` blocks. During a schedule, a dead process would
+act; after it, errors would be printed.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from simulation.world import World
 
-#: Whether memory is given back as CPython does it.
+#: Whether the interpreter frees memory by reference counts, as CPython does.
 REFERENCE_COUNTED = sys.implementation.name == "cpython"
 
 
 @contextmanager
 def leftovers_discarded(world: World) -> Iterator[None]:
-    """Collect no garbage inside, and close at the end what never came to its own."""
+    """Disable the garbage collector inside; close unfinished coroutines at the end."""
     hook, automatic = sys.unraisablehook, gc.isenabled()
     gc.disable()
     try:
@@ -40,7 +40,7 @@ def leftovers_discarded(world: World) -> Iterator[None]:
 
 @contextmanager
 def collecting_manually() -> Iterator[None]:
-    """Collect nothing inside but when asked, and look then only at what is new."""
+    """Collect garbage only on request inside, and then only objects created inside."""
     automatic = gc.isenabled()
     gc.disable()
     if REFERENCE_COUNTED:
@@ -55,9 +55,10 @@ def collecting_manually() -> Iterator[None]:
 
 
 def collect() -> None:
-    """Collect what a schedule leaves behind, at a moment when nothing of it is needed.
+    """Collect the garbage of a finished schedule.
 
-    Where memory is not counted, a collection looks at all there is, and costs more.
+    Without reference counts, a collection scans all objects and costs more; it is
+    skipped.
     """
     if REFERENCE_COUNTED:
         gc.collect()
@@ -70,7 +71,7 @@ def close_coroutines(world: World) -> None:
         for task in process.tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined] # noqa: SLF001
             if not task.done():
-                # What it says on its way out is nobody's concern any more.
+                # Errors during the close are irrelevant.
                 with suppress(BaseException):
                     work: Any = task.get_coro()
                     work.close()

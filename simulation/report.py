@@ -1,4 +1,4 @@
-"""What a person reads of many schedules."""
+"""Format the results of many schedules for the terminal."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from simulation.many import Totals
 
 
 def summary(total: Totals) -> str:
-    """Return what happened, in a few lines."""
+    """Return the results as a table of a few lines."""
     again = total.paid_twice / total.paid if total.paid else 0.0
     jobs = sum(total.jobs.values())
     rows = [
-        ("schedules", f"{total.schedules:,}, {total.seconds / 3600:,.1f} hours in all"),
+        (
+            "schedules",
+            f"{total.schedules:,}, {total.seconds / 3600:,.1f} simulated hours",
+        ),
         ("jobs", f"{jobs:,}: {format_counts(total.jobs.most_common())}"),
         ("requests", f"{total.requests:,} to AWS"),
-        ("calls", f"{total.paid:,} carried out, {again:.1%} more than once"),
+        ("calls", f"{total.paid:,} executed, {again:.1%} more than once"),
         ("faults", format_counts(sorted(total.fired.items()))),
         (
             "ways",
@@ -57,8 +60,8 @@ def last_line(total: Totals, seed: int, seconds: float) -> str:
         "seeds": f"{seed}-{seed + total.schedules - 1}",
         "violations": len(total.violations),
         "rarest_fault": rarest,
-        "ways": f"{gone}/{len(CHUNK_TRANSITIONS) + len(JOB_TRANSITIONS)}",
-        "paid_again": total.paid_twice,
+        "transitions": f"{gone}/{len(CHUNK_TRANSITIONS) + len(JOB_TRANSITIONS)}",
+        "paid_twice": total.paid_twice,
         "seconds": round(seconds),
     }
     return " ".join(f"{name}={value}" for name, value in facts.items()) + "\n"

@@ -25,7 +25,7 @@ TENANT = "tenant"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of a schedule."""
+    """The result of one schedule."""
 
     seed: int
     violations: Sequence[str]
@@ -53,7 +53,7 @@ def draw_settings(rng: Random) -> Settings:
 
 @cache
 def settings(**drawn: Any) -> Settings:
-    """Return settings; to read them costs more than all else of a world's making."""
+    """Return cached settings: parsing them is the largest cost of a world."""
     return Settings(
         app="simulated",
         env="test",
@@ -74,15 +74,16 @@ def settings(**drawn: Any) -> Settings:
 def run_schedule(
     seed: int, workloads: Sequence[Workload], *, traced: bool = False
 ) -> Verdict:
-    """Run the schedule of a seed; the same seed gives the same, word for word.
+    """Run the schedule of a seed; the same seed gives an identical result.
 
-    In a context of its own: what a world puts into it must not outlive that world.
+    The schedule runs in its own context, so that no context variable outlives its
+    world.
     """
     return copy_context().run(simulate_seed, seed, workloads, traced=traced)
 
 
 def simulate_seed(seed: int, workloads: Sequence[Workload], *, traced: bool) -> Verdict:
-    """Make the world of a seed, and let it run to its end."""
+    """Create the world of a seed, and run it to its end."""
     rng = Random(seed)
     faults = Faults(swarm(rng), rng)
     world = World(draw_settings(rng), faults, rng, traced=traced)

@@ -1,4 +1,4 @@
-"""A pipeline as it is, but for one thing: its calls go to the made-up outside."""
+"""Instrument a pipeline: its calls go to the simulated provider."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def instrument_pipeline(pipeline: Pipeline) -> Pipeline:
 
 
 async def record_notification(notice: Notice) -> None:
-    """Stand in for a pipeline's notify hook, which would reach out."""
+    """Replace a pipeline's notify hook, which would use the network."""
     provider = PROVIDER.get()
     await asyncio.sleep(provider.world.rng.random())
     if provider.world.faults.fires("call.transient"):
@@ -46,7 +46,7 @@ async def record_notification(notice: Notice) -> None:
 
 
 def instrument_stage(stage: Stage, by_function: dict[Any, Any]) -> Stage:
-    """Return a stage whose calls go to the made-up outside."""
+    """Return a stage whose calls go to the simulated provider."""
     undo = stage.compensate and instrument_function(stage.compensate, by_function)
     replan = stage.replan and instrument_function(stage.replan, by_function)
     return replace(
@@ -61,7 +61,7 @@ def instrument_stage(stage: Stage, by_function: dict[Any, Any]) -> Stage:
 def instrument_function(
     function: Callable[..., Any], by_function: dict[Any, Any]
 ) -> Callable[[Any], Any]:
-    """Return a stage function that is given a watched context."""
+    """Return a stage function that receives an instrumented context."""
 
     @functools.wraps(function)
     async def run(ctx: Context[Any]) -> Any:
@@ -72,17 +72,17 @@ def instrument_function(
 
 @dataclass(slots=True)
 class InstrumentedContext:
-    """What a stage is given: the true context, its calls led elsewhere."""
+    """The real context, with its calls redirected to the simulated provider."""
 
     inner: Context[Any]
     by_function: dict[Any, Any]
 
     def __getattr__(self, name: str) -> Any:
-        """Return whatever else the true context has."""
+        """Return any other attribute of the real context."""
         return getattr(self.inner, name)
 
     def result(self, stage: StageFunction) -> Any:
-        """Return what an earlier stage returned."""
+        """Return the result of an earlier stage."""
         return self.inner.result(self.by_function.get(stage, stage))
 
     async def call(
@@ -92,7 +92,7 @@ class InstrumentedContext:
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        """Call the made-up outside by way of the true context."""
+        """Call the simulated provider through the real context."""
         ctx = self.inner
         scope = CallScope(ctx.tenant, ctx.job, ctx.chunk, ctx.stage)
         identity = call_key(scope, dependency, function, args, kwargs)
@@ -110,7 +110,7 @@ class InstrumentedContext:
 
 @functools.cache
 def instrument_dependency(dependency: Dependency) -> Dependency:
-    """Return a dependency, and its chain, with their effects in the outside's books."""
+    """Return a dependency, and its fallbacks, whose effects the provider records."""
     return replace(
         dependency,
         lookup=look_up if dependency.lookup else None,
@@ -119,12 +119,12 @@ def instrument_dependency(dependency: Dependency) -> Dependency:
 
 
 async def look_up(*_: Any, idempotency_key: str, **__: Any) -> Any:
-    """Stand in for a provider's search."""
+    """Replace a provider's search."""
     return await PROVIDER.get().look_up(idempotency_key)
 
 
 def instrument_fallback(fallback: Fallback) -> Fallback:
-    """Return one of a chain, whose calls are its own in the outside's books."""
+    """Return a fallback whose calls the provider records as calls of their own."""
     if fallback.dependency is None:
         return fallback
     function, dependency = fallback.function, instrument_dependency(fallback.dependency)
@@ -138,7 +138,7 @@ def instrument_fallback(fallback: Fallback) -> Fallback:
 def as_fallback(
     dependency: Dependency, function: Callable[..., Any], call: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Return a call as it is made in the place of the one under way."""
+    """Return a call that is made as a fallback of the call in progress."""
 
     @functools.wraps(function)
     async def called(*args: Any, idempotency_key: str, **kwargs: Any) -> Any:
@@ -156,7 +156,7 @@ def as_fallback(
 
 @functools.cache
 def instrument_call(function: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
-    """Return a function whose calls go through the outside's faults and books."""
+    """Return a function whose calls go through the provider's faults and records."""
 
     @functools.wraps(function)
     async def call(*args: Any, idempotency_key: str, **kwargs: Any) -> Any:

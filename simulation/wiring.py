@@ -10,12 +10,12 @@ from simulation.world import World
 
 
 def attach_checkers(world: World, invariants: Invariants, provider: Provider) -> Log:
-    """Let the checkers see all that happens in a world, its log included."""
+    """Attach the checkers and the log to a world; return the log."""
     invariants.provider = provider
     world.dynamodb.on_write = invariants.check_write
     world.sqs.on_delete = invariants.check_deleted_message
     PROVIDER.set(provider)
-    world.context = context_of(world.loop.world)  # which knows the outside from now on
+    world.context = context_of(world.loop.world)  # a context that contains the provider
     return Log(
         lambda text: invariants.report_violation(f"unexpected: {text}"),
         lambda text: world.note(PROCESS.get(None), text, None),

@@ -1,4 +1,4 @@
-"""What the simulator submits when it is given nothing: small jobs of four kinds."""
+"""Define the default workloads: small jobs of four pipelines."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from simulation.pipelines import Item, counting, milling, travel
 from simulation.planning import planning
 from simulation.watched import instrument_pipeline
 
-#: Seconds that the work on a chunk takes beside its calls; some outlast a lease.
+#: Seconds of work on a chunk beside its calls; some exceed the lease.
 SECONDS = (0.0, 0.0, 0.0, 0.0, 3.0, 24.0)
 
 
 def draw_counting(rng: Random) -> list[Item]:
-    """Draw a job of paid calls, some of whose chunks make trouble."""
+    """Draw a job of paid calls, in which some chunks fail."""
     errors = ("",) * 6 + ("analyse:permanent", "analyse:transient")
     return [
         Item(
@@ -38,7 +38,7 @@ def draw_travel(rng: Random) -> list[Item]:
 
 
 def draw_planning(rng: Random) -> list[Item]:
-    """Draw a job of stages that go other ways, and calls that others answer."""
+    """Draw a job whose stages use variants, and whose calls use fallbacks."""
     errors = ["", "", "draft:semantic", "draft:policy"]
     errors += ["lodge:permanent", "lodge:transient"]
     return [

@@ -1,4 +1,4 @@
-"""One made-up world: a clock, an AWS, and the processes in it."""
+"""Hold one simulated world: a clock, a model of AWS, and processes."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from simulation.process import Process, context_of
 if TYPE_CHECKING:
     from simulation.exchange import Exchange
 
-#: The moment at which the made-up clock stands at 0.
+#: The Unix time at which the simulated clock is 0.
 EPOCH = 1_790_000_000.0
 BUCKET = "bucket"
 #: The work queue's backstop, as `infra/data.yaml` sets it.
 MAX_RECEIVES = 10
-#: Seconds that a process may be frozen: up to five leases.
+#: Maximum seconds that a process is frozen: five leases.
 MAX_FREEZE_S = 100.0
 
 
 @dataclass(slots=True)
 class World:
-    """What a schedule happens in."""
+    """The environment of one schedule."""
 
     settings: Settings
     faults: Faults
@@ -55,16 +55,16 @@ class World:
     s3: S3 = field(init=False)
     polls: LongPolls = field(init=False)
     urls: dict[str, str] = field(init=False)
-    #: Whose request the models are carrying out, if anybody's.
+    #: The process whose request the models are executing, if any.
     sender: Process | None = None
-    #: When it was sent: it may be long on its way.
+    #: The time at which that request was sent; it may have been in transit for long.
     sent_at: float = 0.0
-    #: Ended and still running processes alike.
+    #: All processes, ended or running.
     processes: list[Process] = field(default_factory=list)
     trace: list[str] = field(default_factory=list)
     requests: int = 0
-    #: Told when a request is about to be sent, has been carried out, and has been
-    #: answered: "asked", "applied", "answered".
+    #: Called when a request is about to be sent, was executed, and was answered:
+    #: "asked", "applied", "answered".
     on_exchange: Callable[[str, Exchange], None] = lambda *_: None
 
     def __post_init__(self) -> None:
@@ -95,13 +95,13 @@ class World:
         return EPOCH + self.loop.moment
 
     def at(self, moment: float) -> float:
-        """Return a true time as the loop counts it."""
+        """Convert a true time to the loop's time."""
         return moment - EPOCH
 
     # ── processes ───────────────────────────────────────────────────────────
 
     def process(self, name: str, *, mortal: bool = True) -> Process:
-        """Return a new process; a mortal one has a fuse, while faults are on."""
+        """Return a new process; a mortal one has a fuse while faults are on."""
         process = Process(name)
         if mortal and self.faults.on:
             if self.faults.fires("clock.offset"):
@@ -111,13 +111,13 @@ class World:
         return process
 
     def set_fuse(self, process: Process) -> None:
-        """Draw after how many callbacks something befalls a process."""
+        """Draw the number of callbacks until the process's next fault."""
         rates = self.faults.rates
         rate = rates.get("process.kill", 0.0) + rates.get("process.freeze", 0.0)
         process.fuse = 1 + int(self.rng.expovariate(rate)) if rate else 0
 
     def inject_process_fault(self, process: Process) -> None:
-        """Kill or freeze a process whose fuse is down."""
+        """Kill or freeze a process whose fuse has reached zero."""
         if not self.faults.on:
             return
         rates = self.faults.rates
@@ -144,7 +144,7 @@ class World:
         return self.loop.create_task(work, context=context_of(process))
 
     def runtime(self, process: Process, **changed: Any) -> Runtime:
-        """Return what a process of the real code stands on."""
+        """Return the runtime of a process of the real code."""
         settings = self.settings
         if changed:
             settings = settings.model_copy(update=changed)
@@ -179,10 +179,10 @@ class World:
         )
 
     def provider_context(self) -> Context:
-        """Return the caller's surroundings, but outside of its process."""
+        """Return the caller's context variables, outside of its process."""
         return context_of(self.loop.world)
 
-    # ── what people see ─────────────────────────────────────────────────────
+    # ── the trace ───────────────────────────────────────────────────────────
 
     def note(self, process: Process | None, what: str, fault: str | None) -> None:
         """Write a line of the trace."""

@@ -1,1 +1,1 @@
-"""The services that piecework stands on, as exact models in memory."""
+"""Model DynamoDB, SQS and S3 exactly, in memory."""

@@ -24,14 +24,14 @@ def error(operation: str, code: str, message: str, **parts: Any) -> ClientError:
 
 
 def refused(operation: str, item: Mapping[str, Any] | None) -> ClientError:
-    """Return what a condition that does not hold is answered with."""
+    """Return the error of a failed condition."""
     parts = {"Item": item} if item else {}
     code, message = "ConditionalCheckFailedException", "The conditional request failed"
     return error(operation, code, message, **parts)
 
 
 def cancelled(reasons: Sequence[Mapping[str, Any]]) -> ClientError:
-    """Return what a transaction with a failed action is answered with."""
+    """Return the error of a transaction in which an action failed."""
     codes = ", ".join(str(reason["Code"]) for reason in reasons)
     message = (
         "Transaction cancelled, please refer cancellation reasons for specific"
@@ -49,7 +49,7 @@ NO_REASON: Mapping[str, Any] = {"Code": "None"}
 
 
 def condition_reason(item: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the reason of an action whose condition does not hold."""
+    """Return the cancellation reason of an action whose condition failed."""
     parts = {"Item": dict(item)} if item else {}
     message = "The conditional request failed"
     return {"Code": "ConditionalCheckFailed", "Message": message, **parts}

@@ -1,4 +1,4 @@
-"""What a service may do and mostly does not; somebody else draws when it does."""
+"""Define the interface that decides when a service shows a rare fault."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class Chaos(Protocol):
     """Decides, from a seed, whether the rare thing happens this time."""
 
     def fires(self, kind: str) -> bool:
-        """Draw once for a kind of misfortune."""
+        """Draw once for a kind of fault."""
         ...
 
 
@@ -17,5 +17,5 @@ class Calm:
     """Nothing rare ever happens."""
 
     def fires(self, kind: str) -> bool:  # noqa: ARG002 -- the protocol's argument
-        """Say no."""
+        """Return False."""
         return False

@@ -1,6 +1,6 @@
-"""Comparisons in a condition: what is compared, and how.
+"""Parse the comparisons of a condition.
 
-What is absent equals nothing, and values of two types are never in order.
+A missing attribute equals nothing. Values of two types have no order.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_IN_A_LIST = 100
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What is compared: an attribute, a value of the request, or an item's size."""
+    """An operand: an attribute, a value of the request, or the size of an attribute."""
 
     read: Read
     name: str = ""
@@ -35,7 +35,7 @@ class Operand:
 
 
 def read_comparison(reader: Reader) -> Test:
-    """Return the comparison that comes next."""
+    """Parse the next comparison."""
     begin = reader.mark
     left = read_operand(reader)
     if reader.skip("IN"):
@@ -66,7 +66,7 @@ def read_comparison(reader: Reader) -> Test:
 
 
 def _equal(left: Operand, right: Operand) -> Test:
-    if left.name and right.key:  # nearly every comparison: one look-up less each
+    if left.name and right.key:  # nearly every comparison: saves one call each
         name, key = left.name, right.key
         return lambda item, values: item.get(name) == values[key]
 
@@ -131,7 +131,7 @@ def _between(reader: Reader, begin: int, left: Operand) -> Test:
 
 
 def read_operand(reader: Reader) -> Operand:
-    """Return the operand that comes next."""
+    """Parse the next operand."""
     if reader.word.startswith(":"):
         key = reader.value()
         return Operand(lambda _, values: values[key], key=key)

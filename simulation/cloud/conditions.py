@@ -81,7 +81,7 @@ def _bracketed(reader: Reader) -> Test:
 
 
 def _wrapped(words: list[str]) -> bool:
-    """Say whether one pair of brackets holds all of the words."""
+    """Return whether one pair of brackets encloses all words."""
     depth = 0
     for at, word in enumerate(words):
         depth += {"(": 1, ")": -1}.get(word, 0)

@@ -1,7 +1,7 @@
-"""DynamoDB as piecework uses it, in memory: one request at a time, in no time.
+"""Model the part of DynamoDB that Piecework uses, in memory, without latency.
 
-Exact for what is used, and honest about the rest: an operation, a parameter or an
-expression that is not known here raises `NotImplementedError`.
+The model is exact for what is used. It raises `NotImplementedError` for every other
+operation, parameter and expression.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ EXPRESSED = frozenset(
 )
 READ = frozenset({"TableName", "ConsistentRead"})
 PAGED = READ | {"Limit", "Select", "ExclusiveStartKey"}
-#: What of each operation's parameters is known here.
+#: The modelled parameters of each operation.
 KNOWN: Mapping[str, frozenset[str]] = {
     "update_item": ONE | EXPRESSED | {"UpdateExpression"},
     "put_item": EXPRESSED | {"TableName", "Item", "ReturnValues"},
@@ -76,15 +76,15 @@ class Change(NamedTuple):
 
 
 def _nobody(_: Sequence[Change]) -> None:
-    """Tell nobody of a write."""
+    """Ignore a write."""
 
 
 @dataclass(slots=True)
 class DynamoDB:
-    """Tables with the hash key `pk` and the range key `sk`, both texts.
+    """Tables with the hash key `pk` and the range key `sk`, both strings.
 
     Attributes:
-        on_write: Is told of each applied request, with all its changes at once.
+        on_write: Called after each applied request with all its changes.
     """
 
     now: Callable[[], float]
@@ -104,19 +104,19 @@ class DynamoDB:
             self._salt = self.rng.randbytes(8)
 
     def create_table(self, name: str) -> None:
-        """Make a table that is empty; one that is there stays as it is."""
+        """Create an empty table; an existing one keeps its items."""
         self._tables.setdefault(name, {})
 
     def delete_table(self, name: str) -> None:
-        """Drop a table, if there is one, with all that is in it."""
+        """Delete a table and its items, if it exists."""
         self._tables.pop(name, None)
 
     def call(self, operation: str, request: Request) -> Reply:
-        """Answer a request, by the name of its aiobotocore method.
+        """Execute a request, by the name of its aiobotocore method.
 
         Raises:
-            ClientError: What AWS answers with.
-            NotImplementedError: The request is outside of what is modelled.
+            ClientError: The error that AWS returns.
+            NotImplementedError: The model does not cover the request.
         """
         known = KNOWN.get(operation)
         if known is None:
@@ -147,7 +147,7 @@ class DynamoDB:
         return reads.scan(partitions, order, request, self.page_items, stale=stale)
 
     def _place(self, pk: str) -> bytes:
-        """Return where a scan comes upon a partition: anywhere, but always there."""
+        """Return the position of a partition in a scan: arbitrary, but constant."""
         return hashlib.blake2b(pk.encode(), key=self._salt, digest_size=8).digest()
 
     def _table(self, operation: str, request: Request) -> dict[str, Partition]:
@@ -212,7 +212,7 @@ def _only(known: frozenset[str], request: Request) -> None:
 def _returned(
     returning: str, write: Write, old: WireItem | None, new: WireItem | None
 ) -> Reply:
-    """Return what a write was asked to return of its item."""
+    """Return the attributes that `ReturnValues` requests."""
     if returning == "NONE":
         return {}
     item = old if returning.endswith("OLD") else new

@@ -1,7 +1,6 @@
-"""The words of an expression, read one by one, with its placeholders resolved.
+"""Tokenize an expression and resolve its placeholders.
 
-What is not known here is not guessed: a nested path, which piecework never writes,
-raises `NotImplementedError`.
+Piecework never writes nested paths; they raise `NotImplementedError`.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ ORDERED = frozenset({"S", "N", "B"})
 
 
 class Reader:
-    """Reads an expression from left to right; knows what it used.
+    """Reads an expression from left to right, and records what it used.
 
     Attributes:
-        names: The names that were used, with their `#`.
-        values: The values that were used, with their `:`.
-        demands: The types that operators ask of values: value, types, operator.
-        bounds: The values that a BETWEEN has as its lower and its upper bound.
+        names: The used name placeholders, with `#`.
+        values: The used value placeholders, with `:`.
+        demands: The types that operators require of values: value, types, operator.
+        bounds: The lower and upper bound values of each BETWEEN.
     """
 
     def __init__(self, section: str, text: str, names: Mapping[str, str]) -> None:
@@ -57,7 +56,7 @@ class Reader:
 
     @property
     def word(self) -> str:
-        """The word that comes next."""
+        """The next token."""
         return self._words[self._at]
 
     @property
@@ -66,29 +65,29 @@ class Reader:
         return self._at
 
     def between(self, begin: int, end: int) -> list[str]:
-        """Return the words from one place up to another."""
+        """Return the tokens from `begin` up to `end`."""
         return self._words[begin:end]
 
     def take(self) -> str:
-        """Return the next word and go past it."""
+        """Return the next token and advance."""
         word = self._words[self._at]
         self._at = min(self._at + 1, len(self._words) - 1)
         return word
 
     def skip(self, keyword: str) -> bool:
-        """Go past a keyword or a sign, if it comes next; say whether it did."""
+        """Skip the next token if it is this keyword or sign; return whether it was."""
         found = self.word.upper() == keyword
         if found:
             self.take()
         return found
 
     def expect(self, sign: str) -> None:
-        """Go past a sign that must come next."""
+        """Skip a required sign."""
         if not self.skip(sign):
             raise self.syntax(self.word)
 
     def calls(self, function: str) -> bool:
-        """Say whether a function's name and its bracket come next; go past them."""
+        """Skip a function name and its bracket; return whether they were next."""
         follows = self._words[min(self._at + 1, len(self._words) - 1)]
         found = self.word == function and follows == "("
         if found:
@@ -97,11 +96,11 @@ class Reader:
 
     @property
     def at_path(self) -> bool:
-        """Whether an attribute's name comes next."""
+        """Whether the next token is an attribute name."""
         return self.word[0] in "#_" or self.word[0].isalpha()
 
     def path(self) -> str:
-        """Return the attribute that comes next, by its true name."""
+        """Return the next attribute, by its real name."""
         if not self.at_path:
             raise self.syntax(self.word)
         word = self.take()
@@ -123,7 +122,7 @@ class Reader:
         return self._known[word]
 
     def value(self) -> str:
-        """Return the value that comes next, by its placeholder."""
+        """Return the placeholder of the next value."""
         if self.word[0] != ":":
             raise self.syntax(self.word)
         word = self.take()
@@ -136,11 +135,11 @@ class Reader:
         return argument
 
     def demand(self, value: str, types: frozenset[str], operator: str) -> None:
-        """Note that an operator wants a value to be of one of these types."""
+        """Record that an operator requires a value of one of these types."""
         self.demands.append((value, types, operator))
 
     def demand_ordered(self, at: int, operator: str) -> None:
-        """Note that the operand at a place has to be of a type with an order."""
+        """Record that an operator requires an ordered type of the operand at `at`."""
         if self._words[at].startswith(":"):
             self.demand(self._words[at], ORDERED, operator)
 
@@ -149,5 +148,5 @@ class Reader:
         return InvalidError(f"Invalid {self.section}: {why}")
 
     def syntax(self, token: str) -> InvalidError:
-        """Return the error of a word that has no place where it stands."""
+        """Return the error of an unexpected token."""
         return self.invalid(f'Syntax error; token: "{token}"')

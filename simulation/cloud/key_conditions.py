@@ -1,4 +1,4 @@
-"""Key conditions: which partition a query looks at, and which part of it."""
+"""Parse key conditions: the partition of a query, and its range of sort keys."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class KeyCondition:
 def read_key_condition(
     text: str, names: frozenset[tuple[str, str]] | None
 ) -> KeyCondition:
-    """Read a key condition, with the names that its placeholders stand for."""
+    """Parse a key condition, with the names of its placeholders."""
     reader = Reader("KeyConditionExpression", text, dict(names or ()))
     found: dict[str, tuple[str, MakeCut]] = {}
     while True:

@@ -1,7 +1,7 @@
-"""The items that share a partition key, in the order of their sort keys.
+"""Store the items that share a partition key, ordered by their sort keys.
 
-An item is never changed, only replaced, so that whoever holds one holds a snapshot.
-The state before the last write stays at hand: it is what a stale read shows.
+An item is never modified, only replaced, so that a returned item is a snapshot. The
+state before the last write is kept for stale reads.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from simulation.cloud.values import WireItem, item_size
 
-#: Cuts the sort keys that a query asks for out of a partition's: from, up to.
+#: Returns the range of a partition's sort keys that a query selects: begin, end.
 Cut: TypeAlias = Callable[[list[str]], tuple[int, int]]
 
 
@@ -24,9 +24,9 @@ class Partition:
     Attributes:
         items: Each item by its sort key.
         order: The sort keys, in order.
-        sizes: What DynamoDB counts for each item, in bytes.
+        sizes: The size that DynamoDB counts for each item, in bytes.
         before: Each item as it was before its last write.
-        undone: What the last write request changed, as it was before.
+        undone: The items that the last write request changed, as they were before.
     """
 
     items: dict[str, WireItem] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Partition:
             del self.order[bisect_left(self.order, sk)]
 
     def read(self, sk: str, *, stale: bool = False) -> WireItem | None:
-        """Return an item, or what it was before it was last written."""
+        """Return an item; a stale read returns its state before the last write."""
         if stale and sk in self.before:
             return self.before[sk]
         return self.items.get(sk)
@@ -59,7 +59,7 @@ class Partition:
     def rows(
         self, cut: Cut, after: str = "", *, forward: bool = True, stale: bool = False
     ) -> Iterator[tuple[WireItem, int]]:
-        """Yield the items that a query asks for, with their sizes, past a sort key."""
+        """Yield the selected items with their sizes, after a sort key."""
         items, order, sizes = self.items, self.order, self.sizes
         if stale and self.undone:
             then = {**items, **self.undone}
@@ -86,7 +86,7 @@ def beginning(prefix: str) -> Cut:
 
     def cut(order: list[str]) -> tuple[int, int]:
         begin = bisect_left(order, prefix)
-        # False sorts before True: the first key that no longer begins so.
+        # False sorts before True: this finds the first key without the prefix.
         past = bisect_right(order, 0, begin, key=lambda sk: not sk.startswith(prefix))
         return begin, past
 
@@ -94,7 +94,7 @@ def beginning(prefix: str) -> Cut:
 
 
 def between(low: str, high: str) -> Cut:
-    """Return the cut of the keys from one up to another, both of them in it."""
+    """Return the range from one key to another, both included."""
     return lambda order: (bisect_left(order, low), bisect_right(order, high))
 
 

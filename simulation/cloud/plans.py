@@ -1,4 +1,4 @@
-"""A request's expressions as one plan, read once and kept.
+"""Parse a request's expressions once, and cache the result.
 
 A simulator sends the same few expressions millions of times.
 """
@@ -33,7 +33,7 @@ TYPE_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The types that an operator takes of a value of the request."""
+    """The types that an operator accepts for a value of the request."""
 
     section: str
     value: str
@@ -41,7 +41,7 @@ class Demand:
     operator: str
 
     def check(self, values: WireItem) -> None:
-        """Raise if the value is of another type."""
+        """Raise if the value has another type."""
         kind = kind_of(values[self.value])
         if kind not in self.types:
             raise InvalidError(
@@ -60,7 +60,7 @@ class Bounds:
     high: str
 
     def check(self, values: WireItem) -> None:
-        """Raise if the values are no bounds of anything."""
+        """Raise if the bounds differ in type or are in the wrong order."""
         low, high = values[self.low], values[self.high]
         kind = kind_of(low)
         if kind not in high:
@@ -77,10 +77,11 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the expressions of a request say, and which values they want.
+    """The parsed expressions of a request, and the values that they require.
 
     Attributes:
-        touched: The attributes that the update changes, each with its name's bytes.
+        touched: The attributes that the update changes, each with the bytes of its
+            name.
         sections: The values, each with the expression that uses it.
     """
 
@@ -92,7 +93,7 @@ class Plan:
 
 
 def prepare(request: Mapping[str, Any]) -> tuple[Plan, WireItem]:
-    """Return a request's plan and its values, or raise what AWS would."""
+    """Return a request's plan and its values, or raise the error that AWS returns."""
     names, values = (
         request.get("ExpressionAttributeNames"),
         request.get("ExpressionAttributeValues"),
@@ -106,13 +107,13 @@ def prepare(request: Mapping[str, Any]) -> tuple[Plan, WireItem]:
 
 
 def check_values(made: Plan, values: Mapping[str, Any] | None) -> WireItem:
-    """Return the values of a request in their one spelling; none is idle or lacks."""
+    """Return a request's values in canonical form; each must be used and defined."""
     if values is None:
         found: WireItem = {}
     elif values:
         try:
             found = {
-                # The most of them are texts: the call costs more than the look.
+                # Most values are strings; the check is cheaper than the call.
                 name: value if "S" in value else canonical(value)
                 for name, value in values.items()
             }
@@ -155,7 +156,7 @@ def _unused(what: str, names: set[str], *, idle: bool) -> InvalidError:
 def plan(
     update: str | None, condition: str | None, names: frozenset[tuple[str, str]] | None
 ) -> Plan:
-    """Read a write's expressions, with the names that its placeholders stand for."""
+    """Parse a write's expressions, with the names of its placeholders."""
     known = dict(names or ())
     readers: list[Reader] = []
     changed = test = None
@@ -174,7 +175,7 @@ def plan(
 def check_names(
     names: frozenset[tuple[str, str]] | None, readers: list[Reader]
 ) -> None:
-    """Raise if a name is given that no expression uses."""
+    """Raise if no expression uses a given name."""
     if names is None:
         return
     if not names:
@@ -190,7 +191,7 @@ def sections_of(readers: list[Reader]) -> dict[str, str]:
 
 
 def demands_of(readers: list[Reader]) -> tuple[Demand | Bounds, ...]:
-    """Return what the expressions' operators ask of the values."""
+    """Return the requirements of the expressions' operators on the values."""
     found: list[Demand | Bounds] = []
     for reader in readers:
         found += [Demand(reader.section, *demand) for demand in reader.demands]

@@ -1,4 +1,4 @@
-"""Gets, queries and scans: what is read, and where a page ends."""
+"""Answer GetItem, Query and Scan, with their page limits."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _page(
     request: Mapping[str, Any],
     page_items: int | None,
 ) -> dict[str, Any]:
-    """Return items up to a limit, and where the next page begins if it was reached."""
+    """Return the items up to a limit, and the start of the next page."""
     limit = request.get("Limit", page_items) or PAGE_BYTES
     if page_items is not None:
         limit = min(limit, page_items)

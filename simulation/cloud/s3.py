@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError
 from simulation.cloud.answers import error
 from simulation.cloud.s3_body import Body
 
-#: Keys of a page of a listing, unless fewer are asked for.
+#: Maximum keys in a page of a listing.
 PAGE = 1000
 _OBJECT = frozenset({"Bucket", "Key"})
 _CONDITIONS = frozenset({"IfMatch", "IfNoneMatch"})
@@ -53,13 +53,13 @@ class Object:
     etag: str = field(init=False)
 
     def __post_init__(self) -> None:
-        """Take the content's digest, by which S3 tells one write from another."""
+        """Compute the ETag, which S3 uses to distinguish writes."""
         digest = md5(self.content, usedforsecurity=False).hexdigest()
         object.__setattr__(self, "etag", f'"{digest}"')
 
     @property
     def modified(self) -> datetime:
-        """When it was written, to the second."""
+        """The time of the write, in whole seconds."""
         return datetime.fromtimestamp(int(self.written_at), UTC)
 
 
@@ -78,15 +78,16 @@ class S3:
         }
 
     def create_bucket(self, name: str) -> None:
-        """Make a bucket that is empty; one that is there stays as it is."""
+        """Create an empty bucket; an existing one keeps its objects."""
         self._buckets.setdefault(name, {})
 
     def call(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Do what a client asks.
+        """Execute a request.
 
         Raises:
-            ClientError: As AWS refuses it.
-            NotImplementedError: The model knows no such operation or parameter.
+            ClientError: The error that AWS returns.
+            NotImplementedError: The model does not cover the operation or the
+                parameter.
         """
         if operation not in self._operations:
             raise NotImplementedError(f"The model of S3 has no {operation}.")
@@ -173,7 +174,7 @@ async def pages(
 
 
 def _check_write(there: Object | None, request: Mapping[str, Any]) -> None:
-    """Refuse a write whose condition does not hold."""
+    """Raise if the condition of a write fails."""
     if (wanted := request.get("IfNoneMatch")) is not None:
         if wanted != "*":
             raise NotImplementedError("S3 writes know no IfNoneMatch but '*'.")
@@ -187,7 +188,7 @@ def _check_write(there: Object | None, request: Mapping[str, Any]) -> None:
 
 
 def _check_read(operation: str, there: Object, request: Mapping[str, Any]) -> None:
-    """Refuse a read whose condition does not hold."""
+    """Raise if the condition of a read fails."""
     if "IfMatch" in request and not _same(request["IfMatch"], there):
         raise _refused(operation, "PreconditionFailed")
     if "IfNoneMatch" in request and _same(request["IfNoneMatch"], there):
@@ -199,7 +200,7 @@ def _same(wanted: str, there: Object) -> bool:
 
 
 def _bounds(operation: str, wanted: re.Match[str], size: int) -> tuple[int, int]:
-    """Return the first and last byte of a range; one that ends late is cut short."""
+    """Return the first and last byte of a range, limited to the object's size."""
     start, end, tail = wanted.groups()
     if tail is not None:
         first, last = max(0, size - int(tail)), size - 1
@@ -223,7 +224,7 @@ def _entry(key: str, found: Object) -> dict[str, Any]:
 
 
 def _refused(operation: str, code: str) -> ClientError:
-    """Return a refusal; a HEAD has no body to say more than the status."""
+    """Return an error; the reply to a HEAD has no body, only the status."""
     status = _STATUS[code]
     said = str(status) if operation == "head_object" else code
     metadata = {"HTTPStatusCode": status, "RetryAttempts": 0}

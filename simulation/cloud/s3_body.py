@@ -1,4 +1,4 @@
-"""The body of an object on its way to a reader, with aiobotocore's methods."""
+"""Model the body of an object, with aiobotocore's methods."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import AsyncIterator
 
 
 class Response:
-    """What a body is opened as: the bare answer, to be read as a whole."""
+    """The open body, which is read as a whole."""
 
     def __init__(self, content: bytes) -> None:
         self._rest = memoryview(content)
 
     async def read(self) -> bytes:
-        """Return what is left."""
+        """Return the remaining bytes."""
         return self.take(len(self._rest))
 
     @property
     def rest(self) -> bytes:
-        """What is left, without taking it."""
+        """The remaining bytes, without consuming them."""
         return bytes(self._rest)
 
     def take(self, most: int) -> bytes:
@@ -40,11 +40,11 @@ class Body:
 
     @property
     def content(self) -> bytes:
-        """What is left, for whoever serves it rather than reads it."""
+        """The remaining bytes, for a server that sends them."""
         return self._response.rest
 
     async def read(self, amt: int | None = None) -> bytes:
-        """Return the next bytes, or all that are left."""
+        """Return the next bytes, or all remaining ones."""
         whole = amt is None or amt < 0
         return await self._response.read() if whole else self._response.take(amt or 0)
 

@@ -1,8 +1,8 @@
-"""SQS standard queues in memory: at least once, in no order, hidden for a while.
+"""Model SQS standard queues in memory: at least once, unordered, with visibility.
 
-Handing a message out never waits: `next_at` and `on_arrival` tell a long poll when to
-look again. Not modelled: FIFO queues, message attributes, changes of a queue, and the
-limit of 120,000 messages in flight.
+A receive never waits: `next_at` and `on_arrival` tell a long poll when to poll again.
+Not modelled: FIFO queues, message attributes, changes of a queue, and the limit of
+120,000 messages in flight.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ class SQS:
     """The queues of an account.
 
     Attributes:
-        on_arrival: Told the URL of a queue whose `next_at` may be sooner than it was.
-        on_delete: Told of each message that is really deleted: its queue's URL, its
-            body, and when the receive was whose handle deleted it.
+        on_arrival: Called with the URL of a queue whose `next_at` may have become
+            earlier.
+        on_delete: Called for each deleted message with its queue's URL, its body, and
+            the time of the receive whose handle deleted it.
     """
 
     def __init__(
@@ -57,14 +58,14 @@ class SQS:
         retention_s: float = 345_600.0,
         redrive: tuple[str, int] | None = None,
     ) -> str:
-        """Make a queue and return its URL.
+        """Create a queue and return its URL.
 
         Args:
-            name: What no other queue is called.
-            visibility_s: How long a message stays hidden, unless the receive says.
-            retention_s: How long a message is kept.
-            redrive: The dead-letter queue's name, and how often a message is handed
-                out before it goes there.
+            name: The unique name of the queue.
+            visibility_s: Seconds that a received message is hidden by default.
+            retention_s: Seconds that a message is kept.
+            redrive: The dead-letter queue's name, and the receives of a message before
+                it moves there.
         """
         dead = self._queues[redrive[0]] if redrive is not None else None
         most = redrive[1] if redrive is not None else 0
@@ -73,21 +74,22 @@ class SQS:
         return made.url
 
     def delete_queue(self, url: str) -> None:
-        """Drop a queue, if there is one, with all that is in it."""
+        """Delete a queue and its messages, if it exists."""
         self._queues.pop(url.rpartition("/")[2], None)
 
     def next_at(self, url: str) -> float | None:
-        """Return when a message can next be received; None when there is none."""
+        """Return when the next message becomes visible; None without messages."""
         queue = self._queue(url)
         queue.expire(self._now())
         return queue.next_at()
 
     def call(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Do what a client asks.
+        """Execute a request.
 
         Raises:
-            ClientError: As AWS refuses it.
-            NotImplementedError: The model knows no such operation or parameter.
+            ClientError: The error that AWS returns.
+            NotImplementedError: The model does not cover the operation or the
+                parameter.
         """
         one = operation.removesuffix("_batch")
         try:
@@ -175,7 +177,7 @@ class SQS:
         return queue
 
     def _tell(self) -> None:
-        """Wake those who wait, now that all is done: they may come back at once."""
+        """Wake the waiting polls after the request; they may call back at once."""
         for url in self._deliveries.arrivals():
             self.on_arrival(url)
 

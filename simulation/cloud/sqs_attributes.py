@@ -1,4 +1,4 @@
-"""What SQS tells about a queue and about a message, to those who ask for it."""
+"""Return the attributes of queues and messages that a request names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OF_MESSAGE = frozenset(
 
 
 def wanted_of_message(request: Mapping[str, Any]) -> frozenset[str]:
-    """Return the attributes that a receive asks for, under either name."""
+    """Return the attributes that a receive requests, under either parameter name."""
     names: Sequence[str] = (
         request.get("MessageSystemAttributeNames")
         or request.get("AttributeNames")

@@ -1,4 +1,4 @@
-"""What SQS refuses before it does anything: wrong numbers, bodies, batches."""
+"""Validate SQS requests: numbers, bodies, batches."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _UNSENDABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-class Refusal(Exception):  # noqa: N818 -- what SQS does, not what went wrong
+class Refusal(Exception):  # noqa: N818 -- a reply of SQS, not a failure of the model
     """SQS refuses a request or an entry, by a code and a sentence."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -40,10 +40,10 @@ class Refusal(Exception):  # noqa: N818 -- what SQS does, not what went wrong
 
 
 def known(operation: str, request: Mapping[str, Any]) -> None:
-    """Stop at what the model does not know, rather than ignore it.
+    """Raise for unknown operations and parameters, instead of ignoring them.
 
     Raises:
-        NotImplementedError: The operation, or one of its parameters.
+        NotImplementedError: The model does not cover the operation or the parameter.
     """
     if operation not in _KNOWN:
         raise NotImplementedError(f"The model of SQS has no {operation}.")
@@ -115,7 +115,7 @@ def entries(operation: str, request: Mapping[str, Any]) -> Sequence[Mapping[str,
 
 
 def not_in_flight() -> Refusal:
-    """Return the answer to hiding what is not hidden."""
+    """Return the error of hiding a message that is not in flight."""
     message = "The specified message isn't in flight."
     return Refusal(_NAMESPACE + "MessageNotInflight", message)
 
@@ -127,7 +127,7 @@ def no_such_queue() -> Refusal:
 
 
 def bad_handle() -> Refusal:
-    """Return the answer to a receipt handle that this queue never gave out."""
+    """Return the error of a receipt handle that this queue never returned."""
     return Refusal("ReceiptHandleIsInvalid", "The input receipt handle is invalid.")
 
 

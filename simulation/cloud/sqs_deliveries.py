@@ -1,7 +1,7 @@
-"""What becomes of a message: sent, handed out, hidden, deleted, buried.
+"""Send, receive, hide, delete and dead-letter messages.
 
-Where AWS leaves an answer open (what an old receipt handle does) a draw decides;
-where it may go wrong (a duplicate, a loss, a return) chaos does.
+Where AWS leaves the result open (an old receipt handle), a random draw decides. Where a
+fault is possible (a duplicate, a loss, a redelivery), `chaos` decides.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AWAY_S: Final = 60.0
 
 @dataclass(slots=True)
 class Deliveries:
-    """The ways of messages through the queues of an account."""
+    """Moves messages through the queues of an account."""
 
     now: Callable[[], float]
     rng: Random
@@ -32,12 +32,12 @@ class Deliveries:
     _arrived: dict[str, None] = field(default_factory=dict)
 
     def arrivals(self) -> Iterable[str]:
-        """Return the queues that have a message sooner than when last asked."""
+        """Return the queues whose next message became earlier since the last call."""
         arrived, self._arrived = self._arrived, {}
         return arrived
 
     def send(self, queue: MessageQueue, body: str, delay_s: float) -> Stored:
-        """Take a message in."""
+        """Store a sent message."""
         if self.chaos.fires("sqs.delay"):
             delay_s += self.rng.uniform(0, LATE_S)
         now, serial = self.now(), next(self._serials)
@@ -51,7 +51,7 @@ class Deliveries:
         return message
 
     def hand_out(self, queue: MessageQueue, most: int, hide_s: float) -> list[Stored]:
-        """Hand visible messages out; those that were so too often are buried."""
+        """Receive visible messages; dead-letter those that were received too often."""
         now = self.now()
         queue.expire(now)
         visible, taken = queue.appear(now), list[Stored]()
@@ -72,7 +72,7 @@ class Deliveries:
         return taken
 
     def delete(self, queue: MessageQueue, handle: str) -> tuple[str, float] | None:
-        """Delete a message; return its body and when it was received, if it went."""
+        """Delete a message; return its body and its receive time, if it was deleted."""
         message, received = self._held(queue, handle)
         if message is None or not self._reaches(message, received):
             return None
@@ -83,10 +83,11 @@ class Deliveries:
         return message.body, message.receives[received - 1]
 
     def hide(self, queue: MessageQueue, handle: str, seconds: float) -> None:
-        """Hide a message for so long from now, 12 hours after its receive at most.
+        """Hide a message for some seconds, at most until 12 hours after its receive.
 
         Raises:
-            Refusal: It is gone, or not hidden, or would be hidden for too long.
+            Refusal: The message is gone, or not hidden, or would be hidden for too
+                long.
         """
         now, longest = self.now(), sqs_checks.VISIBILITY_LIMIT
         message, received = self._held(queue, handle)
@@ -112,16 +113,16 @@ class Deliveries:
         return queue.messages.get(serial), received
 
     def _reaches(self, message: Stored, received: int) -> bool:
-        """Say whether a handle still moves its message; an old one may or may not."""
+        """Return whether a handle still affects its message; an old one may not."""
         return received == len(message.receives) or bool(self.rng.getrandbits(1))
 
     def _bury(self, queue: MessageQueue, dead: MessageQueue, message: Stored) -> None:
-        """Move a message to the dead-letter queue; it stays as old as it is."""
+        """Move a message to the dead-letter queue; it keeps its age."""
         queue.remove(message)
         self._add(dead, replace(message, source_arn=queue.arn))
 
     def _copy(self, queue: MessageQueue, message: Stored, **changes: Any) -> None:
-        """Store a message once more, as a server that missed what became of it."""
+        """Store a copy of a message, like an SQS server that missed a later change."""
         changes |= {"serial": next(self._serials), "receives": list(message.receives)}
         self._add(queue, replace(message, **changes))
 

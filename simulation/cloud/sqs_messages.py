@@ -1,8 +1,8 @@
-"""A standard queue's messages: what is there, what is visible, what has expired.
+"""Store a standard queue's messages: visible, hidden and expired ones.
 
-Two heaps, of what waits to be seen by its time and of what is seen by its age, so that
-a receive costs the same however many messages there are. Their entries may be out of
-date: what a message itself says counts.
+Two heaps make the cost of a receive independent of the number of messages. One orders
+hidden messages by time, the other orders visible messages by age. Heap entries may be
+out of date; the message itself is authoritative.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class Stored:
     """A message as one queue stores it.
 
     Attributes:
-        serial: Its place in the queue, and what a receipt handle names: a copy of a
-            message has the message's id and a serial of its own.
-        receives: When it was handed out, each time.
-        returned: It was deleted already, and came back.
-        place: When it came to its queue, counted.
+        serial: Its unique number, which its receipt handles contain. A copy of a
+            message has the same message id and another serial.
+        receives: The time of each receive.
+        returned: It was deleted already, and became visible again.
+        place: Its position in the arrival order of its queue.
     """
 
     serial: int
@@ -42,8 +42,8 @@ class MessageQueue:
     """One queue.
 
     Attributes:
-        dead: Where messages go that were handed out `most_receives` times.
-        oldest: No message is older than this; the oldest may have been deleted since.
+        dead: The queue for messages that were received `most_receives` times.
+        oldest: A lower bound of the send time of all messages.
     """
 
     name: str
@@ -63,7 +63,7 @@ class MessageQueue:
     arn: str = field(init=False)
 
     def __post_init__(self) -> None:
-        """Put together what the queue is called elsewhere."""
+        """Compute the queue's URL and ARN."""
         self.url = f"https://sqs.{REGION}.amazonaws.com/{ACCOUNT}/{self.name}"
         self.arn = f"arn:aws:sqs:{REGION}:{ACCOUNT}:{self.name}"
 
@@ -87,7 +87,7 @@ class MessageQueue:
         self._visible.pop(message.serial, None)
 
     def expire(self, now: float) -> None:
-        """Drop what is older than the queue keeps, in flight or not."""
+        """Remove messages older than the retention period, in flight or not."""
         if now - self.oldest < self.retention_s:
             return
         kept = [m for m in self.messages.values() if now - m.sent_at < self.retention_s]
@@ -96,7 +96,7 @@ class MessageQueue:
         self.oldest = min((m.sent_at for m in kept), default=float("inf"))
 
     def appear(self, now: float) -> int:
-        """Show what is hidden no longer; return how many messages are visible."""
+        """Make due messages visible; return the number of visible messages."""
         while self._next_hidden() <= now:
             _, serial = heappop(self._hidden)
             message = self._visible[serial] = self.messages[serial]
@@ -104,9 +104,10 @@ class MessageQueue:
         return len(self._visible)
 
     def take(self, place: int) -> Stored:
-        """Return a visible message, by its place in the order in which they came.
+        """Return a visible message, by its place in the arrival order.
 
-        It is visible no longer, and not hidden either, until it is told to be.
+        The message is then neither visible nor hidden; the caller must hide or remove
+        it.
         """
         if place:
             in_order = sorted(self._visible.values(), key=lambda m: m.place)

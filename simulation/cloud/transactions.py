@@ -1,4 +1,4 @@
-"""Transactions: every action decided, then all applied or none; a token counts once."""
+"""Execute transactions: all actions or none; a token is applied once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LARGEST = 4 * 1024 * 1024
 
 
 def decide_all(writes: Sequence[Write]) -> list[Decided]:
-    """Decide every action of a transaction; one that fails cancels them all."""
+    """Decide every action of a transaction; one that fails cancels all."""
     if len({(write.table, write.pk, write.sk) for write in writes}) < len(writes):
         raise InvalidError(
             "Transaction request cannot include multiple operations on one item"
@@ -45,7 +45,7 @@ def decide_all(writes: Sequence[Write]) -> list[Decided]:
 
 
 def check_number(actions: Sequence[Any]) -> None:
-    """Raise if there are too many actions in a transaction, or none."""
+    """Raise if a transaction has no actions, or too many."""
     if not 0 < len(actions) <= MOST_ACTIONS:
         raise InvalidError(
             "1 validation error detected: Value at 'transactItems' failed to satisfy"
@@ -62,7 +62,7 @@ class Tokens:
     _ends: deque[tuple[float, str]] = field(default_factory=deque)
 
     def is_again(self, token: str, actions: Any, now: float) -> bool:
-        """Say whether a transaction was applied before, under the same token."""
+        """Return whether a transaction was applied before under the same token."""
         while self._ends and self._ends[0][0] <= now:
             del self._applied[self._ends.popleft()[1]]
         if token not in self._applied:

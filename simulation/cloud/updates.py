@@ -1,6 +1,6 @@
-"""Update expressions, read once and turned into a function from item to item.
+"""Parse update expressions into a function from item to item.
 
-Every right-hand side is worked out on the item as it was, whatever the order.
+Every right-hand side reads the item as it was before the update, in any order.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WRONG_TYPE = "An operand in the update expression has an incorrect data type"
 
 @dataclass(slots=True)
 class Update:
-    """What an update expression does to an item."""
+    """The effect of an update expression on an item."""
 
     sets: dict[str, Compute] = field(default_factory=dict)
     removes: list[str] = field(default_factory=list)
@@ -39,16 +39,16 @@ class Update:
 
     @property
     def touched(self) -> tuple[str, ...]:
-        """The attributes that it names on a left-hand side."""
+        """The attributes on a left-hand side."""
         return (*self.sets, *self.removes, *self.adds, *self.deletes)
 
     @property
     def only_takes_away(self) -> bool:
-        """Whether it can bring no item into being."""
+        """Whether it cannot create an item."""
         return not self.sets and not self.adds
 
     def apply(self, item: WireItem, values: WireItem) -> WireItem:
-        """Return the changed item; the given one stays as it is."""
+        """Return the changed item; the given one is not modified."""
         new = item.copy()
         for name, compute in self.sets.items():
             new[name] = compute(item, values)

@@ -1,9 +1,4 @@
-"""DynamoDB's values: their one spelling, their sizes, how they compare.
-
-A stored value is canonical: numbers without zeros that say nothing, sets in order.
-So two values are equal when their dictionaries are. Whoever is handed a stored value
-may keep it, and may not change it.
-"""
+"""Handle DynamoDB values: canonical form, size and order."""
 
 from __future__ import annotations
 
@@ -25,7 +20,7 @@ INVALID = "One or more parameter values were invalid: "
 
 def canonical(value: WireValue) -> WireValue:
     """Return a value in its one spelling, a copy of what can be changed."""
-    # Nearly all are texts and whole numbers, and stand in their one spelling already.
+    # Nearly all values are strings and whole numbers in canonical form already.
     if len(value) == 1 and "S" in value:
         return value
     ((kind, content),) = value.items()
@@ -64,7 +59,7 @@ def _canonical_set(kind: str, members: list[Any]) -> list[Any]:
 
 
 def number_text(text: str) -> str:
-    """Return a number as DynamoDB gives it back."""
+    """Return a number as DynamoDB returns it."""
     if text.isdigit() and len(text) <= DIGITS and text.isascii():
         return text.lstrip("0") or "0"
     try:

@@ -26,7 +26,7 @@ LONGEST = {"pk": 2048, "sk": 1024}
 
 
 class RefusedError(Exception):
-    """A condition does not hold; `item` is what the caller is shown of it."""
+    """A condition failed; `item` is the current item, if it was requested."""
 
     def __init__(self, item: WireItem | None) -> None:
         super().__init__()
@@ -98,10 +98,10 @@ class Write:
 def read_write(
     kind: str, request: Mapping[str, Any], tables: Mapping[str, dict[str, Partition]]
 ) -> Write:
-    """Return the write that a request asks for.
+    """Parse a write request.
 
     Raises:
-        InvalidError: The request is not one that AWS takes.
+        InvalidError: AWS refuses the request as invalid.
     """
     plan, values = prepare(request)
     put = canonical_item(request["Item"]) if kind == "Put" else None

@@ -1,9 +1,7 @@
-"""The crash-point sweep: one death, at every external call that a job makes.
+"""Sweep crash points: one crash at every external call of a job.
 
-In the scenarios of six steps also at every step of each worker's loop: at every
-`await`.
-
-A job is run once without trouble, and every request to AWS and every call to the
-outside is counted. Then it is run again for each of them, and with each way in which
-it can be cut off, and each time it must come to the same end.
+The scenarios of six steps also crash at every step of each worker's loop: at every
+`await`. The sweep runs a job once without a fault, and counts every request to AWS and
+every call to a provider. It then runs the job again for each of them, in each fault
+mode. Every run must reach the same final state.
 """

@@ -14,12 +14,12 @@ from simulation.crash_points.run import Job, run, run_without_fault
 from simulation.crash_points.scenarios import SCENARIOS
 from simulation.crash_points.strikes import STEP, FaultPoint, InjectedFault, Mode
 
-#: Broken runs that are shown; more of them say nothing more.
+#: Maximum failed runs that are shown.
 MAX_SHOWN = 20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Strike as asked; return 1 if a promise was broken."""
+    """Run the sweep or one point; return 1 if an invariant was violated."""
     parsed = options().parse_args(arguments)
     names = [parsed.scenario] if parsed.scenario else list(SCENARIOS)
     jobs = [Job(name, parsed.chunks, parsed.seed) for name in names]
@@ -33,18 +33,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def options() -> argparse.ArgumentParser:
     """Return the options of the command."""
     parser = argparse.ArgumentParser(prog="python -m simulation.crash_points")
-    parser.add_argument("--chunks", type=int, default=22, help="size of the jobs")
-    parser.add_argument("--scenario", choices=list(SCENARIOS), help="only this one")
-    parser.add_argument("--seed", type=int, default=1, help="another order of things")
-    parser.add_argument("--processes", type=int, default=2, help="side by side")
-    parser.add_argument("--point", type=int, help="only this call, by its number")
+    parser.add_argument("--chunks", type=int, default=22, help="chunks of each job")
+    parser.add_argument(
+        "--scenario", choices=list(SCENARIOS), help="only this scenario"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="seed of the event order")
+    parser.add_argument("--processes", type=int, default=2, help="number of processes")
+    parser.add_argument("--point", type=int, help="only the point with this number")
     parser.add_argument("--mode", choices=list(Mode), default=Mode.BEFORE)
-    parser.add_argument("--trace", action="store_true", help="print all that happened")
+    parser.add_argument("--trace", action="store_true", help="print every event")
     return parser
 
 
 def sweep(jobs: Sequence[Job], processes: int) -> int:
-    """Strike at every point; print what came of it."""
+    """Inject a fault at every point; print the results."""
     began = time.monotonic()
     runs: Counter[str] = Counter()
     kinds: Counter[Kind] = Counter()
@@ -76,14 +78,14 @@ def sweep(jobs: Sequence[Job], processes: int) -> int:
 
 
 def awaits(points: Sequence[FaultPoint]) -> str:
-    """Say how many points are steps of a loop, and at how many awaits."""
+    """Return how many points are loop steps, and at how many awaits."""
     steps = [point.name for point in points if f" {STEP}" in point.name]
     places = {name.partition(f" {STEP}")[2] for name in steps}
     return f" ({len(steps)} steps at {len(places)} awaits)" if steps else ""
 
 
 def replay(job: Job, fault: InjectedFault, traced: bool) -> int:  # noqa: FBT001
-    """Strike at one point; print what came of it."""
+    """Inject a fault at one point; print the result."""
     found = run(job, fault, traced=traced)
     for line in found.trace:
         print_line(line)
@@ -93,7 +95,7 @@ def replay(job: Job, fault: InjectedFault, traced: bool) -> int:  # noqa: FBT001
 
 
 def show(finding: Finding) -> None:
-    """Print what came of a run, and how to see it again."""
+    """Print the result of a run, with the command that replays it."""
     job, fault = finding.job, finding.fault
     name = run_without_fault(job).points[fault.point].name
     print_line(f"{job.scenario} {fault.point} {fault.mode}: {name}")

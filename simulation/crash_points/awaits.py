@@ -1,4 +1,4 @@
-"""Where in the code a process stands that is about to take a step of its loop."""
+"""Locate the `await` at which a process is about to continue."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any
 
 from simulation.callbacks import Callback
 
-#: The folders whose awaits are told apart.
+#: The folders whose awaits are distinguished.
 TRACKED_FOLDERS = frozenset({"piecework", "workers", "crash_points"})
 
 
 def await_path(handle: Callback) -> str:
-    """Return the await at which a step goes on, with all that wait for it.
+    """Return the await at which a step continues, with all its callers.
 
-    As `undertake.py:84/saga.py:61/table.py:97`; where no task goes on, what is called.
+    For example `run.py:84/engine.py:61/table.py:97`. If no task continues, return the
+    name of the callback.
     """
     callback: Any = handle.callback
     task = getattr(callback, "__self__", None)
@@ -32,9 +33,9 @@ def await_path(handle: Callback) -> str:
 
 
 def coroutine_frames(waiting: Any) -> list[FrameType]:
-    """Return the frames of a coroutine and of those that it waits for, in their order.
+    """Return the frames of a coroutine and of the coroutines that it awaits, in order.
 
-    What an async generator waits for cannot be seen from outside.
+    The frames that an async generator awaits are not visible.
     """
     frames = []
     while (frame := getattr(waiting, "cr_frame", None)) is not None:
@@ -44,5 +45,5 @@ def coroutine_frames(waiting: Any) -> list[FrameType]:
 
 
 def frame_path(frame: FrameType) -> tuple[PurePath, int]:
-    """Return the file that a frame runs, and the line where it stands."""
+    """Return the file and the line of a frame."""
     return PurePath(frame.f_code.co_filename), frame.f_lineno

@@ -1,7 +1,7 @@
-"""Strike at every point of a job; each run begins where it is struck.
+"""Inject a fault at every point of a job; each run starts at its fault.
 
-Up to there all runs are alike. So one run goes through undisturbed, and at each of its
-points the process makes copies of itself: in each of them the run goes on struck.
+All runs are identical up to their fault. So one run continues without a fault, and
+forks its process at each point. The fault happens in the fork.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from simulation.crash_points.strikes import FaultInjector, InjectedFault
 
 #: Parts into which the points of a job are dealt out.
 SHARES = 8
-#: Seconds, of a real clock, after which a run counts as one that does not end.
+#: Real seconds after which a run counts as one that does not end.
 MAX_WAIT_S = 60
-#: Bytes that a run may take.
+#: Maximum bytes of memory of a run.
 MAX_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The points of a job whose number leaves a remainder."""
+    """The points of a job whose number has this remainder."""
 
     job: Job
     remainder: int
 
 
 def explore(jobs: Sequence[Job], processes: int) -> Iterator[Finding]:
-    """Strike at each point of each job in each way; yield what came of it."""
+    """Inject each fault at each point of each job; yield the findings."""
     for job in jobs:
         run_without_fault(job)  # which the other processes then know
     shares = [Share(job, remainder) for job in jobs for remainder in range(SHARES)]
@@ -46,7 +46,7 @@ def explore(jobs: Sequence[Job], processes: int) -> Iterator[Finding]:
 
 
 def explore_share(share: Share) -> list[Finding]:
-    """Strike at each point of a share."""
+    """Inject each fault at each point of a share."""
     job, first = share.job, first_forkable_point(share.job)
     points = range(share.remainder, first, SHARES)
     findings = [
@@ -73,7 +73,7 @@ def first_forkable_point(job: Job) -> int:
 
 
 def faults_at(job: Job, point: int) -> list[InjectedFault]:
-    """Return all that can befall a point."""
+    """Return all faults of a point."""
     return [
         InjectedFault(point, mode)
         for mode in run_without_fault(job).points[point].modes
@@ -81,18 +81,18 @@ def faults_at(job: Job, point: int) -> list[InjectedFault]:
 
 
 def run_with_fault(job: Job, fault: InjectedFault) -> Finding:
-    """Return what comes of a run with a strike."""
+    """Return the finding of a run with a fault."""
     return compare_runs(job, fault, run(job, fault))
 
 
 @dataclass(slots=True)
 class ForkingRun:
-    """The process of the undisturbed run; in a copy, of a struck one.
+    """The process of the run without a fault; in a fork, of a run with one.
 
     Attributes:
-        first: The first point at which it may be copied.
-        strike: What befalls this process, if it is a copy.
-        pipe: Where a copy says what came of it.
+        first: The first point at which it can be forked.
+        fault: The fault of this process, if it is a fork.
+        pipe: The pipe to which a fork writes its finding.
     """
 
     share: Share
@@ -102,7 +102,7 @@ class ForkingRun:
     pipe: int = -1
 
     def at_point(self, injector: FaultInjector, point: int) -> None:
-        """Have copies struck at a point, one after the other."""
+        """Fork the process for each fault of a point, one after the other."""
         others = point < self.first or point % SHARES != self.share.remainder
         if self.fault is not None or others:
             return
@@ -121,22 +121,22 @@ class ForkingRun:
             os.waitpid(copy, 0)
 
     def read_finding(self, pipe: int, fault: InjectedFault) -> Finding:
-        """Return what a copy says came of it."""
+        """Return the finding that a fork wrote."""
         with os.fdopen(pipe, "rb") as said:
             text = said.read()
         if text:
             finding: Finding = pickle.loads(text)  # noqa: S301 -- our own copy's
             return finding
-        violations = [(Kind.UNENDED, "the run itself did not end, or broke down")]
+        violations = [(Kind.UNENDED, "the run did not end, or its process failed")]
         return Finding(self.share.job, fault, violations, 0)
 
     def write_finding(self, finding: Finding) -> None:
-        """Say what came of this copy."""
+        """Write this fork's finding."""
         with os.fdopen(self.pipe, "wb") as said:
             pickle.dump(finding, said)
 
 
 def limit_process() -> None:
-    """End this process should it run, or grow, for ever."""
+    """Limit the time and the memory of this process."""
     signal.alarm(MAX_WAIT_S)
     resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))

@@ -1,4 +1,4 @@
-"""What a run with a strike came to, held against the run without one."""
+"""Compare a run with a fault with the run without one."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from simulation.crash_points.play import Snapshot
 from simulation.crash_points.run import Job, Run, run_without_fault
 from simulation.crash_points.strikes import InjectedFault
 
-#: The end of a chunk of which nobody can tell whether its letter was sent.
+#: The error code of a chunk whose letter may or may not have been sent.
 UNKNOWN_EFFECT = "runtime.effect.unknown"
 
 
 class Kind(StrEnum):
-    """How a promise was broken."""
+    """The kind of a violation."""
 
     LOST = "lost"
     DOUBLE = "double"
@@ -28,12 +28,12 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What came of a run.
+    """The result of a run.
 
     Attributes:
-        broken: The promises that it broke.
-        doubtful: How many chunks ended as open questions for a person, because it was
-            their effect that the strike hit: one that cannot be looked up, or a pivot.
+        violations: The violated invariants.
+        unresolved: How many chunks ended as unresolved effects that need an operator.
+            The fault hit an effect that cannot be looked up, or a pivot.
     """
 
     job: Job
@@ -43,19 +43,19 @@ class Finding:
 
 
 def compare_runs(job: Job, fault: InjectedFault, run: Run) -> Finding:
-    """Hold a run against the one in which nothing happened."""
+    """Compare a run with the run without a fault."""
     expected = run_without_fault(job)
     violations = [
         (Kind.DOUBLE if text.startswith("I6") else Kind.OTHER, text)
         for text in run.violations
     ]
     if run.unfinished:
-        violations.append((Kind.UNENDED, "something did not come to its end"))
+        violations.append((Kind.UNENDED, "the job did not end in time"))
     before, after = (
         [point.name for point in r.points[: fault.point + 1]] for r in (expected, run)
     )
     if not run.fault_happened or before != after:
-        violations.append((Kind.OTHER, "the run was another one before it was struck"))
+        violations.append((Kind.OTHER, "the run differed before its fault"))
     unresolved: set[int] = set()
     for one, other in zip_longest(expected.snapshots, run.snapshots):
         if one and other:
@@ -69,11 +69,11 @@ def compare_runs(job: Job, fault: InjectedFault, run: Run) -> Finding:
 def unresolved_chunks(
     expected: Snapshot, found: Snapshot, stages_at_fault: dict[int, str]
 ) -> set[int]:
-    """Return the chunks that the strike has rightly left for a person to decide on.
+    """Return the chunks that correctly wait for an operator's decision.
 
-    Only such as the struck process had in hand: at the letter, or not beyond the pivot
-    that refuses them. Nobody can tell a refusal from the second one of two any more if
-    the pivot was entered before, or if any call of the claim was tried again.
+    The faulty process must have owned them, at the letter stage or up to a pivot that
+    refuses. A refusal cannot be told from a second call's if the pivot was entered
+    before. The same holds if any call of the claim was retried.
     """
     return {
         n
@@ -94,12 +94,12 @@ def unresolved_chunks(
 def lost_work(
     expected: Snapshot, found: Snapshot, unresolved: set[int]
 ) -> Iterator[str]:
-    """Yield what did not come to the end that it comes to."""
+    """Yield each chunk and booking with a different final state."""
     if not unresolved and found.job != expected.job:
-        yield f"the job is {found.job}, not {expected.job}"
+        yield f"the job is {found.job}, expected {expected.job}"
     for n, end in expected.chunks.items():
         if n not in unresolved and found.chunks.get(n) != end:
-            yield f"chunk {n} is {found.chunks.get(n)}, not {end}"
+            yield f"chunk {n} is {found.chunks.get(n)}, expected {end}"
     unresolved_suffixes = {f" {n}" for n in unresolved}
     for name in sorted(set(expected.bookings) ^ set(found.bookings)):
         if name[name.index(" ") :] not in unresolved_suffixes:

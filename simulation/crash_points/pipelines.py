@@ -1,4 +1,4 @@
-"""The pipelines of the sweep; what becomes of a chunk is in its payload."""
+"""Define the pipelines of the sweep; the payload sets each chunk's fate."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from piecework import (
 from simulation.crash_points.town import RECORDING_PROVIDER
 from simulation.pipelines import QUICK, desk, model, nothing_found, post, shop
 
-#: Seconds that a call may take which somebody holds up.
+#: Timeout of a call that the scenario holds open, in seconds.
 PATIENCE_S = 45.0
-#: Seconds after which somebody is to come again who came too early.
+#: The `retry_after` of a call that the provider postpones, in seconds.
 LATER_S = 900.0
 
 slow_model = Dependency("model", retry=QUICK, timeout=PATIENCE_S)
@@ -34,7 +34,7 @@ slow_desk = Dependency(
 
 
 class Customer(BaseModel):
-    """A chunk: who it is, and `{stage}:{what befalls it there}`."""
+    """A chunk: a customer number, and `{stage}:{condition}`."""
 
     n: int
     kind: str = ""
@@ -48,7 +48,7 @@ async def score(n: int, where: str, kind: str, *, idempotency_key: str) -> int:
 
 
 async def book(what: str, n: int, kind: str, *, idempotency_key: str) -> str:
-    """Book something for somebody."""
+    """Make a booking for a customer."""
     del idempotency_key
     provider = RECORDING_PROVIDER.get()
     await provider.answer_or_hold(what, kind)
@@ -57,13 +57,13 @@ async def book(what: str, n: int, kind: str, *, idempotency_key: str) -> str:
 
 
 async def unbook(what: str, n: int, *, idempotency_key: str) -> None:
-    """Give back what was booked, if it was."""
+    """Cancel a booking, if it exists."""
     del idempotency_key
     RECORDING_PROVIDER.get().record_cancellation(what, n)
 
 
 async def meet_condition(ctx: Context[Customer], where: str) -> None:
-    """Meet what awaits a customer before the stage's own call."""
+    """Apply the payload's condition before the stage's own call."""
     n, kind = ctx.payload.n, ctx.payload.kind
     if kind == f"{where}:later" and not RECORDING_PROVIDER.get().recovered:
         raise TransientError("later", code="tool.shop.later", retry_after=LATER_S)
@@ -108,24 +108,24 @@ counting = Pipeline(
 
 
 async def flight(ctx: Context[Customer]) -> str:
-    """Book the flight: the provider honours keys."""
+    """Book the flight; the provider honours idempotency keys."""
     return await ctx.call(shop, book, "flight", ctx.payload.n, ctx.payload.kind)
 
 
 async def cancel_flight(ctx: Context[Customer]) -> None:
-    """Undo the flight."""
+    """Compensate the flight."""
     await ctx.call(shop, unbook, "flight", ctx.payload.n)
 
 
 async def hotel(ctx: Context[Customer]) -> str:
-    """Book the hotel: what the desk did can be looked up."""
+    """Book the hotel; the booking can be looked up."""
     await meet_condition(ctx, "hotel")
     dependency = slow_desk if ctx.payload.kind == "hotel:held" else desk
     return await ctx.call(dependency, book, "hotel", ctx.payload.n, ctx.payload.kind)
 
 
 async def cancel_hotel(ctx: Context[Customer]) -> None:
-    """Undo the hotel."""
+    """Compensate the hotel."""
     await ctx.call(shop, unbook, "hotel", ctx.payload.n)
 
 
@@ -135,7 +135,7 @@ async def pay(ctx: Context[Customer]) -> str:
 
 
 async def write(ctx: Context[Customer]) -> str:
-    """Write to the customer: to some a letter, of which nobody knows if it was sent."""
+    """Write to the customer; some letters cannot be looked up."""
     await meet_condition(ctx, "write")
     way = post if ctx.payload.n % 7 in {2, 3} else shop
     return await ctx.call(way, book, "write", ctx.payload.n, ctx.payload.kind)

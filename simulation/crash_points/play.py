@@ -1,4 +1,4 @@
-"""What a scenario is played with: people, who wait, look, and ask again."""
+"""Drive a scenario: run operator commands, wait, and retry them."""
 
 from __future__ import annotations
 
@@ -22,21 +22,22 @@ from simulation.world import World
 
 Item = dict[str, Any]
 
-#: Seconds within which whatever is waited for has to happen.
+#: Maximum seconds of each wait.
 MAX_WAIT_S = 1_800.0
-#: Seconds between two looks of those who wait.
+#: Seconds between two polls of a wait.
 POLL_S = 0.25
-#: Seconds after the end in which workers still tidy up, and in which a message that
-#: was left behind comes back.
+#: Seconds after the end in which workers still clean up, and seconds in which a message
+#: that was left in the queue becomes visible again.
 CLEANUP_S = 2.0
 REDELIVERY_S = 15.0
-#: Seconds after which those that are held up are let go, once all know of the cancel.
+#: Seconds from the time when all chunks know of the cancel to the release of held
+#: calls.
 RELEASE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkEnd:
-    """How a chunk ended; the code is what it died of."""
+    """The end of a chunk; the code is its error code if it is dead."""
 
     status: str
     result: str
@@ -46,11 +47,11 @@ class ChunkEnd:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """How things stand at an end.
+    """The state at the end of a job.
 
     Attributes:
-        chunks: The end of each, and of the join.
-        booked: What stands for whom.
+        chunks: The end of each chunk, and of the join.
+        bookings: The bookings of each customer that are in effect.
     """
 
     job: str
@@ -75,7 +76,7 @@ class ScenarioDriver:
 
     @property
     def job(self) -> Item:
-        """The job's record as it was last written; empty: there is none."""
+        """The job's record as last written; empty if it does not exist."""
         return self.invariants.jobs.get(self.ref.pk, {})
 
     @property
@@ -84,7 +85,7 @@ class ScenarioDriver:
         checkers = self.invariants.chunks[self.ref.pk]
         return {n: checkers[n].item for n in sorted(checkers) if n != keys.JOIN_CHUNK}
 
-    # ── what people do: again, if it came to nothing ────────────────────────
+    # ── operator commands, retried if they had no effect ────────────────────
 
     async def submit(self) -> None:
         """Submit the job."""
@@ -92,7 +93,7 @@ class ScenarioDriver:
         await self.retry_if_died(lambda: self.fleet.submit(*outgoing, mortal=False))
 
     async def cancel(self, *, compensate: bool) -> None:
-        """Cancel the job once all stand where they are held up; then let them go."""
+        """Cancel the job once all held calls have started; then release them."""
         await self.until(self.all_have_reached)
 
         async def act(rt: Runtime) -> None:
@@ -108,7 +109,7 @@ class ScenarioDriver:
         self.provider.release.set()
 
     async def resume(self) -> None:
-        """Take the job up again."""
+        """Resume the job."""
         await self.reopen(lambda: self.fleet.resume(self.ref, mortal=False))
 
     async def redrive(self) -> None:
@@ -116,7 +117,7 @@ class ScenarioDriver:
         await self.reopen(lambda: self.fleet.redrive(self.ref, mortal=False))
 
     async def reopen(self, act: Callable[[], Awaitable[str]]) -> None:
-        """Let the job go on now that all is mended; if half of it does, the rest."""
+        """Reopen the job after the provider recovered; repeat it if it was partial."""
         self.provider.recovered = True
         if await self.retry_if_died(act) == "died":
             await self.until(self.ended)
@@ -124,7 +125,7 @@ class ScenarioDriver:
                 await act()
 
     async def retry_if_died(self, act: Callable[[], Awaitable[str]]) -> str:
-        """Do something; once more if whoever did it died before it had any effect."""
+        """Run a command; run it again if its process died before it had any effect."""
         before = self.command_state()
         outcome = await act()
         if outcome == "died" and self.command_state() == before:
@@ -132,19 +133,19 @@ class ScenarioDriver:
         return outcome
 
     def command_state(self) -> tuple[Any, Any]:
-        """Return what each command changes at its beginning, and work does not."""
+        """Return attributes that every command changes first and no worker changes."""
         return self.job.get("gen"), self.job.get("cancelled_at")
 
     async def run_uncounted(self, acts: Coroutine[Any, Any, None]) -> None:
-        """Let happen first what other scenarios strike at."""
+        """Run the acts that other scenarios test, without injecting faults."""
         self.injector.counting = False
         await acts
         self.injector.counting = True
 
-    # ── what they wait for ──────────────────────────────────────────────────
+    # ── waits ───────────────────────────────────────────────────────────────
 
     async def wait_for_end(self) -> None:
-        """Wait for the end of the job and for those who tidy up; take a picture."""
+        """Wait for the end of the job and the cleanup; take a snapshot."""
         await self.until(self.ended)
         await asyncio.sleep(CLEANUP_S)
         self.snapshots.append(self.take_snapshot())
@@ -157,33 +158,33 @@ class ScenarioDriver:
             self.unfinished = self.world.loop.time() > until
 
     def ended(self) -> bool:
-        """Say whether the job is at an end."""
+        """Return whether the job has ended."""
         return bool(self.job) and JobStatus(self.job["status"]).ended
 
     def all_have_reached(self) -> bool:
-        """Say whether all have an end, or stand where they are held up."""
+        """Return whether every chunk has ended or has reached its held call."""
         return len(self.items) == len(self.customers) and all(
-            as_fallback(item, customer.kind)
+            has_reached(item, customer.kind)
             for item, customer in zip(self.items.values(), self.customers, strict=True)
         )
 
     def all_know_of_cancel(self) -> bool:
-        """Say whether nobody is at work any more that has not heard of the cancel."""
+        """Return whether every chunk at work knows of the cancel."""
         return self.ended() or all(
             item["status"] in ENDED or "cancel_requested" in item or "direction" in item
             for item in self.items.values()
         )
 
     def take_snapshot(self) -> Snapshot:
-        """Return how things stand."""
+        """Return a snapshot of the current state."""
         checkers = self.invariants.chunks[self.ref.pk]
         chunks = {n: end_of(checkers[n].item) for n in sorted(checkers)}
         bookings = tuple(sorted(self.provider.bookings.elements()))
         return Snapshot(str(self.job.get("status")), chunks, bookings)
 
 
-def as_fallback(item: Item, kind: str) -> bool:
-    """Say whether a chunk has come as far as it does before the cancel."""
+def has_reached(item: Item, kind: str) -> bool:
+    """Return whether a chunk has reached its state before the cancel."""
     where, _, what = kind.partition(":")
     if what == "later":
         return bool(item["status"] == "WAITING")
@@ -193,7 +194,7 @@ def as_fallback(item: Item, kind: str) -> bool:
 
 
 def end_of(item: Item) -> ChunkEnd:
-    """Return the end that a chunk has come to."""
+    """Return the end of a chunk."""
     status = str(item["status"])
     return ChunkEnd(
         status,

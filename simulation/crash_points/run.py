@@ -1,4 +1,4 @@
-"""One run of a scenario, with one strike or none."""
+"""Run a scenario once, with one fault or without."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from simulation.wiring import attach_checkers
 from simulation.world import World
 
 WORKERS = 2
-#: Seconds that a request to the outside is on its way, at most. Short times make short
-#: runs; their relations are the usual ones.
+#: Maximum seconds that a request to a provider is in transit. Short times make short
+#: runs; their ratios are those of the default settings.
 DELIVERY_S = 1.0
 SETTINGS = Settings(
     app="simulated",
@@ -43,7 +43,7 @@ SETTINGS = Settings(
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is run, each time in just the same way until something is struck."""
+    """The job that each run repeats identically up to its fault."""
 
     scenario: str
     chunks: int
@@ -52,10 +52,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What came of a run.
+    """The result of a run.
 
     Attributes:
-        at_work: The stages of the chunks in the hands of the struck process.
+        stages_at_fault: The stages of the chunks that the faulty process owned.
     """
 
     points: Sequence[FaultPoint]
@@ -80,7 +80,7 @@ def run(
     traced: bool = False,
     on_point: Callable[[FaultInjector, int], None] = lambda *_: None,
 ) -> Run:
-    """Run a job once; the same job and strike give the same, word for word."""
+    """Run a job once; the same job and fault give an identical result."""
     rng = Random(job.seed)
     world = World(SETTINGS, Faults({}, rng), rng, traced=traced)
     driver = build_driver(world, SCENARIOS[job.scenario], job.chunks)
@@ -120,7 +120,7 @@ def build_driver(world: World, scenario: Scenario, chunks: int) -> ScenarioDrive
 
 
 async def run_scenario(driver: ScenarioDriver, scenario: Scenario) -> None:
-    """Play a scenario to its end, and look at what is left."""
+    """Run a scenario to its end, and check the final state."""
     for _ in range(WORKERS):
         driver.fleet.worker(reconcile=scenario.beside)
     if scenario.steps:

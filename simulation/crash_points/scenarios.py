@@ -1,4 +1,4 @@
-"""The scenarios: what is submitted, and what people do about it."""
+"""Define the scenarios: the jobs, and the operator commands."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ class Scenario:
     """One scenario.
 
     Attributes:
-        kinds: What befalls the customers, in turn.
-        beside: Whether reconcilers run beside the workers, or one by itself.
-        steps: Whether workers are struck at each step of their loop, too: at each
-            `await`. One customer of a kind is enough for that.
-        check: Yields what is wrong at the end, beyond what no end may have.
+        kinds: The conditions of the customers, in rotation.
+        acts: Drives the scenario.
+        beside: Whether reconcilers run inside the workers, or one runs standalone.
+        steps: Whether faults also hit each step of a worker's loop: each `await`. One
+            customer of each kind is enough then.
+        check: Yields violations specific to this scenario.
     """
 
     pipeline: Pipeline
@@ -46,42 +47,42 @@ async def submit_and_wait(driver: ScenarioDriver) -> None:
 
 
 async def redrive_dead_letters(driver: ScenarioDriver) -> None:
-    """Redrive what has died."""
+    """Redrive the dead letters of a finished job."""
     await driver.run_uncounted(submit_and_wait(driver))
     await driver.redrive()
     await driver.wait_for_end()
 
 
 async def cancel_midway(driver: ScenarioDriver) -> None:
-    """Submit, and cancel half-way."""
+    """Submit a job, and cancel it midway."""
     await driver.submit()
     await driver.cancel(compensate=False)
     await driver.wait_for_end()
 
 
 async def undone(driver: ScenarioDriver) -> None:
-    """Submit, cancel half-way, and have undone what was done."""
+    """Submit a job, cancel it midway, and compensate it."""
     await driver.submit()
     await driver.cancel(compensate=True)
     await driver.wait_for_end()
 
 
 async def resume_after_cancel(driver: ScenarioDriver) -> None:
-    """Resume what was cancelled."""
+    """Resume a cancelled job."""
     await driver.run_uncounted(cancel_midway(driver))
     await driver.resume()
     await driver.wait_for_end()
 
 
 async def resume_after_compensation(driver: ScenarioDriver) -> None:
-    """Resume what was undone."""
+    """Resume a compensated job."""
     await driver.run_uncounted(undone(driver))
     await driver.resume()
     await driver.wait_for_end()
 
 
 def six_step_violations(driver: ScenarioDriver) -> Iterable[str]:
-    """Yield what the outside's book should not say of the six steps."""
+    """Yield the booking events that contradict the saga of six steps."""
     return compensation_violations(driver.customers, driver.provider.history)
 
 
@@ -89,7 +90,7 @@ COUNTED = ("", "analyse:thrice", "analyse:refused", "", "", "", "")
 HELD = ("", "analyse:held", "analyse:later", "", "analyse:held", "")
 BOOKED = ("hotel:refused", "pay:refused", "write:refused", "", "", "", "")
 THOUGHT = ("hotel:thinking", "", "hotel:later", "write:thinking", "", "hotel:thinking")
-#: A booking that is under way is waited for before it is undone; one is enough.
+#: Compensation waits for a booking in progress; one such customer is enough.
 BEGUN = ("hotel:held", *THOUGHT * 4)
 
 #: The last of six steps is refused, the third one is; and nothing happens.

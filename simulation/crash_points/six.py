@@ -1,4 +1,4 @@
-"""A saga of six steps, and what the outside must have in its book of each customer."""
+"""Define a saga of six steps, and the booking events that it must cause."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from simulation.crash_points.pipelines import Customer, book, meet_condition, un
 from simulation.crash_points.town import BookingEvent
 from simulation.pipelines import desk, shop
 
-#: The steps in their order, and whom each asks: by keys, or by looking up.
+#: The steps in order, each with its dependency: by idempotency key, or by lookup.
 STEPS = {
     "flight": shop,
     "hotel": desk,
@@ -21,7 +21,7 @@ STEPS = {
 
 
 def step(what: str, dependency: Dependency) -> Stage:
-    """Return the stage that books something, and takes it back."""
+    """Return the stage that makes a booking, with its compensation."""
 
     async def run(ctx: Context[Customer]) -> str:
         await meet_condition(ctx, what)
@@ -43,10 +43,10 @@ six = Pipeline(
 def compensation_violations(
     customers: Sequence[Customer], history: Sequence[BookingEvent]
 ) -> Iterator[str]:
-    """Yield what the book should not say.
+    """Yield the differences between the expected and the recorded booking events.
 
-    Done are the steps before the one that came to nothing. They are undone, and so is
-    that one: each once, in reverse, after all that was done.
+    The steps before the failed one are done. They and the failed step are compensated:
+    each once, in reverse order, after all that was done.
     """
     for customer in customers:
         found = [(e.what, e.undone) for e in history if e.n == customer.n]
@@ -56,7 +56,7 @@ def compensation_violations(
 
 
 def expected_bookings(customer: Customer) -> list[tuple[str, bool]]:
-    """Return what the book has to say of somebody, in its order."""
+    """Return the expected booking events of a customer, in order."""
     where, names = customer.kind.partition(":")[0], list(STEPS)
     if not where:
         return [(name, False) for name in names]

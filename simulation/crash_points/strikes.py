@@ -19,13 +19,13 @@ STEP = "step "
 
 
 class Mode(StrEnum):
-    """What befalls a call.
+    """The moment of a fault.
 
     Attributes:
-        BEFORE: The process dies before it is sent.
-        APPLIED: It is carried out, and the process dies before the reply is there.
-        LOST: It is carried out and the reply is lost, but the process lives.
-        AFTER: The process dies as soon as it has taken the reply.
+        BEFORE: The process dies before the request is sent.
+        APPLIED: The request is executed, and the process dies before the reply arrives.
+        LOST: The request is executed and the reply is lost; the process lives.
+        AFTER: The process dies as soon as it has received the reply.
     """
 
     BEFORE = "before"
@@ -39,8 +39,8 @@ class FaultPoint:
     """One external call, or one step of a process's loop.
 
     Attributes:
-        name: Who made it, and what it was.
-        modes: What can befall it: a poll that the end cut off is never answered.
+        name: The process and the call.
+        modes: The possible faults; a poll that is open at the end is never answered.
     """
 
     name: str
@@ -49,7 +49,7 @@ class FaultPoint:
 
 @dataclass(frozen=True, slots=True)
 class InjectedFault:
-    """What is struck, and how."""
+    """A point and a fault mode."""
 
     point: int
     mode: Mode
@@ -57,14 +57,14 @@ class InjectedFault:
 
 @dataclass(slots=True)
 class FaultInjector:
-    """Counts the calls of a world, and strikes at one of them.
+    """Counts the calls of a world, and injects a fault at one of them.
 
     Attributes:
-        strike: What is to be struck, if anything.
-        on_point: Told of each call that is about to be made.
-        struck: The process, once it has happened.
-        at_work: The stages of the chunks that the process then had in hand.
-        counting: False once the run is at its end.
+        fault: The fault to inject, if any.
+        on_point: Called before each call.
+        failed_process: The process, once the fault has happened.
+        stages_at_fault: The stages of the chunks that this process then owned.
+        counting: False once the run has ended.
     """
 
     world: World
@@ -78,7 +78,7 @@ class FaultInjector:
     _numbers: dict[asyncio.Future[object], int] = field(default_factory=dict)
 
     def on_exchange(self, event: str, exchange: Exchange) -> None:
-        """Follow a request to AWS on its way."""
+        """Follow a request to AWS through its events."""
         process = exchange.client.process
         if event == "asked":
             number = self.count_call(process, exchange.operation)
@@ -110,7 +110,7 @@ class FaultInjector:
         process.fuse = 1
 
     def _steps(self, process: Process) -> None:
-        """Count a step that is about to be taken; light the fuse for the next one."""
+        """Count the next step of a process; set its fuse for the step after it."""
         if not self.counting or self.failed_process:
             return
         self.count_call(process, f"{STEP}{await_path(process.ready[0])}")
@@ -118,7 +118,7 @@ class FaultInjector:
             process.fuse = 2
 
     def loses_reply(self, number: int | None) -> bool:
-        """Say whether the reply to a call is lost, and its process lives."""
+        """Return whether the reply to a call is lost while its process lives."""
         return number is not None and self.fault == InjectedFault(number, Mode.LOST)
 
     def on_applied(self, number: int | None, process: Process) -> None:
@@ -140,7 +140,7 @@ class FaultInjector:
             known += [mode for mode in modes if mode not in known]
 
     def _apply_fault(self, number: int, mode: Mode, process: Process) -> None:
-        """Strike, if this is the moment."""
+        """Inject the fault, if this is its point and mode."""
         if (
             self.fault != InjectedFault(number, mode)
             or self.failed_process
@@ -151,14 +151,14 @@ class FaultInjector:
         self.stages_at_fault = self._claimed_stages(process)
         self.world.note(process, f"FAULT {mode} at {self.points[number].name}", None)
         if mode is Mode.AFTER:
-            # Whoever waits for the reply goes on to its next `await` first.
+            # The task that awaits the reply first continues to its next `await`.
             loop, context = self.world.loop, context_of(process)
             loop.call_soon(self._kill, process, context=context)
         elif mode is not Mode.LOST:
             self._kill(process)
 
     def _claimed_stages(self, process: Process) -> dict[int, str]:
-        """Return the chunks that a process holds, and the stage that each is at."""
+        """Return the chunks that a process owns, with their stages."""
         return {
             number: str(checker.item.get("stage"))
             for checkers in self.invariants.chunks.values()

@@ -1,7 +1,6 @@
-"""The outside of the sweep: each call to it counts, and it knows what stands for whom.
+"""Simulate the provider of the sweep: it counts calls and records bookings.
 
-Its books are apart from all keys: whoever is booked twice is booked twice, whatever
-was sent along.
+Its bookings ignore idempotency keys: two executed calls are two bookings.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from simulation.crash_points.strikes import FaultInjector
 from simulation.outside import CURRENT_CALL, OutgoingCall, Provider, ProviderError
 from simulation.process import PROCESS, Process
 
-#: The number of the call that is being made, and who makes it.
+#: The number of the current call, and the process that makes it.
 CALLER: ContextVar[tuple[int | None, Process]] = ContextVar("CALLER")
 RECORDING_PROVIDER: ContextVar[RecordingProvider] = ContextVar("TOWN")
 
 
 class BookingEvent(NamedTuple):
-    """A line of the town's book: something was done for somebody, or undone."""
+    """A record: a booking was made for a customer, or cancelled."""
 
     what: str
     n: int
@@ -32,13 +31,13 @@ class BookingEvent(NamedTuple):
 
 @dataclass(slots=True)
 class RecordingProvider(Provider):
-    """The outside: counted, struck, and at first not quite in order.
+    """A provider that counts calls, receives faults, and at first refuses some calls.
 
     Attributes:
-        booked: How often something stands for somebody.
-        history: All that was done and undone, in its order.
-        gate: Set once those that are held up are let go.
-        mended: Whether everybody is served from now on.
+        bookings: The number of active bookings by step and customer.
+        history: All booking events in order.
+        release: Set when held calls are released.
+        recovered: Whether it accepts every call from now on.
     """
 
     injector: FaultInjector = field(kw_only=True)
@@ -59,7 +58,7 @@ class RecordingProvider(Provider):
         return await self._counted(CURRENT_CALL.get().dependency.name, inner)
 
     async def look_up(self, key: str) -> Any:
-        """Look something up: a call as any other."""
+        """Look up a key; this is counted like any other call."""
         inner = Provider.look_up(self, key)
         return await self._counted(
             f"{CURRENT_CALL.get().dependency.name} lookup", inner
@@ -86,14 +85,14 @@ class RecordingProvider(Provider):
         outgoing: OutgoingCall,
         answer: asyncio.Future[Any],
     ) -> None:
-        """Carry a call out; the reply may come to nobody, or be lost."""
+        """Execute a call; its reply may be lost, or its sender dead."""
         number, process = CALLER.get()
         reply = self.world.loop.create_future()
         await Provider.execute(self, function, args, kwargs, key, outgoing, reply)
         self.injector.on_applied(number, process)
         error = reply.exception()
         if self.injector.loses_reply(number):
-            error = ConnectionResetError("the connection broke")
+            error = ConnectionResetError("The connection was closed.")
         if answer.done():
             return
         if error is not None:
@@ -101,23 +100,23 @@ class RecordingProvider(Provider):
         else:
             answer.set_result(reply.result())
 
-    # ── what it does when a call has landed ─────────────────────────────────
+    # ── the effect of an executed call ──────────────────────────────────────
 
     async def answer_or_hold(self, where: str, kind: str) -> None:
-        """Refuse somebody, or hold somebody up, where that is what awaits them."""
+        """Refuse or hold the call if its condition requires it."""
         if kind == f"{where}:refused" and not self.recovered:
             raise ProviderError(422)
         if kind == f"{where}:held":
             await self.release.wait()
 
     def record_booking(self, what: str, n: int) -> None:
-        """Write something down for somebody; twice is once too often."""
+        """Record a booking; a second one is a violation."""
         self.history.append(BookingEvent(what, n, undone=False))
         self.bookings[f"{what} {n}"] += 1
         if self.bookings[f"{what} {n}"] > 1:
             self.report_violation(f"I6: {what} {n} is booked twice")
 
     def record_cancellation(self, what: str, n: int) -> None:
-        """Strike something out, if it was there."""
+        """Record a cancellation, and remove the booking if it exists."""
         self.history.append(BookingEvent(what, n, undone=True))
         self.bookings.pop(f"{what} {n}", None)

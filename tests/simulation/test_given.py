@@ -33,7 +33,7 @@ def test_a_broken_promise_prints_one_command_that_shows_it_again(
     assert 1 == run(Inputs(), seed=1, schedules=20, processes=1)
     said = capsys.readouterr().out
     told, command = said.partition("\nseed ")[2].splitlines()[:2]
-    words = shlex.split(command.partition("see it again: ")[2])
+    words = shlex.split(command.partition("replay: ")[2])
 
     seed, _, violations = told.partition(": ")
     assert ["python", "-m", "simulation", "--seed", seed, "--trace"] == words
@@ -96,7 +96,7 @@ def test_a_pipeline_that_fails_in_every_job_is_said_to(
     inputs = Inputs("tests.simulation.made_up:stumbling", "README.md")
     assert 0 == run(inputs, seed=1, schedules=5, processes=1)
     said = capsys.readouterr().out
-    assert "no job succeeded" in said
+    assert "No job succeeded" in said
     assert replay(inputs, 1) in said
     show(inputs, 1)
     assert "no_such" in capsys.readouterr().out

@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made-by-make
 UV := $(shell command -v uv 2>/dev/null)
-CODE := piecework workers orchestrator simulation examples bench tests localstack
+CODE := piecework workers orchestrator simulation examples bench tests localstack docs
 # Three processes for two cores: the suite is mostly waiting. The long tests come last,
 # so who is done takes from the others.
 WORKERS ?= 3
@@ -51,11 +51,19 @@ verify: setup ## generated pages are as fresh as their sources
 	|| { echo "docs/error-codes.md is stale: run make docs" >&2; exit 1; }
 	@$(BIN)/python -m bench.limits | diff -u docs/limits.md - \
 	|| { echo "docs/limits.md is stale: run make docs" >&2; exit 1; }
-	@echo "docs/error-codes.md and docs/limits.md are fresh"
+	@for page in settings command-line; do \
+		$(BIN)/python docs/reference/generate.py $$page | diff -u docs/reference/$$page.md - \
+		|| { echo "docs/reference/$$page.md is stale: run make docs" >&2; exit 1; } \
+	done
+	@echo "the generated pages are fresh"
 
-docs: setup ## write the generated pages again
+docs: setup ## write the generated pages, build the site into site/ and check its links
 	@$(BIN)/python -m piecework.codes > docs/error-codes.md
 	@$(BIN)/python -m bench.limits > docs/limits.md
+	@$(BIN)/python docs/reference/generate.py settings > docs/reference/settings.md
+	@$(BIN)/python docs/reference/generate.py command-line > docs/reference/command-line.md
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --clean
+	@echo "the site is in site/"
 
 bench: setup ## Piecework beside its rivals, short (ARGS="--only W1 --systems piecework,loop")
 	@$(BIN)/python -m bench $(ARGS)

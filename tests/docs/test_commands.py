@@ -15,12 +15,9 @@ from orchestrator.intake.manifest import is_manifest
 from piecework.settings import Settings
 from tests.docs.pages import (
     PAGES,
-    README,
     ROOT,
-    SPAN,
     each_page,
     fenced,
-    prose,
     shell_lines,
     spans,
 )
@@ -117,27 +114,6 @@ def test_every_make_target_that_is_named_exists(page: Path) -> None:
     named = {t for p in places for t in re.findall(r"^make ([a-z-]+)", p, re.MULTILINE)}
 
     assert set() == named - targets
-
-
-def test_the_settings_of_the_readme_have_the_defaults_that_it_says() -> None:
-    rows = re.findall(r"^\| (`PIECEWORK_.+?) \| (.+?) \|", prose(README), re.MULTILINE)
-    said = {
-        name.removeprefix("PIECEWORK_").lower(): value
-        for names, values in rows
-        for name, value in zip(SPAN.findall(names), values.split(", "), strict=True)
-    }
-    fields = Settings.model_fields
-    real = {name: fields[name].default for name in said}
-    numbers = {
-        n: float(v)
-        if isinstance(real[n], int | float)
-        else v.strip("`")
-        if v != "none"
-        else ""
-        for n, v in said.items()
-    }
-
-    assert real == numbers
 
 
 def test_every_setting_that_a_page_names_exists() -> None:

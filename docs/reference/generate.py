@@ -1,0 +1,240 @@
+"""Write a page of the reference from the code: `settings` or `command-line`.
+
+`make docs` calls this program and stores its output; `make verify` compares both.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import typer.main
+
+import piecework.settings
+import simulation.__main__
+import workers.__main__
+from orchestrator.cli.app import app
+from piecework.settings import Settings
+
+#: These commands pass their arguments to a program of its own.
+PROGRAMS = {
+    "worker": typer.main.get_command(workers.__main__.app),
+    "simulate": typer.main.get_command(simulation.__main__.app),
+}
+PREFIX = str(Settings.model_config["env_prefix"])
+BOUNDS = {"ge": ">= ", "gt": "> ", "le": "<= ", "lt": "< "}
+
+SETTINGS_HEAD = """\
+# Settings
+
+Settings are environment variables.
+`piecework config show` prints all of them with their values, and where AWS is.
+`piecework config validate` checks them.
+This page is generated from `{source}`.
+
+| variable | default | allowed | meaning |
+| --- | --- | --- | --- |
+"""
+
+SETTINGS_FOOT = """
+## Where AWS is
+
+The first of these that applies decides the endpoint:
+
+1. `AWS_ENDPOINT_URL`, if it is set.
+2. The embedded AWS that `piecework up` started in this folder or in a folder above.
+3. AWS itself, with the usual credentials and region.
+"""
+
+COMMANDS_HEAD = """\
+# Command line
+
+`piecework COMMAND --help` prints the same text.
+Results go to standard output; progress, logs and errors go to standard error.
+`-o json` prints a result for programs; `-o jsonl` prints one line for each row.
+An error has a code, one sentence and the next step: [error codes](../error-codes.md).
+This page is generated from the commands.
+
+## Exit codes
+
+| code | meaning |
+| --- | --- |
+| 0 | Success; if the command waited for a job, every chunk has a result. |
+| 1 | The job or the deployment failed, or the command itself has a fault. |
+| 2 | The usage, the input or the configuration is wrong. |
+| 3 | The job, chunk or object does not exist. |
+| 4 | The job was cancelled. |
+| 5 | The job ended with dead letters. |
+| 6 | AWS does not answer. |
+| 7 | The time limit of the wait passed. |
+| 8 | The worker reached its memory limit and released its chunks; start another one. |
+| 9 | `piecework infra diff --exit-code` found a difference. |
+| 130 | The command was interrupted. |
+"""
+
+
+class Row(NamedTuple):
+    """Fields of the settings that share one description."""
+
+    names: list[str]
+    description: str
+
+
+def settings_page() -> str:
+    """Return the page of the settings."""
+    source = Path(piecework.settings.__file__)
+    place = source.relative_to(Path(__file__).parents[2]).as_posix()
+    rows = [
+        f"| {variables(row)} | {defaults(row)} | {allowed(row)} | {row.description} |"
+        for row in described(source.read_text("utf-8"))
+    ]
+    return SETTINGS_HEAD.format(source=place) + "\n".join(rows) + "\n" + SETTINGS_FOOT
+
+
+def described(source: str) -> list[Row]:
+    """Group the fields by the `#:` comment above them.
+
+    Raises:
+        ValueError: A field has no comment above it.
+    """
+    lines = source.splitlines()
+    rows: list[Row] = []
+    for name, line in field_lines(source):
+        comment: list[str] = []
+        above = line - 2
+        while lines[above].lstrip().startswith("#:"):
+            comment.insert(0, lines[above].lstrip().removeprefix("#:").strip())
+            above -= 1
+        if comment:
+            rows.append(Row([name], " ".join(comment).replace("|", "\\|")))
+        elif rows and lines[above].strip():
+            rows[-1].names.append(name)
+        else:
+            message = f"The setting {name} has no comment above it."
+            raise ValueError(message)
+    return rows
+
+
+def field_lines(source: str) -> Iterator[tuple[str, int]]:
+    """Yield each field of the settings with the number of its line."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ClassDef) and node.name == "Settings":
+            for part in node.body:
+                if isinstance(part, ast.AnnAssign) and isinstance(
+                    part.target, ast.Name
+                ):
+                    yield part.target.id, part.lineno
+
+
+def variables(row: Row) -> str:
+    """Return the environment variables of a row."""
+    return ", ".join(f"`{PREFIX}{name.upper()}`" for name in row.names)
+
+
+def defaults(row: Row) -> str:
+    """Return the default values of a row."""
+    return ", ".join(default(name) for name in row.names)
+
+
+def default(name: str) -> str:
+    """Return one default value; a text is set as code."""
+    value = Settings.model_fields[name].default
+    if isinstance(value, str):
+        return f"`{value}`" if value else "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def allowed(row: Row) -> str:
+    """Return the bounds of a row; each bound once."""
+    return "; ".join(dict.fromkeys(filter(None, map(bounds, row.names))))
+
+
+def bounds(name: str) -> str:
+    """Return the bounds of one setting."""
+    field = Settings.model_fields[name]
+    found = [
+        f"{sign}{getattr(limit, key):g}"
+        for limit in field.metadata
+        for key, sign in BOUNDS.items()
+        if getattr(limit, key, None) is not None
+    ]
+    words = [f"`{word}`" for word in getattr(field.annotation, "__args__", ())]
+    patterns = [
+        f"`{limit.pattern}`" for limit in field.metadata if getattr(limit, "pattern", 0)
+    ]
+    return ", ".join([*found, *words, *patterns])
+
+
+def command_page() -> str:
+    """Return the page of the command line."""
+    root: Any = typer.main.get_command(app)
+    sections = [section(path, command) for path, command in commands(root, [])]
+    return COMMANDS_HEAD + "".join(sections)
+
+
+def commands(group: Any, path: list[str]) -> Iterator[tuple[list[str], Any]]:
+    """Yield each command and each group of commands with its words."""
+    for name, command in group.commands.items():
+        if not command.hidden:
+            yield [*path, name], PROGRAMS.get(name, command)
+        if hasattr(command, "commands"):
+            yield from commands(command, [*path, name])
+
+
+def section(path: list[str], command: Any) -> str:
+    """Return the section of one command."""
+    words = " ".join(["piecework", *path])
+    help_text = paragraphs(command.help or "")
+    if hasattr(command, "commands"):
+        return f"\n## {words}\n\n{help_text}\n"
+    level = "##" if len(path) == 1 else "###"
+    context = command.make_context(words, [], resilient_parsing=True)
+    usage = " ".join([words, *command.collect_usage_pieces(context)])
+    rows = list(parameters(command, context))
+    head = "\n| argument or option | meaning |\n| --- | --- |\n"
+    table = head + "".join(rows) if rows else ""
+    return f"\n{level} {words}\n\n{help_text}\n\n```\n{usage}\n```\n{table}"
+
+
+def parameters(command: Any, context: Any) -> Iterator[str]:
+    """Yield a row for each parameter except `--help`."""
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context)
+        if record and "--help" not in record[0]:
+            form, meaning = (cell(text) for text in record)
+            yield f"| `{form}` | {escaped(meaning)} |\n"
+
+
+def cell(text: str) -> str:
+    """Return a text on one line, in a form that does not end a cell of a table."""
+    return " ".join(text.split()).replace("|", "/")
+
+
+def paragraphs(text: str) -> str:
+    """Return a help text with one line for each paragraph."""
+    parts = re.split(r"\n\s*\n", text.replace("\b", "").replace("\f", "\n\n"))
+    return "\n\n".join(
+        escaped(" ".join(part.split())) for part in parts if part.strip()
+    )
+
+
+def escaped(text: str) -> str:
+    """Return a text in which Markdown finds neither a tag nor a link."""
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(
+        part if part.startswith("`") else re.sub(r"([<>*])", r"\\\1", part)
+        for part in parts
+    )
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "settings": settings_page,
+    "command-line": command_page,
+}
+
+if __name__ == "__main__":
+    sys.stdout.write(PAGES[sys.argv[1]]())

@@ -60,7 +60,7 @@ class Aws:
 
     def deploy(self, app: str, env: str) -> None:
         """Make what the data stack of Piecework holds."""
-        into = furnishing.into if self.kind == "models" else deploy.into
+        into = furnishing.into if self.kind == "models" else deploy.deploy_embedded
         into(self.emulator, app, env)
 
     def counts(self) -> Counts:
@@ -100,11 +100,11 @@ def started(kind: Kind, listener: int, port: int) -> tuple[list[str], dict[str, 
     if kind == "models":
         command = [sys.executable, "-m", "bench.standin", "--fd", str(listener)]
         return command, bare
-    python = environment.ensure(say=say)
+    python = environment.ensure_environment(report=say)
     # As the product starts it, but behind the door.
     serve = [str(python), "-m", "hypercorn", "bench.door:app", "--workers", "0"]
     quiet = ["--keep-alive", "75", "--graceful-timeout", "0", "--log-level", "WARNING"]
-    environ = server.surroundings(port, REGION, server.SERVICES)
+    environ = server.server_environment(port, REGION, server.SERVICES)
     own = {**environ, "PYTHONPATH": str(ROOT)}
     return [*serve, "--bind", f"fd://{listener}", *quiet], own
 

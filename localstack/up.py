@@ -23,7 +23,7 @@ from botocore.exceptions import BotoCoreError
 from localstack_client.config import get_service_endpoint
 from localstack_client.session import Session
 
-from orchestrator.embedded.deploy import deploy
+from orchestrator.embedded.deploy import deploy_data_stack
 from orchestrator.embedded.endpoint import refuse_remote
 from piecework.errors import PieceworkError, UnreachableError
 from piecework.settings import load_settings
@@ -104,7 +104,7 @@ def fill() -> None:
         "cloudformation", config=Config(proxies={})
     )
     wait(client)
-    deploy(client, settings.app, settings.env)
+    deploy_data_stack(client, settings.app, settings.env)
 
 
 def wait(client: Any) -> None:

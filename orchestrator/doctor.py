@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from orchestrator.embedded import Emulator, find, server
-from orchestrator.embedded.client import client
+from orchestrator.embedded.client import make_client
 from piecework.endpoint import ENDPOINT_VARIABLES, is_loopback
 from piecework.errors import PieceworkError
 from piecework.settings import Settings
@@ -105,7 +105,7 @@ def _loopback(target: Target) -> Check:
 
 def _emulator(emulator: Emulator) -> Check:
     try:
-        found = server.health(emulator.endpoint, HEALTH_S)
+        found = server.fetch_version(emulator.endpoint, HEALTH_S)
     except (OSError, ValueError) as error:
         detail = f"pid {emulator.pid} does not answer: {type(error).__name__}"
         return Check("emulator", ok=False, detail=detail, next_step=START)
@@ -198,7 +198,7 @@ def _client(service: str, target: Target, region: str) -> Any:
     from botocore.config import Config
 
     if target.emulator:
-        return client(service, target.emulator)
+        return make_client(service, target.emulator)
     patience = Config(
         connect_timeout=2, read_timeout=5, retries={"total_max_attempts": 2}
     )

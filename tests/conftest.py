@@ -31,7 +31,7 @@ def no_aws_of_the_developer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 @pytest.fixture(scope="session")
 def emulator_python() -> Path:
     """Return the Python of the emulator's environment; made once a machine."""
-    return environment.ensure(say=print)
+    return environment.ensure_environment(report=print)
 
 
 @pytest.fixture(scope="session")
@@ -57,7 +57,7 @@ def deployed(
     emulator: Emulator, environment_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> Emulator:
     """Deploy the data stack under the test's name, and point this process at it."""
-    deploy.into(emulator, APP, environment_name)
+    deploy.deploy_embedded(emulator, APP, environment_name)
     monkeypatch.setenv("PIECEWORK_APP", APP)
     monkeypatch.setenv("PIECEWORK_ENV", environment_name)
     monkeypatch.setenv("AWS_ENDPOINT_URL", emulator.endpoint)

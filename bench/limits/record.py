@@ -25,7 +25,7 @@ from bench.limits.door import Door, door_to
 from bench.limits.jobs import PIPELINES
 from bench.limits.place import item_kind
 from orchestrator.embedded import Emulator, deploy, environment, server
-from orchestrator.embedded.client import ACCESS_KEY, client
+from orchestrator.embedded.client import ACCESS_KEY, make_client
 from orchestrator.intake import ChunkInput
 from orchestrator.submit import Submission, submit
 from piecework import telemetry
@@ -54,7 +54,7 @@ def main() -> None:
     """Record everything and write the file."""
     telemetry.configure("error")
     with tempfile.TemporaryDirectory() as folder, emulator(Path(folder)) as running:
-        deploy.into(running, APP, ENV)
+        deploy.deploy_embedded(running, APP, ENV)
         jobs = {
             name: {
                 str(size): asyncio.run(record(running, name, size)) for size in SIZES
@@ -72,7 +72,9 @@ def main() -> None:
 @contextmanager
 def emulator(folder: Path) -> Iterator[Emulator]:
     """Run an emulator, and point this process at it."""
-    running = server.start(environment.ensure(say=print), folder, "us-east-1")
+    running = server.start(
+        environment.ensure_environment(report=print), folder, "us-east-1"
+    )
     os.environ |= {
         "AWS_DEFAULT_REGION": running.region,
         "AWS_ACCESS_KEY_ID": ACCESS_KEY,
@@ -161,7 +163,7 @@ def rows(door: Door) -> list[dict[str, Any]]:
 def item_bytes(running: Emulator, table: str, ref: JobRef) -> dict[str, int]:
     """Return the largest size of each kind of item of a job, as it stands."""
     largest: dict[str, int] = {}
-    with closing(client("dynamodb", running)) as dynamodb:
+    with closing(make_client("dynamodb", running)) as dynamodb:
         pages = dynamodb.get_paginator("scan").paginate(TableName=table)
         for item in (item for page in pages for item in page["Items"]):
             pk, sk = item["pk"]["S"], item["sk"]["S"]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.embedded.client import client
+from orchestrator.embedded.client import make_client
 from orchestrator.infra import templates
 from orchestrator.infra.parts import Part
 from piecework.endpoint import Emulator
@@ -19,7 +19,9 @@ OF_TABLE = ("BillingMode", "AttributeDefinitions", "KeySchema")
 def into(emulator: Emulator, app: str, env: str) -> None:
     """Make the queues, the tables and the bucket."""
     stack = Template(emulator, {"App": app, "Env": env})
-    sqs, dynamodb, s3 = (client(name, emulator) for name in ("sqs", "dynamodb", "s3"))
+    sqs, dynamodb, s3 = (
+        make_client(name, emulator) for name in ("sqs", "dynamodb", "s3")
+    )
     for queue in stack.queues():
         sqs.create_queue(**queue)
     for table in stack.of_type("AWS::DynamoDB::Table"):

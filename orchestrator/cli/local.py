@@ -46,7 +46,7 @@ def up(output: OutputOption = Format.TABLE) -> None:
         from piecework.settings import load_settings
 
         settings = load_settings()
-        found = embedded.up(settings.app, settings.env, say=out.say)
+        found = embedded.up(settings.app, settings.env, report=out.say)
         line = f"embedded AWS at {found.endpoint} (MiniStack {found.version})"
         out.document(asdict(found), lambda console: console.print(line))
         if out.table:

@@ -1,8 +1,7 @@
-"""AWS on this machine, with no account and no container: start, find, stop.
+"""Start, find and stop an AWS emulator on this machine, without account or container.
 
-MiniStack runs as a process of its own, in an environment of its own, because it
-pins another botocore than ours. It keeps everything in memory: what `down` stops
-is gone.
+MiniStack runs as a separate process in its own Python environment, because it pins
+another version of botocore. It keeps all data in memory: `down` deletes the data.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ __all__ = ["Emulator", "down", "find", "up"]
 REGION = "us-east-1"
 
 
-def _to_stderr(line: str) -> None:
+def _print_to_stderr(line: str) -> None:
     sys.stderr.write(f"{line}\n")
 
 
@@ -32,37 +31,41 @@ def up(
     state_dir: Path | None = None,
     *,
     region: str = REGION,
-    say: Callable[[str], None] = _to_stderr,
+    report: Callable[[str], None] = _print_to_stderr,
 ) -> Emulator:
-    """Bring the emulator up with the data stack of `app` and `env` in it.
+    """Start the emulator and deploy the data stack of `app` and `env` into it.
 
-    Doing it twice is harmless: a running emulator is kept, and a stack that is
-    there already is left alone.
+    A second call changes nothing: it keeps a running emulator and an existing stack.
+
+    Raises:
+        UsageError: `embedded.endpoint.not_loopback`, `embedded.state.unreadable`.
+        UnreachableError: `embedded.environment.install_failed`,
+            `embedded.server.not_healthy`, `embedded.deploy.failed`.
     """
     refuse_remote(os.environ)
-    folder = state.folder(state_dir)
-    with state.locked(folder):
+    folder = state.resolve_folder(state_dir)
+    with state.lock(folder):
         emulator = read_state(folder)
-        if emulator is None or not server.is_ours(emulator.pid, folder):
-            python = environment.ensure(say=say)
-            server.stop_stray(folder)
+        if emulator is None or not server.is_our_server(emulator.pid, folder):
+            python = environment.ensure_environment(report=report)
+            server.stop_untracked(folder)
             emulator = server.start(python, folder, region)
             state.write(folder, emulator)
-        deploy.into(emulator, app, env)
+        deploy.deploy_embedded(emulator, app, env)
     return emulator
 
 
 def down(state_dir: Path | None = None) -> Emulator | None:
-    """Stop the emulator and forget it; None when there was none."""
+    """Stop the emulator and remove its state; return None if there was none."""
     refuse_remote(os.environ)
-    folder = state.folder(state_dir)
+    folder = state.resolve_folder(state_dir)
     if not folder.is_dir():
         return None
-    with state.locked(folder):
+    with state.lock(folder):
         emulator = read_state(folder)
         if emulator is not None:
             refuse_remote({"AWS_ENDPOINT_URL": emulator.endpoint})
             server.stop(emulator.pid, folder)
             state.remove(folder)
-        server.stop_stray(folder)
+        server.stop_untracked(folder)
     return emulator

@@ -1,4 +1,4 @@
-"""AWS clients that know the emulator and nothing of the user's own account."""
+"""AWS clients for the emulator that ignore the user's AWS configuration."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from typing import Any
 
 from piecework.endpoint import Emulator
 
-ACCESS_KEY = "test"  # opens nothing: the emulator takes any
+ACCESS_KEY = "test"  # no secret: the emulator accepts any key
 
 
-def client(service: str, emulator: Emulator) -> Any:
-    """Return a client of one service of the emulator.
+def make_client(service: str, emulator: Emulator) -> Any:
+    """Return a client for one service of the emulator.
 
-    The user's profile, configuration file, keys and proxies are left out of it: a
-    broken profile must not stop the embedded AWS, and a good one is not to be used.
+    It ignores the user's profile, configuration file, keys and proxies. A broken
+    profile must not stop the embedded AWS, and a valid one must not be used.
     """
     import boto3
     import botocore.session
     from botocore.config import Config
 
-    nothing = (None, None, None, None)
-    core = botocore.session.Session({"profile": nothing, "config_file": nothing})
+    unset = (None, None, None, None)
+    core = botocore.session.Session({"profile": unset, "config_file": unset})
     session = boto3.Session(
         aws_access_key_id=ACCESS_KEY,
         aws_secret_access_key=ACCESS_KEY,

@@ -1,10 +1,10 @@
-"""Put the data stack into an emulator; a second time changes nothing.
+"""Deploy the data stack into an emulator; a second deploy changes nothing.
 
-MiniStack drops a few settings of the template without a word: expiry (TTL),
-point-in-time recovery and encryption of the tables, and the bucket's lifecycle.
-Nothing in the protocol waits for them, and a test of the template holds them.
+MiniStack silently ignores some settings of the template: expiry (TTL), point-in-time
+recovery and encryption of the tables, and the bucket's lifecycle. Jobs do not depend on
+them, and a test of the template checks them.
 
-There is no change set, as in `piecework infra`: nobody looks at one here.
+Unlike `piecework infra`, this uses no change set, because there is nothing to review.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.embedded.client import client
+from orchestrator.embedded.client import make_client
 from orchestrator.infra import templates
 from orchestrator.infra.parts import Part, stack_name
 from orchestrator.infra.stack import Stack
@@ -24,57 +24,61 @@ from piecework.errors import PieceworkError, UnreachableError
 PATIENCE_S = 120.0
 
 
-def into(emulator: Emulator, app: str, env: str) -> None:
+def deploy_embedded(emulator: Emulator, app: str, env: str) -> None:
     """Deploy into the embedded emulator."""
-    cloudformation = client("cloudformation", emulator)
+    cloudformation = make_client("cloudformation", emulator)
     try:
-        deploy(cloudformation, app, env)
+        deploy_data_stack(cloudformation, app, env)
     finally:
         cloudformation.close()
 
 
-def deploy(
+def deploy_data_stack(
     cloudformation: Any,
     app: str,
     env: str,
     *,
     poll_s: float = 0.05,
-    pause: Callable[[float], object] = time.sleep,
+    sleep: Callable[[float], object] = time.sleep,
 ) -> None:
-    """Create or update the data stack with a CloudFormation client of any origin."""
-    stack = Stack(cloudformation, stack_name(app, env, Part.DATA), pause, poll_s)
+    """Create or update the data stack with the given CloudFormation client.
+
+    Raises:
+        UnreachableError: `embedded.deploy.failed`.
+    """
+    stack = Stack(cloudformation, stack_name(app, env, Part.DATA), sleep, poll_s)
     try:
-        put(stack, {"App": app, "Env": env})
+        update_stack(stack, {"App": app, "Env": env})
     except PieceworkError as error:
-        raise refused(stack.name, error.message) from error
+        raise deploy_error(stack.name, error.message) from error
 
 
-def put(stack: Stack, wanted: dict[str, str]) -> None:
-    """Bring the stack to the template and the parameters, and wait for it."""
+def update_stack(stack: Stack, parameters: dict[str, str]) -> None:
+    """Create or update the stack if template or parameters differ, and wait for it."""
     template = templates.load(Part.DATA)
     found = stack.find()
-    current = (
+    up_to_date = (
         found is not None
         and found.status in READY
-        and wanted.items() <= found.parameters.items()
+        and parameters.items() <= found.parameters.items()
         and stack.template() == template.text
     )
-    if current:
+    if up_to_date:
         return
-    stack.create_or_update(template, wanted, new=found is None)
+    stack.create_or_update(template, parameters, new=found is None)
     after = stack.wait_until_finished(round(PATIENCE_S / stack.poll_s))
     if after is None:
-        raise refused(stack.name, f"still not complete after {PATIENCE_S:.0f} s")
+        raise deploy_error(stack.name, f"still not complete after {PATIENCE_S:.0f} s")
     if not has_succeeded(after.status):
         reason = after.reason or "no reason given"
-        raise refused(stack.name, f"{after.status}: {reason}")
+        raise deploy_error(stack.name, f"{after.status}: {reason}")
 
 
-def refused(name: str, why: str) -> UnreachableError:
-    """Return the error of a stack that is not there as it should be."""
+def deploy_error(name: str, reason: str) -> UnreachableError:
+    """Return the error for a stack that could not be deployed."""
     return UnreachableError(
-        f"The stack {name} could not be deployed: {why}",
+        f"The stack {name} could not be deployed: {reason}",
         code="embedded.deploy.failed",
-        next_step="run `piecework down`, then `piecework up`",
+        next_step="Run `piecework down`, then `piecework up`.",
         stack=name,
     )

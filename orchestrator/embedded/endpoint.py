@@ -1,4 +1,4 @@
-"""Tell this machine from the rest of the world, so that `down` never reaches AWS."""
+"""Refuse endpoints outside this machine, so that `down` never reaches AWS."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from piecework.errors import UsageError
 
 
 def refuse_remote(environ: Mapping[str, str]) -> None:
-    """Raise when an AWS endpoint variable points away from this machine."""
+    """Raise if an AWS endpoint variable names another machine.
+
+    Raises:
+        UsageError: `embedded.endpoint.not_loopback`.
+    """
     for name, url in sorted(environ.items()):
         if name.startswith("AWS_ENDPOINT_URL") and url and not is_loopback(url):
             raise UsageError(
-                f"{name} is {url}, which is not this machine.",
+                f"{name} is {url}, which is not an address of this machine.",
                 code="embedded.endpoint.not_loopback",
-                next_step=f"unset {name}, or use a loopback address",
+                next_step=f"Unset {name}, or set it to a loopback address.",
                 endpoint=url,
             )

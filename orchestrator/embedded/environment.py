@@ -1,4 +1,4 @@
-"""Make MiniStack's own Python environment, once, under the user's cache."""
+"""Install MiniStack into its own Python environment, once, in the user's cache."""
 
 from __future__ import annotations
 
@@ -19,29 +19,33 @@ VERSION = "1.5.33"
 TAIL_LINES = 12
 
 
-def ensure(
-    say: Callable[[str], None],
+def ensure_environment(
+    report: Callable[[str], None],
     environ: Mapping[str, str] = os.environ,
     base: str = sys.executable,
 ) -> Path:
-    """Return the environment's Python; build the environment when it is missing."""
-    lock = resources.lock()
+    """Return the environment's Python; install the environment if it is missing.
+
+    Raises:
+        UnreachableError: `embedded.environment.install_failed`.
+    """
+    lock = resources.read_lock_file()
     cache = cache_folder(environ)
     home = cache / f"ministack-{VERSION}-{fingerprint(lock)}"
     python = home / "bin" / "python"
     if python.exists():
         return python
     cache.mkdir(parents=True, exist_ok=True)
-    with (cache / f"{home.name}.lock").open("w") as turn:
-        _take(turn.fileno(), say)
-        if not python.exists():  # else another process built it while we waited
-            say(f"installing MiniStack {VERSION} into {home} (once, about 50 MB)")
-            _build(home, lock, base, say, environ)
+    with (cache / f"{home.name}.lock").open("w") as lock_file:
+        _acquire_lock(lock_file.fileno(), report)
+        if not python.exists():  # else another process installed it meanwhile
+            report(f"installing MiniStack {VERSION} into {home} (once, about 50 MB)")
+            _build_environment(home, lock, base, report, environ)
     return python
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:
-    """Return where environments are kept between projects."""
+    """Return the folder of environments that all projects share."""
     if chosen := environ.get("PIECEWORK_CACHE_DIR"):
         return Path(chosen).absolute()
     if base := environ.get("XDG_CACHE_HOME"):
@@ -50,69 +54,69 @@ def cache_folder(environ: Mapping[str, str]) -> Path:
 
 
 def fingerprint(lock: str) -> str:
-    """Name a set of packages for one Python: another of either is another folder."""
-    made_of = f"{lock}\n{sys.version_info.major}.{sys.version_info.minor}"
-    return hashlib.sha256(made_of.encode()).hexdigest()[:12]
+    """Return a hash of locked packages and Python version, for a folder name."""
+    source = f"{lock}\n{sys.version_info.major}.{sys.version_info.minor}"
+    return hashlib.sha256(source.encode()).hexdigest()[:12]
 
 
-def _take(lock: int, say: Callable[[str], None]) -> None:
+def _acquire_lock(lock: int, report: Callable[[str], None]) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        say("waiting for another process that is installing MiniStack")
+        report("another process is installing MiniStack; waiting for it")
         fcntl.flock(lock, fcntl.LOCK_EX)
 
 
-def _build(
+def _build_environment(
     home: Path,
     lock: str,
     base: str,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
     environ: Mapping[str, str],
 ) -> None:
-    """Build beside the final place and rename: half an environment is never seen."""
+    """Install into a temporary folder, then rename it: readers never see half of it."""
     draft = Path(tempfile.mkdtemp(prefix=f".{home.name}.", dir=home.parent))
     try:
         requirements = draft / "requirements.txt"
         requirements.write_text(lock, encoding="utf-8")
-        _fill(draft / "env", requirements, base, say, environ)
-        if home.exists():  # its Python is gone: an interpreter that was upgraded away
+        _install_packages(draft / "env", requirements, base, report, environ)
+        if home.exists():  # its Python is missing: the interpreter was upgraded
             shutil.rmtree(home)
         (draft / "env").rename(home)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _fill(
-    place: Path,
+def _install_packages(
+    folder: Path,
     requirements: Path,
     base: str,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
     environ: Mapping[str, str],
 ) -> None:
-    """Install with uv when it is there and works, else with venv and pip."""
-    python = str(place / "bin" / "python")
+    """Install with uv; fall back to venv and pip if uv is missing or fails."""
+    python = str(folder / "bin" / "python")
     install = ["install", "--quiet", "--require-hashes", "-r", str(requirements)]
     if uv := shutil.which("uv", path=environ.get("PATH")):
-        venv = [uv, "venv", "--quiet", "--clear", "--python", base, str(place)]
+        venv = [uv, "venv", "--quiet", "--clear", "--python", base, str(folder)]
         pip = [uv, "pip", *install, "--compile-bytecode", "--python", python]
-        if not (why := _run(venv, pip, environ=environ)):
+        if not (error := _run(venv, pip, environ=environ)):
             return
-        say(f"uv could not, so pip will try; uv said:\n{why}")
-    venv = [base, "-m", "venv", "--clear", str(place)]
+        report(f"uv failed; trying pip. Output of uv:\n{error}")
+    venv = [base, "-m", "venv", "--clear", str(folder)]
     pip = [python, "-m", "pip", "--disable-pip-version-check", *install]
-    if why := _run(venv, pip, environ=environ):
+    if error := _run(venv, pip, environ=environ):
         raise UnreachableError(
-            f"MiniStack's environment could not be made:\n{why}",
+            f"MiniStack could not be installed:\n{error}",
             code="embedded.environment.install_failed",
-            next_step="check the package index and the network, then `piecework up`",
+            next_step="Check package index and network, then run `piecework up` again.",
         )
 
 
 def _run(*commands: list[str], environ: Mapping[str, str]) -> str:
-    """Run one after another; return the last lines of the one that failed."""
+    """Run the commands in order; return the last lines of a failed one, else ""."""
     for command in commands:
-        done = subprocess.run(
+        completed = subprocess.run(
             command,
             env=dict(environ),
             stdin=subprocess.DEVNULL,
@@ -121,7 +125,7 @@ def _run(*commands: list[str], environ: Mapping[str, str]) -> str:
             text=True,
             check=False,
         )
-        if done.returncode:
-            tail = "\n".join(done.stdout.splitlines()[-TAIL_LINES:])
-            return tail or f"{command[0]} ended with {done.returncode}"
+        if completed.returncode:
+            tail = "\n".join(completed.stdout.splitlines()[-TAIL_LINES:])
+            return tail or f"{command[0]} ended with {completed.returncode}"
     return ""

@@ -1,6 +1,6 @@
-"""The hashed requirements that the embedded emulator is made from.
+"""The hashed requirements of the embedded emulator.
 
-A checkout has them under `requirements/`; the wheel carries a copy in this package.
+A checkout has them in `requirements/`; the wheel carries a copy in this package.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 CHECKOUT = HERE.parent.parent
 
 
-def lock() -> str:
+def read_lock_file() -> str:
     """Return the hashed requirements of the emulator's environment."""
     packaged = HERE / NAME
     path = packaged if packaged.is_file() else CHECKOUT / "requirements" / NAME

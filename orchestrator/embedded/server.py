@@ -1,4 +1,4 @@
-"""Run MiniStack as a process that outlives the command which started it."""
+"""Run MiniStack as a process that keeps running after the command that started it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from piecework.errors import UnreachableError
 LOOPBACK = "127.0.0.1"
 HEALTH_S = 20.0
 TAIL_LINES = 12
-#: Where Linux tells of processes; elsewhere `ps` does.
+#: Process information on Linux; other systems use `ps`.
 PROC = Path("/proc")
 SERVICES = "cloudformation,dynamodb,s3,sqs,sts"
 
@@ -32,10 +32,13 @@ def start(
     services: str = SERVICES,
     health_s: float = HEALTH_S,
 ) -> Emulator:
-    """Start a server on a free loopback port and wait until it answers.
+    """Start a server on a free loopback port and wait until it responds.
 
-    The port is ours before the server exists: it inherits the listening socket, so
-    two starts at once cannot take the same one.
+    This process opens the port and the server inherits the listening socket. So two
+    concurrent starts cannot use the same port.
+
+    Raises:
+        UnreachableError: `embedded.server.not_healthy`.
     """
     log = state_dir / "emulator.log"
     with socket.create_server((LOOPBACK, 0), backlog=512) as listener:
@@ -43,60 +46,66 @@ def start(
         with log.open("wb") as sink:
             process = subprocess.Popen(
                 _command(python, listener.fileno(), state_dir),
-                env=surroundings(port, region, services),
+                env=server_environment(port, region, services),
                 pass_fds=[listener.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-    # The server writes it, too, but later: `stop_stray` is for who is killed first.
+    # The server writes it, too, but later. If this process is killed before that,
+    # `stop_untracked` still finds the server.
     _pid_file(state_dir).write_text(str(process.pid), encoding="utf-8")
     endpoint = f"http://{LOOPBACK}:{port}"
     try:
-        version = health(endpoint, health_s)
+        version = fetch_version(endpoint, health_s)
     except (OSError, ValueError) as error:
-        raise _gone(process, log) from error
+        raise _startup_error(process, log) from error
     except BaseException:
         process.kill()
         process.wait()
         raise
-    process.returncode = 0  # it outlives us on purpose: Popen is not to warn of it
+    process.returncode = 0  # it keeps running on purpose; avoids Popen's warning
     return Emulator(endpoint, process.pid, region, version)
 
 
-def health(endpoint: str, timeout_s: float) -> str:
-    """Ask a server for its version; OSError when it is gone, ValueError if not ours."""
-    where = urlsplit(endpoint)
-    # Not through a proxy, whatever the environment says of those.
-    connection = HTTPConnection(where.hostname or "", where.port, timeout=timeout_s)
+def fetch_version(endpoint: str, timeout_s: float) -> str:
+    """Return the version of the server at an endpoint.
+
+    Raises:
+        OSError: The server does not respond.
+        ValueError: The response is not from MiniStack.
+    """
+    url = urlsplit(endpoint)
+    # A plain connection, so that proxy variables in the environment have no effect.
+    connection = HTTPConnection(url.hostname or "", url.port, timeout=timeout_s)
     try:
         connection.request("GET", "/_ministack/health")
         return str(json.loads(connection.getresponse().read())["version"])
     except (HTTPException, KeyError, TypeError) as error:
-        raise ValueError("the answer is not MiniStack's") from error
+        raise ValueError("the response is not from MiniStack") from error
     finally:
         connection.close()
 
 
 def stop(pid: int, state_dir: Path, *, patience_s: float = 5.0) -> None:
-    """Stop the server if the process is ours; a pid that was reused is left alone."""
+    """Stop the server; leave another program alone that has reused its pid."""
     step = 0.02
-    for sign in (signal.SIGTERM, signal.SIGKILL):
-        if not is_ours(pid, state_dir):
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if not is_our_server(pid, state_dir):
             break
-        os.kill(pid, sign)
+        os.kill(pid, number)
         for _ in range(round(patience_s / step)):
-            if not is_ours(pid, state_dir):
+            if not is_our_server(pid, state_dir):
                 break
             time.sleep(step)
     _pid_file(state_dir).unlink(missing_ok=True)
     with suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)  # started by this very process: leave no zombie
+        os.waitpid(pid, os.WNOHANG)  # if this process started it: leave no zombie
 
 
-def stop_stray(state_dir: Path) -> None:
-    """Stop a server of which no state tells: its `up` was killed, or somebody erred."""
+def stop_untracked(state_dir: Path) -> None:
+    """Stop a server without a state file, for example because its `up` was killed."""
     try:
         pid = int(_pid_file(state_dir).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
@@ -104,10 +113,10 @@ def stop_stray(state_dir: Path) -> None:
     stop(pid, state_dir)
 
 
-def is_ours(pid: int, state_dir: Path) -> bool:
-    """Say whether the process lives and is the server of this state folder."""
-    said = _command_line(pid)
-    return " ministack.app:app " in said and f" {_pid_file(state_dir)} " in said
+def is_our_server(pid: int, state_dir: Path) -> bool:
+    """Return whether the process is alive and the server of this state folder."""
+    command = _command_line(pid)
+    return " ministack.app:app " in command and f" {_pid_file(state_dir)} " in command
 
 
 def _command(python: Path, listener: int, state_dir: Path) -> list[str]:
@@ -120,8 +129,8 @@ def _command(python: Path, listener: int, state_dir: Path) -> list[str]:
     ]
 
 
-def surroundings(port: int, region: str, services: str) -> dict[str, str]:
-    """Give the server what it needs, and none of the caller's AWS credentials."""
+def server_environment(port: int, region: str, services: str) -> dict[str, str]:
+    """Return the server's environment, without the caller's AWS credentials."""
     kept = ("HOME", "LANG", "PATH", "TMPDIR")
     return {
         **{name: os.environ[name] for name in kept if name in os.environ},
@@ -131,28 +140,29 @@ def surroundings(port: int, region: str, services: str) -> dict[str, str]:
         "MINISTACK_HOST": LOOPBACK,
         "MINISTACK_REGION": region,
         "SERVICES": services,
-        # It would open a broker port and a file-transfer port of its own, and tidy
-        # up containers on the user's engine.
+        # Else it would open a broker port and a file-transfer port, and remove
+        # containers on the user's engine.
         "IOT_MTLS_ENABLED": "0",
         "SFTP_ENABLED": "0",
         "DOCKER_HOST": "unix:///dev/null",
     }
 
 
-def _gone(process: subprocess.Popen[bytes], log: Path) -> UnreachableError:
-    """Say why the server does not answer, in the words of its own log."""
+def _startup_error(process: subprocess.Popen[bytes], log: Path) -> UnreachableError:
+    """Stop the server; return the error with the last lines of its log."""
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=1)
-    died = process.returncode is not None
+    exited = process.returncode is not None
     process.kill()
     process.wait()
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     tail = "\n".join(lines[-TAIL_LINES:])
-    what = f"ended with {process.returncode}" if died else "did not answer in time"
+    code = process.returncode
+    problem = f"exited with code {code}" if exited else "did not respond in time"
     return UnreachableError(
-        f"The emulator {what}; the end of {log}:\n{tail}",
+        f"The emulator {problem}. Last lines of {log}:\n{tail}",
         code="embedded.server.not_healthy",
-        next_step="run `piecework doctor`, then `piecework up` again",
+        next_step="Run `piecework doctor`, then `piecework up` again.",
         log=str(log),
     )
 
@@ -162,17 +172,17 @@ def _pid_file(state_dir: Path) -> Path:
 
 
 def _command_line(pid: int) -> str:
-    """Return a living process's words, a space after each; none for a dead one."""
+    """Return the command line of a process, a space after each word; "" if it ended."""
     if (PROC / "self").exists():
         try:
             raw = (PROC / str(pid) / "cmdline").read_bytes()
         except OSError:
             return ""
         return raw.decode(errors="replace").replace("\0", " ")
-    asked = subprocess.run(
-        ["ps", "-ww", "-o", "command=", "-p", str(pid)],  # noqa: S607 - no fixed place
+    listed = subprocess.run(
+        ["ps", "-ww", "-o", "command=", "-p", str(pid)],  # noqa: S607 - no fixed path
         capture_output=True,
         text=True,
         check=False,
     )
-    return f"{asked.stdout.strip()} "
+    return f"{listed.stdout.strip()} "

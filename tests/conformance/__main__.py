@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator.embedded import Emulator, environment, server
-from orchestrator.embedded.client import client
+from orchestrator.embedded.client import make_client
 from tests.conformance import moto_server
 from tests.conformance.dynamodb_machine import compare
 from tests.conformance.probe import KNOWN, PROBES, differences, surprises
@@ -53,7 +53,7 @@ def random_calls(examples: int) -> int:
         AssertionError: They differ; hypothesis shows the shortest such calls.
     """
     with started("ministack") as endpoint:
-        dynamodb = client("dynamodb", Emulator(endpoint or "", 0, REGION, ""))
+        dynamodb = make_client("dynamodb", Emulator(endpoint or "", 0, REGION, ""))
         calls = compare(dynamodb, examples, derandomize=False)
         dynamodb.close()
     say(f"examples={examples} calls={calls} differences=0")
@@ -73,7 +73,7 @@ def started(name: str) -> Iterator[str | None]:
     match name:
         case "ministack":
             with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
-                python = environment.ensure(say=say)
+                python = environment.ensure_environment(report=say)
                 running = server.start(python, Path(folder), REGION)
                 try:
                     yield running.endpoint

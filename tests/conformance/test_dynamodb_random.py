@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from orchestrator.embedded import Emulator
-from orchestrator.embedded.client import client
+from orchestrator.embedded.client import make_client
 from tests.conformance.dynamodb_machine import compare
 from tests.conformance.subjects import AMBIENT, REGION
 
@@ -25,6 +25,6 @@ def test_a_server_answers_random_calls_as_the_model_does(
     if AMBIENT is not None and subject == "endpoint":
         opened = AMBIENT.client("dynamodb")
     else:
-        opened = client("dynamodb", server)
+        opened = make_client("dynamodb", server)
     with closing(opened) as dynamodb:
         assert compare(dynamodb, EXAMPLES) > EXAMPLES

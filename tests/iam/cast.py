@@ -11,7 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from orchestrator.embedded import Emulator
-from orchestrator.embedded.client import client
+from orchestrator.embedded.client import make_client
 from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
 from tests.iam import pipelines
@@ -74,7 +74,7 @@ class Cast:
 
     def backstage(self, service: str) -> Any:
         """Return a client that goes round the door, for what no role of ours does."""
-        return client(service, self.emulator)
+        return make_client(service, self.emulator)
 
     def queue(self, name: str) -> str:
         """Return a queue's address."""

@@ -17,11 +17,11 @@ ENV = "prod"
 
 async def run(folder: Path, acts: Callable[[Cast], Awaitable[None]]) -> Cast:
     """Play acts on an emulator of their own; their logs go into the folder."""
-    emulator = server.start(environment.ensure(print), folder, "us-east-1")
+    emulator = server.start(environment.ensure_environment(print), folder, "us-east-1")
     kept = ("PATH", "HOME", "PIECEWORK_CACHE_DIR")
     plain = {name: os.environ[name] for name in kept if name in os.environ}
     try:
-        deploy.into(emulator, APP, ENV)
+        deploy.deploy_embedded(emulator, APP, ENV)
         ours = door(emulator.endpoint, ENV)
         with (
             (folder / "log").open("w") as log,

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from orchestrator.embedded import Emulator, server
-from orchestrator.embedded.client import client
+from orchestrator.embedded.client import make_client
 from tests.infra.alarm_template import RESOURCES, of_type
 from tests.infra.check.body import with_numbers, without
 from tests.infra.check.templates import INFRA, read
@@ -40,7 +40,7 @@ def aws(
     """Run an emulator that has CloudWatch and SNS, with the alarms in it."""
     folder = tmp_path_factory.mktemp("alarms")
     running = server.start(emulator_python, folder, "us-east-1", services=SERVICES)
-    deploy(client("cloudformation", running))
+    deploy(make_client("cloudformation", running))
     yield running
     server.stop(running.pid, folder)
 
@@ -63,7 +63,7 @@ def deploy(cloudformation: Any) -> None:
 
 
 def test_each_alarm_comes_and_goes_and_the_topic_tells_of_it(aws: Emulator) -> None:
-    cloudwatch, letters = client("cloudwatch", aws), Letters(aws)
+    cloudwatch, letters = make_client("cloudwatch", aws), Letters(aws)
 
     for alarm in until_all_are("ALARM", cloudwatch):
         tell(cloudwatch, alarm, bad(alarm), age_s=window(alarm) - SEEN_S)
@@ -129,9 +129,9 @@ class Letters:
     """What the topic tells, by way of a queue."""
 
     def __init__(self, aws: Emulator) -> None:
-        self.sqs = client("sqs", aws)
+        self.sqs = make_client("sqs", aws)
         self.url = self.sqs.create_queue(QueueName="told")["QueueUrl"]
-        sns = client("sns", aws)
+        sns = make_client("sns", aws)
         (topic,) = sns.list_topics()["Topics"]
         asked = {"QueueUrl": self.url, "AttributeNames": ["QueueArn"]}
         arn = self.sqs.get_queue_attributes(**asked)["Attributes"]["QueueArn"]
@@ -166,7 +166,7 @@ class Letters:
 def test_the_error_budget_is_one_alarm_of_two_pairs(
     aws: Emulator, burning: tuple[str, ...], expected: str
 ) -> None:
-    cloudwatch = client("cloudwatch", aws)
+    cloudwatch = make_client("cloudwatch", aws)
     burns = [name for name in RESOURCES if name.endswith("Burn")]
     for name in burns:
         cloudwatch.put_metric_alarm(

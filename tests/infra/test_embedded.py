@@ -20,7 +20,7 @@ def test_up_twice_is_one_server_and_down_ends_it(tmp_path: Path) -> None:
     assert again == first
     assert embedded.down(tmp_path) == first
     assert embedded.down(tmp_path) is None
-    assert not server.is_ours(first.pid, tmp_path)
+    assert not server.is_our_server(first.pid, tmp_path)
 
 
 @pytest.mark.usefixtures("emulator_python")
@@ -30,7 +30,7 @@ def test_up_after_a_crash_starts_anew(tmp_path: Path) -> None:
     second = embedded.up("piecework", "local", tmp_path)
     try:
         assert second.pid != first.pid
-        assert server.health(second.endpoint, 5.0) == second.version
+        assert server.fetch_version(second.endpoint, 5.0) == second.version
     finally:
         embedded.down(tmp_path)
 

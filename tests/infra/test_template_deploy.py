@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.embedded import Emulator, server
-from orchestrator.embedded.client import client
+from orchestrator.embedded.client import make_client
 from tests.infra.check.documented import documented
 from tests.infra.check.emulator import SERVICES, try_out
 from tests.infra.check.kept import lost
@@ -52,7 +52,8 @@ def test_a_key_of_ones_own_can_be_turned_on_and_replaces_nothing(
     wide_emulator: Emulator,
 ) -> None:
     cloudformation, dynamodb = (
-        client(service, wide_emulator) for service in ("cloudformation", "dynamodb")
+        make_client(service, wide_emulator)
+        for service in ("cloudformation", "dynamodb")
     )
     text = (INFRA / "data.yaml").read_text(encoding="utf-8")
 

@@ -151,7 +151,9 @@ def lane(source: Path, folder: Path, shared: Shared) -> Iterator[Lane]:
     root, state = folder / "repository", folder / "server"
     snapshot(source, root)
     state.mkdir()
-    running = server.start(environment.ensure(say=print), state, "us-east-1")
+    running = server.start(
+        environment.ensure_environment(report=print), state, "us-east-1"
+    )
     try:
         told = {VARIABLE: json.dumps(asdict(running)), "PYTHONPATH": str(root)}
         yield Lane(root, {**os.environ, **told}, shared)

@@ -18,12 +18,16 @@ from tests.soak.site import aws
 def main() -> None:
     """Run the drill on an AWS of its own; end with 1 where it cost an attempt."""
     with tempfile.TemporaryDirectory() as folder:
-        emulator = server.start(environment.ensure(print), Path(folder), "us-east-1")
+        emulator = server.start(
+            environment.ensure_environment(print), Path(folder), "us-east-1"
+        )
         try:
             seen = surroundings(os.environ, Path(folder)) | aws(emulator.endpoint)
             os.environ.clear()
             os.environ.update(seen)
-            deploy.into(emulator, seen["PIECEWORK_APP"], seen["PIECEWORK_ENV"])
+            deploy.deploy_embedded(
+                emulator, seen["PIECEWORK_APP"], seen["PIECEWORK_ENV"]
+            )
             telemetry.configure("error")
             figures = asyncio.run(drill())
         finally:

@@ -40,10 +40,12 @@ async def deployed() -> AsyncIterator[Runtime]:
     """Run an embedded AWS of our own, for a process that is no test."""
     with tempfile.TemporaryDirectory() as folder:
         at = Path(folder)
-        running = server.start(environment.ensure(say=print), at, "us-east-1")
+        running = server.start(
+            environment.ensure_environment(report=print), at, "us-east-1"
+        )
         state.write(at, running)
         try:
-            deploy.into(running, "piecework", "security")
+            deploy.deploy_embedded(running, "piecework", "security")
             os.environ |= SHORT | {
                 "PIECEWORK_ENV": "security",
                 "AWS_ENDPOINT_URL": running.endpoint,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.demo.surroundings import only
-from orchestrator.embedded.client import client
+from orchestrator.embedded.client import make_client
 from piecework.settings import Settings, load_settings
 from tests.soak.changes import Changes, open_stream
 from tests.soak.crew import Crew
@@ -42,7 +42,7 @@ class Actors:
 
     def left_in_dead_letter_queue(self) -> int:
         """Return how many messages SQS gave up that nobody has looked at yet."""
-        sqs = client("sqs", self.site.emulator)
+        sqs = make_client("sqs", self.site.emulator)
         url = queue_url(self.site, self.settings.dead_letter_queue)
         found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=list(COUNTS))
         return sum(int(found["Attributes"][name]) for name in COUNTS)
@@ -65,5 +65,5 @@ def gather(plan: Plan, site: Site) -> Actors:
 
 def queue_url(site: Site, name: str) -> str:
     """Return a queue's address, past the faults."""
-    reply = client("sqs", site.emulator).get_queue_url(QueueName=name)
+    reply = make_client("sqs", site.emulator).get_queue_url(QueueName=name)
     return str(reply["QueueUrl"])

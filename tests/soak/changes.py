@@ -13,7 +13,7 @@ from typing import Any
 
 from boto3.dynamodb.types import TypeDeserializer
 
-from orchestrator.embedded.client import client
+from orchestrator.embedded.client import make_client
 from piecework import keys
 from piecework.endpoint import Emulator
 from tests.soak.record import Change, Item
@@ -103,7 +103,10 @@ class Changes:
 
 def open_stream(emulator: Emulator, table: str, log: Path) -> Changes:
     """Let a table tell its changes from now on."""
-    tables, streams = client("dynamodb", emulator), client("dynamodbstreams", emulator)
+    tables, streams = (
+        make_client("dynamodb", emulator),
+        make_client("dynamodbstreams", emulator),
+    )
     wanted = {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
     tables.update_table(TableName=table, StreamSpecification=wanted)
     arn = tables.describe_table(TableName=table)["Table"]["LatestStreamArn"]

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from orchestrator.demo.children import Child
-from orchestrator.embedded.client import client
+from orchestrator.embedded.client import make_client
 from piecework.model import JobRef
 from piecework.queue import Message
 from tests.soak import microburst
@@ -63,7 +63,7 @@ class Killer:
 
     async def deal(self) -> None:
         """Deal one blow after the other, as the work gets on."""
-        self._sqs = client("sqs", self.crew.site.emulator)
+        self._sqs = make_client("sqs", self.crew.site.emulator)
         blows = self.plan.blows()
         for number, blow in enumerate(blows):
             await asyncio.sleep(PAUSE_S)

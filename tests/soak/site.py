@@ -52,10 +52,10 @@ class Site:
 def standing(plan: Plan, folder: Path, latency_s: float) -> Iterator[Site]:
     """Start the parts in a folder; end all that was started."""
     started: list[Child] = []
-    python = environment.ensure(print)
+    python = environment.ensure_environment(print)
     emulator = server.start(python, folder, "us-east-1", services=STREAMS)
     try:
-        deploy.into(emulator, APP, ENV)
+        deploy.deploy_embedded(emulator, APP, ENV)
         seen = surroundings(os.environ, folder) | PACE | aws(emulator.endpoint)
         started.append(start_provider(plan, folder, seen, latency_s))
         provider = url_of(started[-1])

@@ -267,7 +267,7 @@ def bucket() -> Any:
 
 @pytest.fixture(scope="session")
 def tables(emulator: Emulator) -> Emulator:
-    deploy.into(emulator, APP, ENV)
+    deploy.deploy_embedded(emulator, APP, ENV)
     return emulator
 
 

@@ -95,7 +95,7 @@ def with_checkov(templates: Templates, report: Report) -> Iterator[str]:
 
 def deployment(templates: Templates, report: Report) -> Iterator[str]:
     """Deploy to an emulator of our own, and look at what it kept."""
-    python = environment.ensure(say=say)
+    python = environment.ensure_environment(report=say)
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder)
         running = server.start(python, state, REGION, services=emulator.SERVICES)

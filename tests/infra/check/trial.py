@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.embedded.client import client
+from orchestrator.embedded.client import make_client
 from piecework.endpoint import Emulator
 from tests.infra.check.body import flat, without
 from tests.infra.check.kept import lost
@@ -52,7 +52,7 @@ class Clients:
     def __call__(self, service: str) -> Any:
         """Return the client of a service."""
         if service not in self.opened:
-            self.opened[service] = client(service, self.emulator)
+            self.opened[service] = make_client(service, self.emulator)
         return self.opened[service]
 
     def close(self) -> None:

@@ -83,9 +83,11 @@ def build(mounts: Sequence[Mount], work: Path, python: Path) -> None:
 
 async def rehearse(app: Sequence[Mount], work: Path) -> int:
     """Do a job in what was built; return 1 if anything was not as it has to be."""
-    emulator = server.start(environment.ensure(say=say), work / "src", "us-east-1")
+    emulator = server.start(
+        environment.ensure_environment(report=say), work / "src", "us-east-1"
+    )
     try:
-        deploy.into(emulator, "piecework", "local")
+        deploy.deploy_embedded(emulator, "piecework", "local")
         return await play(app, work, given_to(emulator))
     finally:
         server.stop(emulator.pid, work / "src")

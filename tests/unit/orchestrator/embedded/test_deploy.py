@@ -1,4 +1,4 @@
-"""The data stack: created once, updated when it differs, told about when it fails."""
+"""The data stack: created once, updated if it differs, failures reported."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from orchestrator.embedded.deploy import deploy
+from orchestrator.embedded.deploy import deploy_data_stack
 from orchestrator.infra import templates
 from orchestrator.infra.parts import Part
 from piecework.errors import UnreachableError
 
 
 class CloudFormation:
-    """A stack in memory, and the calls that changed it."""
+    """A fake CloudFormation with one stack and the mutating calls."""
 
     def __init__(self, status: str = "CREATE_COMPLETE") -> None:
         self.status = status
@@ -51,40 +51,40 @@ class CloudFormation:
 
 def test_deploying_twice_changes_nothing_the_second_time() -> None:
     client = CloudFormation()
-    deploy(client, "piecework", "local")
-    deploy(client, "piecework", "local")
+    deploy_data_stack(client, "piecework", "local")
+    deploy_data_stack(client, "piecework", "local")
     assert client.changes == ["create"]
     assert client.body == templates.load(Part.DATA).text
     assert client.stack is not None
     assert client.stack["StackName"] == "piecework-local-data"
 
 
-def test_a_stack_of_an_older_template_is_updated() -> None:
+def test_a_stack_with_an_older_template_is_updated() -> None:
     client = CloudFormation()
-    deploy(client, "piecework", "local")
+    deploy_data_stack(client, "piecework", "local")
     client.body = "an older template"
-    deploy(client, "piecework", "local")
+    deploy_data_stack(client, "piecework", "local")
     assert client.changes == ["create", "update"]
 
 
-def test_a_stack_that_rolls_back_is_told_with_its_reason() -> None:
+def test_a_rollback_is_reported_with_its_reason() -> None:
     client = CloudFormation(status="ROLLBACK_COMPLETE")
     with pytest.raises(UnreachableError, match="bucket exists") as failed:
-        deploy(client, "piecework", "local")
+        deploy_data_stack(client, "piecework", "local")
     assert failed.value.code == "embedded.deploy.failed"
 
 
-def test_a_stack_that_is_never_complete_is_given_up() -> None:
+def test_a_stack_that_does_not_finish_in_time_is_an_error() -> None:
     client = CloudFormation(status="CREATE_IN_PROGRESS")
     with pytest.raises(UnreachableError, match="still not complete after 120 s"):
-        deploy(client, "piecework", "local", pause=lambda _: None)
+        deploy_data_stack(client, "piecework", "local", sleep=lambda _: None)
 
 
-def test_an_endpoint_that_does_not_answer_is_a_coded_error() -> None:
-    class Nobody(CloudFormation):
+def test_an_unreachable_endpoint_is_a_coded_error() -> None:
+    class Unreachable(CloudFormation):
         def describe_stacks(self, **_: str) -> dict[str, Any]:
             raise EndpointConnectionError(endpoint_url="http://127.0.0.1:1")
 
     with pytest.raises(UnreachableError, match="piecework-local-data") as failed:
-        deploy(Nobody(), "piecework", "local")
+        deploy_data_stack(Unreachable(), "piecework", "local")
     assert failed.value.code == "embedded.deploy.failed"

@@ -1,4 +1,4 @@
-"""This machine, or not: decided from the address alone."""
+"""Loopback and remote addresses."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_any_other_address_is_not_loopback(url: str) -> None:
     assert not is_loopback(url)
 
 
-def test_a_remote_endpoint_is_refused_with_the_name_of_its_variable() -> None:
+def test_a_remote_endpoint_is_refused_with_its_variable() -> None:
     environ = {"AWS_ENDPOINT_URL_SQS": "https://sqs.eu-west-1.amazonaws.com"}
     with pytest.raises(UsageError, match="AWS_ENDPOINT_URL_SQS") as refused:
         refuse_remote(environ)
@@ -48,6 +48,6 @@ def test_a_remote_endpoint_is_refused_with_the_name_of_its_variable() -> None:
     assert "AWS_ENDPOINT_URL_SQS" in refused.value.next_step
 
 
-def test_a_loopback_endpoint_and_none_at_all_are_let_through() -> None:
+def test_a_loopback_endpoint_or_none_is_accepted() -> None:
     refuse_remote({})
     refuse_remote({"AWS_ENDPOINT_URL": "", "AWS_ENDPOINT_URL_S3": "http://[::1]:1"})

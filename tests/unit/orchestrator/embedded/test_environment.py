@@ -1,4 +1,4 @@
-"""The emulator's environment: made once, whole or not at all, under the cache."""
+"""The emulator's environment: installed once, completely or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from orchestrator.embedded import environment, resources
 from piecework.errors import UnreachableError
 
-MAKES_A_PYTHON = """
+CREATES_PYTHON = """
 if [ "$1" = venv ] || [ "$2" = venv ]; then
     for place in "$@"; do :; done
     mkdir -p "$place/bin"
@@ -24,7 +24,7 @@ FAILS = "echo no route to the index; exit 4\n"
 
 
 class Tools:
-    """A `uv` and a Python that only note what they were asked for."""
+    """A fake `uv` and a fake Python that record their calls."""
 
     def __init__(self, folder: Path, uv: str | None, python: str = FAILS) -> None:
         folder.mkdir()
@@ -42,72 +42,74 @@ class Tools:
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
         return path
 
-    def ensure(self, said: list[str] | None = None) -> Path:
-        say = print if said is None else said.append
-        return environment.ensure(say, self.environ, self.python)
+    def ensure_environment(self, reports: list[str] | None = None) -> Path:
+        report = print if reports is None else reports.append
+        return environment.ensure_environment(report, self.environ, self.python)
 
     def calls(self) -> list[str]:
         return self.notes.read_text().splitlines()
 
 
-def test_an_environment_is_made_once(tmp_path: Path) -> None:
-    tools = Tools(tmp_path / "bin", uv=MAKES_A_PYTHON)
-    said: list[str] = []
-    first = tools.ensure(said)
-    assert tools.ensure(said) == first
+def test_an_environment_is_installed_once(tmp_path: Path) -> None:
+    tools = Tools(tmp_path / "bin", uv=CREATES_PYTHON)
+    reports: list[str] = []
+    first = tools.ensure_environment(reports)
+    assert tools.ensure_environment(reports) == first
     assert tools.calls() == ["uv venv", "uv pip"]
-    assert len(said) == 1
-    assert str(first.parent.parent) in said[0]
+    assert len(reports) == 1
+    assert str(first.parent.parent) in reports[0]
 
 
-def test_without_uv_it_is_made_with_venv_and_pip(tmp_path: Path) -> None:
-    tools = Tools(tmp_path / "bin", uv=None, python=MAKES_A_PYTHON)
-    assert tools.ensure().exists()
+def test_without_uv_venv_and_pip_are_used(tmp_path: Path) -> None:
+    tools = Tools(tmp_path / "bin", uv=None, python=CREATES_PYTHON)
+    assert tools.ensure_environment().exists()
     assert tools.calls() == ["python -m"]
 
 
-def test_where_uv_fails_pip_is_tried_and_the_reason_told(tmp_path: Path) -> None:
-    tools = Tools(tmp_path / "bin", uv=FAILS, python=MAKES_A_PYTHON)
-    said: list[str] = []
-    assert tools.ensure(said).exists()
-    assert "no route to the index" in said[-1]
+def test_if_uv_fails_pip_is_used_and_the_reason_is_reported(tmp_path: Path) -> None:
+    tools = Tools(tmp_path / "bin", uv=FAILS, python=CREATES_PYTHON)
+    reports: list[str] = []
+    assert tools.ensure_environment(reports).exists()
+    assert "no route to the index" in reports[-1]
 
 
 def test_another_lock_or_python_is_another_environment() -> None:
     assert environment.fingerprint("a\n") != environment.fingerprint("b\n")
 
 
-def test_of_four_at_once_one_builds_and_the_others_wait(tmp_path: Path) -> None:
-    tools = Tools(tmp_path / "bin", uv=MAKES_A_PYTHON + "sleep 0.1\n")
+def test_one_of_four_concurrent_processes_installs_and_the_others_wait(
+    tmp_path: Path,
+) -> None:
+    tools = Tools(tmp_path / "bin", uv=CREATES_PYTHON + "sleep 0.1\n")
     with ThreadPoolExecutor(4) as pool:
-        building = [pool.submit(tools.ensure) for _ in range(4)]
+        building = [pool.submit(tools.ensure_environment) for _ in range(4)]
         found = {each.result() for each in building}
     assert len(found) == 1
     assert tools.calls() == ["uv venv", "uv pip"]
 
 
-def test_a_failed_install_is_told_with_its_last_lines(tmp_path: Path) -> None:
+def test_a_failed_install_reports_its_last_lines(tmp_path: Path) -> None:
     tools = Tools(tmp_path / "bin", uv=None)
     with pytest.raises(UnreachableError, match="no route to the index") as failed:
-        tools.ensure()
+        tools.ensure_environment()
     assert failed.value.code == "embedded.environment.install_failed"
 
 
 def test_a_failed_install_leaves_nothing_and_can_be_repeated(tmp_path: Path) -> None:
-    broken = Tools(tmp_path / "broken", uv=MAKES_A_PYTHON + '[ "$1" = venv ]\n')
+    broken = Tools(tmp_path / "broken", uv=CREATES_PYTHON + '[ "$1" = venv ]\n')
     with pytest.raises(UnreachableError):
-        broken.ensure()
+        broken.ensure_environment()
     cache = Path(broken.environ["PIECEWORK_CACHE_DIR"])
     assert [path.suffix for path in cache.iterdir()] == [".lock"]
-    assert Tools(tmp_path / "whole", uv=MAKES_A_PYTHON).ensure().exists()
+    assert Tools(tmp_path / "whole", uv=CREATES_PYTHON).ensure_environment().exists()
 
 
-def test_an_environment_whose_python_is_gone_is_made_again(tmp_path: Path) -> None:
-    tools = Tools(tmp_path / "bin", uv=MAKES_A_PYTHON)
-    python = tools.ensure()
+def test_an_environment_without_its_python_is_installed_again(tmp_path: Path) -> None:
+    tools = Tools(tmp_path / "bin", uv=CREATES_PYTHON)
+    python = tools.ensure_environment()
     python.unlink()
     python.symlink_to(tmp_path / "upgraded-away")
-    assert tools.ensure().exists()
+    assert tools.ensure_environment().exists()
 
 
 @pytest.mark.parametrize(
@@ -117,11 +119,11 @@ def test_an_environment_whose_python_is_gone_is_made_again(tmp_path: Path) -> No
         ({"XDG_CACHE_HOME": "/b"}, "/b/piecework"),
     ],
 )
-def test_the_cache_is_where_the_user_says(
+def test_the_cache_folder_follows_the_environment_variables(
     environ: dict[str, str], expected: str
 ) -> None:
     assert environment.cache_folder(environ) == Path(expected)
 
 
 def test_the_version_in_the_code_is_the_version_in_the_lock() -> None:
-    assert f"ministack=={environment.VERSION} " in resources.lock()
+    assert f"ministack=={environment.VERSION} " in resources.read_lock_file()

@@ -1,4 +1,4 @@
-"""The state file: found upwards, replaced whole, refused when it makes no sense."""
+"""The state file: found in folders above, replaced atomically, refused if invalid."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orchestrator.embedded import state
 from piecework.endpoint import Emulator
 from piecework.errors import UsageError
 
-HERE = Emulator("http://127.0.0.1:41233", 1, "us-east-1", "1.5.33")
+EMULATOR = Emulator("http://127.0.0.1:41233", 1, "us-east-1", "1.5.33")
 
 
 @pytest.fixture
@@ -19,51 +19,51 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "project"
 
 
-def test_what_was_written_is_found_from_a_folder_below(project: Path) -> None:
+def test_the_state_is_found_from_a_folder_below(project: Path) -> None:
     below = project / "src" / "deep"
     below.mkdir(parents=True)
-    home = state.folder(None, project)
-    with state.locked(home):
-        state.write(home, HERE)
-    assert state.find(below) == HERE
+    home = state.resolve_folder(None, project)
+    with state.lock(home):
+        state.write(home, EMULATOR)
+    assert state.find(below) == EMULATOR
 
 
-def test_a_chosen_state_folder_wins_over_one_upwards(
+def test_a_configured_state_folder_overrides_one_above(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home = state.folder(None, project)
-    with state.locked(home):
-        state.write(home, HERE)
+    home = state.resolve_folder(None, project)
+    with state.lock(home):
+        state.write(home, EMULATOR)
     chosen = project / "elsewhere"
     monkeypatch.setenv("PIECEWORK_STATE_DIR", str(chosen))
-    assert state.folder(None, project) == chosen
+    assert state.resolve_folder(None, project) == chosen
     assert state.find(project) is None
 
 
-def test_nothing_is_found_where_nothing_was_started(project: Path) -> None:
+def test_no_emulator_is_found_before_the_first_start(project: Path) -> None:
     assert state.find(project) is None
 
 
-def test_a_removed_emulator_is_forgotten(project: Path) -> None:
-    home = state.folder(None, project)
-    with state.locked(home):
-        state.write(home, HERE)
+def test_a_removed_emulator_is_not_found(project: Path) -> None:
+    home = state.resolve_folder(None, project)
+    with state.lock(home):
+        state.write(home, EMULATOR)
         state.remove(home)
         state.remove(home)
     assert state.find(project) is None
 
 
-def test_the_state_folder_keeps_itself_out_of_version_control(project: Path) -> None:
-    home = state.folder(None, project)
-    with state.locked(home):
+def test_the_state_folder_is_ignored_by_version_control(project: Path) -> None:
+    home = state.resolve_folder(None, project)
+    with state.lock(home):
         pass
     assert (home / ".gitignore").read_text() == "*\n"
 
 
-def test_a_write_leaves_no_draft_behind(project: Path) -> None:
-    home = state.folder(None, project)
-    with state.locked(home):
-        state.write(home, HERE)
+def test_a_write_leaves_no_temporary_file(project: Path) -> None:
+    home = state.resolve_folder(None, project)
+    with state.lock(home):
+        state.write(home, EMULATOR)
     names = {path.name for path in home.iterdir()}
     assert names == {".gitignore", "emulator.json", "emulator.lock"}
 
@@ -72,7 +72,7 @@ def test_a_write_leaves_no_draft_behind(project: Path) -> None:
 def test_a_damaged_state_file_is_refused_with_its_name(
     project: Path, text: str
 ) -> None:
-    home = state.folder(None, project)
+    home = state.resolve_folder(None, project)
     home.mkdir(parents=True)
     (home / "emulator.json").write_text(text)
     with pytest.raises(UsageError, match=r"emulator\.json") as refused:
@@ -83,25 +83,25 @@ def test_a_damaged_state_file_is_refused_with_its_name(
 def test_a_state_file_that_cannot_be_read_is_refused_with_its_name(
     project: Path,
 ) -> None:
-    home = state.folder(None, project)
+    home = state.resolve_folder(None, project)
     (home / "emulator.json").mkdir(parents=True)
     with pytest.raises(UsageError, match=r"emulator\.json") as refused:
         state.find(project)
     assert refused.value.code == "embedded.state.unreadable"
 
 
-def test_a_folder_that_cannot_be_written_to_is_refused_with_another(
+def test_a_folder_that_is_not_writable_is_refused_with_a_next_step(
     project: Path,
 ) -> None:
     project.write_text("no folder")
     with (
         pytest.raises(UsageError, match=str(project)) as refused,
-        state.locked(project / "below"),
+        state.lock(project / "below"),
     ):
         pass
     assert "PIECEWORK_STATE_DIR" in refused.value.next_step
 
 
-def test_what_goes_wrong_under_the_lock_is_told_as_it_is(project: Path) -> None:
-    with pytest.raises(FileNotFoundError), state.locked(project):
+def test_an_error_under_the_lock_is_raised_unchanged(project: Path) -> None:
+    with pytest.raises(FileNotFoundError), state.lock(project):
         raise FileNotFoundError

@@ -17,42 +17,42 @@ from tempfile import TemporaryDirectory
 from bench import budgets, page, results, tables
 from bench.emulator import KINDS, say
 from bench.machine import machine, versions
-from bench.plan import WORKLOADS, Asked, plan
+from bench.plan import WORKLOADS, PlanOptions, plan
 from bench.results import Results
 from bench.runner import Runner
-from bench.systems import OURS, RIVALS
+from bench.systems import PIECEWORK, RIVALS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what was asked for, print it, and judge it."""
-    asked = parser().parse_args(arguments)
+    args = parser().parse_args(arguments)
     # Asked to stop, it ends what it has started, and shows what was measured so far.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if asked.page:
+    if args.page:
         page.write(results.load(results.LATEST))
         return 0
-    wanted = Asked(
-        form="full" if asked.full else "short",
-        workloads=words(asked.only),
-        systems=words(asked.systems.lower()),
-        tasks=asked.n,
-        rounds=asked.rounds,
-        largest=asked.largest,
-        standin=asked.standin,
+    options = PlanOptions(
+        form="full" if args.full else "short",
+        workloads=split_words(args.only),
+        systems=split_words(args.systems.lower()),
+        tasks=args.n,
+        rounds=args.rounds,
+        largest=args.largest,
+        aws_server=args.aws_server,
     )
-    found = measured(wanted, asked.keep)
-    if asked.save:
+    found = run_plan(options, args.keep)
+    if args.save:
         found.save(results.LATEST)
         page.write(found)
     sys.stdout.write(tables.text(found))
-    judged = budgets.judged(found)
-    sys.stdout.write("".join(f"{line}\n" for line in budgets.lines(judged)))
+    evaluate_budgets = budgets.evaluate_budgets(found)
+    sys.stdout.write("".join(f"{line}\n" for line in budgets.lines(evaluate_budgets)))
     return budgets.exit_code(found)
 
 
 def parser() -> argparse.ArgumentParser:
     """Return what the command line may hold."""
-    names = ", ".join([OURS, *sorted({min(r.words, key=len) for r in RIVALS})])
+    names = ", ".join([PIECEWORK, *sorted({min(r.words, key=len) for r in RIVALS})])
     made = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     made.add_argument("--full", action="store_true", help="the full sizes and rounds")
     made.add_argument("--only", default="", help=f"of {', '.join(WORKLOADS)}, W2")
@@ -60,28 +60,28 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--n", type=int, default=0, help="chunks of W1 and W3")
     made.add_argument("--rounds", type=int, default=0, help="times that each is run")
     made.add_argument("--largest", type=int, default=0, help="chunks of a job of W4")
-    made.add_argument("--standin", choices=KINDS, default=KINDS[0], help="of AWS")
+    made.add_argument("--aws-server", choices=KINDS, default=KINDS[0], help="of AWS")
     made.add_argument("--keep", type=Path, help="keep the logs and ledgers here")
     made.add_argument("--save", action="store_true", help="write results and the page")
     made.add_argument("--page", action="store_true", help="write the page again only")
     return made
 
 
-def words(text: str) -> tuple[str, ...]:
+def split_words(text: str) -> tuple[str, ...]:
     """Return what a list of words with commas holds."""
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
-def measured(wanted: Asked, keep: Path | None) -> Results:
+def run_plan(options: PlanOptions, keep: Path | None) -> Results:
     """Run the plan."""
     began = time.monotonic()
-    steps = plan(wanted)
+    steps = plan(options)
     with TemporaryDirectory(prefix="piecework-bench-") as made:
-        records = Runner(keep or Path(made), say, wanted.standin).run(steps)
+        records = Runner(keep or Path(made), say, options.aws_server).run(steps)
     say(f"{len(records)} runs in {time.monotonic() - began:.0f} s")
     moment = datetime.now(UTC).isoformat(timespec="seconds")
     rivals = [step.rival for step in steps if step.rival]
-    return Results(wanted.form, moment, machine(), versions(rivals), records)
+    return Results(options.form, moment, machine(), versions(rivals), records)
 
 
 if __name__ == "__main__":

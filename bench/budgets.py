@@ -8,14 +8,14 @@ from operator import eq, ge, le
 from typing import Literal, TypeAlias
 
 from bench.results import INTERRUPTED, Results
-from bench.systems import OURS
+from bench.systems import PIECEWORK
 
 Bound: TypeAlias = Literal["<=", ">=", "="]
 HOLDS: dict[Bound, Callable[[float, float], bool]] = {"<=": le, ">=": ge, "=": eq}
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class BudgetResult:
     """A figure, its limit, and what it was measured at.
 
     Attributes:
@@ -29,7 +29,7 @@ class Judged:
     note: str = ""
 
     @property
-    def kept(self) -> bool:
+    def met(self) -> bool:
         """Whether it holds; what was not measured does not."""
         return self.measured is not None and HOLDS[self.bound](
             self.measured, self.limit
@@ -41,7 +41,7 @@ class Judged:
         limit = f"{self.bound}{self.limit:g}"
         if self.measured is None:
             return f"{self.name}=- ({limit}) {self.verdict}"
-        missed = "" if self.kept else " MISSED"
+        missed = "" if self.met else " MISSED"
         note = f"; {self.note}" if self.note else ""
         return f"{self.name}={self.measured:.4g} ({limit}{note}){missed}"
 
@@ -50,27 +50,27 @@ class Judged:
         """What to say of it in a word or two."""
         if self.measured is None:
             return "not measured"
-        return "kept" if self.kept else "missed"
+        return "kept" if self.met else "missed"
 
 
-def judged(results: Results) -> list[Judged]:
+def evaluate_budgets(results: Results) -> list[BudgetResult]:
     """Return all figures."""
     ratio, sizes = growth(results)
     return [
-        Judged("requests_per_chunk", "<=", 2.5, w1(results, "requests_per_task")),
-        Judged(
+        BudgetResult("requests_per_chunk", "<=", 2.5, w1(results, "requests_per_task")),
+        BudgetResult(
             "worker_cpu_s_per_1000", "<=", 1.0, w1(results, "worker_cpu_s_per_1000")
         ),
-        Judged("drain_per_s", ">=", 1000, w1(results, "drain_per_s")),
-        Judged("makespan_x_ideal", "<=", 1.05, w2(results, "makespan_x_ideal")),
-        Judged("calls_paid_twice", "=", 0, total(results, "paid_twice")),
-        Judged("lost", "=", 0, total(results, "lost")),
-        Judged("growth_requests_ratio", "<=", 1.05, ratio, sizes),
-        Judged("worker_rss_mb", "<=", 150, memory(results)),
+        BudgetResult("drain_per_s", ">=", 1000, w1(results, "drain_per_s")),
+        BudgetResult("makespan_x_ideal", "<=", 1.05, w2(results, "makespan_x_ideal")),
+        BudgetResult("calls_paid_twice", "=", 0, total(results, "paid_twice")),
+        BudgetResult("lost", "=", 0, total(results, "lost")),
+        BudgetResult("growth_requests_ratio", "<=", 1.05, ratio, sizes),
+        BudgetResult("worker_rss_mb", "<=", 150, memory(results)),
     ]
 
 
-def lines(figures: list[Judged]) -> list[str]:
+def lines(figures: list[BudgetResult]) -> list[str]:
     """Return the last lines of a run."""
     return [figure.line for figure in figures]
 
@@ -82,7 +82,7 @@ def exit_code(results: Results) -> int:
     """
     wrong = total(results, "lost") or total(results, "paid_twice")
     failed = any(
-        record.system == OURS or record.error == INTERRUPTED
+        record.system == PIECEWORK or record.error == INTERRUPTED
         for record in results.errors()
     )
     return 1 if wrong or failed else 0
@@ -90,19 +90,19 @@ def exit_code(results: Results) -> int:
 
 def w1(results: Results, name: str) -> float | None:
     """Return a median of W1."""
-    spread = results.figure("W1", OURS, name)
+    spread = results.figure("W1", PIECEWORK, name)
     return spread.median if spread else None
 
 
 def w2(results: Results, name: str) -> float | None:
     """Return a median of W2."""
-    spread = results.figure("W2b", OURS, name)
+    spread = results.figure("W2b", PIECEWORK, name)
     return spread.median if spread else None
 
 
 def total(results: Results, name: str) -> float | None:
     """Return a count over all runs of ours."""
-    ours = [each.values for each in results.records if each.system == OURS]
+    ours = [each.values for each in results.records if each.system == PIECEWORK]
     found = [values[name] for values in ours if name in values]
     return sum(found) if found else None
 
@@ -113,8 +113,8 @@ def growth(results: Results) -> tuple[float | None, str]:
     if not sizes:
         return None, ""
     first, last = sizes[0], sizes[-1]
-    small = results.figure("W4", OURS, "requests_per_task", first)
-    large = results.figure("W4", OURS, "requests_per_task", last)
+    small = results.figure("W4", PIECEWORK, "requests_per_task", first)
+    large = results.figure("W4", PIECEWORK, "requests_per_task", last)
     if small is None or large is None:
         return None, ""
     chunks = f"{int(last.split()[0]):,} chunks over {int(first.split()[0]):,}"
@@ -123,5 +123,5 @@ def growth(results: Results) -> tuple[float | None, str]:
 
 def memory(results: Results) -> float | None:
     """Return the most that a worker held, with 64 chunks in hand."""
-    spread = results.figure("W4", OURS, "worker_rss_mb", "64 in hand")
+    spread = results.figure("W4", PIECEWORK, "worker_rss_mb", "64 in progress")
     return spread.high if spread else None

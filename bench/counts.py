@@ -11,7 +11,7 @@ from orchestrator.pricing.table import Prices
 REGION = "us-east-1"
 READS = ("GetItem", "Query", "Scan", "BatchGetItem")
 #: Asked once a process or a deployment: no cost of the work.
-SET_UP = frozenset(
+SETUP_OPERATIONS = frozenset(
     {"sqs.CreateQueue", "sqs.GetQueueUrl", "sqs.GetQueueAttributes"}
     | {"sqs.SetQueueAttributes", "sqs.ListQueues", "sqs.DeleteQueue", "sqs.PurgeQueue"}
     | {"dynamodb.CreateTable", "dynamodb.DescribeTable", "dynamodb.DeleteTable"}
@@ -43,7 +43,11 @@ class Counts:
     @classmethod
     def read(cls, document: Mapping[str, Sequence[float]]) -> Counts:
         """Read what the door tells; the price of setting up is left out."""
-        kept = {name: Row(*row) for name, row in document.items() if worked(name)}
+        kept = {
+            name: Row(*row)
+            for name, row in document.items()
+            if is_workload_operation(name)
+        }
         return cls(kept)
 
     def since(self, before: Counts) -> Counts:
@@ -61,7 +65,7 @@ class Counts:
         """How many requests there were."""
         return sum(row.requests for row in self.rows.values())
 
-    def of(self, *names: str) -> float:
+    def requests_of(self, *names: str) -> float:
         """Return how many requests of some operations there were."""
         return sum(self.rows[name].requests for name in names if name in self.rows)
 
@@ -87,8 +91,8 @@ class Counts:
             "sqs_request": sum(r.billed for name, r in rows if name.startswith("sqs.")),
             "dynamodb_write_unit": self.units(reads=False),
             "dynamodb_read_unit": self.units(reads=True),
-            "s3_put": self.of("s3.Put", "s3.Post", "s3.List"),
-            "s3_get": self.of("s3.Get", "s3.Head"),
+            "s3_put": self.requests_of("s3.Put", "s3.Post", "s3.List"),
+            "s3_get": self.requests_of("s3.Get", "s3.Head"),
         }
 
     def document(self) -> dict[str, list[float]]:
@@ -96,9 +100,9 @@ class Counts:
         return {name: list(row.fields) for name, row in sorted(self.rows.items())}
 
 
-def worked(name: str) -> bool:
+def is_workload_operation(name: str) -> bool:
     """Say whether an operation is part of the work."""
-    return name not in SET_UP and not name.startswith("other.")
+    return name not in SETUP_OPERATIONS and not name.startswith("other.")
 
 
 def total(parts: Iterable[Counts]) -> Counts:

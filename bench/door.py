@@ -23,23 +23,23 @@ CAPACITY = re.compile(rb'"CapacityUnits": ?([0-9.]+)')
 counts: dict[str, list[float]] = {}
 
 
-def counted(inner: Any) -> Any:
+def count_requests(inner: Any) -> Any:
     """Return an application that counts in front of another."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http" and scope["path"] == "/_bench":
-            await told(send)
-        elif scope["type"] != "http" or meter.watches(dict(scope["headers"])):
+            await send_counts(send)
+        elif scope["type"] != "http" or meter.is_observer(dict(scope["headers"])):
             await inner(scope, receive, send)
         else:
-            await pass_on(inner, scope, receive, send)
+            await forward_request(inner, scope, receive, send)
 
     return app
 
 
-async def pass_on(inner: Any, scope: Any, receive: Any, send: Any) -> None:
+async def forward_request(inner: Any, scope: Any, receive: Any, send: Any) -> None:
     """Let the application answer, and count what was asked and answered."""
-    body = await whole(receive)
+    body = await read_body(receive)
     query = scope.get("query_string", b"")
     place = (scope["method"], scope["path"], query, dict(scope["headers"]))
     name = meter.operation(*place, body)
@@ -47,7 +47,10 @@ async def pass_on(inner: Any, scope: Any, receive: Any, send: Any) -> None:
     inwards = len(body)
     if action in meter.WRITES and b'"ReturnConsumedCapacity"' not in body:
         body = body.rstrip()[:-1] + b',"ReturnConsumedCapacity":"TOTAL"}'
-        scope = {**scope, "headers": resized(scope["headers"], len(body))}
+        scope = {
+            **scope,
+            "headers": replace_content_length(scope["headers"], len(body)),
+        }
     answers: list[bytes] = []
 
     async def listening(message: Any) -> None:
@@ -55,13 +58,13 @@ async def pass_on(inner: Any, scope: Any, receive: Any, send: Any) -> None:
             answers.append(message.get("body", b""))
         await send(message)
 
-    await inner(scope, again(body, receive), listening)
+    await inner(scope, replay_body(body, receive), listening)
     answer = b"".join(answers)
-    used = consumed(action, body, answer) if service == "dynamodb" else 0
-    meter.note(counts, name, inwards, len(answer), used)
+    used = consumed_units(action, body, answer) if service == "dynamodb" else 0
+    meter.count_request(counts, name, inwards, len(answer), used)
 
 
-async def told(send: Any) -> None:
+async def send_counts(send: Any) -> None:
     """Answer with the counts."""
     start = {"type": "http.response.start", "status": 200, "headers": []}
     await send(start)
@@ -69,7 +72,7 @@ async def told(send: Any) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-async def whole(receive: Any) -> bytes:
+async def read_body(receive: Any) -> bytes:
     """Return a request's body."""
     message = await receive()
     body: bytes = message.get("body", b"")
@@ -79,7 +82,7 @@ async def whole(receive: Any) -> bytes:
     return body
 
 
-def again(body: bytes, receive: Any) -> Any:
+def replay_body(body: bytes, receive: Any) -> Any:
     """Return what hands out a body that was read; then it listens further."""
     waiting = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -89,23 +92,23 @@ def again(body: bytes, receive: Any) -> Any:
     return next_message
 
 
-def resized(headers: Any, size: int) -> list[tuple[bytes, bytes]]:
+def replace_content_length(headers: Any, size: int) -> list[tuple[bytes, bytes]]:
     """Return the headers of a request whose body has got another size."""
     kept = [each for each in headers if each[0] != b"content-length"]
     return [*kept, (b"content-length", str(size).encode())]
 
 
-def consumed(action: str, body: bytes, answer: bytes) -> float:
+def consumed_units(action: str, body: bytes, answer: bytes) -> float:
     """Return the write or read units of a request to DynamoDB."""
-    told = CAPACITY.findall(answer)
-    if action in meter.WRITES and told:
-        return sum(map(float, told))
+    send_counts = CAPACITY.findall(answer)
+    if action in meter.WRITES and send_counts:
+        return sum(map(float, send_counts))
     if action in meter.WRITES:
-        return meter.of_refusal(body, json.loads(answer))
+        return meter.refused_write_units(body, json.loads(answer))
     if action in meter.READS:
-        return meter.of_read(json.loads(body), json.loads(answer))
+        return meter.read_units(json.loads(body), json.loads(answer))
     return 0
 
 
 if "MINISTACK_HOST" in os.environ:
-    app = counted(importlib.import_module("ministack.app").app)
+    app = count_requests(importlib.import_module("ministack.app").app)

@@ -56,7 +56,7 @@ def bars(
     if limit is not None:
         x = LEFT + limit * scale
         parts.append(line("limit", x, TOP - 6, x, height - 8))
-    return framed(height, title, parts)
+    return wrap_svg(height, title, parts)
 
 
 def lines(title: str, series: Mapping[str, Sequence[tuple[float, float]]]) -> str:
@@ -65,7 +65,7 @@ def lines(title: str, series: Mapping[str, Sequence[tuple[float, float]]]) -> st
     xs, ys = [log10(x) for x, _ in points], [y for _, y in points]
     left, top = 70, 46
     wide, high = WIDTH - left - 150, HEIGHT - top - FOOT
-    span, most = max(xs) - min(xs) or 1.0, above(max(ys))
+    span, most = max(xs) - min(xs) or 1.0, round_up(max(ys))
 
     def place(x: float, y: float) -> tuple[float, float]:
         across = left + (log10(x) - min(xs)) / span * wide
@@ -86,10 +86,10 @@ def lines(title: str, series: Mapping[str, Sequence[tuple[float, float]]]) -> st
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
         parts.append(f'<polyline class="line line{number % 3}" points="{path}"/>')
         parts.append(text(placed[-1][0] + 8, placed[-1][1] + 4, name))
-    return framed(HEIGHT, title, parts)
+    return wrap_svg(HEIGHT, title, parts)
 
 
-def above(value: float) -> float:
+def round_up(value: float) -> float:
     """Return the next round figure: where an axis ends."""
     power = 10.0 ** floor(log10(value)) if value > 0 else 1.0
     return next(step * power for step in (1, 2, 4, 6, 8, 10) if step * power >= value)
@@ -110,7 +110,7 @@ def line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
     return f'<line class="{kind}" {ends}/>'
 
 
-def framed(height: float, title: str, parts: Sequence[str]) -> str:
+def wrap_svg(height: float, title: str, parts: Sequence[str]) -> str:
     """Return a whole drawing."""
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}"'

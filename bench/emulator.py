@@ -29,11 +29,11 @@ Kind: TypeAlias = Literal["models", "ministack"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 REGION = "us-east-1"
 #: The longest that a start may take, on a machine that is busy.
-PATIENCE_S = 60.0
+STARTUP_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Aws:
+class RunningAwsServer:
     """A stand-in that runs, and counts."""
 
     emulator: Emulator
@@ -67,7 +67,7 @@ class Aws:
         """Return what was asked of it so far; wait for it while it starts."""
         where = urlsplit(self.emulator.endpoint)
         host, port = where.hostname or "", where.port
-        connection = HTTPConnection(host, port, timeout=PATIENCE_S)
+        connection = HTTPConnection(host, port, timeout=STARTUP_TIMEOUT_S)
         try:
             connection.request("GET", "/_bench")
             return Counts.read(json.loads(connection.getresponse().read()))
@@ -76,24 +76,28 @@ class Aws:
 
 
 @contextmanager
-def running(folder: Path, kind: Kind) -> Iterator[Aws]:
+def run_server(folder: Path, kind: Kind) -> Iterator[RunningAwsServer]:
     """Run a stand-in as long as this lasts."""
     with socket.create_server((server.LOOPBACK, 0), backlog=512) as listener:
         port = int(listener.getsockname()[1])
-        command, environ = started(kind, listener.fileno(), port)
+        command, environ = server_command(kind, listener.fileno(), port)
         group = start(
             command, environ, folder / "emulator.log", pass_fds=[listener.fileno()]
         )
     try:
         endpoint = f"http://{server.LOOPBACK}:{port}"
-        aws = Aws(Emulator(endpoint, group.process.pid, REGION, kind), kind)
+        aws = RunningAwsServer(
+            Emulator(endpoint, group.process.pid, REGION, kind), kind
+        )
         aws.counts()
         yield aws
     finally:
         group.stop()
 
 
-def started(kind: Kind, listener: int, port: int) -> tuple[list[str], dict[str, str]]:
+def server_command(
+    kind: Kind, listener: int, port: int
+) -> tuple[list[str], dict[str, str]]:
     """Return the command that starts one, and its environment."""
     kept = ("HOME", "LANG", "PATH", "TMPDIR")
     bare = {name: os.environ[name] for name in kept if name in os.environ}

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from bench.ours import Piecework
-from bench.stand import Stand
-from bench.workloads import Outcome, no_op
+from bench.ours import PieceworkAdapter
+from bench.stand import BenchEnvironment
+from bench.workloads import Outcome, measure_no_op
 
 
-def many_jobs(stand: Stand, ours: Piecework, jobs: int) -> Outcome:
+def measure_many_jobs(
+    env: BenchEnvironment, adapter: PieceworkAdapter, jobs: int
+) -> Outcome:
     """Submit so many jobs, then let one worker do all of them."""
-    ours.jobs = [f"job-{number}" for number in range(jobs)]
-    outcome = no_op(stand, ours)
+    adapter.jobs = [f"job-{number}" for number in range(jobs)]
+    outcome = measure_no_op(env, adapter)
     return Outcome(
         {**outcome.values, "jobs_per_s": jobs / outcome.values["all_s"]}, outcome.counts
     )

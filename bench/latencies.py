@@ -7,31 +7,40 @@ import sys
 import time
 from dataclasses import replace
 
-from bench.ours import Piecework
+from bench.ours import PieceworkAdapter
 from bench.processes import run
-from bench.stand import Stand
-from bench.waiting import begun, finished, ready, settled, wait, working
-from bench.workloads import WARM_S, Outcome
+from bench.stand import BenchEnvironment
+from bench.waiting import (
+    run_workers,
+    wait_until_begun,
+    wait_until_done,
+    wait_until_ready,
+    wait_until_settled,
+    wait_while_alive,
+)
+from bench.workloads import WARMUP_S, Outcome
 
-SOON_S = 0.005
+FAST_POLL_S = 0.005
 #: Seconds after which a second worker waits for work, too.
-LOADED_S = 4.0
+WORKER_START_S = 4.0
 
 
-def begin_and_end(stand: Stand, ours: Piecework, samples: int) -> Outcome:
+def measure_begin_and_end(
+    env: BenchEnvironment, adapter: PieceworkAdapter, samples: int
+) -> Outcome:
     """Submit small jobs, one after the other, to a worker that waits for work."""
-    ours.setup()
+    adapter.setup()
     first, last = [], []
-    with working(ours) as groups:
-        ready(ours, groups)
-        time.sleep(WARM_S)
+    with run_workers(adapter) as groups:
+        wait_until_ready(adapter, groups)
+        time.sleep(WARMUP_S)
         for number in range(samples):
-            job = replace(ours, jobs=[f"job-{number}"])
-            told = job.enqueue()
-            finished(stand, groups, number + 1)
-            ended = settled(job, every_s=SOON_S)
-            facts = stand.ledger.look()
-            began = told["ended"] - told["seconds"]
+            job = replace(adapter, jobs=[f"job-{number}"])
+            submit_figures = job.enqueue()
+            wait_until_done(env, groups, number + 1)
+            ended = wait_until_settled(job, every_s=FAST_POLL_S)
+            facts = env.ledger.poll()
+            began = submit_figures["ended"] - submit_figures["seconds"]
             first.append(facts.started_at[-1] / 1e9 - began)
             last.append(ended - facts.last_done / 1e9)
     return Outcome(
@@ -42,31 +51,37 @@ def begin_and_end(stand: Stand, ours: Piecework, samples: int) -> Outcome:
     )
 
 
-def cancelled(stand: Stand, ours: Piecework) -> Outcome:
+def measure_cancel(env: BenchEnvironment, adapter: PieceworkAdapter) -> Outcome:
     """Cancel a job whose chunks are all in hand, and would be for long."""
-    ours.setup()
-    ours.enqueue()
-    n = len(stand.config.tasks)
-    with working(ours) as groups:
-        wait(lambda: len(stand.ledger.look().starts) >= n, groups, "not all begun")
-        module = [sys.executable, "-m", "bench.cancelling", *ours.jobs]
-        asked = float(run(module, ours.environment, stand.folder / "cancel.log"))
-        quiet = settled(ours, every_s=SOON_S)
-    done = len(stand.ledger.look().dones)
-    return Outcome({"cancel_to_quiet_s": quiet - asked, "done_meanwhile": done})
+    adapter.setup()
+    adapter.enqueue()
+    n = len(env.config.tasks)
+    with run_workers(adapter) as groups:
+        wait_while_alive(
+            lambda: len(env.ledger.poll().starts) >= n, groups, "not all begun"
+        )
+        module = [sys.executable, "-m", "bench.cancelling", *adapter.jobs]
+        requested_at = float(
+            run(module, adapter.environment, env.folder / "cancel.log")
+        )
+        settled_at = wait_until_settled(adapter, every_s=FAST_POLL_S)
+    count_done = len(env.ledger.poll().dones)
+    return Outcome(
+        {"cancel_to_quiet_s": settled_at - requested_at, "done_meanwhile": count_done}
+    )
 
 
-def taken_over(stand: Stand, ours: Piecework) -> Outcome:
+def measure_takeover(env: BenchEnvironment, adapter: PieceworkAdapter) -> Outcome:
     """Kill a worker that has a chunk in hand, while another one waits for work."""
-    ours.setup()
-    facts = stand.ledger.look
-    with working(ours) as dying:
-        ours.enqueue()
-        begun(stand, dying)
-        with working(ours) as groups:
-            time.sleep(LOADED_S)
+    adapter.setup()
+    facts = env.ledger.poll
+    with run_workers(adapter) as dying:
+        adapter.enqueue()
+        wait_until_begun(env, dying)
+        with run_workers(adapter) as groups:
+            time.sleep(WORKER_START_S)
             dying[0].kill()
             at = time.monotonic()
-            wait(lambda: facts().started_again, groups, "nobody took over")
+            wait_while_alive(lambda: facts().started_again, groups, "nobody took over")
     again = facts().started_at[-1] / 1e9 - at
-    return Outcome({"takeover_s": again, "lease_s": stand.config.visibility_s})
+    return Outcome({"takeover_s": again, "lease_s": env.config.visibility_s})

@@ -30,9 +30,9 @@ class Facts:
     def read(self, lines: Iterable[str]) -> None:
         """Take further lines."""
         for line in lines:
-            self.take(line.split())
+            self.read_line(line.split())
 
-    def take(self, words: list[str]) -> None:
+    def read_line(self, words: list[str]) -> None:
         """Take one line."""
         match words:
             case ["START", task, at, _]:
@@ -77,7 +77,7 @@ class Facts:
 
 
 @dataclass(slots=True)
-class Reading:
+class LedgerReader:
     """Reads a ledger as it grows, each line once."""
 
     path: Path
@@ -85,7 +85,7 @@ class Reading:
     _at: int = 0
     _rest: str = ""
 
-    def look(self) -> Facts:
+    def poll(self) -> Facts:
         """Read what is new, and return all that is known."""
         if self.path.exists():
             with self.path.open(encoding="ascii") as file:

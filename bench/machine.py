@@ -10,11 +10,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 from bench.systems import Rival
-from bench.theirs import why_not
+from bench.theirs import unavailable_reason
 from orchestrator.embedded.environment import VERSION
 from tests.apart import ROOT, bin_of
 
-OURS = ("piecework", "aioboto3", "aiobotocore", "botocore", "aiohttp", "pydantic")
+PIECEWORK = ("piecework", "aioboto3", "aiobotocore", "botocore", "aiohttp", "pydantic")
 ASK = (
     "import sys; from importlib.metadata import version as v;"
     " print(*(v(name) for name in sys.argv[1:]))"
@@ -37,10 +37,10 @@ def machine() -> dict[str, str]:
 def versions(rivals: Iterable[Rival]) -> dict[str, str]:
     """Return the versions of ours, and of each rival that is installed."""
     found = {"python": platform.python_version(), "ministack": VERSION}
-    found |= {name: version(name) for name in OURS}
+    found |= {name: version(name) for name in PIECEWORK}
     found["commit"] = commit()
     for rival in rivals:
-        if why_not(rival.lock):
+        if unavailable_reason(rival.lock):
             continue
         asked = [str(bin_of(rival.lock) / "python"), "-c", ASK, *rival.packages]
         said = subprocess.run(asked, capture_output=True, text=True, check=False)

@@ -25,30 +25,30 @@ WRITES = frozenset({"UpdateItem", "PutItem", "DeleteItem", "TransactWriteItems"}
 WRITES |= {"BatchWriteItem"}
 READS = frozenset({"GetItem", "Query", "Scan"})
 #: Whoever calls itself so only looks on, and is not counted.
-WATCHER = b"bench-watcher"
+OBSERVER_AGENT = b"bench-watcher"
 
 
-def note(
+def count_request(
     counts: dict[str, list[float]],
     name: str,
     inwards: int,
     outwards: int,
-    consumed: float,
+    consumed_units: float,
 ) -> None:
     """Count a request: [requests, billed, units, bytes in, bytes out]."""
     row = counts.get(name)
     if row is None:
         row = counts[name] = [0, 0, 0, 0, 0]
     row[0] += 1
-    row[1] += billed(name, inwards, outwards)
-    row[2] += consumed
+    row[1] += billed_requests(name, inwards, outwards)
+    row[2] += consumed_units
     row[3] += inwards
     row[4] += outwards
 
 
-def watches(headers: Mapping[bytes, bytes]) -> bool:
+def is_observer(headers: Mapping[bytes, bytes]) -> bool:
     """Say whether somebody only looks on."""
-    return headers.get(b"user-agent", b"").startswith(WATCHER)
+    return headers.get(b"user-agent", b"").startswith(OBSERVER_AGENT)
 
 
 def operation(
@@ -71,7 +71,7 @@ def operation(
     return f"s3.{method.title()}"
 
 
-def billed(name: str, inwards: int, outwards: int) -> int:
+def billed_requests(name: str, inwards: int, outwards: int) -> int:
     """Return the requests that a request is billed as: SQS counts its payload."""
     if not name.startswith("sqs."):
         return 1
@@ -83,23 +83,23 @@ def size(item: Mapping[str, Any]) -> int:
     return int(units.item_size(item))
 
 
-def of_write(size: int) -> int:
+def write_units(size: int) -> int:
     """Return the units of writing an item, by the larger of its sizes."""
     return int(units.write_units(size))
 
 
-def of_read(asked: Mapping[str, Any], found: Mapping[str, Any]) -> float:
+def read_units(asked: Mapping[str, Any], found: Mapping[str, Any]) -> float:
     """Return the units of a read, from what was read."""
     items = found.get("Items", [found["Item"]] if "Item" in found else [])
-    whole: int = units.read_units(sum(map(size, items)))
-    return whole if asked.get("ConsistentRead") else math.ceil(whole) / 2
+    read_body: int = units.read_units(sum(map(size, items)))
+    return read_body if asked.get("ConsistentRead") else math.ceil(read_body) / 2
 
 
-def of_refusal(body: bytes, answer: Mapping[str, Any]) -> float:
+def refused_write_units(body: bytes, answer: Mapping[str, Any]) -> float:
     """Return the units of a refused write; other errors cost nothing."""
     kind = answer.get("__type", "")
     if "ConditionalCheckFailed" in kind:
-        return of_write(size(answer.get("Item", {})))
+        return write_units(size(answer.get("Item", {})))
     if "TransactionCanceled" not in kind and "TransactionConflict" not in kind:
         return 0
     return int(units.TRANSACTION) * len(json.loads(body)["TransactItems"])

@@ -16,7 +16,7 @@ FIELDS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class NoiseSample:
     """How much CPU was used so far: by all, by us, by the host's other guests."""
 
     at: float
@@ -25,11 +25,11 @@ class Moment:
     steal_s: float
 
 
-def now() -> Moment:
+def sample() -> NoiseSample:
     """Look at the machine."""
     line = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]
     busy, steal = parse(line)
-    return Moment(time.monotonic(), busy, tree_cpu_s(os.getpid()), steal)
+    return NoiseSample(time.monotonic(), busy, tree_cpu_s(os.getpid()), steal)
 
 
 def parse(line: str) -> tuple[float, float]:
@@ -39,7 +39,7 @@ def parse(line: str) -> tuple[float, float]:
     return sum(fields) - fields[IDLE] - fields[IOWAIT] - steal, steal
 
 
-def between(before: Moment, after: Moment) -> dict[str, float]:
+def between(before: NoiseSample, after: NoiseSample) -> dict[str, float]:
     """Return what a results file keeps of the noise of a run."""
     seconds = after.at - before.at
     foreign = (after.busy_s - before.busy_s) - (after.ours_s - before.ours_s)

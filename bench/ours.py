@@ -12,7 +12,7 @@ from typing import Any
 
 from bench import meter
 from bench.processes import Group, run, start
-from bench.stand import Stand
+from bench.stand import BenchEnvironment
 from piecework import keys
 
 APP, ENV = "piecework", "bench"
@@ -22,17 +22,17 @@ OPEN = frozenset({"SUBMITTING", "RUNNING", "FINALIZING", "CANCELLING", "RESUMING
 
 
 @dataclass
-class Piecework:
+class PieceworkAdapter:
     """One job of Piecework, or several."""
 
-    stand: Stand
+    env: BenchEnvironment
     name: str = "piecework"
     jobs: list[str] = field(default_factory=lambda: ["job-1"])
     settings: Mapping[str, str] = field(default_factory=dict)
 
     def setup(self) -> None:
         """Deploy the data stack, and write the manifest."""
-        self.stand.aws.deploy(APP, ENV)
+        self.env.aws.deploy(APP, ENV)
         lines = "".join(f'{{"n":{n}}}\n' for n in range(self.chunks))
         self.manifest.write_text(lines, encoding="ascii")
         self.settled()  # its client is made now, and not in a time that is measured
@@ -40,25 +40,25 @@ class Piecework:
     @property
     def chunks(self) -> int:
         """How many chunks a job has."""
-        config = self.stand.config
+        config = self.env.config
         return len(config.tasks)
 
     @property
     def manifest(self) -> Path:
         """Where the manifest is."""
-        return self.stand.folder / "manifest.jsonl"
+        return self.env.folder / "manifest.jsonl"
 
     @property
     def log(self) -> Path:
         """Where the workers say what they do."""
-        return self.stand.folder / "worker.log"
+        return self.env.folder / "worker.log"
 
     @property
     def environment(self) -> Mapping[str, str]:
         """What the processes are told."""
-        config = self.stand.config
-        return self.stand.environment(
-            BENCH_CONFIG=str(self.stand.config_file),
+        config = self.env.config
+        return self.env.environment(
+            BENCH_CONFIG=str(self.env.config_file),
             PIECEWORK_APP=APP,
             PIECEWORK_ENV=ENV,
             PIECEWORK_MAX_CHUNKS=str(min(config.concurrency, self.chunks + 1)),
@@ -71,10 +71,10 @@ class Piecework:
 
     def enqueue(self) -> Mapping[str, float]:
         """Submit the manifest, in a process of its own."""
-        pipeline = "calling" if self.stand.config.workload == "W2b" else "plain"
+        pipeline = "calling" if self.env.config.workload == "W2b" else "plain"
         module = [sys.executable, "-m", "bench.submitting"]
         command = [*module, pipeline, str(self.manifest), *self.jobs]
-        said = run(command, self.environment, self.stand.folder / "submit.log")
+        said = run(command, self.environment, self.env.folder / "submit.log")
         answer: dict[str, float] = json.loads(said)
         return answer
 
@@ -95,7 +95,7 @@ class Piecework:
     def status(self, job: str) -> str:
         """Return how a job stands; looking is not counted."""
         key = {"pk": keys.job_pk(TENANT, job), "sk": keys.META_SK}
-        table = table_at(self.stand.config.endpoint)
+        table = table_at(self.env.config.endpoint)
         item = table.get_item(Key=key, ConsistentRead=True).get("Item", {})
         return str(item.get("status", "SUBMITTING"))
 
@@ -118,7 +118,7 @@ def table_at(endpoint: str) -> Any:
     from botocore.config import Config
 
     session = boto3.Session("test", "test", region_name="us-east-1")
-    config = Config(user_agent=meter.WATCHER.decode(), proxies={})
+    config = Config(user_agent=meter.OBSERVER_AGENT.decode(), proxies={})
     resource = session.resource("dynamodb", endpoint_url=endpoint, config=config)
     return resource.Table(TABLE)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from bench import budgets, drawing, tables
 from bench.drawing import Bar
 from bench.results import FOLDER, Results
-from bench.systems import OURS, RIVALS
+from bench.systems import PIECEWORK, RIVALS
 
 DOCS = Path(__file__).parents[1] / "docs"
 NOTES = Path(__file__).parent / "notes.md"
@@ -67,14 +67,14 @@ def write(results: Results, docs: Path = DOCS) -> None:
     """Write the page and the drawings."""
     folder = docs / "performance"
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = dict(drawings(results))
-    for name, drawing_ in drawn.items():
+    chart_names = dict(charts(results))
+    for name, drawing_ in chart_names.items():
         (folder / f"{name}.svg").write_text(drawing_, encoding="utf-8")
-    text = page(results, list(drawn), NOTES.read_text(encoding="utf-8"))
+    text = page(results, list(chart_names), NOTES.read_text(encoding="utf-8"))
     (docs / "performance.md").write_text(text, encoding="utf-8")
 
 
-def drawings(results: Results) -> Iterator[tuple[str, str]]:
+def charts(results: Results) -> Iterator[tuple[str, str]]:
     """Yield the drawings that there are figures for."""
     for name, workload, figure, title, limit, digits, on_aws in BARS:
         rows = list(bars(results, workload, figure, on_aws=on_aws))
@@ -95,34 +95,34 @@ def bars(
     for system in results.systems(workload):
         spread = results.figure(workload, system, figure)
         if spread is not None and system not in off:
-            yield Bar(system, spread.median, ours=system == OURS)
+            yield Bar(system, spread.median, ours=system == PIECEWORK)
 
 
 def growth(results: Results, figure: str) -> list[tuple[float, float]]:
     """Return a figure by the chunks of a job."""
     found = []
     for variant in results.variants("W4"):
-        spread = results.figure("W4", OURS, figure, variant)
+        spread = results.figure("W4", PIECEWORK, figure, variant)
         if variant.endswith(" chunks") and spread is not None:
             found.append((float(variant.split()[0]), spread.median))
     return found
 
 
-def page(results: Results, drawn: list[str], notes: str) -> str:
+def page(results: Results, chart_names: list[str], notes: str) -> str:
     """Return the page."""
     own, _, why = notes.partition("\n---\n")
-    parts = [own.strip(), "## Figures to reach", verdicts(results)]
+    parts = [own.strip(), "## Figures to reach", budget_table(results)]
     parts += [
         "## Side by side",
-        *(f"![{name}](performance/{name}.svg)" for name in drawn),
+        *(f"![{name}](performance/{name}.svg)" for name in chart_names),
     ]
     for table in tables.tables(results):
         parts += [f"### {table.title}", tables.markdown(table).strip()]
-    parts += [why.strip(), "## What it ran on", surroundings(results)]
+    parts += [why.strip(), "## What it ran on", describe_environment(results)]
     return "\n\n".join(parts) + "\n"
 
 
-def verdicts(results: Results) -> str:
+def budget_table(results: Results) -> str:
     """Return the budgets as a table."""
     heads = ("figure", "limit", "measured", "")
     rows = tuple(
@@ -132,12 +132,12 @@ def verdicts(results: Results) -> str:
             "-" if each.measured is None else f"{each.measured:.4g}",
             each.verdict,
         )
-        for each in budgets.judged(results)
+        for each in budgets.evaluate_budgets(results)
     )
     return tables.markdown(tables.Table("", heads, rows)).strip()
 
 
-def surroundings(results: Results) -> str:
+def describe_environment(results: Results) -> str:
     """Return the machine, the noise and the versions."""
     runs = len(results.records)
     machine = ", ".join(f"{name} {value}" for name, value in results.machine.items())
@@ -146,18 +146,18 @@ def surroundings(results: Results) -> str:
         f"The {results.form} form, made {results.made}: {runs} runs, of which"
         f" {results.quiet()} were quiet (others used less than a quarter of a core"
         f" meanwhile; the column *foreign* says what they used).\n\n"
-        f"{stood_in(results)}\n\n"
+        f"{describe_aws_server(results)}\n\n"
         f"Machine: {machine}.\n\nVersions: {known}.\n\n"
         f"All figures: [`{LATEST}`](../{LATEST})."
     )
 
 
-def stood_in(results: Results) -> str:
+def describe_aws_server(results: Results) -> str:
     """Return which rows had what in the place of AWS."""
     rows: dict[str, dict[str, None]] = {}
     for each in results.records:
         row = " ".join(filter(None, [each.workload, each.system, each.variant]))
-        rows.setdefault(each.standin, {})[row] = None
+        rows.setdefault(each.aws_server, {})[row] = None
     if len(rows) == 1:
         return f"In the place of AWS: {', '.join(rows)}, for all rows."
     told = "; ".join(f"{kind} for {', '.join(names)}" for kind, names in rows.items())

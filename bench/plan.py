@@ -13,12 +13,12 @@ from typing import Any, Literal, TypeAlias
 
 from bench import latencies, workloads
 from bench.emulator import Kind
-from bench.growth import many_jobs
-from bench.stand import Stand
-from bench.systems import OURS, OURS_WITHOUT, RIVALS, Rival
+from bench.growth import measure_many_jobs
+from bench.stand import BenchEnvironment
+from bench.systems import PIECEWORK, PIECEWORK_EXCLUSIONS, RIVALS, Rival
 from bench.workloads import Outcome
 
-Measure: TypeAlias = Callable[[Stand, Any], Outcome]
+Measure: TypeAlias = Callable[[BenchEnvironment, Any], Outcome]
 Form: TypeAlias = Literal["short", "full"]
 WORKLOADS = ("W1", "W2a", "W2b", "W3", "W4", "W5")
 
@@ -99,7 +99,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PlanOptions:
     """What a person asked for; empty: all of it."""
 
     form: Form = "short"
@@ -108,52 +108,56 @@ class Asked:
     tasks: int = 0
     rounds: int = 0
     largest: int = 0
-    standin: Kind = "models"
+    aws_server: Kind = "models"
 
 
-def plan(asked: Asked) -> list[Step]:
+def plan(options: PlanOptions) -> list[Step]:
     """Return the runs of one round, in their order."""
-    sizes = SIZES[asked.form]
-    if asked.tasks:
-        sizes = replace(sizes, tasks=asked.tasks, killed=asked.tasks)
-    if asked.workloads:
-        named = tuple(w for w in WORKLOADS if {w, w[:2]} & set(asked.workloads))
+    sizes = SIZES[options.form]
+    if options.tasks:
+        sizes = replace(sizes, tasks=options.tasks, killed=options.tasks)
+    if options.workloads:
+        named = tuple(w for w in WORKLOADS if {w, w[:2]} & set(options.workloads))
         sizes = replace(sizes, workloads=named, rivals=named)
-    largest = asked.largest or LARGEST[asked.standin]
+    largest = options.largest or LARGEST[options.aws_server]
     growth = tuple(n for n in sizes.growth if n <= largest)
-    sizes = replace(sizes, rounds=asked.rounds or sizes.rounds, growth=growth)
+    sizes = replace(sizes, rounds=options.rounds or sizes.rounds, growth=growth)
     return [
         step
-        for step in every(sizes)
-        if not asked.systems or step.words & set(asked.systems)
+        for step in all_steps(sizes)
+        if not options.systems or step.words & set(options.systems)
     ]
 
 
-def every(sizes: Sizes) -> Iterator[Step]:
+def all_steps(sizes: Sizes) -> Iterator[Step]:
     """Yield each run once: a workload of all systems, then the next workload."""
     # W3 counts what a kill does, and takes minutes where a rival is slow to recover.
     once = replace(sizes, rounds=1)
     configs: dict[str, tuple[Measure, dict[str, Any]]] = {
-        "W1": (workloads.no_op, {**NO_OP, "n": sizes.tasks}),
-        "W2a": (workloads.calls, CALLS),
-        "W2b": (workloads.calls, CALLS),
-        "W3": (workloads.killed, {**KILLED, "n": sizes.killed}),
+        "W1": (workloads.measure_no_op, {**NO_OP, "n": sizes.tasks}),
+        "W2a": (workloads.measure_calls, CALLS),
+        "W2b": (workloads.measure_calls, CALLS),
+        "W3": (workloads.measure_kill, {**KILLED, "n": sizes.killed}),
     }
     for workload, (measure, config) in configs.items():
-        whole = {**config, "workload": workload}
-        often = once if workload == "W3" else sizes
-        if workload in sizes.workloads and workload not in OURS_WITHOUT:
-            yield Step(workload, OURS, measure, whole, rounds=often.rounds)
+        full_config = {**config, "workload": workload}
+        repeated = once if workload == "W3" else sizes
+        if workload in sizes.workloads and workload not in PIECEWORK_EXCLUSIONS:
+            yield Step(
+                workload, PIECEWORK, measure, full_config, rounds=repeated.rounds
+            )
         for rival in RIVALS if workload in sizes.rivals else ():
             if workload not in rival.without:
-                yield beside(rival, Step(workload, rival.name, measure, whole), often)
+                yield rival_step(
+                    rival, Step(workload, rival.name, measure, full_config), repeated
+                )
     if "W4" in sizes.workloads:
-        yield from growing(sizes)
+        yield from growth_steps(sizes)
     if "W5" in sizes.workloads:
-        yield from waiting(sizes)
+        yield from latency_steps(sizes)
 
 
-def beside(rival: Rival, step: Step, sizes: Sizes) -> Step:
+def rival_step(rival: Rival, step: Step, sizes: Sizes) -> Step:
     """Return the run of a rival."""
     config = {**step.config, "options": dict(rival.options)}
     if step.workload == "W1":
@@ -161,37 +165,50 @@ def beside(rival: Rival, step: Step, sizes: Sizes) -> Step:
     return replace(step, config=config, rival=rival, rounds=sizes.rounds)
 
 
-def growing(sizes: Sizes) -> Iterator[Step]:
+def growth_steps(sizes: Sizes) -> Iterator[Step]:
     """Yield the runs of W4: larger jobs, more workers, many jobs, full hands."""
     base = {**NO_OP, "workload": "W1"}
     for n in sizes.growth:
-        yield Step("W4", OURS, workloads.no_op, {**base, "n": n}, variant=f"{n} chunks")
+        yield Step(
+            "W4",
+            PIECEWORK,
+            workloads.measure_no_op,
+            {**base, "n": n},
+            variant=f"{n} chunks",
+        )
     for workers in sizes.workers:
         config = {**base, "n": sizes.shared}
-        measure = partial(workloads.no_op, workers=workers)
+        measure = partial(workloads.measure_no_op, workers=workers)
         noun = "worker" if workers == 1 else "workers"
-        yield Step("W4", OURS, measure, config, variant=f"{workers} {noun}")
+        yield Step("W4", PIECEWORK, measure, config, variant=f"{workers} {noun}")
     config = {**base, "n": 10}
-    measure = partial(many_jobs, jobs=sizes.jobs)
-    yield Step("W4", OURS, measure, config, variant=f"{sizes.jobs} jobs")
+    measure = partial(measure_many_jobs, jobs=sizes.jobs)
+    yield Step("W4", PIECEWORK, measure, config, variant=f"{sizes.jobs} jobs")
     config = {**base, "n": sizes.shared, "concurrency": 64, "sleep_s": 0.02}
-    yield Step("W4", OURS, workloads.no_op, config, variant="64 in hand")
+    yield Step(
+        "W4", PIECEWORK, workloads.measure_no_op, config, variant="64 in progress"
+    )
 
 
-def waiting(sizes: Sizes) -> Iterator[Step]:
+def latency_steps(sizes: Sizes) -> Iterator[Step]:
     """Yield the runs of W5: how long one waits for what."""
     base = {**KILLED, "workload": "W3", "n": 1, "sleep_s": 0.0}
-    measure = partial(latencies.begin_and_end, samples=sizes.samples)
-    yield Step("W5", OURS, measure, base, variant="begin and end")
+    measure = partial(latencies.measure_begin_and_end, samples=sizes.samples)
+    yield Step("W5", PIECEWORK, measure, base, variant="begin and end")
     held = {**base, "n": 64, "concurrency": 64, "sleep_s": 20.0}
     yield Step(
-        "W5", OURS, latencies.cancelled, held, variant="cancel", rounds=sizes.samples
+        "W5",
+        PIECEWORK,
+        latencies.measure_cancel,
+        held,
+        variant="cancel",
+        rounds=sizes.samples,
     )
     alone = {**base, "sleep_s": 60.0}
     yield Step(
         "W5",
-        OURS,
-        latencies.taken_over,
+        PIECEWORK,
+        latencies.measure_takeover,
         alone,
         variant="takeover",
         rounds=sizes.samples,

@@ -14,7 +14,7 @@ from pathlib import Path
 TICKS = os.sysconf("SC_CLK_TCK")
 ROOT = Path(__file__).parents[1]
 #: Seconds that a process is given to stop.
-PATIENCE_S = 15.0
+STOP_TIMEOUT_S = 15.0
 
 
 class FailedError(Exception):
@@ -36,7 +36,7 @@ class Group:
     @property
     def rss_mb(self) -> float:
         """Megabytes of memory that the process has held at the most."""
-        return most_held_mb(str(self.process.pid))
+        return peak_rss_mb(str(self.process.pid))
 
     def check(self) -> None:
         """Fail when the process has ended by itself."""
@@ -48,7 +48,7 @@ class Group:
         """Ask it to stop; kill what has not, in some seconds."""
         self.signal(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
-            self.process.wait(PATIENCE_S)
+            self.process.wait(STOP_TIMEOUT_S)
         self.kill()
 
     def kill(self) -> None:
@@ -62,7 +62,7 @@ class Group:
             os.killpg(self.process.pid, sign)
 
 
-def most_held_mb(process: str) -> float:
+def peak_rss_mb(process: str) -> float:
     """Return the megabytes of memory that a process has held at the most.
 
     Not as `getrusage` tells: a child begins there with what its parent held.
@@ -110,7 +110,9 @@ def run(command: Sequence[str], environ: Mapping[str, str], log: Path) -> str:
     return done.stdout.decode()
 
 
-def until(condition: Callable[[], object], within_s: float, *, every_s: float) -> bool:
+def wait_until(
+    condition: Callable[[], object], within_s: float, *, every_s: float
+) -> bool:
     """Wait until something is so; say whether it came to be."""
     end = time.monotonic() + within_s
     while not condition():

@@ -33,7 +33,7 @@ class Record:
     counts: Mapping[str, list[float]]
     noise: Mapping[str, float]
     error: str = ""
-    standin: str = "ministack"
+    aws_server: str = "ministack"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Results:
     versions: Mapping[str, str]
     records: list[Record] = field(default_factory=list)
 
-    def of(self, workload: str, system: str, variant: str = "") -> list[Record]:
+    def runs_of(self, workload: str, system: str, variant: str = "") -> list[Record]:
         """Return the runs of a system that came to their end."""
         wanted = (workload, system, variant)
         return [
@@ -81,7 +81,7 @@ class Results:
         self, workload: str, system: str, name: str, variant: str = ""
     ) -> Spread | None:
         """Return a figure of a system; None when it was not measured."""
-        runs = self.of(workload, system, variant)
+        runs = self.runs_of(workload, system, variant)
         values = tuple(run.values[name] for run in runs if name in run.values)
         return Spread(values) if values else None
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from bench import noise
 from bench.emulator import Kind
-from bench.ours import Piecework
+from bench.ours import PieceworkAdapter
 from bench.plan import Step
 from bench.processes import FailedError
 from bench.results import INTERRUPTED, Record
 from bench.rivals.local_server import UnavailableError
-from bench.stand import stand
-from bench.theirs import Theirs, server_of, why_not
+from bench.stand import open_environment
+from bench.theirs import RivalAdapter, run_rival_server, unavailable_reason
 from bench.workloads import Outcome
 
 
@@ -26,7 +26,7 @@ class Runner:
 
     folder: Path
     say: Callable[[str], None]
-    standin: Kind = "models"
+    aws_server: Kind = "models"
 
     def run(self, steps: Sequence[Step]) -> list[Record]:
         """Run all rounds: every step once, then every step again.
@@ -43,24 +43,24 @@ class Runner:
                 if number >= step.rounds:
                     continue
                 try:
-                    records.append(self.once(step, number))
+                    records.append(self.run_step(step, number))
                 except KeyboardInterrupt:
-                    return [*records, self.unfinished(step, number)]
+                    return [*records, self.interrupted_record(step, number)]
         return records
 
-    def once(self, step: Step, number: int) -> Record:
+    def run_step(self, step: Step, number: int) -> Record:
         """Run a step once; a failure is a record, too."""
         place = self.folder / slug(f"{step.name} {number}")
         place.mkdir(parents=True)
-        before = noise.now()
+        before = noise.sample()
         try:
-            outcome, error = perform(step, place, self.standin), ""
+            outcome, error = measure_step(step, place, self.aws_server), ""
         except (FailedError, UnavailableError) as failed:
             outcome, error = Outcome({}), f"{failed}"
         except Exception as failed:  # noqa: BLE001 -- the others are still to be run
             outcome, error = Outcome({}), f"{type(failed).__name__}: {failed}"
-        around = noise.between(before, noise.now())
-        self.say(told(step, number, outcome, error, around["seconds"]))
+        noise_values = noise.between(before, noise.sample())
+        self.say(progress_line(step, number, outcome, error, noise_values["seconds"]))
         return Record(
             workload=step.workload,
             system=step.system,
@@ -68,12 +68,12 @@ class Runner:
             round=number,
             values=outcome.values,
             counts=outcome.counts.document(),
-            noise=around,
+            noise=noise_values,
             error=error,
-            standin=self.standin,
+            aws_server=self.aws_server,
         )
 
-    def unfinished(self, step: Step, number: int) -> Record:
+    def interrupted_record(self, step: Step, number: int) -> Record:
         """Return the record of a run that somebody ended."""
         return Record(
             *(step.workload, step.system, step.variant, number),
@@ -81,33 +81,39 @@ class Runner:
             counts={},
             noise={"foreign_cores": 0.0},
             error=INTERRUPTED,
-            standin=self.standin,
+            aws_server=self.aws_server,
         )
 
 
-def perform(step: Step, place: Path, standin: Kind) -> Outcome:
+def measure_step(step: Step, place: Path, aws_server: Kind) -> Outcome:
     """Set the stand up, and let the contender work."""
     if step.rival is None:
-        with stand(step.config, place, standin) as ours:
-            return step.measure(ours, Piecework(ours))
-    if why := why_not(step.rival.lock):
+        with open_environment(step.config, place, aws_server) as ours:
+            return step.measure(ours, PieceworkAdapter(ours))
+    if why := unavailable_reason(step.rival.lock):
         raise FailedError(why)
     with (
-        server_of(step.rival, place) as where,
-        stand({**step.config, **where}, place, standin) as theirs,
+        run_rival_server(step.rival, place) as where,
+        open_environment({**step.config, **where}, place, aws_server) as theirs,
     ):
-        return step.measure(theirs, Theirs(theirs, step.rival))
+        return step.measure(theirs, RivalAdapter(theirs, step.rival))
 
 
-def told(step: Step, number: int, outcome: Outcome, error: str, seconds: float) -> str:
+def progress_line(
+    step: Step, number: int, outcome: Outcome, error: str, seconds: float
+) -> str:
     """Return the line that a person who waits is shown."""
-    shown = {name: outcome.values[name] for name in TOLD if name in outcome.values}
+    shown = {
+        name: outcome.values[name]
+        for name in PROGRESS_FIGURES
+        if name in outcome.values
+    }
     said = " ".join(f"{name}={value:.3g}" for name, value in shown.items())
     clock = time.strftime("%H:%M:%S")
     return f"{clock} {step.name} #{number + 1} ({seconds:.0f} s) {error or said}"
 
 
-TOLD = (
+PROGRESS_FIGURES = (
     "requests_per_task",
     "worker_cpu_s_per_1000",
     "drain_per_s",

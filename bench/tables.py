@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from bench.results import Record, Results, Spread
-from bench.systems import OURS, OURS_WITHOUT, RIVALS
+from bench.systems import PIECEWORK, PIECEWORK_EXCLUSIONS, RIVALS
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ W3 = (
     ("not done in 75 s", "lost", 0),
     ("begun again", "started_again", 0),
     ("twice", "repeated", 0),
-    ("in hand", "in_hand", 0),
+    ("in progress", "in_progress", 0),
     ("recovery s", "recovery_s", 1),
     ("first task s", "first_again_s", 2),
 )
@@ -73,7 +73,7 @@ W5 = (
     ("lease s", "lease_s", 0),
 )
 WORKLOADS = (
-    ("W1", "no-op tasks, 32 in hand, one worker process", W1),
+    ("W1", "no-op tasks, 32 in progress, one worker process", W1),
     ("W2a", "2,552 calls of 50 ms, a task a call, 64 in flight", W2),
     ("W2b", "22 chunks of 116 calls of 50 ms, a task a chunk, 64 in flight", W2),
     ("W3", "kill -9 with half of the tasks of 20 ms done, lease 5 s", W3),
@@ -89,13 +89,13 @@ def tables(results: Results) -> list[Table]:
         rows = tuple(rows_of(results, workload, columns))
         if rows:
             heads = ("", *(head for head, _, _ in columns), "foreign")
-            found.append(lean(Table(f"{workload}: {title}", heads, rows)))
+            found.append(drop_empty_columns(Table(f"{workload}: {title}", heads, rows)))
     return [*found, *operations(results)]
 
 
 def operations(results: Results) -> Iterator[Table]:
     """Yield what Piecework asks AWS for in W1, operation by operation."""
-    runs = results.of("W1", OURS)
+    runs = results.runs_of("W1", PIECEWORK)
     if not runs or not runs[-1].counts:
         return
     tasks = runs[-1].values["tasks"]
@@ -115,19 +115,22 @@ def rows_of(
     for system in results.systems(workload):
         for variant in results.variants(workload):
             name = variant or system
-            if runs := results.of(workload, system, variant):
+            if runs := results.runs_of(workload, system, variant):
                 rows.append((name, *cells(results, runs, columns)))
-            elif why := reason(results, workload, system, variant):
+            elif why := failure_reason(results, workload, system, variant):
                 rows.append((name, why, *[""] * len(columns)))
-    return [*rows, *left_out(workload, rows, len(columns))] if rows else []
+    return [*rows, *excluded_rows(workload, rows, len(columns))] if rows else []
 
 
-def left_out(
+def excluded_rows(
     workload: str, rows: Sequence[tuple[str, ...]], columns: int
 ) -> Iterator[tuple[str, ...]]:
     """Yield a row for each system that is not given a workload, with the reason."""
     names = {row[0] for row in rows}
-    without = {OURS: OURS_WITHOUT, **{each.name: each.without for each in RIVALS}}
+    without = {
+        PIECEWORK: PIECEWORK_EXCLUSIONS,
+        **{each.name: each.without for each in RIVALS},
+    }
     for name, reasons in without.items():
         if workload in reasons and name not in names:
             yield (name, f"not run: {reasons[workload]}", *[""] * columns)
@@ -142,17 +145,17 @@ def cells(
     for _, name, digits in columns:
         place = (first.workload, first.system, name, first.variant)
         spread = results.figure(*place)
-        on_aws = first.system == OURS or any(
+        on_aws = first.system == PIECEWORK or any(
             rival.on_aws for rival in RIVALS if rival.name == first.system
         )
-        hidden = spread is None or (name in OF_AWS and not on_aws)
+        hidden = spread is None or (name in AWS_FIGURES and not on_aws)
         found.append("" if hidden or spread is None else cell(spread, digits))
     cores = Spread(tuple(run.noise["foreign_cores"] for run in runs))
     return [*found, cell(cores, 2)]
 
 
 #: Figures that say something only of who asks AWS.
-OF_AWS = frozenset(
+AWS_FIGURES = frozenset(
     {"requests_per_task", "write_units_per_task", "read_units_per_task"}
     | {"usd_per_million", "requests", "emulator_cpu_s_per_1000"}
 )
@@ -168,7 +171,7 @@ def cell(spread: Spread, digits: int) -> str:
     return median if low == high else f"{median} ({low}-{high})"
 
 
-def reason(results: Results, workload: str, system: str, variant: str) -> str:
+def failure_reason(results: Results, workload: str, system: str, variant: str) -> str:
     """Return why there is no figure; empty when there was no run either."""
     for record in results.errors():
         place = (record.workload, record.system, record.variant)
@@ -178,14 +181,14 @@ def reason(results: Results, workload: str, system: str, variant: str) -> str:
     return ""
 
 
-def lean(table: Table) -> Table:
+def drop_empty_columns(table: Table) -> Table:
     """Return a table without the columns that nobody has a figure in."""
-    figures = [row for row in table.rows if not spoken(row)]
+    figures = [row for row in table.rows if not is_text_row(row)]
     columns = range(1, len(table.heads))
     kept = [0, *([n for n in columns if any(row[n] for row in figures)] or [1])]
 
     def of(cells: tuple[str, ...]) -> tuple[str, ...]:
-        if spoken(cells):
+        if is_text_row(cells):
             return (*cells[:2], *[""] * (len(kept) - 2))
         return tuple(cells[number] for number in kept)
 
@@ -201,7 +204,7 @@ def plain(table: Table) -> str:
     """Return a table in columns; a reason may run over those to its right."""
     every = [table.heads, *table.rows]
     widths = [
-        max(len(row[n]) for row in every if not spoken(row))
+        max(len(row[n]) for row in every if not is_text_row(row))
         for n in range(len(every[0]))
     ]
     widths[0] = max(len(row[0]) for row in every)
@@ -209,12 +212,12 @@ def plain(table: Table) -> str:
     for row in every:
         padded = [row[0].ljust(widths[0])]
         padded += [cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True)]
-        spoken_line = f"{row[0].ljust(widths[0])}  {row[1]}"
-        lines.append(spoken_line if spoken(row) else "  ".join(padded).rstrip())
+        text_line = f"{row[0].ljust(widths[0])}  {row[1]}"
+        lines.append(text_line if is_text_row(row) else "  ".join(padded).rstrip())
     return "\n".join(lines) + "\n\n"
 
 
-def spoken(row: tuple[str, ...]) -> bool:
+def is_text_row(row: tuple[str, ...]) -> bool:
     """Say whether a row holds a sentence in the place of figures."""
     return row[1].startswith(("failed: ", "not run: "))
 

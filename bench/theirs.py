@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.processes import Group, run, start, tree_cpu_s
 from bench.rivals import local_server
-from bench.stand import Stand
+from bench.stand import BenchEnvironment
 from bench.systems import Rival
 from tests.apart import NotInstalledError, bin_of
 
@@ -27,7 +27,7 @@ ADDRESSES = {"postgres": "dsn", "redis": "redis", "temporal": "address"}
 
 
 @cache
-def why_not(lock: str) -> str:
+def unavailable_reason(lock: str) -> str:
     """Return why an environment cannot be had here; empty when it can. Asked once."""
     try:
         bin_of(lock)
@@ -37,7 +37,7 @@ def why_not(lock: str) -> str:
 
 
 @contextmanager
-def server_of(rival: Rival, folder: Path) -> Iterator[Mapping[str, str]]:
+def run_rival_server(rival: Rival, folder: Path) -> Iterator[Mapping[str, str]]:
     """Run what a rival stands on; yield what its configuration says of it."""
     if not rival.server:
         yield {}
@@ -53,10 +53,10 @@ def server_of(rival: Rival, folder: Path) -> Iterator[Mapping[str, str]]:
 
 
 @dataclass
-class Theirs:
+class RivalAdapter:
     """A rival at work."""
 
-    stand: Stand
+    env: BenchEnvironment
     rival: Rival
     _seen: tuple[float, float] = (-1.0, 0.0)
 
@@ -77,17 +77,17 @@ class Theirs:
 
     def work(self) -> Group:
         """Start one worker process."""
-        log = self.stand.folder / "worker.log"
-        return start(self._command("work"), self.stand.environment(), log)
+        log = self.env.folder / "worker.log"
+        return start(self._command("work"), self.env.environment(), log)
 
     def ready(self) -> bool:
         """Say whether a worker consumes."""
-        return self.stand.ledger.look().ready > 0
+        return self.env.ledger.poll().ready > 0
 
     def settled(self) -> bool:
         """Say whether nothing but polls has been asked of AWS for a moment."""
-        counts = self.stand.counts()
-        asked = counts.requests - counts.of(*POLLS)
+        counts = self.env.counts()
+        asked = counts.requests - counts.requests_of(*POLLS)
         now = time.monotonic()
         if asked != self._seen[0]:
             self._seen = (asked, now)
@@ -95,7 +95,7 @@ class Theirs:
 
     def ended(self, seen: float) -> float:  # noqa: ARG002 -- the way of contenders
         """Return when it was through: with the last task that was done."""
-        return self.stand.ledger.look().last_done / 1e9
+        return self.env.ledger.poll().last_done / 1e9
 
     def server_cpu_s(self) -> float:
         """Return the CPU of its server, with all of the server's processes."""
@@ -109,8 +109,8 @@ class Theirs:
     def _command(self, verb: str) -> list[str]:
         python = str(bin_of(self.rival.lock) / "python")
         script = str(SCRIPTS / f"{self.rival.script}.py")
-        return [python, script, verb, "--config", str(self.stand.config_file)]
+        return [python, script, verb, "--config", str(self.env.config_file)]
 
     def _run(self, verb: str) -> str:
-        log = self.stand.folder / f"{verb}.log"
-        return run(self._command(verb), self.stand.environment(), log)
+        log = self.env.folder / f"{verb}.log"
+        return run(self._command(verb), self.env.environment(), log)

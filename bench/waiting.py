@@ -6,21 +6,21 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from bench.processes import FailedError, Group, until
-from bench.stand import Contender, Stand
+from bench.processes import FailedError, Group, wait_until
+from bench.stand import Adapter, BenchEnvironment
 
 #: Seconds between two looks at the ledger, or at a job.
-LOOK_S = 0.02
+POLL_S = 0.02
 #: Seconds that a run may take to go on: to begin, to do another task.
-PATIENCE_S = 60.0
+PROGRESS_TIMEOUT_S = 60.0
 #: Seconds that the end of a job may take, the largest with 100,000 chunks.
-SETTLE_S = 300.0
+SETTLE_TIMEOUT_S = 300.0
 
 
 @contextmanager
-def working(contender: Contender, workers: int = 1) -> Iterator[list[Group]]:
+def run_workers(adapter: Adapter, workers: int = 1) -> Iterator[list[Group]]:
     """Have workers as long as this lasts."""
-    groups = [contender.work() for _ in range(workers)]
+    groups = [adapter.work() for _ in range(workers)]
     try:
         yield groups
     finally:
@@ -28,17 +28,19 @@ def working(contender: Contender, workers: int = 1) -> Iterator[list[Group]]:
             group.stop()
 
 
-def ready(contender: Contender, groups: list[Group]) -> None:
+def wait_until_ready(adapter: Adapter, groups: list[Group]) -> None:
     """Wait until a worker consumes."""
-    wait(contender.ready, groups, "no worker was ready")
+    wait_while_alive(adapter.ready, groups, "no worker was ready")
 
 
-def begun(stand: Stand, groups: list[Group]) -> None:
+def wait_until_begun(env: BenchEnvironment, groups: list[Group]) -> None:
     """Wait until the first task was begun."""
-    wait(lambda: stand.ledger.look().first_start, groups, "no task was begun")
+    wait_while_alive(lambda: env.ledger.poll().first_start, groups, "no task was begun")
 
 
-def wait(condition: Callable[[], object], groups: list[Group], otherwise: str) -> None:
+def wait_while_alive(
+    condition: Callable[[], object], groups: list[Group], otherwise: str
+) -> None:
     """Wait for something that living workers bring about."""
 
     def has() -> bool:
@@ -46,28 +48,30 @@ def wait(condition: Callable[[], object], groups: list[Group], otherwise: str) -
             group.check()
         return bool(condition())
 
-    if not until(has, PATIENCE_S, every_s=LOOK_S):
+    if not wait_until(has, PROGRESS_TIMEOUT_S, every_s=POLL_S):
         raise FailedError(otherwise)
 
 
-def finished(stand: Stand, groups: list[Group], n: int) -> None:
+def wait_until_done(env: BenchEnvironment, groups: list[Group], n: int) -> None:
     """Wait until so many tasks were done, or none has been for long."""
     seen = -1
-    while done(stand, groups) > seen:
-        seen = done(stand, groups)
-        if until(lambda: done(stand, groups) >= n, PATIENCE_S, every_s=LOOK_S):
+    while count_done(env, groups) > seen:
+        seen = count_done(env, groups)
+        if wait_until(
+            lambda: count_done(env, groups) >= n, PROGRESS_TIMEOUT_S, every_s=POLL_S
+        ):
             return
 
 
-def done(stand: Stand, groups: list[Group]) -> int:
+def count_done(env: BenchEnvironment, groups: list[Group]) -> int:
     """Return how many tasks were done; fail when a worker has ended by itself."""
     for group in groups:
         group.check()
-    return len(stand.ledger.look().dones)
+    return len(env.ledger.poll().dones)
 
 
-def settled(contender: Contender, every_s: float = LOOK_S) -> float:
+def wait_until_settled(adapter: Adapter, every_s: float = POLL_S) -> float:
     """Wait until what was done is written down; return when that was seen."""
-    if not until(contender.settled, SETTLE_S, every_s=every_s):
+    if not wait_until(adapter.settled, SETTLE_TIMEOUT_S, every_s=every_s):
         raise FailedError("it has not settled")
     return time.monotonic()

@@ -9,17 +9,25 @@ from typing import TypeAlias
 
 from bench.counts import Counts
 from bench.ledger import Facts
-from bench.processes import Group, until
+from bench.processes import Group, wait_until
 from bench.rivals.protocol import Config
-from bench.stand import Contender, Stand
-from bench.waiting import LOOK_S, begun, done, finished, ready, settled, working
+from bench.stand import Adapter, BenchEnvironment
+from bench.waiting import (
+    POLL_S,
+    count_done,
+    run_workers,
+    wait_until_begun,
+    wait_until_done,
+    wait_until_ready,
+    wait_until_settled,
+)
 from orchestrator.pricing.table import load_prices
 
 Values: TypeAlias = dict[str, float]
 #: Seconds after a kill by which all is to be done.
-DEADLINE_S = 75.0
+RECOVERY_TIMEOUT_S = 75.0
 #: Seconds that an idle worker is left alone before it is given work.
-WARM_S = 1.0
+WARMUP_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,72 +56,72 @@ class Cpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Drained:
+class DrainResult:
     """How a queue was filled, and emptied again."""
 
-    told: Mapping[str, float]
-    filling: Counts
+    submit_figures: Mapping[str, float]
+    submit_counts: Counts
     counts: Counts
     cpu: Cpu
     rss_mb: float
     ended: float
 
 
-def no_op(stand: Stand, contender: Contender, workers: int = 1) -> Outcome:
+def measure_no_op(env: BenchEnvironment, adapter: Adapter, workers: int = 1) -> Outcome:
     """W1: submit all, then let the workers drain it."""
-    contender.setup()
-    drained = drain(stand, contender, workers)
-    contender.teardown()
-    figures = costs(drained) | rates(drained, stand.ledger.look())
+    adapter.setup()
+    drained = measure_drain(env, adapter, workers)
+    adapter.teardown()
+    figures = cost_figures(drained) | rate_figures(drained, env.ledger.poll())
     return Outcome(figures, drained.counts)
 
 
-def drain(stand: Stand, contender: Contender, workers: int) -> Drained:
+def measure_drain(env: BenchEnvironment, adapter: Adapter, workers: int) -> DrainResult:
     """Fill the queue, and let it be emptied."""
-    before = stand.counts()
-    told = contender.enqueue()
-    submitted = stand.counts()
-    with working(contender, workers) as groups:
-        begun(stand, groups)
-        cpu = used(stand, contender, groups)
-        finished(stand, groups, round(told["submitted"]))
-        ended = contender.ended(settled(contender))
-        return Drained(
-            told,
-            filling=submitted.since(before),
-            counts=stand.counts().since(before),
-            cpu=used(stand, contender, groups).since(cpu),
+    before = env.counts()
+    submit_figures = adapter.enqueue()
+    submitted = env.counts()
+    with run_workers(adapter, workers) as groups:
+        wait_until_begun(env, groups)
+        cpu = cpu_used(env, adapter, groups)
+        wait_until_done(env, groups, round(submit_figures["submitted"]))
+        ended = adapter.ended(wait_until_settled(adapter))
+        return DrainResult(
+            submit_figures,
+            submit_counts=submitted.since(before),
+            counts=env.counts().since(before),
+            cpu=cpu_used(env, adapter, groups).since(cpu),
             rss_mb=max(group.rss_mb for group in groups),
             ended=ended,
         )
 
 
-def costs(drained: Drained) -> Values:
+def cost_figures(drained: DrainResult) -> Values:
     """Return what a task cost."""
-    n, counts, cpu = drained.told["submitted"], drained.counts, drained.cpu
+    n, counts, cpu = drained.submit_figures["submitted"], drained.counts, drained.cpu
     found = {
-        "submit_requests_per_task": drained.filling.requests / n,
+        "submit_requests_per_task": drained.submit_counts.requests / n,
         "requests_per_task": counts.requests / n,
         "write_units_per_task": counts.units(reads=False) / n,
         "read_units_per_task": counts.units(reads=True) / n,
         "usd_per_million": counts.usd(load_prices()) / n * 1e6,
-        "submit_cpu_s_per_1000": drained.told.get("cpu", 0.0) / n * 1000,
+        "submit_cpu_s_per_1000": drained.submit_figures.get("cpu", 0.0) / n * 1000,
         "worker_cpu_s_per_1000": cpu.worker_s / n * 1000,
         "emulator_cpu_s_per_1000": cpu.emulator_s / n * 1000,
         "worker_rss_mb": drained.rss_mb,
-        "submit_rss_mb": drained.told.get("rss_mb", 0.0),
+        "submit_rss_mb": drained.submit_figures.get("rss_mb", 0.0),
     }
     if cpu.server_s:
         found["server_cpu_s_per_1000"] = cpu.server_s / n * 1000
     return found
 
 
-def rates(drained: Drained, facts: Facts) -> Values:
+def rate_figures(drained: DrainResult, facts: Facts) -> Values:
     """Return how fast it went, and whether all was done once."""
-    n = drained.told["submitted"]
+    n = drained.submit_figures["submitted"]
     return {
         "tasks": n,
-        "submit_per_s": n / drained.told["seconds"],
+        "submit_per_s": n / drained.submit_figures["seconds"],
         "drain_per_s": n / ((facts.last_done - facts.first_start) / 1e9),
         "finish_s": drained.ended - facts.last_done / 1e9,
         "all_s": drained.ended - facts.first_start / 1e9,
@@ -122,24 +130,26 @@ def rates(drained: Drained, facts: Facts) -> Values:
     }
 
 
-def calls(stand: Stand, contender: Contender) -> Outcome:
+def measure_calls(env: BenchEnvironment, adapter: Adapter) -> Outcome:
     """W2: submit chunks of calls to a worker that waits for work."""
-    config = stand.config
-    contender.setup()
-    with working(contender) as groups:
-        ready(contender, groups)
-        time.sleep(WARM_S)
-        before = stand.counts()
-        told = contender.enqueue()
-        began = told["ended"] - told["seconds"]
-        finished(stand, groups, len(config.tasks))
-        ended = contender.ended(settled(contender, every_s=LOOK_S / 4))
-        counts = stand.counts().since(before)
-    contender.teardown()
-    return Outcome(spans(config, stand.ledger.look(), began, ended, counts), counts)
+    config = env.config
+    adapter.setup()
+    with run_workers(adapter) as groups:
+        wait_until_ready(adapter, groups)
+        time.sleep(WARMUP_S)
+        before = env.counts()
+        submit_figures = adapter.enqueue()
+        began = submit_figures["ended"] - submit_figures["seconds"]
+        wait_until_done(env, groups, len(config.tasks))
+        ended = adapter.ended(wait_until_settled(adapter, every_s=POLL_S / 4))
+        counts = env.counts().since(before)
+    adapter.teardown()
+    return Outcome(
+        call_figures(config, env.ledger.poll(), began, ended, counts), counts
+    )
 
 
-def spans(
+def call_figures(
     config: Config, facts: Facts, began: float, ended: float, counts: Counts
 ) -> Values:
     """Return how long all calls took, and what was paid for."""
@@ -159,28 +169,30 @@ def spans(
     }
 
 
-def killed(stand: Stand, contender: Contender) -> Outcome:
+def measure_kill(env: BenchEnvironment, adapter: Adapter) -> Outcome:
     """W3: kill the worker with half of the work done, and start another at once."""
-    n = len(stand.config.tasks)
-    contender.setup()
-    contender.enqueue()
-    with working(contender) as groups:
-        begun(stand, groups)
-        finished(stand, groups, n // 2)
+    n = len(env.config.tasks)
+    adapter.setup()
+    adapter.enqueue()
+    with run_workers(adapter) as groups:
+        wait_until_begun(env, groups)
+        wait_until_done(env, groups, n // 2)
         groups[0].kill()
     at = time.monotonic()
-    facts = stand.ledger.look()
-    in_hand = len(facts.starts) - len(facts.dones)
-    with working(contender) as groups:
-        until(lambda: done(stand, groups) >= n, DEADLINE_S, every_s=LOOK_S)
-        settled(contender)
-    contender.teardown()
-    facts = stand.ledger.look()
+    facts = env.ledger.poll()
+    in_progress = len(facts.starts) - len(facts.dones)
+    with run_workers(adapter) as groups:
+        wait_until(
+            lambda: count_done(env, groups) >= n, RECOVERY_TIMEOUT_S, every_s=POLL_S
+        )
+        wait_until_settled(adapter)
+    adapter.teardown()
+    facts = env.ledger.poll()
     first = next((t for t in facts.started_at if t > at * 1e9), 0)
     return Outcome(
         {
             "tasks": n,
-            "in_hand": in_hand,
+            "in_progress": in_progress,
             "lost": n - len(facts.dones),
             "started_again": facts.started_again,
             "repeated": facts.repeated,
@@ -190,7 +202,7 @@ def killed(stand: Stand, contender: Contender) -> Outcome:
     )
 
 
-def used(stand: Stand, contender: Contender, groups: list[Group]) -> Cpu:
+def cpu_used(env: BenchEnvironment, adapter: Adapter, groups: list[Group]) -> Cpu:
     """Return the CPU that was used so far."""
     workers_s = sum(group.cpu_s for group in groups)
-    return Cpu(workers_s, stand.aws.cpu_s, contender.server_cpu_s())
+    return Cpu(workers_s, env.aws.cpu_s, adapter.server_cpu_s())

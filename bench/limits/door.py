@@ -20,7 +20,7 @@ Row: TypeAlias = tuple[str, str]
 
 
 @dataclass(slots=True)
-class Sum:
+class RequestTotals:
     """What was asked of one kind of item.
 
     Attributes:
@@ -37,21 +37,23 @@ class Sum:
 
 
 @dataclass(slots=True)
-class Door:
+class RecordingProxy:
     """Passes on what comes, and adds it up."""
 
     upstream: str
     http: ClientSession
     url: str = ""
-    sums: dict[Row, Sum] = field(default_factory=lambda: defaultdict(Sum))
+    totals: dict[Row, RequestTotals] = field(
+        default_factory=lambda: defaultdict(RequestTotals)
+    )
 
-    async def pass_on(self, request: web.Request) -> web.Response:
+    async def forward(self, request: web.Request) -> web.Response:
         """Forward a request and note it with its answer."""
         raw = await request.read()
         target = request.headers.get("X-Amz-Target", "")
         operation = target.rpartition(".")[2]
         if "DynamoDB" in target:
-            raw = json.dumps({**json.loads(raw), **ASKED}).encode()
+            raw = json.dumps({**json.loads(raw), **CAPACITY_PARAMETER}).encode()
         async with self.http.request(
             request.method,
             f"{self.upstream}{request.rel_url}",
@@ -61,34 +63,36 @@ class Door:
             body = await reply.read()
             kept = handed_on(reply.headers)
         if "DynamoDB" in target:
-            self.note_table(operation, json.loads(raw), json.loads(body))
+            self.record_table_request(operation, json.loads(raw), json.loads(body))
         elif operation:
-            self.note_queue(operation, json.loads(raw), json.loads(body or b"{}"))
+            self.record_queue_request(
+                operation, json.loads(raw), json.loads(body or b"{}")
+            )
         else:
             size = len(raw) if request.method == "PUT" else len(body)
-            self.note(request.method, object_kind(request.path), size=size)
+            self.add_totals(request.method, object_kind(request.path), size=size)
         return web.Response(status=reply.status, body=body, headers=kept)
 
-    def note_table(
-        self, operation: str, asked: Mapping[str, Any], answer: Mapping[str, Any]
+    def record_table_request(
+        self, operation: str, request: Mapping[str, Any], answer: Mapping[str, Any]
     ) -> None:
         """Note a request to a table; a transaction for each of its items."""
         if "__type" in answer:
             answer = {**answer, "Error": {"Code": answer["__type"].rpartition("#")[2]}}
-        units = capacity.consumed(operation, asked, answer, trusted=False)
-        kinds = list(kinds_of(asked))
+        units = capacity.consumed(operation, request, answer, trusted=False)
+        kinds = list(item_kinds(request))
         for kind in kinds:
-            self.note(operation, kind, 1 / len(kinds), units / len(kinds))
+            self.add_totals(operation, kind, 1 / len(kinds), units / len(kinds))
 
-    def note_queue(
-        self, operation: str, asked: Mapping[str, Any], answer: Mapping[str, Any]
+    def record_queue_request(
+        self, operation: str, request: Mapping[str, Any], answer: Mapping[str, Any]
     ) -> None:
         """Note a request to the queue with its messages; empty receives apart."""
-        entries = len(asked.get("Entries", answer.get("Messages", [])))
+        entries = len(request.get("Entries", answer.get("Messages", [])))
         kind = "queue" if entries or operation != "ReceiveMessage" else "queue, empty"
-        self.note(operation, kind, entries=entries)
+        self.add_totals(operation, kind, entries=entries)
 
-    def note(
+    def add_totals(
         self,
         operation: str,
         kind: str,
@@ -99,7 +103,7 @@ class Door:
         size: int = 0,
     ) -> None:
         """Add up."""
-        found = self.sums[operation, kind]
+        found = self.totals[operation, kind]
         found.requests += requests
         found.units += units
         found.entries += entries
@@ -107,26 +111,26 @@ class Door:
 
 
 #: Asked for by everybody's meter; here it is needed whoever asks.
-ASKED: Final = {"ReturnConsumedCapacity": "TOTAL"}
+CAPACITY_PARAMETER: Final = {"ReturnConsumedCapacity": "TOTAL"}
 
 
-def kinds_of(asked: Mapping[str, Any]) -> Iterable[str]:
+def item_kinds(request: Mapping[str, Any]) -> Iterable[str]:
     """Yield the kind of each item of a request to a table."""
-    if "TransactItems" in asked:
-        for element in asked["TransactItems"]:
-            yield from kinds_of(next(iter(element.values())))
+    if "TransactItems" in request:
+        for element in request["TransactItems"]:
+            yield from item_kinds(next(iter(element.values())))
         return
-    place = asked.get("Key") or asked.get("Item")
+    place = request.get("Key") or request.get("Item")
     if place is None:
-        values = asked.get("ExpressionAttributeValues", {})
+        values = request.get("ExpressionAttributeValues", {})
         place = {"pk": values[":pk"], "sk": values.get(":prefix", {"S": ""})}
     yield item_kind(place["pk"]["S"], place["sk"]["S"])
 
 
 @asynccontextmanager
-async def door_to(upstream: str) -> AsyncIterator[Door]:
+async def open_proxy(upstream: str) -> AsyncIterator[RecordingProxy]:
     """Open a door on loopback."""
     async with ClientSession(auto_decompress=False) as http:
-        door = Door(upstream, http)
-        async with standing(door.pass_on) as door.url:
-            yield door
+        proxy = RecordingProxy(upstream, http)
+        async with standing(proxy.forward) as proxy.url:
+            yield proxy

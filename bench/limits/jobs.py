@@ -20,7 +20,7 @@ class Number(BaseModel):
     n: int
 
 
-async def same(ctx: Context[Number]) -> int:
+async def do_nothing(ctx: Context[Number]) -> int:
     """Do nothing."""
     return ctx.payload.n
 
@@ -45,7 +45,7 @@ async def read(ctx: Context[Number]) -> int:
     return await calls(ctx)
 
 
-async def weigh(ctx: Context[Number]) -> int:
+async def second(ctx: Context[Number]) -> int:
     """Be the second."""
     return await calls(ctx)
 
@@ -56,10 +56,10 @@ async def write(ctx: Context[Number]) -> int:
 
 
 PIPELINES: Final = {
-    "no calls": Pipeline(name="no-calls", payload=Number, stages=[Stage(same)]),
+    "no calls": Pipeline(name="no-calls", payload=Number, stages=[Stage(do_nothing)]),
     "three stages": Pipeline(
         name="three-stages",
         payload=Number,
-        stages=[Stage(read), Stage(weigh), Stage(write)],
+        stages=[Stage(read), Stage(second), Stage(write)],
     ),
 }

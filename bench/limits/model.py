@@ -31,13 +31,13 @@ LEASE_S: Final = 60.0
 PAYLOAD: Final = 2 * 1024
 WINDOW: Final = 256 * 1024
 #: Seconds between two looks of a worker at its job, and at the breakers.
-LOOK_S: Final = 0.5
+POLL_S: Final = 0.5
 #: Seconds between two writes of what a busy worker's job has cost.
 COST_S: Final = 5.0
 #: Bytes of a tally's keys and names, about.
-KEYS: Final = 100
+TALLY_OVERHEAD_BYTES: Final = 100
 #: Groups that a submit writes by turns.
-BY_TURNS: Final = 16
+INTERLEAVED_GROUPS: Final = 16
 #: Read units a second that a reconciler spends on looking at chunks, and what it takes
 #: a chunk for.
 RECONCILE_UNITS: Final = 200.0
@@ -57,7 +57,7 @@ class Run:
     seconds: float
 
     @property
-    def in_hand(self) -> int:
+    def in_progress(self) -> int:
         """How many chunks are worked on at once, if nothing hinders."""
         return min(self.chunks, self.workers * CONCURRENCY)
 
@@ -68,32 +68,32 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Forced:
+class MinimumTime:
     """How long the work on a job takes at least, and by what; None: by its workers."""
 
     seconds: float
     by: quotas.Quota | None
 
 
-def forced(run: Run, pattern: Pattern) -> Forced:
+def minimum_time(run: Run, pattern: Pattern) -> MinimumTime:
     """Return what binds first."""
     slowest, by = run.ideal_s, None
     for quota, rate in rates(run, pattern):
         if run.chunks / rate > slowest:
             slowest, by = run.chunks / rate, quota
     # The last chunk that a limit lets begin still has to end.
-    return Forced(slowest + (run.seconds if by else 0.0), by)
+    return MinimumTime(slowest + (run.seconds if by else 0.0), by)
 
 
 def rates(run: Run, pattern: Pattern) -> Iterator[tuple[quotas.Quota, float]]:
     """Yield the most chunks a second that each limit lets through."""
     units = units_a_chunk(run, pattern)
-    in_hand = min(run.in_hand, quotas.IN_FLIGHT.most)
-    partitions = math.ceil(in_hand / GROUP_SIZE)
-    yield quotas.IN_FLIGHT, quotas.IN_FLIGHT.most / run.seconds
-    yield quotas.PARTITION_WRITES, partitions * quotas.PARTITION_WRITES.most / units
-    yield quotas.TABLE_WRITES, quotas.TABLE_WRITES.most / units
-    yield quotas.PREFIX_READS, quotas.PREFIX_READS.most / payload_reads(run.workers)
+    in_progress = min(run.in_progress, quotas.IN_FLIGHT.limit)
+    partitions = math.ceil(in_progress / GROUP_SIZE)
+    yield quotas.IN_FLIGHT, quotas.IN_FLIGHT.limit / run.seconds
+    yield quotas.PARTITION_WRITES, partitions * quotas.PARTITION_WRITES.limit / units
+    yield quotas.TABLE_WRITES, quotas.TABLE_WRITES.limit / units
+    yield quotas.PREFIX_READS, quotas.PREFIX_READS.limit / payload_reads(run.workers)
 
 
 def units_a_chunk(run: Run, pattern: Pattern) -> float:
@@ -105,7 +105,10 @@ def tally_units(chunks: int) -> float:
     """Return the write units of counting a chunk by itself, on an average."""
     size = min(chunks, GROUP_SIZE)
     number = number_size(str(MOST_CHUNKS)[: len(str(chunks - 1))])
-    return sum(write_units(KEYS + n * number) for n in range(1, size + 1)) / size
+    return (
+        sum(write_units(TALLY_OVERHEAD_BYTES + n * number) for n in range(1, size + 1))
+        / size
+    )
 
 
 def job_item_bytes(chunks: int, pattern: Pattern) -> int:
@@ -132,26 +135,26 @@ def payload_reads(workers: int) -> float:
 
 def submit_s(chunks: int, pattern: Pattern) -> float:
     """Return how long writing the chunks takes, as the partitions allow."""
-    partitions = min(groups_in(chunks), BY_TURNS)
-    rate = partitions * quotas.PARTITION_WRITES.most / pattern.submit_units
-    return chunks / min(rate, quotas.TABLE_WRITES.most / pattern.submit_units)
+    partitions = min(groups_in(chunks), INTERLEAVED_GROUPS)
+    rate = partitions * quotas.PARTITION_WRITES.limit / pattern.submit_units
+    return chunks / min(rate, quotas.TABLE_WRITES.limit / pattern.submit_units)
 
 
-def on_a_new_table_s(units: float) -> float:
+def new_table_s(units: float) -> float:
     """Return how long so many write units take on a table that nobody has used.
 
     The published worst: it bears 4,000 a second, and twice as many each half hour.
     """
-    seconds, bears = 0.0, float(quotas.NEW_TABLE_WRITES.most)
-    while units > bears * DOUBLES_S and bears < quotas.TABLE_WRITES.most:
-        units -= bears * DOUBLES_S
+    seconds, capacity = 0.0, float(quotas.NEW_TABLE_WRITES.limit)
+    while units > capacity * DOUBLES_S and capacity < quotas.TABLE_WRITES.limit:
+        units -= capacity * DOUBLES_S
         seconds += DOUBLES_S
-        bears = min(2 * bears, quotas.TABLE_WRITES.most)
-    return seconds + units / bears
+        capacity = min(2 * capacity, quotas.TABLE_WRITES.limit)
+    return seconds + units / capacity
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class FleetDemand:
     """What a fleet asks for by the second, whatever the work.
 
     Attributes:
@@ -160,27 +163,27 @@ class Standing:
 
     what: str
     quota: quotas.Quota
-    a_worker: float
+    per_worker: float
 
     @property
-    def binds_at(self) -> int:
+    def max_workers(self) -> int:
         """Workers that the limit bears."""
-        return int(self.quota.most / self.a_worker)
+        return int(self.quota.limit / self.per_worker)
 
 
-def standing(pattern: Pattern) -> list[Standing]:
+def fleet_demands(pattern: Pattern) -> list[FleetDemand]:
     """Return what each worker of a fleet asks for beside its chunks."""
-    looks = read_units(pattern.meta_bytes) / LOOK_S
+    reads = read_units(pattern.meta_bytes) / POLL_S
     return [
-        Standing("looks at the job's item", quotas.PARTITION_READS, looks),
-        Standing("looks at the breakers", quotas.PARTITION_READS, 1 / LOOK_S),
-        Standing("both, of the table", quotas.TABLE_READS, looks + 1 / LOOK_S),
-        Standing(
+        FleetDemand("looks at the job's item", quotas.PARTITION_READS, reads),
+        FleetDemand("looks at the breakers", quotas.PARTITION_READS, 1 / POLL_S),
+        FleetDemand("both, of the table", quotas.TABLE_READS, reads + 1 / POLL_S),
+        FleetDemand(
             "what the job has cost",
             quotas.PARTITION_WRITES,
             write_units(pattern.cost_bytes) / COST_S,
         ),
-        Standing(
+        FleetDemand(
             "a reconciler beside each worker", quotas.TABLE_READS, RECONCILE_UNITS
         ),
     ]

@@ -58,12 +58,12 @@ def page() -> str:
             map(quota_row, quotas.ALL),
         ),
         "busy": number(
-            quotas.TABLE_WRITES.most / model.PAGES_A_SECOND,
+            quotas.TABLE_WRITES.limit / model.PAGES_A_SECOND,
         ),
         "busy_group": number(GROUP_SIZE * model.PAGES_A_SECOND),
-        "flight_workers": number(quotas.IN_FLIGHT.most / model.CONCURRENCY),
-        "fifo_workers": number(quotas.FIFO_IN_FLIGHT.most / model.CONCURRENCY),
-        "fifo_rate": number(quotas.FIFO_RATE.most * quotas.MESSAGES.most),
+        "flight_workers": number(quotas.IN_FLIGHT.limit / model.CONCURRENCY),
+        "fifo_workers": number(quotas.FIFO_IN_FLIGHT.limit / model.CONCURRENCY),
+        "fifo_rate": number(quotas.FIFO_RATE.limit * quotas.MESSAGES.limit),
         "fits": number(GIB / named.finish_bytes, digits=2),
         "memory": f"{named.finish_bytes:.0f}",
     }
@@ -86,11 +86,11 @@ def case(pattern: Pattern, seconds: float) -> str:
 
 def cell(run: model.Run, pattern: Pattern) -> str:
     """Return how long a run takes, and what binds if its workers do not."""
-    found = model.forced(run, pattern)
+    found = model.minimum_time(run, pattern)
     if found.by is None:
         return duration(found.seconds)
     times = found.seconds / run.ideal_s
-    return f"{duration(found.seconds)} **{found.by.mark}** {times:.1f}x"
+    return f"{duration(found.seconds)} **{found.by.label}** {times:.1f}x"
 
 
 def pattern_row(pattern: Pattern) -> list[str]:
@@ -99,16 +99,16 @@ def pattern_row(pattern: Pattern) -> list[str]:
         pattern.name,
         f"{pattern.submit_units:.1f} write units",
         f"{pattern.work_units:.1f} write units, and 1 to 2 for the tally",
-        f"{pattern.look_units:.2f} read units, {pattern.looks:.0f} for each group",
+        f"{pattern.final_read_units:.2f} read units, {pattern.reads:.0f} per group",
     ]
 
 
 def fleet_rows(pattern: Pattern) -> Iterator[list[str]]:
     """Yield what a fleet asks for by the second."""
-    for each in model.standing(pattern):
-        limit = f"{number(each.quota.most)} {each.quota.unit}"
-        rate = f"{each.a_worker:g} a second"
-        yield [each.what, rate, limit, f"{number(each.binds_at)} workers"]
+    for each in model.fleet_demands(pattern):
+        limit = f"{number(each.quota.limit)} {each.quota.unit}"
+        rate = f"{each.per_worker:g} a second"
+        yield [each.what, rate, limit, f"{number(each.max_workers)} workers"]
 
 
 def size_row(chunks: int, pattern: Pattern) -> list[str]:
@@ -118,12 +118,12 @@ def size_row(chunks: int, pattern: Pattern) -> list[str]:
     return [
         number(chunks),
         duration(model.submit_s(chunks, pattern)),
-        duration(model.on_a_new_table_s(units)),
+        duration(model.new_table_s(units)),
         size(model.job_item_bytes(chunks, pattern)),
         size(chunks * pattern.manifest_bytes),
         size(chunks * pattern.certificate_bytes),
-        f"{number(chunks * pattern.look_units)} units",
-        number(groups * pattern.looks),
+        f"{number(chunks * pattern.final_read_units)} units",
+        number(groups * pattern.reads),
         size(chunks * pattern.finish_bytes),
         duration(model.reconciler_pass_s(chunks)),
     ]
@@ -131,10 +131,10 @@ def size_row(chunks: int, pattern: Pattern) -> list[str]:
 
 def quota_row(quota: quotas.Quota) -> list[str]:
     """Return a limit and its source."""
-    most = size(quota.most) if quota.unit == "bytes" else number(quota.most)
+    limit = size(quota.limit) if quota.unit == "bytes" else number(quota.limit)
     unit = "" if quota.unit == "bytes" else f" {quota.unit}"
     raised = "yes" if quota.raised else "no"
-    return [quota.what, f"{most}{unit}", f"[{quota.page}]({quota.url})", raised]
+    return [quota.what, f"{limit}{unit}", f"[{quota.page}]({quota.url})", raised]
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -21,9 +21,9 @@ class Quota:
         raised: Whether AWS raises it when asked to.
     """
 
-    mark: str
+    label: str
     what: str
-    most: int
+    limit: int
     unit: str
     page: str
     url: str

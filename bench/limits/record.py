@@ -21,7 +21,7 @@ from typing import Any, Final
 import structlog
 from pydantic_core import to_json
 
-from bench.limits.door import Door, door_to
+from bench.limits.door import RecordingProxy, open_proxy
 from bench.limits.jobs import PIPELINES
 from bench.limits.place import item_kind
 from orchestrator.embedded import Emulator, deploy, environment, server
@@ -44,7 +44,7 @@ FILE: Final = Path(__file__).with_name("recorded.json")
 SIZES: Final = (300, 1_000)
 CONCURRENCY: Final = 32
 #: Seconds between two looks at whether a job has ended.
-LOOK_S: Final = 1.0
+POLL_S: Final = 1.0
 #: Chunks by which the memory of a job's end is measured.
 SAMPLE: Final = 20_000
 APP, ENV, TENANT = "piecework", "limits", "default"
@@ -61,12 +61,14 @@ def main() -> None:
             }
             for name in PIPELINES
         }
-    said = {
+    document = {
         "command": "python -m bench.limits.record",
         "finish_bytes_a_chunk": finish_bytes(),
         "jobs": jobs,
     }
-    FILE.write_text(json.dumps(said, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    FILE.write_text(
+        json.dumps(document, indent=1, sort_keys=True) + "\n", encoding="utf-8"
+    )
 
 
 @contextmanager
@@ -92,15 +94,15 @@ async def record(running: Emulator, name: str, size: int) -> dict[str, Any]:
     """Run one job; return what its submitter and its worker asked for."""
     ref = JobRef(TENANT, f"{PIPELINES[name].name}-{size}")
     settings = load_settings(max_chunks=CONCURRENCY)
-    async with door_to(running.endpoint) as door:
-        os.environ["AWS_ENDPOINT_URL"] = door.url
+    async with open_proxy(running.endpoint) as proxy:
+        os.environ["AWS_ENDPOINT_URL"] = proxy.url
         async with connect(settings, actor="worker") as rt:
-            asked = Submission(ref, PIPELINES[name], "recording", "recording")
-            await submit(rt, asked, numbers(size))
-            submitted = rows(door)
-            door.sums.clear()
-            await worked(rt, PIPELINES[name], ref)
-        done = rows(door)
+            request = Submission(ref, PIPELINES[name], "recording", "recording")
+            await submit(rt, request, numbers(size))
+            submitted = rows(proxy)
+            proxy.totals.clear()
+            await run_worker(rt, PIPELINES[name], ref)
+        done = rows(proxy)
     return {
         "submitter": submitted,
         "worker": done,
@@ -114,7 +116,7 @@ async def numbers(count: int) -> AsyncIterator[ChunkInput]:
         yield ChunkInput("", json.dumps({"n": n}).encode())
 
 
-async def worked(rt: Runtime, pipeline: Pipeline, ref: JobRef) -> None:
+async def run_worker(rt: Runtime, pipeline: Pipeline, ref: JobRef) -> None:
     """Be a worker until a job has ended."""
     services = open_services(
         rt, "recording", {pipeline.name: pipeline}, structlog.get_logger()
@@ -123,7 +125,7 @@ async def worked(rt: Runtime, pipeline: Pipeline, ref: JobRef) -> None:
     working = asyncio.create_task(work(services, stop))
     job = None
     while job is None or not job.status.ended:
-        await asyncio.sleep(LOOK_S)  # seldom: it is asked through the same door
+        await asyncio.sleep(POLL_S)  # seldom: it is asked through the same door
         job = await rt.jobs.read(ref)
     stop.set()
     await working
@@ -145,7 +147,7 @@ def finish_bytes() -> int:
         tracemalloc.stop()
 
 
-def rows(door: Door) -> list[dict[str, Any]]:
+def rows(proxy: RecordingProxy) -> list[dict[str, Any]]:
     """Return what came through a door, in a settled order."""
     return [
         {
@@ -156,7 +158,7 @@ def rows(door: Door) -> list[dict[str, Any]]:
             "entries": found.entries,
             "bytes": found.bytes,
         }
-        for (operation, kind), found in sorted(door.sums.items())
+        for (operation, kind), found in sorted(proxy.totals.items())
     ]
 
 

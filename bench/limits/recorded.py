@@ -38,8 +38,8 @@ class Pattern:
     name: str
     submit_units: float
     work_units: float
-    look_units: float
-    looks: float
+    final_read_units: float
+    reads: float
     manifest_bytes: float
     certificate_bytes: float
     finish_bytes: float
@@ -49,9 +49,9 @@ class Pattern:
 
 def read_patterns(path: Path = FILE) -> list[Pattern]:
     """Return the patterns of the recorded jobs, in the order of their names."""
-    said = json.loads(path.read_text(encoding="utf-8"))
-    memory = float(said["finish_bytes_a_chunk"])
-    return [pattern(name, sizes, memory) for name, sizes in said["jobs"].items()]
+    document = json.loads(path.read_text(encoding="utf-8"))
+    memory = float(document["finish_bytes_a_chunk"])
+    return [pattern(name, sizes, memory) for name, sizes in document["jobs"].items()]
 
 
 def pattern(name: str, sizes: Mapping[str, Any], memory: float) -> Pattern:
@@ -63,14 +63,14 @@ def pattern(name: str, sizes: Mapping[str, Any], memory: float) -> Pattern:
         whole = total(large[by], column, kind, *operations)
         return (whole - total(small[by], column, kind, *operations)) / more
 
-    looks = total(large["worker"], "requests", "group CHUNK", "Query")
+    reads = total(large["worker"], "requests", "group CHUNK", "Query")
     return Pattern(
         name=name,
         submit_units=a_chunk("submitter", "units", "group", *WRITES),
         work_units=a_chunk("worker", "units", "group", *WRITES)
         - a_chunk("worker", "units", SHARED, *WRITES),
-        look_units=a_chunk("worker", "units", "group", "Query"),
-        looks=looks / groups_in(many),
+        final_read_units=a_chunk("worker", "units", "group", "Query"),
+        reads=reads / groups_in(many),
         manifest_bytes=a_chunk("submitter", "bytes", "object manifest", "PUT"),
         certificate_bytes=a_chunk("worker", "bytes", "object certificate", "PUT"),
         finish_bytes=memory,

@@ -93,7 +93,10 @@ class Loop:
 
     def run(self, ledger: protocol.Ledger) -> None:
         """Receive until the process is killed."""
-        for body in [self.serve] * self.width + [self.delete_in_batches, self.beat]:
+        for body in [self.serve] * self.width + [
+            self.delete_in_batches,
+            self.extend_visibility,
+        ]:
             threading.Thread(target=body, daemon=True).start()
         ledger.ready()
         while True:
@@ -114,22 +117,22 @@ class Loop:
                 self.perform(message["Body"])
             except Exception as error:  # the loop goes on, whatever a task raises
                 log.exception("task %s failed", message["Body"])
-                self.let_go(receipt)
+                self.acknowledge(receipt)
                 self.ask(
                     self.sqs.change_message_visibility,
                     ReceiptHandle=receipt,
                     VisibilityTimeout=self.pause(error),
                 )
             else:
-                self.let_go(receipt)
+                self.acknowledge(receipt)
                 self.delete(receipt)
 
-    def let_go(self, receipt: str) -> None:
+    def acknowledge(self, receipt: str) -> None:
         """Hold a message no longer: no heartbeat may come after this."""
         with self.beating:
             self.held.pop(receipt, None)
 
-    def beat(self) -> None:
+    def extend_visibility(self) -> None:
         """Hide for longer what has been in hand for a while."""
         while True:
             time.sleep(self.visibility_s / 5)

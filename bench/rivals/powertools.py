@@ -43,7 +43,7 @@ def setup(config: protocol.Config) -> None:
 
 def work(config: protocol.Config) -> None:
     """Receive for ever; what was done before is not done again."""
-    tasks = Guarded(config)
+    tasks = IdempotentTasks(config)
     perform = tasks.perform if config.workload == "W2b" else tasks.perform_once
     loop.Loop(config, perform, pause).run(tasks.ledger)
 
@@ -54,7 +54,7 @@ def teardown(config: protocol.Config) -> None:
     loop.opened("dynamodb", config).delete_table(TableName=config.table)
 
 
-class Guarded(protocol.Tasks):
+class IdempotentTasks(protocol.Tasks):
     """Tasks, and the calls of W2b, that have their effect once."""
 
     def __init__(self, config: protocol.Config) -> None:

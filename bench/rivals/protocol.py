@@ -160,7 +160,7 @@ class Ledger:
             self._file, self._pid = os.open(self.path, flags, 0o600), os.getpid()
         os.write(self._file, line.encode())
 
-    def tried(self, chunk: int, number: int) -> bool:
+    def count_attempt(self, chunk: int, number: int) -> bool:
         """Say whether a call was tried before, by anybody; from now on it was."""
         marks = Path(f"{self.path}.tried")
         marks.mkdir(exist_ok=True)
@@ -236,7 +236,7 @@ class Tasks:
     def _answer(self, chunk: int, number: int) -> None:
         config = self.config
         unlucky = fails_first(config.seed, chunk, number, config.fails)
-        if unlucky and not self.ledger.tried(chunk, number):
+        if unlucky and not self.ledger.count_attempt(chunk, number):
             self.ledger.call(chunk, number, "FAIL")
             raise CallFailedError(f"call {number} of chunk {chunk} failed this once")
         self.ledger.call(chunk, number, "OK")

@@ -13,7 +13,7 @@ import socket
 import time
 
 from bench.standin.connection import Connection
-from bench.standin.standin import Standin
+from bench.standin.standin import AwsServer
 
 
 async def serve(listener: socket.socket) -> None:
@@ -21,8 +21,8 @@ async def serve(listener: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stopped.set)
-    standin = Standin(loop, time.time)
-    await loop.create_server(lambda: Connection(standin.serve), sock=listener)
+    aws_server = AwsServer(loop, time.time)
+    await loop.create_server(lambda: Connection(aws_server.serve), sock=listener)
     # Items and messages stay: looking through all of them again and again, for
     # circles that they do not have, would cost more than to answer.
     gc.disable()

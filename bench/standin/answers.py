@@ -32,7 +32,7 @@ class Answer:
     size: int | None = None
     units: float = 0
 
-    def sent(self, now: float) -> bytes:
+    def encode(self, now: float) -> bytes:
         """Return it, as it is sent."""
         size = len(self.body) if self.size is None else self.size
         lines = "".join(f"{name}: {text}\r\n" for name, text in self.headers.items())
@@ -51,28 +51,28 @@ def first_lines(status: int, second: int) -> str:
     return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nDate: {date}\r\n"
 
 
-def binary(content: bytes) -> str:
+def encode_binary(content: bytes) -> str:
     """Return a binary value as JSON carries it."""
     return b64encode(content).decode()
 
 
 #: No answer holds itself, which would have to be looked for.
-written = json.JSONEncoder(default=binary, check_circular=False).encode
+written = json.JSONEncoder(default=encode_binary, check_circular=False).encode
 
 
-def found(document: Mapping[str, Any], units: float = 0) -> Answer:
+def ok_answer(document: Mapping[str, Any], units: float = 0) -> Answer:
     """Return the answer of a request that was done."""
     return Answer(HTTPStatus.OK, written(document).encode(), units=units)
 
 
-def unknown(why: object) -> Answer:
+def unknown_operation(why: object) -> Answer:
     """Return the answer to what is not modelled; a person finds it in the log."""
     sys.stderr.write(f"not modelled: {why}\n")
     said = {"__type": "NotImplemented", "message": f"not modelled: {why}"}
     return Answer(HTTPStatus.NOT_IMPLEMENTED, json.dumps(said).encode())
 
 
-def refusal(error: ClientError) -> dict[str, Any]:
+def error_document(error: ClientError) -> dict[str, Any]:
     """Return what the body of a refusal says."""
     said: Mapping[str, Any] = error.response
     parts = {k: v for k, v in said.items() if k not in {"Error", "ResponseMetadata"}}

@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 
 from botocore.exceptions import ClientError
 
-from bench.standin.answers import Answer, unknown
+from bench.standin.answers import Answer, unknown_operation
 from bench.standin.connection import Request
 from simulation.cloud.s3 import S3
 
@@ -50,7 +50,7 @@ class Buckets:
     def __init__(self, now: Callable[[], float]) -> None:
         self._model = S3(now, buckets=())
 
-    def ask(self, request: Request) -> Answer:
+    def handle(self, request: Request) -> Answer:
         """Answer a request."""
         bucket, _, key = unquote(request.path).lstrip("/").partition("/")
         given = parse_qs(request.query.decode(), keep_blank_values=True)
@@ -61,9 +61,9 @@ class Buckets:
                 return self._object(request, bucket, key)
             return self._bucket(request, bucket, given)
         except ClientError as error:
-            return refused(error, request)
+            return error_answer(error, request)
         except NotImplementedError as why:
-            return unknown(why)
+            return unknown_operation(why)
 
     def _object(self, request: Request, bucket: str, key: str) -> Answer:
         asked: dict[str, Any] = {"Bucket": bucket, "Key": key}
@@ -82,7 +82,9 @@ class Buckets:
         partial = "ContentRange" in reply
         status = HTTPStatus.PARTIAL_CONTENT if partial else HTTPStatus.OK
         body = reply["Body"].content if "Body" in reply else b""
-        return Answer(status, body, shown(reply), size=reply["ContentLength"])
+        return Answer(
+            status, body, response_headers(reply), size=reply["ContentLength"]
+        )
 
     def _bucket(
         self, request: Request, bucket: str, given: dict[str, list[str]]
@@ -97,10 +99,10 @@ class Buckets:
             if parameter in given:
                 [text] = given[parameter]
                 asked[name] = int(text) if name == "MaxKeys" else text
-        return listing(self._model.call("list_objects_v2", asked))
+        return list_answer(self._model.call("list_objects_v2", asked))
 
 
-def shown(reply: dict[str, Any]) -> dict[str, str]:
+def response_headers(reply: dict[str, Any]) -> dict[str, str]:
     """Return what the headers say of an object."""
     headers = {
         "Content-Type": reply["ContentType"],
@@ -113,7 +115,7 @@ def shown(reply: dict[str, Any]) -> dict[str, str]:
     return headers
 
 
-def listing(reply: dict[str, Any]) -> Answer:
+def list_answer(reply: dict[str, Any]) -> Answer:
     """Return a page of a bucket's keys."""
     parts = {
         "Name": reply["Name"],
@@ -124,19 +126,19 @@ def listing(reply: dict[str, Any]) -> Answer:
         "NextContinuationToken": reply.get("NextContinuationToken"),
     }
     rows = "".join(
-        f"<Contents>{entry(row)}</Contents>" for row in reply.get("Contents", [])
+        f"<Contents>{list_entry(row)}</Contents>" for row in reply.get("Contents", [])
     )
-    said = f'<ListBucketResult xmlns="{NAMESPACE}">{elements(parts)}{rows}'
+    said = f'<ListBucketResult xmlns="{NAMESPACE}">{xml_elements(parts)}{rows}'
     return document(f"{said}</ListBucketResult>")
 
 
-def entry(row: dict[str, Any]) -> str:
+def list_entry(row: dict[str, Any]) -> str:
     """Return what a listing says of an object."""
     modified = row["LastModified"].strftime("%Y-%m-%dT%H:%M:%S.000Z")
-    return elements({**row, "LastModified": modified})
+    return xml_elements({**row, "LastModified": modified})
 
 
-def elements(parts: dict[str, Any]) -> str:
+def xml_elements(parts: dict[str, Any]) -> str:
     """Return elements with a text each."""
     return "".join(
         f"<{name}>{escape(str(value))}</{name}>"
@@ -145,14 +147,14 @@ def elements(parts: dict[str, Any]) -> str:
     )
 
 
-def refused(error: ClientError, request: Request) -> Answer:
+def error_answer(error: ClientError, request: Request) -> Answer:
     """Return a refusal; a HEAD has no body to say more than the status."""
     said: Any = error.response
     status = said["ResponseMetadata"]["HTTPStatusCode"]
     if request.method == "HEAD" or status == HTTPStatus.NOT_MODIFIED:
         return Answer(status, b"", {})
     code, message = said["Error"]["Code"], said["Error"]["Message"]
-    parts = elements({"Code": code, "Message": message, "RequestId": "0"})
+    parts = xml_elements({"Code": code, "Message": message, "RequestId": "0"})
     return document(f"<Error>{parts}</Error>", status)
 
 

@@ -45,7 +45,9 @@ class Template:
     def of_type(self, kind: str) -> list[Mapping[str, Any]]:
         """Return the properties of the resources of a type."""
         every = self._resources.values()
-        return [found["Properties"] for found in every if found["Type"] == kind]
+        return [
+            ok_answer["Properties"] for ok_answer in every if ok_answer["Type"] == kind
+        ]
 
     def named(self, text: Mapping[str, str]) -> str:
         """Return a name, with what it is made of in its place."""
@@ -56,18 +58,18 @@ class Template:
 
     def queues(self) -> list[dict[str, Any]]:
         """Return the requests that make the queues, a dead-letter queue's first."""
-        found = sorted(
+        ok_answer = sorted(
             self.of_type("AWS::SQS::Queue"), key=lambda q: "RedrivePolicy" in q
         )
         return [
             {
                 "QueueName": self.named(queue["QueueName"]),
-                "Attributes": self.ways(queue),
+                "Attributes": self.queue_attributes(queue),
             }
-            for queue in found
+            for queue in ok_answer
         ]
 
-    def ways(self, queue: Mapping[str, Any]) -> dict[str, str]:
+    def queue_attributes(self, queue: Mapping[str, Any]) -> dict[str, str]:
         """Return a queue's attributes that messages depend on."""
         ways = {name: str(queue[name]) for name in TIMES if name in queue}
         if policy := queue.get("RedrivePolicy"):

@@ -19,7 +19,7 @@ class HashOnly:
 
     name: str
 
-    def asked(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def hash_only_request(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return a request to read or write one item in the model's words."""
         if "KeyConditionExpression" in request:
             raise NotImplementedError("a query of a table without a sort key")
@@ -35,7 +35,7 @@ class HashOnly:
             }
         return changed
 
-    def told(self, reply: Mapping[str, Any]) -> dict[str, Any]:
+    def full_reply(self, reply: Mapping[str, Any]) -> dict[str, Any]:
         """Return an answer in the words of the table."""
         changed = dict(reply)
         for part in ("Item", "Attributes"):

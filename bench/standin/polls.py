@@ -30,7 +30,7 @@ class Poll:
     timer: TimerHandle | None = None
 
 
-class Polls:
+class LongPolls:
     """The open polls of all queues."""
 
     def __init__(
@@ -51,10 +51,10 @@ class Polls:
     def arrived(self, url: str) -> None:
         """Let the open polls of a queue look, the first one first."""
         waiting = self._waiting.get(url.rpartition("/")[2], [])
-        while waiting and self._look(waiting[0]):
+        while waiting and self._retry(waiting[0]):
             pass
 
-    def _look(self, poll: Poll) -> bool:
+    def _retry(self, poll: Poll) -> bool:
         """Answer a poll if it can be; say whether it was."""
         try:
             reply = self._model.call("receive_message", poll.request)
@@ -76,7 +76,7 @@ class Polls:
         at = poll.until
         if due is not None:
             at = min(at, self._loop.time() + max(0.0, due - self._now()) + LATE_S)
-        poll.timer = self._loop.call_at(at, self._look, poll)
+        poll.timer = self._loop.call_at(at, self._retry, poll)
 
     def _end(self, poll: Poll) -> None:
         """Wait no longer."""

@@ -11,8 +11,15 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from bench.standin.answers import JSON, Answer, Respond, found, refusal, unknown
-from bench.standin.polls import Poll, Polls
+from bench.standin.answers import (
+    JSON,
+    Answer,
+    Respond,
+    error_document,
+    ok_answer,
+    unknown_operation,
+)
+from bench.standin.polls import LongPolls, Poll
 from simulation.cloud import sqs_messages
 from simulation.cloud.sqs import SQS
 
@@ -48,7 +55,7 @@ class Queues:
 
     def __init__(self, loop: AbstractEventLoop, now: Callable[[], float]) -> None:
         self._model = SQS(now, Random())
-        self._polls = Polls(loop, self._model, now)
+        self._polls = LongPolls(loop, self._model, now)
         self._model.on_arrival = self._polls.arrived
         self._waits: dict[str, int] = {}
         self._others: Mapping[str, Callable[[Document, str], Document]] = {
@@ -58,24 +65,24 @@ class Queues:
             "GetQueueUrl": self._url,
         }
 
-    def ask(
+    def handle(
         self, action: str, body: bytes, host: str, respond: Respond
     ) -> Callable[[], None] | None:
         """Answer a request, now or later; return what calls the later answer off."""
         request = json.loads(body)
         try:
             if action in self._others:
-                respond(found(self._others[action](request, host)))
+                respond(ok_answer(self._others[action](request, host)))
             elif action == "ReceiveMessage":
                 return self._receive(request, respond)
             elif action in OPERATIONS:
-                respond(found(self._model.call(OPERATIONS[action], request)))
+                respond(ok_answer(self._model.call(OPERATIONS[action], request)))
             else:
-                respond(unknown(action))
-        except ClientError as refused:
-            respond(refused_as(refused))
+                respond(unknown_operation(action))
+        except ClientError as error:
+            respond(error_answer(error))
         except NotImplementedError as why:
-            respond(unknown(why))
+            respond(unknown_operation(why))
         return None
 
     def _receive(
@@ -88,9 +95,9 @@ class Queues:
         wait_s = request.get("WaitTimeSeconds", self._waits.get(queue, 0))
         reply = self._model.call("receive_message", request)
         if "Messages" in reply or not wait_s:
-            respond(found(reply))
+            respond(ok_answer(reply))
             return None
-        poll = Poll(request, queue, lambda reply: respond(found(reply)))
+        poll = Poll(request, queue, lambda reply: respond(ok_answer(reply)))
         return self._polls.wait(poll, wait_s)
 
     def _create(self, request: Document, host: str) -> Document:
@@ -140,9 +147,9 @@ def url(host: str, name: str) -> str:
     return f"http://{host}/{sqs_messages.ACCOUNT}/{name}"
 
 
-def refused_as(error: ClientError) -> Answer:
+def error_answer(error: ClientError) -> Answer:
     """Return a refusal, which has one name in JSON and another for older clients."""
-    said = refusal(error)
+    said = error_document(error)
     said["__type"] = SHAPES.get(said["__type"], said["__type"])
     older = f"{error.response['Error']['Code']};Sender"
     headers = {"Content-Type": JSON, "x-amzn-query-error": older}

@@ -8,7 +8,7 @@ from functools import partial
 from http import HTTPStatus
 
 from bench import meter
-from bench.standin.answers import Answer, found, unknown
+from bench.standin.answers import Answer, ok_answer, unknown_operation
 from bench.standin.buckets import XML, Buckets
 from bench.standin.connection import Connection, Request
 from bench.standin.queues import Queues
@@ -25,7 +25,7 @@ CALLER = (
 )
 
 
-class Standin:
+class AwsServer:
     """All services, and the counts of what was asked of them."""
 
     def __init__(self, loop: AbstractEventLoop, now: Callable[[], float]) -> None:
@@ -38,7 +38,7 @@ class Standin:
     def serve(self, request: Request, connection: Connection) -> None:
         """Answer a request on its connection."""
         if request.path == "/_bench":
-            connection.answer(found(self.counts).sent(self._now()))
+            connection.answer(ok_answer(self.counts).encode(self._now()))
             return
         place = (request.method, request.path, request.query, request.headers)
         name = meter.operation(*place, request.body)
@@ -46,13 +46,13 @@ class Standin:
         service, _, action = name.partition(".")
         match service:
             case "dynamodb":
-                respond(self._tables.ask(action, request.body))
+                respond(self._tables.handle(action, request.body))
             case "sqs":
                 host = request.headers.get(b"host", b"").decode("latin-1")
-                if off := self._queues.ask(action, request.body, host, respond):
+                if off := self._queues.handle(action, request.body, host, respond):
                     connection.on_lost = off
             case "s3":
-                respond(self._buckets.ask(request))
+                respond(self._buckets.handle(request))
             case _:
                 respond(other(action))
 
@@ -60,14 +60,14 @@ class Standin:
         self, request: Request, connection: Connection, name: str, answer: Answer
     ) -> None:
         """Count a request, and send its answer."""
-        if not meter.watches(request.headers):
+        if not meter.is_observer(request.headers):
             sizes = (len(request.body), len(answer.body))
-            meter.note(self.counts, name, *sizes, answer.units)
-        connection.answer(answer.sent(self._now()))
+            meter.count_request(self.counts, name, *sizes, answer.units)
+        connection.answer(answer.encode(self._now()))
 
 
 def other(action: str) -> Answer:
     """Return the answer of what is no service of the work."""
     if action != "GetCallerIdentity":
-        return unknown(action)
+        return unknown_operation(action)
     return Answer(HTTPStatus.OK, CALLER.encode(), {"Content-Type": XML})

@@ -11,7 +11,13 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from bench import meter
-from bench.standin.answers import Answer, found, refusal, unknown, written
+from bench.standin.answers import (
+    Answer,
+    error_document,
+    ok_answer,
+    unknown_operation,
+    written,
+)
 from bench.standin.hash_only import HashOnly
 from simulation.cloud.answers import error
 from simulation.cloud.dynamodb import KNOWN, Change, DynamoDB
@@ -28,68 +34,74 @@ class Tables:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._model = DynamoDB(now, tables=())
-        self._model.on_write = self._written
+        self._model.on_write = self._record_changes
         self._described: dict[str, Document] = {}
         self._hash_only: dict[str, HashOnly] = {}
         self._units: dict[str, float] = {}
         self._others = {
             "CreateTable": self._create,
             "DescribeTable": self._describe,
-            "DeleteTable": self._drop,
+            "DeleteTable": self._delete_table,
             "UpdateTimeToLive": self._expire,
         }
 
-    def ask(self, action: str, body: bytes) -> Answer:
+    def handle(self, action: str, body: bytes) -> Answer:
         """Answer a request."""
         request = json.loads(body)
         if BINARY in body or BINARIES in body:
-            request = decoded(request)
+            request = decode_binary(request)
         try:
             if action in self._others:
-                return found(self._others[action](request))
+                return ok_answer(self._others[action](request))
             if action not in OPERATIONS:
-                return unknown(action)
+                return unknown_operation(action)
             return self._work(action, request)
-        except ClientError as refused:
-            said = self._told(request, refusal(refused))
-            units = meter.of_refusal(body, said) if action in meter.WRITES else 0
+        except ClientError as error:
+            said = self._add_consumed_capacity(request, error_document(error))
+            units = (
+                meter.refused_write_units(body, said) if action in meter.WRITES else 0
+            )
             return Answer(HTTPStatus.BAD_REQUEST, written(said).encode(), units=units)
         except NotImplementedError as why:
-            return unknown(why)
+            return unknown_operation(why)
 
     def _work(self, action: str, request: Document) -> Answer:
         """Have the model do it."""
         self._units = {}
-        told = request.pop("ReturnConsumedCapacity", "NONE") != "NONE"
+        wants_capacity = request.pop("ReturnConsumedCapacity", "NONE") != "NONE"
         other = self._hash_only.get(request.get("TableName", ""))
-        asked = request if other is None else other.asked(request)
-        reply = self._told(request, self._model.call(OPERATIONS[action], asked))
+        asked = request if other is None else other.hash_only_request(request)
+        reply = self._add_consumed_capacity(
+            request, self._model.call(OPERATIONS[action], asked)
+        )
         together = action == "TransactWriteItems"
         if action in meter.READS:
-            self._units[request["TableName"]] = meter.of_read(request, reply)
+            self._units[request["TableName"]] = meter.read_units(request, reply)
         elif together:
-            self._look(request["TransactItems"])
-        if told:
-            rows = [consumed(*row, together=together) for row in self._units.items()]
+            self._retry(request["TransactItems"])
+        if wants_capacity:
+            rows = [
+                consumed_units(*row, together=together) for row in self._units.items()
+            ]
             reply["ConsumedCapacity"] = rows if together else rows[0]
-        return found(reply, sum(self._units.values()))
+        return ok_answer(reply, sum(self._units.values()))
 
-    def _told(self, request: Document, reply: Document) -> Document:
+    def _add_consumed_capacity(self, request: Document, reply: Document) -> Document:
         """Return what the model says in the words of the table."""
         other = self._hash_only.get(request.get("TableName", ""))
-        return reply if other is None else other.told(reply)
+        return reply if other is None else other.full_reply(reply)
 
-    def _written(self, changes: Sequence[Change]) -> None:
+    def _record_changes(self, changes: Sequence[Change]) -> None:
         for change in changes:
-            self._use(change.table, meter.of_write(change.size))
+            self._use(change.table, meter.write_units(change.size))
 
-    def _look(self, actions: Sequence[Document]) -> None:
+    def _retry(self, actions: Sequence[Document]) -> None:
         """Count what a transaction only looked at, and all of it twice."""
         for action in actions:
             if check := action.get("ConditionCheck"):
                 place = {name: check[name] for name in ("TableName", "Key")}
                 item = self._model.call("get_item", place).get("Item", {})
-                self._use(check["TableName"], meter.of_write(meter.size(item)))
+                self._use(check["TableName"], meter.write_units(meter.size(item)))
         twice = meter.units.TRANSACTION
         self._units = {table: used * twice for table, used in self._units.items()}
 
@@ -107,19 +119,19 @@ class Tables:
         elif names != ["pk", "sk"]:
             raise NotImplementedError(f"the keys {names}")
         self._model.create_table(name)
-        shown = ("TableName", "KeySchema", "AttributeDefinitions")
+        response_headers = ("TableName", "KeySchema", "AttributeDefinitions")
         self._described[name] = {
-            **{part: request[part] for part in shown},
+            **{part: request[part] for part in response_headers},
             "TableStatus": "ACTIVE",
             "TableArn": f"arn:aws:dynamodb:us-east-1:000000000000:table/{name}",
         }
         return {"TableDescription": self._described[name]}
 
     def _describe(self, request: Document) -> Document:
-        return {"Table": self._there("describe_table", request)}
+        return {"Table": self._require_table("describe_table", request)}
 
-    def _drop(self, request: Document) -> Document:
-        gone = self._there("delete_table", request)
+    def _delete_table(self, request: Document) -> Document:
+        gone = self._require_table("delete_table", request)
         name = request["TableName"]
         self._model.delete_table(name)
         self._hash_only.pop(name, None)
@@ -128,10 +140,10 @@ class Tables:
 
     def _expire(self, request: Document) -> Document:
         """Take note that items may expire; who asks for this counts on none to."""
-        self._there("update_time_to_live", request)
+        self._require_table("update_time_to_live", request)
         return {"TimeToLiveSpecification": request["TimeToLiveSpecification"]}
 
-    def _there(self, operation: str, request: Mapping[str, Any]) -> Document:
+    def _require_table(self, operation: str, request: Mapping[str, Any]) -> Document:
         described = self._described.get(request["TableName"])
         if described is None:
             code = "ResourceNotFoundException"
@@ -140,16 +152,16 @@ class Tables:
         return described
 
 
-def consumed(table: str, units: float, *, together: bool) -> Document:
+def consumed_units(table: str, units: float, *, together: bool) -> Document:
     """Return what a request is told that it consumed."""
-    told = {"TableName": table, "CapacityUnits": units}
-    return {**told, "WriteCapacityUnits": units} if together else told
+    consumed = {"TableName": table, "CapacityUnits": units}
+    return {**consumed, "WriteCapacityUnits": units} if together else consumed
 
 
-def decoded(document: Any) -> Any:
+def decode_binary(document: Any) -> Any:
     """Return a request with its binary values as bytes."""
     if isinstance(document, list):
-        return [decoded(part) for part in document]
+        return [decode_binary(part) for part in document]
     if not isinstance(document, dict):
         return document
     match document:
@@ -157,4 +169,4 @@ def decoded(document: Any) -> Any:
             return {"B": b64decode(text)}
         case {"BS": list(texts), **rest} if not rest:
             return {"BS": [b64decode(text) for text in texts]}
-    return {name: decoded(part) for name, part in document.items()}
+    return {name: decode_binary(part) for name, part in document.items()}

@@ -10,12 +10,12 @@ from bench import theirs
 from bench.counts import Counts
 from bench.ours import lease
 from bench.systems import RIVALS
-from bench.theirs import Theirs
+from bench.theirs import RivalAdapter
 from piecework.settings import load_settings
 
 
 @dataclass
-class Asked:
+class PlanOptions:
     """A stand where this much was asked of AWS."""
 
     counts_: dict[str, list[float]] = field(default_factory=dict)
@@ -29,14 +29,14 @@ def test_a_rival_has_settled_when_it_asks_for_nothing_but_work(
 ) -> None:
     moments = iter([0.0, 0.2, 0.4, 0.8])
     monkeypatch.setattr(theirs.time, "monotonic", lambda: next(moments))
-    stand: Any = Asked()
-    rival = Theirs(stand, RIVALS[0])
+    open_environment: Any = PlanOptions()
+    rival = RivalAdapter(open_environment, RIVALS[0])
 
-    stand.counts_["sqs.DeleteMessage"] = [1, 1, 0, 0, 0]
+    open_environment.counts_["sqs.DeleteMessage"] = [1, 1, 0, 0, 0]
     assert not rival.settled()
-    stand.counts_["sqs.DeleteMessage"] = [2, 2, 0, 0, 0]
+    open_environment.counts_["sqs.DeleteMessage"] = [2, 2, 0, 0, 0]
     assert not rival.settled()
-    stand.counts_["sqs.ReceiveMessage"] = [9, 9, 0, 0, 0]
+    open_environment.counts_["sqs.ReceiveMessage"] = [9, 9, 0, 0, 0]
     assert not rival.settled()
     assert rival.settled()
 

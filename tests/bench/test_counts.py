@@ -25,7 +25,7 @@ def test_counts_are_taken_between_two_looks() -> None:
     since = AFTER.since(BEFORE)
 
     assert (1, 5, 4) == (
-        since.of("dynamodb.UpdateItem"),
+        since.requests_of("dynamodb.UpdateItem"),
         since.units(reads=False),
         since.units(reads=True),
     )

@@ -37,14 +37,14 @@ async def ask(
     named = {"content-length": str(len(body)), **headers}
     lines = [(n.replace("_", "-").encode(), v.encode()) for n, v in named.items()]
     scope = {"type": "http", "path": path, "method": method, "headers": lines}
-    await door.counted(inner)(scope, receive, send)
+    await door.count_requests(inner)(scope, receive, send)
     return seen
 
 
 async def test_a_write_is_asked_what_it_consumed() -> None:
-    told = {"ConsumedCapacity": {"CapacityUnits": 5.0}}
+    send_counts = {"ConsumedCapacity": {"CapacityUnits": 5.0}}
     target = "DynamoDB_20120810.PutItem"
-    seen = await ask(b'{"Item":{}}', told, x_amz_target=target)
+    seen = await ask(b'{"Item":{}}', send_counts, x_amz_target=target)
 
     assert b'{"Item":{},"ReturnConsumedCapacity":"TOTAL"}' == seen["body"]
     assert str(len(seen["body"])).encode() == seen["size"]
@@ -109,7 +109,7 @@ async def test_objects_are_counted_by_their_method(
 
 async def test_who_only_watches_is_not_counted() -> None:
     target = "DynamoDB_20120810.GetItem"
-    agent = f"{meter.WATCHER.decode()} Resource"  # as the SDK puts it
+    agent = f"{meter.OBSERVER_AGENT.decode()} Resource"  # as the SDK puts it
     await ask(b"{}", {}, user_agent=agent, x_amz_target=target)
 
     assert {} == door.counts

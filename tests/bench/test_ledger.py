@@ -2,20 +2,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.ledger import Reading
+from bench.ledger import LedgerReader
 
 
 def test_a_line_is_read_once_it_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
-    reading = Reading(path)
-    assert 0 == reading.look().first_start
+    reading = LedgerReader(path)
+    assert 0 == reading.poll().first_start
 
     path.write_text("READY 1 9\nSTART a 5 9\nDONE a")
-    assert {} == reading.look().dones
+    assert {} == reading.poll().dones
 
     with path.open("a") as file:
         file.write(" 7 9\n")
-    facts = reading.look()
+    facts = reading.poll()
     assert (1, 5, 7, {"a": 1}) == (
         facts.ready,
         facts.first_start,
@@ -28,7 +28,7 @@ def test_what_was_done_again_does_not_make_the_work_last_longer(tmp_path: Path) 
     path = tmp_path / "ledger"
     path.write_text("START a 1 9\nDONE a 2 9\nSTART a 3 9\nDONE a 4 9\n")
 
-    facts = Reading(path).look()
+    facts = LedgerReader(path).poll()
 
     assert (1, 1, 2) == (facts.started_again, facts.repeated, facts.last_done)
 
@@ -37,7 +37,7 @@ def test_a_call_that_is_paid_for_twice_counts_so(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     path.write_text("CALL 0 1 FAIL 1\nCALL 0 1 OK 2\nCALL 0 1 OK 3\nCALL 0 2 OK 4\n")
 
-    facts = Reading(path).look()
+    facts = LedgerReader(path).poll()
 
     assert (1, 2, 1, 2, 4) == (
         facts.failed,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench import theirs
-from bench.plan import Asked, plan
+from bench.plan import PlanOptions, plan
 from bench.runner import Runner
 from tests.apart import NotInstalledError
 
@@ -16,16 +16,16 @@ def _no_index(monkeypatch: pytest.MonkeyPatch) -> None:
         raise NotInstalledError(f"{lock} is not to be had")
 
     monkeypatch.setattr(theirs, "bin_of", refuse)
-    theirs.why_not.cache_clear()
+    theirs.unavailable_reason.cache_clear()
 
 
 def test_a_rival_that_cannot_be_installed_is_recorded_with_the_reason(
     tmp_path: Path,
 ) -> None:
-    steps = plan(Asked(workloads=("W1",), systems=("celery", "dbos")))
+    steps = plan(PlanOptions(workloads=("W1",), systems=("celery", "dbos")))
 
     records = Runner(tmp_path, lambda _: None).run(steps)
-    theirs.why_not.cache_clear()
+    theirs.unavailable_reason.cache_clear()
 
     assert [
         ("Celery", "not installed: bench-sqs is not to be had"),

@@ -10,27 +10,29 @@ from tests.bench.records import record, results
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def parsed(drawn: str) -> ET.Element:
-    return ET.fromstring(drawn)  # noqa: S314 -- our own
+def parsed(chart_names: str) -> ET.Element:
+    return ET.fromstring(chart_names)  # noqa: S314 -- our own
 
 
 def test_a_bar_is_as_long_as_its_figure() -> None:
     rows = [Bar("ours", 1.0, ours=True), Bar("a < b", 4.0)]
 
-    drawn = parsed(drawing.bars("title", rows, limit=2.0))
+    chart_names = parsed(drawing.bars("title", rows, limit=2.0))
 
-    wide = {each.get("class"): each.get("width") for each in drawn.iter(f"{SVG}rect")}
+    wide = {
+        each.get("class"): each.get("width") for each in chart_names.iter(f"{SVG}rect")
+    }
     assert {"ours": "105.0", "rival": "420.0"} == wide
-    assert "a < b" in [each.text for each in drawn.iter(f"{SVG}text")]
-    assert 1 == len(list(drawn.iter(f"{SVG}line")))
+    assert "a < b" in [each.text for each in chart_names.iter(f"{SVG}text")]
+    assert 1 == len(list(chart_names.iter(f"{SVG}line")))
 
 
 def test_a_line_runs_over_powers_of_ten() -> None:
     series = {"flat": [(100.0, 2.0), (1_000.0, 2.0), (10_000.0, 2.0)]}
 
-    drawn = parsed(drawing.lines("title", series))
+    chart_names = parsed(drawing.lines("title", series))
 
-    (path,) = drawn.iter(f"{SVG}polyline")
+    (path,) = chart_names.iter(f"{SVG}polyline")
     points = [point.split(",") for point in str(path.get("points")).split()]
     xs, ys = ([float(point[n]) for point in points] for n in (0, 1))
     assert xs[1] - xs[0] == xs[2] - xs[1]
@@ -38,7 +40,9 @@ def test_a_line_runs_over_powers_of_ten() -> None:
 
 
 def test_an_axis_ends_at_a_round_figure() -> None:
-    assert [1, 0.4, 8, 100, 200] == [drawing.above(n) for n in (0, 0.3, 7.2, 95, 150)]
+    assert [1, 0.4, 8, 100, 200] == [
+        drawing.round_up(n) for n in (0, 0.3, 7.2, 95, 150)
+    ]
 
 
 def test_the_page_and_its_drawings_are_written_from_the_results(tmp_path: Path) -> None:
@@ -52,8 +56,8 @@ def test_the_page_and_its_drawings_are_written_from_the_results(tmp_path: Path) 
     page.write(found, tmp_path)
 
     written = (tmp_path / "performance.md").read_text(encoding="utf-8")
-    drawn = {path.name for path in (tmp_path / "performance").iterdir()}
-    assert {"requests.svg", "growth.svg"} == drawn
-    assert all(f"](performance/{name})" in written for name in drawn)
+    chart_names = {path.name for path in (tmp_path / "performance").iterdir()}
+    assert {"requests.svg", "growth.svg"} == chart_names
+    assert all(f"](performance/{name})" in written for name in chart_names)
     assert "| `requests_per_chunk` | <= 2.5 | 2.25 | kept |" in written
     assert "| piecework | 2.25 | 0.00 |" in written

@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 
 from bench import noise, processes
-from bench.noise import Moment
+from bench.noise import NoiseSample
 
 
 def test_a_process_is_read_whatever_its_name_holds() -> None:
@@ -22,7 +22,7 @@ def test_a_process_has_used_what_its_tree_has() -> None:
 
 
 def test_what_neither_idled_nor_was_ours_was_foreign() -> None:
-    before, after = Moment(0.0, 10.0, 4.0, 0.0), Moment(2.0, 13.0, 5.0, 1.0)
+    before, after = NoiseSample(0.0, 10.0, 4.0, 0.0), NoiseSample(2.0, 13.0, 5.0, 1.0)
 
     found = noise.between(before, after)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.ledger import Reading
+from bench.ledger import LedgerReader
 from bench.rivals import protocol
 from bench.rivals.protocol import CallFailedError, Config, Tasks, fails_first
 
@@ -44,7 +44,7 @@ def test_what_a_later_version_asks_for_is_left_out(
 def test_a_performed_task_stands_in_the_ledger(config: Config) -> None:
     Tasks(config).perform("1")
 
-    facts = Reading(Path(config.ledger)).look()
+    facts = LedgerReader(Path(config.ledger)).poll()
     assert {"1": 1} == facts.starts == facts.dones
 
 
@@ -55,7 +55,7 @@ async def test_a_call_that_fails_does_so_once(config: Config) -> None:
         await tasks.aperform("1.2")
     await tasks.aperform("1.2")
 
-    facts = Reading(Path(config.ledger)).look()
+    facts = LedgerReader(Path(config.ledger)).poll()
     assert (1, {("1", "2"): 1}, 1) == (facts.failed, facts.paid, facts.started_again)
 
 
@@ -63,14 +63,14 @@ async def test_a_chunk_fails_with_one_of_its_calls_and_pays_again(
     config: Config,
 ) -> None:
     tasks = Tasks(replace(config, workload="W2b"))
-    tasks.ledger.tried(0, 1)
-    tasks.ledger.tried(0, 2)
+    tasks.ledger.count_attempt(0, 1)
+    tasks.ledger.count_attempt(0, 2)
 
     with pytest.raises(CallFailedError):
         await tasks.aperform("0")
     await tasks.aperform("0")
 
-    facts = Reading(Path(config.ledger)).look()
+    facts = LedgerReader(Path(config.ledger)).poll()
     assert (1, 2, {"0": 1}) == (facts.failed, facts.paid_twice, facts.dones)
 
 
@@ -81,7 +81,7 @@ def test_blocking_calls_of_a_chunk_fail_alike(config: Config) -> None:
         tasks.perform("1")
     tasks.perform("1")
 
-    facts = Reading(Path(config.ledger)).look()
+    facts = LedgerReader(Path(config.ledger)).poll()
     assert (3, 3, 0) == (facts.failed, len(facts.paid), facts.paid_twice)
 
 

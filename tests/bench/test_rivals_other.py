@@ -60,9 +60,9 @@ def test_what_a_script_imports_is_in_its_environment(name: str) -> None:
 
 @each_script
 def test_no_file_beside_a_script_hides_a_package_that_it_imports(name: str) -> None:
-    beside = {each.stem for each in (ROOT / "bench" / "rivals").glob("*.py")}
+    rival_step = {each.stem for each in (ROOT / "bench" / "rivals").glob("*.py")}
 
-    assert {"protocol"} == beside & imported_by(tree_of(name))
+    assert {"protocol"} == rival_step & imported_by(tree_of(name))
 
 
 @each_lock

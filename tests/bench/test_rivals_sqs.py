@@ -90,9 +90,9 @@ def test_a_script_says_how_it_was_set_up(name: str) -> None:
 def test_what_a_script_imports_is_in_its_environment(name: str) -> None:
     packages = SCRIPTS[name] - set(SCRIPTS)
 
-    wanted = {BROUGHT_BY.get(each, each.replace("_", "-")) for each in packages}
+    options = {BROUGHT_BY.get(each, each.replace("_", "-")) for each in packages}
 
-    assert set() == wanted - asked_for()
+    assert set() == options - asked_for()
 
 
 def test_every_package_of_the_environment_is_locked_by_its_hash() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.plan import Asked, plan
+from bench.plan import PlanOptions, plan
 from bench.runner import Runner
 
 
@@ -12,7 +12,7 @@ from bench.runner import Runner
 def test_a_small_job_is_done_counted_and_timed(
     tmp_path: Path, emulator_python: Path
 ) -> None:
-    steps = plan(Asked(workloads=("W1",), systems=("piecework",), tasks=20))
+    steps = plan(PlanOptions(workloads=("W1",), systems=("piecework",), tasks=20))
     said: list[str] = []
 
     (record,) = Runner(tmp_path / "bench", said.append).run(steps)

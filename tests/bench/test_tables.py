@@ -40,7 +40,9 @@ def test_who_is_not_given_a_workload_is_named_with_the_reason() -> None:
 
     reasons = {row[0]: row[1] for row in table.rows[1:]}
     assert {"piecework", "DBOS", "Temporal"} == set(reasons)
-    assert all(reason.startswith("not run: ") for reason in reasons.values())
+    assert all(
+        failure_reason.startswith("not run: ") for failure_reason in reasons.values()
+    )
 
 
 def test_a_range_is_shown_where_it_says_more() -> None:

@@ -19,7 +19,7 @@ KNOWN = JOBS["1000"]
 AT_TIMES = {"GetQueueUrl", "POST", "ChangeMessageVisibilityBatch", "ReceiveMessage"}
 
 
-def asked(job: Any) -> set[tuple[str, str, str]]:
+def request(job: Any) -> set[tuple[str, str, str]]:
     return {
         (by, row["operation"], row["kind"])
         for by in ("submitter", "worker")
@@ -32,15 +32,15 @@ async def test_the_recording_of_a_job_is_fresh(
     deployed: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     then = pattern(NAME, JOBS, 1.0)
-    monkeypatch.setattr("bench.limits.record.LOOK_S", 0.1)
+    monkeypatch.setattr("bench.limits.record.POLL_S", 0.1)
     monkeypatch.setattr("piecework.layout.GROUP_SIZE", 8)
     monkeypatch.setenv("PIECEWORK_RECEIVE_WAIT_S", "1")
     jobs = {str(size): await record(deployed, NAME, size) for size in (2, 18)}
     now = pattern(NAME, jobs, 1.0)
 
-    assert asked(KNOWN) == asked(jobs["18"]), AGAIN
+    assert request(KNOWN) == request(jobs["18"]), AGAIN
     assert (then.submit_units, then.work_units) == (
         pytest.approx(now.submit_units),
         pytest.approx(now.work_units),
     ), AGAIN
-    assert then.looks == now.looks, AGAIN
+    assert then.reads == now.reads, AGAIN

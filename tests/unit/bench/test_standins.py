@@ -5,18 +5,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench import page, results
-from bench.emulator import started
+from bench.emulator import server_command
 from tests.bench import records
 
-OURS = records.record("W1", "piecework")
+PIECEWORK = records.record("W1", "piecework")
 
 
 def test_the_page_says_what_stood_in_for_aws() -> None:
-    on_models = replace(OURS, standin="models")
-    growth = replace(OURS, workload="W4", variant="100 chunks", standin="ministack")
+    on_models = replace(PIECEWORK, aws_server="models")
+    growth = replace(
+        PIECEWORK, workload="W4", variant="100 chunks", aws_server="ministack"
+    )
 
-    alone = page.stood_in(records.results(on_models, on_models))
-    both = page.stood_in(records.results(on_models, growth))
+    alone = page.describe_aws_server(records.results(on_models, on_models))
+    both = page.describe_aws_server(records.results(on_models, growth))
 
     assert "In the place of AWS: models, for all rows." == alone
     wanted = "models for W1 piecework; ministack for W4 piecework 100 chunks"
@@ -25,16 +27,16 @@ def test_the_page_says_what_stood_in_for_aws() -> None:
 
 def test_a_record_of_before_there_was_a_choice_is_of_ministack(tmp_path: Path) -> None:
     kept = tmp_path / "kept.json"
-    records.results(OURS).save(kept)
+    records.results(PIECEWORK).save(kept)
     document = json.loads(kept.read_text())
-    del document["records"][0]["standin"]
+    del document["records"][0]["aws_server"]
     kept.write_text(json.dumps(document))
 
-    assert "ministack" == results.load(kept).records[0].standin
+    assert "ministack" == results.load(kept).records[0].aws_server
 
 
 def test_the_models_are_served_by_this_python_without_the_users_aws() -> None:
-    command, environ = started("models", 7, 1)
+    command, environ = server_command("models", 7, 1)
 
     assert ["-m", "bench.standin", "--fd", "7"] == command[1:]
     assert not [name for name in environ if name.startswith(("AWS", "PIECEWORK"))]

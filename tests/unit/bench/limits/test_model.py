@@ -26,24 +26,24 @@ RUNS = [
 def test_what_the_model_takes_for_granted_is_what_the_code_does() -> None:
     settings = Settings()
 
-    assert settings.cancel_poll_s == model.LOOK_S
+    assert settings.cancel_poll_s == model.POLL_S
     assert settings.lease_s == model.LEASE_S
     assert payloads.WINDOW == model.WINDOW
     assert keeping.LOOK_S == model.COST_S
     assert settings.reconcile_read_units == model.RECONCILE_UNITS
     assert loop.CHUNK_BYTES == model.CHUNK_BYTES
     assert settings.journal_flush_s == 1 / model.PAGES_A_SECOND
-    assert fanout.GROUPS_AT_ONCE == model.BY_TURNS
+    assert fanout.GROUPS_AT_ONCE == model.INTERLEAVED_GROUPS
     assert max(SIZES) == Limits().chunks < keys.MOST_CHUNKS
 
 
 def test_no_limit_makes_work_faster_and_what_binds_is_kept_to() -> None:
     for run, pattern in RUNS:
-        found = model.forced(run, pattern)
-        rate = run.chunks / found.seconds
+        ok_answer = model.minimum_time(run, pattern)
+        rate = run.chunks / ok_answer.seconds
 
-        assert found.seconds >= run.ideal_s
-        assert all(rate <= most for _, most in model.rates(run, pattern))
+        assert ok_answer.seconds >= run.ideal_s
+        assert all(rate <= limit for _, limit in model.rates(run, pattern))
 
 
 @pytest.mark.parametrize(("name", "seconds"), CASES)
@@ -52,7 +52,7 @@ def test_more_workers_are_never_slower_than_by_the_last_chunk(
 ) -> None:
     for chunks in SIZES:
         runs = [model.Run(chunks, workers, seconds) for workers in WORKERS]
-        times = [model.forced(run, PATTERNS[name]).seconds for run in runs]
+        times = [model.minimum_time(run, PATTERNS[name]).seconds for run in runs]
         assert all(more <= fewer + seconds for fewer, more in pairwise(times))
 
 
@@ -70,25 +70,25 @@ def test_more_workers_are_never_slower_than_by_the_last_chunk(
 def test_each_limit_binds_where_it_is_the_narrowest(
     run: model.Run, name: str, mark: quotas.Quota | None
 ) -> None:
-    assert mark is model.forced(run, PATTERNS[name]).by
+    assert mark is model.minimum_time(run, PATTERNS[name]).by
 
 
 def test_120_000_in_flight_are_kept_to_by_time() -> None:
     run = model.Run(10_000_000, 10_000, 600.0)
-    assert 10_000_000 / 120_000 * 600 + 600 == model.forced(run, STAGES).seconds
+    assert 10_000_000 / 120_000 * 600 + 600 == model.minimum_time(run, STAGES).seconds
 
 
 def test_no_item_comes_near_its_limit_however_large_the_job() -> None:
-    assert model.job_item_bytes(keys.MOST_CHUNKS, STAGES) < quotas.ITEM.most / 40
+    assert model.job_item_bytes(keys.MOST_CHUNKS, STAGES) < quotas.ITEM.limit / 40
     assert model.tally_units(keys.MOST_CHUNKS) < 2
 
 
 def test_a_new_table_bears_twice_as_much_each_half_hour() -> None:
     half_hour = 1800.0
-    assert 1.0 == model.on_a_new_table_s(4_000)
-    assert half_hour + 1 == model.on_a_new_table_s(4_000 * half_hour + 8_000)
+    assert 1.0 == model.new_table_s(4_000)
+    assert half_hour + 1 == model.new_table_s(4_000 * half_hour + 8_000)
     warm = (4_000 + 8_000 + 16_000 + 32_000) * half_hour
-    assert 4 * half_hour + 10 == model.on_a_new_table_s(warm + 400_000)
+    assert 4 * half_hour + 10 == model.new_table_s(warm + 400_000)
 
 
 def test_a_submit_is_as_fast_as_the_partitions_that_it_writes_to() -> None:
@@ -97,6 +97,10 @@ def test_a_submit_is_as_fast_as_the_partitions_that_it_writes_to() -> None:
 
 
 def test_a_fleet_meets_its_limits_where_the_page_says() -> None:
-    found = {each.what: each.binds_at for each in model.standing(STAGES)}
-    assert 1_500 == found["looks at the job's item"] == found["looks at the breakers"]
-    assert 200 == found["a reconciler beside each worker"]
+    ok_answer = {each.what: each.max_workers for each in model.fleet_demands(STAGES)}
+    assert (
+        1_500
+        == ok_answer["looks at the job's item"]
+        == ok_answer["looks at the breakers"]
+    )
+    assert 200 == ok_answer["a reconciler beside each worker"]

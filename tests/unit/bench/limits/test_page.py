@@ -19,7 +19,7 @@ def test_the_page_is_fresh() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "text"),
     [
         (0.3, "under 1 s"),
         (1, "1 s"),
@@ -32,9 +32,9 @@ def test_the_page_is_fresh() -> None:
     ],
 )
 def test_a_time_is_told_in_a_unit_of_which_it_has_two(
-    seconds: float, said: str
+    seconds: float, text: str
 ) -> None:
-    assert said == duration(seconds)
+    assert text == duration(seconds)
 
 
 def test_sizes_and_counts_are_told_in_few_digits() -> None:

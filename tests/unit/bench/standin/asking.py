@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bench.standin.connection import Connection, Request
-from bench.standin.standin import Standin
+from bench.standin.standin import AwsServer
 
 SERVICES = {"sqs": "AmazonSQS", "dynamodb": "DynamoDB_20120810"}
 NOW = 1_700_000_000.0
@@ -45,15 +45,15 @@ class Asking:
     """A stand-in, and the time that it is told."""
 
     loop: Any = None
-    standin: Standin = field(init=False)
+    aws_server: AwsServer = field(init=False)
 
     def __post_init__(self) -> None:
-        self.standin = Standin(self.loop, self.now)
+        self.aws_server = AwsServer(self.loop, self.now)
 
     def now(self) -> float:
         return NOW + (self.loop.time() if self.loop else 0.0)
 
-    def ask(self, operation: str, **request: Any) -> Line:
+    def handle(self, operation: str, **request: Any) -> Line:
         """Ask this of DynamoDB or SQS: `sqs.SendMessage`."""
         return self.open(operation, **request)[1]
 
@@ -80,10 +80,10 @@ class Asking:
 
     def send(self, request: Request) -> tuple[Connection, Line]:
         line = Line()
-        connection = Connection(self.standin.serve)
+        connection = Connection(self.aws_server.serve)
         connection.connection_made(line)
-        self.standin.serve(request, connection)
+        self.aws_server.serve(request, connection)
         return connection, line
 
     def units(self, operation: str) -> float:
-        return self.standin.counts[operation][2]
+        return self.aws_server.counts[operation][2]

@@ -15,11 +15,11 @@ def asking() -> Asking:
 
 
 def test_an_object_is_read_as_a_whole_and_in_part(asking: Asking) -> None:
-    whole = asking.object("GET", "/bucket/a/one")
+    response = asking.object("GET", "/bucket/a/one")
     part = asking.object("GET", "/bucket/a/one", range="bytes=2-4")
 
-    assert (200, b"0123456789") == (whole.status, whole.body)
-    assert "Content-Type: text/plain" in whole.head
+    assert (200, b"0123456789") == (response.status, response.body)
+    assert "Content-Type: text/plain" in response.head
     assert (206, b"234") == (part.status, part.body)
     assert "Content-Range: bytes 2-4/10" in part.head
 
@@ -51,16 +51,16 @@ def test_a_deleted_object_is_gone(asking: Asking) -> None:
 
 
 def test_a_write_may_depend_on_what_is_there(asking: Asking) -> None:
-    again = asking.object("PUT", "/bucket/a/one", b"x", if_none_match="*")
+    second = asking.object("PUT", "/bucket/a/one", b"x", if_none_match="*")
 
-    assert 412 == again.status
+    assert 412 == second.status
 
 
 def test_requests_are_counted_by_what_they_cost(asking: Asking) -> None:
     asking.object("GET", "/bucket?list-type=2")
 
-    counted = {name: row[0] for name, row in asking.standin.counts.items()}
-    assert {"s3.Put": 3, "s3.List": 1} == counted
+    request_counts = {name: row[0] for name, row in asking.aws_server.counts.items()}
+    assert {"s3.Put": 3, "s3.List": 1} == request_counts
 
 
 def test_what_is_not_modelled_is_said(asking: Asking) -> None:

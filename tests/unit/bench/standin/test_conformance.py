@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from bench.standin.connection import Connection
-from bench.standin.standin import Standin
+from bench.standin.standin import AwsServer
 from tests.conformance import (  # noqa: F401 -- they register what they ask
     dynamodb_transaction_probes,
     s3_probes,
@@ -41,8 +41,10 @@ async def test_every_answer_through_the_door_is_as_aws_documents_it() -> None:
 async def served() -> AsyncIterator[str]:
     """Serve a stand-in in this process, and yield where."""
     loop = asyncio.get_running_loop()
-    standin = Standin(loop, time.time)
-    server = await loop.create_server(lambda: Connection(standin.serve), "127.0.0.1", 0)
+    aws_server = AwsServer(loop, time.time)
+    server = await loop.create_server(
+        lambda: Connection(aws_server.serve), "127.0.0.1", 0
+    )
     host, port = server.sockets[0].getsockname()
     try:
         yield f"http://{host}:{port}"

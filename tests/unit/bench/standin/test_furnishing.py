@@ -19,10 +19,10 @@ def test_the_queues_are_those_of_the_template_the_dead_letters_first() -> None:
 
 def test_tables_and_bucket_have_the_names_that_settings_know() -> None:
     template = Template(NOWHERE, {"App": "app", "Env": "env"})
-    found = template.of_type("AWS::DynamoDB::Table")
+    ok_answer = template.of_type("AWS::DynamoDB::Table")
 
     tables = {SETTINGS.checkpoints_table, SETTINGS.dead_letters_table}
-    assert tables == {template.named(table["TableName"]) for table in found}
+    assert tables == {template.named(table["TableName"]) for table in ok_answer}
     [bucket] = template.of_type("AWS::S3::Bucket")
     name = SETTINGS.bucket("000000000000", "us-east-1")
     assert name == template.named(bucket["BucketName"])

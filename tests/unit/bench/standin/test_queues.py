@@ -12,18 +12,18 @@ URL = "http://127.0.0.1:1/000000000000/q"
 def opened(**attributes: str) -> Asking:
     """Return a stand-in with a queue."""
     asking = Asking(asyncio.get_running_loop())
-    made = asking.ask("sqs.CreateQueue", QueueName="q", Attributes=attributes)
+    made = asking.handle("sqs.CreateQueue", QueueName="q", Attributes=attributes)
     assert {"QueueUrl": URL} == made.said
     return asking
 
 
 def receive(asking: Asking, **more: Any) -> Line:
-    return asking.ask("sqs.ReceiveMessage", QueueUrl=URL, **more)
+    return asking.handle("sqs.ReceiveMessage", QueueUrl=URL, **more)
 
 
 def send(asking: Asking, *bodies: str) -> None:
     entries = [{"Id": body, "MessageBody": body} for body in bodies]
-    asking.ask("sqs.SendMessageBatch", QueueUrl=URL, Entries=entries)
+    asking.handle("sqs.SendMessageBatch", QueueUrl=URL, Entries=entries)
 
 
 def texts(line: Line) -> list[str]:
@@ -40,7 +40,7 @@ def test_a_poll_is_answered_when_a_message_comes() -> None:
         send(asking, "a", "b")
 
         assert (["a"], ["b"]) == (texts(first), texts(second))
-        assert 2 == asking.standin.counts["sqs.ReceiveMessage"][0]
+        assert 2 == asking.aws_server.counts["sqs.ReceiveMessage"][0]
 
     run_virtually(story())
 
@@ -67,7 +67,7 @@ def test_a_poll_is_answered_when_a_hidden_message_shows() -> None:
         assert (["a"], b"") == (texts(late), soon.sent)
         [message] = late.said["Messages"]
 
-        asking.ask(
+        asking.handle(
             "sqs.ChangeMessageVisibility",
             QueueUrl=URL,
             ReceiptHandle=message["ReceiptHandle"],
@@ -97,13 +97,13 @@ def test_a_poll_whose_client_has_died_takes_no_message() -> None:
 def test_a_queue_is_found_listed_and_deleted() -> None:
     async def story() -> None:
         asking = opened()
-        assert [URL] == asking.ask("sqs.ListQueues").said["QueueUrls"]
-        assert {"QueueUrl": URL} == asking.ask("sqs.GetQueueUrl", QueueName="q").said
+        assert [URL] == asking.handle("sqs.ListQueues").said["QueueUrls"]
+        assert {"QueueUrl": URL} == asking.handle("sqs.GetQueueUrl", QueueName="q").said
         poll = receive(asking, WaitTimeSeconds=20)
 
-        asking.ask("sqs.DeleteQueue", QueueUrl=URL)
+        asking.handle("sqs.DeleteQueue", QueueUrl=URL)
 
-        gone = asking.ask("sqs.GetQueueUrl", QueueName="q")
+        gone = asking.handle("sqs.GetQueueUrl", QueueName="q")
         assert "QueueDoesNotExist" == gone.said["__type"]
         older = "x-amzn-query-error: AWS.SimpleQueueService.NonExistentQueue;Sender"
         assert older in gone.head
@@ -118,11 +118,11 @@ def test_a_message_received_too_often_goes_to_the_dead_letter_queue() -> None:
         asking = opened()
         policy = '{"deadLetterTargetArn": "arn:aws:sqs:r:0:q", "maxReceiveCount": 1}'
         attributes = {"RedrivePolicy": policy}
-        asking.ask("sqs.CreateQueue", QueueName="work", Attributes=attributes)
+        asking.handle("sqs.CreateQueue", QueueName="work", Attributes=attributes)
         work = {"QueueUrl": URL.replace("/q", "/work")}
-        asking.ask("sqs.SendMessage", MessageBody="a", **work)
-        asking.ask("sqs.ReceiveMessage", VisibilityTimeout=0, **work)
-        asking.ask("sqs.ReceiveMessage", **work)
+        asking.handle("sqs.SendMessage", MessageBody="a", **work)
+        asking.handle("sqs.ReceiveMessage", VisibilityTimeout=0, **work)
+        asking.handle("sqs.ReceiveMessage", **work)
 
         assert ["a"] == texts(receive(asking))
 
@@ -133,7 +133,7 @@ def test_a_queue_of_a_kind_that_is_not_modelled_is_not_made() -> None:
     async def story() -> None:
         asking = Asking(asyncio.get_running_loop())
         attributes = {"FifoQueue": "true"}
-        made = asking.ask("sqs.CreateQueue", QueueName="q", Attributes=attributes)
+        made = asking.handle("sqs.CreateQueue", QueueName="q", Attributes=attributes)
         assert 501 == made.status
 
     run_virtually(story())

@@ -19,7 +19,7 @@ def asking() -> Asking:
 
 
 def create(asking: Asking, name: str, *keys: str) -> Line:
-    return asking.ask(
+    return asking.handle(
         "dynamodb.CreateTable",
         TableName=name,
         KeySchema=[{"AttributeName": key, "KeyType": "HASH"} for key in keys],
@@ -28,7 +28,7 @@ def create(asking: Asking, name: str, *keys: str) -> Line:
 
 
 def write(asking: Asking, operation: str, **request: Any) -> Line:
-    return asking.ask(f"dynamodb.{operation}", **{"TableName": "t", **request})
+    return asking.handle(f"dynamodb.{operation}", **{"TableName": "t", **request})
 
 
 def test_a_write_is_billed_by_the_larger_of_the_items_sizes(asking: Asking) -> None:
@@ -48,9 +48,9 @@ def test_a_write_tells_what_it_consumed_when_it_is_asked(asking: Asking) -> None
 def test_a_read_is_billed_by_what_it_found(asking: Asking) -> None:
     write(asking, "PutItem", Item=LARGE)
     write(asking, "GetItem", Key=KEY, ConsistentRead=True)
-    found = write(asking, "GetItem", Key=KEY)
+    ok_answer = write(asking, "GetItem", Key=KEY)
 
-    assert LARGE == found.said["Item"]
+    assert LARGE == ok_answer.said["Item"]
     assert 1 + 0.5 == asking.units("dynamodb.GetItem")
 
 
@@ -64,7 +64,7 @@ def test_a_transaction_is_billed_twice_with_what_it_only_looked_at(
         "Key": KEY,
         "ConditionExpression": "attribute_exists(pk)",
     }
-    answer = asking.ask(
+    answer = asking.handle(
         "dynamodb.TransactWriteItems",
         TransactItems=[{"Put": put}, {"ConditionCheck": there}],
         ReturnConsumedCapacity="TOTAL",
@@ -76,7 +76,7 @@ def test_a_transaction_is_billed_twice_with_what_it_only_looked_at(
 
 def test_a_refused_write_shows_the_item_and_is_billed_for_it(asking: Asking) -> None:
     write(asking, "PutItem", Item=LARGE)
-    refused = write(
+    error_answer = write(
         asking,
         "PutItem",
         Item=KEY,
@@ -84,9 +84,9 @@ def test_a_refused_write_shows_the_item_and_is_billed_for_it(asking: Asking) -> 
         ReturnValuesOnConditionCheckFailure="ALL_OLD",
     )
 
-    assert 400 == refused.status
-    assert "ConditionalCheckFailedException" == refused.said["__type"]
-    assert LARGE == refused.said["Item"]
+    assert 400 == error_answer.status
+    assert "ConditionalCheckFailedException" == error_answer.said["__type"]
+    assert LARGE == error_answer.said["Item"]
     assert 2 + 2 == asking.units("dynamodb.PutItem")
 
 
@@ -138,4 +138,4 @@ def test_what_is_not_modelled_is_said(
 def test_who_only_watches_is_not_counted(asking: Asking) -> None:
     asking.open("dynamodb.GetItem", "bench-watcher x", TableName="t", Key=KEY)
 
-    assert "dynamodb.GetItem" not in asking.standin.counts
+    assert "dynamodb.GetItem" not in asking.aws_server.counts

@@ -17,7 +17,7 @@ from orchestrator.cli.times import parse_deadline, parse_limit
 from orchestrator.cli.waited import wait_for
 from orchestrator.inspector import job_facts
 from orchestrator.intake import ChunkInput, chunk_inputs
-from orchestrator.intake.names import readable
+from orchestrator.intake.names import printable_name
 from orchestrator.submit import Submission, submit
 from piecework.errors import StoreError, UsageError
 from piecework.keys import is_name
@@ -68,7 +68,7 @@ async def start(
     deadline = read_deadline(asked.deadline, rt.clock())
     job_id = asked.job_id or new_job_id(rt.clock())
     ref = JobRef(rt.settings.tenant, job_id)
-    source = "standard input" if asked.source == "-" else readable(asked.source)
+    source = "standard input" if asked.source == "-" else printable_name(asked.source)
     submission = Submission(ref, asked.pipeline, source, whoami(), deadline)
     chunks = chunk_inputs(asked.source, asked.pipeline, s3=rt.objects.client)
     job, new = await shown(rt, out, submission, chunks)

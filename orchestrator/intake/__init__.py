@@ -1,4 +1,4 @@
-"""What a person names on the command line becomes a stream of chunk inputs."""
+"""Turn the source of a submission into a stream of chunk inputs."""
 
 from orchestrator.intake.chunk import ChunkInput
 from orchestrator.intake.limits import Limits

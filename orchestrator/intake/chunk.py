@@ -1,4 +1,4 @@
-"""One chunk's input: what the worker will be given, proven to be readable there."""
+"""The input of one chunk: its payload, checked as the worker will read it."""
 
 from __future__ import annotations
 
@@ -7,122 +7,122 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 
-from orchestrator.intake.complaint import complaint
+from orchestrator.intake.complaint import describe_payload_error
 from orchestrator.intake.limits import Limits
 from piecework.errors import PieceworkError, UsageError
 from piecework.pipeline import Pipeline
 from piecework.strict_json import Bounds, JsonRefusedError, read_json
 
 LABEL_LENGTH = 64
-#: Characters of a label that are looked at: a function may return a whole document.
+#: Characters of a label that are read: a label function may return a whole document.
 LABEL_READ = 4_096
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkInput:
-    """A chunk to be: its label for tables, and its payload as compact JSON."""
+    """A chunk before its submission: a label for tables, a payload as compact JSON."""
 
     label: str
     payload: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a chunk comes from: a line of a manifest or a piece of a document."""
+class SourceLocation:
+    """The origin of a chunk: a line of a manifest or a part of a document."""
 
     origin: str
     part: str
     label: str
 
     def __str__(self) -> str:
-        """Read as `part` of `origin`, in a sentence."""
+        """Return "`part` of `origin`" for a sentence."""
         return f"{self.part} of {self.origin}"
 
 
 def chunk_input(
-    payload: object, place: Place, pipeline: Pipeline, limits: Limits
+    payload: object, location: SourceLocation, pipeline: Pipeline, limits: Limits
 ) -> ChunkInput:
-    """Label a payload and encode it.
+    """Label a payload and encode it as JSON.
 
     Raises:
-        UsageError: When it is not of the pipeline's type, does not survive the way
-            to the worker as JSON, or is too large.
+        UsageError: `input.payload.invalid`: the payload has another type, or its JSON
+            does not validate again. `input.payload.too_large`. `input.label.failed`.
     """
     if not isinstance(payload, pipeline.payload):
         raise _invalid(
             f"it is a {type(payload).__name__}, not a {pipeline.payload.__name__}",
-            place,
+            location,
         )
-    encoded = _encoded(payload, place, pipeline, limits)
+    encoded = _encoded(payload, location, pipeline, limits)
     if len(encoded) > limits.payload_bytes:
         raise UsageError(
-            f"The payload of {place} has {len(encoded):,} bytes; "
-            f"{limits.payload_bytes:,} is the most.",
+            f"The payload of {location} has {len(encoded):,} bytes; "
+            f"the limit is {limits.payload_bytes:,}.",
             code="input.payload.too_large",
-            next_step="Split finer, or hand over a reference in place of the data.",
-            origin=place.origin,
-            part=place.part,
+            next_step="Split into smaller chunks, or pass a reference to the data.",
+            origin=location.origin,
+            part=location.part,
         )
-    return ChunkInput(_label(payload, place, pipeline), encoded)
+    return ChunkInput(_label(payload, location, pipeline), encoded)
 
 
 def _encoded(
-    payload: BaseModel, place: Place, pipeline: Pipeline, limits: Limits
+    payload: BaseModel, location: SourceLocation, pipeline: Pipeline, limits: Limits
 ) -> bytes:
-    """Return JSON that the worker's own validation is known to accept.
+    """Return JSON that the worker's validation accepts.
 
-    A model may write what it does not read: infinity as null, a field by its name
-    that is read by its alias, anything set past validation.
+    A model can write JSON that it does not accept: infinity as null, a field by name
+    that it reads by alias, or a value that was set without validation.
     """
     try:
         text = payload.model_dump_json(by_alias=True, round_trip=True, warnings="error")
         encoded = text.encode()
-        # As the worker reads it; of its size a better word is said later.
+        # Read as the worker does; the caller reports the size with a better message.
         read_json(encoded, Bounds(max(limits.payload_bytes, len(encoded))))
         pipeline.payload.model_validate_json(encoded)
     except PieceworkError:
         raise
     except JsonRefusedError as error:
-        raise _invalid(f"as JSON {error}", place) from error
+        raise _invalid(f"as JSON {error}", location) from error
     except (PydanticSerializationError, UnicodeEncodeError) as error:
-        raise _invalid("it cannot be written as JSON", place) from error
+        raise _invalid("it cannot be encoded as JSON", location) from error
     except Exception as error:
-        why = f"as JSON it reads back wrong: {complaint(error)}"
-        raise _invalid(why, place) from error
+        reason = f"its JSON does not validate: {describe_payload_error(error)}"
+        raise _invalid(reason, location) from error
     return encoded
 
 
-def _invalid(why: str, place: Place) -> UsageError:
+def _invalid(reason: str, location: SourceLocation) -> UsageError:
     return UsageError(
-        f"The payload of {place} is not valid: {why}.",
+        f"The payload of {location} is not valid: {reason}.",
         code="input.payload.invalid",
         next_step="Correct the pipeline's split, or the payload model.",
-        origin=place.origin,
-        part=place.part,
+        origin=location.origin,
+        part=location.part,
     )
 
 
-def _label(payload: BaseModel, place: Place, pipeline: Pipeline) -> str:
-    """Return the pipeline's label or the place, fit for one cell of a table."""
+def _label(payload: BaseModel, location: SourceLocation, pipeline: Pipeline) -> str:
+    """Return the pipeline's label, else that of the location, for a table cell."""
     if pipeline.label is None:
-        return _cell(place.label)
+        return _clean_label(location.label)
     try:
-        return _cell(pipeline.label(payload)) or _cell(place.label)
+        return _clean_label(pipeline.label(payload)) or _clean_label(location.label)
     except PieceworkError:
         raise
     except Exception as error:
         raise UsageError(
             f"The label function of pipeline {pipeline.name} raised "
-            f"{type(error).__name__} for {place}.",
+            f"{type(error).__name__} for {location}.",
             code="input.label.failed",
             next_step="Correct the function; it must return a string for any payload.",
-            origin=place.origin,
-            part=place.part,
+            origin=location.origin,
+            part=location.part,
         ) from error
 
 
-def _cell(text: str) -> str:
-    """Fold white space and drop what could steer a terminal; cut to the length."""
+def _clean_label(text: str) -> str:
+    """Replace control characters, fold white space, and cut to `LABEL_LENGTH`."""
     text = text[:LABEL_READ]
     if not text.isprintable():
         text = "".join(c if c.isprintable() else " " for c in text)

@@ -1,7 +1,7 @@
-"""What is wrong with a payload, said without quoting it.
+"""Describe what is wrong with a payload, without quoting it.
 
-Payloads are the customer's data and errors end up in logs, so a complaint holds field
-names and rules, never a value.
+Payloads are the customer's data, and errors end up in logs. So a description contains
+field names and rules, never a value.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pydantic_core.core_schema import ErrorType
 
 from piecework.strict_json import JsonRefusedError
 
-SHOWN = 5
+MAX_ERRORS = 5
 
-# pydantic's own messages for these carry a piece of the input, or text of a user's
-# validator, which may. Types that are not pydantic's own are a user's too.
-QUOTING = frozenset(
+# The messages of these pydantic errors quote input, or text of a user's validator that
+# may quote input. Error types that are not pydantic's come from users, too.
+QUOTING_TYPES = frozenset(
     {
         "assertion_error",
         "bytes_invalid_encoding",
@@ -32,26 +32,28 @@ QUOTING = frozenset(
         "value_error",
     }
 )
-PLAIN = frozenset(get_args(ErrorType)) - QUOTING
+SAFE_TYPES = frozenset(get_args(ErrorType)) - QUOTING_TYPES
 
-# A name of a field; a key of a mapping may be anything, and then it is data.
+# The name of a field. A key of a mapping may be data, so other keys are not shown.
 FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 
 
-def complaint(error: Exception) -> str:
+def describe_payload_error(error: Exception) -> str:
     """Return field and rule of the first few errors, as one line.
 
-    A user's validator may raise anything, of which the name of its type has to do.
+    A user's validator may raise any exception; then only its type is named.
     """
     if isinstance(error, JsonRefusedError):
         return str(error)
     if not isinstance(error, ValidationError):
         return f"a validator raised {type(error).__name__}"
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    said = [f"{_field(detail)}: {_rule(detail)}" for detail in found[:SHOWN]]
-    if len(found) > SHOWN:
-        said.append(f"and {len(found) - SHOWN} more")
-    return "; ".join(said)
+    descriptions = [
+        f"{_field(detail)}: {_rule(detail)}" for detail in found[:MAX_ERRORS]
+    ]
+    if len(found) > MAX_ERRORS:
+        descriptions.append(f"and {len(found) - MAX_ERRORS} more")
+    return "; ".join(descriptions)
 
 
 def _field(detail: ErrorDetails) -> str:
@@ -63,7 +65,7 @@ def _field(detail: ErrorDetails) -> str:
 
 
 def _rule(detail: ErrorDetails) -> str:
-    if detail["type"] not in PLAIN:
+    if detail["type"] not in SAFE_TYPES:
         return detail["type"]
-    # The payload is one line of its own: only the column helps to find the spot.
+    # The payload is a single line, so only the column helps.
     return detail["msg"].replace(" at line 1 column ", " at column ")

@@ -1,8 +1,8 @@
-"""The container of a .docx, looked at before anything is unpacked.
+"""Check the container of a .docx before anything is unpacked.
 
-A zip of a few kilobytes can unpack to gigabytes, and Word's encrypted files are no zip
-at all. The figures come from the zip's own directory; one that lies is found out
-later, as reading stops at the size it stated and the checksum fails.
+A zip of a few kilobytes can unpack to gigabytes, and Word's encrypted files are not
+zips. The sizes come from the zip's own directory. If they are wrong, reading stops at
+the stated size and the checksum fails.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import zipfile
 from orchestrator.intake.limits import Limits
 from piecework.errors import UsageError
 
-# OLE, the container of old Word files and, since, of encrypted ones.
+# OLE: the container of old .doc files, and of encrypted .docx files.
 OLE = bytes.fromhex("D0CF11E0A1B11AE1")
 ENCRYPTED_STREAM = "EncryptedPackage".encode("utf-16-le")
 
-# Marks a member in the directory of a zip.
+# Signature of a member in the directory of a zip.
 MEMBER = b"PK\x01\x02"
 
 XML = (".xml", ".rels")
@@ -25,48 +25,49 @@ XML = (".xml", ".rels")
 FLAG_ENCRYPTED = 0x1
 
 
-def require_sound(data: bytes, name: str, limits: Limits) -> None:
-    """Refuse what should not be unpacked.
+def check_container(data: bytes, name: str, limits: Limits) -> None:
+    """Refuse a file that must not be unpacked.
 
     Raises:
-        UsageError: When it is encrypted, no zip, or too large unpacked.
+        UsageError: `input.file.encrypted`, `input.file.unreadable`,
+            `input.file.too_large`.
     """
     if data.startswith(OLE):
         raise _encrypted(name) if ENCRYPTED_STREAM in data else _old(name)
-    # Counted in the bytes: the directory itself would take memory for each.
+    # Count in the raw bytes: reading the directory takes memory for each member.
     members = data.count(MEMBER)
     if members > limits.docx_members:
-        raise _too_large(name, f"{members:,} members, {limits.docx_members:,}")
+        raise _too_large(name, f"{members:,} members", limits.docx_members)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             found = archive.infolist()
     except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
-        raise broken(name, error) from error
+        raise unreadable_error(name, error) from error
     if any(member.flag_bits & FLAG_ENCRYPTED for member in found):
         raise _encrypted(name)
-    _weigh(found, len(data), name, limits)
+    _check_sizes(found, len(data), name, limits)
 
 
-def _weigh(
+def _check_sizes(
     found: list[zipfile.ZipInfo], packed: int, name: str, limits: Limits
 ) -> None:
     unpacked = sum(member.file_size for member in found)
     xml = sum(m.file_size for m in found if m.filename.lower().endswith(XML))
     if unpacked > limits.docx_unpacked_bytes:
-        what = f"{unpacked:,} bytes unpacked, {limits.docx_unpacked_bytes:,}"
-        raise _too_large(name, what)
+        size = f"{unpacked:,} bytes unpacked"
+        raise _too_large(name, size, limits.docx_unpacked_bytes)
     if xml > limits.docx_xml_bytes:
-        what = f"{xml:,} bytes of XML unpacked, {limits.docx_xml_bytes:,}"
-        raise _too_large(name, what)
+        size = f"{xml:,} bytes of XML unpacked"
+        raise _too_large(name, size, limits.docx_xml_bytes)
     if unpacked > limits.docx_ratio * packed:
-        what = f"bytes packed {unpacked // packed:,} to one, {limits.docx_ratio:,}"
-        raise _too_large(name, what)
+        size = f"a compression ratio of {unpacked // packed:,}"
+        raise _too_large(name, size, limits.docx_ratio)
 
 
-def broken(name: str, error: Exception) -> UsageError:
-    """Return the complaint about a file that no reader can open."""
+def unreadable_error(name: str, error: Exception) -> UsageError:
+    """Return the error for a file that cannot be opened."""
     return UsageError(
-        f"{name} is not a whole .docx file ({type(error).__name__}).",
+        f"{name} is not a complete .docx file ({type(error).__name__}).",
         code="input.file.unreadable",
         next_step="Open it in Word and save it again as .docx.",
         file=name,
@@ -84,16 +85,16 @@ def _encrypted(name: str) -> UsageError:
 
 def _old(name: str) -> UsageError:
     return UsageError(
-        f"{name} is in the old .doc format, whatever its name says.",
+        f"{name} is in the old .doc format, although its name ends in .docx.",
         code="input.file.unreadable",
         next_step="Open it in Word and save it as .docx.",
         file=name,
     )
 
 
-def _too_large(name: str, what: str) -> UsageError:
+def _too_large(name: str, size: str, limit: int) -> UsageError:
     return UsageError(
-        f"{name} has {what} is the most.",
+        f"{name} has {size}; the limit is {limit:,}.",
         code="input.file.too_large",
         next_step="Divide it, or save its text without the pictures.",
         file=name,

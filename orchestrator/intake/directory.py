@@ -1,4 +1,4 @@
-"""A directory: every document below it, in the order of their paths."""
+"""Read every document below a directory, in the order of paths."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ import structlog
 from orchestrator.intake.chunk import ChunkInput
 from orchestrator.intake.documents import document_chunks, is_document
 from orchestrator.intake.limits import Limits
-from orchestrator.intake.names import readable
+from orchestrator.intake.names import printable_name
 from orchestrator.intake.split import require_split
 from piecework import telemetry
 from piecework.errors import UsageError
 from piecework.pipeline import Pipeline
 
-# Hidden files, and what Word leaves beside a document that is open.
+# Prefixes of hidden files, and of Word's lock files beside an open document.
 HIDDEN = (".", "~$")
 
-NAMED = 10
+MAX_NAMED_FILES = 10
 
 
 async def directory_chunks(
     root: Path, pipeline: Pipeline, limits: Limits
 ) -> AsyncGenerator[ChunkInput, None]:
-    """Yield the chunks of each document; the rest is skipped, named in a warning.
+    """Yield the chunks of each document; name skipped files in a warning.
 
     Raises:
-        UsageError: When there is no document, or one of them is refused.
+        UsageError: `input.directory.empty`, or the error of a document that is refused.
     """
     require_split(pipeline, str(root))
     read, skipped, names = 0, 0, list[str]()
     for path in _files(root):
-        name = readable(path.relative_to(root).as_posix())
+        name = printable_name(path.relative_to(root).as_posix())
         if not is_document(path) or _is_folder(path):
             skipped += 1
-            names += [name] if len(names) < NAMED else []
+            names += [name] if len(names) < MAX_NAMED_FILES else []
             continue
         read += 1
         async with aclosing(document_chunks(path, name, pipeline, limits)) as chunks:
@@ -54,9 +54,9 @@ async def directory_chunks(
         )
     if not read:
         raise UsageError(
-            f"{root} holds no document that can be read ({skipped} files skipped).",
+            f"{root} contains no readable document ({skipped} files skipped).",
             code="input.directory.empty",
-            next_step="Name a directory with .md, .txt, .docx or .pdf files in it.",
+            next_step="Name a directory with .md, .txt, .docx or .pdf files.",
             directory=str(root),
         )
 
@@ -65,11 +65,11 @@ def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
     except OSError:
-        return False  # reading it says what is wrong
+        return False  # reading the file reports the error
 
 
 def _files(directory: Path) -> Iterator[Path]:
-    """Yield what lies below; links to directories are not followed: they may loop."""
+    """Yield the files below; do not follow links to directories, which may loop."""
     try:
         with os.scandir(directory) as found:
             entries = sorted(found, key=lambda entry: entry.name)

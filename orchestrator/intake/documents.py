@@ -1,4 +1,4 @@
-"""A document: read by its suffix into plain text, then split by the pipeline."""
+"""Read a document as plain text, by its suffix; the pipeline then splits it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestrator.intake.split import require_split, split_chunks
 from piecework.errors import UsageError
 from piecework.pipeline import Document, Pipeline
 
-#: Bytes, the name for complaints, and limits; returns the text.
+#: Takes the bytes, the name for error messages, and the limits; returns the text.
 Reader: TypeAlias = Callable[[bytes, str, Limits], str]
 
 READERS: Mapping[str, Reader] = {
@@ -25,15 +25,15 @@ READERS: Mapping[str, Reader] = {
     ".txt": text.read,
 }
 
-# Near misses, and the way out of each.
+# The next step for common suffixes that cannot be read.
 CONVERSIONS = {
     ".doc": "Save it as .docx.",
     ".docm": "Save it as .docx.",
     ".odt": "Save it as .docx.",
     ".rtf": "Save it as .docx.",
     ".markdown": "Rename it to .md.",
-    ".json": "Write one chunk a line, as .jsonl.",
-    ".csv": "Write one chunk a line, as .jsonl.",
+    ".json": "Write one chunk per line, as .jsonl.",
+    ".csv": "Write one chunk per line, as .jsonl.",
 }
 
 
@@ -48,7 +48,7 @@ async def document_chunks(
 
 
 def is_document(path: Path) -> bool:
-    """Tell by its name whether a file can be read as a document."""
+    """Return whether the suffix is that of a document."""
     return path.suffix.lower() in READERS
 
 
@@ -56,21 +56,22 @@ def read_document(path: Path, name: str, limits: Limits) -> Document:
     """Read one file.
 
     Raises:
-        UsageError: When it is unsupported, unreadable, encrypted, empty or too large.
+        UsageError: `input.file.unsupported`, `input.file.unreadable`,
+            `input.file.encrypted`, `input.file.empty`, `input.file.too_large`.
     """
     suffix = path.suffix.lower()
     if suffix not in READERS:
         supported = ", ".join(sorted(READERS))
         raise UsageError(
-            f"{name} is none of the kinds that can be read ({supported}, .jsonl).",
+            f"{name} has an unsupported type; supported are {supported} and .jsonl.",
             code="input.file.unsupported",
-            next_step=CONVERSIONS.get(suffix, "Convert it to one of them."),
+            next_step=CONVERSIONS.get(suffix, "Convert it to a supported type."),
             file=name,
         )
-    said = READERS[suffix](_contents(path, name, limits), name, limits)
-    if not said.strip():
+    text_content = READERS[suffix](_contents(path, name, limits), name, limits)
+    if not text_content.strip():
         raise _empty(name)
-    return Document(name, said)
+    return Document(name, text_content)
 
 
 def _contents(path: Path, name: str, limits: Limits) -> bytes:
@@ -78,7 +79,7 @@ def _contents(path: Path, name: str, limits: Limits) -> bytes:
         if not stat.S_ISREG(path.stat().st_mode):
             raise _unreadable(name, "it is not a regular file")
         with path.open("rb") as stream:
-            # One byte more than may be, as a file can grow after its size was asked.
+            # One byte above the limit, because a file can grow after a size check.
             data = stream.read(limits.document_bytes + 1)
     except OSError as error:
         raise _unreadable(name, error.strerror or type(error).__name__) from error
@@ -86,7 +87,7 @@ def _contents(path: Path, name: str, limits: Limits) -> bytes:
         raise UsageError(
             f"{name} is larger than {limits.document_bytes:,} bytes.",
             code="input.file.too_large",
-            next_step="Divide it, or write a manifest with one chunk a line.",
+            next_step="Divide it, or write a manifest with one chunk per line.",
             file=name,
         )
     if not data:
@@ -96,17 +97,17 @@ def _contents(path: Path, name: str, limits: Limits) -> bytes:
 
 def _empty(name: str) -> UsageError:
     return UsageError(
-        f"{name} holds no text.",
+        f"{name} contains no text.",
         code="input.file.empty",
-        next_step="Check that it was saved and copied whole.",
+        next_step="Check that the file was saved and copied completely.",
         file=name,
     )
 
 
-def _unreadable(name: str, why: str) -> UsageError:
+def _unreadable(name: str, reason: str) -> UsageError:
     return UsageError(
-        f"{name} cannot be read: {why}.",
+        f"{name} cannot be read: {reason}.",
         code="input.file.unreadable",
-        next_step="Check what it is, and its permissions.",
+        next_step="Check that it is a regular file, and its permissions.",
         file=name,
     )

@@ -1,4 +1,4 @@
-"""How much may be handed in at once: past these sizes a job is refused, not tried."""
+"""Limits on one submission; a larger input is refused before a job is created."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ MIB = 1024 * KIB
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on one submission; what exceeds one is refused by name and figure."""
+    """Limits on one submission; the error names the value and the limit."""
 
-    # A document is held in memory whole, as bytes and as text: a few times this.
+    # A whole document is in memory, as bytes and as text: a few times this size.
     document_bytes: int = 64 * MIB
-    # All members of a .docx together; most of it may be pictures, which stay packed.
+    # All members of a .docx together; most may be pictures, which stay packed.
     docx_unpacked_bytes: int = 256 * MIB
-    # The XML members are parsed into trees of about ten times their size.
+    # The XML members are parsed into trees of about ten times this size.
     docx_xml_bytes: int = 64 * MIB
-    # Word packs prose 5 to 20 times smaller; only a bomb packs a hundred times.
+    # Word compresses prose 5 to 20 times; only a zip bomb reaches a hundred times.
     docx_ratio: int = 100
-    # A document has some dozen members; each costs memory before it is even read.
+    # A document has some dozen members; each takes memory before it is read.
     docx_members: int = 10_000
-    # About 10 ms of CPU a page: a minute of reading, longer than any contract.
+    # A page takes about 10 ms of CPU, so this is a minute; no contract is that long.
     pdf_pages: int = 5_000
-    # A small PDF may show one large text on each of its pages.
+    # A small PDF may repeat one large text on each of its pages.
     pdf_characters: int = 64 * MIB
-    # A line is held whole; no payload that may pass is longer than this as JSON.
+    # A whole line is in memory; no accepted payload is longer than this as JSON.
     line_bytes: int = MIB
-    # Payloads are packed and read back whole by workers, dozens at a time.
+    # Workers read whole payloads, dozens at a time.
     payload_bytes: int = 256 * KIB
-    # The ids of a job's chunks are compared as one set when it ends.
+    # At the end of a job, the ids of its chunks are compared as one set in memory.
     chunks: int = 10_000_000
 
 

@@ -1,4 +1,4 @@
-"""Lines out of blocks, however the blocks were cut, holding one line at most."""
+"""Split blocks of bytes into lines, with at most one line in memory."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from piecework.errors import UsageError
 
 
 class LineSplitter:
-    """Joins blocks of bytes and cuts them at line feeds.
+    """Split blocks of bytes at line feeds, wherever the blocks are cut.
 
-    Lines are counted from one as an editor counts them, blank ones too.
+    `number` counts lines from one as an editor does, including blank lines.
     """
 
     def __init__(self, origin: str, limit: int) -> None:
@@ -24,17 +24,17 @@ class LineSplitter:
         """Yield the lines that end within the block."""
         *ended, rest = block.split(b"\n")
         for piece in ended:
-            self._hold(piece)
-            yield self._line()
-        self._hold(rest)
+            self._append(piece)
+            yield self._take_line()
+        self._append(rest)
 
     def close(self) -> Iterator[bytes]:
-        """Yield the last line, if it was left without a line feed."""
+        """Yield the last line if it has no line feed."""
         if self._length:
-            yield self._line()
+            yield self._take_line()
 
-    def _hold(self, piece: bytes) -> None:
-        # Kept in pieces: joining at each block would be quadratic in a long line.
+    def _append(self, piece: bytes) -> None:
+        # A list of pieces, because joining at each block is quadratic in a long line.
         self._pieces.append(piece)
         self._length += len(piece)
         if self._length > self._limit:
@@ -42,12 +42,12 @@ class LineSplitter:
                 f"Line {self.number + 1} of {self._origin} is longer than "
                 f"{self._limit:,} bytes.",
                 code="input.manifest.too_long_line",
-                next_step="Write one chunk a line, and large data as a reference.",
+                next_step="Write one chunk per line, and large data as a reference.",
                 origin=self._origin,
                 line=self.number + 1,
             )
 
-    def _line(self) -> bytes:
+    def _take_line(self) -> bytes:
         line = b"".join(self._pieces)
         self._pieces.clear()
         self._length = 0

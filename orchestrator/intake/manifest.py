@@ -1,4 +1,4 @@
-"""A JSONL manifest: one chunk a line, from a file, a stream or S3, never held whole."""
+"""Stream a JSONL manifest, one chunk per line, from a file, a stream or S3."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import aclosing
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from orchestrator.intake.chunk import ChunkInput, Place, chunk_input
-from orchestrator.intake.complaint import complaint
+from orchestrator.intake.chunk import ChunkInput, SourceLocation, chunk_input
+from orchestrator.intake.complaint import describe_payload_error
 from orchestrator.intake.limits import KIB, Limits
 from orchestrator.intake.lines import LineSplitter
 from piecework.errors import PieceworkError, UsageError
@@ -21,8 +21,8 @@ SUFFIXES = (".jsonl", ".ndjson")
 
 BLOCK = 256 * KIB
 
-# What some shells and many data stores write, by its first bytes.
-STRANGE = (
+# Unsupported encodings of some shells and data stores, by their first bytes.
+UNSUPPORTED_ENCODINGS = (
     (codecs.BOM_UTF16_LE, "is UTF-16 text", "Save it as UTF-8."),
     (codecs.BOM_UTF16_BE, "is UTF-16 text", "Save it as UTF-8."),
     (b"\x1f\x8b", "is packed by gzip", "Unpack it first: `gunzip -c`."),
@@ -30,7 +30,7 @@ STRANGE = (
 
 
 def is_manifest(name: str) -> bool:
-    """Tell by its name whether a file is a manifest."""
+    """Return whether the suffix is that of a manifest."""
     return PurePosixPath(name).suffix.lower() in SUFFIXES
 
 
@@ -40,7 +40,8 @@ async def manifest_chunks(
     """Yield a chunk for each line that is not blank.
 
     Raises:
-        UsageError: Naming the line and its fields, when a line is no payload.
+        UsageError: `input.manifest.invalid_line` with line and fields,
+            `input.manifest.empty`, `input.manifest.too_long_line`.
     """
     empty = True
     async with aclosing(_lines(blocks, origin, limits)) as lines:
@@ -49,9 +50,9 @@ async def manifest_chunks(
             yield _chunk(line, number, origin, pipeline, limits)
     if empty:
         raise UsageError(
-            f"The manifest {origin} holds no line.",
+            f"The manifest {origin} contains no chunk.",
             code="input.manifest.empty",
-            next_step="Write one chunk a line, as a JSON object.",
+            next_step="Write one chunk per line, as a JSON object.",
             origin=origin,
         )
 
@@ -60,12 +61,12 @@ async def _lines(
     blocks: AsyncGenerator[bytes, None], origin: str, limits: Limits
 ) -> AsyncGenerator[tuple[int, bytes], None]:
     splitter = LineSplitter(origin, limits.line_bytes)
-    begun = False
+    started = False
     async with aclosing(blocks):
         async for block in blocks:
-            if not begun:
-                _require_plain(block, origin)
-            begun = True
+            if not started:
+                _refuse_unsupported_encoding(block, origin)
+            started = True
             for line in splitter.feed(block):
                 if not _is_blank(line):
                     yield splitter.number, line
@@ -74,9 +75,9 @@ async def _lines(
             yield splitter.number, line
 
 
-def _require_plain(first: bytes, origin: str) -> None:
-    """Refuse what would be a long line of nonsense, by what it says that it is."""
-    for mark, kind, step in STRANGE:
+def _refuse_unsupported_encoding(first: bytes, origin: str) -> None:
+    """Refuse UTF-16 and gzip by their first bytes, with a clear message."""
+    for mark, kind, step in UNSUPPORTED_ENCODINGS:
         if first.startswith(mark):
             raise UsageError(
                 f"{origin} {kind}; a manifest is UTF-8.",
@@ -103,18 +104,18 @@ def _chunk(
     except Exception as error:  # noqa: BLE001 -- a validator may raise anything
         raise UsageError(
             f"Line {number} of {origin} is not a {pipeline.payload.__name__}: "
-            f"{complaint(error)}.",
+            f"{describe_payload_error(error)}.",
             code="input.manifest.invalid_line",
             next_step=f"Correct line {number}, then submit again; no job was made.",
             origin=origin,
             line=number,
         ) from None
-    place = Place(origin, f"line {number}", label=f"line {number}")
-    return chunk_input(payload, place, pipeline, limits)
+    location = SourceLocation(origin, f"line {number}", label=f"line {number}")
+    return chunk_input(payload, location, pipeline, limits)
 
 
 async def open_blocks(path: Path) -> AsyncGenerator[bytes, None]:
-    """Yield a file's bytes, and close it."""
+    """Yield the bytes of a file, then close it."""
     try:
         stream = await asyncio.to_thread(path.open, "rb")
     except OSError as error:
@@ -126,7 +127,7 @@ async def open_blocks(path: Path) -> AsyncGenerator[bytes, None]:
 
 
 async def stream_blocks(stream: BinaryIO, origin: str) -> AsyncGenerator[bytes, None]:
-    """Yield a stream's bytes, read beside the event loop."""
+    """Yield the bytes of a stream, read in a thread to keep the event loop free."""
     try:
         while block := await asyncio.to_thread(stream.read, BLOCK):
             yield block
@@ -138,6 +139,6 @@ def _unreadable(origin: str, error: OSError) -> UsageError:
     return UsageError(
         f"{origin} cannot be read: {error.strerror or type(error).__name__}.",
         code="input.file.unreadable",
-        next_step="Check its permissions, and that its disk is there.",
+        next_step="Check its permissions, and that its disk is available.",
         origin=origin,
     )

@@ -1,8 +1,8 @@
-"""Names of files as text, for what is stored and shown: theirs are any bytes."""
+"""Names of files as valid text, because a file name may contain any bytes."""
 
 from __future__ import annotations
 
 
-def readable(name: str) -> str:
-    """Return a name whose bytes that are no UTF-8 became a mark."""
+def printable_name(name: str) -> str:
+    """Return the name with a replacement character for bytes that are not UTF-8."""
     return name.encode(errors="surrogateescape").decode(errors="replace")

@@ -1,7 +1,7 @@
-"""The numbers that Word shows before paragraphs; the text itself does not hold them.
+"""Compute the numbers that Word shows before paragraphs; they are not in the text.
 
-Clauses refer to each other by these numbers, so a reader that drops them cuts every
-"see 4.2 (b)" loose.
+Clauses refer to each other by these numbers. Without them, a reference such as
+"see 4.2 (b)" has no target.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from orchestrator.intake.styles import W, number, value
+from orchestrator.intake.styles import W, parse_number, read_value
 
 BULLET = "-"
 
@@ -23,12 +23,12 @@ ROMAN = (
 
 ALPHABET = 26
 
-# Longer ones are no longer read by anybody, but "aaaa…" grows with its number.
-LONGEST = 32
+# Letters such as "aaaa…" grow with the number; longer ones are of no use.
+MAX_LETTERS = 32
 
 
 class Numbering:
-    """Counts the numbered paragraphs of one document, in document order."""
+    """Count the numbered paragraphs of one document, in document order."""
 
     def __init__(self, root: Iterable[Any]) -> None:
         elements = list(root)
@@ -39,19 +39,19 @@ class Numbering:
         }
         self._nums = {e.get(f"{W}numId"): e for e in elements if e.tag == f"{W}num"}
         self._lists = {
-            num_id: abstract[value(num, "abstractNumId")]
+            num_id: abstract[read_value(num, "abstractNumId")]
             for num_id, num in self._nums.items()
-            if value(num, "abstractNumId") in abstract
+            if read_value(num, "abstractNumId") in abstract
         }
         self._levels: dict[str, dict[int, Any]] = {}
-        # Lists of one abstract list count on together.
+        # Lists of the same abstract list share their counts.
         self._counts: dict[Any, dict[int, int]] = {}
         self._restarted = set[tuple[str, int]]()
 
     def next_marker(
         self, num_id: str | None, level: int | None, style_id: str | None
     ) -> str:
-        """Count one paragraph and return what stands before it, "" for nothing."""
+        """Count one paragraph; return the marker before it, or ""."""
         if num_id is None or num_id not in self._lists:
             return ""
         levels = self._levels_of(num_id)
@@ -63,7 +63,7 @@ class Numbering:
         return _marker(level, levels, counts)
 
     def _levels_of(self, num_id: str) -> dict[int, Any]:
-        """Return the levels of a list, with those that this use of it overrides."""
+        """Return the levels of a list, with the overrides of this instance."""
         if num_id not in self._levels:
             own = [
                 o.find(f"{W}lvl") for o in self._nums[num_id].iter(f"{W}lvlOverride")
@@ -73,7 +73,7 @@ class Numbering:
                 depth: level
                 for level in levels
                 if level is not None
-                and (depth := number(level.get(f"{W}ilvl"))) is not None
+                and (depth := parse_number(level.get(f"{W}ilvl"))) is not None
             }
         return self._levels[num_id]
 
@@ -91,43 +91,45 @@ class Numbering:
         return counts
 
     def _restart(self, num_id: str, level: int) -> int | None:
-        """Return where this use of a list begins anew, the first time it is asked."""
+        """Return the start number if this instance of a list restarts; once only."""
         if (num_id, level) in self._restarted:
             return None
         self._restarted.add((num_id, level))
         for override in self._nums[num_id].iter(f"{W}lvlOverride"):
-            if number(override.get(f"{W}ilvl")) == level:
-                return number(value(override, "startOverride"))
+            if parse_number(override.get(f"{W}ilvl")) == level:
+                return parse_number(read_value(override, "startOverride"))
         return None
 
 
 def _linked_level(levels: dict[int, Any], style_id: str | None) -> int:
-    """Return the level that names the style; a style names a list, not a level."""
+    """Return the level that names the style, because a style names only the list."""
     for depth, level in levels.items():
-        if style_id is not None and value(level, "pStyle") == style_id:
+        if style_id is not None and read_value(level, "pStyle") == style_id:
             return depth
     return 0
 
 
 def _start(level: Any) -> int:
-    start = number(value(level, "start"))
+    start = parse_number(read_value(level, "start"))
     return 1 if start is None else start
 
 
 def _marker(level: int, levels: dict[int, Any], counts: dict[int, int]) -> str:
-    if value(levels[level], "numFmt") == "bullet":
+    if read_value(levels[level], "numFmt") == "bullet":
         return BULLET
-    legal = value(levels[level], "isLgl") not in {None, "0", "false"}
+    legal = read_value(levels[level], "isLgl") not in {None, "0", "false"}
 
-    def shown(found: re.Match[str]) -> str:
-        depth = int(found[1]) - 1
+    def format_level(match: re.Match[str]) -> str:
+        depth = int(match[1]) - 1
         if depth not in levels:
             return ""
         count = counts.get(depth, _start(levels[depth]))
-        kind = value(levels[depth], "numFmt") or "decimal"
+        kind = read_value(levels[depth], "numFmt") or "decimal"
         return _formatted(count, "decimal" if legal else kind)
 
-    return PLACEHOLDER.sub(shown, value(levels[level], "lvlText") or "").strip()
+    return PLACEHOLDER.sub(
+        format_level, read_value(levels[level], "lvlText") or ""
+    ).strip()
 
 
 def _formatted(count: int, kind: str) -> str:
@@ -136,19 +138,19 @@ def _formatted(count: int, kind: str) -> str:
             return ""
         case "lowerLetter" | "upperLetter" if count > 0:
             repeats = (count - 1) // ALPHABET + 1
-            said = chr(ord("a") + (count - 1) % ALPHABET) * min(repeats, LONGEST)
+            text = chr(ord("a") + (count - 1) % ALPHABET) * min(repeats, MAX_LETTERS)
         case "lowerRoman" | "upperRoman" if 0 < count < 4 * ROMAN[0][0]:
-            said = _roman(count)
+            text = _roman(count)
         case "decimalZero":
-            said = f"{count:02}"
+            text = f"{count:02}"
         case _:
-            said = str(count)
-    return said.upper() if kind.startswith("upper") else said
+            text = str(count)
+    return text.upper() if kind.startswith("upper") else text
 
 
 def _roman(count: int) -> str:
-    said = ""
-    for worth, letters in ROMAN:
-        said += letters * (count // worth)
-        count %= worth
-    return said
+    text = ""
+    for amount, letters in ROMAN:
+        text += letters * (count // amount)
+        count %= amount
+    return text

@@ -1,4 +1,4 @@
-"""PDF: the text of each page, in page order; a scan holds none and is refused."""
+"""Read the text of a PDF, page by page; refuse a scan, which contains no text."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ def read(data: bytes, name: str, limits: Limits) -> str:
     """Return the text of all pages.
 
     Raises:
-        UsageError: When it is encrypted, broken, a scan, or too large.
+        UsageError: `input.file.encrypted`, `input.file.unreadable`, `input.file.empty`
+            for a scan, `input.file.too_large`.
     """
     from pypdf import PdfReader
     from pypdf.errors import DependencyError, FileNotDecryptedError
 
-    # Each repair of a sloppy file is a warning there, hundreds a file.
+    # pypdf logs each repair as a warning, hundreds for some files.
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     try:
         reader = PdfReader(io.BytesIO(data))
@@ -37,9 +38,9 @@ def read(data: bytes, name: str, limits: Limits) -> str:
     except (DependencyError, FileNotDecryptedError) as error:
         raise _encrypted(name) from error
     except Exception as error:
-        # The parser meets hostile bytes, and fails in as many ways as there are.
+        # The input is untrusted, so the parser may raise any exception.
         raise UsageError(
-            f"{name} is not a whole PDF ({type(error).__name__}).",
+            f"{name} is not a complete PDF ({type(error).__name__}).",
             code="input.file.unreadable",
             next_step="Open it in a viewer and print it to a new PDF.",
             file=name,
@@ -49,7 +50,7 @@ def read(data: bytes, name: str, limits: Limits) -> str:
 
 
 def _unlock(reader: PdfReader, name: str) -> None:
-    """Open a file that only restricts printing: its password is empty."""
+    """Decrypt with the empty password, as for a file that only restricts printing."""
     if reader.is_encrypted and not reader.decrypt(""):
         raise _encrypted(name)
 
@@ -66,38 +67,38 @@ def _encrypted(name: str) -> UsageError:
 def _pages(reader: PdfReader, name: str, limits: Limits) -> Iterator[str]:
     count = reader.get_num_pages()
     if count > limits.pdf_pages:
-        raise _too_large(name, f"{count:,} pages; {limits.pdf_pages:,}")
+        raise _too_large(name, f"{count:,} pages", limits.pdf_pages)
     total = 0
     for page in reader.pages:
-        said = _well_formed(page.extract_text()).strip()
-        total += len(said)
+        text = _well_formed(page.extract_text()).strip()
+        total += len(text)
         if total > limits.pdf_characters:
-            raise _too_large(name, f"more than {limits.pdf_characters:,} letters; that")
-        yield said
+            raise _too_large(name, "too many characters", limits.pdf_characters)
+        yield text
 
 
-def _too_large(name: str, what: str) -> UsageError:
+def _too_large(name: str, size: str, limit: int) -> UsageError:
     return UsageError(
-        f"{name} has {what} is the most.",
+        f"{name} has {size}; the limit is {limit:,}.",
         code="input.file.too_large",
         next_step="Divide it into several files; a directory of them is one job.",
         file=name,
     )
 
 
-def _well_formed(said: str) -> str:
-    """Join halves of characters that a font's table gave apart, mark odd ones."""
-    return said.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+def _well_formed(text: str) -> str:
+    """Join surrogate pairs of a font's table; replace single surrogates."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _require_text(pages: list[str], name: str) -> None:
-    """Refuse a scan, and name the pages that may be one within a text."""
-    without = [number for number, said in enumerate(pages, start=1) if not said]
+    """Refuse a scan; name single pages without text in a warning."""
+    without = [number for number, text in enumerate(pages, start=1) if not text]
     if len(without) == len(pages):
         raise UsageError(
-            f"{name} holds no text on any of its {len(pages)} pages: it is a scan.",
+            f"{name} is a scan: none of its {len(pages)} pages contains text.",
             code="input.file.empty",
-            next_step="Run OCR on it first, then submit the result.",
+            next_step="Run OCR on the file, then submit the result.",
             file=name,
         )
     if without:

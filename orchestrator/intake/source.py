@@ -1,8 +1,8 @@
-"""Intake: whatever was named becomes chunk inputs, one by one, in a fixed order.
+"""Read any source as chunk inputs, one by one, in a fixed order.
 
-Memory stays flat in the size of the job. Everything wrong with the input raises here,
-while it is read: the submitter reads to the end before it creates a job, so bad
-input never leaves half a job behind.
+Memory use does not grow with the size of the job. Reading raises for any invalid
+input. The submitter reads to the end before it creates a job, so invalid input never
+leaves an incomplete job.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from orchestrator.intake.manifest import (
     open_blocks,
     stream_blocks,
 )
-from orchestrator.intake.names import readable
+from orchestrator.intake.names import printable_name
 from orchestrator.intake.s3 import SCHEME, S3Reader, object_blocks
 from piecework.errors import NotFoundError, UsageError
 from piecework.pipeline import Pipeline
@@ -40,17 +40,17 @@ async def chunk_inputs(
     s3: S3Reader | None = None,
     stdin: BinaryIO | None = None,
 ) -> AsyncGenerator[ChunkInput, None]:
-    """Yield the chunks of a document, directory or manifest, validated.
+    """Yield the validated chunks of a document, directory or manifest.
 
     Args:
         source: A path, `-` for a manifest on standard input, or `s3://bucket/key`.
-        pipeline: Says what a payload is, how a document is split, and the labels.
-        limits: How much is taken; more is refused.
-        s3: An S3 client, for sources in S3.
-        stdin: Read for `-`; default: the process's own.
+        pipeline: Defines the payload type, the split of documents and the labels.
+        limits: Limits on the submission.
+        s3: An S3 client, required for sources in S3.
+        stdin: The stream for `-`; the default is the process's standard input.
 
     Raises:
-        UsageError: `input.…`, when the input cannot be taken as it is.
+        UsageError: `input.…`: the input is invalid or exceeds a limit.
         NotFoundError: `input.source.not_found`.
         UnreachableError: `input.s3.unreachable`.
     """
@@ -60,9 +60,9 @@ async def chunk_inputs(
             count += 1
             if count > limits.chunks:
                 raise UsageError(
-                    f"{source} holds more than {limits.chunks:,} chunks.",
+                    f"{source} contains more than {limits.chunks:,} chunks.",
                     code="input.chunks.too_many",
-                    next_step="Submit it in parts, or make chunks larger.",
+                    next_step="Submit it in parts, or make the chunks larger.",
                     source=source,
                 )
             yield chunk
@@ -75,7 +75,7 @@ def _open(
     s3: S3Reader | None,
     stdin: BinaryIO | None,
 ) -> AsyncGenerator[ChunkInput, None]:
-    """Choose the reader for a source; nothing but its kind is looked at yet."""
+    """Return the reader for the kind of source, without reading yet."""
     if source == STDIN:
         blocks = stream_blocks(stdin or _stdin(), "standard input")
         return manifest_chunks(blocks, "standard input", pipeline, limits)
@@ -86,16 +86,16 @@ def _open(
         return directory_chunks(path, pipeline, limits)
     if is_manifest(path.name):
         return manifest_chunks(open_blocks(path), source, pipeline, limits)
-    return document_chunks(path, readable(path.name), pipeline, limits)
+    return document_chunks(path, printable_name(path.name), pipeline, limits)
 
 
 def _stdin() -> BinaryIO:
-    """Return the process's own standard input; one that was closed is none."""
+    """Return the process's standard input; raise if it is closed."""
     if sys.stdin is None:
         raise UsageError(
-            "There is no standard input: it was closed.",
+            "Standard input is closed.",
             code="input.file.unreadable",
-            next_step="Pipe a manifest in, or name a file.",
+            next_step="Pipe a manifest into the command, or name a file.",
         )
     return sys.stdin.buffer
 
@@ -107,13 +107,13 @@ def _is_directory(path: Path) -> bool:
         raise NotFoundError(
             f"There is no file or directory {path}.",
             code="input.source.not_found",
-            next_step="Check the path; it is read from the working directory.",
+            next_step="Check the path; it is relative to the working directory.",
             source=str(path),
         ) from None
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no path"
+        reason = error.strerror if isinstance(error, OSError) else "it is not a path"
         raise UsageError(
-            f"{str(path)!r} cannot be read: {why}.",
+            f"{str(path)!r} cannot be read: {reason}.",
             code="input.file.unreadable",
             next_step="Check the permissions of the file and of the directories above.",
             source=str(path),

@@ -1,4 +1,4 @@
-"""Plain text and markdown: decoded by what the file says of itself, never guessed."""
+"""Decode plain text and markdown by the byte order mark, else as UTF-8; never guess."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import codecs
 from orchestrator.intake.limits import Limits
 from piecework.errors import UsageError
 
-# In this order: the mark of UTF-32 begins with that of UTF-16.
-MARKS = (
+# The order matters: the mark of UTF-32 starts with the mark of UTF-16.
+BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -18,23 +18,24 @@ MARKS = (
 
 
 def read(data: bytes, name: str, _: Limits) -> str:
-    """Return the text, its lines ended by line feeds.
+    """Return the text with line feeds at the ends of lines.
 
     Raises:
-        UsageError: `input.file.unreadable`, naming the first byte that is no text.
+        UsageError: `input.file.unreadable`, with the offset of the first invalid byte.
     """
     mark, encoding = next(
-        (known for known in MARKS if data.startswith(known[0])), (b"", "utf-8")
+        (known for known in BYTE_ORDER_MARKS if data.startswith(known[0])),
+        (b"", "utf-8"),
     )
     try:
-        said = data[len(mark) :].decode(encoding)
+        text = data[len(mark) :].decode(encoding)
     except UnicodeDecodeError as error:
         raise _unreadable(name, encoding, len(mark) + error.start) from error
-    if "\0" in said:
-        # Never in prose; in UTF-16 without a mark, every other byte.
-        before = said[: said.index("\0")].encode(encoding)
+    if "\0" in text:
+        # Prose never contains it; UTF-16 without a mark has it in every other byte.
+        before = text[: text.index("\0")].encode(encoding)
         raise _unreadable(name, encoding, len(mark) + len(before))
-    return said.replace("\r\n", "\n").replace("\r", "\n")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _unreadable(name: str, encoding: str, offset: int) -> UsageError:

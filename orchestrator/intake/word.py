@@ -1,9 +1,8 @@
-"""Word: paragraphs, lists and tables in document order, headings as markdown.
+"""Read a Word document: paragraphs, lists and tables in order, headings as markdown.
 
-python-docx opens the package; the walk over its XML is our own, because the library's
-passes over inserted text of tracked changes and over content controls, and a review
-that misses a clause is worse than none. Deleted text is left out. Headers, footers,
-footnotes and comments are not read.
+python-docx opens the package, and this module walks the XML itself. The library's own
+walk skips inserted text of tracked changes and content controls, so a review would miss
+clauses. Deleted text, headers, footers, footnotes and comments are not read.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
-from orchestrator.intake.container import broken, require_sound
+from orchestrator.intake.container import check_container, unreadable_error
 from orchestrator.intake.limits import Limits
 from orchestrator.intake.numbering import Numbering
-from orchestrator.intake.styles import Styles, W, value
+from orchestrator.intake.styles import Styles, W, read_value
 
-# Not said by the document as it stands: deleted or moved away, properties, the code
-# of fields, and the second copy of drawings that is kept for old programs.
-UNSAID = frozenset(
+# Elements without visible text: deleted or moved text, properties, field codes, and
+# the second copy of drawings for old programs.
+SKIPPED_ELEMENTS = frozenset(
     {
         f"{W}del",
         f"{W}moveFrom",
@@ -31,7 +30,7 @@ UNSAID = frozenset(
     }
 )
 
-SIGNS = {
+CHARACTERS = {
     f"{W}tab": "\t",
     f"{W}br": "\n",
     f"{W}cr": "\n",
@@ -42,12 +41,13 @@ DEEPEST_HEADING = 6
 
 
 def read(data: bytes, name: str, limits: Limits) -> str:
-    """Return the text, blocks parted by blank lines.
+    """Return the text, with a blank line between blocks.
 
     Raises:
-        UsageError: When it is encrypted, broken or too large.
+        UsageError: `input.file.encrypted`, `input.file.unreadable`,
+            `input.file.too_large`.
     """
-    require_sound(data, name, limits)
+    check_container(data, name, limits)
     from docx import Document
     from docx.opc.constants import RELATIONSHIP_TYPE
 
@@ -60,8 +60,8 @@ def read(data: bytes, name: str, limits: Limits) -> str:
         numbering = Numbering(_root(related.get(RELATIONSHIP_TYPE.NUMBERING)))
         return "\n\n".join(_blocks(part.element.body, styles, numbering))
     except Exception as error:
-        # The parser meets hostile bytes, and fails in as many ways as there are.
-        raise broken(name, error) from error
+        # The input is untrusted, so the parser may raise any exception.
+        raise unreadable_error(name, error) from error
 
 
 def _root(part: Any) -> Any:
@@ -69,13 +69,13 @@ def _root(part: Any) -> Any:
 
 
 def _blocks(parent: Any, styles: Styles, numbering: Numbering) -> Iterator[str]:
-    """Yield paragraphs and tables, in order, wherever they are wrapped."""
+    """Yield paragraphs and tables in order, including those in wrapper elements."""
     for child in parent:
         if child.tag == f"{W}p":
             block = _paragraph(child, styles, numbering)
         elif child.tag == f"{W}tbl":
             block = "\n".join(_rows(child, styles, numbering))
-        elif child.tag in UNSAID:
+        elif child.tag in SKIPPED_ELEMENTS:
             continue
         else:
             yield from _blocks(child, styles, numbering)
@@ -85,27 +85,29 @@ def _blocks(parent: Any, styles: Styles, numbering: Numbering) -> Iterator[str]:
 
 
 def _paragraph(paragraph: Any, styles: Styles, numbering: Numbering) -> str:
-    said = "".join(_runs(paragraph)).strip()
+    text = "".join(_runs(paragraph)).strip()
     marker = ""
-    if value(paragraph, "pPr", "rPr", "del") is None:  # its end was not deleted
-        # An empty paragraph is counted too, as on the page.
+    if (
+        read_value(paragraph, "pPr", "rPr", "del") is None
+    ):  # the paragraph's end was not deleted
+        # Count an empty paragraph too, as Word does.
         marker = numbering.next_marker(*styles.numbering(paragraph))
-    if not said:
+    if not text:
         return ""
     level = styles.heading_level(paragraph)
     heading = "#" * min(level, DEEPEST_HEADING)
-    return " ".join(part for part in (heading, marker, said) if part)
+    return " ".join(part for part in (heading, marker, text) if part)
 
 
 def _runs(parent: Any) -> Iterator[str]:
     for child in parent:
         if child.tag == f"{W}t":
             yield child.text or ""
-        elif child.tag in SIGNS:
-            yield SIGNS[child.tag]
-        elif child.tag not in UNSAID:
+        elif child.tag in CHARACTERS:
+            yield CHARACTERS[child.tag]
+        elif child.tag not in SKIPPED_ELEMENTS:
             yield from _runs(child)
-            if child.tag == f"{W}p":  # of a text box within the paragraph
+            if child.tag == f"{W}p":  # a paragraph of a text box
                 yield "\n"
 
 
@@ -113,8 +115,8 @@ def _rows(table: Any, styles: Styles, numbering: Numbering) -> Iterator[str]:
     """Yield each row that was not deleted, its cells joined."""
     for row in table.iter(f"{W}tr"):
         if next(row.iterancestors(f"{W}tbl")) is not table:
-            continue  # of a table within a cell, which is read with the cell
-        if value(row, "trPr", "del") is not None:
+            continue  # a row of a nested table, which is read with its cell
+        if read_value(row, "trPr", "del") is not None:
             continue
         cells = [
             " ".join(" ".join(_blocks(cell, styles, numbering)).split())

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import pytest
 
-from orchestrator.intake.chunk import LABEL_LENGTH, _cell
+from orchestrator.intake.chunk import LABEL_LENGTH, _clean_label
 from piecework import values
 from piecework.errors import MESSAGE_LIMIT, ErrorClass, ErrorEnvelope, PermanentError
 from piecework.objects import OBJECT_LIMIT, Objects
@@ -82,5 +82,5 @@ def test_of_a_giant_message_only_the_beginning_is_looked_at() -> None:
 
 
 def test_a_giant_label_is_cut() -> None:
-    assert len(_cell("word " * 1_000_000)) <= LABEL_LENGTH
-    assert sys.getsizeof(_cell("x" * 1_000_000)) < 1_000
+    assert len(_clean_label("word " * 1_000_000)) <= LABEL_LENGTH
+    assert sys.getsizeof(_clean_label("x" * 1_000_000)) < 1_000

@@ -1,4 +1,4 @@
-"""A pipeline of clauses, and documents made on the spot."""
+"""A pipeline of clauses, and generated documents."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def encrypt_pdf() -> Callable[..., bytes]:
 
 
 def written_pdf(*pages: str) -> bytes:
-    """Write a PDF by hand: a catalogue, a font, and a page for each text."""
+    """Return a minimal PDF: a catalogue, a font, and a page for each text."""
     kids = " ".join(f"{4 + 2 * i} 0 R" for i in range(len(pages)))
     objects = [
         "<< /Type /Catalog /Pages 2 0 R >>",

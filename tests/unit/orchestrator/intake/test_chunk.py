@@ -9,18 +9,18 @@ import pytest
 from pydantic import BaseModel, Field, computed_field, model_validator
 
 from orchestrator.intake import Limits
-from orchestrator.intake.chunk import ChunkInput, Place, chunk_input
+from orchestrator.intake.chunk import ChunkInput, SourceLocation, chunk_input
 from piecework import PermanentError, Pipeline
 from piecework.errors import UsageError
 
-PLACE = Place("a.md", "chunk 3", label="a.md #3")
+LOCATION = SourceLocation("a.md", "chunk 3", label="a.md #3")
 
 
 def encode(
     payload: BaseModel, pipeline: Pipeline, limits: Limits | None = None
 ) -> ChunkInput:
     own = replace(pipeline, payload=type(payload))
-    return chunk_input(payload, PLACE, own, limits or Limits())
+    return chunk_input(payload, LOCATION, own, limits or Limits())
 
 
 class Aliased(BaseModel):
@@ -35,14 +35,14 @@ class Measure(BaseModel):
     value: float
 
 
-def test_a_payload_is_compact_json_that_reads_back(pipeline: Pipeline) -> None:
+def test_a_payload_is_compact_json_that_validates_again(pipeline: Pipeline) -> None:
     given = Aliased(Text="é")
     chunk = encode(given, pipeline)
     assert ChunkInput("a.md #3", '{"Text":"é"}'.encode()) == chunk
     assert given == Aliased.model_validate_json(chunk.payload)
 
 
-def test_a_value_that_json_cannot_carry_is_refused(pipeline: Pipeline) -> None:
+def test_a_value_without_a_json_form_is_refused(pipeline: Pipeline) -> None:
     with pytest.raises(UsageError) as refused:
         encode(Measure(value=math.inf), pipeline)
     assert refused.value.code == "input.payload.invalid"
@@ -50,7 +50,9 @@ def test_a_value_that_json_cannot_carry_is_refused(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.parametrize("text", ["\ud800", 5])
-def test_a_field_set_past_validation_is_refused(text: str, pipeline: Pipeline) -> None:
+def test_a_field_that_was_set_without_validation_is_refused(
+    text: str, pipeline: Pipeline
+) -> None:
     class Free(BaseModel):
         text: str
 
@@ -63,7 +65,7 @@ def test_a_payload_of_another_type_is_refused_with_both_names(
     pipeline: Pipeline,
 ) -> None:
     with pytest.raises(UsageError) as refused:
-        chunk_input(Measure(value=1), PLACE, pipeline, Limits())
+        chunk_input(Measure(value=1), LOCATION, pipeline, Limits())
     assert "it is a Measure, not a Clause" in refused.value.message
 
 
@@ -87,15 +89,18 @@ class Fails(BaseModel):
         return {"fine": self}[self.text]
 
 
-def test_a_model_that_fails_is_named_and_its_data_is_not(pipeline: Pipeline) -> None:
+def test_a_failing_model_is_reported_without_its_data(pipeline: Pipeline) -> None:
     with pytest.raises(UsageError) as refused:
         encode(Fails.model_construct(text="secret"), pipeline)
     assert refused.value.code == "input.payload.invalid"
-    assert "reads back wrong: a validator raised KeyError" in refused.value.message
+    assert (
+        "its JSON does not validate: a validator raised KeyError"
+        in refused.value.message
+    )
     assert "secret" not in refused.value.message
 
 
-def test_an_error_that_the_model_chose_is_kept(pipeline: Pipeline) -> None:
+def test_an_error_raised_by_the_model_is_passed_on(pipeline: Pipeline) -> None:
     with pytest.raises(PermanentError) as refused:
         encode(Fails.model_construct(text="ours"), pipeline)
     assert refused.value.code == "review.clause.unknown"
@@ -113,15 +118,13 @@ def test_an_error_that_the_model_chose_is_kept(pipeline: Pipeline) -> None:
         ("x" * 65, "x" * 63 + "…"),
     ],
 )
-def test_labels_fit_a_cell_of_a_table(
-    label: str, expected: str, pipeline: Pipeline
-) -> None:
+def test_labels_fit_a_table_cell(label: str, expected: str, pipeline: Pipeline) -> None:
     named = replace(pipeline, label=lambda _: label)
     assert expected == encode(Measure(value=1), named).label
 
 
 @pytest.mark.parametrize("label", [lambda _: 1 / 0, lambda _: None])
-def test_a_label_function_that_fails_is_named(
+def test_a_failing_label_function_is_reported(
     label: object, pipeline: Pipeline
 ) -> None:
     with pytest.raises(UsageError) as refused:
@@ -129,7 +132,7 @@ def test_a_label_function_that_fails_is_named(
     assert refused.value.code == "input.label.failed"
 
 
-def test_an_error_that_the_label_function_chose_is_kept(pipeline: Pipeline) -> None:
+def test_an_error_raised_by_the_label_function_is_passed_on(pipeline: Pipeline) -> None:
     def label(_: object) -> str:
         raise PermanentError("No heading.", code="review.clause.unnamed")
 

@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel, Field, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
-from orchestrator.intake.complaint import complaint
+from orchestrator.intake.complaint import describe_payload_error
 
 SECRET = "zq9"
 
@@ -43,10 +43,10 @@ class Model(BaseModel):
         return given
 
 
-def said(line: str) -> str:
+def description_of(line: str) -> str:
     with pytest.raises(ValidationError) as wrong:
         Model.model_validate_json(line)
-    return complaint(wrong.value)
+    return describe_payload_error(wrong.value)
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,13 @@ def said(line: str) -> str:
         ('["zq9"]', "payload: Input should be an object"),
     ],
 )
-def test_a_complaint_names_field_and_rule_and_quotes_nothing(
+def test_a_description_names_field_and_rule_without_quoting(
     line: str, expected: str
 ) -> None:
-    assert said(line).startswith(expected)
-    assert SECRET not in said(line)
+    assert description_of(line).startswith(expected)
+    assert SECRET not in description_of(line)
 
 
-def test_many_errors_are_counted_after_the_first_five() -> None:
+def test_errors_after_the_first_five_are_counted() -> None:
     ages = ", ".join(f'"k{i}": "x"' for i in range(8))
-    assert said(f'{{"ages": {{{ages}}}}}').endswith("; and 3 more")
+    assert description_of(f'{{"ages": {{{ages}}}}}').endswith("; and 3 more")

@@ -17,7 +17,7 @@ def fill(root: Path, *names: str) -> None:
         path.write_text(name)
 
 
-async def test_documents_below_are_read_in_the_order_of_their_paths(
+async def test_documents_are_read_in_the_order_of_their_paths(
     tmp_path: Path, intake: Any
 ) -> None:
     fill(tmp_path, "b.md", "a/z.txt", "a/b/c.md", "c/a.md", "A.md")
@@ -25,7 +25,7 @@ async def test_documents_below_are_read_in_the_order_of_their_paths(
     assert expected == [chunk.label for chunk in await intake(tmp_path)]
 
 
-async def test_hidden_files_are_passed_over_and_others_named_in_a_warning(
+async def test_hidden_files_are_skipped_and_other_files_are_named_in_a_warning(
     tmp_path: Path, intake: Any
 ) -> None:
     fill(tmp_path, "a.md", ".git/b.md", ".c.md", "~$a.docx", "d.png", "e/f.jsonl")
@@ -35,7 +35,7 @@ async def test_hidden_files_are_passed_over_and_others_named_in_a_warning(
     assert [expected] == [(e["event"], e["count"], e["files"]) for e in logs]
 
 
-async def test_many_skipped_files_are_counted_and_a_few_named(
+async def test_skipped_files_are_counted_and_the_first_ones_named(
     tmp_path: Path, intake: Any
 ) -> None:
     fill(tmp_path, "a.md", *(f"{n}.png" for n in range(30)))
@@ -44,9 +44,7 @@ async def test_many_skipped_files_are_counted_and_a_few_named(
     assert [(30, 10)] == [(entry["count"], len(entry["files"])) for entry in logs]
 
 
-async def test_a_link_that_leads_in_a_circle_is_not_followed(
-    tmp_path: Path, intake: Any
-) -> None:
+async def test_a_link_in_a_loop_is_not_followed(tmp_path: Path, intake: Any) -> None:
     fill(tmp_path, "a/b.md")
     (tmp_path / "a" / "again").symlink_to(tmp_path, target_is_directory=True)
     with capture_logs() as logs:
@@ -55,7 +53,7 @@ async def test_a_link_that_leads_in_a_circle_is_not_followed(
 
 
 @pytest.mark.parametrize(("name", "read"), [("b", True), ("b.md", False)])
-async def test_a_link_to_itself_is_no_document(
+async def test_a_link_to_itself_is_not_a_document(
     tmp_path: Path, intake: Any, name: str, *, read: bool
 ) -> None:
     fill(tmp_path, "a.md")
@@ -70,7 +68,7 @@ async def test_a_link_to_itself_is_no_document(
     assert refused.value.code == "input.file.unreadable"
 
 
-async def test_one_refused_document_refuses_the_directory(
+async def test_an_invalid_document_refuses_the_directory(
     tmp_path: Path, intake: Any
 ) -> None:
     fill(tmp_path, "a.md")
@@ -99,7 +97,7 @@ async def test_a_directory_needs_a_pipeline_with_a_split(
     assert refused.value.code == "input.split.missing"
 
 
-async def test_a_directory_whose_name_ends_as_a_manifest_is_a_directory(
+async def test_a_directory_with_a_manifest_suffix_is_a_directory(
     tmp_path: Path, intake: Any
 ) -> None:
     fill(tmp_path, "d.jsonl/a.md")

@@ -35,7 +35,7 @@ async def test_a_document_is_split_into_chunks_named_after_it(
 
 
 @pytest.mark.parametrize("suffix", [".txt", ".TXT", ".docx", ".pdf"])
-async def test_every_kind_reaches_the_split_as_text(
+async def test_every_document_type_is_split_as_text(
     suffix: str, tmp_path: Path, intake: Any, make_word: Any, make_pdf: Any
 ) -> None:
     made = {
@@ -47,7 +47,7 @@ async def test_every_kind_reaches_the_split_as_text(
     assert [b'{"text":"Term","position":0}'] == [c.payload for c in await intake(path)]
 
 
-async def test_a_name_is_text_whatever_its_bytes_are(
+async def test_a_name_with_invalid_bytes_becomes_text(
     tmp_path: Path, intake: Any, pipeline: Pipeline, clause: type[BaseModel]
 ) -> None:
     path = tmp_path / os.fsdecode(b"caf\xe9.md")
@@ -57,7 +57,9 @@ async def test_a_name_is_text_whatever_its_bytes_are(
     assert '{"text":"caf\ufffd.md","position":0}' == chunk.payload.decode()
 
 
-async def test_a_long_name_gives_way_to_the_number(tmp_path: Path, intake: Any) -> None:
+async def test_a_long_name_is_cut_before_the_number(
+    tmp_path: Path, intake: Any
+) -> None:
     path = tmp_path / ("n" * 100 + ".md")
     path.write_text("a")
     assert ["n" * 61 + " #1"] == [c.label for c in await intake(path)]
@@ -71,7 +73,7 @@ async def test_an_empty_file_is_refused_with_its_name(
     with pytest.raises(UsageError) as refused:
         await intake(tmp_path / "a.md")
     assert refused.value.code == "input.file.empty"
-    assert refused.value.message == "a.md holds no text."
+    assert refused.value.message == "a.md contains no text."
 
 
 async def test_a_file_may_be_as_large_as_the_limit_and_no_larger(
@@ -85,16 +87,16 @@ async def test_a_file_may_be_as_large_as_the_limit_and_no_larger(
 
 
 @pytest.mark.parametrize(
-    ("name", "way_out"), [("a.doc", "Save it as .docx."), ("a", "Convert it")]
+    ("name", "next_step"), [("a.doc", "Save it as .docx."), ("a", "Convert it")]
 )
-async def test_a_kind_that_cannot_be_read_is_refused_with_a_way_out(
-    name: str, way_out: str, tmp_path: Path, intake: Any
+async def test_an_unsupported_type_is_refused_with_a_next_step(
+    name: str, next_step: str, tmp_path: Path, intake: Any
 ) -> None:
     (tmp_path / name).write_text("abc")
     with pytest.raises(UsageError) as refused:
         await intake(tmp_path / name)
     assert refused.value.code == "input.file.unsupported"
-    assert refused.value.next_step.startswith(way_out)
+    assert refused.value.next_step.startswith(next_step)
 
 
 @pytest.mark.parametrize("name", ["none.md", "none", "none.jsonl", "a.md/below.md"])
@@ -116,16 +118,14 @@ async def test_a_pipe_is_refused_without_waiting_for_a_writer(
     assert refused.value.code == "input.file.unreadable"
 
 
-async def test_a_name_that_leads_in_a_circle_is_unreadable(
-    tmp_path: Path, intake: Any
-) -> None:
+async def test_a_link_to_itself_is_unreadable(tmp_path: Path, intake: Any) -> None:
     (tmp_path / "a.md").symlink_to(tmp_path / "a.md")
     with pytest.raises(UsageError) as refused:
         await intake(tmp_path / "a.md")
     assert refused.value.code == "input.file.unreadable"
 
 
-async def test_a_pipeline_without_a_split_takes_no_document(
+async def test_a_pipeline_without_a_split_refuses_a_document(
     tmp_path: Path, intake: Any, manifest_only: Pipeline
 ) -> None:
     (tmp_path / "a.md").write_text("a")
@@ -134,7 +134,7 @@ async def test_a_pipeline_without_a_split_takes_no_document(
     assert refused.value.code == "input.split.missing"
 
 
-async def test_a_document_without_a_chunk_is_refused_with_its_name(
+async def test_a_document_without_chunks_is_refused_with_its_name(
     tmp_path: Path, intake: Any, split_with: Any
 ) -> None:
     (tmp_path / "a.md").write_text("a")
@@ -144,7 +144,7 @@ async def test_a_document_without_a_chunk_is_refused_with_its_name(
     assert "a.md" in refused.value.message
 
 
-async def test_a_split_that_raises_is_named_with_its_line_and_not_quoted(
+async def test_a_failing_split_is_reported_with_its_line_but_not_quoted(
     tmp_path: Path, intake: Any, split_with: Any, clause: Any
 ) -> None:
     def split(document: Document) -> Iterable[Any]:
@@ -160,7 +160,7 @@ async def test_a_split_that_raises_is_named_with_its_line_and_not_quoted(
 
 
 @pytest.mark.parametrize("split", [lambda _: None, lambda _: next(iter(()))])
-async def test_a_split_that_is_no_iteration_is_named(
+async def test_a_split_that_returns_no_iterable_is_reported(
     split: Any, tmp_path: Path, intake: Any, split_with: Any
 ) -> None:
     (tmp_path / "a.md").write_text("a")
@@ -169,7 +169,7 @@ async def test_a_split_that_is_no_iteration_is_named(
     assert refused.value.code == "input.split.failed"
 
 
-async def test_an_error_that_the_split_chose_is_kept(
+async def test_an_error_raised_by_the_split_is_passed_on(
     tmp_path: Path, intake: Any, split_with: Any
 ) -> None:
     def split(_: Document) -> Iterable[Any]:
@@ -181,7 +181,7 @@ async def test_an_error_that_the_split_chose_is_kept(
     assert refused.value.code == "review.contract.not_one"
 
 
-async def test_a_wrong_payload_is_named_by_its_number(
+async def test_an_invalid_payload_is_reported_by_its_number(
     tmp_path: Path, intake: Any, split_with: Any, clause: Any
 ) -> None:
     (tmp_path / "a.md").write_text("a")
@@ -192,15 +192,15 @@ async def test_a_wrong_payload_is_named_by_its_number(
     assert "chunk 2 of a.md" in refused.value.message
 
 
-async def test_reading_and_splitting_leave_the_event_loop_free(
+async def test_reading_and_splitting_do_not_block_the_event_loop(
     tmp_path: Path, intake: Any, split_with: Any, clause: Any
 ) -> None:
-    loop, beside = asyncio.get_running_loop(), threading.Event()
+    loop, loop_ran = asyncio.get_running_loop(), threading.Event()
 
     def split(_: Document) -> Iterable[Any]:
         # Set by the event loop, which it can only be while it is not in here.
-        loop.call_soon_threadsafe(beside.set)
-        assert beside.wait(5)
+        loop.call_soon_threadsafe(loop_ran.set)
+        assert loop_ran.wait(5)
         yield clause(text="a")
 
     (tmp_path / "a.md").write_text("a")

@@ -19,7 +19,7 @@ def split(blocks: list[bytes], limit: int = 1000) -> list[tuple[int, bytes]]:
 
 
 @given(st.lists(BYTES, max_size=12))
-def test_lines_do_not_depend_on_where_the_blocks_were_cut(blocks: list[bytes]) -> None:
+def test_lines_do_not_depend_on_the_block_boundaries(blocks: list[bytes]) -> None:
     whole = b"".join(blocks)
     expected = whole.split(b"\n")
     if not expected[-1]:
@@ -28,7 +28,7 @@ def test_lines_do_not_depend_on_where_the_blocks_were_cut(blocks: list[bytes]) -
 
 
 @given(st.lists(BYTES, max_size=12), st.integers(min_value=0, max_value=40))
-def test_the_same_line_is_too_long_wherever_the_blocks_were_cut(
+def test_a_too_long_line_does_not_depend_on_the_block_boundaries(
     blocks: list[bytes], limit: int
 ) -> None:
     lines = b"".join(blocks).split(b"\n")
@@ -44,7 +44,7 @@ def test_the_same_line_is_too_long_wherever_the_blocks_were_cut(
     assert too_long[0] == refused.value.facts["line"]
 
 
-def test_a_line_without_an_end_is_refused_before_it_is_held_whole() -> None:
+def test_an_endless_line_is_refused_at_the_limit() -> None:
     splitter = LineSplitter("m.jsonl", limit=10)
     assert [] == list(splitter.feed(b"0123456789"))
     with pytest.raises(UsageError):

@@ -20,7 +20,7 @@ def stdin(*lines: bytes) -> dict[str, Any]:
     return {"source": "-", "stdin": io.BytesIO(b"\n".join(lines))}
 
 
-async def test_each_line_is_a_chunk_named_by_its_number(intake: Any) -> None:
+async def test_each_line_is_a_chunk_labelled_by_its_number(intake: Any) -> None:
     expected = [
         ChunkInput("line 1", b'{"text":"a","position":0}'),
         ChunkInput("line 3", b'{"text":"b","position":7}'),
@@ -30,7 +30,7 @@ async def test_each_line_is_a_chunk_named_by_its_number(intake: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["m.jsonl", "m.ndjson", "M.JSONL"])
-async def test_a_file_is_known_by_its_suffix(
+async def test_a_manifest_is_recognised_by_its_suffix(
     name: str, tmp_path: Path, intake: Any
 ) -> None:
     path = tmp_path / name
@@ -51,7 +51,7 @@ async def test_a_manifest_needs_no_split(intake: Any, manifest_only: Pipeline) -
         (b'{"text":"secret\xff"}', "payload: Invalid JSON"),
     ],
 )
-async def test_a_wrong_line_is_named_with_its_fields_and_never_quoted(
+async def test_an_invalid_line_is_reported_with_its_fields_and_not_quoted(
     line: bytes, complaint: str, intake: Any
 ) -> None:
     with pytest.raises(UsageError) as refused:
@@ -75,7 +75,7 @@ class Fails(BaseModel):
         return {"fine": text}[text]
 
 
-async def test_a_line_at_which_the_model_fails_is_named_and_never_quoted(
+async def test_a_line_whose_validator_raises_is_reported_and_not_quoted(
     intake: Any, pipeline: Pipeline
 ) -> None:
     with pytest.raises(UsageError) as refused:
@@ -98,7 +98,7 @@ async def test_a_line_at_which_the_model_fails_is_named_and_never_quoted(
     ],
     ids=["utf-16", "gzip"],
 )
-async def test_what_is_no_plain_utf_8_is_said_to_be_what_it_is(
+async def test_an_unsupported_encoding_is_named_in_the_error(
     data: bytes, said: str, intake: Any
 ) -> None:
     with pytest.raises(UsageError, match=f"standard input {said}") as refused:
@@ -106,7 +106,7 @@ async def test_what_is_no_plain_utf_8_is_said_to_be_what_it_is(
     assert refused.value.code == "input.file.unreadable"
 
 
-async def test_a_process_without_a_standard_input_has_none_to_read(
+async def test_a_closed_standard_input_is_an_error(
     intake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", None)
@@ -116,13 +116,15 @@ async def test_a_process_without_a_standard_input_has_none_to_read(
 
 
 @pytest.mark.parametrize("data", [b"", b"\n \n\r\n", b"\xef\xbb\xbf\n"])
-async def test_a_manifest_of_blank_lines_is_empty(data: bytes, intake: Any) -> None:
+async def test_a_manifest_of_blank_lines_has_no_chunks(
+    data: bytes, intake: Any
+) -> None:
     with pytest.raises(UsageError) as refused:
         await intake(**stdin(data))
     assert refused.value.code == "input.manifest.empty"
 
 
-async def test_a_stream_that_breaks_is_refused(intake: Any) -> None:
+async def test_a_stream_that_fails_is_an_error(intake: Any) -> None:
     class Broken(io.BytesIO):
         def read(self, _: int | None = -1) -> bytes:
             raise OSError(5, "Input/output error")
@@ -132,7 +134,7 @@ async def test_a_stream_that_breaks_is_refused(intake: Any) -> None:
     assert refused.value.code == "input.file.unreadable"
 
 
-async def test_a_file_is_closed_when_the_reader_stops_early(
+async def test_a_file_is_closed_if_the_reader_stops_early(
     tmp_path: Path, pipeline: Pipeline
 ) -> None:
     path = tmp_path / "m.jsonl"
@@ -142,8 +144,8 @@ async def test_a_file_is_closed_when_the_reader_stops_early(
     await chunks.aclose()  # an open file would be a ResourceWarning, an error here
 
 
-class Made(io.RawIOBase):
-    """A stream that makes its lines as they are read."""
+class GeneratedLines(io.RawIOBase):
+    """A stream that generates its lines during reading."""
 
     def __init__(self, lines: int, width: int) -> None:
         self.left = lines
@@ -155,8 +157,8 @@ class Made(io.RawIOBase):
         return self.line * count
 
 
-async def test_a_manifest_is_never_held_whole(pipeline: Pipeline) -> None:
-    stream = Made(lines=4_000, width=8_000)  # 32 MB
+async def test_a_manifest_is_never_in_memory_as_a_whole(pipeline: Pipeline) -> None:
+    stream = GeneratedLines(lines=4_000, width=8_000)  # 32 MB
     tracemalloc.start()
     count = 0
     async for _ in chunk_inputs("-", pipeline, stdin=stream):  # type: ignore[arg-type]
@@ -167,10 +169,12 @@ async def test_a_manifest_is_never_held_whole(pipeline: Pipeline) -> None:
     assert peak < 2_000_000
 
 
-async def test_nothing_is_kept_of_200_000_lines(pipeline: Pipeline) -> None:
-    # Counted in live objects, as tracing each of them would take ten seconds.
+async def test_reading_200_000_lines_keeps_nothing_in_memory(
+    pipeline: Pipeline,
+) -> None:
+    # Count live objects, because tracing allocations takes ten seconds.
     held, count = [], 0
-    async for _ in chunk_inputs("-", pipeline, stdin=Made(200_000, 40)):  # type: ignore[arg-type]
+    async for _ in chunk_inputs("-", pipeline, stdin=GeneratedLines(200_000, 40)):  # type: ignore[arg-type]
         count += 1
         if count % 20_000 == 0:
             held.append(sys.getallocatedblocks())
@@ -178,7 +182,7 @@ async def test_nothing_is_kept_of_200_000_lines(pipeline: Pipeline) -> None:
     assert max(held) - min(held) < 20_000  # a block's lines, not the manifest's
 
 
-async def test_more_chunks_than_a_job_may_have_are_refused(intake: Any) -> None:
+async def test_too_many_chunks_are_refused(intake: Any) -> None:
     lines = [b'{"text":"a"}'] * 3
     assert len(await intake(**stdin(*lines), limits=Limits(chunks=3))) == 3
     with pytest.raises(UsageError) as refused:

@@ -37,23 +37,23 @@ def markers(counted: Numbering, *steps: tuple[str, int]) -> list[str]:
     return [counted.next_marker(num_id, depth, None) for num_id, depth in steps]
 
 
-def test_deeper_levels_begin_anew_under_each_higher_one() -> None:
+def test_deeper_levels_restart_under_each_higher_level() -> None:
     steps = [("1", d) for d in (0, 1, 1, 2, 2, 1, 0, 1, 2)]
     expected = ["1.", "1.1", "1.2", "(a)", "(b)", "1.3", "2.", "2.1", "(a)"]
     assert expected == markers(numbering(LEGAL), *steps)
 
 
-def test_two_uses_of_a_list_count_on_together() -> None:
+def test_two_instances_of_a_list_share_their_count() -> None:
     assert markers(numbering(LEGAL), ("1", 0), ("2", 0)) == ["1.", "2."]
 
 
-def test_a_use_that_says_so_begins_anew_once() -> None:
+def test_an_instance_with_a_start_override_restarts_once() -> None:
     restart = '<w:lvlOverride w:ilvl="0"><w:startOverride w:val="5"/></w:lvlOverride>'
     counted = numbering(LEGAL, restart)
     assert markers(counted, ("1", 0), ("2", 0), ("2", 0)) == ["1.", "5.", "6."]
 
 
-def test_a_level_that_was_passed_over_counts_as_begun() -> None:
+def test_a_skipped_level_counts_as_started() -> None:
     assert markers(numbering(LEGAL), ("1", 1)) == ["1.1"]
 
 
@@ -70,22 +70,22 @@ def test_a_level_that_was_passed_over_counts_as_begun() -> None:
         ("chineseCounting", "28"),
     ],
 )
-def test_counts_are_written_as_the_level_says(kind: str, expected: str) -> None:
+def test_counts_have_the_format_of_their_level(kind: str, expected: str) -> None:
     counted = numbering(level(0, kind, "%1"))
     assert expected == markers(counted, *[("1", 0)] * 28)[-1]
 
 
-def test_legal_style_writes_all_levels_as_figures() -> None:
+def test_legal_style_shows_all_levels_as_decimals() -> None:
     levels = level(0, "upperRoman", "%1") + level(1, "decimal", "%1.%2", "<w:isLgl/>")
     assert markers(numbering(levels), ("1", 0), ("1", 1)) == ["I", "1.1"]
 
 
 @pytest.mark.parametrize("num_id", [None, "0", "3", "77"])
-def test_a_list_that_is_not_defined_has_no_marker(num_id: str | None) -> None:
+def test_an_undefined_list_has_no_marker(num_id: str | None) -> None:
     assert not numbering(LEGAL).next_marker(num_id, 0, None)
 
 
-def test_a_style_is_found_at_the_level_that_names_it() -> None:
+def test_a_style_has_the_level_that_names_it() -> None:
     levels = level(0, "decimal", "%1.") + level(
         1, "decimal", "%1.%2", '<w:pStyle w:val="Sub"/>'
     )

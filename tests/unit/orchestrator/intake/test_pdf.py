@@ -30,7 +30,7 @@ def test_pages_are_read_in_order(make_pdf: MakePdf) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["RC4-128", "AES-256"])
-def test_a_file_that_only_restricts_printing_is_read(
+def test_a_file_that_only_restricts_printing_is_readable(
     make_pdf: MakePdf, encrypt_pdf: MakePdf, algorithm: str
 ) -> None:
     assert read(encrypt_pdf(make_pdf("Term"), "", algorithm)) == "Term"
@@ -44,7 +44,7 @@ def test_a_file_with_a_password_is_refused(
     assert refused.code == "input.file.encrypted"
 
 
-def test_a_cipher_that_is_not_installed_counts_as_encrypted(
+def test_a_file_with_an_unsupported_cipher_is_encrypted(
     make_pdf: MakePdf, encrypt_pdf: MakePdf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def decrypt(*_: object) -> None:
@@ -55,7 +55,7 @@ def test_a_cipher_that_is_not_installed_counts_as_encrypted(
     assert refused.code == "input.file.encrypted"
 
 
-def test_a_scan_is_refused_and_ocr_is_named(make_pdf: MakePdf) -> None:
+def test_a_scan_is_refused_with_ocr_as_next_step(make_pdf: MakePdf) -> None:
     refused = refusal(make_pdf("", ""))
     assert refused.code == "input.file.empty"
     assert "OCR" in refused.next_step
@@ -68,7 +68,7 @@ def test_single_pages_without_text_are_named_in_a_warning(make_pdf: MakePdf) -> 
 
 
 @pytest.mark.parametrize("keep", [0.1, 0.5, 0.9])
-def test_a_file_cut_short_is_read_or_refused_never_a_crash(
+def test_a_truncated_file_is_read_or_refused_without_a_crash(
     make_pdf: MakePdf, keep: float
 ) -> None:
     data = make_pdf("Term", "Notice")
@@ -81,14 +81,14 @@ def test_a_file_cut_short_is_read_or_refused_never_a_crash(
 
 
 @pytest.mark.parametrize("data", [b"not a pdf", b"%PDF-1.7\n", b"\x00" * 2000])
-def test_what_is_no_pdf_is_unreadable(data: bytes) -> None:
+def test_a_file_that_is_not_a_pdf_is_unreadable(data: bytes) -> None:
     assert refusal(data).code == "input.file.unreadable"
 
 
-def test_too_many_pages_are_refused_with_both_figures(make_pdf: MakePdf) -> None:
+def test_too_many_pages_are_refused_with_count_and_limit(make_pdf: MakePdf) -> None:
     refused = refusal(make_pdf("a", "b", "c"), Limits(pdf_pages=2))
     assert refused.code == "input.file.too_large"
-    assert refused.message == "a.pdf has 3 pages; 2 is the most."
+    assert refused.message == "a.pdf has 3 pages; the limit is 2."
 
 
 def test_too_much_text_is_refused(make_pdf: MakePdf) -> None:
@@ -96,7 +96,7 @@ def test_too_much_text_is_refused(make_pdf: MakePdf) -> None:
     assert refused.code == "input.file.too_large"
 
 
-def test_repairs_of_a_sloppy_file_are_not_logged(
+def test_repairs_by_pypdf_are_not_logged(
     make_pdf: MakePdf, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -14,7 +14,7 @@ LINES = b'{"text":"a"}\n{"text":"b"}\n'
 
 
 class Response:
-    """What aiohttp would hand to the client, as far as a body uses it."""
+    """The part of an aiohttp response that a streaming body uses."""
 
     def __init__(self, blocks: list[bytes | Exception]) -> None:
         self.blocks = blocks
@@ -36,7 +36,7 @@ class Response:
 
 
 class Client:
-    """S3 with one object, or one error."""
+    """A fake S3 client with one object or one error."""
 
     def __init__(
         self, *blocks: bytes | Exception, error: Exception | None = None, size: int = 0
@@ -44,10 +44,10 @@ class Client:
         self.error = error
         self.response = Response(list(blocks))
         self.size = size or sum(len(b) for b in blocks if isinstance(b, bytes))
-        self.asked: dict[str, str] = {}
+        self.request: dict[str, str] = {}
 
-    async def get_object(self, **asked: str) -> dict[str, Any]:
-        self.asked = asked
+    async def get_object(self, **request: str) -> dict[str, Any]:
+        self.request = request
         if self.error:
             raise self.error
         body: Any = StreamingBody  # its stubs describe that of boto3
@@ -61,7 +61,7 @@ def refused_with(code: str) -> ClientError:
 async def test_an_object_is_streamed_by_bucket_and_key(intake: Any) -> None:
     s3 = Client(LINES[:5], LINES[5:20], LINES[20:])
     chunks = await intake("s3://bucket/a/what?#1.jsonl", s3=s3)
-    assert {"Bucket": "bucket", "Key": "a/what?#1.jsonl"} == s3.asked
+    assert {"Bucket": "bucket", "Key": "a/what?#1.jsonl"} == s3.request
     expected = [
         ChunkInput("line 1", b'{"text":"a","position":0}'),
         ChunkInput("line 2", b'{"text":"b","position":0}'),
@@ -105,10 +105,10 @@ async def test_an_object_is_streamed_by_bucket_and_key(intake: Any) -> None:
     ],
     ids=[
         *("no key", "no bucket", "denied", "server error", "no endpoint"),
-        *("broken off", "timeout", "shorter than stated", "no client"),
+        *("interrupted", "timeout", "shorter than stated", "no client"),
     ],
 )
-async def test_what_s3_refuses_or_breaks_off_is_told_apart(
+async def test_errors_of_s3_have_their_own_codes(
     s3: Client | None, code: str, kind: type[PieceworkError], intake: Any
 ) -> None:
     with pytest.raises(kind) as refused:
@@ -119,16 +119,14 @@ async def test_what_s3_refuses_or_breaks_off_is_told_apart(
 @pytest.mark.parametrize(
     "source", ["s3://", "s3://bucket", "s3:///k.jsonl", "s3://b/a.pdf"]
 )
-async def test_only_manifests_are_taken_from_s3(source: str, intake: Any) -> None:
+async def test_only_manifests_are_read_from_s3(source: str, intake: Any) -> None:
     with pytest.raises(UsageError) as refused:
         await intake(source, s3=Client(LINES))
     assert refused.value.code == "input.file.unsupported"
 
 
 @pytest.mark.parametrize("key", ["in//m.jsonl", "a/../m.jsonl", "50%2f/m.jsonl"])
-async def test_a_key_that_is_not_taken_is_not_said_to_be_no_manifest(
-    key: str, intake: Any
-) -> None:
+async def test_an_unsafe_key_has_its_own_message(key: str, intake: Any) -> None:
     with pytest.raises(UsageError) as refused:
         await intake(f"s3://bucket/{key}", s3=Client(LINES))
     assert refused.value.code == "input.file.unsupported"

@@ -43,13 +43,13 @@ def paragraph(style: str, more: str = "") -> Any:
         ("Undefined", 0),
     ],
 )
-def test_a_heading_is_known_by_its_style_or_one_that_it_is_based_on(
+def test_a_heading_is_found_by_its_style_or_a_base_style(
     style: str, level: int, styles: Styles
 ) -> None:
     assert level == styles.heading_level(paragraph(style))
 
 
-def test_what_the_paragraph_says_itself_goes_before_its_style(styles: Styles) -> None:
+def test_a_paragraphs_own_property_overrides_its_style(styles: Styles) -> None:
     body_text = paragraph("Sub", '<w:outlineLvl w:val="9"/>')
     assert styles.heading_level(body_text) == 0
 
@@ -63,7 +63,7 @@ def test_what_the_paragraph_says_itself_goes_before_its_style(styles: Styles) ->
         ("Outlined", "", (None, None, None)),
     ],
 )
-def test_a_numbering_comes_from_the_paragraph_or_its_styles(
+def test_numbering_comes_from_the_paragraph_or_its_styles(
     style: str, own: str, expected: tuple[object, ...], styles: Styles
 ) -> None:
     assert expected == styles.numbering(paragraph(style, own))

@@ -23,11 +23,11 @@ def read(data: bytes) -> str:
         codecs.BOM_UTF32_LE + "Frist: § 5 “sofort”".encode("utf-32-le"),
     ],
 )
-def test_text_is_read_as_its_mark_says(data: bytes) -> None:
+def test_text_is_decoded_by_its_byte_order_mark(data: bytes) -> None:
     assert read(data) == "Frist: § 5 “sofort”"
 
 
-def test_line_ends_of_every_system_become_line_feeds() -> None:
+def test_all_line_endings_become_line_feeds() -> None:
     assert read(b"a\r\nb\rc\nd") == "a\nb\nc\nd"
 
 
@@ -42,7 +42,7 @@ def test_line_ends_of_every_system_become_line_feeds() -> None:
     ],
     ids=["latin-1", "after a mark", "utf-16", "utf-16 without a mark", "binary"],
 )
-def test_what_is_no_text_is_refused_with_the_offset_of_the_byte(
+def test_invalid_text_is_refused_with_the_offset_of_the_byte(
     data: bytes, offset: int, encoding: str
 ) -> None:
     with pytest.raises(UsageError) as refused:

@@ -29,7 +29,7 @@ def refusal(data: bytes, limits: Limits | None = None) -> UsageError:
 
 
 def body(xml: str) -> Callable[[Document], object]:
-    """Put raw XML at the end of a document's body."""
+    """Return a function that appends raw XML to a document's body."""
 
     def write(document: Document) -> None:
         wrapped = parse_xml(f"<w:body {nsdecls('w')}>{xml}</w:body>")
@@ -63,7 +63,7 @@ def test_headings_paragraphs_and_tables_come_in_document_order(
     assert expected == read(make_word(write))
 
 
-def test_lists_keep_their_marks_and_numbers(make_word: MakeWord) -> None:
+def test_lists_keep_their_markers_and_numbers(make_word: MakeWord) -> None:
     def write(document: Document) -> None:
         document.add_paragraph("first", style="List Number")
         document.add_paragraph("second", style="List Number")
@@ -95,7 +95,7 @@ def test_inserted_text_is_read_and_deleted_text_is_not(make_word: MakeWord) -> N
     assert read(make_word(body(tracked))) == "Notice: 60\tdays"
 
 
-def test_text_within_content_controls_and_links_is_read(make_word: MakeWord) -> None:
+def test_text_in_content_controls_and_links_is_read(make_word: MakeWord) -> None:
     wrapped = (
         f"<w:sdt><w:sdtContent>{paragraph('controlled')}</w:sdtContent></w:sdt>"
         "<w:p><w:hyperlink><w:r><w:t>linked</w:t></w:r></w:hyperlink></w:p>"
@@ -103,7 +103,7 @@ def test_text_within_content_controls_and_links_is_read(make_word: MakeWord) -> 
     assert read(make_word(body(wrapped))) == "controlled\n\nlinked"
 
 
-def test_a_merged_cell_is_read_once_and_a_table_within_a_cell_with_it(
+def test_a_merged_cell_is_read_once_with_its_nested_table(
     make_word: MakeWord,
 ) -> None:
     inner = f"<w:tbl><w:tr><w:tc>{paragraph('in')}</w:tc></w:tr></w:tbl>"
@@ -116,12 +116,12 @@ def test_a_merged_cell_is_read_once_and_a_table_within_a_cell_with_it(
     assert read(make_word(body(table))) == "wide | in out"
 
 
-def test_an_outline_level_makes_a_heading_of_any_paragraph(make_word: MakeWord) -> None:
+def test_a_paragraph_with_an_outline_level_is_a_heading(make_word: MakeWord) -> None:
     heading = paragraph("Scope", '<w:outlineLvl w:val="2"/>')
     assert read(make_word(body(heading))) == "### Scope"
 
 
-def test_an_encrypted_file_is_told_from_an_old_one() -> None:
+def test_encrypted_and_old_files_have_different_errors() -> None:
     encrypted = OLE + bytes(500) + "EncryptedPackage".encode("utf-16-le")
     assert refusal(encrypted).code == "input.file.encrypted"
     old = refusal(OLE + bytes(500))
@@ -129,7 +129,7 @@ def test_an_encrypted_file_is_told_from_an_old_one() -> None:
     assert ".doc format" in old.message
 
 
-def test_a_member_with_a_password_counts_as_encrypted(make_word: MakeWord) -> None:
+def test_a_file_with_an_encrypted_member_is_encrypted(make_word: MakeWord) -> None:
     data = bytearray(make_word(body(paragraph("x"))))
     data[data.index(b"PK\x01\x02") + 8] |= 1
     assert refusal(bytes(data)).code == "input.file.encrypted"
@@ -145,14 +145,14 @@ def bomb(size: int, name: str = "word/media/a.png") -> bytes:
 @pytest.mark.parametrize(
     ("data", "limits", "figure"),
     [
-        (bomb(1_000_000), Limits(), "to one"),
+        (bomb(1_000_000), Limits(), "compression ratio"),
         (bomb(2000), Limits(docx_unpacked_bytes=1999), "1,999"),
         (bomb(2000, "word/document.xml"), Limits(docx_xml_bytes=1999), "XML"),
         (bomb(2000), Limits(docx_members=0), "1 members"),
     ],
     ids=["ratio", "unpacked", "xml", "members"],
 )
-def test_a_bomb_is_refused_before_anything_is_unpacked(
+def test_a_zip_bomb_is_refused_before_unpacking(
     data: bytes, limits: Limits, figure: str
 ) -> None:
     refused = refusal(data, limits)
@@ -160,7 +160,7 @@ def test_a_bomb_is_refused_before_anything_is_unpacked(
     assert figure in refused.message
 
 
-def test_a_directory_that_lies_about_sizes_is_found_out(make_word: MakeWord) -> None:
+def test_a_zip_directory_with_wrong_sizes_is_unreadable(make_word: MakeWord) -> None:
     data = bytearray(make_word(body(paragraph("x" * 5000))))
     entry = -1
     while (entry := data.find(b"PK\x01\x02", entry + 1)) >= 0:
@@ -169,10 +169,10 @@ def test_a_directory_that_lies_about_sizes_is_found_out(make_word: MakeWord) -> 
 
 
 @pytest.mark.parametrize("data", [b"no zip", bomb(10), b"PK\x05\x06" + bytes(18)])
-def test_what_is_no_word_file_is_unreadable(data: bytes) -> None:
+def test_a_file_of_another_format_is_unreadable(data: bytes) -> None:
     assert refusal(data).code == "input.file.unreadable"
 
 
-def test_a_file_cut_short_is_unreadable(make_word: MakeWord) -> None:
+def test_a_truncated_file_is_unreadable(make_word: MakeWord) -> None:
     data = make_word(body(paragraph("x")))
     assert refusal(data[: len(data) // 2]).code == "input.file.unreadable"

@@ -27,8 +27,8 @@ from piecework.store.checkpoints import read_error
 from piecework.store.ledger import STANDS
 from piecework.store.table import Item
 from piecework.store.turns import ONWARDS
-from piecework.way_back import State, Step, foreseen, way_back
-from piecework.winding_back import wound_back
+from piecework.way_back import CompensationStep, StepState, compensation_plan, preview
+from piecework.winding_back import cancellation_cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,9 @@ class ChunkProgress:
         cause: Why the chunk is compensating already; None: it goes forward.
     """
 
-    entered: str
+    reached_stage: str
     completed: Mapping[str, str]
-    undone: Mapping[str, ErrorEnvelope | None]
+    compensated: Mapping[str, ErrorEnvelope | None]
     standing: frozenset[str]
     cause: ErrorEnvelope | None
 
@@ -118,7 +118,7 @@ async def plan_chunk(
             "stage": step.stage.name,
             "state": str(step.state),
             "compensate": function_name(step.stage.compensate) if pipeline else None,
-            "undo": step.stage.undo if pipeline else None,
+            "undo": step.stage.reversibility if pipeline else None,
         }
         for step in plan_steps(rt, chunk, known, progress)
     ]
@@ -126,14 +126,14 @@ async def plan_chunk(
 
 def plan_steps(
     rt: Runtime, chunk: Chunk, pipeline: Pipeline, progress: ChunkProgress
-) -> list[Step]:
+) -> list[CompensationStep]:
     """Return the steps that the engine would execute if the job were cancelled now."""
     if progress.cause is not None:
-        return way_back(pipeline, progress.cause, progress, progress.standing)
-    cancelled = wound_back(chunk.ref, progress.entered, rt.clock())
-    found = foreseen(pipeline, cancelled, progress, progress.standing)
+        return compensation_plan(pipeline, progress.cause, progress, progress.standing)
+    cancelled = cancellation_cause(chunk.ref, progress.reached_stage, rt.clock())
+    found = preview(pipeline, cancelled, progress, progress.standing)
     if chunk.item.get("direction") == ONWARDS:
-        return [Step(step.stage, State.ONWARDS) for step in found]
+        return [CompensationStep(step.stage, StepState.FORWARD_ONLY) for step in found]
     return found
 
 
@@ -158,9 +158,9 @@ async def read_progress(
         read_rows(rt, chunk, f"UNDO#{gen}#"), rt.table.get(chunk.ref.pk, cause_sk)
     )
     return ChunkProgress(
-        entered=entered,
+        reached_stage=entered,
         completed=dict.fromkeys(names[: names.index(entered)], ""),
-        undone={
+        compensated={
             str(row["stage"]): read_error(row) if "error" in row else None
             for row in compensated
         },

@@ -29,7 +29,7 @@ from piecework.idempotency import (
 )
 from piecework.notice import Notice
 from piecework.pipeline import Document, Pipeline, Stage
-from piecework.ports import Missing
+from piecework.ports import MissingChunk
 from piecework.retry import RetryBudget, RetryPolicy
 from piecework.retrying import retry
 from piecework.usage import Usage
@@ -47,7 +47,7 @@ __all__ = [
     "FallbackUsed",
     "JoinContext",
     "MemoryIdempotency",
-    "Missing",
+    "MissingChunk",
     "Notice",
     "PermanentError",
     "PieceworkError",

@@ -27,12 +27,12 @@ from piecework.falling_back import FallbackUsed, by_chain
 from piecework.in_flight import InFlight
 from piecework.landing import Landing
 from piecework.ports import (
-    Begun,
+    AlreadyDone,
     ClaimLostError,
-    Done,
     Journal,
     Ledger,
-    NoResponses,
+    NoResponseCache,
+    Proceed,
     ResponseCache,
 )
 from piecework.recovery import MAX_DEFERRALS
@@ -66,7 +66,7 @@ class Caller:
     attempts: Attempts
     lets_land: Callable[[], bool] = lambda: False
     ended_by: ClaimLostError | StoreError | None = None
-    responses: ResponseCache = field(default_factory=NoResponses)
+    responses: ResponseCache = field(default_factory=NoResponseCache)
     landing: Landing = field(default_factory=Landing)
     heard: deque[Any] = field(default_factory=lambda: deque(maxlen=HEARD))
     fallbacks_used: dict[str, FallbackUsed] = field(default_factory=dict)
@@ -150,13 +150,13 @@ class Caller:
             call.key, call.scope.stage, dependency.effect, dependency.timeout
         )
         match await begun:
-            case Done(answer):
+            case AlreadyDone(answer):
                 self.counts.replayed += 1
                 self.attempts.spending.spared(call, answer, "replayed")
                 return answer
-            case Begun(epoch, doubtful, seconds):
+            case Proceed(epoch, doubtful, seconds):
                 if doubtful and dependency.has_forgotten(seconds):
-                    await self.ledger.doubt(call.key)
+                    await self.ledger.mark_unknown(call.key)
                     raise in_doubt(dependency, call.bound.func)
                 sent_key = keys.provider_key(call.key, epoch)
                 found = None
@@ -184,9 +184,9 @@ class Caller:
             failures = [*earlier, classify(error, layer=dependency.layer)]
             sent = [failure for failure in failures if failure.code != OPEN_CODE]
             if not doubtful and all(map(plainly_refused, sent)):
-                await self.ledger.refuse(call.key)
+                await self.ledger.mark_refused(call.key)
             elif dependency.effect is Effect.NON_IDEMPOTENT:
-                await self.ledger.doubt(call.key)
+                await self.ledger.mark_unknown(call.key)
                 raise in_doubt(dependency, call.bound.func) from error
             raise
         await self.ledger.finish(call.key, value)

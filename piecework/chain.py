@@ -16,12 +16,17 @@ from piecework.errors import ErrorEnvelope
 from piecework.outcome import Cancelled, Compensation, DeadLettered
 from piecework.pipeline import Pipeline, Stage
 from piecework.ports import Checkpoints
-from piecework.way_back import LEFT, State, Step, way_back
-from piecework.winding_back import CANCELLED
+from piecework.way_back import (
+    UNRESOLVED,
+    CompensationStep,
+    StepState,
+    compensation_plan,
+)
+from piecework.winding_back import CANCEL_CODE
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class CompensationRun:
     """The compensations of a chunk's claim."""
 
     pipeline: Pipeline
@@ -29,18 +34,20 @@ class Chain:
     checkpoints: Checkpoints
     failure: ErrorEnvelope
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[CompensationStep]:
         """Return the stages that were begun, the last one first, as they stand now."""
-        standing = self.ctx.caller.ledger.standing()
-        return way_back(self.pipeline, self.failure, self.checkpoints, standing)
+        standing = self.ctx.caller.ledger.stages_with_effects()
+        return compensation_plan(
+            self.pipeline, self.failure, self.checkpoints, standing
+        )
 
-    def begin(self) -> None:
+    def emit_started(self) -> None:
         """Tell which steps were taken, and which of them are to be undone now.
 
         Of steps that leave nothing behind there is nothing to tell.
         """
         steps = self.steps()
-        if nothing_in(steps):
+        if needs_nothing(steps):
             return
         telemetry.emit(
             self.ctx.log,
@@ -49,10 +56,10 @@ class Chain:
             error_code=self.failure.code,
             stage=self.failure.stage,
             steps=[step.stage.name for step in reversed(steps)],
-            to_compensate=[step.stage.name for step in steps if step.to_undo],
+            to_compensate=[step.stage.name for step in steps if step.is_due],
         )
 
-    def told(self, stage: Stage, failed: ErrorEnvelope | None) -> None:
+    def emit_step(self, stage: Stage, failed: ErrorEnvelope | None) -> None:
         """Tell what became of one step; alarms stand on those that failed."""
         log, trace = self.ctx.log, self.failure.correlation_id
         if failed is None:
@@ -71,19 +78,19 @@ class Chain:
                 error_code=failed.code,
             )
 
-    def end(self) -> DeadLettered | Cancelled:
+    def finish(self) -> DeadLettered | Cancelled:
         """Return what the way back came to, and tell it.
 
         The dead letter names the stages that are left standing, those that nothing
         undoes included.
         """
         steps = self.steps()
-        left = tuple(step.stage.name for step in steps if step.state in LEFT)
+        left = tuple(step.stage.name for step in steps if step.state in UNRESOLVED)
         undoes = any(step.stage.compensate for step in steps)
         came_to = Compensation.COMPENSATED if undoes else Compensation.NOT_NEEDED
         if left:
             came_to = Compensation.FAILED
-        if not nothing_in(steps):
+        if not needs_nothing(steps):
             telemetry.emit(
                 self.ctx.log,
                 "compensation.ended",
@@ -91,11 +98,11 @@ class Chain:
                 compensation=came_to.value,
                 uncompensated=list(left),
             )
-        if self.failure.code == CANCELLED and not left:
+        if self.failure.code == CANCEL_CODE and not left:
             return Cancelled(self.failure.stage, came_to)
         return DeadLettered(self.failure, came_to, left)
 
 
-def nothing_in(steps: Sequence[Step]) -> bool:
+def needs_nothing(steps: Sequence[CompensationStep]) -> bool:
     """Say whether none of the steps is, or was, to be undone or left anything."""
-    return all(step.state is State.NOTHING for step in steps)
+    return all(step.state is StepState.NOT_NEEDED for step in steps)

@@ -19,7 +19,7 @@ from piecework.dependency import Dependency
 from piecework.errors import ErrorEnvelope, UsageError
 from piecework.falling_back import FallbackUsed
 from piecework.pipeline import Pipeline
-from piecework.ports import Bench, Harvest, Missing
+from piecework.ports import JobResults, MissingChunk, StageRunner
 
 #: What Python calls a function without a name.
 LAMBDA = "<lambda>"
@@ -55,20 +55,20 @@ class Context(Generic[P]):
     log: structlog.stdlib.BoundLogger = field(repr=False)
     stage: str = ""
     values: dict[str, Any] = field(default_factory=dict, repr=False)
-    bench: Bench | None = field(default=None, repr=False)
+    runner: StageRunner | None = field(default=None, repr=False)
     failure: ErrorEnvelope | None = None
-    lent: set[str] = field(default_factory=set, repr=False)
-    over: bool = field(default=False, repr=False)
-    given: Self | None = field(default=None, repr=False)
+    shared: set[str] = field(default_factory=set, repr=False)
+    closed: bool = field(default=False, repr=False)
+    current: Self | None = field(default=None, repr=False)
 
-    def handed_out(self) -> Self:
+    def for_stage(self) -> Self:
         """Return the context of one run of a stage, which may do to it what it likes.
 
         The next claim finds the payload as it was submitted; so does the next stage.
         """
         payload = copy.deepcopy(self.payload)
-        self.given = replace(self, payload=payload, given=None)
-        return self.given
+        self.current = replace(self, payload=payload, current=None)
+        return self.current
 
     @overload
     def result(self, stage: Callable[[Context[Any]], Awaitable[R]]) -> R: ...
@@ -84,7 +84,7 @@ class Context(Generic[P]):
         if name not in self.values:
             message = f"Stage {self.stage!r} asks for {name!r}, which has not run yet."
             raise UsageError(message, code="pipeline.declaration.invalid")
-        self.lent.add(name)
+        self.shared.add(name)
         return self.values[name]
 
     async def call(
@@ -114,7 +114,7 @@ class Context(Generic[P]):
                 next_step="Call a function that has a name, with all it needs as "
                 "arguments.",
             )
-        if self.over:
+        if self.closed:
             message = f"{function.__qualname__} is called after the end of its stage."
             raise RuntimeError(message)
         scope = CallScope(self.tenant, self.job, self.chunk, self.stage)
@@ -129,9 +129,9 @@ class Context(Generic[P]):
         return tuple(call for call in calls if call.stage == self.stage)
 
     @property
-    def in_hand(self) -> tuple[Any, ...]:
+    def sensitive_data(self) -> tuple[Any, ...]:
         """The data of the chunk, which no error's message is to quote."""
-        changed = self.given.payload if self.given else None
+        changed = self.current.payload if self.current else None
         return self.payload, changed, self.values, list(self.caller.heard)
 
     def progress(self) -> None:
@@ -152,7 +152,7 @@ class ChunkResult:
 class JoinContext(Context[None]):
     """What the join is given: a stream of results, and those that are missing."""
 
-    harvest: Harvest = field(kw_only=True, repr=False)
+    harvest: JobResults = field(kw_only=True, repr=False)
 
     async def results(self) -> AsyncIterator[ChunkResult]:
         """Yield the result of each finished chunk, in chunk order, one at a time."""
@@ -164,7 +164,7 @@ class JoinContext(Context[None]):
             self.progress()
 
     @property
-    def missing(self) -> tuple[Missing, ...]:
+    def missing(self) -> tuple[MissingChunk, ...]:
         """The chunks that have no result, each with its status and error code."""
         return tuple(self.harvest.missing)
 

@@ -81,7 +81,7 @@ def begun(caller: Caller, call: Call) -> int:
     Its intent was written before it was asked, when those above it had refused.
     """
     places = range(1, len(call.dependency.fallback) + 1)
-    stands = (n for n in places if caller.ledger.stands(key_of(call, n)))
+    stands = (n for n in places if caller.ledger.may_have_happened(key_of(call, n)))
     return next(stands, 0)
 
 
@@ -127,7 +127,7 @@ def refused(caller: Caller, call: Call, place: int, error: Exception) -> bool:
     by_policy = classify(error).error_class is ErrorClass.POLICY
     if not by_policy and not is_breaker_open(error):
         return False
-    return not caller.ledger.stands(key_of(call, place))
+    return not caller.ledger.may_have_happened(key_of(call, place))
 
 
 async def remember(caller: Caller, call: Call, value: str, to: str) -> None:

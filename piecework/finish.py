@@ -20,7 +20,7 @@ from piecework.errors import StateError
 from piecework.manifest import read_manifest
 from piecework.model import ChunkRef, ChunkStatus, Job, JobRef, JobStatus, iso
 from piecework.pipeline import JOIN
-from piecework.ports import Missing
+from piecework.ports import MissingChunk
 from piecework.runtime import Runtime
 from piecework.store.census import Census, Counted
 
@@ -50,7 +50,7 @@ class Certificate(BaseModel):
     outcomes: dict[str, int]
     error_codes: dict[str, int]
     results: dict[int, str]
-    missing: list[Missing]
+    missing: list[MissingChunk]
     patched: dict[int, str] = {}
     join_error: str = ""
 

@@ -9,7 +9,7 @@ from piecework import keys, layout
 from piecework.errors import StateError
 from piecework.model import ChunkStatus, JobRef
 from piecework.objects import Objects
-from piecework.ports import Missing, StoredResult
+from piecework.ports import MissingChunk, StoredResult
 from piecework.store.census import Census, chunks_of_group
 from piecework.store.results import NULL, stored_results
 from piecework.store.table import Item, Table
@@ -25,7 +25,7 @@ class TableHarvest:
     census: Census
 
     @property
-    def missing(self) -> Sequence[Missing]:
+    def missing(self) -> Sequence[MissingChunk]:
         """The chunks that have no result."""
         return self.census.missing
 

@@ -64,7 +64,7 @@ class ChunkStatus(StrEnum):
     PENDING = "PENDING"
     #: Claimed: somebody works on it, as long as the lease is alive.
     RUNNING = "RUNNING"
-    #: Begun before, to be taken up again at `retry_at`.
+    #: Proceed before, to be taken up again at `retry_at`.
     WAITING = "WAITING"
     #: Ended well; its result counts.
     SUCCEEDED = "SUCCEEDED"

@@ -27,7 +27,7 @@ StageFunction: TypeAlias = Callable[["Context[Any]"], Any]
 JoinFunction: TypeAlias = Callable[["JoinContext"], Awaitable[Any]]
 
 #: How hard it is to take back what a stage leaves behind.
-Undo: TypeAlias = Literal["easy", "hard", "impossible"]
+Reversibility: TypeAlias = Literal["easy", "hard", "impossible"]
 
 JOIN = "join"
 
@@ -56,7 +56,7 @@ class Stage:
         name: Stands in tables and keys; defaults to the function's name.
         replan: Runs in place of `run` when that failed semantically: a stage function
             that returns the same type, and finds the failure in `ctx.failure`.
-        replans: How often it may, in one attempt of the chunk.
+        max_replans: How often it may, in one attempt of the chunk.
         fallback: Stage functions that return the same type; the next of them runs
             when the one before was refused by a policy.
         undo: How hard its effect is to take back; `advice` asks it for the order of
@@ -71,17 +71,17 @@ class Stage:
     isolate: bool = False
     memory_mb: int | None = None
     replan: StageFunction | None = None
-    replans: int = 1
+    max_replans: int = 1
     fallback: Sequence[StageFunction] = ()
-    undo: Undo | None = None
+    reversibility: Reversibility | None = None
 
     def __post_init__(self) -> None:
         """Name the stage after its function; what can be undone is easily undone."""
         if not self.name:
             object.__setattr__(self, "name", self.run.__name__)
         object.__setattr__(self, "fallback", tuple(self.fallback))
-        if self.undo is None and self.compensate is not None:
-            object.__setattr__(self, "undo", "easy")
+        if self.reversibility is None and self.compensate is not None:
+            object.__setattr__(self, "reversibility", "easy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,14 +181,15 @@ def complaints(pipeline: Pipeline) -> list[str]:
         if stage.compensate
     ]
     found += [
-        f"{stage.name!r} says undo={stage.undo!r}, which is none of {get_args(Undo)}"
+        f"the reversibility of {stage.name!r} is {stage.reversibility!r}, "
+        f"not one of {get_args(Reversibility)}"
         for stage in pipeline.stages
-        if stage.undo not in (None, *get_args(Undo))
+        if stage.reversibility not in (None, *get_args(Reversibility))
     ]
     found += [
-        f"{stage.name!r} has a compensation, but says that to undo it is impossible"
+        f"{stage.name!r} has a compensation, but its reversibility is 'impossible'"
         for stage in pipeline.stages
-        if stage.undo == "impossible" and stage.compensate
+        if stage.reversibility == "impossible" and stage.compensate
     ]
     found += [
         f"{stage.name!r} has a memory limit, but only an isolated stage can"
@@ -196,7 +197,7 @@ def complaints(pipeline: Pipeline) -> list[str]:
         if stage.memory_mb is not None and not stage.isolate
     ]
     for stage in pipeline.stages:
-        found += ways.complaints(stage)
+        found += ways.validation_errors(stage)
     runs = [stage.run for stage in pipeline.stages]
     if len(set(runs)) < len(runs):
         found.append("one function runs two stages")

@@ -32,11 +32,11 @@ class CancelRequest:
 
     Attributes:
         at: When it was asked for.
-        undo: Whether what the chunk has done is to be undone.
+        compensate: Whether the chunk's completed stages are compensated first.
     """
 
     at: str
-    undo: bool
+    compensate: bool
 
     @classmethod
     def read(cls, item: Mapping[str, Any]) -> CancelRequest | None:
@@ -62,27 +62,29 @@ class Checkpoints(Protocol):
         """Why the chunk is on its way back; None while it goes forward."""
 
     @property
-    def undone(self) -> Mapping[str, ErrorEnvelope | None]:
+    def compensated(self) -> Mapping[str, ErrorEnvelope | None]:
         """The stages already compensated on the way back, and what failed there."""
 
     @property
-    def entered(self) -> str:
+    def reached_stage(self) -> str:
         """The stage that an earlier claim had begun; empty on the first claim."""
 
     async def complete(self, index: int, value: str, following: str) -> None:
         """Checkpoint a stage's value and enter the following stage, in one write."""
 
-    async def turn_back(self, failure: ErrorEnvelope, stage: str) -> None:
+    async def begin_compensation(self, failure: ErrorEnvelope, stage: str) -> None:
         """Record that the chunk is compensating from now on, whoever works on it."""
 
-    async def undo(self, stage: str, failure: ErrorEnvelope | None) -> None:
+    async def record_compensation(
+        self, stage: str, failure: ErrorEnvelope | None
+    ) -> None:
         """Record that a stage was compensated, or what its compensation died of."""
 
 
-class Bench(Protocol):
+class StageRunner(Protocol):
     """Where a stage runs."""
 
-    async def run(self, stage: Stage, ctx: Context[Any], way: str = RUN) -> str:
+    async def run(self, stage: Stage, ctx: Context[Any], variant: str = RUN) -> str:
         """Do a stage in one of its ways, or undo it; return its value as JSON."""
 
 
@@ -110,7 +112,7 @@ class ResponseCache(Protocol):
         """Remember a response for so long."""
 
 
-class NoResponses:
+class NoResponseCache:
     """A cache that remembers nothing."""
 
     async def recall(self, key: str) -> str | None:
@@ -124,7 +126,7 @@ class NoResponses:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class Proceed:
     """An effect may be carried out now, with this epoch in its idempotency key.
 
     Attributes:
@@ -137,7 +139,7 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class AlreadyDone:
     """An effect has been carried out before; this is what it answered."""
 
     value: str
@@ -153,25 +155,25 @@ class Ledger(Protocol):
 
     async def begin(
         self, key: str, stage: str, effect: Effect, lands_in: float
-    ) -> Begun | Done | Unknown:
+    ) -> Proceed | AlreadyDone | Unknown:
         """Write the intent of an effect, or learn what became of an earlier one.
 
         `lands_in`: seconds that one attempt may take.
         """
 
-    def standing(self) -> set[str]:
+    def stages_with_effects(self) -> set[str]:
         """Return the stages of which an effect stands, or may stand."""
 
-    def stands(self, key: str) -> bool:
+    def may_have_happened(self, key: str) -> bool:
         """Say whether an effect stands, or may stand."""
 
     async def finish(self, key: str, value: str) -> None:
         """Record that an effect was carried out, and its answer."""
 
-    async def refuse(self, key: str) -> None:
+    async def mark_refused(self, key: str) -> None:
         """Record that an effect was plainly refused: it does not stand."""
 
-    async def doubt(self, key: str) -> None:
+    async def mark_unknown(self, key: str) -> None:
         """Record that nobody can tell whether an effect stands."""
 
 
@@ -185,7 +187,7 @@ class StoredResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingChunk:
     """A chunk without a result, and why."""
 
     chunk: int
@@ -194,11 +196,11 @@ class Missing:
     error_code: str
 
 
-class Harvest(Protocol):
+class JobResults(Protocol):
     """What the join reads, and where it writes."""
 
     @property
-    def missing(self) -> Sequence[Missing]:
+    def missing(self) -> Sequence[MissingChunk]:
         """The chunks that have no result."""
 
     def results(self) -> AsyncIterator[StoredResult]:

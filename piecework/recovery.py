@@ -100,9 +100,11 @@ def next_variant(
     match failure.error_class:
         case ErrorClass.SEMANTIC if stage.replan:
             replans = attempted.count(ways.REPLAN)
-            return ways.REPLAN if replans < stage.replans else None
+            return ways.REPLAN if replans < stage.max_replans else None
         case ErrorClass.POLICY:
-            left = (name for name in ways.fallbacks(stage) if name not in attempted)
+            left = (
+                name for name in ways.fallback_names(stage) if name not in attempted
+            )
             return next(left, None)
         case _:
             return None

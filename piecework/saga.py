@@ -15,7 +15,7 @@ from typing import Any
 
 from piecework import recovery, telemetry, values
 from piecework.breaker import OPEN_CODE
-from piecework.chain import Chain
+from piecework.chain import CompensationRun
 from piecework.classify import classify
 from piecework.context import Context
 from piecework.dependency import waited_for
@@ -33,8 +33,8 @@ from piecework.pipeline import Pipeline, Stage
 from piecework.ports import CancelRequestedError, Checkpoints
 from piecework.quoted import without
 from piecework.recovery import DeadLetter, Pivot, RetryLater
-from piecework.stage_run import drop_traceback, on_bench, run_with_fallbacks
-from piecework.ways import UNDO
+from piecework.stage_run import drop_traceback, run_on, run_with_fallbacks
+from piecework.ways import COMPENSATE
 
 #: Codes of failures that come after the work of a stage or of a call, or may do.
 POST_EFFECT_CODES = {
@@ -58,18 +58,18 @@ async def run(
     pipeline: Pipeline, ctx: Context[Any], checkpoints: Checkpoints, limits: Limits
 ) -> Outcome:
     """Walk the stages from the last checkpoint; on failure decide, then recover."""
-    unreadable = restore(pipeline, ctx, checkpoints)
+    unreadable = restore_values(pipeline, ctx, checkpoints)
     if checkpoints.failure is not None:
         return await compensate(pipeline, ctx, checkpoints, checkpoints.failure)
-    done = stages_done(pipeline, checkpoints)
+    done = count_completed(pipeline, checkpoints)
     if unreadable is not None:
-        failure = envelope(unreadable, ctx, limits)
+        failure = describe_failure(unreadable, ctx, limits)
         return await recover(pipeline, ctx, checkpoints, limits, done, failure)
     for index in range(done, len(pipeline.stages)):
         stage = pipeline.stages[index]
         ctx.stage = stage.name
         try:
-            value = await do(pipeline, ctx, checkpoints, limits, index)
+            value = await run_stage(pipeline, ctx, checkpoints, limits, index)
             if index == len(pipeline.stages) - 1:
                 return Succeeded(value)
             await checkpoints.complete(index, value, pipeline.stages[index + 1].name)
@@ -78,7 +78,7 @@ async def run(
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 -- whatever a stage raises
-            failure = envelope(error, ctx, limits)
+            failure = describe_failure(error, ctx, limits)
             drop_traceback(error)
             return await recover(pipeline, ctx, checkpoints, limits, index, failure)
         log, name, trace = ctx.log, stage.name, f"{ctx.job}/{ctx.chunk}"
@@ -88,7 +88,7 @@ async def run(
     raise AssertionError(message)
 
 
-def restore(
+def restore_values(
     pipeline: Pipeline, ctx: Context[Any], checkpoints: Checkpoints
 ) -> PermanentError | None:
     """Put the values of completed stages into the context, as the next claim would.
@@ -97,19 +97,19 @@ def restore(
     all the same, for the way back.
     """
     unreadable = None
-    for stage in pipeline.stages[: stages_done(pipeline, checkpoints)]:
-        if stage.name in ctx.values and stage.name not in ctx.lent:
+    for stage in pipeline.stages[: count_completed(pipeline, checkpoints)]:
+        if stage.name in ctx.values and stage.name not in ctx.shared:
             continue
         text = checkpoints.completed[stage.name]
         try:
             ctx.values[stage.name] = values.decode(stage.run, text)
         except PermanentError as error:
             ctx.stage, unreadable = stage.name, error
-    ctx.lent.clear()
+    ctx.shared.clear()
     return unreadable
 
 
-def stages_done(pipeline: Pipeline, checkpoints: Checkpoints) -> int:
+def count_completed(pipeline: Pipeline, checkpoints: Checkpoints) -> int:
     """Return the longest run of completed stages from the start.
 
     What came after a stage that was undone since is done again.
@@ -121,7 +121,7 @@ def stages_done(pipeline: Pipeline, checkpoints: Checkpoints) -> int:
     )
 
 
-async def do(
+async def run_stage(
     pipeline: Pipeline,
     ctx: Context[Any],
     checkpoints: Checkpoints,
@@ -129,24 +129,26 @@ async def do(
     index: int,
 ) -> str:
     """Do a stage, whichever way it has to go, and return its value as JSON."""
-    restore(pipeline, ctx, checkpoints)
+    restore_values(pipeline, ctx, checkpoints)
     ctx.caller.counts.enter()
     return await run_with_fallbacks(
         pipeline.stages[index],
         ctx,
-        restored=lambda: restore(pipeline, ctx, checkpoints),
-        described=lambda error: envelope(error, ctx, limits),
+        restore=lambda: restore_values(pipeline, ctx, checkpoints),
+        describe=lambda error: describe_failure(error, ctx, limits),
         pivot=lambda failed: pivot_position(pipeline, index, failed, checkpoints, ctx),
     )
 
 
-def envelope(error: BaseException, ctx: Context[Any], limits: Limits) -> ErrorEnvelope:
+def describe_failure(
+    error: BaseException, ctx: Context[Any], limits: Limits
+) -> ErrorEnvelope:
     """Return the only form in which an error is decided on and stored, without data."""
     now = limits.clock()
     trace = f"{ctx.job}/{ctx.chunk}"
     place: dict[str, Any] = {"stage": ctx.stage, "attempt": ctx.attempt}
     failure = classify(error, at=iso(now), correlation_id=trace, now=now, **place)
-    return without(failure, *ctx.in_hand)
+    return without(failure, *ctx.sensitive_data)
 
 
 async def recover(
@@ -176,7 +178,7 @@ async def recover(
         case DeadLetter(reason):
             return DeadLettered(failure, reason)
         case _:
-            await checkpoints.turn_back(failure, ctx.stage)
+            await checkpoints.begin_compensation(failure, ctx.stage)
             return await compensate(pipeline, ctx, checkpoints, failure)
 
 
@@ -199,9 +201,9 @@ def pivot_position(
     if index > pipeline.pivot_index:
         return Pivot.BEHIND
     counts = ctx.caller.counts
-    by_others = checkpoints.entered == ctx.stage and counts.untried != ctx.stage
+    by_others = checkpoints.reached_stage == ctx.stage and counts.untried != ctx.stage
     tried_before = by_others or counts.retried_here
-    stands = ctx.stage in ctx.caller.ledger.standing()
+    stands = ctx.stage in ctx.caller.ledger.stages_with_effects()
     happened = tried_before or stands or failure.code in POST_EFFECT_CODES
     not_asked = failure.code == OPEN_CODE and not counts.failed_here
     said_no = not_asked or not failure.retryable
@@ -221,29 +223,29 @@ async def compensate(
     """
     ctx.caller.turn_back()
     await ctx.caller.in_flight.over()
-    chain = Chain(pipeline, ctx, checkpoints, failure)
-    chain.begin()
-    for step in chain.steps():
-        if step.to_undo:
-            restore(pipeline, ctx, checkpoints)
+    compensation = CompensationRun(pipeline, ctx, checkpoints, failure)
+    compensation.emit_started()
+    for step in compensation.steps():
+        if step.is_due:
+            restore_values(pipeline, ctx, checkpoints)
             ctx.stage = f"undo:{step.stage.name}:{ctx.caller.epoch}"
-            failed = await undo(step.stage, ctx, failure)
+            failed = await compensate_stage(step.stage, ctx, failure)
             if failed is not None and (waits_for := waited_for(failed)):
                 parks, rng = ctx.caller.counts.parks, ctx.caller.attempts.rng
                 wait = recovery.deferral_delay(failed, ctx.attempt, parks, rng)
                 return Deferred(failed, wait, waits_for)
-            await checkpoints.undo(step.stage.name, failed)
-            chain.told(step.stage, failed)
+            await checkpoints.record_compensation(step.stage.name, failed)
+            compensation.emit_step(step.stage, failed)
             ctx.progress()
-    return chain.end()
+    return compensation.finish()
 
 
-async def undo(
+async def compensate_stage(
     stage: Stage, ctx: Context[Any], failure: ErrorEnvelope
 ) -> ErrorEnvelope | None:
     """Run one compensation; return what it died of."""
     try:
-        await on_bench(stage, ctx, UNDO)
+        await run_on(stage, ctx, COMPENSATE)
     except StoreError:
         raise
     except Exception as error:  # noqa: BLE001 -- whatever it raises is its failure
@@ -254,5 +256,5 @@ async def undo(
             at=failure.at,
             correlation_id=failure.correlation_id,
         )
-        return without(failed, *ctx.in_hand)
+        return without(failed, *ctx.sensitive_data)
     return None

@@ -1,7 +1,7 @@
-"""Run one stage: by its own function, then by each other way that its failures open.
+"""Run one stage: its own function, then each variant that its failures allow.
 
-A way begins with what the checkpoints hold, as the next claim would: nothing that the
-one before it has left in memory reaches it.
+A variant starts from the checkpoints, as the next claim would. State that the variant
+before it left in memory does not reach it.
 """
 
 from __future__ import annotations
@@ -17,91 +17,99 @@ from piecework.context import Context
 from piecework.errors import ErrorEnvelope, StoreError
 from piecework.pipeline import Stage
 from piecework.recovery import Pivot
-from piecework.ways import REPLAN, RUN, UNDO
+from piecework.ways import COMPENSATE, REPLAN, RUN
 
 
 async def run_with_fallbacks(
     stage: Stage,
     ctx: Context[Any],
     *,
-    restored: Callable[[], object],
-    described: Callable[[Exception], ErrorEnvelope],
+    restore: Callable[[], object],
+    describe: Callable[[Exception], ErrorEnvelope],
     pivot: Callable[[ErrorEnvelope], Pivot],
 ) -> str:
-    """Return a stage's value as JSON, whichever way it came by.
+    """Run a stage, then its other variants until one succeeds; return its JSON value.
+
+    `restore` resets the context to the checkpoints, `describe` classifies an error, and
+    `pivot` locates the pivot for a failure.
 
     Raises:
-        Exception: What the last way raised.
+        Exception: The error of the last variant.
     """
-    tried = [RUN]
+    attempted = [RUN]
+    ledger = ctx.caller.ledger
     try:
         while True:
             try:
-                return await run_stage(stage, ctx, tried[-1])
+                return await run_variant(stage, ctx, attempted[-1])
             except StoreError:
                 raise
             except Exception as error:
-                ctx.failure = failure = described(error)
-                way = recovery.next_variant(stage, failure, tried, pivot(failure))
-                if way is None or stage.name in ctx.caller.ledger.standing():
+                ctx.failure = failure = describe(error)
+                pivot_at = pivot(failure)
+                variant = recovery.next_variant(stage, failure, attempted, pivot_at)
+                if variant is None or stage.name in ledger.stages_with_effects():
                     raise
                 drop_traceback(error)
-            tried.append(way)
-            tell(stage, ctx, failure, tried)
-            restored()
+            attempted.append(variant)
+            emit_variant(stage, ctx, failure, attempted)
+            restore()
     finally:
         ctx.failure = None
 
 
 def drop_traceback(error: BaseException) -> None:
-    """Let go of all that the functions had in hand that an error came through.
+    """Remove the tracebacks of an error and its causes.
 
-    They and the error often hold each other, and the garbage collector looks seldom.
+    Tracebacks keep the frames of the failed functions alive, with all their data. Error
+    and frames often form a cycle, which the garbage collector frees late.
     """
-    behind: BaseException | None = error
-    while behind is not None and behind.__traceback__ is not None:
-        behind.__traceback__ = None
-        behind = behind.__cause__ or behind.__context__
+    cause: BaseException | None = error
+    while cause is not None and cause.__traceback__ is not None:
+        cause.__traceback__ = None
+        cause = cause.__cause__ or cause.__context__
 
 
-def tell(
-    stage: Stage, ctx: Context[Any], failure: ErrorEnvelope, tried: list[str]
+def emit_variant(
+    stage: Stage, ctx: Context[Any], failure: ErrorEnvelope, attempted: list[str]
 ) -> None:
-    """Tell which other way a stage goes, and why."""
+    """Emit which variant of a stage runs next, and after which error."""
     ctx.progress()
-    to = getattr(ways.functions(stage)[tried[-1]], "__name__", tried[-1])
-    said: Mapping[str, Any] = {
+    to = getattr(ways.variants(stage)[attempted[-1]], "__name__", attempted[-1])
+    fields: Mapping[str, Any] = {
         "stage": stage.name,
         "error_code": failure.code,
         "to": to,
-        "times": len(tried) - 1,
+        "times": len(attempted) - 1,
     }
-    if tried[-1] == REPLAN:
-        telemetry.emit(ctx.log, "stage.replanned", **said)
+    if attempted[-1] == REPLAN:
+        telemetry.emit(ctx.log, "stage.replanned", **fields)
     else:
-        telemetry.emit(ctx.log, "stage.fallback_used", **said)
+        telemetry.emit(ctx.log, "stage.fallback_used", **fields)
 
 
-async def run_stage(stage: Stage, ctx: Context[Any], way: str = RUN) -> str:
-    """Do a stage, keep its value in the context and return it as JSON."""
-    text = await on_bench(stage, ctx, way)
+async def run_variant(stage: Stage, ctx: Context[Any], variant: str = RUN) -> str:
+    """Run a variant, keep its value in the context and return the value as JSON."""
+    text = await run_on(stage, ctx, variant)
     ctx.values[stage.name] = values.decode(stage.run, text)
     return text
 
 
-async def on_bench(stage: Stage, ctx: Context[Any], way: str) -> str:
-    """Do a stage, or undo it, where the context says, together with all its calls.
+async def run_on(stage: Stage, ctx: Context[Any], variant: str) -> str:
+    """Run a variant on the context's runner, and wait for all its calls.
 
-    Those that it left under way are paid for, and no effect may land after it was
-    undone. Whatever else it left behind makes no further ones.
+    Calls that the function left in flight are paid for, so they are drained. No effect
+    may happen after its stage was compensated. After the end, the closed context
+    refuses further calls.
 
     Raises:
-        Exception: What it raised.
-        ClaimLostError: One of its calls found that out, whatever it made of that.
-        StoreError: The same of our tables: no fault of the stage's.
+        Exception: The error of the function.
+        ClaimLostError: A call found that the claim is lost, even if the function
+            caught it.
+        StoreError: A call could not reach the tables; the stage is not at fault.
     """
     try:
-        value = await until_over(stage, ctx.handed_out(), way)
+        value = await run_and_close(stage, ctx.for_stage(), variant)
     except (Exception, BaseExceptionGroup) as error:
         end = ctx.caller.ended_by
         if end is not None and end is not error:
@@ -115,36 +123,36 @@ async def on_bench(stage: Stage, ctx: Context[Any], way: str) -> str:
     return value
 
 
-async def until_over(stage: Stage, given: Context[Any], way: str) -> str:
-    """Do a stage, or undo it, with a context that ends with it."""
-    run = in_process if given.bench is None else given.bench.run
+async def run_and_close(stage: Stage, ctx: Context[Any], variant: str) -> str:
+    """Run a variant with its own context, and close the context at the end."""
+    run = run_in_process if ctx.runner is None else ctx.runner.run
     try:
-        return await run(stage, given, way)
+        return await run(stage, ctx, variant)
     finally:
-        given.over = True
+        ctx.closed = True
 
 
-async def in_process(stage: Stage, ctx: Context[Any], way: str = RUN) -> str:
-    """Do a stage, or undo it, in this process."""
-    function = ways.function(stage, way)
+async def run_in_process(stage: Stage, ctx: Context[Any], variant: str = RUN) -> str:
+    """Run a variant in this process."""
+    function = ways.function_of(stage, variant)
     if stage.timeout is None:
         value = await invoke(function, ctx)
     else:
         async with asyncio.timeout(stage.timeout):
             value = await invoke(function, ctx)
-    return encoded(stage, way, value)
+    return encode_value(stage, variant, value)
 
 
 async def invoke(function: Callable[..., Any], ctx: Context[Any]) -> Any:
-    """Call a stage function on the loop or, if it is a plain one, beside it."""
+    """Call a stage function: a coroutine on the loop, a plain function in a thread."""
     if inspect.iscoroutinefunction(function):
         return await on_loop(function, ctx)
     return await rest_of(await ctx.caller.to_its_end(in_thread(function, ctx)))
 
 
-def encoded(stage: Stage, way: str, value: Any) -> str:
-    """Return a stage's value as JSON: of the type of its own function, in any way.
+def encode_value(stage: Stage, variant: str, value: Any) -> str:
+    """Return a value as JSON, as the result type of the stage's own function.
 
-    Nobody reads what a compensation returns.
+    The result of a compensation is not used.
     """
-    return "null" if way == UNDO else values.encode(stage.run, value)
+    return "null" if variant == COMPENSATE else values.encode(stage.run, value)

@@ -25,8 +25,8 @@ def advice(pipeline: Pipeline) -> list[str]:
 def too_early(stages: Sequence[Stage]) -> Iterator[str]:
     """Yield a sentence for each stage that is harder to undo than one after it."""
     for index, stage in enumerate(stages):
-        easier = [s.name for s in stages[index + 1 :] if s.undo == "easy"]
-        if stage.undo == "hard" and easier:
+        easier = [s.name for s in stages[index + 1 :] if s.reversibility == "easy"]
+        if stage.reversibility == "hard" and easier:
             yield (
                 f"{stage.name!r} is hard to undo and stands before {easier[-1]!r}, "
                 f"which is easy to undo: move it behind {easier[-1]!r}."
@@ -36,12 +36,12 @@ def too_early(stages: Sequence[Stage]) -> Iterator[str]:
 def without_a_way_back(stages: Sequence[Stage], pivot: str = "") -> Iterator[str]:
     """Yield a sentence for each stage before the pivot whose effect would stay."""
     for stage in stages:
-        if stage.undo == "impossible":
+        if stage.reversibility == "impossible":
             step = f"move it behind {pivot!r}, the pivot" if pivot else "make it that"
             there = "stands before the pivot" if pivot else "there is no pivot"
             yield f"{stage.name!r} cannot be undone, and {there}: {step}."
-        elif stage.undo and not stage.compensate:
+        elif stage.reversibility and not stage.compensate:
             yield (
-                f"{stage.name!r} is {stage.undo} to undo, and nothing does: "
+                f"{stage.name!r} is {stage.reversibility} to undo, and nothing does: "
                 "give it a compensation."
             )

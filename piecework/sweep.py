@@ -68,7 +68,7 @@ class Broom:
         """Cancel a chunk that nobody has, or hand it out; False: somebody took it."""
         table, now = self.rt.table, self.rt.clock()
         # A fence never falls: without one nobody has ever begun it.
-        if not (self.cancel.undo and chunk.fence):
+        if not (self.cancel.compensate and chunk.fence):
             cancelled = await cancel_unclaimed(table, chunk, now)
             self.cancelled += cancelled
             return cancelled

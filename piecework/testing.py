@@ -22,7 +22,7 @@ from piecework.dependency import Effect
 from piecework.errors import ErrorEnvelope
 from piecework.outcome import DeadLettered, Deferred, Outcome, Retry, Succeeded
 from piecework.pipeline import JOIN, Pipeline
-from piecework.ports import Begun, Done, Missing, StoredResult, Unknown
+from piecework.ports import AlreadyDone, MissingChunk, Proceed, StoredResult, Unknown
 from piecework.retry import RetryBudget
 from piecework.telemetry.quiet import quiet_log
 
@@ -50,9 +50,9 @@ class MemoryCheckpoints:
 
     names: Sequence[str]
     completed: dict[str, str] = field(default_factory=dict)
-    undone: dict[str, ErrorEnvelope | None] = field(default_factory=dict)
+    compensated: dict[str, ErrorEnvelope | None] = field(default_factory=dict)
     failure: ErrorEnvelope | None = None
-    entered: str = ""
+    reached_stage: str = ""
     cursor: str = ""
 
     async def complete(self, index: int, value: str, following: str) -> None:
@@ -60,14 +60,16 @@ class MemoryCheckpoints:
         self.completed[self.names[index]] = value
         self.cursor = following
 
-    async def turn_back(self, failure: ErrorEnvelope, stage: str) -> None:
+    async def begin_compensation(self, failure: ErrorEnvelope, stage: str) -> None:
         """Keep why the chunk is compensating."""
         self.failure = failure
         self.cursor = stage
 
-    async def undo(self, stage: str, failure: ErrorEnvelope | None) -> None:
+    async def record_compensation(
+        self, stage: str, failure: ErrorEnvelope | None
+    ) -> None:
         """Keep that a stage was compensated."""
-        self.undone[stage] = failure
+        self.compensated[stage] = failure
 
 
 @dataclass(slots=True)
@@ -88,23 +90,23 @@ class MemoryJournal:
 
     async def begin(
         self, key: str, stage: str, effect: Effect, lands_in: float
-    ) -> Begun | Done | Unknown:
+    ) -> Proceed | AlreadyDone | Unknown:
         """Write an intent, or learn what became of an earlier one."""
         del lands_in
         known = self.effects.get(key)
         if known is not None:
-            return Done(known)
+            return AlreadyDone(known)
         in_doubt = key in self.effects
         if in_doubt and effect is Effect.NON_IDEMPOTENT:
             return Unknown()
         self.effects[key], self.stages[key] = None, stage
-        return Begun(epoch=1, in_doubt=in_doubt)
+        return Proceed(epoch=1, in_doubt=in_doubt)
 
-    def standing(self) -> set[str]:
+    def stages_with_effects(self) -> set[str]:
         """Return the stages that have effects."""
         return {self.stages[key] for key in self.effects}
 
-    def stands(self, key: str) -> bool:
+    def may_have_happened(self, key: str) -> bool:
         """Say whether an effect stands, or may stand."""
         return key in self.effects
 
@@ -112,11 +114,11 @@ class MemoryJournal:
         """Record an effect's answer."""
         self.effects[key] = value
 
-    async def refuse(self, key: str) -> None:
+    async def mark_refused(self, key: str) -> None:
         """Forget an intent that came to nothing."""
         self.effects.pop(key, None)
 
-    async def doubt(self, key: str) -> None:
+    async def mark_unknown(self, key: str) -> None:
         """Leave the intent as it is: it tells of the doubt."""
 
 
@@ -125,7 +127,7 @@ class MemoryHarvest:
     """The results of a run, for its join."""
 
     stored: list[StoredResult]
-    missing: list[Missing]
+    missing: list[MissingChunk]
     artifacts: dict[str, bytes]
 
     async def results(self) -> AsyncIterator[StoredResult]:
@@ -183,7 +185,7 @@ async def _run_chunk(
     checkpoints = MemoryCheckpoints([stage.name for stage in pipeline.stages])
     journal = MemoryJournal()
     for attempt in range(1, limits.max_attempts + 1):
-        checkpoints.entered = checkpoints.cursor
+        checkpoints.reached_stage = checkpoints.cursor
         ctx = Context(
             payload=payload,
             pipeline=pipeline,
@@ -232,11 +234,11 @@ def _caller(journal: MemoryJournal, limits: saga.Limits) -> Caller:
     return Caller(journal=journal, ledger=journal, epoch=1, attempts=attempts)
 
 
-def _missing(chunk: int, label: str, outcome: Outcome) -> Missing:
+def _missing(chunk: int, label: str, outcome: Outcome) -> MissingChunk:
     match outcome:
         case DeadLettered(failure):
-            return Missing(chunk, label, "DEAD", failure.code)
+            return MissingChunk(chunk, label, "DEAD", failure.code)
         case Retry(failure) | Deferred(failure):
-            return Missing(chunk, label, "WAITING", failure.code)
+            return MissingChunk(chunk, label, "WAITING", failure.code)
         case _:
-            return Missing(chunk, label, "CANCELLED", "")
+            return MissingChunk(chunk, label, "CANCELLED", "")

@@ -1,7 +1,7 @@
-"""Which stages are undone, and in which order: what is done, and what is foretold.
+"""List the stages to compensate, in order: the plan that the engine executes.
 
-The engine walks these steps when it compensates, and
-`piecework jobs cancel --compensate --dry-run` shows them before. Nothing here acts.
+The engine walks these steps when it compensates a chunk. The command that previews a
+cancel shows the same steps. This module only computes; it changes nothing.
 """
 
 from __future__ import annotations
@@ -13,102 +13,115 @@ from typing import Protocol
 
 from piecework.errors import ErrorEnvelope
 from piecework.pipeline import Pipeline, Stage
-from piecework.winding_back import may_go_back
+from piecework.winding_back import may_compensate
 
 
-class State(StrEnum):
-    """How a stage stands that was begun."""
+class StepState(StrEnum):
+    """The state of a stage that was started."""
 
-    #: Complete; it will be undone.
+    #: Completed; its compensation will run.
     DONE = "done"
-    #: Begun, and nobody can tell how far it came; it will be undone as well.
+    #: Started, and its progress is unknown; its compensation will run, too.
     IN_DOUBT = "in doubt"
-    UNDONE = "undone"
+    COMPENSATED = "compensated"
     FAILED = "compensation failed"
-    #: It left something behind that nothing undoes.
-    STANDING = "standing without compensation"
-    NOTHING = "nothing to undo"
-    ONWARDS = "past the pivot: goes forward"
+    #: An effect remains, and the stage has no compensation.
+    NOT_COMPENSABLE = "effect remains, no compensation"
+    NOT_NEEDED = "nothing to compensate"
+    FORWARD_ONLY = "past the pivot: goes forward"
 
 
-#: A person has to see to what these left behind.
-LEFT = frozenset({State.FAILED, State.STANDING})
+#: An operator must repair the effects that these stages left.
+UNRESOLVED = frozenset({StepState.FAILED, StepState.NOT_COMPENSABLE})
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """A stage on the way back."""
+class CompensationStep:
+    """A stage and its state in a compensation."""
 
     stage: Stage
-    state: State
+    state: StepState
 
     @property
-    def to_undo(self) -> bool:
-        """Whether its compensation is still to run."""
-        return self.state in {State.DONE, State.IN_DOUBT} and bool(
+    def is_due(self) -> bool:
+        """Whether the stage's compensation has still to run."""
+        return self.state in {StepState.DONE, StepState.IN_DOUBT} and bool(
             self.stage.compensate
         )
 
 
 class Progress(Protocol):
-    """The part of a chunk's checkpoints on which its way back depends."""
+    """The part of a chunk's checkpoints on which its compensation depends."""
 
     @property
     def completed(self) -> Mapping[str, str]:
-        """The value of each complete stage."""
+        """The JSON value of each completed stage, by stage name."""
 
     @property
-    def undone(self) -> Mapping[str, ErrorEnvelope | None]:
-        """The stages already compensated, and what failed there."""
+    def compensated(self) -> Mapping[str, ErrorEnvelope | None]:
+        """The compensated stages by name; the value is the failure, if it failed."""
 
     @property
-    def entered(self) -> str:
-        """The stage that an earlier claim had begun."""
+    def reached_stage(self) -> str:
+        """The name of the stage that an earlier claim had started, or empty."""
 
 
-def foreseen(
+def preview(
     pipeline: Pipeline,
     failure: ErrorEnvelope,
     progress: Progress,
-    standing: Collection[str],
-) -> list[Step]:
-    """Return the steps of a chunk that a cancel would wind back, if it still may be."""
-    if may_go_back(pipeline, failure.stage):
-        return way_back(pipeline, failure, progress, standing)
-    begun = stages_begun(pipeline, failure, progress)
-    return [Step(stage, State.ONWARDS) for stage in reversed(begun)]
+    affected: Collection[str],
+) -> list[CompensationStep]:
+    """Return the steps that a cancel would cause now.
 
-
-def way_back(
-    pipeline: Pipeline,
-    failure: ErrorEnvelope,
-    progress: Progress,
-    standing: Collection[str],
-) -> list[Step]:
-    """Return every stage that was begun, the last one first, and how it stands.
-
-    `standing`: the stages of which an effect stands, or may stand.
+    After the pivot every step is `FORWARD_ONLY`. `affected` is as for
+    `compensation_plan`.
     """
-    begun = stages_begun(pipeline, failure, progress)
-    return [Step(s, state_of(s, progress, standing)) for s in reversed(begun)]
+    if may_compensate(pipeline, failure.stage):
+        return compensation_plan(pipeline, failure, progress, affected)
+    started = started_stages(pipeline, failure, progress)
+    return [
+        CompensationStep(stage, StepState.FORWARD_ONLY) for stage in reversed(started)
+    ]
 
 
-def stages_begun(
+def compensation_plan(
+    pipeline: Pipeline,
+    failure: ErrorEnvelope,
+    progress: Progress,
+    affected: Collection[str],
+) -> list[CompensationStep]:
+    """Return every started stage with its state, the last stage first.
+
+    `affected`: the names of the stages with an effect that may have happened.
+    """
+    started = started_stages(pipeline, failure, progress)
+    return [
+        CompensationStep(s, step_state(s, progress, affected))
+        for s in reversed(started)
+    ]
+
+
+def started_stages(
     pipeline: Pipeline, failure: ErrorEnvelope, progress: Progress
 ) -> list[Stage]:
-    """Return the stages up to and with the one that failed, in their order."""
+    """Return the stages up to the failed one, inclusive, in pipeline order."""
     names = [stage.name for stage in pipeline.stages]
     last = names.index(failure.stage) if failure.stage in names else -1
     completed = [i for i, name in enumerate(names) if name in progress.completed]
-    entered = names.index(progress.entered) if progress.entered in names else -1
-    return list(pipeline.stages[: max([last, entered, *completed]) + 1])
+    reached = progress.reached_stage
+    earlier = names.index(reached) if reached in names else -1
+    return list(pipeline.stages[: max([last, earlier, *completed]) + 1])
 
 
-def state_of(stage: Stage, progress: Progress, standing: Collection[str]) -> State:
-    """Return how a stage stands that was begun."""
+def step_state(
+    stage: Stage, progress: Progress, affected: Collection[str]
+) -> StepState:
+    """Return the state of a started stage."""
     if stage.compensate is None:
-        return State.STANDING if stage.name in standing else State.NOTHING
-    if stage.name in progress.undone:
-        failed = progress.undone[stage.name] is not None
-        return State.FAILED if failed else State.UNDONE
-    return State.DONE if stage.name in progress.completed else State.IN_DOUBT
+        effects = stage.name in affected
+        return StepState.NOT_COMPENSABLE if effects else StepState.NOT_NEEDED
+    if stage.name in progress.compensated:
+        failed = progress.compensated[stage.name] is not None
+        return StepState.FAILED if failed else StepState.COMPENSATED
+    return StepState.DONE if stage.name in progress.completed else StepState.IN_DOUBT

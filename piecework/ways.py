@@ -1,7 +1,10 @@
-"""The ways of doing a stage: by its own function, or by one that runs in its place.
+"""The variants of a stage: its own function, and the functions that replace it.
 
-semantic failure   the `replan` hook, which is told of the failure
-policy failure     the next function of the `fallback` chain
+variant       function               runs after
+run           the stage's own
+replan        the `replan` hook      a semantic failure
+fallback.N    the Nth `fallback`     a policy failure
+compensate    `compensate`           the pivot can no longer be reached
 """
 
 from __future__ import annotations
@@ -15,49 +18,50 @@ if TYPE_CHECKING:
     from piecework.pipeline import Stage, StageFunction
 
 RUN: Final = "run"
-UNDO: Final = "undo"
+COMPENSATE: Final = "compensate"
 REPLAN: Final = "replan"
 
 
-def functions(stage: Stage) -> Mapping[str, StageFunction]:
-    """Return what a stage can be asked to do, by the name of the way."""
-    named = {RUN: stage.run, UNDO: stage.compensate, REPLAN: stage.replan}
-    named |= dict(zip(fallbacks(stage), stage.fallback, strict=True))
-    return {way: function for way, function in named.items() if function is not None}
+def variants(stage: Stage) -> Mapping[str, StageFunction]:
+    """Return the functions of a stage by the names of their variants."""
+    named = {RUN: stage.run, COMPENSATE: stage.compensate, REPLAN: stage.replan}
+    named |= dict(zip(fallback_names(stage), stage.fallback, strict=True))
+    return {name: function for name, function in named.items() if function is not None}
 
 
-def function(stage: Stage, way: str) -> StageFunction:
-    """Return what a stage does in one of its ways; mostly it is its first."""
-    return stage.run if way == RUN else functions(stage)[way]
+def function_of(stage: Stage, variant: str) -> StageFunction:
+    """Return the function of a variant; `run` is looked up fastest."""
+    return stage.run if variant == RUN else variants(stage)[variant]
 
 
-def fallbacks(stage: Stage) -> list[str]:
-    """Return the ways of the fallback chain, in its order."""
+def fallback_names(stage: Stage) -> list[str]:
+    """Return the names of the variants of the fallback chain, in order."""
     return [f"fallback.{number}" for number, _ in enumerate(stage.fallback, 1)]
 
 
-def complaints(stage: Stage) -> list[str]:
-    """Say which of a stage's other ways could never help, as a sentence's end."""
+def validation_errors(stage: Stage) -> list[str]:
+    """Return a clause for each variant of a stage that could never help."""
     found = []
-    if stage.replans < 1:
-        found.append(f"{stage.name!r} may be replanned {stage.replans} times")
+    if stage.max_replans < 1:
+        found.append(f"{stage.name!r} may be replanned {stage.max_replans} times")
     if len({stage.run, *stage.fallback}) <= len(stage.fallback):
-        found.append(f"{stage.name!r} would fall back to what has just refused")
-    if stage.compensate is not None and yields(stage.compensate):
+        found.append(f"{stage.name!r} would fall back to a function that failed before")
+    if stage.compensate is not None and is_generator(stage.compensate):
         found.append(f"the compensation of {stage.name!r} yields, and would do nothing")
-    do = [function for way, function in functions(stage).items() if way != UNDO]
-    if len({returned(function) for function in do} - {Any}) > 1:
-        found.append(f"the ways of {stage.name!r} do not all return the same type")
+    named = variants(stage).items()
+    forward = [function for name, function in named if name != COMPENSATE]
+    if len({result_type(function) for function in forward} - {Any}) > 1:
+        found.append(f"the variants of {stage.name!r} do not all return the same type")
     return found
 
 
-def yields(function: Callable[..., Any]) -> bool:
-    """Say whether a call of a function only makes a generator."""
+def is_generator(function: Callable[..., Any]) -> bool:
+    """Return whether a call of a function only creates a generator."""
     return isgeneratorfunction(function) or isasyncgenfunction(function)
 
 
-def returned(function: Callable[..., Any]) -> Any:
-    """Return the declared type of a result; Any where it is not known yet."""
+def result_type(function: Callable[..., Any]) -> Any:
+    """Return the declared type of a result; Any where it cannot be resolved yet."""
     try:
         return typing.get_type_hints(function).get("return", Any)
     except (NameError, TypeError):

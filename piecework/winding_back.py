@@ -9,14 +9,14 @@ from piecework.errors import ErrorEnvelope
 from piecework.model import ChunkRef, iso
 from piecework.pipeline import Pipeline
 
-#: A chunk that turned back for this reason ends CANCELLED; for any other, DEAD.
-CANCELLED: Final = "job.cancel.requested"
+#: A chunk that turned back for this reason ends CANCEL_CODE; for any other, DEAD.
+CANCEL_CODE: Final = "job.cancel.requested"
 
 
-def wound_back(ref: ChunkRef, stage: str, at: float) -> ErrorEnvelope:
+def cancellation_cause(ref: ChunkRef, stage: str, at: float) -> ErrorEnvelope:
     """Return the reason in the form in which records keep reasons."""
     return ErrorEnvelope(
-        code=CANCELLED,
+        code=CANCEL_CODE,
         error_class=ErrorClass.PERMANENT,
         message="The job was cancelled, and what the chunk had done is undone.",
         stage=stage,
@@ -25,7 +25,7 @@ def wound_back(ref: ChunkRef, stage: str, at: float) -> ErrorEnvelope:
     )
 
 
-def may_go_back(pipeline: Pipeline, stage: str) -> bool:
+def may_compensate(pipeline: Pipeline, stage: str) -> bool:
     """Say whether a chunk that stands at a stage has not entered its pivot yet."""
     names = [s.name for s in pipeline.stages]
     return stage not in names or names.index(stage) < pipeline.pivot_index

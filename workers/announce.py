@@ -36,7 +36,7 @@ def announce(
         "retried": counts.retried,
     }
     emit_outcome(outcome, task.claim.attempt, facts, log)
-    compensated = task.checkpoints.undone
+    compensated = task.checkpoints.compensated
     if compensated and not isinstance(outcome, Retry | Deferred | Released):
         failed = [stage for stage, failure in compensated.items() if failure]
         stages = list(compensated)

@@ -11,7 +11,7 @@ from typing import Any
 
 from piecework.context import Context
 from piecework.pipeline import Stage
-from piecework.stage_run import in_process
+from piecework.stage_run import run_in_process
 from piecework.ways import RUN
 from workers.station import WorkerServices
 from workers.timings import RunningStage
@@ -24,15 +24,15 @@ class WorkerStageRunner:
     token: str
     services: WorkerServices
 
-    async def run(self, stage: Stage, ctx: Context[Any], way: str = RUN) -> str:
+    async def run(self, stage: Stage, ctx: Context[Any], variant: str = RUN) -> str:
         """Do a stage in one of its ways, or undo it; return its value as JSON."""
         services, now = self.services, asyncio.get_running_loop().time
         isolation = services.isolation if stage.isolate else None
-        run = in_process if isolation is None else isolation.run
+        run = run_in_process if isolation is None else isolation.run
         under_way = RunningStage(ctx.pipeline.name, ctx.stage, now())
         services.under_way[self.token] = under_way
         try:
-            value = await run(stage, ctx, way)
+            value = await run(stage, ctx, variant)
         finally:
             del services.under_way[self.token]
         services.stage_durations.note(under_way, now())

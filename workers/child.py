@@ -29,7 +29,7 @@ from piecework.context import Context
 from piecework.errors import PieceworkError, StoreError, TransientError
 from piecework.loading import load_pipelines
 from piecework.pipeline import Pipeline
-from piecework.stage_run import encoded, invoke
+from piecework.stage_run import encode_value, invoke
 from workers.forks import ignore_signals_in_forks
 from workers.isolation.address_space import MEGABYTE, SIZE, memory_limit, memory_used
 from workers.isolation.child_calls import ChildCalls
@@ -167,8 +167,8 @@ class Child:
         pipeline = self.pipelines[request.pipeline]
         stage = next(s for s in pipeline.stages if s.name == request.stage)
         ctx = self.build_context(request, pipeline, calls)
-        value = await invoke(ways.functions(stage)[request.way], ctx)
-        return encoded(stage, request.way, value)
+        value = await invoke(ways.variants(stage)[request.variant], ctx)
+        return encode_value(stage, request.variant, value)
 
     def build_context(
         self, request: Run, pipeline: Pipeline, calls: ChildCalls

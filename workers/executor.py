@@ -23,7 +23,7 @@ from piecework.ports import ClaimLostError
 from piecework.queue import Message
 from piecework.store.cancels import cancel_unclaimed
 from piecework.store.turns import turn_unclaimed
-from piecework.winding_back import may_go_back, wound_back
+from piecework.winding_back import cancellation_cause, may_compensate
 from workers.newer import leave
 from workers.settle import settle
 from workers.station import WorkerServices
@@ -96,8 +96,8 @@ async def set_unclaimed_direction(
     One at its pivot may be past it, and so goes onwards.
     """
     rt, stage = services.rt, str(chunk.item["stage"])
-    back = may_go_back(pipeline, stage)
-    failure = wound_back(chunk.ref, stage, rt.clock()) if back else None
+    back = may_compensate(pipeline, stage)
+    failure = cancellation_cause(chunk.ref, stage, rt.clock()) if back else None
     return await turn_unclaimed(rt.table, chunk, failure)
 
 

@@ -123,7 +123,7 @@ class Lease:
     @property
     def will_compensate(self) -> bool:
         """Whether the work was cut off only to be wound back."""
-        asked = self.cancel is not None and self.cancel.undo
+        asked = self.cancel is not None and self.cancel.compensate
         return asked and self.reason is InterruptReason.CANCEL
 
     def begin_compensation(self) -> None:

@@ -26,7 +26,7 @@ from piecework.store.journal import CallJournal
 from piecework.store.ledger import EffectLedger
 from piecework.store.responses import TableResponses
 from piecework.store.table import Item
-from piecework.winding_back import may_go_back
+from piecework.winding_back import may_compensate
 from workers.bench import WorkerStageRunner
 from workers.heart import Lease
 from workers.station import WorkerServices
@@ -128,7 +128,9 @@ def build_run(
     )
     # Before it is loaded there is nothing to go back with.
     lease.is_cancellable = lambda: (
-        task.loaded and checkpoints.failure is None and may_go_back(stages, ctx.stage)
+        task.loaded
+        and checkpoints.failure is None
+        and may_compensate(stages, ctx.stage)
     )
     return task
 

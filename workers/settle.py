@@ -131,7 +131,7 @@ async def dead_letter(
 def resume_at(task: Task) -> str:
     """Return the stage at which a redrive goes on: the first not done, or undone."""
     names = [stage.name for stage in task.stages.stages]
-    done, undone = task.checkpoints.completed, task.checkpoints.undone
+    done, undone = task.checkpoints.completed, task.checkpoints.compensated
     return next((n for n in names if n in undone or n not in done), names[-1])
 
 

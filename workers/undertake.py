@@ -34,7 +34,7 @@ from piecework.outcome import (
 from piecework.pipeline import Pipeline
 from piecework.ports import CancelRequest, ClaimLostError
 from piecework.store.checkpoints import read_error
-from piecework.winding_back import wound_back
+from piecework.winding_back import cancellation_cause
 from workers.heart import InterruptReason, Lease
 from workers.load import load
 from workers.newer import until_next
@@ -73,7 +73,7 @@ async def run_claim(
             lease, task, services, run(task, job, services)
         )
         asked = lease.cancel or task.checkpoints.cancel
-        undo = asked is not None and asked.undo
+        undo = asked is not None and asked.compensate
         if isinstance(outcome, Cancelled) and outcome.compensation is None and undo:
             lease.begin_compensation()
             outcome = await run_while_leased(
@@ -130,7 +130,7 @@ def on_load_failure(task: Task, error: Exception, services: WorkerServices) -> O
     What a newer version left is for newer workers, however long it takes. A stage that
     this pipeline lacks may be one that theirs has: they are waited for, for a while.
     """
-    failure = saga.envelope(error, task.ctx, task.limits)
+    failure = saga.describe_failure(error, task.ctx, task.limits)
     parks = int(task.claim.chunk.item.get("parks", 0))
     renamed = (
         failure.code == "runtime.stage.not_found" and parks < recovery.MAX_DEFERRALS
@@ -157,8 +157,8 @@ async def wind_back(task: Task, stage: str) -> Outcome:
     """
     await task.ctx.caller.landed()
     if task.checkpoints.failure is None:
-        failure = wound_back(task.claim.ref, stage, task.limits.clock())
-        await task.checkpoints.turn_back(failure, stage)
+        failure = cancellation_cause(task.claim.ref, stage, task.limits.clock())
+        await task.checkpoints.begin_compensation(failure, stage)
     return await saga.compensate(
         task.stages, task.ctx, task.checkpoints, task.checkpoints.failure or failure
     )
@@ -181,7 +181,8 @@ def unreadable(task: Task, failure: ErrorEnvelope) -> Outcome:
         delay = recovery.backoff(failure, task.ctx.attempt, task.limits.rng)
         return Retry(failure, delay)
     untouched = (
-        task.claim.is_first or task.checkpoints.entered == task.stages.stages[0].name
+        task.claim.is_first
+        or task.checkpoints.reached_stage == task.stages.stages[0].name
     )
     return DeadLettered(
         failure, Compensation.NOT_NEEDED if untouched else Compensation.ABANDONED
@@ -192,8 +193,8 @@ async def recover_spent(task: Task) -> Outcome:
     """Undo and bury a chunk whose attempts are spent without an end on record."""
     failure = last_failure(task)
     names = [stage.name for stage in task.stages.stages]
-    index = names.index(task.checkpoints.entered)
-    task.ctx.stage = task.checkpoints.entered
+    index = names.index(task.checkpoints.reached_stage)
+    task.ctx.stage = task.checkpoints.reached_stage
     return await saga.recover(
         task.stages, task.ctx, task.checkpoints, task.limits, index, failure
     )
@@ -207,8 +208,8 @@ def last_failure(task: Task) -> ErrorEnvelope:
         return read_error(trail[-1])
     message = "The worker died with the chunk, in its last attempt."
     error = TransientError(message, code="runtime.worker.lost")
-    task.ctx.stage = task.checkpoints.entered
-    return saga.envelope(error, task.ctx, task.limits)
+    task.ctx.stage = task.checkpoints.reached_stage
+    return saga.describe_failure(error, task.ctx, task.limits)
 
 
 def outcome_of_interrupt(lease: Lease, task: Task, services: WorkerServices) -> Outcome:
@@ -240,5 +241,5 @@ def timed_out(task: Task, code: str, said: str) -> Retry:
     a fresh lease for the recovery.
     """
     error = TransientError(said, code=code)
-    failure = saga.envelope(error, task.ctx, task.limits)
+    failure = saga.describe_failure(error, task.ctx, task.limits)
     return Retry(failure, recovery.backoff(failure, task.ctx.attempt, task.limits.rng))

@@ -85,7 +85,7 @@ async def request_undo(
 
 def asking_for(asked: CancelRequest) -> tuple[str, dict[str, Any]]:
     """Return the assignments that ask for a chunk to stop, and their values."""
-    if asked.undo:
+    if asked.compensate:
         assignments = "cancel_requested = :asked, undo_requested = :yes"
         return assignments, {"asked": asked.at, "yes": True}
     return "cancel_requested = :asked", {"asked": asked.at}

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from piecework import keys, layout
 from piecework.model import Chunk, ChunkRef, ChunkStatus, JobRef
-from piecework.ports import Missing
+from piecework.ports import MissingChunk
 from piecework.schema import is_newer, known
 from piecework.store.table import Table
 
@@ -58,10 +58,10 @@ class Census:
         return max(cancelled_at, self.settled_at)
 
     @property
-    def missing(self) -> tuple[Missing, ...]:
+    def missing(self) -> tuple[MissingChunk, ...]:
         """The chunks without a result."""
         return tuple(
-            Missing(row.chunk, row.label, str(row.status), row.error_code)
+            MissingChunk(row.chunk, row.label, str(row.status), row.error_code)
             for row in self.rows
             if row.status is not ChunkStatus.SUCCEEDED
         )

@@ -45,7 +45,7 @@ class ChunkCheckpoints:
     ledger: EffectLedger
     clock: Callable[[], float]
     failure: ErrorEnvelope | None = None
-    entered: str = ""
+    reached_stage: str = ""
     cancel: CancelRequest | None = None
     _completed: dict[str, str] = field(default_factory=dict)
     _undone: dict[str, ErrorEnvelope | None] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class ChunkCheckpoints:
         return self._completed
 
     @property
-    def undone(self) -> Mapping[str, ErrorEnvelope | None]:
+    def compensated(self) -> Mapping[str, ErrorEnvelope | None]:
         """The stages that were compensated, and what failed there."""
         return self._undone
 
@@ -79,7 +79,7 @@ class ChunkCheckpoints:
                 f"Pipeline {self.pipeline.name!r} has no stage {cursor!r} any more."
             )
             raise PermanentError(message, code="runtime.stage.not_found")
-        self.entered = cursor
+        self.reached_stage = cursor
         for index, name in enumerate(names[: names.index(cursor)]):
             is_result = index == self.pipeline.result_index
             item = result if is_result else rows.get(f"STAGE#{name}")
@@ -174,7 +174,7 @@ class ChunkCheckpoints:
         }
         return [self.table.action("Put", ref.pk, sk, item=item)]
 
-    async def turn_back(self, failure: ErrorEnvelope, stage: str) -> None:
+    async def begin_compensation(self, failure: ErrorEnvelope, stage: str) -> None:
         """Record that the chunk is compensating from now on, whoever works on it.
 
         Raises:
@@ -191,7 +191,9 @@ class ChunkCheckpoints:
         await self._both(check, row)
         self.failure = failure
 
-    async def undo(self, stage: str, failure: ErrorEnvelope | None) -> None:
+    async def record_compensation(
+        self, stage: str, failure: ErrorEnvelope | None
+    ) -> None:
         """Record that a stage was compensated, or what its compensation died of.
 
         Raises:

@@ -22,7 +22,7 @@ from piecework.claim import Claim
 from piecework.dependency import Effect
 from piecework.model import iso, moment
 from piecework.objects import Objects
-from piecework.ports import Begun, ClaimLostError, Done, Unknown
+from piecework.ports import AlreadyDone, ClaimLostError, Proceed, Unknown
 from piecework.store.claims import HELD, held
 from piecework.store.table import Action, Item, Refused, Table, Written
 
@@ -61,13 +61,15 @@ class EffectLedger:
         """Take over what earlier claims wrote."""
         self._rows.update({row["effect_key"]: row for row in rows})
 
-    def standing(self) -> set[str]:
+    def stages_with_effects(self) -> set[str]:
         """Return the stages of which an effect stands, or may stand."""
         return {
-            str(row["stage"]) for key, row in self._rows.items() if self.stands(key)
+            str(row["stage"])
+            for key, row in self._rows.items()
+            if self.may_have_happened(key)
         }
 
-    def stands(self, key: str) -> bool:
+    def may_have_happened(self, key: str) -> bool:
         """Say whether an effect stands, or may stand."""
         row = self._rows.get(key)
         return row is not None and row["effect_state"] in STANDS
@@ -83,7 +85,7 @@ class EffectLedger:
 
     async def begin(
         self, key: str, stage: str, effect: Effect, lands_in: float
-    ) -> Begun | Done | Unknown:
+    ) -> Proceed | AlreadyDone | Unknown:
         """Write the intent of an effect, or learn what became of an earlier one.
 
         `lands_in`: seconds that one attempt may take; kept for whoever comes after.
@@ -94,19 +96,19 @@ class EffectLedger:
         row = self._rows.get(key)
         match row["effect_state"] if row else None:
             case "DONE":
-                return Done(await self.objects.fetch(row or {}, self.prefix))
+                return AlreadyDone(await self.objects.fetch(row or {}, self.prefix))
             case "INTENT" | "UNKNOWN" if row:
                 if effect is Effect.NON_IDEMPOTENT:
-                    await self.doubt(key)
+                    await self.mark_unknown(key)
                     return Unknown()
                 seconds = self.clock() - moment(row["begun_at"])
-                return Begun(row["epoch"], in_doubt=True, seconds=seconds)
+                return Proceed(row["epoch"], in_doubt=True, seconds=seconds)
             case _:
                 return await self._intend(key, stage, effect, lands_in)
 
     async def _intend(
         self, key: str, stage: str, effect: Effect, lands_in: float
-    ) -> Begun:
+    ) -> Proceed:
         ref, epoch = self.claim.ref, self.claim.gen
         row = {
             "effect_key": key,
@@ -130,14 +132,14 @@ class EffectLedger:
         if isinstance(reply, Refused):
             raise ClaimLostError
         self._rows[key] = row
-        return Begun(epoch)
+        return Proceed(epoch)
 
     async def finish(self, key: str, value: str) -> None:
         """Record that an effect was carried out, and its answer."""
         stowed = await self.objects.stow(value, f"{self.prefix}/effects/{key}")
         await self._come_to(key, DONE, stowed, NOT_ENDED, refused=REFUSED)
 
-    async def refuse(self, key: str) -> None:
+    async def mark_refused(self, key: str) -> None:
         """Record that an effect was plainly refused: it does not stand.
 
         Of a claim that was lost the row stays an intent: only its next holder can tell.
@@ -147,7 +149,7 @@ class EffectLedger:
         if isinstance(reply, Written):
             self._rows[key] = {**self._rows[key], **facts}
 
-    async def doubt(self, key: str) -> None:
+    async def mark_unknown(self, key: str) -> None:
         """Record that nobody can tell whether an effect stands."""
         await self._come_to(key, UNKNOWN, {})
 

@@ -147,7 +147,7 @@ def _bad_key(item: Mapping[str, Mapping[str, Any]], *, whole: bool) -> InvalidEr
         return InvalidError("The provided key element does not match the schema")
     for name in LONGEST:
         if name not in item:
-            return InvalidError(f"{INVALID}Missing the key {name} in the item")
+            return InvalidError(f"{INVALID}MissingChunk the key {name} in the item")
     name = next(name for name in LONGEST if "S" not in item[name])
     (kind,) = item[name]
     return InvalidError(

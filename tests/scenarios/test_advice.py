@@ -22,7 +22,7 @@ async def ship(ctx: Context[Order]) -> None: ...
 async def charge(ctx: Context[Order]) -> None: ...
 
 orders = Pipeline("orders", payload=Order, stages=[
-    Stage(ship, undo="impossible"), Stage(charge, pivot=True),
+    Stage(ship, reversibility="impossible"), Stage(charge, pivot=True),
 ])
 """
 

@@ -11,7 +11,7 @@ from itertools import count
 import pytest
 
 from piecework import saga
-from piecework.way_back import Step, way_back
+from piecework.way_back import CompensationStep, compensation_plan
 from simulation.crash_points.explore import run_with_fault
 from simulation.crash_points.run import Job, run, run_without_fault
 from simulation.crash_points.six import (
@@ -74,10 +74,10 @@ def test_a_step_that_is_struck_is_the_same_word_for_word() -> None:
 def test_a_way_back_in_the_wrong_order_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def forwards(*inputs: object) -> list[Step]:
-        return way_back(*inputs)[::-1]  # type: ignore[arg-type]
+    def forwards(*inputs: object) -> list[CompensationStep]:
+        return compensation_plan(*inputs)[::-1]  # type: ignore[arg-type]
 
-    monkeypatch.setattr("piecework.chain.way_back", forwards)
+    monkeypatch.setattr("piecework.chain.compensation_plan", forwards)
 
     violations = run(Job("six", chunks=3, seed=1), None).violations
 
@@ -92,7 +92,7 @@ def test_a_step_that_is_never_undone_is_found(monkeypatch: pytest.MonkeyPatch) -
             return None
         return await true(stage, *inputs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(saga, "undo", forgetful)
+    monkeypatch.setattr(saga, "compensate_stage", forgetful)
 
     violations = run(Job("six", chunks=3, seed=1), None).violations
 

@@ -58,7 +58,7 @@ async def reopen(store: Store, seen: Chunk) -> bool:
     return await reopen_chunk(store.table, seen, 5)
 
 
-ASKED = CancelRequest(iso(NOW), undo=True)
+ASKED = CancelRequest(iso(NOW), compensate=True)
 RUNNING = {"status": "RUNNING", "fence": 4, "heartbeat": 7, "claimed_by": "other"}
 WAITING = {"status": "WAITING", "fence": 4}
 DEAD = {"status": "DEAD", "fence": 4, "attempts": 3, "resume_at": "second"}

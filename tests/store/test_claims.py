@@ -230,7 +230,7 @@ async def test_a_lease_begins_anew_from_now(store: Store) -> None:
 
 async def test_a_renewal_tells_of_a_cancel(store: Store) -> None:
     claim = await store.running(cancel_requested=iso(NOW))
-    asked = CancelRequest(iso(NOW), undo=False)
+    asked = CancelRequest(iso(NOW), compensate=False)
     assert await store.claims.renew(claim, 7) == Renewed(8, asked)
 
 
@@ -269,7 +269,7 @@ async def test_a_renewal_that_comes_once_more_after_the_next_cuts_no_lease(
     assert before == await store.everything()
 
 
-@pytest.mark.parametrize("asked", [None, CancelRequest(iso(NOW), undo=True)])
+@pytest.mark.parametrize("asked", [None, CancelRequest(iso(NOW), compensate=True)])
 async def test_a_renewal_whose_answer_was_lost_is_ours_and_counted_once(
     store: Store, asked: CancelRequest | None
 ) -> None:

@@ -20,10 +20,15 @@ EFFECT_STATES = ["INTENT", "UNKNOWN", "REFUSED", "DONE", "UNDONE", None]
 MAY: dict[str, set[Any]] = {
     "begin": {None, "UNDONE", "REFUSED"},
     "finish": {"INTENT", "UNKNOWN", "REFUSED"},
-    "refuse": {"INTENT", "UNKNOWN"},
-    "doubt": {"INTENT", "UNKNOWN"},
+    "mark_refused": {"INTENT", "UNKNOWN"},
+    "mark_unknown": {"INTENT", "UNKNOWN"},
 }
-BECOMES = {"begin": "INTENT", "finish": "DONE", "refuse": "REFUSED", "doubt": "UNKNOWN"}
+BECOMES = {
+    "begin": "INTENT",
+    "finish": "DONE",
+    "mark_refused": "REFUSED",
+    "mark_unknown": "UNKNOWN",
+}
 
 
 @pytest.mark.parametrize("verb", list(MAY))
@@ -60,7 +65,7 @@ async def test_a_refusal_is_not_told_after_the_claim_was_lost(store: Store) -> N
     ledger = store.ledger(claim)
     await ledger.begin("key", "first", Effect.LOOKUP, 9.0)
     await store.change(fence=5, claim_token="theirs")
-    await ledger.refuse("key")
+    await ledger.mark_refused("key")
     assert (await rows(store))["EFFECT#key"]["effect_state"] == "INTENT"
 
 
@@ -76,7 +81,7 @@ async def test_what_an_effect_came_to_is_told_even_after_the_claim_was_lost(
     assert (row["effect_state"], row["value"]) == ("DONE", '"answer"')
 
 
-@pytest.mark.parametrize("verb", ["finish", "doubt", "refuse"])
+@pytest.mark.parametrize("verb", ["finish", "mark_unknown", "mark_refused"])
 async def test_what_came_of_an_effect_says_nothing_of_a_later_life(
     store: Store, verb: str
 ) -> None:
@@ -97,8 +102,10 @@ async def test_an_effect_stands_unless_it_is_known_not_to(
     ledger = store.ledger(await store.running())
     if state is not None:
         ledger.load([{"effect_key": "key", "stage": "first", "effect_state": state}])
-    assert (state in {"INTENT", "UNKNOWN", "DONE"}) is ledger.stands("key")
-    assert ({"first"} if ledger.stands("key") else set()) == ledger.standing()
+    assert (state in {"INTENT", "UNKNOWN", "DONE"}) is ledger.may_have_happened("key")
+    assert (
+        {"first"} if ledger.may_have_happened("key") else set()
+    ) == ledger.stages_with_effects()
 
 
 SEEN = Finding("me", "seen there", "2026-11-22T00:00:00.000Z", {"value": '"x"'})

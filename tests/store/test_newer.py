@@ -147,7 +147,9 @@ async def test_a_cancel_passes_over_who_was_claimed_by_a_newer_worker_meanwhile(
 ) -> None:
     seen = await store.put_chunk()
     await store.put(store.chunk.pk, store.chunk.sk, v=2, status="PONDERING", gen=2)
-    broom = Broom(runtime(store), CancelRequest("2026-01-01T00:00:00.000Z", undo=False))
+    broom = Broom(
+        runtime(store), CancelRequest("2026-01-01T00:00:00.000Z", compensate=False)
+    )
     await broom.sweep(seen)
 
     assert (broom.cancelled, broom.asked) == (0, 0)

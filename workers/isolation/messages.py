@@ -40,7 +40,7 @@ class Run:
     """Do a stage, or undo it.
 
     Attributes:
-        way: Which of the stage's functions does it.
+        variant: The name of the stage function to run, as in `ways`.
         scope: What the context calls the stage; a compensation's has the epoch in it.
         values: What the earlier stages returned, by stage.
         memory_mb: What the stage may take beyond what its process has; 0: no limit.
@@ -49,7 +49,7 @@ class Run:
 
     pipeline: str
     stage: str
-    way: str
+    variant: str
     scope: str
     tenant: str
     job: str

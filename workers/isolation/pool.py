@@ -49,7 +49,7 @@ class Isolation:
         default_factory=lambda: asyncio.Semaphore(STARTS_AT_ONCE)
     )
 
-    async def run(self, stage: Stage, ctx: Context[Any], way: str = RUN) -> str:
+    async def run(self, stage: Stage, ctx: Context[Any], variant: str = RUN) -> str:
         """Do a stage, or undo it, in a child and return its value as JSON.
 
         However the run is cut off, the child is dead before this returns, unless it
@@ -63,7 +63,7 @@ class Isolation:
         ctx.progress()  # the start is no part of the stage
         session = Session(child, ctx)
         try:
-            request = self.request(stage, ctx, way)
+            request = self.request(stage, ctx, variant)
             async with asyncio.timeout(stage.timeout):
                 ended = await session.run(request)
         except BaseException as error:
@@ -134,14 +134,14 @@ class Isolation:
             session.close()
             await session.child.end()
 
-    def request(self, stage: Stage, ctx: Context[Any], way: str) -> Run:
+    def request(self, stage: Stage, ctx: Context[Any], variant: str) -> Run:
         """Say what is to be run, with all that it may ask for."""
         payload: BaseModel = ctx.payload
         own = stage.memory_mb
         return Run(
             pipeline=ctx.pipeline.name,
             stage=stage.name,
-            way=way,
+            variant=variant,
             scope=ctx.stage,
             tenant=ctx.tenant,
             job=ctx.job,

@@ -18,7 +18,7 @@ from piecework.codes import ErrorClass
 from piecework.context import Context
 from piecework.errors import ErrorEnvelope
 from piecework.pipeline import Pipeline
-from piecework.ports import Begun
+from piecework.ports import Proceed
 from piecework.retry import RetryBudget
 from piecework.testing import MemoryCheckpoints, MemoryJournal
 
@@ -87,7 +87,7 @@ class Diary(MemoryJournal):
     async def begin(self, key: str, stage: str, effect: Any, lands_in: float) -> Any:
         self.said.append("begin")
         begun = await MemoryJournal.begin(self, key, stage, effect, lands_in)
-        if isinstance(begun, Begun) and begun.in_doubt:
+        if isinstance(begun, Proceed) and begun.in_doubt:
             return replace(begun, seconds=self.in_doubt_for)
         return begun
 
@@ -95,13 +95,13 @@ class Diary(MemoryJournal):
         self.said.append("finish")
         await MemoryJournal.finish(self, key, value)
 
-    async def refuse(self, key: str) -> None:
+    async def mark_refused(self, key: str) -> None:
         self.said.append("refuse")
-        await MemoryJournal.refuse(self, key)
+        await MemoryJournal.mark_refused(self, key)
 
-    async def doubt(self, key: str) -> None:
+    async def mark_unknown(self, key: str) -> None:
         self.said.append("doubt")
-        await MemoryJournal.doubt(self, key)
+        await MemoryJournal.mark_unknown(self, key)
 
 
 def caller(journal: MemoryJournal | None = None, **facts: Any) -> Caller:

@@ -56,7 +56,7 @@ class Script:
 
         return step
 
-    def undone(self) -> list[str]:
+    def compensated(self) -> list[str]:
         return [did for did in self.did if did.startswith("undo")]
 
 

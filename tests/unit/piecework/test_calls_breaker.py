@@ -99,7 +99,7 @@ async def test_an_effect_refused_before_its_first_attempt_was_not_made() -> None
     one, _, clock = guarded(diary, broken=BANK)
     await failed(one, BANK, Provider())
     assert ["begin", "refuse"] == diary.said
-    assert set() == diary.standing()
+    assert set() == diary.stages_with_effects()
     clock.now += 30.0
     assert "answer" == await call(one, BANK, Provider())
 
@@ -110,7 +110,7 @@ async def test_an_effect_with_an_earlier_attempt_in_doubt_stays_in_doubt() -> No
     provider = Provider(TimeoutError(), TimeoutError())
     assert OPEN_CODE == (await failed(one, BANK, provider)).code
     assert ["begin"] == diary.said
-    assert {"analyse"} == diary.standing()
+    assert {"analyse"} == diary.stages_with_effects()
 
 
 async def test_an_effect_that_can_not_be_repeated_is_refused_or_unknown() -> None:
@@ -136,7 +136,7 @@ async def test_a_look_up_is_asked_of_the_breaker_as_well() -> None:
         await call(caller(diary), shop, Provider(asyncio.CancelledError()))
     one, _, _ = guarded(diary, broken=shop)
     assert OPEN_CODE == (await failed(one, shop, Provider())).code
-    assert {"analyse"} == diary.standing()
+    assert {"analyse"} == diary.stages_with_effects()
 
 
 async def test_a_plain_refusal_does_not_open_the_breaker() -> None:

@@ -33,7 +33,7 @@ async def test_an_effect_is_written_ahead_and_done_after() -> None:
     one = caller(diary)
     assert await one.call(SCOPE, KEYED, ask, [], {}) == "answer"
     assert diary.said == ["begin", "call", "finish"]
-    assert diary.standing() == {"analyse"}
+    assert diary.stages_with_effects() == {"analyse"}
 
 
 async def test_an_effect_that_was_done_is_not_done_again() -> None:
@@ -43,13 +43,13 @@ async def test_an_effect_that_was_done_is_not_done_again() -> None:
     assert await call(later, ONCE, provider) == "answer"
     assert len(provider.keys) == 1
     assert later.counts.replayed == 1
-    assert diary.standing() == {"analyse"}
+    assert diary.stages_with_effects() == {"analyse"}
 
 
 async def test_a_pure_call_leaves_nothing_behind() -> None:
     diary = Diary()
     await call(caller(diary), PURE, Provider())
-    assert diary.standing() == set()
+    assert diary.stages_with_effects() == set()
 
 
 async def begun(diary: Diary, dependency: Dependency) -> Provider:

@@ -8,7 +8,7 @@ import pytest
 
 from piecework.dependency import Dependency
 from piecework.errors import PermanentError
-from piecework.ports import ClaimLostError, NoResponses
+from piecework.ports import ClaimLostError, NoResponseCache
 from tests.unit.piecework.fakes import Diary, caller
 from tests.unit.piecework.provider import (
     ONCE,
@@ -112,7 +112,7 @@ async def test_a_lost_claim_reaches_everybody() -> None:
     assert [type(end) for end in ends] == [ClaimLostError] * 2
 
 
-class Slow(NoResponses):
+class Slow(NoResponseCache):
     """A cache that never takes a response."""
 
     async def keep(self, key: str, value: str, seconds: float) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from piecework.errors import PermanentError
 from piecework.outcome import Compensation, DeadLettered
-from piecework.way_back import State, foreseen, way_back
+from piecework.way_back import StepState, compensation_plan, preview
 from tests.unit.piecework.fakes import Log, checkpoints_of, context, envelope, run
 from tests.unit.piecework.script import Script
 
@@ -74,7 +74,7 @@ async def test_where_nothing_is_undone_or_left_there_is_nothing_to_tell() -> Non
 async def test_a_way_back_that_goes_on_says_what_is_left_of_it() -> None:
     log, script = Log(), Script()
     kept = checkpoints_of(script.pipeline, completed={"a": "1", "b": "1"})
-    kept.failure, kept.undone = envelope(stage="c"), {"c": None}
+    kept.failure, kept.compensated = envelope(stage="c"), {"c": None}
 
     await run(script.pipeline, kept, ctx=context(script.pipeline, log=log))
 
@@ -85,43 +85,43 @@ async def test_a_way_back_that_goes_on_says_what_is_left_of_it() -> None:
 @pytest.mark.parametrize(
     ("stage", "facts", "standing", "expected"),
     [
-        ("b", {"completed": {"b": ""}}, set(), State.DONE),
-        ("b", {}, set(), State.IN_DOUBT),
-        ("b", {"undone": {"b": None}}, set(), State.UNDONE),
-        ("b", {"undone": {"b": envelope()}}, set(), State.FAILED),
-        ("c", {"completed": {"c": ""}}, {"c"}, State.STANDING),
-        ("c", {"completed": {"c": ""}}, {"b"}, State.NOTHING),
+        ("b", {"completed": {"b": ""}}, set(), StepState.DONE),
+        ("b", {}, set(), StepState.IN_DOUBT),
+        ("b", {"compensated": {"b": None}}, set(), StepState.COMPENSATED),
+        ("b", {"compensated": {"b": envelope()}}, set(), StepState.FAILED),
+        ("c", {"completed": {"c": ""}}, {"c"}, StepState.NOT_COMPENSABLE),
+        ("c", {"completed": {"c": ""}}, {"b"}, StepState.NOT_NEEDED),
     ],
 )
 def test_how_a_step_stands(
-    stage: str, facts: dict[str, Any], standing: set[str], expected: State
+    stage: str, facts: dict[str, Any], standing: set[str], expected: StepState
 ) -> None:
     pipeline = Script(undoable="ab").pipeline
     progress = checkpoints_of(pipeline, **facts)
 
-    steps = way_back(pipeline, envelope(stage="c"), progress, standing)
+    steps = compensation_plan(pipeline, envelope(stage="c"), progress, standing)
 
     assert ["c", "b", "a"] == [step.stage.name for step in steps]
     assert {stage: expected}.items() <= {s.stage.name: s.state for s in steps}.items()
-    assert {"a"} <= {step.stage.name for step in steps if step.to_undo}
+    assert {"a"} <= {step.stage.name for step in steps if step.is_due}
 
 
 @pytest.mark.parametrize(
     ("at", "states"),
     [
-        ("b", {State.DONE, State.IN_DOUBT}),
-        ("c", {State.ONWARDS}),
-        ("d", {State.ONWARDS}),
+        ("b", {StepState.DONE, StepState.IN_DOUBT}),
+        ("c", {StepState.FORWARD_ONLY}),
+        ("d", {StepState.FORWARD_ONLY}),
     ],
 )
 def test_from_the_pivot_on_it_is_foreseen_that_a_chunk_goes_forward(
-    at: str, states: set[State]
+    at: str, states: set[StepState]
 ) -> None:
     pipeline = Script(pivot="c", undoable="ab").pipeline
     before = "abcd".partition(at)[0]
     progress = checkpoints_of(pipeline, completed=dict.fromkeys(before, ""))
 
-    steps = foreseen(pipeline, envelope(stage=at), progress, set())
+    steps = preview(pipeline, envelope(stage=at), progress, set())
 
     assert states == {step.state for step in steps}
     assert at + before[::-1] == "".join(step.stage.name for step in steps)

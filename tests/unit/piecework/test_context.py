@@ -11,7 +11,7 @@ from piecework.context import ChunkResult, JoinContext
 from piecework.dependency import Dependency
 from piecework.errors import PermanentError, UsageError
 from piecework.pipeline import Pipeline, Stage
-from piecework.ports import Missing, StoredResult
+from piecework.ports import MissingChunk, StoredResult
 from tests.unit.piecework.fakes import Clause, Log, caller, context
 
 
@@ -26,9 +26,9 @@ PIPELINE = Pipeline(
 
 
 @dataclass
-class Harvest:
+class JobResults:
     stored: list[StoredResult] = field(default_factory=list)
-    missing: list[Missing] = field(default_factory=list)
+    missing: list[MissingChunk] = field(default_factory=list)
     written: dict[str, tuple[bytes, str]] = field(default_factory=dict)
 
     async def results(self) -> AsyncIterator[StoredResult]:
@@ -40,7 +40,7 @@ class Harvest:
         return f"at/{name}"
 
 
-def join(harvest: Harvest, **facts: Any) -> JoinContext:
+def join(harvest: JobResults, **facts: Any) -> JoinContext:
     return JoinContext(
         payload=None,
         pipeline=PIPELINE,
@@ -97,7 +97,7 @@ def test_progress_reaches_whoever_watches() -> None:
 
 async def test_a_join_reads_results_as_the_result_stage_declares_them() -> None:
     signs: list[int] = []
-    harvest = Harvest([StoredResult(0, "a", "[1,2]"), StoredResult(2, "c", "[3]")])
+    harvest = JobResults([StoredResult(0, "a", "[1,2]"), StoredResult(2, "c", "[3]")])
     ctx = join(harvest, progress=lambda: signs.append(1))
     found = [result async for result in ctx.results()]
     assert found == [ChunkResult(0, "a", (1, 2)), ChunkResult(2, "c", (3,))]
@@ -105,19 +105,19 @@ async def test_a_join_reads_results_as_the_result_stage_declares_them() -> None:
 
 
 async def test_a_result_of_another_type_stops_the_join() -> None:
-    ctx = join(Harvest([StoredResult(0, "a", '"text"')]))
+    ctx = join(JobResults([StoredResult(0, "a", '"text"')]))
     with pytest.raises(PermanentError) as caught:
         [result async for result in ctx.results()]
     assert caught.value.code == "runtime.value.unreadable"
 
 
 def test_a_join_sees_who_is_missing() -> None:
-    gone = Missing(1, "b", "DEAD", "llm.content.filtered")
-    assert join(Harvest(missing=[gone])).missing == (gone,)
+    gone = MissingChunk(1, "b", "DEAD", "llm.content.filtered")
+    assert join(JobResults(missing=[gone])).missing == (gone,)
 
 
 async def test_an_artifact_is_saved_as_bytes_with_its_media_type() -> None:
-    harvest = Harvest()
+    harvest = JobResults()
     ctx = join(harvest)
     assert await ctx.write("a.md", "\u00e9", media_type="text/markdown") == "at/a.md"
     await ctx.write("b.bin", b"\x00")
@@ -129,7 +129,7 @@ async def test_an_artifact_is_saved_as_bytes_with_its_media_type() -> None:
 
 @pytest.mark.parametrize("name", ["../a", "a/b", ".a", "", "a b"])
 async def test_an_artifact_may_not_name_a_path(name: str) -> None:
-    harvest = Harvest()
+    harvest = JobResults()
     with pytest.raises(UsageError) as caught:
         await join(harvest).write(name, "text")
     assert caught.value.code == "pipeline.artifact.bad_name"

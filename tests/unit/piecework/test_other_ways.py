@@ -42,7 +42,7 @@ class Play:
     errors: list[Exception]
     others: list[Exception] = field(default_factory=list)
     replan: bool = False
-    replans: int = 1
+    max_replans: int = 1
     fallbacks: int = 0
     pivot: Pivot = Pivot.AHEAD
     did: list[str] = field(default_factory=list)
@@ -86,7 +86,7 @@ class Play:
             self.work,
             pivot=self.pivot is Pivot.IN_DOUBT,
             replan=self.again if self.replan else None,
-            replans=self.replans,
+            max_replans=self.max_replans,
             fallback=[self.fallback(n) for n in range(1, self.fallbacks + 1)],
         )
         undo = Stage(self.book, compensate=self.unbook)
@@ -100,7 +100,7 @@ class Play:
             completed["pay"] = "null"
         # A pivot that an earlier claim had entered already is in doubt.
         entered = "work" if self.pivot is Pivot.IN_DOUBT else ""
-        kept = checkpoints_of(pipeline, completed=completed, entered=entered)
+        kept = checkpoints_of(pipeline, completed=completed, reached_stage=entered)
         ctx = context(pipeline, attempt=attempt) if ctx is None else ctx
         return await run(pipeline, kept, ctx=ctx)
 
@@ -158,14 +158,14 @@ async def test_the_hook_is_told_of_the_failure_and_nobody_else_is() -> None:
 
 
 async def test_each_replan_is_told_of_the_failure_of_the_one_before() -> None:
-    play = Play([SemanticError("a")], [SemanticError("b")], replan=True, replans=2)
+    play = Play([SemanticError("a")], [SemanticError("b")], replan=True, max_replans=2)
     assert Succeeded('"again"') == await play.run()
     assert [None, "a", "b", None] == [f and f.message for f in play.told]
 
 
 async def test_replans_are_bounded_and_then_it_is_as_permanent() -> None:
     errors: list[Exception] = [SemanticError("x") for _ in range(9)]
-    play = Play([SemanticError("x")], errors, replan=True, replans=2)
+    play = Play([SemanticError("x")], errors, replan=True, max_replans=2)
     outcome = await play.run()
     assert Compensation.COMPENSATED is outcome.compensation
     assert ["work", "again", "again", "unbook"] == play.did

@@ -13,7 +13,7 @@ from piecework.codes import ErrorClass
 from piecework.outcome import Retry, Succeeded
 from piecework.pipeline import Pipeline, Stage
 from piecework.testing import MemoryCheckpoints
-from piecework.way_back import stages_begun
+from piecework.way_back import started_stages
 from tests.unit.piecework.fakes import (
     Clause,
     Log,
@@ -132,18 +132,18 @@ def test_stages_begun_reach_up_to_whatever_is_known() -> None:
 
     def begun(stage: str = "", **facts: Any) -> str:
         kept = checkpoints_of(pipeline, **facts)
-        return "".join(names(stages_begun(pipeline, envelope(stage=stage), kept)))
+        return "".join(names(started_stages(pipeline, envelope(stage=stage), kept)))
 
     assert begun() == ""
     assert begun("b") == "ab"
     assert begun("undo:b:1", completed={"a": ""}) == "a"
-    assert begun(entered="c") == "abc"
-    assert begun("a", entered="b", completed={"a": "", "b": "", "c": ""}) == "abc"
+    assert begun(reached_stage="c") == "abc"
+    assert begun("a", reached_stage="b", completed={"a": "", "b": "", "c": ""}) == "abc"
 
 
 def test_a_run_needs_a_stage_and_one_that_is_done_does_not_run() -> None:
     pipeline = Script().pipeline
     kept = checkpoints_of(pipeline, completed=dict.fromkeys("abcd", "1"))
-    assert saga.stages_done(pipeline, kept) == 4
-    assert saga.stages_done(pipeline, checkpoints_of(pipeline)) == 0
+    assert saga.count_completed(pipeline, kept) == 4
+    assert saga.count_completed(pipeline, checkpoints_of(pipeline)) == 0
     assert limits().max_attempts == 3

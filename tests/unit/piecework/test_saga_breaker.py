@@ -27,7 +27,7 @@ async def test_a_refused_chunk_waits_for_the_dependency_and_not_for_an_attempt()
     script = Script(fails={"b": OPEN})
     outcome = await deferred(script, attempt=3)
     assert ("bank", 30.0) == (outcome.blocked_on, outcome.delay)
-    assert [] == script.undone()
+    assert [] == script.compensated()
 
 
 async def test_another_failure_waits_for_nobody() -> None:
@@ -59,7 +59,7 @@ async def test_a_pivot_was_tried_if_any_call_of_it_failed(
 
 
 async def test_a_pivot_that_only_the_breaker_refused_can_still_say_no() -> None:
-    kept: dict[str, Any] = {"completed": {"a": '"1"', "b": '"2"'}, "entered": "c"}
+    kept: dict[str, Any] = {"completed": {"a": '"1"', "b": '"2"'}, "reached_stage": "c"}
     script = Script(pivot="c", fails={"c": PermanentError("no")})
     one = caller()
     one.counts.untried = "c"
@@ -69,7 +69,7 @@ async def test_a_pivot_that_only_the_breaker_refused_can_still_say_no() -> None:
 
 
 async def test_a_pivot_that_an_earlier_claim_tried_was_tried() -> None:
-    kept: dict[str, Any] = {"completed": {"a": '"1"', "b": '"2"'}, "entered": "c"}
+    kept: dict[str, Any] = {"completed": {"a": '"1"', "b": '"2"'}, "reached_stage": "c"}
     script = Script(pivot="c", fails={"c": OPEN})
     at = checkpoints_of(script.pipeline, **kept)
     outcome = await run(script.pipeline, at)
@@ -83,7 +83,7 @@ async def test_a_way_back_waits_and_goes_on_where_it_stood() -> None:
     outcome = await run(script.pipeline, kept, attempt=3)
     assert isinstance(outcome, Deferred)
     assert "bank" == outcome.blocked_on
-    assert ["undo d", "undo c", "undo b"] == script.undone()
+    assert ["undo d", "undo c", "undo b"] == script.compensated()
     del script.fails["undo b"]
     assert dead(await run(script.pipeline, kept, attempt=3), Compensation.COMPENSATED)
-    assert ["undo b", "undo a"] == script.undone()[3:]
+    assert ["undo b", "undo a"] == script.compensated()[3:]

@@ -41,7 +41,7 @@ async def test_a_transient_failure_parks_the_chunk_with_what_it_has() -> None:
     assert outcome.failure.stage == "c"
     assert set(kept.completed) == {"a", "b"}
     assert kept.failure is None
-    assert script.undone() == []
+    assert script.compensated() == []
 
 
 async def test_a_lost_state_is_tried_again_from_the_checkpoint() -> None:
@@ -73,7 +73,7 @@ async def test_a_failure_is_described_with_its_place_and_time() -> None:
 async def test_what_cannot_be_read_back_is_a_failure_and_not_a_crash() -> None:
     script = Script()
     kept = checkpoints_of(
-        script.pipeline, completed={"a": '"1"', "b": "not json"}, entered="c"
+        script.pipeline, completed={"a": '"1"', "b": "not json"}, reached_stage="c"
     )
     outcome = await run(script.pipeline, kept)
     failure = dead(outcome, Compensation.COMPENSATED)
@@ -90,7 +90,7 @@ async def test_what_cannot_be_read_back_does_not_stop_the_way_back() -> None:
     )
     ctx = context(script.pipeline)
     assert dead(await run(script.pipeline, kept, ctx=ctx), Compensation.COMPENSATED)
-    assert script.undone() == ["undo c", "undo b", "undo a"]
+    assert script.compensated() == ["undo c", "undo b", "undo a"]
     assert ctx.values == {"b": "2"}
 
 
@@ -98,7 +98,7 @@ async def test_our_own_stores_failure_is_not_the_stages() -> None:
     script = Script(fails={"b": StoreError("the table does not answer")})
     with pytest.raises(StoreError):
         await run(script.pipeline)
-    assert script.undone() == []
+    assert script.compensated() == []
 
 
 async def test_a_checkpoint_that_cannot_be_written_is_not_the_stages_failure() -> None:
@@ -120,7 +120,7 @@ async def test_what_ends_the_worker_or_the_claim_passes_through(
     script = Script(fails={"b": error})
     with pytest.raises(type(error)):
         await run(script.pipeline)
-    assert script.undone() == []
+    assert script.compensated() == []
 
 
 async def test_a_cut_passes_through() -> None:
@@ -132,7 +132,7 @@ async def test_a_cut_passes_through() -> None:
     work = asyncio.create_task(run(script.pipeline))
     with pytest.raises(asyncio.CancelledError):
         await work
-    assert script.undone() == []
+    assert script.compensated() == []
 
 
 async def test_a_cancellation_that_nobody_asked_for_is_a_failure_for_now() -> None:

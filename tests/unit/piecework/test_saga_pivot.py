@@ -33,37 +33,37 @@ def asks(*errors: Exception, by: Dependency = PURE) -> Any:
 async def test_ahead_of_the_pivot_everything_is_undone() -> None:
     script = Script(pivot="c", fails={"b": PermanentError("no")})
     assert dead(await run(script.pipeline), Compensation.COMPENSATED)
-    assert script.undone() == ["undo b", "undo a"]
+    assert script.compensated() == ["undo b", "undo a"]
 
 
 async def test_behind_the_pivot_nothing_is_undone() -> None:
     script = Script(pivot="c", fails={"d": PermanentError("no")})
     kept = checkpoints_of(script.pipeline)
     assert dead(await run(script.pipeline, kept), Compensation.PAST_PIVOT)
-    assert script.undone() == []
+    assert script.compensated() == []
     assert kept.failure is None
 
 
 async def test_a_pivot_that_was_refused_outright_did_not_happen() -> None:
     script = Script(pivot="c", fails={"c": PermanentError("no")})
     assert dead(await run(script.pipeline), Compensation.COMPENSATED)
-    assert script.undone() == ["undo b", "undo a"]
+    assert script.compensated() == ["undo b", "undo a"]
 
 
 async def test_a_pivot_that_timed_out_for_the_last_time_is_in_doubt() -> None:
     script = Script(pivot="c", fails={"c": TransientError("?")})
     outcome = await run(script.pipeline, attempt=3)
     assert dead(outcome, Compensation.PIVOT_UNKNOWN)
-    assert script.undone() == []
+    assert script.compensated() == []
 
 
 async def test_a_pivot_that_an_earlier_claim_had_begun_is_in_doubt() -> None:
     script = Script(pivot="c", fails={"c": PermanentError("no")})
     kept = checkpoints_of(
-        script.pipeline, completed={"a": '"1"', "b": '"2"'}, entered="c"
+        script.pipeline, completed={"a": '"1"', "b": '"2"'}, reached_stage="c"
     )
     assert dead(await run(script.pipeline, kept), Compensation.PIVOT_UNKNOWN)
-    assert script.undone() == []
+    assert script.compensated() == []
 
 
 async def test_a_pivot_that_needed_retries_is_in_doubt() -> None:
@@ -75,19 +75,19 @@ async def test_a_retry_before_the_pivot_does_not_put_the_pivot_in_doubt() -> Non
     earlier = asks(TransientError("?"))
     script = Script(pivot="c", fails={"b": earlier, "c": PermanentError("no")})
     assert dead(await run(script.pipeline), Compensation.COMPENSATED)
-    assert script.undone() == ["undo b", "undo a"]
+    assert script.compensated() == ["undo b", "undo a"]
 
 
 async def test_a_pivot_that_fails_on_its_answer_is_in_doubt() -> None:
     script = Script(pivot="c", fails={"c": asks(KeyError("receipt"), by=BANK)})
     assert dead(await run(script.pipeline), Compensation.PIVOT_UNKNOWN)
-    assert script.undone() == []
+    assert script.compensated() == []
 
 
 async def test_a_pivot_whose_effect_was_refused_did_not_happen() -> None:
     script = Script(pivot="c", fails={"c": asks(REFUSED, by=BANK)})
     assert dead(await run(script.pipeline), Compensation.COMPENSATED)
-    assert script.undone() == ["undo b", "undo a"]
+    assert script.compensated() == ["undo b", "undo a"]
 
 
 async def test_a_pivot_whose_effect_is_in_doubt_is_in_doubt() -> None:
@@ -101,7 +101,7 @@ async def test_a_pivot_whose_effect_is_in_doubt_is_in_doubt() -> None:
     script = Script(pivot="c", fails={"c": pivot})
     failure = dead(await run(script.pipeline), Compensation.PIVOT_UNKNOWN)
     assert failure.code == "runtime.effect.unknown"
-    assert script.undone() == []
+    assert script.compensated() == []
 
 
 async def test_a_pivot_that_fails_after_its_effect_is_in_doubt() -> None:
@@ -115,7 +115,7 @@ async def test_a_pivot_that_fails_after_its_effect_is_in_doubt() -> None:
 
     script = Script(pivot="c", fails={"c": pivot})
     assert dead(await run(script.pipeline), Compensation.PIVOT_UNKNOWN)
-    assert script.undone() == []
+    assert script.compensated() == []
 
 
 async def test_an_effect_before_the_pivot_does_not_put_the_pivot_in_doubt() -> None:
@@ -127,7 +127,7 @@ async def test_an_effect_before_the_pivot_does_not_put_the_pivot_in_doubt() -> N
 
     script = Script(pivot="c", fails={"b": earlier, "c": PermanentError("no")})
     assert dead(await run(script.pipeline), Compensation.COMPENSATED)
-    assert script.undone() == ["undo b", "undo a"]
+    assert script.compensated() == ["undo b", "undo a"]
 
 
 async def test_a_pivot_whose_answer_cannot_be_kept_is_in_doubt() -> None:

@@ -36,13 +36,13 @@ async def test_a_permanent_failure_undoes_in_reverse_exactly_what_was_begun(
     assert dead(await run(script.pipeline), Compensation.COMPENSATED).stage == failing
     begun = "abcd"[: "abcd".index(failing) + 1]
     assert script.did[: len(begun)] == list(begun)
-    assert script.undone() == [f"undo {name}" for name in reversed(begun)]
+    assert script.compensated() == [f"undo {name}" for name in reversed(begun)]
 
 
 async def test_only_stages_with_a_compensation_are_undone() -> None:
     script = Script(undoable="ac", fails={"d": PermanentError("no")})
     await run(script.pipeline)
-    assert script.undone() == ["undo c", "undo a"]
+    assert script.compensated() == ["undo c", "undo a"]
 
 
 async def test_without_a_compensation_there_is_nothing_to_undo() -> None:
@@ -57,13 +57,15 @@ async def test_the_way_back_is_on_record_before_its_first_step() -> None:
 
     @dataclass
     class Noting(MemoryCheckpoints):
-        async def turn_back(self, failure: ErrorEnvelope, stage: str) -> None:
+        async def begin_compensation(self, failure: ErrorEnvelope, stage: str) -> None:
             script.did.append(f"turn at {stage}")
-            await MemoryCheckpoints.turn_back(self, failure, stage)
+            await MemoryCheckpoints.begin_compensation(self, failure, stage)
 
-        async def undo(self, stage: str, failure: ErrorEnvelope | None) -> None:
+        async def record_compensation(
+            self, stage: str, failure: ErrorEnvelope | None
+        ) -> None:
             script.did.append(f"kept {stage}")
-            await MemoryCheckpoints.undo(self, stage, failure)
+            await MemoryCheckpoints.record_compensation(self, stage, failure)
 
     await run(script.pipeline, Noting(names(script.pipeline.stages)))
     back = ["turn at b", "undo b", "kept b", "undo a", "kept a"]
@@ -75,11 +77,11 @@ async def test_a_stage_that_an_earlier_claim_had_entered_is_undone_too() -> None
     kept = checkpoints_of(
         script.pipeline,
         completed={"a": '"1"'},
-        entered="b",
+        reached_stage="b",
         failure=envelope(stage="a"),
     )
     await run(script.pipeline, kept)
-    assert script.undone() == ["undo b", "undo a"]
+    assert script.compensated() == ["undo b", "undo a"]
 
 
 async def test_a_failed_compensation_is_recorded_and_the_others_still_run() -> None:
@@ -88,11 +90,11 @@ async def test_a_failed_compensation_is_recorded_and_the_others_still_run() -> N
     outcome = await run(script.pipeline, kept)
     assert dead(outcome, Compensation.FAILED).stage == "c"
     assert outcome.uncompensated_stages == ("b",)
-    assert script.undone() == ["undo c", "undo b", "undo a"]
-    failed = kept.undone["b"]
+    assert script.compensated() == ["undo c", "undo b", "undo a"]
+    failed = kept.compensated["b"]
     assert failed is not None
     assert (failed.code, failed.stage) == ("runtime.stage.transient", "undo:b:1")
-    assert (kept.undone["a"], kept.undone["c"]) == (None, None)
+    assert (kept.compensated["a"], kept.compensated["c"]) == (None, None)
 
 
 async def test_a_compensation_has_the_time_of_its_stage() -> None:
@@ -115,7 +117,7 @@ async def test_an_outage_on_the_way_back_is_not_a_failed_compensation() -> None:
     kept = checkpoints_of(script.pipeline)
     with pytest.raises(StoreError):
         await run(script.pipeline, kept)
-    assert kept.undone == {}
+    assert kept.compensated == {}
 
 
 async def test_each_step_back_is_a_sign_of_life() -> None:
@@ -151,14 +153,16 @@ class Fragile(MemoryCheckpoints):
     after: bool = False
     log: list[str] = field(default_factory=list)
 
-    async def turn_back(self, failure: ErrorEnvelope, stage: str) -> None:
+    async def begin_compensation(self, failure: ErrorEnvelope, stage: str) -> None:
         self.die(after=False)
-        await MemoryCheckpoints.turn_back(self, failure, stage)
+        await MemoryCheckpoints.begin_compensation(self, failure, stage)
         self.die(after=True)
 
-    async def undo(self, stage: str, failure: ErrorEnvelope | None) -> None:
+    async def record_compensation(
+        self, stage: str, failure: ErrorEnvelope | None
+    ) -> None:
         self.die(after=False)
-        await MemoryCheckpoints.undo(self, stage, failure)
+        await MemoryCheckpoints.record_compensation(self, stage, failure)
         self.log.append(stage)
         self.die(after=True)
 
@@ -180,7 +184,7 @@ async def test_whoever_follows_a_dead_worker_goes_on_backwards(
     with pytest.raises(Killed):
         await run(script.pipeline, kept)
     on_record = kept.failure is not None
-    kept.entered = kept.cursor
+    kept.reached_stage = kept.cursor
     script.did.append("next worker")
     outcome = await run(script.pipeline, kept, attempt=2)
     assert dead(outcome, Compensation.COMPENSATED).stage == "c"
@@ -198,7 +202,7 @@ async def test_a_worker_that_dies_in_a_compensation_is_followed_there(
     kept = checkpoints_of(script.pipeline)
     with pytest.raises(Killed):
         await run(script.pipeline, kept)
-    begun = script.undone()
+    begun = script.compensated()
     del script.fails[dying]
     script.did.clear()
     assert dead(await run(script.pipeline, kept, attempt=2), Compensation.COMPENSATED)
@@ -213,10 +217,10 @@ async def test_a_compensation_that_had_failed_is_not_tried_again_and_still_told(
     kept = checkpoints_of(
         script.pipeline,
         completed={"a": '"1"', "b": '"2"'},
-        undone={"b": envelope()},
+        compensated={"b": envelope()},
         failure=envelope(stage="b"),
     )
     outcome = await run(script.pipeline, kept)
-    assert script.undone() == ["undo a"]
+    assert script.compensated() == ["undo a"]
     assert isinstance(outcome, DeadLettered)
     assert outcome.uncompensated_stages == ("b",)

@@ -10,7 +10,7 @@ import pytest
 from piecework.call_names import CallScope
 from piecework.dependency import Dependency, Effect
 from piecework.errors import UsageError
-from piecework.ports import NoResponses
+from piecework.ports import NoResponseCache
 from tests.unit.piecework.fakes import SCOPE, caller
 from tests.unit.piecework.provider import PURE, Provider, call
 
@@ -107,7 +107,7 @@ async def test_without_a_declaration_nothing_is_shared() -> None:
 async def test_without_a_cache_a_call_is_made() -> None:
     provider = Provider()
     for _ in range(2):
-        await asked(another(NoResponses()), provider, "a")
+        await asked(another(NoResponseCache()), provider, "a")
     assert len(provider.keys) == 2
 
 

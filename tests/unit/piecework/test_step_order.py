@@ -39,13 +39,13 @@ def undoable(run: Any, **facts: Any) -> Stage:
 
 
 def test_what_has_a_compensation_is_easy_to_undo_unless_it_says_otherwise() -> None:
-    assert "easy" == undoable(reserve).undo
-    assert "hard" == undoable(reserve, undo="hard").undo
-    assert Stage(reserve).undo is None
+    assert "easy" == undoable(reserve).reversibility
+    assert "hard" == undoable(reserve, reversibility="hard").reversibility
+    assert Stage(reserve).reversibility is None
 
 
 def test_a_hard_stage_before_an_easy_one_is_advised_against() -> None:
-    found = advice(order(undoable(charge, undo="hard"), undoable(reserve)))
+    found = advice(order(undoable(charge, reversibility="hard"), undoable(reserve)))
 
     assert [
         (
@@ -58,10 +58,17 @@ def test_a_hard_stage_before_an_easy_one_is_advised_against() -> None:
 @pytest.mark.parametrize(
     "stages",
     [
-        [undoable(reserve), undoable(charge, undo="hard"), Stage(ship, pivot=True)],
-        [undoable(charge, undo="hard"), Stage(reserve), Stage(ship)],
-        [Stage(reserve, pivot=True, undo="impossible"), Stage(ship, undo="impossible")],
-        [Stage(ship, pivot=True), Stage(charge, undo="hard"), Stage(reserve)],
+        [
+            undoable(reserve),
+            undoable(charge, reversibility="hard"),
+            Stage(ship, pivot=True),
+        ],
+        [undoable(charge, reversibility="hard"), Stage(reserve), Stage(ship)],
+        [
+            Stage(reserve, pivot=True, reversibility="impossible"),
+            Stage(ship, reversibility="impossible"),
+        ],
+        [Stage(ship, pivot=True), Stage(charge, reversibility="hard"), Stage(reserve)],
     ],
 )
 def test_there_is_no_advice_on_a_good_order(stages: list[Stage]) -> None:
@@ -69,7 +76,7 @@ def test_there_is_no_advice_on_a_good_order(stages: list[Stage]) -> None:
 
 
 def test_what_cannot_be_undone_belongs_behind_the_pivot() -> None:
-    stages = [Stage(ship, undo="impossible"), Stage(charge, pivot=True)]
+    stages = [Stage(ship, reversibility="impossible"), Stage(charge, pivot=True)]
 
     assert [
         (
@@ -80,7 +87,7 @@ def test_what_cannot_be_undone_belongs_behind_the_pivot() -> None:
 
 
 def test_what_cannot_be_undone_is_the_pivot_where_there_is_none() -> None:
-    stages = [undoable(reserve), Stage(ship, undo="impossible")]
+    stages = [undoable(reserve), Stage(ship, reversibility="impossible")]
 
     assert ["'ship' cannot be undone, and there is no pivot: make it that."] == advice(
         order(*stages)
@@ -90,14 +97,20 @@ def test_what_cannot_be_undone_is_the_pivot_where_there_is_none() -> None:
 def test_what_can_be_undone_and_never_is_gets_a_compensation() -> None:
     assert [
         "'reserve' is easy to undo, and nothing does: give it a compensation."
-    ] == advice(order(Stage(reserve, undo="easy")))
+    ] == advice(order(Stage(reserve, reversibility="easy")))
 
 
 @pytest.mark.parametrize(
     ("stage", "said"),
     [
-        (undoable(reserve, undo="impossible"), "says that to undo it is impossible"),
-        (undoable(reserve, undo="maybe"), "says undo='maybe', which is none of"),
+        (
+            undoable(reserve, reversibility="impossible"),
+            "but its reversibility is 'impossible'",
+        ),
+        (
+            undoable(reserve, reversibility="maybe"),
+            "is 'maybe', not one of",
+        ),
     ],
 )
 def test_a_way_back_that_cannot_be_is_refused(stage: Stage, said: str) -> None:

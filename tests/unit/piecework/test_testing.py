@@ -15,7 +15,7 @@ from piecework.errors import (
 )
 from piecework.outcome import Compensation, DeadLettered, Succeeded
 from piecework.pipeline import Pipeline, Stage
-from piecework.ports import Missing
+from piecework.ports import MissingChunk
 from piecework.retry import RetryPolicy
 from piecework.testing import run_in_memory
 from tests.unit.piecework.fakes import Clause
@@ -72,14 +72,14 @@ async def fails_on_b(ctx: Any) -> str:
 
 
 async def test_a_join_is_given_results_and_missing_as_in_a_deployment() -> None:
-    seen: list[Missing] = []
+    seen: list[MissingChunk] = []
 
     async def join(ctx: JoinContext) -> Report:
         seen.extend(ctx.missing)
         return await report(ctx)
 
     run = await run_in_memory(pipeline(Stage(fails_on_b), join=join), CLAUSES)
-    assert seen == [Missing(1, "<b>", "DEAD", "llm.content.filtered")]
+    assert seen == [MissingChunk(1, "<b>", "DEAD", "llm.content.filtered")]
     assert run.artifacts == {"report.txt": b"0 <a> a\n2 <c> c"}
     assert run.join_value == Report(lines=["0 <a> a", "2 <c> c", "<b>: DEAD"])
     assert set(run.results) == {0, 2}

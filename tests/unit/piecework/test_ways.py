@@ -36,25 +36,25 @@ def test_every_way_of_a_stage_has_a_name() -> None:
     stage = Stage(extract, compensate=undo, replan=again, fallback=[by_rules, count])
     expected = {
         "run": extract,
-        "undo": undo,
+        "compensate": undo,
         "replan": again,
         "fallback.1": by_rules,
         "fallback.2": count,
     }
-    assert expected == ways.functions(stage)
-    assert expected == {way: ways.function(stage, way) for way in expected}
+    assert expected == ways.variants(stage)
+    assert expected == {way: ways.function_of(stage, way) for way in expected}
 
 
 def test_a_stage_without_other_ways_has_one() -> None:
-    assert {"run": extract} == ways.functions(Stage(extract))
+    assert {"run": extract} == ways.variants(Stage(extract))
 
 
 def test_a_stage_is_replanned_once_unless_it_says_otherwise() -> None:
-    assert 1 == Stage(extract, replan=again).replans
+    assert 1 == Stage(extract, replan=again).max_replans
 
 
 def test_a_hook_that_may_never_run_is_refused() -> None:
-    assert "replanned 0 times" in refused(Stage(extract, replan=again, replans=0))
+    assert "replanned 0 times" in refused(Stage(extract, replan=again, max_replans=0))
 
 
 def test_the_stage_itself_may_be_its_replan_hook() -> None:
@@ -65,7 +65,7 @@ def test_the_stage_itself_may_be_its_replan_hook() -> None:
 def test_a_chain_that_comes_back_to_what_has_refused_is_refused(
     chain: list[Any],
 ) -> None:
-    assert "what has just refused" in refused(Stage(extract, fallback=chain))
+    assert "a function that failed before" in refused(Stage(extract, fallback=chain))
 
 
 def test_a_way_that_returns_another_type_is_refused() -> None:

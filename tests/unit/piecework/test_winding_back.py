@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from piecework.pipeline import Pipeline, Stage
-from piecework.winding_back import may_go_back
+from piecework.winding_back import may_compensate
 from tests.unit.piecework.fakes import Clause
 
 
@@ -25,9 +25,9 @@ async def write(_: Any) -> None: ...
 def test_nothing_is_wound_back_from_its_pivot_on(stage: str, *, may: bool) -> None:
     stages = [Stage(book), Stage(pay, pivot=True), Stage(write)]
     pipeline = Pipeline(name="trip", payload=Clause, stages=stages)
-    assert may is may_go_back(pipeline, stage)
+    assert may is may_compensate(pipeline, stage)
 
 
 def test_without_a_pivot_everything_may_go_back() -> None:
     pipeline = Pipeline(name="trip", payload=Clause, stages=[Stage(book)])
-    assert may_go_back(pipeline, "book")
+    assert may_compensate(pipeline, "book")

@@ -40,11 +40,13 @@ DIED = {
 }
 
 
-def said(outcome: Any, *, undone: Any = (), certificate: Any = None) -> dict[str, Any]:
+def said(
+    outcome: Any, *, compensated: Any = (), certificate: Any = None
+) -> dict[str, Any]:
     """Return the emitted fields by event; the common fields are checked and removed."""
     task: Any = SimpleNamespace(
         claim=claim(attempts=2),
-        checkpoints=SimpleNamespace(undone=dict(undone)),
+        checkpoints=SimpleNamespace(compensated=dict(compensated)),
         certificate=certificate,
         ctx=SimpleNamespace(
             caller=SimpleNamespace(
@@ -74,12 +76,14 @@ def test_a_chunk_that_waits_again_has_its_error_and_its_delay() -> None:
 
 
 def test_a_released_chunk_is_not_reported_as_compensated() -> None:
-    assert said(Released(), undone={"first": None}) == {"chunk.released": {"chunk": 3}}
+    assert said(Released(), compensated={"first": None}) == {
+        "chunk.released": {"chunk": 3}
+    }
 
 
 def test_a_dead_letter_names_its_error_and_the_compensated_stages() -> None:
     undone = {"first": None, "second": FAILURE}
-    done = said(DeadLettered(FAILURE, Compensation.COMPENSATED), undone=undone)
+    done = said(DeadLettered(FAILURE, Compensation.COMPENSATED), compensated=undone)
     assert done == {
         "chunk.dead_lettered": DIED,
         "chunk.compensated": {"stages": ["first", "second"], "failed": ["second"]},

@@ -17,8 +17,8 @@ from workers.timings import ENOUGH, RunningStage, StageDurations
 class Elsewhere:
     """Stands for the children."""
 
-    async def run(self, _: Stage, __: Any, way: str) -> str:
-        return '"undone there"' if way == "undo" else '"there"'
+    async def run(self, _: Stage, __: Any, variant: str) -> str:
+        return '"undone there"' if variant == "compensate" else '"there"'
 
 
 def services(isolation: Any = None) -> Any:
@@ -40,10 +40,10 @@ async def broken(_: Context[Clause]) -> None:
     raise ValueError("broken")
 
 
-async def run(place: Any, stage: Stage, way: str = "run") -> str:
+async def run(place: Any, stage: Stage, variant: str = "run") -> str:
     pipeline = Pipeline(name="review", payload=Clause, stages=[stage])
     ctx = context(pipeline, stage=stage.name)
-    return await WorkerStageRunner("token", place).run(stage, ctx, way)
+    return await WorkerStageRunner("token", place).run(stage, ctx, variant)
 
 
 async def test_a_stage_runs_in_a_child_only_if_it_asks_for_it() -> None:
@@ -51,7 +51,7 @@ async def test_a_stage_runs_in_a_child_only_if_it_asks_for_it() -> None:
 
     assert '"here"' == await run(place, Stage(here))
     assert '"there"' == await run(place, Stage(here, isolate=True))
-    assert '"undone there"' == await run(place, Stage(here, isolate=True), "undo")
+    assert '"undone there"' == await run(place, Stage(here, isolate=True), "compensate")
 
 
 async def test_without_children_a_stage_runs_in_the_worker() -> None:

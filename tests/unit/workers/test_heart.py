@@ -135,7 +135,7 @@ async def test_a_claim_that_somebody_else_has_ends_the_work_at_once() -> None:
 @virtually
 async def test_a_cancel_is_learnt_with_the_renewal() -> None:
     bench = Bench()
-    bench.claims.replies["a"] = Renewed(1, CancelRequest("then", undo=False))
+    bench.claims.replies["a"] = Renewed(1, CancelRequest("then", compensate=False))
     assert await ended(bench) == (InterruptReason.CANCEL, pytest.approx(20.0))
 
 

@@ -120,7 +120,7 @@ def test_the_result_is_the_value_of_the_result_stage() -> None:
 def test_a_redrive_goes_on_at_the_first_stage_not_done_or_undone(
     completed: Any, undone: Any, stage: str
 ) -> None:
-    assert stage == resume_at(task(completed=completed, undone=undone))
+    assert stage == resume_at(task(completed=completed, compensated=undone))
 
 
 async def test_the_end_of_a_chunk_is_not_that_of_its_job() -> None:

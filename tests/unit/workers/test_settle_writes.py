@@ -84,7 +84,7 @@ async def test_only_a_deferral_is_noted_on_the_job(
 async def test_only_what_was_wound_back_is_resumed_elsewhere_than_it_stands(
     compensation: Compensation | None, stage: str | None
 ) -> None:
-    here = task(completed={"first": "1"}, undone={"first": None})
+    here = task(completed={"first": "1"}, compensated={"first": None})
     by, facts = await written(here, Cancelled("second", compensation))
     assert (by, facts["resume_at"]) == ("cancel", stage)
 

@@ -51,16 +51,16 @@ def task(
     trail: Any = (),
     gen: int = 1,
     fence: int = 3,
-    entered: str = "second",
+    reached_stage: str = "second",
     **facts: Any,
 ) -> Any:
     item = {"status": "RUNNING", "gen": gen, "fence": fence, "attempts": 3, **facts}
-    item.setdefault("stage", entered)
+    item.setdefault("stage", reached_stage)
     chunk = Chunk.read(REF, item)
     is_recovery = "recoveries" in facts
     claim = Claim(REF, gen, fence, "token", "worker", chunk, is_recovery)
-    kept = checkpoints_of(PIPELINE, entered=entered)
-    if entered == "second":
+    kept = checkpoints_of(PIPELINE, reached_stage=reached_stage)
+    if reached_stage == "second":
         kept.completed = {"first": "null"}
     return SimpleNamespace(
         claim=claim,
@@ -208,7 +208,7 @@ async def test_the_last_winding_up_that_is_allowed_is_tried() -> None:
     ("facts", "compensation"),
     [
         ({"fence": 1}, Compensation.NOT_NEEDED),
-        ({"entered": "first"}, Compensation.NOT_NEEDED),
+        ({"reached_stage": "first"}, Compensation.NOT_NEEDED),
         ({}, Compensation.ABANDONED),
     ],
 )

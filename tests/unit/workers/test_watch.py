@@ -34,7 +34,7 @@ class Held:
 @pytest.mark.parametrize(
     ("status", "stopped"),
     [
-        (JobStatus.CANCELLING, [CancelRequest("then", undo=True)]),
+        (JobStatus.CANCELLING, [CancelRequest("then", compensate=True)]),
         (JobStatus.RUNNING, []),
         (None, []),
     ],
@@ -177,5 +177,5 @@ async def test_a_job_that_cannot_be_read_hides_no_cancel_of_another(
         await CancelWatcher(rt, lease_renewer, breakers, log).look()
 
     assert error is told.value
-    assert [CancelRequest("then", undo=False)] == second.stopped
+    assert [CancelRequest("then", compensate=False)] == second.stopped
     assert [True] == looked

@@ -11,7 +11,7 @@ from piecework.model import Chunk, iso
 from piecework.outcome import Cancelled, Compensation, DeadLettered, Succeeded
 from piecework.ports import CancelRequest
 from piecework.store.census import Counting
-from piecework.winding_back import wound_back
+from piecework.winding_back import cancellation_cause
 from tests.unit.piecework.fakes import Log, envelope
 from tests.unit.piecework.store.tables import REF
 from tests.unit.workers.made_up import (
@@ -28,7 +28,7 @@ from workers.heart import InterruptReason, Lease
 from workers.undertake import late_calls, wind_back
 
 AT = "2026-11-22T01:00:00.000Z"
-PLAIN, UNDO = CancelRequest(AT, undo=False), CancelRequest(AT, undo=True)
+PLAIN, UNDO = CancelRequest(AT, compensate=False), CancelRequest(AT, compensate=True)
 
 
 @pytest.fixture(autouse=True)
@@ -92,7 +92,7 @@ async def test_a_chunk_past_its_pivot_only_remembers_that_it_was_asked() -> None
 
 
 async def test_what_was_begun_is_undone_and_ends_cancelled() -> None:
-    one = task(entered="first")
+    one = task(reached_stage="first")
     outcome = await wind_back(one, "first")
     assert outcome == Cancelled("first", Compensation.COMPENSATED)
     assert DID == ["undo"]
@@ -100,18 +100,18 @@ async def test_what_was_begun_is_undone_and_ends_cancelled() -> None:
 
 
 async def test_what_was_undone_already_is_not_undone_again() -> None:
-    one = task(entered="first")
-    one.checkpoints.failure = wound_back(one.claim.ref, "first", 0.0)
-    one.checkpoints.undone = {"first": None}
+    one = task(reached_stage="first")
+    one.checkpoints.failure = cancellation_cause(one.claim.ref, "first", 0.0)
+    one.checkpoints.compensated = {"first": None}
     assert await wind_back(one, "first") == Cancelled("first", Compensation.COMPENSATED)
     assert DID == []
     assert iso(0.0) == one.checkpoints.failure.at  # nor turned back again
 
 
 async def test_a_compensation_that_failed_ends_dead() -> None:
-    one = task(entered="first")
-    one.checkpoints.failure = wound_back(one.claim.ref, "first", 0.0)
-    one.checkpoints.undone = {"first": envelope(stage="undo:first:1")}
+    one = task(reached_stage="first")
+    one.checkpoints.failure = cancellation_cause(one.claim.ref, "first", 0.0)
+    one.checkpoints.compensated = {"first": envelope(stage="undo:first:1")}
     outcome = await wind_back(one, "first")
     assert isinstance(outcome, DeadLettered)
     assert (outcome.compensation, outcome.uncompensated_stages) == (
@@ -145,7 +145,7 @@ async def test_a_cancel_that_undoes_goes_on_backwards(
     async def back(_: Any, stage: str) -> Any:
         return Cancelled(stage, Compensation.COMPENSATED)
 
-    one = task(entered="first")
+    one = task(reached_stage="first")
     one.checkpoints = SimpleNamespace(cancel=by_step)
     monkeypatch.setattr(undertake, "build_run", lambda *_: one)
     monkeypatch.setattr(undertake, "run", run)

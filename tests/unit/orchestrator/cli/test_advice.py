@@ -24,7 +24,7 @@ async def reserve(ctx: Context[Order]) -> None: ...
 async def release(ctx: Context[Order]) -> None: ...
 
 orders = Pipeline("orders", payload=Order, stages=[
-    Stage(charge, compensate=refund, undo="hard"),
+    Stage(charge, compensate=refund, reversibility="hard"),
     Stage(reserve, compensate=release),
 ])
 """

@@ -34,7 +34,7 @@ trips = Pipeline("trips", payload=Trip, stages=[
     Stage(flight, compensate=cancel_flight),
     Stage(letter),
     Stage(hotel, compensate=cancel_hotel),
-    Stage(car, compensate=cancel_car, undo="hard"),
+    Stage(car, compensate=cancel_car, reversibility="hard"),
     Stage(pay, pivot=True),
     Stage(tell),
 ])
@@ -84,7 +84,7 @@ def test_a_plan_is_in_the_order_of_the_undoing(run: Run) -> None:
     assert [
         ["1", "car", "in doubt", "cancel_car"],
         ["1", "hotel", "done", "cancel_hotel"],
-        ["1", "letter", "standing without compensation", "None"],
+        ["1", "letter", "effect remains, no compensation", "None"],
         ["1", "flight", "done", "cancel_flight"],
     ] == steps(run, "--chunk", "1", "--pipeline", TRIPS)
 
@@ -113,10 +113,10 @@ def test_what_is_on_its_way_back_goes_on_there(
     write(deployment, 1, "UNDO#0001#car", stage="car")
     write(deployment, 1, "UNDO#0001#hotel", stage="hotel", error=failed)
     assert [
-        ["pay", "nothing to undo"],
-        ["car", "undone"],
+        ["pay", "nothing to compensate"],
+        ["car", "compensated"],
         ["hotel", "compensation failed"],
-        ["letter", "standing without compensation"],
+        ["letter", "effect remains, no compensation"],
         ["flight", "done"],
     ] == [row[1:3] for row in steps(run, "--chunk", "1", "--pipeline", TRIPS)]
 

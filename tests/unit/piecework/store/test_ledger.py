@@ -7,7 +7,7 @@ import pytest
 from piecework.dependency import Effect
 from piecework.model import iso
 from piecework.objects import INLINE_LIMIT
-from piecework.ports import Begun, ClaimLostError, Done, Unknown
+from piecework.ports import AlreadyDone, ClaimLostError, Proceed, Unknown
 from piecework.store.ledger import EffectLedger
 from piecework.store.table import Refused, Written
 from tests.unit.piecework.store.tables import NOW, Paper, claim, objects, paper
@@ -37,7 +37,7 @@ def states(table: Paper) -> list[Any]:
 async def test_an_intent_is_written_under_the_claim() -> None:
     table = paper()
     kept = ledger(table, gen=2, fence=5)
-    assert await kept.begin("key", "reserve", KEYED, 9.0) == Begun(2)
+    assert await kept.begin("key", "reserve", KEYED, 9.0) == Proceed(2)
     check, put = table.written[0]
     assert check.kind == "ConditionCheck"
     assert "fence = :fence" in check.condition
@@ -68,7 +68,7 @@ async def test_what_was_done_is_answered_from_its_row() -> None:
     table = paper()
     kept = ledger(table)
     kept.load([row("DONE", value='"answer"')])
-    assert await kept.begin("key", "a", ONCE, 9.0) == Done('"answer"')
+    assert await kept.begin("key", "a", ONCE, 9.0) == AlreadyDone('"answer"')
     assert table.written == []
 
 
@@ -80,7 +80,7 @@ async def test_an_effect_in_doubt_is_begun_again_in_its_own_epoch(
     table = paper()
     kept = ledger(table, gen=3)
     kept.load([row(state)])
-    begun = Begun(1, in_doubt=True, seconds=90)
+    begun = Proceed(1, in_doubt=True, seconds=90)
     assert await kept.begin("key", "a", effect, 9.0) == begun
     assert table.written == []
 
@@ -101,7 +101,7 @@ async def test_what_does_not_stand_is_begun_anew_in_this_epoch(state: str) -> No
     table = paper()
     kept = ledger(table, gen=3)
     kept.load([row(state)])
-    assert await kept.begin("key", "a", ONCE, 9.0) == Begun(3)
+    assert await kept.begin("key", "a", ONCE, 9.0) == Proceed(3)
     assert table.items()[0]["epoch"] == 3
 
 
@@ -111,7 +111,7 @@ async def test_an_answer_is_known_to_the_same_claim_too() -> None:
     await kept.begin("key", "a", ONCE, 9.0)
     await kept.finish("key", '"answer"')
     assert states(table)[-1] == "DONE"
-    assert await kept.begin("key", "a", ONCE, 9.0) == Done('"answer"')
+    assert await kept.begin("key", "a", ONCE, 9.0) == AlreadyDone('"answer"')
 
 
 async def test_a_large_answer_goes_to_the_bucket_and_comes_back() -> None:
@@ -119,7 +119,7 @@ async def test_a_large_answer_goes_to_the_bucket_and_comes_back() -> None:
     answer = "x" * (INLINE_LIMIT + 1)
     await kept.begin("key", "a", KEYED, 9.0)
     await kept.finish("key", answer)
-    assert await kept.begin("key", "a", KEYED, 9.0) == Done(answer)
+    assert await kept.begin("key", "a", KEYED, 9.0) == AlreadyDone(answer)
 
 
 async def test_a_late_large_answer_does_not_stand_in_the_place_of_another() -> None:
@@ -129,30 +129,30 @@ async def test_a_late_large_answer_does_not_stand_in_the_place_of_another() -> N
     for kept, value in ((theirs, large), (ours, "y" * (INLINE_LIMIT + 1))):
         await kept.begin("key", "a", KEYED, 9.0)
         await kept.finish("key", value)
-    assert await theirs.begin("key", "a", KEYED, 9.0) == Done(large)
+    assert await theirs.begin("key", "a", KEYED, 9.0) == AlreadyDone(large)
 
 
 async def test_a_refusal_of_a_lost_claim_leaves_the_intent() -> None:
     kept = ledger(paper(Written({}), Refused(None, {0: None})), fence=5)
     await kept.begin("key", "a", LOOKUP, 9.0)
-    await kept.refuse("key")
-    assert await kept.begin("key", "a", LOOKUP, 9.0) == Begun(1, in_doubt=True)
+    await kept.mark_refused("key")
+    assert await kept.begin("key", "a", LOOKUP, 9.0) == Proceed(1, in_doubt=True)
 
 
 async def test_a_refusal_lets_it_begin_again() -> None:
     table = paper()
     kept = ledger(table)
     await kept.begin("key", "a", ONCE, 9.0)
-    await kept.refuse("key")
+    await kept.mark_refused("key")
     assert states(table)[-1] == "REFUSED"
-    assert await kept.begin("key", "a", ONCE, 9.0) == Begun(1)
+    assert await kept.begin("key", "a", ONCE, 9.0) == Proceed(1)
 
 
 async def test_a_doubt_stays() -> None:
     table = paper()
     kept = ledger(table)
     await kept.begin("key", "a", ONCE, 9.0)
-    await kept.doubt("key")
+    await kept.mark_unknown("key")
     assert states(table)[-1] == "UNKNOWN"
     assert await kept.begin("key", "a", ONCE, 9.0) == Unknown()
 

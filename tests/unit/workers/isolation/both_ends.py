@@ -64,7 +64,7 @@ def request(ctx: Context[Any], stage: Stage, **facts: Any) -> Run:
     given: dict[str, Any] = {
         "pipeline": ctx.pipeline.name,
         "stage": stage.name,
-        "way": "run",
+        "variant": "run",
         "scope": stage.name,
         "tenant": ctx.tenant,
         "job": ctx.job,

@@ -122,6 +122,6 @@ async def test_a_child_runs_the_way_that_it_is_asked_for_and_is_told_why() -> No
     failure = envelope(ErrorClass.SEMANTIC, code="tool.output.nonsense")
     async with child_of(pipeline) as child:
         b = Bench(child, context(pipeline, stage="plans"))
-        ended = await b.run(way="replan", failure=failure)
+        ended = await b.run(variant="replan", failure=failure)
 
     assert '"tool.output.nonsense"' == ended.value

@@ -177,7 +177,7 @@ async def test_a_child_is_told_which_way_a_stage_goes_and_why(
     await isolation().run(pipeline.stages[0], ctx, "replan")
 
     (request,) = FakeSession.orders
-    assert ("replan", failure) == (request.way, request.failure)
+    assert ("replan", failure) == (request.variant, request.failure)
 
 
 async def test_an_outage_is_raised_as_what_it_is(
@@ -224,12 +224,12 @@ async def test_a_child_is_told_all_that_a_stage_may_ask_for(
 
     pipeline = pipeline_of(first, parse)
     ctx = context(pipeline, stage="undo:parse:2", values={"first": [1]})
-    await isolation().run(pipeline.stages[1], ctx, "undo")
+    await isolation().run(pipeline.stages[1], ctx, "compensate")
 
     (request,) = FakeSession.orders
-    assert ("parse", "undo", "undo:parse:2") == (
+    assert ("parse", "compensate", "undo:parse:2") == (
         request.stage,
-        request.way,
+        request.variant,
         request.scope,
     )
     assert '{"text":"text"}' == request.payload

@@ -103,7 +103,7 @@ async def test_a_call_has_the_same_key_and_journal_as_in_the_worker() -> None:
     here, there = Diary(), Diary()
     pipeline = pipeline_of(calls)
     ctx = context(pipeline, caller=caller(here), stage="calls")
-    value = await stage_run.in_process(pipeline.stages[0], ctx)
+    value = await stage_run.run_in_process(pipeline.stages[0], ctx)
     keys = list(SAW)
     SAW.clear()
     async with bench(calls, journal=there) as b:

@@ -22,18 +22,16 @@ from piecework.call import Call, Tries
 from piecework.call_counts import CallCounts
 from piecework.circuits import BreakerRegistry
 from piecework.classify import mark
-from piecework.dependency import plainly_refused
+from piecework.dependency import not_executed
 from piecework.errors import ErrorEnvelope, TransientError
 from piecework.in_flight import InFlight
 from piecework.retry import Retry, RetryBudget, retried
-from piecework.retry_tokens import RetryTokens, spent
-from piecework.rounds import Rounds
-from piecework.spending import Spending
+from piecework.retry_tokens import RetryTokenBucket, spent
 
 
-def no_retries_yet() -> defaultdict[str, RetryTokens]:
+def new_token_buckets() -> defaultdict[str, RetryTokenBucket]:
     """Return what a process has that has not retried anything, by dependency."""
-    return defaultdict(RetryTokens)
+    return defaultdict(RetryTokenBucket)
 
 
 @dataclass(slots=True)
@@ -46,7 +44,7 @@ class Attempts:
             more, as after the whole process was frozen.
         breakers: The breakers of the whole worker; None: none is asked.
         tokens: The retries that the whole worker has left, by dependency.
-        thrifty: Whether no more retries are made than those.
+        enforce_fleet_budget: Whether no more retries are made than those.
         spending: Told of each answer, and of what it cost.
         rounds: In which the calls of the whole worker begin.
     """
@@ -60,8 +58,10 @@ class Attempts:
     progress: Callable[[], None] = lambda: None
     check: Callable[[], None] = lambda: None
     breakers: BreakerRegistry | None = None
-    tokens: defaultdict[str, RetryTokens] = field(default_factory=no_retries_yet)
-    thrifty: bool = True
+    tokens: defaultdict[str, RetryTokenBucket] = field(
+        default_factory=new_token_buckets
+    )
+    enforce_fleet_budget: bool = True
     counts: CallCounts = field(default_factory=CallCounts)
     spending: Spending = field(default_factory=Spending)
     rounds: Rounds = field(default_factory=Rounds)
@@ -82,7 +82,7 @@ class Attempts:
         tries = Tries(call, keys.sha256(sent_key.encode())[:12])
 
         async def attempt() -> Any:
-            if not all(map(plainly_refused, failures)):
+            if not all(map(not_executed, failures)):
                 # The attempt before may have done it behind its failure.
                 found = await self.look_up(call, sent_key)
                 if found is not None:
@@ -126,7 +126,7 @@ class Attempts:
         self.counts.made += 1
         self.spending.paid(call, value, self.counts)
         if self.counts.forward:
-            self.counts.ends.append(self.clock())
+            self.counts.end_times.append(self.clock())
         return call.encode(value)
 
     def _may_retry(self, tries: Tries) -> bool:
@@ -138,7 +138,7 @@ class Attempts:
         ):
             return False
         taken = self.tokens[dependency.name].take(self.clock())
-        tries.spent = self.thrifty and not taken
+        tries.spent = self.enforce_fleet_budget and not taken
         return not tries.spent
 
     def _instead(self, tries: Tries, failure: ErrorEnvelope) -> TransientError | None:
@@ -167,8 +167,8 @@ class Attempts:
                     return await look_up(idempotency_key=sent_key)
 
         found = await ask()
-        if found is None and self.in_flight.seconds:
-            await self.in_flight.over()
+        if found is None and self.in_flight.remaining_s:
+            await self.in_flight.wait()
             found = await ask()
         return found
 
@@ -183,7 +183,7 @@ class Attempts:
                     answer = await call.bound(idempotency_key=sent_key)
             except BaseException as error:
                 self.counts.failed += 1
-                self.in_flight.unanswered(call.dependency, asked_at, error)
+                self.in_flight.note_failure(call.dependency, asked_at, error)
                 raise
         tokens = self.tokens[call.dependency.name]
         tokens.succeeded(call.policy.retry_ratio, self.clock())

@@ -1,4 +1,4 @@
-"""A call that a stage asks for, and the attempts at it so far."""
+"""A call that a stage requests, and the attempts at it so far."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from piecework.classify import classify
 from piecework.dependency import Dependency, Effect
 from piecework.errors import ErrorEnvelope
 from piecework.model import iso
-from piecework.quoted import without
+from piecework.quoted import redact_payload
 from piecework.retry import RetryPolicy
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call that a stage asks for.
+    """A call that a stage requests.
 
     Attributes:
-        key: Under which its value is remembered.
-        bound: The function with its arguments; `idempotency_key` is still to come.
+        key: The key under which the call's value is stored.
+        bound: The function with its arguments, without `idempotency_key`.
     """
 
     key: str
@@ -33,17 +33,20 @@ class Call:
 
     @property
     def policy(self) -> RetryPolicy:
-        """How it is tried again: not at all, if nobody could tell what it did."""
+        """The retry policy; a non-idempotent call has one attempt.
+
+        A failed attempt may have been executed, and a second could execute it twice.
+        """
         policy = self.dependency.retry
         once = self.dependency.effect is Effect.NON_IDEMPOTENT
         return replace(policy, attempts=1) if once else policy
 
-    def judge(
+    def classify(
         self, error: BaseException, now: float, attempt: int = 0
     ) -> ErrorEnvelope:
-        """Return the envelope of an error that its function raised.
+        """Return the envelope of an error that the function raised.
 
-        It quotes nothing of what was asked.
+        The call's arguments are redacted from the message.
         """
         failure = classify(
             error,
@@ -55,35 +58,35 @@ class Call:
             now=now,
             translate=self.dependency.classify,
         )
-        return without(failure, self.bound.args, self.bound.keywords)
+        return redact_payload(failure, self.bound.args, self.bound.keywords)
 
     def encode(self, value: Any) -> str:
-        """Return its value as it is remembered."""
+        """Return the value as JSON, as it is stored."""
         return values.encode(self.bound.func, value)
 
 
 @dataclass(slots=True)
-class Tries:
-    """The attempts at a call so far; each is told of once, when it has ended.
+class CallAttempts:
+    """The attempts at a call so far. Each emits one event when it ends.
 
     Attributes:
-        key_hash: Of the key that the provider sees.
-        began_at: Loop time of one that has not been told of yet.
-        spent: Whether the fleet's budget had no further one left.
+        key_hash: Hash of the key that the provider sees.
+        began_at: Loop time of the attempt that has not ended yet.
+        budget_exhausted: Whether the fleet's budget refused a retry.
     """
 
     call: Call
     key_hash: str
     made: int = 0
     began_at: float | None = None
-    spent: bool = False
+    budget_exhausted: bool = False
 
     def begin(self, now: float) -> None:
-        """Count an attempt that begins."""
+        """Count an attempt."""
         self.made += 1
         self.began_at = now
 
-    def ended(
+    def end(
         self,
         log: telemetry.Log,
         now: float,
@@ -91,7 +94,10 @@ class Tries:
         failure: ErrorEnvelope | None = None,
         delay: float = 0.0,
     ) -> None:
-        """Tell of the attempt that has ended, if one has; then comes the delay."""
+        """Emit the event of the attempt that has ended, if one had begun.
+
+        `delay`: seconds until the next attempt.
+        """
         if self.began_at is None:
             return
         duration, self.began_at = now - self.began_at, None

@@ -1,4 +1,4 @@
-"""The name of a call: whose it is, and what makes two calls the same."""
+"""The key of a call, which decides whether two calls are the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from piecework.dependency import Dependency
 
 @dataclass(frozen=True, slots=True)
 class CallScope:
-    """Whose call it is: the part of a call's key that is not the call itself."""
+    """The chunk and the stage that make a call: a part of the call's key."""
 
     tenant: str
     job: str
@@ -27,7 +27,7 @@ def call_key(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> str:
-    """Return the key under which a call is remembered, equal for equal calls."""
+    """Return the key under which a call's value is stored, equal for equal calls."""
     return keys.call_key(
         *(scope.tenant, scope.job, scope.chunk, scope.stage),
         dependency.name,

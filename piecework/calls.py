@@ -21,11 +21,10 @@ from piecework.call import Call
 from piecework.call_counts import CallCounts
 from piecework.call_names import CallScope, call_key
 from piecework.classify import classify
-from piecework.dependency import Dependency, Effect, in_doubt, plainly_refused
+from piecework.dependency import Dependency, Effect, in_doubt, not_executed
 from piecework.errors import ErrorEnvelope, StoreError
 from piecework.falling_back import FallbackUsed, by_chain
 from piecework.in_flight import InFlight
-from piecework.landing import Landing
 from piecework.ports import (
     AlreadyDone,
     ClaimLostError,
@@ -36,7 +35,6 @@ from piecework.ports import (
     ResponseCache,
 )
 from piecework.recovery import MAX_DEFERRALS
-from piecework.sharing import share, shared
 
 R = TypeVar("R")
 
@@ -155,7 +153,7 @@ class Caller:
                 self.attempts.spending.spared(call, answer, "replayed")
                 return answer
             case Proceed(epoch, doubtful, seconds):
-                if doubtful and dependency.has_forgotten(seconds):
+                if doubtful and dependency.may_have_forgotten(seconds):
                     await self.ledger.mark_unknown(call.key)
                     raise in_doubt(dependency, call.bound.func)
                 sent_key = keys.provider_key(call.key, epoch)
@@ -183,7 +181,7 @@ class Caller:
         except Exception as error:
             failures = [*earlier, classify(error, layer=dependency.layer)]
             sent = [failure for failure in failures if failure.code != OPEN_CODE]
-            if not doubtful and all(map(plainly_refused, sent)):
+            if not doubtful and all(map(not_executed, sent)):
                 await self.ledger.mark_refused(call.key)
             elif dependency.effect is Effect.NON_IDEMPOTENT:
                 await self.ledger.mark_unknown(call.key)
@@ -217,7 +215,7 @@ class Caller:
         """
         self.counts.forward = False
         self.attempts.budget = replace(self.attempts.budget, spent=0.0)
-        self.attempts.thrifty = self.counts.parks < MAX_DEFERRALS
+        self.attempts.enforce_fleet_budget = self.counts.parks < MAX_DEFERRALS
 
     def progress(self) -> None:
         """Say that the stage is alive."""

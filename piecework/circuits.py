@@ -151,9 +151,9 @@ class BreakerRegistry:
         breakers = self.by_name.values()
         return self.record is not None and any(each.pending_write for each in breakers)
 
-    def rejected_for_s(self, dependency: Dependency) -> float | None:
+    def rejected_for_s(self, dependency: str) -> float | None:
         """Return the seconds until another call is worth a try; None: now."""
-        breaker = self.by_name.get(dependency.name)
+        breaker = self.by_name.get(dependency)
         if breaker is None or breaker.state.phase is BreakerPhase.CLOSED:
             return None
         return max(PROBE_RETRY_S, breaker.state.open_until - self.clock())

@@ -132,7 +132,7 @@ class Context(Generic[P]):
     def sensitive_data(self) -> tuple[Any, ...]:
         """The data of the chunk, which no error's message is to quote."""
         changed = self.current.payload if self.current else None
-        return self.payload, changed, self.values, list(self.caller.heard)
+        return self.payload, changed, self.values, list(self.caller.recent_io)
 
     def progress(self) -> None:
         """Say that the stage is alive; one silent for too long counts as hung."""
@@ -159,7 +159,7 @@ class JoinContext(Context[None]):
         stage = self.pipeline.stages[self.pipeline.result_index].run
         async for stored in self.harvest.results():
             value = values.decode(stage, stored.value)
-            self.caller.heard.append(stored.value)
+            self.caller.recent_io.append(stored.value)
             yield ChunkResult(stored.chunk, stored.label, value)
             self.progress()
 

@@ -1,4 +1,4 @@
-"""An outside service as a pipeline sees it: its retries, and what its calls do."""
+"""Declare an external service: its retries, its limits and the effects of its calls."""
 
 from __future__ import annotations
 
@@ -10,58 +10,62 @@ from typing import Any, Final, Literal
 from piecework.breaker import OPEN_CODE, CircuitBreaker
 from piecework.errors import ErrorEnvelope, PermanentError, StageError, UsageError
 from piecework.retry import RetryPolicy
-from piecework.retry_tokens import SPENT_CODE
+from piecework.retry_tokens import BUDGET_CODE
 from piecework.usage import Usage
 
-#: What is done where nothing is said: five attempts with ceilings from 250 ms for
-#: services, three with ceilings from one second for models.
+#: The default policies. Services: five attempts, delay limits from 250 ms. Models:
+#: three attempts, delay limits from one second.
 TOOL_RETRY: Final = RetryPolicy()
 MODEL_RETRY: Final = RetryPolicy(attempts=3, base=1.0)
 
 
 class Effect(StrEnum):
-    """What a call leaves behind in the outside world, declared once a dependency.
+    """What a call changes outside Piecework; declared once for each dependency.
 
-    The kind decides what happens when a worker dies between a call and its
-    record, the one moment in which nobody can know whether the call took place.
+    The kind decides what happens if a worker dies between a call and its record. At
+    that moment the worker that takes over cannot know whether the call took place.
     """
 
-    #: Nothing. Its result is remembered, and it may be made again at a price.
+    #: Nothing. The result is stored, and the call may be made again at its price.
     PURE = "pure"
-    #: Something, but the provider honours the idempotency key: ask again with it.
+    #: An effect whose provider honours the idempotency key: the call is repeated.
     PROVIDER_IDEMPOTENT = "provider_idempotent"
-    #: Something that can be looked up by our key before it is done again.
+    #: An effect that is looked up by our key before the call is made again.
     LOOKUP = "lookup"
-    #: Something that can be neither repeated nor looked up: a person decides.
+    #: An effect that can be neither repeated nor looked up: an operator decides.
     NON_IDEMPOTENT = "non_idempotent"
 
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """A named outside service.
+    """A named external service.
 
     Attributes:
-        name: Stands in keys, tables and logs; never rename one with jobs open.
-        retry: Tier one, inside the worker; a model's is more patient if none is given.
-        effect: What its calls leave behind.
-        layer: The first word of its error codes: `llm` or `tool`.
-        timeout: Seconds a single attempt may take.
-        lookup: For `Effect.LOOKUP`: given the arguments of the call and its key,
-            returns what an earlier attempt brought about, or None.
+        name: Part of keys, tables and logs. Do not rename one while jobs are open.
+        retry: The retries inside the worker. If a model has no policy of its own,
+            `MODEL_RETRY` applies.
+        effect: What the calls change outside Piecework.
+        layer: The first word of the error codes: `llm` or `tool`.
+        timeout: Seconds that a single attempt may take.
+        lookup: For `Effect.LOOKUP`: receives the arguments of the call and its key, and
+            returns the result of an earlier attempt, or None.
+        fallback: The replacements, in order, for a call that a policy or an open
+            breaker refuses. All of them have an effect, or all have none.
         breaker: When the whole fleet stops calling for a while; None: never.
-        fallback: Who is asked, in turn, when a call is refused by a policy or an open
-            circuit breaker: all of them leave something behind, or none does.
-        classify: What an error of it means, in our words: given what its function
-            raised, or what that was raised from, returns one of our five errors with
-            its code, or None. Nothing is raised but the error itself.
-        key_ttl_s: For `Effect.PROVIDER_IDEMPOTENT`: seconds for which the provider
-            knows a key. An effect that was left in doubt for longer is not asked for
-            again, which might do it twice: a person decides. None: it never forgets.
-        cache_ttl_s: Seconds, from an hour to a day, for which the response of a call is
-            shared with all jobs of the tenant: equal arguments, such as model,
+        classify: What an error of the dependency means. It receives the error that the
+            function raised, or a cause of it. It returns one of the five Piecework
+            errors with its code, or None. The stage still receives the original error.
+        cache_ttl_s: Seconds, from an hour to a day, for which the response of a pure
+            call is shared with all jobs of the tenant. Equal arguments, such as model,
             messages and temperature, are then paid for once. None: each job pays.
-        usage: What a call cost, given its answer: tokens, and money if the answer says
-            so; for the job's bill, see `piecework jobs cost`. None: it is only counted.
+        key_ttl_s: For `Effect.PROVIDER_IDEMPOTENT`: seconds for which the provider
+            knows a key. An effect that was in doubt for longer is not requested again,
+            because that might execute it twice: an operator decides. None: for ever.
+        usage: Computes what a call cost from its answer: tokens, and money if the
+            answer contains it; see `piecework jobs cost`. None: calls are only counted.
+
+    Raises:
+        UsageError: `pipeline.declaration.invalid`.
     """
 
     name: str
@@ -78,37 +82,33 @@ class Dependency:
     usage: Callable[[Any], Usage] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a dependency that could not do what it declares."""
+        """Refuse a declaration that contradicts itself."""
         if self.layer == "llm" and self.retry is TOOL_RETRY:
             object.__setattr__(self, "retry", MODEL_RETRY)
-        if (self.effect is Effect.LOOKUP) != (self.lookup is not None):
-            message = (
-                f"Dependency {self.name!r}: `lookup` and Effect.LOOKUP go together."
-            )
-            raise UsageError(message, code="pipeline.declaration.invalid")
         object.__setattr__(self, "fallback", tuple(self.fallback))
-        complaints = [
-            *chain_complaints(self),
-            *cache_complaints(self),
-            *memory_complaints(self),
+        errors = [
+            *lookup_errors(self),
+            *fallback_errors(self),
+            *cache_errors(self),
+            *key_ttl_errors(self),
         ]
-        for complaint in complaints:
-            message = f"Dependency {self.name!r}: {complaint}."
+        for error in errors:
+            message = f"Dependency {self.name!r}: {error}."
             raise UsageError(message, code="pipeline.declaration.invalid")
 
-    def has_forgotten(self, seconds: float) -> bool:
-        """Say whether a key that was sent so long ago may be new to it again."""
+    def may_have_forgotten(self, seconds: float) -> bool:
+        """Return whether the provider may not know a key of that age any more."""
         return self.key_ttl_s is not None and seconds >= self.key_ttl_s
 
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """Who is asked in the place of a dependency that refuses.
+    """The replacement for a dependency that refuses a call.
 
     Attributes:
-        dependency: Whose call it is; None: a plain function of ours, which is given no
-            idempotency key.
-        function: Takes the arguments of the refused call, and returns its type.
+        dependency: The dependency that the function calls; None: the function calls no
+            service, and receives no idempotency key.
+        function: Receives the arguments of the refused call, and returns its type.
     """
 
     dependency: Dependency | None
@@ -116,55 +116,62 @@ class Fallback:
 
     @property
     def name(self) -> str:
-        """What it is called in events and in `ctx.fallbacks_used`."""
+        """The name in events and in `ctx.fallbacks_used`."""
         if self.dependency is not None:
             return self.dependency.name
         return str(getattr(self.function, "__name__", self.function))
 
     @property
     def pure(self) -> bool:
-        """Whether it leaves nothing behind."""
+        """Whether the call has no effect."""
         return self.dependency is None or self.dependency.effect is Effect.PURE
 
 
-def chain_complaints(dependency: Dependency) -> list[str]:
-    """Say what is wrong with a fallback chain, as a sentence's end."""
-    chain = dependency.fallback
-    names = [dependency.name, *(each.name for each in chain)]
+def lookup_errors(dependency: Dependency) -> list[str]:
+    """Return what is wrong with the lookup, each as the end of a sentence."""
+    if (dependency.effect is Effect.LOOKUP) == (dependency.lookup is not None):
+        return []
+    return ["`lookup` and Effect.LOOKUP go together: declare both or neither"]
+
+
+def fallback_errors(dependency: Dependency) -> list[str]:
+    """Return what is wrong with the fallbacks, each as the end of a sentence."""
+    fallbacks = dependency.fallback
+    names = [dependency.name, *(each.name for each in fallbacks)]
     pure = dependency.effect is Effect.PURE
     found = [
-        f"{each.name!r} in its chain has a chain of its own: write them as one"
-        for each in chain
+        f"its fallback {each.name!r} has fallbacks of its own: list them all here"
+        for each in fallbacks
         if each.dependency is not None and each.dependency.fallback
     ]
     if len(set(names)) < len(names):
-        found.append("two of its chain have the same name")
-    if any(each.pure is not pure for each in chain):
-        found.append("of its chain some leave something behind, and some do not")
+        found.append("two members of its fallback chain have the same name")
+    if any(each.pure is not pure for each in fallbacks):
+        found.append("some of its fallbacks have an effect and some have none")
     return found
 
 
 #: Codes of attempts that were not made at all.
-NOT_MADE = frozenset({OPEN_CODE, SPENT_CODE})
-#: Seconds that a response may be shared for.
-SHORTEST_CACHE_S, LONGEST_CACHE_S = 3_600, 86_400
+NOT_MADE_CODES = frozenset({OPEN_CODE, BUDGET_CODE})
+#: The limits of `cache_ttl_s`, in seconds.
+MIN_CACHE_TTL_S, MAX_CACHE_TTL_S = 3_600, 86_400
 
 
-def cache_complaints(dependency: Dependency) -> list[str]:
-    """Say what is wrong with the sharing of responses, as a sentence's end."""
+def cache_errors(dependency: Dependency) -> list[str]:
+    """Return what is wrong with the response cache, each as the end of a sentence."""
     seconds = dependency.cache_ttl_s
     if seconds is None:
         return []
     found = []
     if dependency.effect is not Effect.PURE:
-        found.append("what leaves something behind cannot be answered from a cache")
-    if not SHORTEST_CACHE_S <= seconds <= LONGEST_CACHE_S:
+        found.append("a call with an effect cannot be answered from a cache")
+    if not MIN_CACHE_TTL_S <= seconds <= MAX_CACHE_TTL_S:
         found.append(f"cache_ttl_s is {seconds}; keep it between an hour and a day")
     return found
 
 
-def memory_complaints(dependency: Dependency) -> list[str]:
-    """Say what is wrong with how long a provider knows a key, as a sentence's end."""
+def key_ttl_errors(dependency: Dependency) -> list[str]:
+    """Return what is wrong with `key_ttl_s`, each as the end of a sentence."""
     seconds = dependency.key_ttl_s
     if seconds is None:
         return []
@@ -172,30 +179,32 @@ def memory_complaints(dependency: Dependency) -> list[str]:
     if dependency.effect is not Effect.PROVIDER_IDEMPOTENT:
         found.append("`key_ttl_s` and Effect.PROVIDER_IDEMPOTENT go together")
     if seconds <= dependency.timeout:
-        found.append(f"key_ttl_s is {seconds}, no longer than a single attempt")
+        found.append(f"key_ttl_s is {seconds}; it must be longer than `timeout`")
     return found
 
 
-#: HTTP statuses that say "not done". Not 408, a time-out, nor 409, which may mean that
-#: the same thing is being done already.
-REFUSALS = frozenset(range(400, 500)) - {408, 409}
+#: HTTP statuses that prove that the call was not executed. 408 is a timeout, and 409
+#: may mean that the same request is being executed already.
+REFUSAL_STATUSES = frozenset(range(400, 500)) - {408, 409}
 
 
-def plainly_refused(failure: ErrorEnvelope) -> bool:
-    """Say whether it was not done: the other side said so, or was never asked.
+def not_executed(failure: ErrorEnvelope) -> bool:
+    """Return whether a call was certainly not executed: refused, or never made.
 
-    A time-out, a broken connection or a 5xx says nothing of what happened behind it.
+    A timeout, a broken connection or a 5xx does not prove that.
     """
-    return failure.http_status in REFUSALS or failure.code in NOT_MADE
+    return failure.http_status in REFUSAL_STATUSES or failure.code in NOT_MADE_CODES
 
 
-def waited_for(failure: ErrorEnvelope) -> str:
-    """Return the dependency that nobody asks for now, if that is the failure."""
-    return failure.dependency if failure.code in NOT_MADE else ""
+def blocked_on(failure: ErrorEnvelope) -> str:
+    """Return the dependency whose breaker or budget blocked the call, or ""."""
+    return failure.dependency if failure.code in NOT_MADE_CODES else ""
 
 
-def in_doubt(dependency: Dependency, function: Callable[..., Any]) -> PermanentError:
+def effect_unknown_error(
+    dependency: Dependency, function: Callable[..., Any]
+) -> PermanentError:
     """Return the error of an effect that may or may not have happened."""
     called = f"{function.__name__} of {dependency.name}"
-    message = f"Nobody can tell whether {called} took place."
+    message = f"It is unknown whether {called} took place."
     return PermanentError(message, code="runtime.effect.unknown")

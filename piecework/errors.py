@@ -1,15 +1,15 @@
 """Every error that Piecework raises, and the envelope in which errors are stored.
 
 PieceworkError
-├── StageError            raised by stages and by clients that they call
-│   ├── TransientError      try again
-│   ├── PermanentError      trying again cannot help
+├── StageError            raised by stages and by the clients that they call
+│   ├── TransientError      a retry may help
+│   ├── PermanentError      a retry cannot help
 │   ├── SemanticError       a valid answer with the wrong content
 │   ├── PolicyError         refused by a rule or a quota
 │   └── StateError          our own state was lost
 ├── UsageError            exit 2: arguments, settings, input, pipeline
-├── StoreError            exit 6: our own tables or objects do not answer
-│   └── SchemaTooNewError    exit 2: what they hold is of a later version
+├── StoreError            exit 6: our own tables or objects are unavailable
+│   └── SchemaTooNewError    exit 2: a later version wrote the record
 ├── NotFoundError         exit 3
 ├── UnreachableError      exit 6
 └── WaitTimeoutError      exit 7
@@ -30,7 +30,7 @@ from piecework.codes import (
 )
 from piecework.redact import shortened
 
-# Characters; the rest of a long text is rarely read.
+# Limits in characters: the rest of a long text is rarely read.
 MESSAGE_LIMIT: Final = 512
 CAUSE_LIMIT: Final = 256
 PROVIDER_CODE_LIMIT: Final = 64
@@ -52,7 +52,7 @@ class PieceworkError(Exception):
         retry_after: float | None = None,
         **facts: object,
     ) -> None:
-        """Keep what was said; without a next step, the code's recovery is it."""
+        """Store the arguments; the default next step is the recovery of the code."""
         super().__init__(message)
         self.message = message
         self.code = self.code if code is None else code
@@ -67,9 +67,9 @@ class PieceworkError(Exception):
 
 
 class StageError(PieceworkError):
-    """The five errors whose type decides the recovery, whatever their code.
+    """The base of the five errors whose type, not code, decides the recovery.
 
-    A stage may bring a code of its own; it is kept as it is, if it is well formed.
+    A stage may use a code of its own. It is stored unchanged if it is well formed.
     """
 
     stage_class: ClassVar[ErrorClass]
@@ -77,101 +77,101 @@ class StageError(PieceworkError):
     def _meaning(self) -> tuple[ErrorClass, str]:
         known = REGISTRY.get(self.code)
         if known is None and not is_well_formed(self.code):
-            known = lookup(self.code)  # raises, and names its neighbours
+            known = lookup(self.code)  # raises, and names similar codes
         return self.stage_class, known.recovery if known else ""
 
 
 class TransientError(StageError):
-    """It may work in a moment: back off and try again."""
+    """A failure that may pass: the call is retried after a delay."""
 
     code = "runtime.stage.transient"
     stage_class = ErrorClass.TRANSIENT
 
 
 class PermanentError(StageError):
-    """It will fail the same way every time."""
+    """A failure that every attempt would repeat."""
 
     code = "runtime.stage.permanent"
     stage_class = ErrorClass.PERMANENT
 
 
 class SemanticError(StageError):
-    """The answer has the right form and the wrong content."""
+    """An answer in the right form with the wrong content."""
 
     code = "runtime.stage.semantic"
     stage_class = ErrorClass.SEMANTIC
 
 
 class PolicyError(StageError):
-    """A rule or a quota refused this input: another way may take it."""
+    """A refusal by a rule or a quota: a fallback or another variant may accept it."""
 
     code = "runtime.stage.policy"
     stage_class = ErrorClass.POLICY
 
 
 class StateError(StageError):
-    """State that should be there is lost: restore the checkpoint, then try again."""
+    """A loss of our own state: the checkpoint is restored and the chunk retried."""
 
     code = "runtime.stage.state"
     stage_class = ErrorClass.STATE
 
 
 class RemoteError(Exception):
-    """An error of a process of ours, which was classified where it was raised."""
+    """An error that another of our processes raised and classified."""
 
     def __init__(self, envelope: ErrorEnvelope) -> None:
-        """Keep what is known of it."""
+        """Store the envelope."""
         super().__init__(envelope.message)
         self.envelope = envelope
 
 
 class UsageError(PieceworkError):
-    """The user can put it right: arguments, settings, input or pipeline."""
+    """An error that the user can correct: arguments, settings, input or pipeline."""
 
     code = "cli.usage.invalid"
     exit_code = 2
 
 
 class NotFoundError(PieceworkError):
-    """What was asked for does not exist."""
+    """The requested record does not exist."""
 
     code = "job.record.not_found"
     exit_code = 3
 
 
 class UnreachableError(PieceworkError):
-    """AWS, or the emulator in its place, does not answer."""
+    """AWS, or the emulator, does not answer."""
 
     code = "aws.endpoint.unreachable"
     exit_code = 6
 
 
 class WaitTimeoutError(PieceworkError):
-    """The time to wait is over; what was waited for goes on."""
+    """The time to wait is over; the job goes on."""
 
     code = "cli.wait.timeout"
     exit_code = 7
 
 
 class StoreError(PieceworkError):
-    """Our own tables, queues or objects cannot be reached: no fault of the chunk's."""
+    """Our own tables, queues or objects are unavailable: not the chunk's fault."""
 
     code = "aws.service.unavailable"
 
     @property
     def exit_code(self) -> int:  # type: ignore[override]
-        """6 while AWS does not answer; 2 when it answers that it will not."""
+        """6 if the failure is transient; 2 if AWS refused the request."""
         return 6 if self.error_class is ErrorClass.TRANSIENT else 2
 
 
 class SchemaTooNewError(StoreError):
-    """What is stored is of a later version, and for newer code to go on with."""
+    """A record was written by a later version, and needs a worker of that version."""
 
     code = "runtime.record.schema_too_new"
 
     @property
     def exit_code(self) -> int:  # type: ignore[override]
-        """2: whoever asks can install the newer version."""
+        """2: the user can install the later version."""
         return 2
 
 
@@ -179,13 +179,13 @@ class ErrorEnvelope(BaseModel):
     """An error as data: the only form in which errors are stored and compared.
 
     Attributes:
-        attempt: Of the call, in an envelope of a call's error; else of the chunk.
+        attempt: The attempt of the call in a call's error; else that of the chunk.
         cause: The types of the exception and of its causes, outermost first, each with
-            its code where it has one.
+            its code if it has one.
         at: ISO 8601, UTC.
-        correlation_id: `job/chunk`, as it stands in every event of the log.
-        retry_after: Seconds that the other side asked us to wait.
-        dependency: The one that is waited for, if its breaker is open.
+        correlation_id: `job/chunk`, as in every event of the log.
+        retry_after: Seconds of the provider's Retry-After.
+        dependency: The dependency that the chunk waits for, if its breaker is open.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -217,10 +217,10 @@ class ErrorEnvelope(BaseModel):
     @classmethod
     def _clean_provider_code(cls, code: str | None) -> str | None:
         if code is None or not _PROVIDER_CODE.fullmatch(code):
-            return None  # a code is one word; whatever else it is, it is not kept
+            return None  # a code is one word; anything else may be data
         return shortened(code, PROVIDER_CODE_LIMIT)
 
     @property
     def retryable(self) -> bool:
-        """Tell whether trying the same again can help."""
+        """Whether a retry of the same call can help."""
         return self.error_class is ErrorClass.TRANSIENT

@@ -20,7 +20,7 @@ from piecework.call import Call
 from piecework.call_names import call_key
 from piecework.classify import classify
 from piecework.codes import ErrorClass
-from piecework.contained import in_thread, on_loop, rest_of
+from piecework.contained import await_result, in_thread, on_loop
 from piecework.dependency import Effect, Fallback
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ async def by_itself(fallback: Fallback, *args: Any, **kwargs: Any) -> Any:
     """Call a function that asks nobody: on the loop, or a plain one beside it."""
     if inspect.iscoroutinefunction(fallback.function):
         return await on_loop(fallback.function, *args, **kwargs)
-    return await rest_of(await in_thread(fallback.function, *args, **kwargs))
+    return await await_result(await in_thread(fallback.function, *args, **kwargs))
 
 
 def refused(caller: Caller, call: Call, place: int, error: Exception) -> bool:

@@ -1,8 +1,8 @@
-"""Which dead letters died of the same thing: a hash of code, stage and cause.
+"""Group dead letters by their cause: a hash of code, stage and message.
 
-It only groups letters for people: no recovery is ever decided by it, for it reads the
-message. What differs from one death to the next is taken out of the message first:
-addresses, paths, quoted words, ids and numbers.
+The group is only for display. It never decides a recovery, because it depends on the
+message. The parts that differ between equal failures are removed first: URLs, paths,
+quoted words, ids and numbers.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import re
 from typing import Final
 
 DIGITS: Final = 12
-#: Characters of a cause that count: a long message is cut elsewhere each time.
+#: Characters that count: a long message may be cut at another place each time.
 CAUSE_LIMIT: Final = 200
 
-# In this order: an address may hold a path, and a path may hold numbers.
+# The order matters: a URL may contain a path, and a path may contain numbers.
 _SHAPES: Final = tuple(
     (mark, re.compile(pattern))
     for mark, pattern in (
@@ -32,13 +32,13 @@ _SPACE: Final = re.compile(r"\s+")
 
 
 def fingerprint(code: str, stage: str, message: str) -> str:
-    """Return 12 hex digits that are equal for deaths of the same cause."""
-    parts = "\n".join((code, stage, cause(message)))
+    """Return 12 hex digits, equal for dead letters with the same cause."""
+    parts = "\n".join((code, stage, normalize(message)))
     return hashlib.sha256(parts.encode()).hexdigest()[:DIGITS]
 
 
-def cause(message: str) -> str:
-    """Return what a message says of the cause, without what differs each time."""
+def normalize(message: str) -> str:
+    """Return a message without the parts that differ between equal failures."""
     for mark, shape in _SHAPES:
         message = shape.sub(mark, message)
     return _SPACE.sub(" ", message).strip()[:CAUSE_LIMIT].casefold()

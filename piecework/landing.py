@@ -1,6 +1,7 @@
-"""Effects that go on though the stage that waits for them is cut off.
+"""Let effects end although the stage that waits for them is cut off.
 
-They are about to be undone: one that happened after that would stand for ever.
+The chunk is about to be compensated. An effect that happened after its compensation
+would never be undone.
 """
 
 from __future__ import annotations
@@ -14,32 +15,32 @@ R = TypeVar("R")
 
 
 @dataclass(slots=True)
-class Landing:
-    """What is under way, whoever still waits for it."""
+class EffectDrain:
+    """Keeps the effects in flight apart from the stages that wait for them."""
 
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
 
-    async def to_its_end(
-        self, work: Coroutine[Any, Any, R], lets_land: Callable[[], bool]
+    async def run_to_completion(
+        self, work: Coroutine[Any, Any, R], drains: Callable[[], bool]
     ) -> R:
-        """Do something; a cut cuts it off too, unless it is to land."""
+        """Run something; a cancellation stops it too, unless `drains` returns True."""
         task = asyncio.create_task(work)
         self.tasks.add(task)
-        task.add_done_callback(self._landed)
+        task.add_done_callback(self._discard)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            if not lets_land():
+            if not drains():
                 task.cancel()
                 await asyncio.wait([task])
             raise
 
-    def _landed(self, task: asyncio.Task[Any]) -> None:
+    def _discard(self, task: asyncio.Task[Any]) -> None:
         self.tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # raised where it is waited for; that may be nowhere
+            task.exception()  # mark it as seen: the stage that waits may be gone
 
     def abandon(self) -> None:
-        """Cut off what is still under way."""
+        """Cancel the effects that are still in flight."""
         for task in self.tasks:
             task.cancel()

@@ -1,8 +1,8 @@
-"""Take out of an error's message what it quotes of the chunk's own data.
+"""Redact the chunk's own data from the message of an error.
 
-Libraries quote what they choke on: a parser its input, a provider the prompt. What a
-chunk was given, asked and answered is known where its errors are made, so that any
-longer stretch of it is found again, whatever it looks like and however it is spelt.
+Libraries quote the data that they fail on: a parser its input, a provider the prompt.
+The payload, the arguments and the answers of a chunk are known where its errors are
+classified. So any longer part of them is found in the message, however it is escaped.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from pydantic_core import to_jsonable_python
 from piecework.errors import ErrorEnvelope
 
 MASK: Final = "[quoted]"
-#: Letters and digits in a row that are a quotation; a shorter text counts as a whole.
-STRETCH: Final = 16
-SHORTEST: Final = 8
-#: Each stretch of data holds one of its parts that begin at a multiple of this.
-HALF: Final = STRETCH // 2
-#: Characters of data that are looked through: a failure must not hold the loop up.
-MOST: Final = 1 << 20
-_UNSAID: Final = re.compile(r"[\W_]+")
-#: How JSON, Python and URLs spell what they do not say as it is; often, twice over.
+#: Letters and digits in a row that count as a quotation. A shorter text of the data is
+#: only searched as a whole, and not at all below the second length.
+QUOTE_LENGTH: Final = 16
+MIN_LENGTH: Final = 8
+#: Each quotation contains one part of the data that starts at a multiple of this.
+HALF: Final = QUOTE_LENGTH // 2
+#: Characters of data that are searched: a failure must not block the event loop.
+MAX_SEARCHED: Final = 1 << 20
+_NOT_ALNUM: Final = re.compile(r"[\W_]+")
+#: The escapes of JSON, Python and URLs; text is often escaped twice.
 _ESCAPED: Final = re.compile(
     r"(?<!\\)(?:"
     r"(?P<units>(?:\\++u[0-9a-fA-F]{4})+)"
@@ -34,68 +35,72 @@ _ESCAPED: Final = re.compile(
 )
 
 
-def without(failure: ErrorEnvelope, *given: Any) -> ErrorEnvelope:
-    """Return an error whose message quotes nothing of the data."""
-    return failure.model_copy(update={"message": unquoted(failure.message, *given)})
+def redact_payload(failure: ErrorEnvelope, *data: Any) -> ErrorEnvelope:
+    """Return the error with a message that does not quote the data."""
+    return failure.model_copy(update={"message": redact_quotes(failure.message, *data)})
 
 
-def unquoted(message: str, *given: Any) -> str:
-    """Return a message without what it quotes of the data."""
+def redact_quotes(message: str, *data: Any) -> str:
+    """Return the message with its quotations of the data masked."""
     readings = [Reading.of([(each, i, i) for i, each in enumerate(message)])]
     if _ESCAPED.search(message):
-        readings.append(Reading.of(unescaped(message)))
+        readings.append(Reading.of(unescape(message)))
     quoted = set[int]()
-    for text in texts(given):
-        bare = folded(text)
+    for text in texts(data):
+        bare = fold(text)
         for reading in readings:
             for first, last in reading.quotes(bare, text):
                 quoted.update(range(first, last + 1))
-    return masked(message, quoted)
+    return mask(message, quoted)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a message says, in letters and digits.
+    """The letters and digits of a message.
 
     Attributes:
-        places: Of each, from where to where in the message it stands.
-        halves: All parts of it that are half as long as a quotation.
+        bare: The letters and digits, in lower case.
+        places: The first and last index in the message, for each of them.
+        halves: All parts of `bare` that are half as long as a quotation.
     """
 
-    said: str
+    bare: str
     places: Sequence[tuple[int, int]]
     halves: Collection[str]
 
     @classmethod
-    def of(cls, spelt: Iterable[tuple[str, int, int]]) -> Reading:
-        """Make one of characters, each with its first and last place."""
-        kept = [each for each in spelt if each[0].isalnum()]
-        said = one_sigma("".join(character.lower()[:1] for character, _, _ in kept))
-        halves = {said[at : at + HALF] for at in range(len(said) - HALF + 1)}
-        return cls(said, [(first, last) for _, first, last in kept], halves)
+    def of(cls, characters: Iterable[tuple[str, int, int]]) -> Reading:
+        """Make a reading of characters, each with its first and last index."""
+        kept = [each for each in characters if each[0].isalnum()]
+        bare = one_sigma("".join(character.lower()[:1] for character, _, _ in kept))
+        halves = {bare[at : at + HALF] for at in range(len(bare) - HALF + 1)}
+        return cls(bare, [(first, last) for _, first, last in kept], halves)
 
     def quotes(self, bare: str, text: str) -> Iterator[tuple[int, int]]:
-        """Yield where it quotes a text: from where to where in the message."""
-        if len(bare) >= STRETCH:
-            found = stretches(self.said, worth_a_look(bare, self.halves))
+        """Yield the first and last index of each quotation of a text in the message.
+
+        `bare`: the folded text.
+        """
+        if len(bare) >= QUOTE_LENGTH:
+            found = find_parts(self.bare, candidates(bare, self.halves))
         else:
-            found = wholes(self.said, bare, text)
+            found = find_whole(self.bare, bare, text)
         for first, last in found:
             yield self.places[first][0], self.places[last][1]
 
 
-def unescaped(message: str) -> Iterator[tuple[str, int, int]]:
-    """Yield what the characters of a message mean; an escape is quoted as a whole."""
+def unescape(message: str) -> Iterator[tuple[str, int, int]]:
+    """Yield the unescaped characters with their first and last index in the message."""
     at = 0
     for escape in _ESCAPED.finditer(message):
         yield from ((message[i], i, i) for i in range(at, escape.start()))
         at = escape.end()
-        yield from ((each, escape.start(), at - 1) for each in meant(escape))
+        yield from ((each, escape.start(), at - 1) for each in decode_escape(escape))
     yield from ((message[i], i, i) for i in range(at, len(message)))
 
 
-def meant(escape: re.Match[str]) -> str:
-    """Return what an escape stands for; of the end of a line, nothing."""
+def decode_escape(escape: re.Match[str]) -> str:
+    """Return the characters of an escape; nothing for the end of a line."""
     if escape.lastgroup is None:
         return ""
     digits = bytes.fromhex(re.sub(r"\\+[ux]|%", "", escape[0]))
@@ -107,51 +112,50 @@ def meant(escape: re.Match[str]) -> str:
         return digits.decode("latin-1")
 
 
-def folded(text: str) -> str:
-    """Return the letters and digits of a text, all of them small."""
-    return one_sigma(_UNSAID.sub("", text.lower()))
+def fold(text: str) -> str:
+    """Return the letters and digits of a text, in lower case."""
+    return one_sigma(_NOT_ALNUM.sub("", text.lower()))
 
 
 def one_sigma(text: str) -> str:
-    """Return a text with one small sigma: which it is depends on what follows."""
+    """Replace final sigmas: `lower()` picks a sigma by the characters around it."""
     return text.replace(
         "\N{GREEK SMALL LETTER FINAL SIGMA}", "\N{GREEK SMALL LETTER SIGMA}"
     )
 
 
-def worth_a_look(bare: str, halves: Collection[str]) -> str:
-    """Return the parts of a long text that may have stretches of the message in them.
+def candidates(bare: str, halves: Collection[str]) -> str:
+    """Return the parts of a long text that may contain a quotation.
 
-    A message is short, and to look for each of its stretches in a text as long as data
-    may be takes seconds.
+    To search each part of a message in a text of the largest size takes seconds.
     """
     found = (at for at in range(0, len(bare), HALF) if bare[at : at + HALF] in halves)
-    near = dict.fromkeys(bare[max(0, at - HALF) : at + STRETCH] for at in found)
+    near = dict.fromkeys(bare[max(0, at - HALF) : at + QUOTE_LENGTH] for at in found)
     return "\n".join(near)
 
 
-def stretches(said: str, near: str) -> Iterator[tuple[int, int]]:
-    """Yield where a message speaks as a text does: the first and the last place."""
+def find_parts(message: str, near: str) -> Iterator[tuple[int, int]]:
+    """Yield the first and last index of each part of the message that is in `near`."""
     if not near:
         return
-    for at in range(len(said) - STRETCH + 1):
-        if said[at : at + STRETCH] in near:
-            yield at, at + STRETCH - 1
+    for at in range(len(message) - QUOTE_LENGTH + 1):
+        if message[at : at + QUOTE_LENGTH] in near:
+            yield at, at + QUOTE_LENGTH - 1
 
 
-def wholes(said: str, bare: str, text: str) -> Iterator[tuple[int, int]]:
-    """Yield where a message holds all of a short text."""
-    # A plain word is nobody's secret, and half of all messages.
-    if len(bare) < SHORTEST or text.strip().isalpha():
+def find_whole(message: str, bare: str, text: str) -> Iterator[tuple[int, int]]:
+    """Yield the first and last index of each occurrence of a whole short text."""
+    # A plain word is not a secret, and half of all messages contain it.
+    if len(bare) < MIN_LENGTH or text.strip().isalpha():
         return
-    at = said.find(bare)
+    at = message.find(bare)
     while at >= 0:
         yield at, at + len(bare) - 1
-        at = said.find(bare, at + 1)
+        at = message.find(bare, at + 1)
 
 
-def masked(message: str, quoted: set[int]) -> str:
-    """Return a message with one mark for each run of places."""
+def mask(message: str, quoted: set[int]) -> str:
+    """Return the message with one mask for each run of quoted indexes."""
     parts, inside = [], False
     for i, character in enumerate(message):
         if i in quoted:
@@ -162,11 +166,11 @@ def masked(message: str, quoted: set[int]) -> str:
     return "".join(parts)
 
 
-def texts(given: Any) -> Iterator[str]:
-    """Yield the texts within data of any kind, up to a size in all."""
-    left = MOST
+def texts(data: Any) -> Iterator[str]:
+    """Yield the texts in data of any type, up to a size in all."""
+    left = MAX_SEARCHED
     try:
-        plain = to_jsonable_python(given, fallback=lambda _: None, bytes_mode="base64")
+        plain = to_jsonable_python(data, fallback=lambda _: None, bytes_mode="base64")
     except ValueError:  # such as a list within itself
         return
     for text in leaves(plain):
@@ -177,7 +181,7 @@ def texts(given: Any) -> Iterator[str]:
 
 
 def leaves(plain: Any) -> Iterator[str]:
-    """Yield the texts within plain data, the names in it included."""
+    """Yield the texts in plain data, keys of mappings included."""
     waiting = [iter([plain])]
     while waiting:
         for found in waiting[-1]:

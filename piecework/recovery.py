@@ -30,7 +30,7 @@ from typing import TypeAlias
 from piecework import ways
 from piecework.breaker import OPEN_CODE, PROBE_RETRY_S
 from piecework.codes import ErrorClass
-from piecework.dependency import waited_for
+from piecework.dependency import blocked_on
 from piecework.errors import ErrorEnvelope
 from piecework.outcome import Compensation
 from piecework.pipeline import Stage
@@ -123,10 +123,10 @@ def decide(
 
     `deferrals`: how often the chunk was deferred before without spending an attempt.
     """
-    blocked_on = waited_for(failure)
-    if blocked_on and (failure.code == OPEN_CODE or deferrals < MAX_DEFERRALS):
+    dependency = blocked_on(failure)
+    if dependency and (failure.code == OPEN_CODE or deferrals < MAX_DEFERRALS):
         wait = deferral_delay(failure, attempt, deferrals, rng)
-        return RetryLater(wait, blocked_on)
+        return RetryLater(wait, dependency)
     may_pass = failure.error_class in {ErrorClass.TRANSIENT, ErrorClass.STATE}
     if may_pass and attempts_left > 0:
         return RetryLater(backoff(failure, attempt, rng))

@@ -1,7 +1,7 @@
-"""Take secrets and personal data out of a message before it is stored or shown.
+"""Redact secrets and personal data in a message before it is stored or shown.
 
-An honest short list, not a promise: it knows the shapes below and no others, so keep
-payloads out of messages. Only messages are redacted; codes and types never need it.
+Only the shapes below are recognised, so keep payloads out of messages. Codes and types
+are not redacted: they contain no data.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 _MASK: Final = "[redacted {}]"
 _LUHN_BASE: Final = 10
 
-# In this order: a named shape wins over the general ones at the end.
+# The order matters: a specific shape wins over the general ones at the end.
 _SHAPES: Final = tuple(
     (name, re.compile(pattern))
     for name, pattern in (
@@ -45,38 +45,38 @@ _SHAPES: Final = tuple(
         ),
     )
 )
-# What a URL asks for is data, and often a signature; where it goes is worth knowing.
+# The query of a URL is data and often a signature; its host and path are kept.
 _QUERY: Final = re.compile(
     r"(?i)(\bhttps?://[^\s?#\"'<>]{1,2048}\?)(?!\[redacted )[^\s\"'<>]{1,8192}"
 )
 _CARD: Final = re.compile(r"(?<![\w-])\d(?:[ -]?\d){12,18}(?![\w-])")
 
 
-#: Characters of a text that are looked at; of what comes after nothing is kept.
+#: Characters of a text that are read; the rest is dropped.
 READ_LIMIT: Final = 8_192
-#: Characters before a cut that may be the first half of a secret, without its shape.
-_HALF: Final = 128
+#: Characters before a cut that are dropped too: half a secret has no known shape.
+_DROPPED_BEFORE_CUT: Final = 128
 
-#: Names of environment variables that hold secrets, and how long one is at least:
-#: shorter ones are words, which every other message holds.
+#: The names of environment variables that contain secrets, and the least length of a
+#: secret: shorter values are words, which many messages contain.
 _SECRET_NAME: Final = re.compile(
     r"(?i)key|token|secret|passw|credential|auth|private|cookie|dsn|salt"
 )
-_SECRET_LENGTH: Final = 12
+_MIN_SECRET_LENGTH: Final = 12
 _known: list[str] = []
 
 
-def learn(environ: Mapping[str, str]) -> None:
-    """Remember the secrets that this process was given; they are masked everywhere.
+def learn_secrets(environ: Mapping[str, str]) -> None:
+    """Read the secrets of this process from its environment, to mask them everywhere.
 
-    Called once a process, before anything is logged. A path is no secret.
+    Call it once in each process, before the first log line. A path is not a secret.
     """
     _known[:] = sorted(
         {
             value
             for name, value in environ.items()
             if _SECRET_NAME.search(name)
-            and len(value) >= _SECRET_LENGTH
+            and len(value) >= _MIN_SECRET_LENGTH
             and not value.startswith("/")
         },
         key=len,
@@ -86,26 +86,26 @@ def learn(environ: Mapping[str, str]) -> None:
 
 
 def shortened(text: str, limit: int) -> str:
-    """Return the beginning of a text from anywhere: cleaned, then cut, in that order.
+    """Return the beginning of a text, redacted first and then cut.
 
-    Half a secret no longer looks like one. However long the text is, only what may be
-    kept is looked at; halves of characters, which no table takes, become marks.
+    After a cut, half a secret would have no known shape. Only the first `READ_LIMIT`
+    characters are read. Lone surrogates, which DynamoDB refuses, become `?`.
     """
     clean = _cleaned(text[:READ_LIMIT].encode(errors="replace").decode())
     if len(text) > READ_LIMIT:
-        clean = clean[:-_HALF]
+        clean = clean[:-_DROPPED_BEFORE_CUT]
     cut = len(clean) > limit or len(text) > READ_LIMIT
     return clean[: limit - 1] + "…" if cut else clean
 
 
 @lru_cache(maxsize=16)
 def _cleaned(text: str) -> str:
-    """Redact a text once: one failure is looked at by several, one after another."""
+    """Redact a text once: the same failure is shortened several times in a row."""
     return redact(text)
 
 
 def redact(text: str) -> str:
-    """Return the text with everything that looks like a secret masked by its kind."""
+    """Return the text with each secret replaced by a mask that names its kind."""
     for secret in _known:
         text = text.replace(secret, _MASK.format("secret"))
     text = _QUERY.sub(rf"\1{_MASK.format('query')}", text)
@@ -115,7 +115,7 @@ def redact(text: str) -> str:
 
 
 def _mask_card(match: re.Match[str]) -> str:
-    """Mask a digit run only if its check digit fits: most long numbers are no cards."""
+    """Mask a run of digits only if its check digit fits: few long numbers are cards."""
     run = match.group()
     digits = [int(character) for character in run if character.isdigit()]
     return _MASK.format("card") if _passes_luhn(digits) else run

@@ -1,11 +1,10 @@
-"""Tier one of recovery: try a call again inside the worker, within two budgets.
+"""Retry a call inside the worker, within the budgets of the call and of the run.
 
-    delay = uniform(0, min(cap, base * 2**n)),  n = 0 for the first wait   (full jitter)
-    delay = Retry-After + uniform(0, base),     where the other side named a time
+    delay = uniform(0, min(cap, base * 2**n)),  n = 0 for the first delay  (full jitter)
+    delay = Retry-After + uniform(0, base),     if the other side sent a Retry-After
 
-Only transient errors are tried again. A delay that does not fit the call's or the run's
-budget, or a lease, ends it at once: the chunk is then released, and waits without
-holding a worker.
+Only transient errors are retried. The retries end if a delay exceeds the budget of the
+call or the run, or the lease. The chunk is then released, and waits without a worker.
 """
 
 from __future__ import annotations
@@ -25,25 +24,34 @@ from piecework.errors import ErrorEnvelope, UsageError
 
 R = TypeVar("R")
 
-_DOUBLINGS: Final = 60  # beyond it any cap is reached and the power only grows
+_MAX_DOUBLINGS: Final = 60  # beyond it any cap is reached and the power only grows
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How a dependency's calls are tried again; all times in seconds."""
+    """How the calls of a dependency are retried. All times are in seconds.
 
-    attempts: int = 5  # calls in all, the first included
-    base: float = 0.25  # the ceiling of the first wait, doubled for each one after
-    cap: float = 30.0  # no ceiling grows beyond it
-    budget: float = 30.0  # what one call may spend waiting in all
-    retry_ratio: float = (
-        0.2  # retries that the calls of a worker may make for each success
-    )
+    Attributes:
+        attempts: Attempts in all, the first included.
+        base: The limit of the first delay; it doubles with each further delay.
+        cap: The upper limit of every delay.
+        budget: The delays of one call in all.
+        retry_ratio: The retries that a worker may make for each call that succeeds.
+
+    Raises:
+        UsageError: `pipeline.declaration.invalid`.
+    """
+
+    attempts: int = 5
+    base: float = 0.25
+    cap: float = 30.0
+    budget: float = 30.0
+    retry_ratio: float = 0.2
 
     def __post_init__(self) -> None:
-        """Refuse figures that would never call, or never wait as they say."""
-        least = min(self.budget, self.retry_ratio)
-        if self.attempts < 1 or not 0 < self.base <= self.cap or least < 0:
+        """Refuse values with which no call would be made, or no delay would fit."""
+        smallest = min(self.budget, self.retry_ratio)
+        if self.attempts < 1 or not 0 < self.base <= self.cap or smallest < 0:
             raise UsageError(
                 f"{self} is not valid.",
                 code="pipeline.declaration.invalid",
@@ -51,29 +59,29 @@ class RetryPolicy:
                 "retry_ratio >= 0.",
             )
 
-    def ceiling(self, attempt: int) -> float:
-        """Return the longest wait after the given attempt, counted from 1."""
-        return min(self.cap, self.base * 2.0 ** min(attempt - 1, _DOUBLINGS))
+    def delay_limit(self, attempt: int) -> float:
+        """Return the longest delay after an attempt; attempts count from 1."""
+        return min(self.cap, self.base * 2.0 ** min(attempt - 1, _MAX_DOUBLINGS))
 
 
 @dataclass(slots=True)
 class RetryBudget:
-    """Seconds of waiting that all calls of one run share.
+    """Seconds of delay that all calls of one run share.
 
     Attributes:
-        longest: A single wait of more might outlive the lease.
+        max_delay: The limit of a single delay: a longer one might outlive the lease.
     """
 
     seconds: float = 60.0
     spent: float = 0.0
-    longest: float = inf
+    max_delay: float = inf
 
     def fits(self, delay: float) -> bool:
-        """Say whether so long a delay can still be spent."""
-        return delay <= self.longest and self.spent + delay <= self.seconds
+        """Return whether a delay is within the budget."""
+        return delay <= self.max_delay and self.spent + delay <= self.seconds
 
     def take(self, delay: float) -> bool:
-        """Spend the delay if it fits; otherwise spend nothing and say so."""
+        """Spend a delay; False: it exceeds the budget, and nothing is spent."""
         if not self.fits(delay):
             return False
         self.spent += delay
@@ -82,14 +90,14 @@ class RetryBudget:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A retry about to happen: after which attempt, after what wait, and why."""
+    """A retry that is about to happen: after which attempt and delay, and why."""
 
     attempt: int
     delay: float
     envelope: ErrorEnvelope
 
 
-async def retried(
+async def call_with_retry(
     call: Callable[[], Awaitable[R]],
     policy: RetryPolicy,
     *,
@@ -100,15 +108,19 @@ async def retried(
     on_retry: Callable[[Retry], None] = lambda _: None,
     may_retry: Callable[[], bool] = lambda: True,
 ) -> R:
-    """Return the call's value; when retries end, its last error is raised as it is.
+    """Return the call's value.
 
-    `may_retry` is asked last, when all else speaks for a retry.
+    `may_retry` is called last, once all other conditions allow a retry: it may take a
+    token.
+
+    Raises:
+        Exception: The error of the last attempt, unchanged.
     """
     try:
-        # Most calls need no more than this, and tenacity would take nearly half of
-        # their CPU: it is asked once there is a failure to show to it.
+        # Most calls succeed at once, and tenacity would take nearly half of their CPU.
+        # So it is used only after a failure.
         return await call()
-    except Exception as error:  # noqa: BLE001 -- the rules say what becomes of it
+    except Exception as error:  # noqa: BLE001 -- the rules below decide what happens
         first = [error]
 
     async def attempt() -> R:
@@ -117,20 +129,20 @@ async def retried(
         return await call()
 
     rules = _Rules(policy, budget, rng, classify, on_retry, may_retry)
-    tries = AsyncRetrying(
-        retry=rules.may_help,
+    retrying = AsyncRetrying(
+        retry=rules.is_retryable,
         wait=rules.delay,
-        stop=rules.ended,
+        stop=rules.must_stop,
         before_sleep=rules.announce,
         sleep=sleep,
         reraise=True,
     )
-    return await tries(attempt)
+    return await retrying(attempt)
 
 
 @dataclass(slots=True)
 class _Rules:
-    """One call's decisions, in the order in which tenacity asks for them."""
+    """The decisions about one call, in the order in which tenacity requests them."""
 
     policy: RetryPolicy
     run: RetryBudget
@@ -138,11 +150,11 @@ class _Rules:
     classify: Callable[[BaseException], ErrorEnvelope]
     on_retry: Callable[[Retry], None]
     may_retry: Callable[[], bool]
-    waited: float = 0.0
+    delayed: float = 0.0
     envelope: ErrorEnvelope = field(init=False)  # of the last failure
 
-    def may_help(self, state: RetryCallState) -> bool:
-        """Only transient errors; a cancellation is no error and passes through."""
+    def is_retryable(self, state: RetryCallState) -> bool:
+        """Allow only transient errors; a cancellation is not an error, and passes."""
         error = state.outcome.exception() if state.outcome else None
         if not isinstance(error, Exception):
             return False
@@ -151,28 +163,29 @@ class _Rules:
         return envelope.retryable and envelope.code != OPEN_CODE
 
     def delay(self, state: RetryCallState) -> float:
-        """Jitter over the whole range, or on top of what the other side asked for."""
-        asked = self.envelope.retry_after
-        if asked is not None:
-            return asked + self.rng.uniform(0.0, self.policy.base)
-        return self.rng.uniform(0.0, self.policy.ceiling(state.attempt_number))
+        """Draw the delay: full jitter, or a little more than the Retry-After."""
+        requested = self.envelope.retry_after
+        if requested is not None:
+            return requested + self.rng.uniform(0.0, self.policy.base)
+        return self.rng.uniform(0.0, self.policy.delay_limit(state.attempt_number))
 
-    def ended(self, state: RetryCallState) -> bool:
-        """Ask attempts first: a wait that will not happen must not be paid for."""
+    def must_stop(self, state: RetryCallState) -> bool:
+        """Check the attempts first: a delay that will not happen must not be spent."""
         delay = state.upcoming_sleep
         if state.attempt_number >= self.policy.attempts:
             return True
-        if self.waited + delay > self.policy.budget or not self.run.fits(delay):
+        if self.delayed + delay > self.policy.budget or not self.run.fits(delay):
             return True
         if not self.may_retry():
             return True
-        self.waited += delay
+        self.delayed += delay
         return not self.run.take(delay)
 
     def announce(self, state: RetryCallState) -> None:
-        """Tell of the wait before it begins: a killed worker has said why.
+        """Report the delay before it begins, so that the log of a killed worker has it.
 
-        What the failed attempt had in hand is let go of, for nobody raises it any more.
+        The traceback of the failed attempt is dropped, because it would keep the
+        arguments in memory and no caller sees it any more.
         """
         error = state.outcome.exception() if state.outcome else None
         if error is not None:

@@ -1,8 +1,8 @@
-"""The fleet's retry budget: retries are a share of what succeeded lately. Pure.
+"""The fleet's retry budget: retries are a share of the recent successes. Pure.
 
-Each process keeps to the share by itself, and so the whole fleet does: when a
-dependency fails for everybody nothing is earned, what was earned before is soon
-forgotten, and no storm of retries can form.
+Each process keeps to the share by itself, and so the whole fleet does. If a dependency
+fails for all callers, the processes earn no tokens and soon lose those they earned
+before. So no storm of retries can form.
 """
 
 from __future__ import annotations
@@ -13,54 +13,57 @@ from typing import Final
 
 from piecework.errors import TransientError
 
-#: The code of a call that was not tried again, for there was no retry left.
-SPENT_CODE: Final = "runtime.budget.retry_exhausted"
+#: The code of a call that was not retried because the budget was exhausted.
+BUDGET_CODE: Final = "runtime.budget.retry_exhausted"
 
-#: Retries that a process has at its start, before anything could succeed.
-START: Final = 10.0
-#: Retries that are never forgotten, and how many of them come back each second: for a
-#: process that calls seldom.
-FLOOR: Final = 1.0
-A_SECOND: Final = 0.1
-#: Seconds after which about a third of what was earned is left.
-MEMORY_S: Final = 10.0
+#: Tokens of a process at its start, before any call can have succeeded.
+START_TOKENS: Final = 10.0
+#: Tokens that do not decay, and how many of them return in each second: for a process
+#: that calls seldom.
+FLOOR_TOKENS: Final = 1.0
+FLOOR_TOKENS_PER_S: Final = 0.1
+#: Seconds after which about a third of the earned tokens is left.
+DECAY_S: Final = 10.0
 
 
 @dataclass(slots=True)
-class RetryTokens:
-    """What one process may still spend on retries of calls to one dependency."""
+class RetryTokenBucket:
+    """The retries that one process may still make of calls to one dependency."""
 
-    tokens: float = START
-    at: float | None = None
+    tokens: float = START_TOKENS
+    updated_at: float | None = None
 
-    def succeeded(self, share: float, now: float) -> None:
-        """Earn a part of a retry."""
-        self._pass_time(now)
-        self.tokens += share
+    def add_success(self, ratio: float, now: float) -> None:
+        """Add a fraction of a token for a call that succeeded."""
+        self._decay(now)
+        self.tokens += ratio
 
     def take(self, now: float) -> bool:
-        """Spend a retry, if there is one."""
-        self._pass_time(now)
+        """Take one token; False: there is none."""
+        self._decay(now)
         if self.tokens < 1.0:
             return False
         self.tokens -= 1.0
         return True
 
-    def _pass_time(self, now: float) -> None:
-        seconds = 0.0 if self.at is None else max(0.0, now - self.at)
-        self.at = now
-        earned = self.tokens - FLOOR
+    def _decay(self, now: float) -> None:
+        seconds = 0.0 if self.updated_at is None else max(0.0, now - self.updated_at)
+        self.updated_at = now
+        earned = self.tokens - FLOOR_TOKENS
         if earned > 0:
-            self.tokens = FLOOR + earned * exp(-seconds / MEMORY_S)
+            self.tokens = FLOOR_TOKENS + earned * exp(-seconds / DECAY_S)
         else:
-            self.tokens = min(FLOOR, self.tokens + A_SECOND * seconds)
+            returned = FLOOR_TOKENS_PER_S * seconds
+            self.tokens = min(FLOOR_TOKENS, self.tokens + returned)
 
 
-def spent(dependency: str, retry_after: float | None) -> TransientError:
-    """Return the error of a call that failed, and is not tried again right now."""
+def budget_exhausted_error(
+    dependency: str, retry_after: float | None
+) -> TransientError:
+    """Return the error of a call that failed and is not retried now."""
     return TransientError(
-        f"Too many calls to dependency {dependency} fail to try this one again now.",
-        code=SPENT_CODE,
+        f"The retry budget for {dependency} is exhausted: too many of its calls fail.",
+        code=BUDGET_CODE,
         retry_after=retry_after,
         dependency=dependency,
     )

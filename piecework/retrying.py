@@ -1,4 +1,4 @@
-"""Tier one of recovery around any async function: try it again, with full jitter."""
+"""Retry any async function, with full jitter."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any, Final, Literal, ParamSpec, TypeVar
 
 from piecework import keys, telemetry
 from piecework.classify import classify
-from piecework.dependency import plainly_refused
+from piecework.dependency import not_executed
 from piecework.errors import ErrorEnvelope
-from piecework.retry import Retry, RetryBudget, RetryPolicy, retried
-from piecework.retry_tokens import RetryTokens
+from piecework.retry import Retry, RetryBudget, RetryPolicy, call_with_retry
+from piecework.retry_tokens import RetryTokenBucket
 from piecework.telemetry.event import Level
 from piecework.telemetry.quiet import quiet_log
 
@@ -24,8 +24,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 POLICY = RetryPolicy()
-#: Noted on an error whose earlier attempts leave open what they did.
-_DOUBTFUL: Final = "_piecework_doubtful"
+#: Attribute of an error whose earlier attempts may have been executed.
+_MAY_HAVE_HAPPENED: Final = "_piecework_may_have_happened"
 
 
 def retry(
@@ -37,25 +37,27 @@ def retry(
     rng: Random | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Awaitable[R]]]:
-    """Make an async function try again after transient errors.
+    """Make an async function retry after transient errors.
 
-    Each attempt is given the same arguments, and the same idempotency key if
-    `idempotent` stands outside. Each attempt is an event `call.attempt`, if structlog
-    is configured. The functions that one `retry(...)` wraps share a budget: retries
-    beyond `policy.retry_ratio` of their successes, and 10 to begin with, are not made.
+    Each attempt receives the same arguments, and the same idempotency key if
+    `idempotent` wraps this function. Each attempt is logged as the event `call.attempt`
+    if structlog is configured.
+
+    All functions that one `retry(...)` wraps share a budget: 10 retries at the start,
+    and `policy.retry_ratio` retries for each call that succeeds.
 
     Args:
-        policy: Attempts, waits and what one call may spend waiting, in seconds.
-        budget: Waiting that all calls of a run share; None: each has its policy's.
+        policy: Attempts, delays and the budget of one call, in seconds.
+        budget: Delays that all calls of a run share; None: each call has its policy's.
         layer: The first word of the error codes: `llm` or `tool`.
-        timeout_s: Seconds that one attempt may take; None: as long as it likes.
-        rng: Where the jitter comes from.
-        clock: Tells the time in seconds since 1970, for a `Retry-After` with a date.
+        timeout_s: Seconds that one attempt may take; None: no limit.
+        rng: Source of the jitter.
+        clock: Returns the seconds since 1970, for a `Retry-After` that is a date.
 
     Raises:
-        Exception: What the last attempt raised, as it is.
+        Exception: The error of the last attempt, unchanged.
     """
-    tier = Tier(
+    retrier = Retrier(
         policy,
         budget=RetryBudget(math.inf) if budget is None else budget,
         layer=layer,
@@ -67,7 +69,7 @@ def retry(
     def wrap(function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
         @functools.wraps(function)
         async def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            return await tier.call(functools.partial(function, *args, **kwargs))
+            return await retrier.call(functools.partial(function, *args, **kwargs))
 
         vars(call)["retries"] = policy.attempts > 1
         return call
@@ -76,7 +78,7 @@ def retry(
 
 
 @dataclass(frozen=True, slots=True)
-class Tier:
+class Retrier:
     """What the calls that one `retry(...)` wraps have in common."""
 
     policy: RetryPolicy
@@ -85,64 +87,63 @@ class Tier:
     timeout_s: float | None
     rng: Random
     clock: Callable[[], float]
-    tokens: RetryTokens = field(default_factory=RetryTokens)
+    tokens: RetryTokenBucket = field(default_factory=RetryTokenBucket)
 
     async def call(self, bound: functools.partial[Awaitable[R]]) -> R:
-        """Return a call's value, or raise what its last attempt raised."""
+        """Return a call's value, or raise the error of its last attempt."""
         name = getattr(bound.func, "__qualname__", repr(bound.func))
-        told = Told(name, bound.keywords.get("idempotency_key"))
+        log = AttemptLog(name, bound.keywords.get("idempotency_key"))
 
         async def attempt() -> R:
-            told.attempt += 1
+            log.attempt += 1
             async with asyncio.timeout(self.timeout_s):
                 return await bound()
 
         try:
-            answer = await retried(
+            answer = await call_with_retry(
                 attempt,
                 self.policy,
                 budget=self.budget,
                 rng=self.rng,
-                classify=self.judge,
-                on_retry=told.retried,
-                may_retry=self.may_retry,
+                classify=self.classify,
+                on_retry=log.emit_retry,
+                may_retry=self.take_token,
             )
         except Exception as error:
-            told.failed(self.judge(error))
-            if told.doubtful:
-                BaseException.__setattr__(error, _DOUBTFUL, True)
+            log.emit_failure(self.classify(error))
+            if log.doubtful:
+                BaseException.__setattr__(error, _MAY_HAVE_HAPPENED, True)
             raise
-        self.tokens.succeeded(
-            self.policy.retry_ratio, asyncio.get_running_loop().time()
-        )
-        told.answered()
+        now = asyncio.get_running_loop().time()
+        self.tokens.add_success(self.policy.retry_ratio, now)
+        log.emit_answer()
         return answer
 
-    def judge(self, error: BaseException) -> ErrorEnvelope:
+    def classify(self, error: BaseException) -> ErrorEnvelope:
         """Return the envelope of an attempt's error."""
         return classify(error, layer=self.layer, now=self.clock())
 
-    def may_retry(self) -> bool:
-        """Spend one of the retries that are left."""
+    def take_token(self) -> bool:
+        """Take one of the retries that are left; False: none is left."""
         return self.tokens.take(asyncio.get_running_loop().time())
 
 
 def may_have_happened(error: BaseException) -> bool:
-    """Say whether an attempt before the one that raised this may have done its work."""
-    return bool(getattr(error, _DOUBTFUL, False))
+    """Return whether an earlier attempt of the failed call may have been executed."""
+    return bool(getattr(error, _MAY_HAVE_HAPPENED, False))
 
 
-def retries(function: Callable[..., Any]) -> bool:
-    """Say whether a function tries again by itself."""
+def has_retries(function: Callable[..., Any]) -> bool:
+    """Return whether `retry` wraps a function with more than one attempt."""
     return bool(getattr(function, "retries", False))
 
 
 @dataclass(slots=True)
-class Told:
-    """Tells of each attempt of a call, once it has ended.
+class AttemptLog:
+    """Emits one event for each attempt of a call when it ends.
 
     Attributes:
-        doubtful: One of them failed in a way that does not say what happened behind it.
+        doubtful: Whether a retried attempt may have been executed.
     """
 
     name: str
@@ -150,21 +151,21 @@ class Told:
     attempt: int = 0
     doubtful: bool = False
 
-    def answered(self) -> None:
-        """Tell of the last one."""
-        self._tell("debug", outcome="answered", error_code=None, delay_ms=0)
+    def emit_answer(self) -> None:
+        """Emit the event of an attempt that succeeded."""
+        self._emit("debug", outcome="answered", error_code=None, delay_ms=0)
 
-    def retried(self, retry: Retry) -> None:
-        """Tell of one that is tried again."""
-        self.doubtful = self.doubtful or not plainly_refused(retry.envelope)
-        self.failed(retry.envelope, retry.delay)
+    def emit_retry(self, retry: Retry) -> None:
+        """Emit the event of an attempt that is retried."""
+        self.doubtful = self.doubtful or not not_executed(retry.envelope)
+        self.emit_failure(retry.envelope, retry.delay)
 
-    def failed(self, failure: ErrorEnvelope, delay: float = 0.0) -> None:
-        """Tell of one that failed, and of the seconds until the next."""
+    def emit_failure(self, failure: ErrorEnvelope, delay: float = 0.0) -> None:
+        """Emit the event of an attempt that failed; `delay`: seconds to the next."""
         delay_ms = round(delay * 1000)
-        self._tell(None, outcome="failed", error_code=failure.code, delay_ms=delay_ms)
+        self._emit(None, outcome="failed", error_code=failure.code, delay_ms=delay_ms)
 
-    def _tell(self, level: Level | None, **facts: Any) -> None:
+    def _emit(self, level: Level | None, **facts: Any) -> None:
         key = keys.sha256(str(self.key).encode())[:12] if self.key else None
         telemetry.emit(
             quiet_log(),

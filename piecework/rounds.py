@@ -1,8 +1,8 @@
-"""Let a great many calls begin a few at a time, so that nothing else has to wait.
+"""Start a large number of calls a few at a time, so that other work can run between.
 
-A stage may ask for thousands of calls at once. Each needs some CPU before it waits for
-its slot; all of them in a row would keep the event loop from what is due meanwhile:
-answers, slots that are free again, the renewal of leases.
+A stage may start thousands of calls at once. Each needs some CPU before it waits for
+its slot. Started in a row, they would keep the event loop from answers, from freed
+slots and from the renewal of leases.
 """
 
 from __future__ import annotations
@@ -11,37 +11,37 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass, field
 
-#: Calls that begin in one round of the event loop: half a millisecond.
-FEW = 8
+#: Calls that start in one round of the event loop: half a millisecond of CPU.
+CALLS_PER_ROUND = 8
 
 
 @dataclass(slots=True)
-class Rounds:
-    """The beginning of all calls of a process, in the order in which they come."""
+class CallPacer:
+    """Starts the calls of a process in the order in which they arrive."""
 
-    _begun: int = 0
+    _started: int = 0
     _waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
 
-    async def turn(self) -> None:
-        """Return at once, or in a later round of the loop if enough begin in this."""
-        if self._begun < FEW and not self._waiting:
-            self._begin()
+    async def wait_turn(self) -> None:
+        """Return at once, or in a later round if this round has enough calls."""
+        if self._started < CALLS_PER_ROUND and not self._waiting:
+            self._start()
             return
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         await turn
 
-    def _begin(self) -> None:
-        """Count one that begins; the first of a round opens the next one."""
-        if not self._begun:
-            asyncio.get_running_loop().call_soon(self._next)
-        self._begun += 1
+    def _start(self) -> None:
+        """Count a started call; the first of a round schedules the next round."""
+        if not self._started:
+            asyncio.get_running_loop().call_soon(self._next_round)
+        self._started += 1
 
-    def _next(self) -> None:
-        """Begin a round with those that wait."""
-        self._begun = 0
-        while self._waiting and self._begun < FEW:
+    def _next_round(self) -> None:
+        """Start waiting calls in a new round."""
+        self._started = 0
+        while self._waiting and self._started < CALLS_PER_ROUND:
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
-                self._begin()
+                self._start()

@@ -18,7 +18,7 @@ from piecework.breaker import OPEN_CODE
 from piecework.chain import CompensationRun
 from piecework.classify import classify
 from piecework.context import Context
-from piecework.dependency import waited_for
+from piecework.dependency import blocked_on
 from piecework.errors import ErrorEnvelope, PermanentError, StoreError
 from piecework.model import iso
 from piecework.outcome import (
@@ -31,7 +31,7 @@ from piecework.outcome import (
 )
 from piecework.pipeline import Pipeline, Stage
 from piecework.ports import CancelRequestedError, Checkpoints
-from piecework.quoted import without
+from piecework.quoted import redact_payload
 from piecework.recovery import DeadLetter, Pivot, RetryLater
 from piecework.stage_run import drop_traceback, run_on, run_with_fallbacks
 from piecework.ways import COMPENSATE
@@ -130,7 +130,7 @@ async def run_stage(
 ) -> str:
     """Do a stage, whichever way it has to go, and return its value as JSON."""
     restore_values(pipeline, ctx, checkpoints)
-    ctx.caller.counts.enter()
+    ctx.caller.counts.start_stage()
     return await run_with_fallbacks(
         pipeline.stages[index],
         ctx,
@@ -148,7 +148,7 @@ def describe_failure(
     trace = f"{ctx.job}/{ctx.chunk}"
     place: dict[str, Any] = {"stage": ctx.stage, "attempt": ctx.attempt}
     failure = classify(error, at=iso(now), correlation_id=trace, now=now, **place)
-    return without(failure, *ctx.sensitive_data)
+    return redact_payload(failure, *ctx.sensitive_data)
 
 
 async def recover(
@@ -202,10 +202,10 @@ def pivot_position(
         return Pivot.BEHIND
     counts = ctx.caller.counts
     by_others = checkpoints.reached_stage == ctx.stage and counts.untried != ctx.stage
-    tried_before = by_others or counts.retried_here
+    tried_before = by_others or counts.stage_retried
     stands = ctx.stage in ctx.caller.ledger.stages_with_effects()
     happened = tried_before or stands or failure.code in POST_EFFECT_CODES
-    not_asked = failure.code == OPEN_CODE and not counts.failed_here
+    not_asked = failure.code == OPEN_CODE and not counts.stage_failed
     said_no = not_asked or not failure.retryable
     return Pivot.AHEAD if said_no and not happened else Pivot.IN_DOUBT
 
@@ -221,16 +221,16 @@ async def compensate(
     A compensation that fails does not stop the others: it is recorded, and told. One
     whose dependency nobody may ask now is no failure: it is begun again later.
     """
-    ctx.caller.turn_back()
-    await ctx.caller.in_flight.over()
+    ctx.caller.start_compensating()
+    await ctx.caller.in_flight.wait()
     compensation = CompensationRun(pipeline, ctx, checkpoints, failure)
     compensation.emit_started()
     for step in compensation.steps():
         if step.is_due:
             restore_values(pipeline, ctx, checkpoints)
-            ctx.stage = f"undo:{step.stage.name}:{ctx.caller.epoch}"
+            ctx.stage = f"undo:{step.stage.name}:{ctx.caller.gen}"
             failed = await compensate_stage(step.stage, ctx, failure)
-            if failed is not None and (waits_for := waited_for(failed)):
+            if failed is not None and (waits_for := blocked_on(failed)):
                 parks, rng = ctx.caller.counts.parks, ctx.caller.attempts.rng
                 wait = recovery.deferral_delay(failed, ctx.attempt, parks, rng)
                 return Deferred(failed, wait, waits_for)
@@ -256,5 +256,5 @@ async def compensate_stage(
             at=failure.at,
             correlation_id=failure.correlation_id,
         )
-        return without(failed, *ctx.sensitive_data)
+        return redact_payload(failed, *ctx.sensitive_data)
     return None

@@ -1,7 +1,7 @@
-"""Share the responses of pure calls among the jobs of a tenant, where that is declared.
+"""Share the responses of pure calls among the jobs of a tenant, if that is declared.
 
-The key says nothing of job, chunk or stage. A response that is not found, or is of
-another version of the function, is asked for and paid for as without a cache.
+The key does not contain job, chunk or stage. If the cache has no response, or one of
+another version of the function, the call is made and paid for as without a cache.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from piecework.errors import PermanentError
 from piecework.ports import ResponseCache
 
 
-async def shared(cache: ResponseCache, call: Call) -> str | None:
-    """Return the response that another call of the tenant was given, if any."""
+async def cache_get(cache: ResponseCache, call: Call) -> str | None:
+    """Return the response of an equal call of the tenant; None: not cached."""
     if call.dependency.cache_ttl_s is None:
         return None
     value = await cache.recall(response_key(call))
@@ -26,8 +26,8 @@ async def shared(cache: ResponseCache, call: Call) -> str | None:
     return value
 
 
-async def share(cache: ResponseCache, call: Call, value: str) -> None:
-    """Leave a response for others."""
+async def cache_put(cache: ResponseCache, call: Call, value: str) -> None:
+    """Store a response for other jobs of the tenant."""
     if call.dependency.cache_ttl_s is not None:
         await cache.keep(response_key(call), value, call.dependency.cache_ttl_s)
 

@@ -1,7 +1,7 @@
-"""What calls cost, told on as they are answered: paid for, or spared a second time.
+"""Report what calls cost: those that are paid for, and those that are replayed.
 
-A dependency says what an answer cost, so that an answer from the journal says what it
-would have cost again. What that function raises is nobody's loss but the bill's.
+The dependency computes the usage from the answer. So an answer from the journal tells
+what another call would have cost. If that function raises, only the bill lacks a part.
 """
 
 from __future__ import annotations
@@ -18,46 +18,48 @@ from piecework.call_counts import CallCounts
 from piecework.telemetry.quiet import quiet_log
 from piecework.usage import Usage
 
-#: Tokens, or dollars, of one call that are believed: they become part of a record.
-MOST: Final = 1_000_000_000
-#: What became of a call: it was answered outside, by the journal, by another job's.
+#: The most tokens or dollars of one call that are accepted; they are stored in records.
+MAX_AMOUNT: Final = 1_000_000_000
+#: How a call was answered: by the dependency, the journal or the shared cache.
 Answered: TypeAlias = Literal["paid", "replayed", "cached"]
-#: Told of a call: its dependency, how it was answered, and what that costs or cost.
-Ear: TypeAlias = Callable[[str, Answered, Usage], None]
+#: Called for each answer with the dependency, how it was answered, and its usage.
+UsageHook: TypeAlias = Callable[[str, Answered, Usage], None]
 
 
-def nobody(dependency: str, answered: Answered, usage: Usage) -> None:
-    """Stand in where nothing is billed."""
+def ignore_usage(dependency: str, answered: Answered, usage: Usage) -> None:
+    """Do nothing: the hook where no cost is recorded."""
     del dependency, answered, usage
 
 
 @dataclass(frozen=True, slots=True)
-class Spending:
-    """What one claim spends on calls, told to whoever keeps the bill."""
+class UsageReporter:
+    """Reports the usage of one claim's calls to a hook."""
 
-    tell: Ear = nobody
+    hook: UsageHook = ignore_usage
     log: structlog.stdlib.BoundLogger | None = None
 
-    def paid(self, call: Call, answer: Any, counts: CallCounts) -> None:
-        """Tell of a call that was answered outside."""
+    def report_paid(self, call: Call, answer: Any, counts: CallCounts) -> None:
+        """Report a call that its dependency answered."""
         usage = self._usage(call, lambda: answer)
         counts.tokens_in += usage.tokens_in
         counts.tokens_out += usage.tokens_out
-        self.tell(call.dependency.name, "paid", usage)
+        self.hook(call.dependency.name, "paid", usage)
 
-    def spared(self, call: Call, text: str, how: Literal["replayed", "cached"]) -> None:
-        """Tell of a call that was not paid for again."""
+    def report_reused(
+        self, call: Call, text: str, answered: Literal["replayed", "cached"]
+    ) -> None:
+        """Report a call that was not paid for again; `text` is its encoded value."""
         usage = self._usage(call, lambda: values.decode(call.bound.func, text))
-        self.tell(call.dependency.name, how, usage)
+        self.hook(call.dependency.name, answered, usage)
 
     def _usage(self, call: Call, answer: Callable[[], Any]) -> Usage:
-        """Return what an answer cost; nothing, where that cannot be told."""
+        """Return the usage of an answer; empty if it cannot be computed."""
         usage = call.dependency.usage
         if usage is None:
             return Usage()
         try:
-            return checked(usage(answer()))
-        except Exception as error:  # noqa: BLE001 -- a person's function, about money
+            return validated(usage(answer()))
+        except Exception as error:  # noqa: BLE001 -- a user's function, about money
             log = self.log or quiet_log()
             name = call.dependency.name
             telemetry.emit(
@@ -66,21 +68,23 @@ class Spending:
             return Usage()
 
 
-def checked(usage: Any) -> Usage:
-    """Return it if it is one: tokens may be counted by a stranger's library.
+def validated(usage: Any) -> Usage:
+    """Return the usage with plain numbers: another library may count the tokens.
 
     Raises:
-        TypeError: It is none.
-        ValueError: It counts backwards, or beyond what any call costs.
+        TypeError: The value is not a Usage.
+        ValueError: An amount is negative, or larger than `MAX_AMOUNT`.
     """
     if not isinstance(usage, Usage):
-        message = "it returned no Usage"
+        message = f"`usage` returned a {type(usage).__name__}; it must return a Usage."
         raise TypeError(message)
-    whole = Usage(
+    plain = Usage(
         int(usage.tokens_in), int(usage.tokens_out), float(usage.usd), str(usage.model)
     )
-    for amount in (whole.tokens_in, whole.tokens_out, whole.usd):
-        if not 0 <= amount <= MOST:
-            message = "a usage is out of all bounds"
+    for amount in (plain.tokens_in, plain.tokens_out, plain.usd):
+        if not 0 <= amount <= MAX_AMOUNT:
+            message = (
+                f"A usage has the amount {amount}; keep it from 0 to {MAX_AMOUNT}."
+            )
             raise ValueError(message)
-    return whole
+    return plain

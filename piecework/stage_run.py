@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from piecework import recovery, telemetry, values, ways
-from piecework.contained import in_thread, on_loop, rest_of
+from piecework.contained import await_result, in_thread, on_loop
 from piecework.context import Context
 from piecework.errors import ErrorEnvelope, StoreError
 from piecework.pipeline import Stage
@@ -111,15 +111,15 @@ async def run_on(stage: Stage, ctx: Context[Any], variant: str) -> str:
     try:
         value = await run_and_close(stage, ctx.for_stage(), variant)
     except (Exception, BaseExceptionGroup) as error:
-        end = ctx.caller.ended_by
+        end = ctx.caller.fatal_error
         if end is not None and end is not error:
             raise end from error
         if not isinstance(error, StoreError):
-            await ctx.caller.landed()
+            await ctx.caller.drain()
         raise
-    await ctx.caller.landed()
-    if ctx.caller.ended_by is not None:
-        raise ctx.caller.ended_by
+    await ctx.caller.drain()
+    if ctx.caller.fatal_error is not None:
+        raise ctx.caller.fatal_error
     return value
 
 
@@ -147,7 +147,9 @@ async def invoke(function: Callable[..., Any], ctx: Context[Any]) -> Any:
     """Call a stage function: a coroutine on the loop, a plain function in a thread."""
     if inspect.iscoroutinefunction(function):
         return await on_loop(function, ctx)
-    return await rest_of(await ctx.caller.to_its_end(in_thread(function, ctx)))
+    return await await_result(
+        await ctx.caller.run_to_completion(in_thread(function, ctx))
+    )
 
 
 def encode_value(stage: Stage, variant: str, value: Any) -> str:

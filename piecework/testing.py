@@ -231,7 +231,7 @@ def _caller(journal: MemoryJournal, limits: saga.Limits) -> Caller:
         log=quiet_log(),
         sleep=at_once,
     )
-    return Caller(journal=journal, ledger=journal, epoch=1, attempts=attempts)
+    return Caller(journal=journal, ledger=journal, gen=1, attempts=attempts)
 
 
 def _missing(chunk: int, label: str, outcome: Outcome) -> MissingChunk:

@@ -1,11 +1,11 @@
-"""What a call cost, as its answer says: tokens and, where it is known, money."""
+"""What a call cost, as its answer reports it: tokens and, if it is known, money."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-#: A count of money is whole: billionths of a dollar.
+#: Money is counted in whole billionths of a dollar.
 NANO = 1_000_000_000
 
 
@@ -15,8 +15,9 @@ class Usage:
 
     Attributes:
         tokens_in, tokens_out: As the provider counted them.
-        usd: Its price, if the answer says so; else the prices of the bill say it.
-        model: Whose prices they are; empty: the dependency's name.
+        usd: The price in dollars, if the answer reports it; 0: the bill uses its table
+            of prices.
+        model: The name in the table of prices; empty: the dependency's name.
     """
 
     tokens_in: int = 0
@@ -26,7 +27,7 @@ class Usage:
 
     @property
     def amounts(self) -> Iterator[tuple[str, int]]:
-        """What there is to add up, by name; nothing of what is zero."""
+        """The amounts above zero, by name."""
         found = {
             "tokens_in": int(self.tokens_in),
             "tokens_out": int(self.tokens_out),

@@ -52,7 +52,7 @@ async def take_over(task: Task, services: WorkerServices) -> None:
         task.ctx.caller.counts.untried = str(item["stage"])
     task.trail = work.kind("ERROR")
     task.ledger.load(work.kind("EFFECT"))
-    task.ctx.caller.in_flight.inherited(task.ledger.under_way_s)
+    task.ctx.caller.in_flight.note_earlier_claim(task.ledger.under_way_s)
     await task.journal.load(work.kind("CALLS"))
     await task.checkpoints.load(work.rows, work.result)
 

@@ -19,7 +19,7 @@ from piecework.harvest import TableHarvest
 from piecework.model import Job
 from piecework.pipeline import JOIN, Pipeline, Stage
 from piecework.retry import RetryBudget
-from piecework.spending import Spending
+from piecework.spending import UsageReporter
 from piecework.store.census import Census
 from piecework.store.checkpoints import ChunkCheckpoints
 from piecework.store.journal import CallJournal
@@ -75,7 +75,7 @@ def build_run(
     ledger = EffectLedger(rt.table, rt.objects, claim, rt.clock)
     attempts = Attempts(
         budget=RetryBudget(
-            rt.settings.retry_budget_s, longest=rt.settings.longest_wait_s
+            rt.settings.retry_budget_s, max_delay=rt.settings.longest_wait_s
         ),
         slots=services.calls,
         rng=rt.rng,
@@ -86,14 +86,14 @@ def build_run(
         breakers=services.breakers,
         tokens=services.tokens,
         rounds=services.rounds,
-        spending=Spending(functools.partial(rt.cost.spent, job.ref), log),
+        usage=UsageReporter(functools.partial(rt.cost.spent, job.ref), log),
     )
     caller = Caller(
         journal=journal,
         ledger=ledger,
-        epoch=claim.gen,
+        gen=claim.gen,
         attempts=attempts,
-        lets_land=lambda: lease.will_compensate,
+        drains_effects=lambda: lease.will_compensate,
         responses=TableResponses(rt.table, claim.ref.tenant, rt.clock, log),
     )
     caller.in_flight.acquired_at = lease.acquired_at

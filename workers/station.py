@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 
-from piecework.attempts import no_retries_yet
+from piecework.attempts import new_token_buckets
 from piecework.circuits import BreakerRegistry
 from piecework.errors import StoreError
 from piecework.metering.cost_meter import acting_as
@@ -21,8 +21,8 @@ from piecework.payloads import Payloads
 from piecework.pipeline import Pipeline
 from piecework.pulse import Liveness
 from piecework.recovery import retry_after
-from piecework.retry_tokens import RetryTokens
-from piecework.rounds import Rounds
+from piecework.retry_tokens import RetryTokenBucket
+from piecework.rounds import CallPacer
 from piecework.runtime import Runtime
 from piecework.store.breakers import Breakers
 from piecework.store.claims import Claims
@@ -55,8 +55,10 @@ class WorkerServices:
     calls: CallLimiter
     breakers: BreakerRegistry
     liveness: Liveness = field(default_factory=Liveness)
-    tokens: defaultdict[str, RetryTokens] = field(default_factory=no_retries_yet)
-    rounds: Rounds = field(default_factory=Rounds)
+    tokens: defaultdict[str, RetryTokenBucket] = field(
+        default_factory=new_token_buckets
+    )
+    pacer: CallPacer = field(default_factory=CallPacer)
     #: Where isolated stages run; None: in this process.
     isolation: Isolation | None = None
     #: The stage that each claim in hand is at, by token, and what stages took so far.

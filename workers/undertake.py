@@ -83,7 +83,7 @@ async def run_claim(
         await task.journal.close(keep=False)
         raise
     finally:
-        task.ctx.caller.landing.abandon()
+        task.ctx.caller.effect_drain.abandon()
     return RunResult(task, outcome, late_calls(task, asked))
 
 
@@ -155,7 +155,7 @@ async def wind_back(task: Task, stage: str) -> Outcome:
 
     An effect that was under way lands first: it must not happen after it was undone.
     """
-    await task.ctx.caller.landed()
+    await task.ctx.caller.drain()
     if task.checkpoints.failure is None:
         failure = cancellation_cause(task.claim.ref, stage, task.limits.clock())
         await task.checkpoints.begin_compensation(failure, stage)
@@ -168,7 +168,7 @@ def late_calls(task: Task, asked: CancelRequest | None) -> int | None:
     """Count the calls of the work that ended after a cancel was asked for."""
     if asked is None:
         return None
-    return task.ctx.caller.counts.ended_after(moment(asked.at))
+    return task.ctx.caller.counts.count_ended_after(moment(asked.at))
 
 
 def unreadable(task: Task, failure: ErrorEnvelope) -> Outcome:

@@ -16,7 +16,7 @@ from typing import Any
 from piecework import keys, telemetry, values
 from piecework.classify import envelope_of
 from piecework.codes import ErrorClass
-from piecework.dependency import plainly_refused
+from piecework.dependency import not_executed
 from piecework.errors import PermanentError, StoreError
 from piecework.idempotency.operation import KEY, operation, takes_key
 from piecework.idempotency.record import Asked, Ended, Granted, Held, State, Verdict
@@ -130,7 +130,7 @@ class Guard:
         """Write what a failure says; only the other side's plain no says something."""
         failure = envelope_of(error)
         doubtful = doubtful or may_have_happened(error)
-        refused = plainly_refused(failure) and not doubtful
+        refused = not_executed(failure) and not doubtful
         final = refused and failure.error_class is ErrorClass.PERMANENT
         if final and self.rules.by.remembers_refusals:
             envelope = failure.model_dump_json(exclude_none=True)

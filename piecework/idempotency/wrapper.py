@@ -12,7 +12,7 @@ from piecework.errors import UsageError
 from piecework.idempotency.guard import Guard, Rules
 from piecework.idempotency.store import IdempotencyStore
 from piecework.idempotency.strategies import ByKey, Strategy, check_seconds
-from piecework.retrying import retries
+from piecework.retrying import has_retries
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -83,7 +83,7 @@ def idempotent(
     check_seconds("lease_s", lease_s)
 
     def wrap(function: Callable[P, Awaitable[R]]) -> Idempotent[P, R]:
-        if in_doubt == "raise" and retries(function):
+        if in_doubt == "raise" and has_retries(function):
             message = 'With in_doubt="raise" a call is not repeated: no `retry` in it.'
             raise UsageError(message, code="pipeline.declaration.invalid")
         name = operation or getattr(function, "__qualname__", "")

@@ -11,7 +11,7 @@ from typing import Final, TextIO
 import structlog
 
 from piecework.errors import UsageError
-from piecework.redact import learn
+from piecework.redact import learn_secrets
 from piecework.telemetry.traces import clean_event, format_exception
 
 _HANDLER: Final = "piecework"
@@ -37,7 +37,7 @@ def configure(
     Results go to stdout, so that a log line never ends up in somebody's pipe.
     """
     stream = sys.stderr if stream is None else stream
-    learn(environ)
+    learn_secrets(environ)
     number = _number(level)
     as_json = not stream.isatty() if json is None else json
     renderer = _renderer(as_json=as_json, colors=not environ.get("NO_COLOR"))

@@ -20,7 +20,7 @@ from piecework.call import Call
 from piecework.call_names import CallScope
 from piecework.circuits import BreakerRegistry
 from piecework.classify import classify
-from piecework.dependency import Dependency, waited_for
+from piecework.dependency import Dependency, blocked_on
 from piecework.errors import TransientError
 from piecework.retry import RetryBudget
 from tests.unit.piecework.fleet_record import MemoryRecord
@@ -105,7 +105,7 @@ class Storm:
         """Make a call until it is answered, each time with a claim's own budget."""
         parks = 0
         while True:
-            attempts.budget = RetryBudget(60.0, longest=34.0)
+            attempts.budget = RetryBudget(60.0, max_delay=34.0)
             wait = await self.tried(attempts, call, parks)
             if breakers.has_pending_writes:
                 await breakers.sync()
@@ -121,7 +121,7 @@ class Storm:
             await attempts.make(call, "key", [])
         except TransientError as error:
             failure, rng = classify(error), attempts.rng
-            if waited_for(failure):
+            if blocked_on(failure):
                 return recovery.deferral_delay(failure, 1, parks, rng)
             return recovery.backoff(failure, 1 + parks, rng)
         self.answered += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.embedded import Emulator
-from piecework.quoted import unquoted
-from piecework.redact import learn, redact
+from piecework.quoted import redact_quotes
+from piecework.redact import learn_secrets, redact
 from piecework.runtime import connect
 from piecework.settings import load_settings
 from tests.security.canaries import Planted, leaks
@@ -54,14 +54,16 @@ def test_a_leak_is_found_however_it_is_spelt() -> None:
 )
 def test_what_an_error_quotes_is_taken_out(message: str, kept: str) -> None:
     given = {"text": "Dear Ann, you owe us", "number": "2026-0017-A", "k": ["contract"]}
-    assert kept == unquoted(message, given)
+    assert kept == redact_quotes(message, given)
 
 
 def test_what_the_environment_keeps_secret_is_masked() -> None:
     try:
-        learn({"MY_API_KEY": "correct horse battery", "HOME_KEY": "/home/key-of-ours"})
+        learn_secrets(
+            {"MY_API_KEY": "correct horse battery", "HOME_KEY": "/home/key-of-ours"}
+        )
         assert "[redacted secret] at /home/key-of-ours" == redact(
             "correct horse battery at /home/key-of-ours"
         )
     finally:
-        learn({})
+        learn_secrets({})

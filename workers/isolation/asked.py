@@ -10,7 +10,7 @@ from typing import Any
 
 from piecework import values
 from piecework.dependency import Dependency
-from piecework.falling_back import by_itself
+from piecework.falling_back import call_function
 from workers.isolation.messages import Attempt, CallResult
 
 
@@ -32,7 +32,7 @@ class PendingCall:
         further = self.dependency.fallback[request.position - 1]
         if further.dependency is not None:
             return await self.invoke(request, further.dependency, further.function)
-        value = await by_itself(further, *self.args, **self.kwargs)
+        value = await call_function(further, *self.args, **self.kwargs)
         return values.encode(further.function, value)
 
     async def invoke(

@@ -110,7 +110,7 @@ class ChildCalls:
             raise asyncio.CancelledError
         return values.decode(pending.function, answer.value)
 
-    async def to_its_end(self, work: Coroutine[Any, Any, R]) -> R:
+    async def run_to_completion(self, work: Coroutine[Any, Any, R]) -> R:
         """Do what cannot be cut off: here it can, with the process."""
         return await work
 

@@ -72,7 +72,7 @@ class Session:
     def cancel_stage(self) -> None:
         """End the stage; unless an effect of it is to land, by ending its process."""
         self.attempts.stage_cancelled = True
-        if self.ctx.caller.lets_land():
+        if self.ctx.caller.drains_effects():
             self.child.channel.send(CancelStage())
         else:
             self.child.kill()
@@ -135,7 +135,7 @@ class Session:
             )
             key = call_key(scope, dependency, function, call.args, call.kwargs)
             fell = ctx.caller.fallbacks_used.get(key)
-            by = fell.to if fell else ""
+            by = fell.answered_by if fell else ""
             answer = CallResult(
                 call.call, value=to_json(value).decode(), answered_by=by
             )

@@ -117,9 +117,9 @@ def caller(journal: MemoryJournal | None = None, **facts: Any) -> Caller:
         "log": Log(),
         "sleep": no_wait,
     }
-    own = {name: facts.pop(name) for name in ("epoch", "lets_land") if name in facts}
+    own = {name: facts.pop(name) for name in ("gen", "drains_effects") if name in facts}
     return Caller(
-        **{"journal": diary, "ledger": diary, "epoch": 1} | own,
+        **{"journal": diary, "ledger": diary, "gen": 1} | own,
         attempts=Attempts(**(given | facts)),
     )
 

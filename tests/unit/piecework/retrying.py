@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from piecework.errors import TransientError
-from piecework.retry import Retry, RetryBudget, RetryPolicy, retried
+from piecework.retry import Retry, RetryBudget, RetryPolicy, call_with_retry
 
 TOOL = RetryPolicy()
 
@@ -41,7 +41,7 @@ class Run:
         self.slept.append(seconds)
 
     async def __call__(self, call: Call, policy: RetryPolicy, **kw: Any) -> str:
-        return await retried(
+        return await call_with_retry(
             call,
             policy,
             budget=self.budget,

@@ -41,7 +41,7 @@ async def test_a_call_that_was_made_is_remembered() -> None:
 async def test_a_later_claim_is_not_paid_for_what_an_earlier_one_was() -> None:
     diary, provider = Diary(), Provider()
     await call(caller(diary), PURE, provider, "a")
-    later = caller(diary, epoch=2)
+    later = caller(diary, gen=2)
     assert await call(later, PURE, provider, "a") == "answer"
     assert len(provider.keys) == 1
     assert (later.counts.made, later.counts.replayed) == (0, 1)
@@ -172,5 +172,5 @@ async def test_a_redrive_after_a_refusal_asks_with_a_fresh_key() -> None:
     provider = Provider(RefusedError(422))
     with pytest.raises(RefusedError):
         await call(caller(Diary()), PURE, provider)
-    await call(caller(Diary(), epoch=2), PURE, provider)
+    await call(caller(Diary(), gen=2), PURE, provider)
     assert len(set(provider.keys)) == 2

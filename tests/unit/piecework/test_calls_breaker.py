@@ -16,7 +16,7 @@ from piecework.circuits import BreakerRegistry
 from piecework.dependency import Dependency, Effect
 from piecework.errors import PermanentError, TransientError
 from piecework.retry import RetryPolicy
-from piecework.retry_tokens import SPENT_CODE, RetryTokens
+from piecework.retry_tokens import BUDGET_CODE, RetryTokenBucket
 from tests.unit.piecework.fakes import Diary, Log, caller
 from tests.unit.piecework.provider import KEYED, ONCE, PURE, Provider, call
 
@@ -148,33 +148,33 @@ async def test_a_plain_refusal_does_not_open_the_breaker() -> None:
 
 
 async def test_without_a_retry_left_the_call_ends_at_once_and_is_put_off() -> None:
-    tokens = defaultdict(lambda: RetryTokens(0.0))
+    tokens = defaultdict(lambda: RetryTokenBucket(0.0))
     log = Log()
     one = caller(tokens=tokens, log=log)
     provider = Provider(TransientError("down", retry_after=7.0))
     error = await failed(one, PURE, provider)
-    assert (SPENT_CODE, 7.0, 1) == (error.code, error.retry_after, len(provider.keys))
+    assert (BUDGET_CODE, 7.0, 1) == (error.code, error.retry_after, len(provider.keys))
     assert "model" == error.facts["dependency"]
     assert [("failed", "runtime.stage.transient", 1, 0)] == attempts(log)
 
 
 async def test_a_rate_limited_effect_without_a_retry_left_was_not_made() -> None:
     diary = Diary()
-    one = caller(diary, tokens=defaultdict(lambda: RetryTokens(0.0)))
+    one = caller(diary, tokens=defaultdict(lambda: RetryTokenBucket(0.0)))
     limited = TransientError("slow down", http_status=429)
-    assert SPENT_CODE == (await failed(one, KEYED, Provider(limited))).code
+    assert BUDGET_CODE == (await failed(one, KEYED, Provider(limited))).code
     assert ["begin", "refuse"] == diary.said
 
 
 async def test_all_chunks_of_a_worker_share_what_its_calls_earn() -> None:
-    tokens = defaultdict(lambda: RetryTokens(0.0))
+    tokens = defaultdict(lambda: RetryTokenBucket(0.0))
     generous = replace(PURE, retry=RetryPolicy(attempts=2, retry_ratio=0.5))
     for n in range(2):
         await call(caller(tokens=tokens), generous, Provider(), n)
     provider = Provider(TransientError("down"))
     assert "answer" == await call(caller(tokens=tokens), generous, provider)
     provider = Provider(TransientError("down"))
-    assert SPENT_CODE == (await failed(caller(tokens=tokens), generous, provider)).code
+    assert BUDGET_CODE == (await failed(caller(tokens=tokens), generous, provider)).code
 
 
 async def test_each_attempt_is_told_of_once_with_what_the_specification_asks() -> None:

@@ -39,7 +39,7 @@ async def test_an_effect_is_written_ahead_and_done_after() -> None:
 async def test_an_effect_that_was_done_is_not_done_again() -> None:
     diary, provider = Diary(), Provider()
     await call(caller(diary), ONCE, provider)
-    later = caller(diary, epoch=2)
+    later = caller(diary, gen=2)
     assert await call(later, ONCE, provider) == "answer"
     assert len(provider.keys) == 1
     assert later.counts.replayed == 1
@@ -63,7 +63,7 @@ async def begun(diary: Diary, dependency: Dependency) -> Provider:
 async def test_an_idempotent_provider_is_asked_again_with_the_same_key() -> None:
     diary = Diary()
     provider = await begun(diary, KEYED)
-    later = caller(diary, epoch=2)
+    later = caller(diary, gen=2)
     assert await call(later, KEYED, provider) == "answer"
     assert len(provider.keys) == 2
     assert len(set(provider.keys)) == 1
@@ -224,7 +224,7 @@ def test_what_an_earlier_claim_sent_may_land_after_ours_begins() -> None:
         one, acquired_at = caller(diary), loop.time()
         one.in_flight.sleep = asyncio.sleep
         one.in_flight.acquired_at = acquired_at
-        one.in_flight.inherited(30.0)
+        one.in_flight.note_earlier_claim(30.0)
         assert await call(one, bank, provider) == "answer"
         assert 30.0 <= loop.time() - acquired_at
         assert 2 == len(asked)
@@ -237,7 +237,7 @@ async def test_a_claim_past_its_deadline_sends_nothing() -> None:
         raise ClaimLostError
 
     provider, one = Provider(), caller(Diary())
-    one.attempts.check = late
+    one.attempts.check_lease = late
     with pytest.raises(ClaimLostError):
         await call(one, KEYED, provider)
     assert [] == provider.keys

@@ -38,9 +38,9 @@ async def cut_off(one: Any, provider: Gate) -> None:
 
 
 async def test_an_effect_that_is_to_be_undone_lands_before_the_way_back() -> None:
-    one, provider = caller(Diary(), lets_land=lambda: True), Gate()
+    one, provider = caller(Diary(), drains_effects=lambda: True), Gate()
     await cut_off(one, provider)
-    landed = asyncio.create_task(one.landed())
+    landed = asyncio.create_task(one.drain())
     await asyncio.sleep(0)
     assert (provider.landed, landed.done()) == (0, False)
     provider.open.set()
@@ -52,25 +52,25 @@ async def test_an_effect_of_a_plain_cancel_is_cut_off_with_its_stage() -> None:
     one, provider = caller(Diary()), Gate()
     await cut_off(one, provider)
     provider.open.set()
-    await one.landed()
+    await one.drain()
     assert provider.landed == 0
 
 
 async def test_what_was_let_go_on_is_cut_off_with_the_claim() -> None:
-    one, provider = caller(Diary(), lets_land=lambda: True), Gate()
+    one, provider = caller(Diary(), drains_effects=lambda: True), Gate()
     await cut_off(one, provider)
-    one.landing.abandon()
+    one.effect_drain.abandon()
     provider.open.set()
-    await one.landed()
+    await one.drain()
     assert provider.landed == 0
 
 
 async def test_an_effect_that_fails_as_it_lands_keeps_nobody() -> None:
-    one, provider = caller(Diary(), lets_land=lambda: True), Gate()
+    one, provider = caller(Diary(), drains_effects=lambda: True), Gate()
     await cut_off(one, provider)
     provider.errors = [OSError()]
     provider.open.set()
-    await one.landed()
+    await one.drain()
 
 
 async def test_calls_of_the_work_are_counted_after_a_moment() -> None:
@@ -80,7 +80,7 @@ async def test_calls_of_the_work_are_counted_after_a_moment() -> None:
         now[0] = at
         provider = Provider()
         await call(one, KEYED, provider, at)
-    assert [one.counts.ended_after(moment) for moment in (5, 10, 25, 30)] == [
+    assert [one.counts.count_ended_after(moment) for moment in (5, 10, 25, 30)] == [
         3,
         2,
         1,
@@ -88,15 +88,15 @@ async def test_calls_of_the_work_are_counted_after_a_moment() -> None:
     ]
     one.counts.forward = False
     await call(one, KEYED, Provider(), 40)
-    assert one.counts.ended_after(5) == 3
+    assert one.counts.count_ended_after(5) == 3
 
 
 async def test_a_call_that_waits_for_its_turn_is_waited_for_too() -> None:
     one: Any = caller(Diary())
     provider, turn = Provider(), asyncio.Event()
-    one.attempts.rounds = SimpleNamespace(turn=turn.wait)
+    one.attempts.pacer = SimpleNamespace(wait_turn=turn.wait)
     asked = asyncio.create_task(call(one, KEYED, provider))
-    landed = asyncio.create_task(one.landed())
+    landed = asyncio.create_task(one.drain())
     for _ in range(3):
         await asyncio.sleep(0)
     assert not landed.done()
@@ -109,18 +109,18 @@ async def test_a_call_that_waits_for_its_turn_is_waited_for_too() -> None:
 async def test_a_call_that_is_cut_off_before_its_turn_keeps_nobody() -> None:
     one: Any = caller(Diary())
     provider = Provider()
-    one.attempts.rounds = SimpleNamespace(turn=asyncio.Event().wait)
+    one.attempts.pacer = SimpleNamespace(wait_turn=asyncio.Event().wait)
     asked = asyncio.create_task(call(one, KEYED, provider))
     await asyncio.sleep(0)
     asked.cancel()
-    await one.landed()
+    await one.drain()
     assert [] == provider.keys
 
 
 async def test_what_lands_is_on_record() -> None:
     diary, provider = Diary(), Gate()
-    one = caller(diary, lets_land=lambda: True)
+    one = caller(diary, drains_effects=lambda: True)
     await cut_off(one, provider)
     provider.open.set()
-    await one.landed()
+    await one.drain()
     assert ["begin", "finish"] == diary.said

@@ -48,7 +48,7 @@ async def test_a_failure_that_nobody_shares_leaves_no_trace() -> None:
     one = caller()
     with pytest.raises(PermanentError):
         await call(one, PURE, Provider(PermanentError("no")))
-    assert one._flying == {}
+    assert one._pending == {}
 
 
 class Gate(Provider):
@@ -81,7 +81,7 @@ async def test_a_cancelled_first_caller_takes_nobody_with_it() -> None:
     assert await asyncio.gather(*others) == ["answer"] * 3
     assert len(gate.keys) == 2
     assert len(set(gate.keys)) == 1
-    assert one._flying == {}
+    assert one._pending == {}
 
 
 async def test_a_cancelled_sharer_leaves_the_call_alone() -> None:

@@ -97,7 +97,7 @@ async def test_an_open_breaker_makes_no_call_and_says_for_how_long(
     await fails(one, 2)
     world.now += 10
     assert 20.0 == await refused(one)
-    assert 20.0 == one.rejected_for_s(MODEL)
+    assert 20.0 == one.rejected_for_s(MODEL.name)
 
 
 async def test_what_one_process_sees_stops_all_others(world: World) -> None:

@@ -29,10 +29,12 @@ async def leaves_on_the_loop(_: Any) -> Any:
 async def test_a_stage_that_ends_its_thread_or_process_ends_only_itself(
     function: Callable[[Any], Any],
 ) -> None:
-    async def to_its_end(work: Any) -> Any:
+    async def run_to_completion(work: Any) -> Any:
         return await asyncio.create_task(work)
 
-    ctx: Any = SimpleNamespace(caller=SimpleNamespace(to_its_end=to_its_end))
+    ctx: Any = SimpleNamespace(
+        caller=SimpleNamespace(run_to_completion=run_to_completion)
+    )
     async with asyncio.timeout(1.0):
         with pytest.raises(RuntimeError):
             await stage_run.invoke(function, ctx)

@@ -8,8 +8,8 @@ from piecework.dependency import (
     Dependency,
     Effect,
     Fallback,
-    in_doubt,
-    plainly_refused,
+    effect_unknown_error,
+    not_executed,
 )
 from piecework.errors import UsageError
 from piecework.retry import RetryPolicy
@@ -43,19 +43,19 @@ def test_a_lookup_with_its_effect_is_taken() -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 404, 407, 410, 422, 429, 499])
 def test_a_refusal_says_that_it_was_not_done(status: int) -> None:
-    assert plainly_refused(envelope(http_status=status)) is True
+    assert not_executed(envelope(http_status=status)) is True
 
 
 @pytest.mark.parametrize("status", [None, 200, 302, 399, 408, 409, 500, 503])
 def test_a_time_out_a_conflict_and_a_server_error_say_nothing(
     status: int | None,
 ) -> None:
-    assert plainly_refused(envelope(http_status=status)) is False
+    assert not_executed(envelope(http_status=status)) is False
 
 
 def test_a_doubt_names_the_call_and_has_its_own_code() -> None:
-    error = in_doubt(Dependency("bank", effect=Effect.NON_IDEMPOTENT), find)
-    assert error.message == "Nobody can tell whether find of bank took place."
+    error = effect_unknown_error(Dependency("bank", effect=Effect.NON_IDEMPOTENT), find)
+    assert error.message == "It is unknown whether find of bank took place."
     assert error.code == "runtime.effect.unknown"
 
 
@@ -85,18 +85,22 @@ def test_a_chain_cannot_be_changed_behind_its_back() -> None:
 def test_a_chain_of_one_name_twice_is_refused() -> None:
     twice = [Fallback(SMALL, find), Fallback(SMALL, refused)]
     itself = [Fallback(Dependency("large"), find)]
-    assert "two of its chain have the same name" in refused(fallback=twice)
-    assert "two of its chain have the same name" in refused(fallback=itself)
+    assert "two members of its fallback chain have the same name" in refused(
+        fallback=twice
+    )
+    assert "two members of its fallback chain have the same name" in refused(
+        fallback=itself
+    )
 
 
 def test_a_chain_in_a_chain_is_refused() -> None:
     middle = Dependency("middle", fallback=[Fallback(SMALL, find)])
     said = refused(fallback=[Fallback(middle, find)])
-    assert "'middle' in its chain has a chain of its own" in said
+    assert "its fallback 'middle' has fallbacks of its own" in said
 
 
 def test_what_leaves_nothing_behind_does_not_fall_back_to_what_does() -> None:
-    said = "some leave something behind, and some do not"
+    said = "some of its fallbacks have an effect and some have none"
     assert said in refused(fallback=[Fallback(SHOP, find)])
 
 
@@ -104,7 +108,7 @@ def test_what_leaves_nothing_behind_does_not_fall_back_to_what_does() -> None:
 def test_what_leaves_something_behind_does_not_fall_back_to_what_does_not(
     other: Fallback,
 ) -> None:
-    said = "some leave something behind, and some do not"
+    said = "some of its fallbacks have an effect and some have none"
     assert said in refused(effect=Effect.NON_IDEMPOTENT, fallback=[other])
 
 
@@ -118,7 +122,7 @@ def test_effects_of_different_kinds_make_a_chain() -> None:
 def test_how_long_a_provider_knows_a_key_is_for_those_that_are_sent_one() -> None:
     kept = {"effect": Effect.PROVIDER_IDEMPOTENT, "timeout": 30.0}
     assert "go together" in refused(key_ttl_s=3600)
-    assert "no longer than a single attempt" in refused(key_ttl_s=30, **kept)
-    assert Dependency("shop", key_ttl_s=31, **kept).has_forgotten(31)
-    assert not Dependency("shop", key_ttl_s=31, **kept).has_forgotten(30.9)
-    assert not Dependency("shop", **kept).has_forgotten(10**9)
+    assert "must be longer than `timeout`" in refused(key_ttl_s=30, **kept)
+    assert Dependency("shop", key_ttl_s=31, **kept).may_have_forgotten(31)
+    assert not Dependency("shop", key_ttl_s=31, **kept).may_have_forgotten(30.9)
+    assert not Dependency("shop", **kept).may_have_forgotten(10**9)

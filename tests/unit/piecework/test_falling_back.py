@@ -124,7 +124,7 @@ async def test_the_answer_is_remembered_as_the_first_ones() -> None:
     diary, chain = Diary(), Chain([REFUSAL], [])
     await chain.call(caller(diary), "a")
     log = Log()
-    later = caller(diary, epoch=2, log=log)
+    later = caller(diary, gen=2, log=log)
     assert "from the small one" == await chain.call(later, "a")
     assert (1, 1) == chain.asked
     assert [FallbackUsed(SCOPE.stage, "large", "small")] == list(
@@ -171,7 +171,9 @@ async def test_a_stage_can_see_who_answered() -> None:
 
     async def first(ctx: Context[Clause]) -> list[str]:
         await ctx.call(chain.dependency, chain.large.ask, "a")
-        return [f"{fell.dependency} -> {fell.to}" for fell in ctx.fallbacks_used]
+        return [
+            f"{fell.dependency} -> {fell.answered_by}" for fell in ctx.fallbacks_used
+        ]
 
     async def second(ctx: Context[Clause]) -> list[str]:
         return [*ctx.result(first), *map(str, ctx.fallbacks_used)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from piecework.fingerprint import CAUSE_LIMIT, cause, fingerprint
+from piecework.fingerprint import CAUSE_LIMIT, fingerprint, normalize
 
 
 @pytest.mark.parametrize(
@@ -50,11 +50,13 @@ def test_a_fingerprint_is_twelve_hex_digits_and_stays_what_it_is() -> None:
 
 
 def test_an_apostrophe_opens_no_quotation() -> None:
-    assert "it doesn't fit the model's size" == cause("It doesn't fit the model's size")
+    assert "it doesn't fit the model's size" == normalize(
+        "It doesn't fit the model's size"
+    )
 
 
 def test_words_that_look_like_hex_stay() -> None:
-    assert "effaced deadbeef facade" == cause("effaced deadbeef facade")
+    assert "effaced deadbeef facade" == normalize("effaced deadbeef facade")
 
 
 def test_where_a_long_message_was_cut_does_not_count() -> None:

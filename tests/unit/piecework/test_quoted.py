@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from piecework.quoted import MASK, STRETCH, unquoted, worth_a_look
+from piecework.quoted import MASK, QUOTE_LENGTH, candidates, redact_quotes
 
 
 def everywhere(message: str, text: str) -> set[int]:
@@ -19,8 +19,8 @@ def everywhere(message: str, text: str) -> set[int]:
     bare = "".join(filter(str.isalnum, text)).lower()
     places = [i for i, character in enumerate(message) if character.isalnum()]
     found = set[int]()
-    for at in range(len(places) - STRETCH + 1):
-        window = places[at : at + STRETCH]
+    for at in range(len(places) - QUOTE_LENGTH + 1):
+        window = places[at : at + QUOTE_LENGTH]
         if "".join(message[i].lower()[:1] for i in window) in bare:
             found.update(range(window[0], window[-1] + 1))
     return found
@@ -47,10 +47,10 @@ def test_a_stretch_is_found_wherever_it_begins(letters: str) -> None:
         message = "".join(rng.choices(letters, k=20)) + part + "".join(letters)
         expected = everywhere(message, text)
         found += bool(expected)
-        if sum(map(str.isalnum, text)) < STRETCH:
+        if sum(map(str.isalnum, text)) < QUOTE_LENGTH:
             continue
 
-        assert squeezed(marked(message, expected)) == unquoted(message, text)
+        assert squeezed(marked(message, expected)) == redact_quotes(message, text)
     assert 50 < found
 
 
@@ -60,8 +60,8 @@ def test_little_of_long_data_is_looked_at_more_than_once() -> None:
     said = text[1_000:1_030]
     halves = {said[at : at + 8] for at in range(len(said) - 7)}
 
-    assert len(worth_a_look(text, halves)) < 200
-    assert MASK == unquoted(said, text)
+    assert len(candidates(text, halves)) < 200
+    assert MASK == redact_quotes(said, text)
 
 
 NAMES = "Anna Meier\nBert Kahn\nCleo Lang\nDora Rau\tund Emil Bux\n"
@@ -87,7 +87,7 @@ PATH = "C:\\new\\tables\\reports\\under the name"
 def test_a_quotation_is_found_however_it_is_escaped(
     spelt: Callable[[str], str], text: str
 ) -> None:
-    message = unquoted(f"cannot read {spelt(text)} at 7", text)
+    message = redact_quotes(f"cannot read {spelt(text)} at 7", text)
 
     assert message.startswith("cannot read ")
     assert message.endswith(" at 7")
@@ -105,9 +105,9 @@ def test_a_quotation_is_found_however_it_is_escaped(
     ],
 )
 def test_a_quotation_is_found_in_capitals_and_without(said: str, text: str) -> None:
-    assert f"cannot read {MASK}." == unquoted(f"cannot read {said}.", text)
+    assert f"cannot read {MASK}." == redact_quotes(f"cannot read {said}.", text)
 
 
 def test_what_only_looks_like_an_escape_is_left_alone() -> None:
     message = r"no \x zz, 100%, \u12 and %zz in C:\new"
-    assert message == unquoted(message, SUM)
+    assert message == redact_quotes(message, SUM)

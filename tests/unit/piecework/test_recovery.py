@@ -13,7 +13,7 @@ from piecework.codes import ErrorClass
 from piecework.model import iso
 from piecework.outcome import Compensation
 from piecework.recovery import Compensate, DeadLetter, Decision, Pivot, RetryLater
-from piecework.retry_tokens import SPENT_CODE
+from piecework.retry_tokens import BUDGET_CODE
 from tests.unit.piecework.fakes import Highest, Lowest, envelope
 
 COMES_BACK = {ErrorClass.TRANSIENT, ErrorClass.STATE}
@@ -61,7 +61,7 @@ def test_what_the_provider_asked_for_comes_first_and_jitter_on_top() -> None:
 
 
 @pytest.mark.parametrize("said", ["999999999", "Fri, 31 Dec 9999 23:59:59 GMT"])
-@pytest.mark.parametrize("code", [OPEN_CODE, SPENT_CODE])
+@pytest.mark.parametrize("code", [OPEN_CODE, BUDGET_CODE])
 def test_what_was_asked_for_is_waited_a_day_at_the_most(said: str, code: str) -> None:
     now = 1_790_000_000.0
     seconds = retry_after({"Retry-After": said}, now)
@@ -86,9 +86,9 @@ def test_a_wait_that_is_none_is_none(said: float) -> None:
     [
         (OPEN_CODE, 0, "bank"),
         (OPEN_CODE, 1_000, "bank"),
-        (SPENT_CODE, 0, "bank"),
-        (SPENT_CODE, recovery.MAX_DEFERRALS - 1, "bank"),
-        (SPENT_CODE, recovery.MAX_DEFERRALS, ""),
+        (BUDGET_CODE, 0, "bank"),
+        (BUDGET_CODE, recovery.MAX_DEFERRALS - 1, "bank"),
+        (BUDGET_CODE, recovery.MAX_DEFERRALS, ""),
     ],
 )
 def test_who_waits_for_a_dependency_spends_no_attempt_within_reason(
@@ -132,7 +132,7 @@ def test_who_waits_for_the_same_breaker_is_spread_out() -> None:
 
 
 def test_a_call_without_a_retry_left_waits_longer_each_time() -> None:
-    spent = envelope(ErrorClass.TRANSIENT, code=SPENT_CODE, retry_after=3.0)
+    spent = envelope(ErrorClass.TRANSIENT, code=BUDGET_CODE, retry_after=3.0)
     assert 7.0 == recovery.deferral_delay(spent, 1, 0, Highest())
     assert 19.0 == recovery.deferral_delay(spent, 1, 2, Highest())
     assert 33.0 == recovery.deferral_delay(spent, 1, 9, Highest())

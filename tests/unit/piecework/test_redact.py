@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from piecework.redact import learn, redact, shortened
+from piecework.redact import learn_secrets, redact, shortened
 
 SECRETS = [
     ("key AKIAIOSFODNN7EXAMPLE is bad", "key [redacted aws key] is bad"),
@@ -73,7 +73,7 @@ def test_a_secret_that_is_learned_later_is_masked_in_a_text_seen_before() -> Non
     said = "refused: correct horse battery"
     try:
         assert said == shortened(said, 100)
-        learn({"SOME_TOKEN": "correct horse battery"})
+        learn_secrets({"SOME_TOKEN": "correct horse battery"})
         assert "refused: [redacted secret]" == shortened(said, 100)
     finally:
-        learn({})
+        learn_secrets({})

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from piecework.errors import PermanentError, TransientError, UsageError
-from piecework.retry import RetryBudget, RetryPolicy, retried
+from piecework.retry import RetryBudget, RetryPolicy, call_with_retry
 from tests.unit.piecework.retrying import MODEL, TOOL, Call, Run, failures
 
 
@@ -85,7 +85,7 @@ async def test_a_wait_is_announced_before_it_begins() -> None:
     async def sleep(_seconds: float) -> None:
         order.append("slept")
 
-    await retried(
+    await call_with_retry(
         Call(*failures(2)),
         TOOL,
         budget=RetryBudget(),
@@ -137,7 +137,7 @@ async def test_a_cancellation_during_the_wait_ends_it() -> None:
         await asyncio.Event().wait()
 
     task = asyncio.create_task(
-        retried(call, TOOL, budget=RetryBudget(), rng=Random(1), sleep=sleep)
+        call_with_retry(call, TOOL, budget=RetryBudget(), rng=Random(1), sleep=sleep)
     )
     await waiting.wait()
     task.cancel()
@@ -151,7 +151,7 @@ async def test_a_plain_function_that_returns_an_awaitable_is_a_call_too() -> Non
     call = Call(*failures(1))
     run = Run()
 
-    value = await retried(
+    value = await call_with_retry(
         lambda: asyncio.ensure_future(call()),
         TOOL,
         budget=run.budget,

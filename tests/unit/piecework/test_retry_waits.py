@@ -20,13 +20,13 @@ from tests.unit.piecework.retrying import MODEL, TOOL, Call, Run, failures
 def test_ceilings_double_from_base_up_to_the_cap(
     policy: RetryPolicy, ceilings: list[float]
 ) -> None:
-    found = [policy.ceiling(attempt) for attempt in range(1, policy.attempts)]
+    found = [policy.delay_limit(attempt) for attempt in range(1, policy.attempts)]
 
     assert ceilings == found
 
 
 def test_a_ceiling_can_be_asked_for_however_many_attempts() -> None:
-    assert TOOL.ceiling(100_000) == 30.0
+    assert TOOL.delay_limit(100_000) == 30.0
 
 
 async def test_jitter_is_spread_evenly_from_zero_to_the_ceiling() -> None:
@@ -134,7 +134,7 @@ def test_a_budget_gives_what_fits_and_nothing_else(
 
 async def test_a_wait_beyond_the_lease_is_none_of_the_worker_s() -> None:
     run = Run(seconds=600.0)
-    run.budget.longest = 34.0
+    run.budget.max_delay = 34.0
     policy = RetryPolicy(attempts=2, cap=300.0, budget=300.0)
     with pytest.raises(TransientError):
         await run(Call(*failures(1, retry_after=120.0)), policy)

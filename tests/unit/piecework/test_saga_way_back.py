@@ -137,9 +137,9 @@ async def test_the_calls_of_a_compensation_are_its_own_in_each_life() -> None:
     async def undo(ctx: Any) -> None:
         await ctx.call(BANK, release)
 
-    for epoch in (1, 2):
+    for gen in (1, 2):
         script = Script(fails={"a": PermanentError("no"), "undo a": undo})
-        ctx = context(script.pipeline, caller=caller(epoch=epoch))
+        ctx = context(script.pipeline, caller=caller(gen=gen))
         await run(script.pipeline, ctx=ctx)
     assert len(set(keys)) == 2
 

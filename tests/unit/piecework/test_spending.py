@@ -6,7 +6,7 @@ import pytest
 
 from piecework.dependency import Dependency
 from piecework.retry import RetryPolicy
-from piecework.spending import Spending
+from piecework.spending import UsageReporter
 from piecework.usage import Usage
 from tests.unit.piecework.fakes import Diary, Log, caller
 from tests.unit.piecework.provider import Provider, RefusedError, call
@@ -31,7 +31,7 @@ class Bill:
         self.told.append((dependency, answered, usage))
 
     def of(self, made_by: Any) -> Any:
-        made_by.attempts.spending = Spending(self.hear, self.log)
+        made_by.attempts.usage = UsageReporter(self.hear, self.log)
         return made_by
 
 

@@ -69,6 +69,6 @@ async def test_an_effect_that_nothing_undoes_is_left_standing_and_named(
 def test_the_way_back_has_retries_of_its_own() -> None:
     one = caller()
     one.attempts.budget = RetryBudget(30.0, spent=30.0)
-    one.turn_back()
+    one.start_compensating()
     assert RetryBudget(30.0, spent=0.0) == one.attempts.budget
     assert not one.counts.forward

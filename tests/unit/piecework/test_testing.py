@@ -188,7 +188,7 @@ async def test_an_effect_in_doubt_is_not_repeated_by_a_stage_that_tries_again() 
 
     async def stage(ctx: Any) -> None:
         for _ in range(2):
-            with pytest.raises(PermanentError, match="Nobody can tell"):
+            with pytest.raises(PermanentError, match="It is unknown"):
                 await ctx.call(fax, ask)
 
     run = await run_in_memory(pipeline(Stage(stage)), CLAUSES[:1])

@@ -8,7 +8,7 @@ from typing import Any
 from piecework.errors import PermanentError, TransientError
 from piecework.outcome import Compensation, DeadLettered, Deferred
 from piecework.recovery import MAX_DEFERRALS
-from piecework.retry_tokens import RetryTokens
+from piecework.retry_tokens import RetryTokenBucket
 from tests.unit.piecework.fakes import caller, checkpoints_of, context, run
 from tests.unit.piecework.script import BANK, Script
 
@@ -25,7 +25,7 @@ async def test_a_way_back_waits_for_a_retry_to_be_left_only_so_often() -> None:
     script = Script(undoable="a", fails={"b": PermanentError("no"), "undo a": undo})
     kept, outcomes = checkpoints_of(script.pipeline), []
     for parks in range(MAX_DEFERRALS + 1):
-        one = caller(tokens=defaultdict(lambda: RetryTokens(0.0)))
+        one = caller(tokens=defaultdict(lambda: RetryTokenBucket(0.0)))
         one.counts.parks = parks
         ctx = context(script.pipeline, caller=one)
         outcomes.append(await run(script.pipeline, kept, ctx=ctx))

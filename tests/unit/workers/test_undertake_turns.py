@@ -10,7 +10,7 @@ import pytest
 
 from piecework.claim import MAX_RECOVERIES
 from piecework.errors import PermanentError, StoreError
-from piecework.landing import Landing
+from piecework.landing import EffectDrain
 from piecework.outcome import DeadLettered, Released, Succeeded
 from piecework.ports import ClaimLostError
 from piecework.record import UNREADABLE
@@ -70,7 +70,7 @@ async def test_a_row_that_somebody_edited_is_told_as_such(
 
 
 def bench() -> Any:
-    caller = SimpleNamespace(landing=Landing())
+    caller = SimpleNamespace(effect_drain=EffectDrain())
     ctx = SimpleNamespace(caller=caller, log=Log())
     return SimpleNamespace(ctx=ctx, checkpoints=SimpleNamespace(cancel=None))
 

@@ -160,7 +160,7 @@ async def test_a_cancel_that_undoes_goes_on_backwards(
 
 def test_calls_are_late_only_under_a_cancel() -> None:
     one = task()
-    one.ctx.caller.counts.ends.extend([0.0, 4e9])
+    one.ctx.caller.counts.end_times.extend([0.0, 4e9])
     assert late_calls(one, None) is None
     assert late_calls(one, PLAIN) == 1
 

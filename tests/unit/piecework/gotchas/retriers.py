@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 
 from piecework import RetryPolicy
-from piecework.retry import RetryBudget, retried
+from piecework.retry import RetryBudget, call_with_retry
 from tests.unit.piecework.retrying import Call
 
 #: Makes a call, and returns the seconds that it waited in between.
@@ -27,7 +27,7 @@ def ours(policy: RetryPolicy) -> Retrier:
             waits.append(seconds)
 
         try:
-            await retried(
+            await call_with_retry(
                 call, policy, budget=RetryBudget(math.inf), rng=rng, sleep=sleep
             )
         except Exception:  # noqa: BLE001  how it ends is not asked

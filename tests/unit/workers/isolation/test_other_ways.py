@@ -59,7 +59,7 @@ shop = Dependency(
 
 async def asks(ctx: Context[Clause]) -> str:
     answer = await ctx.call(large, ask_large, ctx.payload.text)
-    return f"{answer}: {[fell.to for fell in ctx.fallbacks_used]}"
+    return f"{answer}: {[fell.answered_by for fell in ctx.fallbacks_used]}"
 
 
 async def buys(ctx: Context[Clause]) -> str:

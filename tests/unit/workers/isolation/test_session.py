@@ -208,7 +208,7 @@ async def test_a_call_that_the_stage_gives_up_is_cut_off() -> None:
 
     async with bench(gives_up) as b:
         ended = await b.run()
-        await b.ctx.caller.landed()
+        await b.ctx.caller.drain()
 
     assert '"gave up"' == ended.value
     assert ["begun 64", "cut off"] == SAW
@@ -318,15 +318,15 @@ async def test_an_effect_of_a_dead_child_may_land_until_its_time_is_over() -> No
         with pytest.raises(TransientError):
             await running
 
-    assert b.ctx.caller.in_flight.by > asyncio.get_running_loop().time() + 50
+    assert b.ctx.caller.in_flight.clear_at > asyncio.get_running_loop().time() + 50
 
 
 @pytest.mark.parametrize(
-    ("error", "may_land"),
+    ("error", "may_still_execute"),
     [(TransientError("busy"), False), (ConnectionResetError(), True)],
 )
 async def test_what_a_function_says_of_a_request_counts_as_in_the_worker(
-    error: Exception, may_land: Any
+    error: Exception, may_still_execute: Any
 ) -> None:
     async def breaks(*, idempotency_key: str) -> None:
         del idempotency_key
@@ -338,7 +338,7 @@ async def test_what_a_function_says_of_a_request_counts_as_in_the_worker(
     async with bench(tries) as b:
         await b.run()
 
-    assert may_land is (b.ctx.caller.in_flight.by > 0)
+    assert may_still_execute is (b.ctx.caller.in_flight.clear_at > 0)
 
 
 async def test_a_stage_that_is_cut_off_is_killed_and_its_intent_stands() -> None:
@@ -370,7 +370,7 @@ async def test_an_effect_that_is_to_land_does_though_its_stage_is_cut_off() -> N
             SAW.append("stage cut off")
             raise
 
-    async with bench(sends, lets_land=lambda: True) as b:
+    async with bench(sends, drains_effects=lambda: True) as b:
         session = b.session()
         running = asyncio.create_task(session.run(b.request()))
         await seen("begun 64")
@@ -379,7 +379,7 @@ async def test_an_effect_that_is_to_land_does_though_its_stage_is_cut_off() -> N
             await running
         left = bool(session.attempts)
         go.set()
-        await b.ctx.caller.landed()
+        await b.ctx.caller.drain()
         await session.attempts.wait_until_idle()
         await seen("stage cut off")
         session.close()

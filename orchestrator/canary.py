@@ -1,7 +1,8 @@
-"""Redrive a few first, and more only once those have come through.
+"""Redrive a few dead letters first, and more only if those succeed.
 
-A wave reopens its jobs, each in a new generation, and the next one waits until these
-have ended again: an ended job alone can be reopened. So its join runs after each wave.
+A wave reopens its jobs, each in a new generation. The next wave starts when these jobs
+have ended again, because only an ended job can be reopened. So the join of a job runs
+after each wave.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from orchestrator.redrive import NOTHING_LEFT, Redrive, redrive
+from orchestrator.redrive import NOTHING_LEFT, RedriveRequest, redrive
 from orchestrator.waiting import Watcher, watch
-from orchestrator.waves import Came, Verdict, judge, waves
+from orchestrator.waves import Verdict, WaveResult, judge_wave, split_into_waves
 from piecework import keys
 from piecework.errors import UsageError, WaitTimeoutError
 from piecework.model import ChunkStatus, JobRef
@@ -22,119 +23,121 @@ from piecework.store.table import Item
 
 
 @dataclass(frozen=True, slots=True)
-class Canary:
-    """What a person asked for.
+class CanaryRequest:
+    """A canary redrive as the operator requested it.
 
     Attributes:
-        letters: The open ones, each with its fingerprint, of any jobs.
-        how: Makes a redrive of some letters of a job.
-        first: How many the first wave has.
-        timeout_s: Seconds to wait in all.
+        letters: Open dead letters with their fingerprints, of any jobs.
+        make_request: Returns the redrive of some dead letters of a job.
+        first: The number of dead letters in the first wave.
+        timeout_s: Seconds to wait for all split_into_waves together; None: no limit.
     """
 
     letters: Sequence[Item]
-    how: Callable[[JobRef, Sequence[Item]], Redrive]
+    make_request: Callable[[JobRef, Sequence[Item]], RedriveRequest]
     first: int
     timeout_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What it came to.
+class CanaryResult:
+    """The result of a canary redrive.
 
     Attributes:
-        left_alone: The letters that were not redriven, for it stopped before.
+        remaining: The number of dead letters that were not redriven.
     """
 
     verdict: Verdict
-    came: list[Came]
-    left_alone: int
+    waves: list[WaveResult]
+    remaining: int
 
 
 async def canary(
     rt: Runtime,
-    asked: Canary,
-    told: Callable[[Came], None],
+    request: CanaryRequest,
+    on_wave: Callable[[WaveResult], None],
     remark: Callable[[str], None],
-) -> Outcome:
-    """Redrive wave by wave; `told` hears what each came to.
+) -> CanaryResult:
+    """Redrive wave by wave; call `on_wave` with the result of each.
 
     Raises:
         UsageError: `job.state.not_finished`; `redrive.payload.invalid`.
-        WaitTimeoutError: `cli.wait.timeout`; the wave under way goes on.
+        WaitTimeoutError: `cli.wait.timeout`; the current wave continues without us.
     """
     loop = asyncio.get_running_loop()
-    ends = None if asked.timeout_s is None else loop.time() + asked.timeout_s
-    redriven_for = {letter["fingerprint"] for letter in asked.letters}
-    came: list[Came] = []
-    left = len(asked.letters)
-    verdict = Verdict.GO_ON
-    for letters in waves(asked.letters, asked.first):
-        gens = await redrive_all(rt, asked, letters)
-        left -= len(letters)
+    ends = None if request.timeout_s is None else loop.time() + request.timeout_s
+    fingerprints = {letter["fingerprint"] for letter in request.letters}
+    results: list[WaveResult] = []
+    remaining = len(request.letters)
+    verdict = Verdict.CONTINUE
+    for letters in split_into_waves(request.letters, request.first):
+        gens = await redrive_wave(rt, request, letters)
+        remaining -= len(letters)
         for ref in gens:
-            rest = None if ends is None else max(ends - loop.time(), 0.0)
-            await until_ended(rt, ref, remark, rest, left)
-        came.append(await look(rt, letters, gens))
-        told(came[-1])
-        verdict = judge(came[-1], redriven_for)
-        if verdict is not Verdict.GO_ON:
+            timeout_s = None if ends is None else max(ends - loop.time(), 0.0)
+            await wait_for_end(rt, ref, remark, timeout_s, remaining)
+        results.append(await read_wave_result(rt, letters, gens))
+        on_wave(results[-1])
+        verdict = judge_wave(results[-1], fingerprints)
+        if verdict is not Verdict.CONTINUE:
             break
-    return Outcome(verdict, came, left)
+    return CanaryResult(verdict, results, remaining)
 
 
-async def until_ended(
+async def wait_for_end(
     rt: Runtime,
     ref: JobRef,
     remark: Callable[[str], None],
-    limit_s: float | None,
-    left: int,
+    timeout_s: float | None,
+    remaining: int,
 ) -> None:
-    """Wait for the end of a job.
+    """Wait until a job has ended.
 
     Raises:
-        WaitTimeoutError: `cli.wait.timeout`, with how many letters are left.
+        WaitTimeoutError: `cli.wait.timeout`, with the number of remaining letters.
     """
     try:
-        await watch(rt, ref.job, Watcher(lambda _: None, remark=remark), limit_s)
+        await watch(rt, ref.job, Watcher(lambda _: None, remark=remark), timeout_s)
     except WaitTimeoutError as error:
-        message = f"{error.message} Dead letters left alone: {left}."
+        message = f"{error.message} Dead letters not redriven: {remaining}."
         raise WaitTimeoutError(message, next_step=error.next_step) from error
 
 
-async def redrive_all(
-    rt: Runtime, asked: Canary, letters: Sequence[Item]
+async def redrive_wave(
+    rt: Runtime, request: CanaryRequest, letters: Sequence[Item]
 ) -> dict[JobRef, int]:
-    """Redrive a wave, job by job; return the generation in which each job is now.
+    """Redrive a wave, job by job; return the new generation of each job.
 
-    A job is left out of whose letters others have closed all since they were listed.
+    A job is left out if others have closed all its dead letters since they were listed.
     """
     by_job: dict[JobRef, list[Item]] = defaultdict(list)
     for letter in letters:
-        by_job[of(letter)].append(letter)
+        by_job[job_of(letter)].append(letter)
     gens = {}
     for ref, some in by_job.items():
         try:
-            _, gens[ref] = await redrive(rt, asked.how(ref, some))
+            _, gens[ref] = await redrive(rt, request.make_request(ref, some))
         except UsageError as error:
             if error.code != NOTHING_LEFT:
                 raise
     return gens
 
 
-def of(letter: Item) -> JobRef:
-    """Return the job of a letter."""
+def job_of(letter: Item) -> JobRef:
+    """Return the job of a dead letter."""
     return JobRef(letter["tenant"], letter["job"])
 
 
-async def look(rt: Runtime, letters: Sequence[Item], gens: dict[JobRef, int]) -> Came:
-    """Look at what became of a wave's chunks, but for those that others redrove."""
+async def read_wave_result(
+    rt: Runtime, letters: Sequence[Item], gens: dict[JobRef, int]
+) -> WaveResult:
+    """Count the statuses of a wave's chunks, except those that others redrove."""
     statuses: Counter[str] = Counter()
     died: Counter[str] = Counter()
     for letter in letters:
-        if of(letter) not in gens:
+        if job_of(letter) not in gens:
             continue
-        ref, gen = of(letter).chunk(letter["chunk"]), gens[of(letter)]
+        ref, gen = job_of(letter).chunk(letter["chunk"]), gens[job_of(letter)]
         item = await rt.table.get(ref.pk, ref.sk)
         if item is None or item["gen"] != gen:
             continue
@@ -143,7 +146,7 @@ async def look(rt: Runtime, letters: Sequence[Item], gens: dict[JobRef, int]) ->
             sk = keys.dead_letter_sk(ref.chunk, gen)
             again = await rt.dead_letters.get(ref.of.pk, sk) or {}
             died[str(again.get("fingerprint"))] += 1
-    return Came(
+    return WaveResult(
         redriven=statuses.total(),
         succeeded=statuses[ChunkStatus.SUCCEEDED],
         cancelled=statuses[ChunkStatus.CANCELLED],

@@ -1,4 +1,4 @@
-"""The bill of a job, from what its processes wrote down and what its chunks say."""
+"""Compute the bill of a job from its cost counters and from its chunks."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Document = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Spent:
-    """What chunks say that they spent on calls."""
+class CallUsage:
+    """Calls and tokens, summed over chunks."""
 
     calls: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
 
     def add(self, item: Mapping[str, Any]) -> None:
-        """Add what a chunk's item says."""
+        """Add the usage on a chunk's item."""
         self.calls += int(item.get("calls", 0))
         self.tokens_in += int(item.get("tokens_in", 0))
         self.tokens_out += int(item.get("tokens_out", 0))
@@ -37,7 +37,7 @@ class Spent:
 async def job_bill(
     rt: Runtime, job: Job, prices: Prices, region: str, task: TaskSize
 ) -> Document:
-    """Return what a job has cost so far.
+    """Return the bill of a job so far.
 
     Raises:
         UsageError: `config.price.missing`.
@@ -47,14 +47,14 @@ async def job_bill(
     counts = bill.sum_counts(by_actor.values())
     found = bill.bill_lines(counts, prices, region, task)
     usd = bill.total(found)
-    spent = await calls(rt, job, counts, found)
+    usage = await call_costs(rt, job, counts, found)
     return {
         "job": job.ref.job,
         "status": str(job.status),
         "chunks": job.chunks,
         "region": region,
         "prices_dated": str(prices.dated),
-        "units_by": "AWS" if rt.cost.trusted else "the rules of AWS, on an emulator",
+        "units_by": "AWS" if rt.cost.trusted else "AWS rules, measured on an emulator",
         "lines": [line_document(line) for line in found],
         "total_usd": usd,
         "chunk_usd": usd / max(1, job.chunks),
@@ -62,9 +62,9 @@ async def job_bill(
             actor: bill.total(bill.bill_lines(its, prices, region, task))
             for actor, its in by_actor.items()
         },
-        "calls": spent,
+        "calls": usage,
         "retries": counts.get("retries", 0) / 1000,
-        "notes": notes(rt, job, counts, found) + earlier_joins(job, spent),
+        "notes": bill_notes(rt, job, counts, found) + earlier_join_notes(job, usage),
     }
 
 
@@ -78,93 +78,102 @@ def line_document(line: BillLine) -> Document:
     return {**asdict(line), "usd": line.usd}
 
 
-async def calls(
+async def call_costs(
     rt: Runtime, job: Job, counts: Mapping[str, int], found: list[BillLine]
 ) -> Document:
-    """Return what calls were paid for, and which of them came to nothing.
+    """Return the cost of calls, and the part that produced no result.
 
-    What was paid and stands in no chunk of an ended job was paid by claims that did
-    not end on record: their chunks were taken over, and so paid for twice.
+    In an ended job, paid calls that are on no chunk were made by claims that lost their
+    lease: another worker took these chunks over and paid again.
     """
-    settled, dead = Spent(), Spent()
+    on_chunks, dead = CallUsage(), CallUsage()
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
-        settled.add(chunk.item)
+        on_chunks.add(chunk.item)
         if chunk.status is ChunkStatus.DEAD:
             dead.add(chunk.item)
     join = await rt.table.get(job.ref.pk, keys.chunk_sk(keys.JOIN_CHUNK))
-    settled.add(join or {})
-    paid = spent_on(counts, "paid")
-    lost = beyond(paid, settled) if job.status.ended else Spent()
+    on_chunks.add(join or {})
+    paid = counted_usage(counts, "paid")
+    lost = subtract_usage(paid, on_chunks) if job.status.ended else CallUsage()
     usd = bill.total(line for line in found if line.group == "calls")
     parts = {"paid": paid, "paid_by_lost_claims": lost, "paid_by_dead_chunks": dead}
-    spared = {how: spent_on(counts, how) for how in ("replayed", "cached")}
+    saved = {how: counted_usage(counts, how) for how in ("replayed", "cached")}
     return {
-        name: {**asdict(spent), "usd": usd * share(spent, paid)}
-        for name, spent in {**parts, **spared}.items()
+        name: {**asdict(usage), "usd": usd * cost_share(usage, paid)}
+        for name, usage in {**parts, **saved}.items()
     }
 
 
-def beyond(paid: Spent, settled: Spent) -> Spent:
-    """Return what was paid and is not in the chunks' records."""
-    return Spent(
-        max(0, paid.calls - settled.calls),
-        max(0, paid.tokens_in - settled.tokens_in),
-        max(0, paid.tokens_out - settled.tokens_out),
+def subtract_usage(paid: CallUsage, on_chunks: CallUsage) -> CallUsage:
+    """Return the paid usage that is on no chunk."""
+    return CallUsage(
+        max(0, paid.calls - on_chunks.calls),
+        max(0, paid.tokens_in - on_chunks.tokens_in),
+        max(0, paid.tokens_out - on_chunks.tokens_out),
     )
 
 
-def spent_on(counts: Mapping[str, int], answered: str) -> Spent:
-    """Return what was counted of calls that were answered in one way."""
+def counted_usage(counts: Mapping[str, int], answered: str) -> CallUsage:
+    """Return the counted usage of calls that were paid, replayed or cached."""
     found = bill.sum_counts(bill.call_counts(counts, answered).values())
     names = ("calls", "tokens_in", "tokens_out")
-    return Spent(*(found.get(name, 0) for name in names))
+    return CallUsage(*(found.get(name, 0) for name in names))
 
 
-def share(part: Spent, whole: Spent) -> float:
-    """Return a part's share of the money: by tokens, or without any by calls."""
+def cost_share(part: CallUsage, whole: CallUsage) -> float:
+    """Return a part's share of the cost: by tokens, or by calls if no tokens count."""
     tokens = whole.tokens_in + whole.tokens_out
     if tokens:
         return (part.tokens_in + part.tokens_out) / tokens
     return part.calls / whole.calls if whole.calls else 0.0
 
 
-def notes(
+def bill_notes(
     rt: Runtime, job: Job, counts: Mapping[str, int], found: list[BillLine]
 ) -> list[str]:
-    """Say what is missing."""
-    said = []
+    """Return notes on what the bill leaves out."""
+    found_notes = []
     if not job.status.ended:
-        said.append("the job goes on: this is what was written down so far")
+        found_notes.append("the job has not ended: this is the cost recorded so far")
     elif rt.clock() - moment(str(job.item["finished_at"])) < QUIET_S + LOOK_S:
-        said.append("it ended just now: workers write the last of it within 35 s")
+        found_notes.append(
+            "the job just ended: workers record the last costs within 35 s"
+        )
     if lost := counts.get("lost_writes", 0):
-        said.append(f"counts of {lost} writes were lost")
-    return said + [f"{line.item}: {unpriced(line)}" for line in unknown(found)]
-
-
-def earlier_joins(job: Job, spent: Document) -> list[str]:
-    """Say what stands in a wrong place: of a join only its last run is on record."""
-    if job.gen == 1 or not spent["paid_by_lost_claims"]["calls"]:
-        return []
-    return [f"what joins before generation {job.gen} paid is among that of lost claims"]
-
-
-def unknown(found: list[BillLine]) -> list[BillLine]:
-    """Return the lines that are in no sum; calls whose tokens are told are in none."""
-    told = {line.item for line in found if line.unit == "tokens"}
-    return [
-        line
-        for line in found
-        if line.unit_price is None and f"{line.item}, in" not in told
+        found_notes.append(f"the counters of {lost} writes were lost")
+    return found_notes + [
+        f"{line.item}: {why_unpriced(line)}" for line in unpriced_lines(found)
     ]
 
 
-def unpriced(line: BillLine) -> str:
-    """Say why a line is in no sum, and what helps."""
+def earlier_join_notes(job: Job, usage: Document) -> list[str]:
+    """Return a note on earlier runs of the join, which are counted as lost claims.
+
+    The record keeps only the last run of a join.
+    """
+    if job.gen == 1 or not usage["paid_by_lost_claims"]["calls"]:
+        return []
+    return [
+        f"calls of the joins before generation {job.gen} are counted as lost claims"
+    ]
+
+
+def unpriced_lines(found: list[BillLine]) -> list[BillLine]:
+    """Return the lines that are in no sum, except calls whose tokens have a line."""
+    with_tokens = {line.item for line in found if line.unit == "tokens"}
+    return [
+        line
+        for line in found
+        if line.unit_price is None and f"{line.item}, in" not in with_tokens
+    ]
+
+
+def why_unpriced(line: BillLine) -> str:
+    """Return why a line is in no sum, and the option that adds it."""
     match line.unit:
         case "hours":
-            return "--vcpu and --gb say what a worker runs on"
+            return "no task size; --vcpu and --gb set it"
         case "calls":
-            return "what they cost is not known; `usage` of the dependency tells"
+            return "no price; `usage` of the dependency reports tokens"
         case _:
-            return "no price; --prices FILE gives one"
+            return "no price; --prices FILE sets it"

@@ -1,4 +1,4 @@
-"""Give dead letters up: somebody decided that their chunks stay dead."""
+"""Discard dead letters: an operator decided that their chunks stay dead."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from piecework.store.table import Item
 
 
 async def discard(
-    rt: Runtime, ref: JobRef, letters: Sequence[Item], by: Closing
+    rt: Runtime, ref: JobRef, letters: Sequence[Item], closing: Closing
 ) -> int:
-    """Discard letters of a job; return how many were still open.
+    """Discard dead letters of a job; return how many of them were still open.
 
-    They count as open no more, and neither a redrive nor a resume takes their chunks
-    up. The job stays what it is.
+    They no longer count as open, and neither a redrive nor a retry reopens their
+    chunks. The status of the job stays as it is.
     """
     store = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
-    done = sum([await store.discard(letter, by) for letter in letters])
-    noted = {"actor": by.actor, "reason": by.reason, "letters": done}
-    await rt.jobs.record(ref, "discarded", noted)
-    return done
+    count = sum([await store.discard(letter, closing) for letter in letters])
+    event = {"actor": closing.actor, "reason": closing.reason, "letters": count}
+    await rt.jobs.record(ref, "discarded", event)
+    return count

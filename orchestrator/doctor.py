@@ -1,4 +1,4 @@
-"""Look at everything a run needs, and say of each thing what to do when it is amiss."""
+"""Check everything that a run needs, and name the next step for each failure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ START = "run `piecework up`"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing looked at: whether it is well, what was seen, what to do if not."""
+    """The result of one check, with the next step if it failed."""
 
     name: str
     ok: bool
@@ -35,7 +35,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where AWS calls of this directory and environment go, and why."""
+    """The endpoint of AWS calls from this directory and environment, and why."""
 
     endpoint: str | None
     reason: str
@@ -43,13 +43,13 @@ class Target:
 
 
 def checks(settings: Settings, environ: Mapping[str, str] = os.environ) -> list[Check]:
-    """Look at the machine, then at the endpoint, then at the deployed resources."""
+    """Check the machine, then the endpoint, then the deployed resources."""
     done = [_python(), _packages()]
     try:
         target = _target(environ)
     except PieceworkError as error:
-        said, step = error.message, error.next_step
-        return [*done, Check("endpoint", ok=False, detail=said, next_step=step)]
+        message, step = error.message, error.next_step
+        return [*done, Check("endpoint", ok=False, detail=message, next_step=step)]
     done += [_endpoint(target), _loopback(target)]
     if target.emulator:
         done.append(_emulator(target.emulator))
@@ -82,13 +82,13 @@ def _packages() -> Check:
 
 
 def _target(environ: Mapping[str, str]) -> Target:
-    """Decide as the runtime does: environment, then state file, then real AWS."""
+    """Find the endpoint as the runtime does: environment, state file, then AWS."""
     for name in ENDPOINT_VARIABLES:
         if environ.get(name):
             return Target(environ[name], f"{name} is set")
     if emulator := find():
         return Target(emulator.endpoint, "started by `piecework up`", emulator)
-    return Target(None, "no endpoint variable, no emulator started here")
+    return Target(None, "no endpoint variable, no emulator of this folder")
 
 
 def _endpoint(target: Target) -> Check:
@@ -99,8 +99,8 @@ def _endpoint(target: Target) -> Check:
 
 def _loopback(target: Target) -> Check:
     if target.endpoint and is_loopback(target.endpoint):
-        return Check("loopback", ok=True, detail="nothing leaves this machine")
-    return Check("loopback", ok=True, detail="no: `demo` and `down` will refuse")
+        return Check("loopback", ok=True, detail="yes: no call leaves this machine")
+    return Check("loopback", ok=True, detail="no: `demo` and `down` refuse to run")
 
 
 def _emulator(emulator: Emulator) -> Check:
@@ -113,7 +113,7 @@ def _emulator(emulator: Emulator) -> Check:
 
 
 def _region(target: Target, environ: Mapping[str, str]) -> Check:
-    """Find the region; the variables of AWS's tools and of its SDK may differ."""
+    """Check the region; the two variables for it may differ."""
     from botocore.exceptions import BotoCoreError
 
     if target.emulator:
@@ -121,7 +121,9 @@ def _region(target: Target, environ: Mapping[str, str]) -> Check:
     default, plain = environ.get("AWS_DEFAULT_REGION"), environ.get("AWS_REGION")
     if default and plain and default != plain:
         detail = f"{default} in AWS_DEFAULT_REGION, {plain} in AWS_REGION"
-        return Check("region", ok=False, detail=detail, next_step="set both alike")
+        return Check(
+            "region", ok=False, detail=detail, next_step="set both to one region"
+        )
     if chosen := default or plain:
         return Check("region", ok=True, detail=chosen)
     try:
@@ -138,7 +140,7 @@ def _credentials(target: Target) -> Check:
     from botocore.exceptions import BotoCoreError
 
     if target.emulator:
-        detail = "test credentials of the embedded AWS; yours are not used"
+        detail = "test credentials of the embedded AWS; your own are not used"
         return Check("credentials", ok=True, detail=detail)
     try:
         found = _session().get_credentials()
@@ -151,39 +153,41 @@ def _credentials(target: Target) -> Check:
 
 
 def _unreadable(name: str, error: Exception) -> Check:
-    """Say what of the AWS configuration is amiss, which the SDK words well."""
+    """Return the failed check of an AWS configuration, in the words of the SDK."""
     step = f"correct the profile or the variables; for the embedded AWS, {START}"
     return Check(name, ok=False, detail=str(error), next_step=step)
 
 
 def _resources(settings: Settings, target: Target, region: str) -> Iterator[Check]:
-    """Ask for each resource by name; a look at one does not hinder the next."""
+    """Check each resource by name, even if another check failed."""
     sqs, dynamodb, s3 = (
         _client(name, target, region) for name in ("sqs", "dynamodb", "s3")
     )
     for queue in (settings.work_queue, settings.dead_letter_queue):
-        yield _look(f"queue {queue}", partial(sqs.get_queue_url, QueueName=queue))
+        yield _request(f"queue {queue}", partial(sqs.get_queue_url, QueueName=queue))
     for table in (settings.checkpoints_table, settings.dead_letters_table):
-        yield _look(f"table {table}", partial(dynamodb.describe_table, TableName=table))
+        yield _request(
+            f"table {table}", partial(dynamodb.describe_table, TableName=table)
+        )
     account = EMBEDDED_ACCOUNT
     if not target.emulator:
         sts = _client("sts", target, region)
-        asked = _look("account", sts.get_caller_identity, seen="Account")
-        yield asked
-        account = asked.detail
+        identity = _request("account", sts.get_caller_identity, shown="Account")
+        yield identity
+        account = identity.detail
     bucket = settings.bucket(account, region)
-    # Within what a role of one tenant may list; a look at all of it may be denied.
+    # The role of one tenant may list only the prefix of that tenant.
     prefix = f"tenants/{settings.tenant}/"
-    ask = partial(s3.list_objects_v2, Bucket=bucket, Prefix=prefix, MaxKeys=1)
-    yield _look(f"bucket {bucket}", ask)
+    call = partial(s3.list_objects_v2, Bucket=bucket, Prefix=prefix, MaxKeys=1)
+    yield _request(f"bucket {bucket}", call)
 
 
-def _look(name: str, ask: Callable[[], Any], seen: str = "") -> Check:
-    """Ask AWS once; `seen` names what of the answer is worth showing."""
+def _request(name: str, call: Callable[[], Any], shown: str = "") -> Check:
+    """Call AWS once; `shown` is the key of the answer to show."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
-        answer = ask()
+        answer = call()
     except ClientError as error:
         code = error.response["Error"]["Code"]
         step = f"{START}, or deploy infra/data.yaml to your account"
@@ -191,7 +195,7 @@ def _look(name: str, ask: Callable[[], Any], seen: str = "") -> Check:
     except BotoCoreError as error:
         step = "check the endpoint, the network and the credentials"
         return Check(name, ok=False, detail=type(error).__name__, next_step=step)
-    return Check(name, ok=True, detail=str(answer[seen]) if seen else "there")
+    return Check(name, ok=True, detail=str(answer[shown]) if shown else "found")
 
 
 def _client(service: str, target: Target, region: str) -> Any:
@@ -199,11 +203,11 @@ def _client(service: str, target: Target, region: str) -> Any:
 
     if target.emulator:
         return make_client(service, target.emulator)
-    patience = Config(
+    config = Config(
         connect_timeout=2, read_timeout=5, retries={"total_max_attempts": 2}
     )
-    # No endpoint is passed: the endpoint variables decide, as everywhere.
-    return _session().client(service, region_name=region, config=patience)
+    # No endpoint is passed, because the endpoint variables decide.
+    return _session().client(service, region_name=region, config=config)
 
 
 def _session() -> Any:

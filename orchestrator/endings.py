@@ -1,4 +1,4 @@
-"""Read how a job came to its end: what a cancel took, and who was told."""
+"""Read the end of a job: how long its cancel took, and its notifications."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from piecework.store.notices import Notices
 
 
 def cancel_facts(job: Job) -> dict[str, Any] | None:
-    """Return what is known of the job's cancel; None: it is not, or was resumed since.
+    """Return the facts of the job's cancel; None: it is not cancelled now.
 
-    Several clocks measure it, which may differ by a little.
+    Durations are in seconds. They span the clocks of several machines, which may differ
+    a little.
     """
     item = job.item
     if job.status not in {JobStatus.CANCELLING, JobStatus.CANCELLED}:
         return None
-    said = ("cancelled_by", "cancel_reason", "cancel_code", "cancel_undoes")
-    facts = {name: item[name] for name in (*said, "cancelled_at") if name in item}
+    names = ("cancelled_by", "cancel_reason", "cancel_code", "cancel_undoes")
+    facts = {name: item[name] for name in (*names, "cancelled_at") if name in item}
     if job.status is JobStatus.CANCELLING or "quiet_at" not in item:
         return facts
-    asked = moment(str(item["cancelled_at"]))
+    requested = moment(str(item["cancelled_at"]))
     return facts | {
-        "to_quiet_s": round(moment(item["quiet_at"]) - asked, 3),
-        "to_cancelled_s": round(moment(item["finished_at"]) - asked, 3),
+        "quiesced_after_s": round(moment(item["quiet_at"]) - requested, 3),
+        "cancelled_after_s": round(moment(item["finished_at"]) - requested, 3),
         "late_calls": item["late_calls"],
     }
 
 
-async def notices(rt: Runtime, job: Job) -> list[dict[str, Any]]:
-    """Return what the pipeline was told of the job, or is to be."""
+async def read_notifications(rt: Runtime, job: Job) -> list[dict[str, Any]]:
+    """Return the notifications of the job: those delivered, and those outstanding."""
     names = ("event", "gen", "at", "notice_state", "tries", "told_at", "said")
     rows = await Notices(rt.table, rt.clock).of(job.ref)
     return [{name: row[name] for name in names if name in row} for row in rows]

@@ -1,7 +1,7 @@
-"""Read what the record says of jobs and chunks, as documents for people and programs.
+"""Read jobs and chunks from the record, as documents for people and programs.
 
-Nothing here writes. Whatever is counted is counted from the chunks themselves, as
-long as the job is small enough to look at all of them in passing; see `LOOKED_AT`.
+Nothing here writes. The chunks of a small job are counted one by one; those of a large
+job are counted from its tallies, see `MAX_COUNTED_CHUNKS`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from orchestrator.endings import cancel_facts, notices
+from orchestrator.endings import cancel_facts, read_notifications
 from piecework import keys, layout, record
 from piecework.errors import NotFoundError
 from piecework.model import Chunk, ChunkRef, Job, JobRef
@@ -23,13 +23,13 @@ from piecework.strict_json import Bounds
 
 Document = dict[str, Any]
 
-#: Chunks of a job that a list looks at one by one: four queries. Above it, the full
-#: groups on the job's own item have to do.
-LOOKED_AT = 4 * layout.GROUP_SIZE
-#: A certificate names every chunk of its job: in 80 bytes one that has a result, in no
-#: more than this one that has none, with its label.
-CERTIFIED_BYTES = 1024
-FACTS = (
+#: Chunks of the largest job whose chunks are counted one by one: four queries. Of a
+#: larger job the full groups are counted, which stand on the job's own item.
+MAX_COUNTED_CHUNKS = 4 * layout.GROUP_SIZE
+#: Maximum bytes of a chunk in a certificate, which names every chunk of its job. A
+#: chunk with a result takes 80 bytes; a chunk without one also has its label.
+CERTIFICATE_BYTES_PER_CHUNK = 1024
+JOB_FACTS = (
     "source",
     "submitted_by",
     "created_at",
@@ -60,22 +60,26 @@ async def require_job(rt: Runtime, job: str) -> Job:
 
 
 async def job_document(rt: Runtime, job: Job) -> Document:
-    """Return everything there is to know of a job."""
+    """Return a job with its chunks by status, its dead letters and its certificate."""
     census = await take_census(rt.table, job.ref, job.chunks)
     return {
         **job_facts(job),
-        **({"notices": await notices(rt, job)} if job.has_notify_hook else {}),
+        **(
+            {"notifications": await read_notifications(rt, job)}
+            if job.has_notify_hook
+            else {}
+        ),
         "counts": dict(sorted(census.by_status.items())),
         "error_codes": dict(sorted(census.by_code.items())),
         "calls": {"paid": census.calls, "cached": census.cached_calls},
-        "dead_letters": await open_letters(rt, job.ref),
-        "certificate": await certificate(rt, job),
+        "dead_letters": await count_open_letters(rt, job.ref),
+        "certificate": await read_certificate(rt, job),
     }
 
 
 def job_facts(job: Job) -> Document:
-    """Return what the job's own item says."""
-    facts = {name: job.item[name] for name in FACTS if name in job.item}
+    """Return the facts on the job's own item."""
+    facts = {name: job.item[name] for name in JOB_FACTS if name in job.item}
     if not job.status.ended:
         facts.pop("finished_at", None)  # of an earlier generation
     document = {
@@ -87,12 +91,12 @@ def job_facts(job: Job) -> Document:
         "chunks": job.chunks,
         **facts,
     }
-    parts = {"notice": notice(job), "cancel": cancel_facts(job)}
+    parts = {"status_reason": status_reason(job), "cancel": cancel_facts(job)}
     return document | {name: part for name, part in parts.items() if part}
 
 
-def notice(job: Job) -> Document | None:
-    """Return why the job does not get on; None once it has ended."""
+def status_reason(job: Job) -> Document | None:
+    """Return why the job makes no progress; None if it does, or if it has ended."""
     if job.status.ended or "notice" not in job.item:
         return None
     item = job.item
@@ -104,14 +108,14 @@ def notice(job: Job) -> Document | None:
     }
 
 
-async def open_letters(rt: Runtime, ref: JobRef) -> int:
-    """Count the dead letters of a job that nobody has redriven."""
+async def count_open_letters(rt: Runtime, ref: JobRef) -> int:
+    """Count the open dead letters of a job."""
     letters = rt.dead_letters.query(ref.pk)
     return sum([letter.get("letter_state") == "OPEN" async for letter in letters])
 
 
-async def certificate(rt: Runtime, job: Job) -> Document | None:
-    """Return what an ended job came to, checked against its hash; None before.
+async def read_certificate(rt: Runtime, job: Job) -> Document | None:
+    """Return the certificate of an ended job, checked by its hash; None before.
 
     Raises:
         PermanentError: `runtime.payload.corrupt`.
@@ -120,19 +124,19 @@ async def certificate(rt: Runtime, job: Job) -> Document | None:
         return None
     prefix = keys.object_prefix(job.ref.tenant, job.ref.job)
     key = own_key(str(job.item["certificate"]), prefix)
-    most = OBJECT_LIMIT + CERTIFIED_BYTES * job.chunks
+    most = OBJECT_LIMIT + CERTIFICATE_BYTES_PER_CHUNK * job.chunks
     content = await rt.objects.get(key, most=most)
     verify(content, str(job.item["certificate_sha256"]), f"The certificate {key}")
     bounds = Bounds(most, nodes=keys.MOST_CHUNKS)
     return record.document(content, f"The certificate {key}", bounds)
 
 
-#: What an event's row needs to be found and read, and its reader knows already.
-NOT_TOLD = {"pk", "sk", "v", "at", "event", "job"}
+#: Attributes of an event's row that are not facts of the event.
+NOT_EVENT_FACTS = {"pk", "sk", "v", "at", "event", "job"}
 
 
 async def job_events(rt: Runtime, job: Job) -> list[Document]:
-    """Return what happened to a job, in order: its states, its deaths, its redrives."""
+    """Return the events of a job, the oldest first: states, dead letters, redrives."""
     item = job.item
     moments: list[Document] = [
         {"at": item[name], "event": event, "facts": facts}
@@ -140,21 +144,21 @@ async def job_events(rt: Runtime, job: Job) -> list[Document]:
             ("created_at", "submitted", {"by": item.get("submitted_by", "")}),
             ("opened_at", "running", {"chunks": job.chunks}),
             ("sent_at", "sent", {}),
-            ("noticed_at", "notice", {"code": item.get("notice_code", "")}),
+            ("noticed_at", "status reason", {"code": item.get("notice_code", "")}),
             ("finalizing_at", "joining", {"gen": job.gen}),
         )
         if name in item
     ]
     for row in await rt.jobs.events(job.ref):
-        told = {k: v for k, v in row.items() if k not in NOT_TOLD}
-        moments.append({"at": row["at"], "event": row["event"], "facts": told})
+        facts = {k: v for k, v in row.items() if k not in NOT_EVENT_FACTS}
+        moments.append({"at": row["at"], "event": row["event"], "facts": facts})
     async for letter in rt.dead_letters.query(job.ref.pk):
-        told = {"chunk": letter["chunk"], "code": letter["error_code"]}
-        moments.append({"at": letter["died_at"], "event": "died", "facts": told})
+        facts = {"chunk": letter["chunk"], "code": letter["error_code"]}
+        moments.append({"at": letter["died_at"], "event": "died", "facts": facts})
     return sorted(moments, key=lambda moment: str(moment["at"]))
 
 
-async def listed_chunks(
+async def read_chunks(
     rt: Runtime, job: Job, status: str | None
 ) -> AsyncIterator[Document]:
     """Yield the chunks of a job, in order."""
@@ -164,7 +168,7 @@ async def listed_chunks(
 
 
 def chunk_facts(chunk: Chunk) -> Document:
-    """Return a chunk's item, without its keys, its result and its claim token."""
+    """Return a chunk's item without its keys, its result and its claim token."""
     hidden = {"pk", "sk", "v", "claim_token", "value"}
     facts = {k: v for k, v in chunk.item.items() if k not in hidden}
     name = {"job": chunk.ref.job, "chunk": chunk.ref.chunk}
@@ -186,12 +190,12 @@ async def require_chunk(rt: Runtime, ref: ChunkRef) -> Chunk:
 
 
 async def chunk_document(rt: Runtime, ref: ChunkRef) -> Document:
-    """Return a chunk with all that claims have written about it."""
+    """Return a chunk with its stages, calls, effects, errors and compensations."""
     chunk, work = await asyncio.gather(require_chunk(rt, ref), read_work(rt.table, ref))
     return {
         **chunk_facts(chunk),
-        "stages": stages(chunk, work),
-        "calls_remembered": sum(
+        "stages": stage_documents(chunk, work),
+        "calls_in_journal": sum(
             len(page.get("calls", {})) + len(page.get("large", {}))
             for page in work.kind("CALLS")
         ),
@@ -199,15 +203,16 @@ async def chunk_document(rt: Runtime, ref: ChunkRef) -> Document:
             (effect_document(row) for row in work.kind("EFFECT")),
             key=lambda row: str(row["begun_at"]),
         ),
-        "errors": [error(row) for row in work.kind("ERROR")],
-        "undone": sorted(
-            (undo(row) for row in work.kind("UNDO")), key=lambda row: str(row["at"])
+        "errors": [error_document(row) for row in work.kind("ERROR")],
+        "compensated": sorted(
+            (compensation_document(row) for row in work.kind("UNDO")),
+            key=lambda row: str(row["at"]),
         ),
     }
 
 
-def stages(chunk: Chunk, work: Work) -> list[Document]:
-    """Return the stages that left a value, in the order in which they did."""
+def stage_documents(chunk: Chunk, work: Work) -> list[Document]:
+    """Return the stages with a stored value, in the order of their end."""
     result = work.result
     if has_on_item(chunk):
         result = {**chunk.item, "finished_at": chunk.item["settled_at"]}
@@ -221,19 +226,19 @@ def stages(chunk: Chunk, work: Work) -> list[Document]:
 
 
 def effect_document(row: Mapping[str, Any]) -> Document:
-    """Return an effect of the ledger."""
+    """Return an effect of the ledger as a document."""
     names = ("stage", "effect_state", "effect", "begun_at", "ended_at", "effect_key")
     return {name: row.get(name) for name in names}
 
 
-def undo(row: Mapping[str, Any]) -> Document:
-    """Return a step of the way back."""
+def compensation_document(row: Mapping[str, Any]) -> Document:
+    """Return a compensation as a document."""
     at, failed = row.get("finished_at"), "error" in row
     return {"stage": row["stage"], "at": at, "ok": not failed}
 
 
-def error(row: Mapping[str, Any]) -> Document:
-    """Return the error that ended a claim."""
+def error_document(row: Mapping[str, Any]) -> Document:
+    """Return the error that ended a claim, as a document."""
     envelope = record.document(str(row["error"]), "An error on record")
     return {"attempt": row["attempt"], "at": row["at"], "worker": row["worker"]} | {
         **envelope

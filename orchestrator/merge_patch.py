@@ -1,12 +1,12 @@
-"""JSON merge patches (RFC 7396): apply one, and find the one between two values."""
+"""JSON merge patches (RFC 7396): apply a patch, and compute one from two values."""
 
 from __future__ import annotations
 
 from typing import Any
 
 
-def merged(target: Any, patch: Any) -> Any:
-    """Return the target as the patch makes it: `null` removes, objects merge."""
+def apply_patch(target: Any, patch: Any) -> Any:
+    """Return the target with the patch applied: `null` removes, objects merge."""
     if not isinstance(patch, dict):
         return patch
     found = dict(target) if isinstance(target, dict) else {}
@@ -14,19 +14,19 @@ def merged(target: Any, patch: Any) -> Any:
         if value is None:
             found.pop(name, None)
         else:
-            found[name] = merged(found.get(name), value)
+            found[name] = apply_patch(found.get(name), value)
     return found
 
 
-def difference(old: Any, new: Any) -> Any:
-    """Return the patch that leads from one value to another.
+def make_patch(old: Any, new: Any) -> Any:
+    """Return the patch that turns the old value into the new one.
 
-    A `null` of the new value is what RFC 7396 cannot say: it reads as a removal.
+    RFC 7396 cannot express a `null` in the new value, because `null` means removal.
     """
     if not (isinstance(old, dict) and isinstance(new, dict)):
         return new
     changed = {
-        name: difference(old[name], value) if name in old else value
+        name: make_patch(old[name], value) if name in old else value
         for name, value in new.items()
         if name not in old or old[name] != value
     }

@@ -1,7 +1,8 @@
-"""Hand chunks out at a rate, whoever sends their messages.
+"""Dispatch chunks at a rate, whichever process sends their messages.
 
-Each chunk has its turn on its own item, before which no worker claims it: the rate
-holds though a reconciler sends again, and though whoever redrives is gone by then.
+Each chunk keeps its dispatch slot on its own item, and no worker claims it before that
+time. So the rate holds even if a reconciler sends the messages again, or if the process
+that redrives has ended.
 """
 
 from __future__ import annotations
@@ -14,31 +15,36 @@ from dataclasses import dataclass
 from piecework.model import ChunkRef
 from piecework.store.reopen import Turn
 
-#: Seconds that SQS delays a message at the most. For later turns no message is sent:
-#: the reconciler sends it when the turn has come.
-FURTHEST_S = 900.0
-#: Seconds after its turn at which a chunk counts as never sent.
-QUIET_S = 30.0
+#: Seconds that SQS delays a message at most. For later slots no message is sent here:
+#: the reconciler sends it when the slot is due.
+MAX_SQS_DELAY_S = 900.0
+#: Seconds after its slot at which the reconciler treats a message as lost.
+LOST_AFTER_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """So many chunks a second, from a moment on."""
+class DispatchRate:
+    """A number of chunks a second, counted from a start time in epoch seconds."""
 
-    rate: float
-    begun: float
+    per_second: float
+    started_at: float
 
-    def turn(self, position: int) -> Turn:
-        """Return when a chunk has its turn, and when it is overdue."""
-        after = position / self.rate
-        at = self.begun + after
-        return Turn(at, at + (QUIET_S if after <= FURTHEST_S else 0.0))
+    def slot(self, position: int) -> Turn:
+        """Return when a chunk may be claimed, and when its message counts as lost."""
+        after = position / self.per_second
+        at = self.started_at + after
+        return Turn(at, at + (LOST_AFTER_S if after <= MAX_SQS_DELAY_S else 0.0))
 
-    def delays(self, refs: Sequence[ChunkRef], now: float) -> dict[int, list[ChunkRef]]:
-        """Return the chunks to send by the seconds that their messages wait."""
+    def group_by_delay(
+        self, refs: Sequence[ChunkRef], now: float
+    ) -> dict[int, list[ChunkRef]]:
+        """Return the chunks to send, by the delay of their messages in seconds.
+
+        Chunks whose slot is further away than SQS can delay are left out.
+        """
         found: dict[int, list[ChunkRef]] = defaultdict(list)
         for position, ref in enumerate(refs):
-            wait = self.turn(position).not_before - now
-            if wait <= FURTHEST_S:
-                found[max(math.ceil(wait), 0)].append(ref)
+            delay = self.slot(position).not_before - now
+            if delay <= MAX_SQS_DELAY_S:
+                found[max(math.ceil(delay), 0)].append(ref)
         return found

@@ -1,4 +1,4 @@
-"""Be a reconciler as a process of its own: with a health file, until SIGTERM."""
+"""Run a reconciler as a process of its own: with a health file, until SIGTERM."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from piecework.runtime import Runtime
 async def reconcile_until_stopped(
     rt: Runtime, log: structlog.stdlib.BoundLogger
 ) -> None:
-    """Look for ever; SIGTERM ends it at once, for each act is harmless to cut off."""
+    """Reconcile until SIGTERM, which may interrupt any write without harm."""
     stop, liveness, settings = asyncio.Event(), Liveness(), rt.settings
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     tasks = [

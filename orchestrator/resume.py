@@ -1,10 +1,10 @@
-"""Take a job up again that was cancelled, or that ended without some of its chunks.
+"""Reopen a job that was cancelled, or that ended without some of its results.
 
     job -> RESUMING, next generation -> tallies -> chunks -> RUNNING -> messages
 
-Chunks that have a result keep it. The others go on at their first stage that is not
-done: what they had paid for and done is not repeated. Stopped half-way it can simply
-be asked for again, and the reconciler goes on if nobody does.
+Chunks that have a result keep it. The other chunks continue at their first stage that
+is not done, so completed stages and paid calls are not repeated. An interrupted resume
+can be requested again; otherwise the reconciler finishes it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from orchestrator.pace import Pace
+from orchestrator.pace import DispatchRate
 from piecework import keys, layout
 from piecework.errors import NotFoundError, UsageError
 from piecework.fanout import SignsOfLife, fan_out
@@ -27,21 +27,23 @@ from piecework.store.dead_letters import DISCARDED, OPEN, Closing, DeadLetters
 from piecework.store.reopen import Patched, Reopening, reopen_chunk
 from piecework.store.table import Action, Item
 
-#: What `reopen_chunk` reads of a chunk's item, and what closes its dead letter of that:
-#: a large job that ended badly has very many to take up again.
-REOPENED_BY = {"stage", "resume_at"}
-CLOSED_BY = {"tenant", "job", "chunk", "gen", "died_at", "letter_state"}
-RESUMABLE = {JobStatus.PARTIAL, JobStatus.FAILED, JobStatus.CANCELLED}
+#: The attributes that `reopen_chunk` reads of a chunk's item, and those that close its
+#: dead letter. All others are dropped, because a large job may have very many chunks to
+#: reopen.
+CHUNK_ATTRIBUTES = {"stage", "resume_at"}
+LETTER_ATTRIBUTES = {"tenant", "job", "chunk", "gen", "died_at", "letter_state"}
+REOPENABLE = {JobStatus.PARTIAL, JobStatus.FAILED, JobStatus.CANCELLED}
 
 
 @dataclass(frozen=True, slots=True)
-class Resume:
-    """What a person asked for, and who it was.
+class ResumeRequest:
+    """A resume or a retry of a job, as the operator requested it.
 
     Attributes:
-        deadline: A new one. Without it one that lies ahead stands, and one that has
-            passed goes: it would cancel the job again at once.
-        rate: Chunks handed out a second; None: all at once.
+        deadline: A new deadline in epoch seconds. Without it a future deadline stays in
+            force, and a deadline that has passed is removed, because it would cancel
+            the job again at once.
+        rate: Chunks dispatched a second; None: all at once.
     """
 
     ref: JobRef
@@ -51,18 +53,18 @@ class Resume:
     rate: float | None = None
 
     @property
-    def by(self) -> Closing:
-        """Who closes the dead letters, and why."""
+    def closing(self) -> Closing:
+        """The actor and the reason that close the dead letters."""
         return Closing(self.actor, self.reason)
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """A chunk to take up again.
+class ReopenRequest:
+    """A chunk to reopen.
 
     Attributes:
-        letter: Its open dead letter, which is closed with it.
-        patched: Its new payload, if it is to have one.
+        letter: Its open dead letter, which is closed in the same transaction.
+        patched: Its new payload; None: the payload stays.
     """
 
     chunk: Chunk
@@ -70,44 +72,44 @@ class Wish:
     patched: Patched | None = None
 
 
-async def resume(rt: Runtime, asked: Resume) -> tuple[int, int]:
-    """Take up every chunk that has no result; return how many, and the generation.
+async def resume(rt: Runtime, request: ResumeRequest) -> tuple[int, int]:
+    """Reopen every chunk that has no result; return how many, and the generation.
 
-    What somebody discarded stays dead.
+    Chunks whose dead letter was discarded stay dead.
 
     Raises:
         NotFoundError: `job.record.not_found`.
-        UsageError: `job.state.not_finished`; `job.resume.nothing_left`: there is none,
-            and its join has run.
+        UsageError: `job.state.not_finished`; `job.resume.nothing_left`: no chunk is
+            left to reopen, and the join has run.
     """
-    job = await resumable(rt, asked.ref)
+    job = await require_reopenable(rt, request.ref)
     letters = {
-        (letter["chunk"], letter["gen"]): only(letter, CLOSED_BY)
-        async for letter in rt.dead_letters.query(asked.ref.pk)
+        (letter["chunk"], letter["gen"]): pick(letter, LETTER_ATTRIBUTES)
+        async for letter in rt.dead_letters.query(request.ref.pk)
     }
-    wishes = []
-    async for chunk in all_chunks(rt.table, asked.ref, job.chunks):
+    to_reopen = []
+    async for chunk in all_chunks(rt.table, request.ref, job.chunks):
         letter = letters.get((chunk.ref.chunk, chunk.gen), {})
         state = letter.get("letter_state")
         ended = chunk.status in {ChunkStatus.DEAD, ChunkStatus.CANCELLED}
         if ended and state != DISCARDED:
-            seen = replace(chunk, item=only(chunk.item, REOPENED_BY))
-            wishes.append(Wish(seen, letter if state == OPEN else None))
-    if not wishes and job.status is JobStatus.PARTIAL:
-        message = f"No chunk of job {job.ref.job} is left to take up."
+            slim = replace(chunk, item=pick(chunk.item, CHUNK_ATTRIBUTES))
+            to_reopen.append(ReopenRequest(slim, letter if state == OPEN else None))
+    if not to_reopen and job.status is JobStatus.PARTIAL:
+        message = f"Job {job.ref.job} has no chunk left to reopen."
         step = f"`piecework results {job.ref.job}`"
         raise UsageError(message, code="job.resume.nothing_left", next_step=step)
-    taken_up, gen = await reopen(rt, job, wishes, asked, "resumed")
-    return len(taken_up), gen
+    reopened, gen = await reopen(rt, job, to_reopen, request, "resumed")
+    return len(reopened), gen
 
 
-def only(item: Mapping[str, Any], names: Collection[str]) -> Item:
-    """Return an item with no more than these attributes."""
+def pick(item: Mapping[str, Any], names: Collection[str]) -> Item:
+    """Return a copy of an item with only these attributes."""
     return {name: item[name] for name in names if name in item}
 
 
-async def resumable(rt: Runtime, ref: JobRef) -> Job:
-    """Return the job if it may be taken up again.
+async def require_reopenable(rt: Runtime, ref: JobRef) -> Job:
+    """Return the job if it may be reopened.
 
     Raises:
         NotFoundError: `job.record.not_found`.
@@ -117,101 +119,123 @@ async def resumable(rt: Runtime, ref: JobRef) -> Job:
     if job is None:
         message = f"There is no job {ref.job}."
         raise NotFoundError(message, code="job.record.not_found")
-    if job.status not in {*RESUMABLE, JobStatus.RESUMING}:
-        message = f"Job {ref.job} is {job.status}."
+    if job.status not in {*REOPENABLE, JobStatus.RESUMING}:
+        message = f"Job {ref.job} is {job.status}: it cannot be reopened now."
         raise UsageError(
             message,
             code="job.state.not_finished",
-            next_step=f"`piecework jobs watch {ref.job}`, then ask again.",
+            next_step=f"`piecework jobs watch {ref.job}`, then repeat the command.",
         )
     return job
 
 
 async def reopen(
-    rt: Runtime, job: Job, wishes: Sequence[Wish], asked: Resume, event: str
+    rt: Runtime,
+    job: Job,
+    to_reopen: Sequence[ReopenRequest],
+    request: ResumeRequest,
+    event: str,
 ) -> tuple[list[ChunkRef], int]:
-    """Reopen chunks of an ended job and hand them out; return which, and the gen."""
+    """Reopen chunks of an ended job and dispatch them; return them, and the gen."""
     if job.status is not JobStatus.RESUMING:
-        facts = {"resumed_by": asked.actor, "resume_reason": asked.reason}
-        if asked.deadline is not None:
-            facts["deadline_at"] = iso(asked.deadline)
-        also = await close_join(rt, job, asked.by)
+        facts = {"resumed_by": request.actor, "resume_reason": request.reason}
+        if request.deadline is not None:
+            facts["deadline_at"] = iso(request.deadline)
+        also = await close_join_letter(rt, job, request.closing)
         if await rt.moves.reopen(job, facts, also) is None:
             return await reopen(
-                rt, await resumable(rt, asked.ref), wishes, asked, event
+                rt,
+                await require_reopenable(rt, request.ref),
+                to_reopen,
+                request,
+                event,
             )
-        job = await rt.jobs.read(asked.ref) or job
-    await forget_ends(rt, job, [wish.chunk.ref.chunk for wish in wishes])
-    pace = Pace(asked.rate, rt.clock()) if asked.rate else None
-    taken_up = await take_up(rt, job, wishes, asked.by, pace)
+        job = await rt.jobs.read(request.ref) or job
+    await remove_from_tallies(rt, job, [one.chunk.ref.chunk for one in to_reopen])
+    rate = DispatchRate(request.rate, rt.clock()) if request.rate else None
+    reopened = await reopen_chunks(rt, job, to_reopen, request.closing, rate)
     await rt.moves.resume(job)
-    await hand_out(rt, job, taken_up, pace)
-    noted: dict[str, Any] = {
-        "actor": asked.actor,
-        "reason": asked.reason,
+    await dispatch(rt, job, reopened, rate)
+    recorded: dict[str, Any] = {
+        "actor": request.actor,
+        "reason": request.reason,
         "gen": job.gen,
-        "chunks": len(taken_up),
+        "chunks": len(reopened),
     }
-    await rt.jobs.record(asked.ref, event, noted)
-    return taken_up, job.gen
+    await rt.jobs.record(request.ref, event, recorded)
+    return reopened, job.gen
 
 
-async def close_join(rt: Runtime, job: Job, by: Closing) -> list[Action]:
-    """Return what closes the letter of a join that died, for it runs anew."""
+async def close_join_letter(rt: Runtime, job: Job, closing: Closing) -> list[Action]:
+    """Return the writes that close the open dead letter of the join.
+
+    A reopened job runs its join again.
+    """
     sk = keys.dead_letter_sk(keys.JOIN_CHUNK, job.gen)
     letter = await rt.dead_letters.get(job.ref.pk, sk)
     if letter is None or letter["letter_state"] != OPEN:
         return []
     return DeadLetters(rt.dead_letters, rt.settings, rt.clock).redriving(
-        letter, job.gen + 1, by
+        letter, job.gen + 1, closing
     )
 
 
-async def forget_ends(rt: Runtime, job: Job, numbers: Sequence[int]) -> None:
-    """Take chunks out of the tallies, before they can be counted anew."""
+async def remove_from_tallies(rt: Runtime, job: Job, numbers: Sequence[int]) -> None:
+    """Remove chunks from the tallies, so that their next end is counted."""
     groups: dict[int, set[int]] = defaultdict(set)
     for number in numbers:
         groups[layout.group_of(number)].add(number)
-    life = SignsOfLife(rt, job)
+    heartbeat = SignsOfLife(rt, job)
     for group, ended in groups.items():
-        await life.show()
+        await heartbeat.show()
         await rt.tallies.remove(job.ref, group, ended)
 
 
-async def take_up(
-    rt: Runtime, job: Job, wishes: Sequence[Wish], by: Closing, pace: Pace | None
+async def reopen_chunks(
+    rt: Runtime,
+    job: Job,
+    to_reopen: Sequence[ReopenRequest],
+    closing: Closing,
+    rate: DispatchRate | None,
 ) -> list[ChunkRef]:
-    """Reopen the chunks that are still as they were seen, each with its letter."""
+    """Reopen the chunks that have not changed since they were read.
+
+    Each chunk's dead letter is closed in the same transaction.
+    """
     letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
-    taken_up: list[ChunkRef] = []
-    life = SignsOfLife(rt, job)
-    for wish in wishes:
-        await life.show()
-        turn = pace.turn(len(taken_up)) if pace else None
+    reopened: list[ChunkRef] = []
+    heartbeat = SignsOfLife(rt, job)
+    for one in to_reopen:
+        await heartbeat.show()
+        slot = rate.slot(len(reopened)) if rate else None
         also = (
-            letters.redriving(wish.letter, job.gen, by, wish.patched)
-            if wish.letter
+            letters.redriving(one.letter, job.gen, closing, one.patched)
+            if one.letter
             else []
         )
-        how = Reopening(wish.patched, turn, also)
-        if await reopen_chunk(rt.table, wish.chunk, job.gen, how):
-            taken_up.append(wish.chunk.ref)
-    return taken_up
+        reopening = Reopening(one.patched, slot, also)
+        if await reopen_chunk(rt.table, one.chunk, job.gen, reopening):
+            reopened.append(one.chunk.ref)
+    return reopened
 
 
-async def hand_out(
-    rt: Runtime, job: Job, refs: Sequence[ChunkRef], pace: Pace | None
+async def dispatch(
+    rt: Runtime, job: Job, refs: Sequence[ChunkRef], rate: DispatchRate | None
 ) -> None:
-    """Send the reopened chunks; finish a submit or a job that waits for none."""
+    """Send the messages of reopened chunks.
+
+    If the job was still being submitted, finish the submit instead. If no chunk was
+    reopened, begin to finish the job.
+    """
     now = await rt.jobs.read(job.ref)
     if now is not None and now.status is JobStatus.SUBMITTING:
         await fan_out(rt, now)
         return
-    waits = pace.delays(refs, rt.clock()) if pace else {0: list(refs)}
-    life = SignsOfLife(rt, job)
-    for seconds, due in waits.items():
+    by_delay = rate.group_by_delay(refs, rt.clock()) if rate else {0: list(refs)}
+    heartbeat = SignsOfLife(rt, job)
+    for seconds, due in by_delay.items():
         for some in batches(due):
-            await life.show()
+            await heartbeat.show()
             messages = [Message.about(chunk, job.gen) for chunk in some]
             await rt.work.send(messages, delay_s=seconds)
     if not refs:

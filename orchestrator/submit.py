@@ -1,9 +1,9 @@
-"""Cut the input into chunks and start the job: safe to stop anywhere, safe to repeat.
+"""Split the input into chunks and start the job; safe to interrupt and to repeat.
 
     read and pack -> manifest -> META -> chunks -> count -> messages
 
-Until META is written there is no job, so that bad input leaves nothing half done.
-From then on the manifest says what the job is, and anybody can finish the submit.
+There is no job until META is written, so bad input leaves no unfinished job. From then
+on the manifest defines the job, and any process can finish the submit.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from piecework.payloads import PACK_SIZE, PayloadRef, pack_key
 from piecework.pipeline import Pipeline
 from piecework.runtime import Runtime
 
-#: Chunks after which it is told again how many are read.
-TOLD_EVERY = 256
+#: Chunks between two reports of how many are read.
+REPORT_EVERY = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What a person asked for.
+    """A job to submit.
 
     Attributes:
-        deadline: When the job is cancelled unless it has ended. That of the first
-            submit under an id stands.
+        deadline: The time, in epoch seconds, at which the job is cancelled unless it
+            has ended; None: never. The first submit of an id decides it.
     """
 
     ref: JobRef
@@ -50,11 +50,11 @@ async def submit(
     chunks: AsyncIterator[ChunkInput],
     progress: Progress = lambda *_: None,
 ) -> tuple[Job, bool]:
-    """Start a job; return it, and whether it is new.
+    """Start a job; return the job, and whether this submit created it.
 
     Raises:
-        UsageError: `submit.token.conflict`: the id belongs to a job with other content.
-        PieceworkError: Whatever is wrong with the input, before there is a job.
+        UsageError: `submit.token.conflict`: a job with this id has other content.
+        PieceworkError: The input is invalid; no job was created.
     """
     with acting_as("orchestrator"):
         return await start(rt, submission, chunks, progress)
@@ -79,23 +79,23 @@ async def start(
         "manifest_sha256": sha256,
         "source": submission.source,
         "submitted_by": submission.submitted_by,
-        **wishes(submission),
+        **optional_facts(submission),
     }
-    progress("written", 0)  # whoever is cut off from here on may have begun a job
+    progress("written", 0)  # a submit interrupted after this may have created the job
     existing = await rt.jobs.create(ref, facts)
     if existing is not None:
         check_same(existing, facts)
     job = await rt.jobs.read(ref)
     if job is None:
-        message = f"Job {ref.job} is gone."
+        message = f"Job {ref.job} was deleted during its submit."
         raise UsageError(message, code="job.record.not_found")
     if "sent_at" not in job.item:
         await fan_out(rt, job, progress)
     return job, existing is None
 
 
-def wishes(submission: Submission) -> dict[str, object]:
-    """Return what the job's record keeps only of those that want it."""
+def optional_facts(submission: Submission) -> dict[str, object]:
+    """Return the facts that are recorded only if the submission sets them."""
     facts: dict[str, object] = {}
     if submission.deadline is not None:
         facts["deadline_at"] = iso(submission.deadline)
@@ -111,13 +111,13 @@ async def pack(
     spool: IO[bytes],
     progress: Progress,
 ) -> int:
-    """Store the payloads in packs and spool the manifest; return how many there are."""
+    """Store the payloads in packs and spool the manifest; return the chunk count."""
     packer = Packer(rt, ref, spool)
     read = 0
     async for chunk in chunks:
         await packer.add(chunk)
         read += 1
-        if read % TOLD_EVERY == 0:
+        if read % REPORT_EVERY == 0:
             progress("read", read)
     await packer.close()
     progress("read", packer.packed)
@@ -126,53 +126,56 @@ async def pack(
 
 @dataclass(slots=True)
 class Packer:
-    """Fills one pack after the other; holds one at a time, whatever the job's size."""
+    """Writes payloads into packs; keeps one pack in memory, whatever the job's size."""
 
     rt: Runtime
     ref: JobRef
     spool: IO[bytes]
     packed: int = 0
     _content: bytearray = field(default_factory=bytearray)
-    #: The label and the payload's length of each chunk in the pack.
-    _held: list[tuple[str, int]] = field(default_factory=list)
+    #: The label and the payload length of each chunk in the pack.
+    _pending: list[tuple[str, int]] = field(default_factory=list)
 
     async def add(self, chunk: ChunkInput) -> None:
-        """Take a payload; store the pack that it fills."""
-        self._held.append((chunk.label, len(chunk.payload)))
+        """Add a payload; store the pack if it is full."""
+        self._pending.append((chunk.label, len(chunk.payload)))
         self._content += chunk.payload
         self._content += b"\n"
         if len(self._content) >= PACK_SIZE:
             await self.close()
 
     async def close(self) -> None:
-        """Store what is held, and write its lines of the manifest."""
-        if not self._held:
+        """Store the pack, and write its lines of the manifest."""
+        if not self._pending:
             return
         content, self._content = bytes(self._content), bytearray()
         pack = keys.sha256(content)[:32]
         key = pack_key(self.ref.tenant, self.ref.job, pack)
         await self.rt.objects.put(key, content, "application/jsonl")
         offset = 0
-        for label, length in self._held:
+        for label, length in self._pending:
             place = str(PayloadRef(pack, offset, length))
             sha256 = keys.sha256(content[offset : offset + length])
             self.spool.write(Entry(self.packed, label, place, sha256).line())
             offset += length + 1
             self.packed += 1
-        self._held.clear()
+        self._pending.clear()
 
 
 def check_same(job: Job, facts: dict[str, object]) -> None:
-    """Refuse a second submit under the same id that asks for something else.
+    """Refuse a second submit of the same id with another pipeline or content.
 
     Raises:
         UsageError: `submit.token.conflict`.
     """
     for name in ("pipeline", "manifest_sha256"):
         if job.item[name] != facts[name]:
-            message = f"Job {job.ref.job} exists, with another {name.split('_')[0]}."
+            message = (
+                f"Job {job.ref.job} exists with another {name.split('_')[0]}: nothing "
+                "was submitted."
+            )
             raise UsageError(
                 message,
                 code="submit.token.conflict",
-                next_step="Submit under another id, or without one.",
+                next_step="Submit with another --job-id, or without --job-id.",
             )

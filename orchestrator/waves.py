@@ -1,6 +1,6 @@
-"""How a canary redrive goes on: ever larger waves, until a cause comes back.
+"""Decide how a canary redrive continues: larger waves, until a cause recurs.
 
-Pure: what a wave came to goes in, whether the next one begins comes out.
+Pure: a wave's result goes in, and whether the next wave starts comes out.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ T = TypeVar("T")
 
 
 class Verdict(StrEnum):
-    """Whether the next wave begins."""
+    """Whether the next wave starts, or why it does not."""
 
-    GO_ON = "go on"
-    #: What it was redriven for is not fixed.
-    CAME_BACK = "came back"
-    #: It died of something else, all of it.
-    NOTHING_THROUGH = "nothing came through"
-    #: Somebody stopped the job.
+    CONTINUE = "continue"
+    #: A redriven cause killed a chunk again: it is not fixed.
+    CAUSE_RECURRED = "cause recurred"
+    #: Every chunk of the wave died of other causes.
+    NONE_SUCCEEDED = "none succeeded"
+    #: An operator cancelled the job meanwhile.
     CANCELLED = "cancelled"
 
 
 @dataclass(frozen=True, slots=True)
-class Came:
-    """What a wave came to.
+class WaveResult:
+    """The statuses of a wave's chunks after their jobs have ended.
 
     Attributes:
-        died: How often each fingerprint was the end of one of its chunks.
+        died: The number of chunks that died again, by fingerprint.
     """
 
     redriven: int = 0
@@ -40,23 +40,24 @@ class Came:
     died: Counter[str] = field(default_factory=Counter)
 
 
-def waves(items: Sequence[T], first: int) -> Iterator[Sequence[T]]:
-    """Cut into waves of `first`, twice as many, twice as many again."""
+def split_into_waves(items: Sequence[T], first: int) -> Iterator[Sequence[T]]:
+    """Yield waves of `first` items, then twice as many, doubling each time."""
     begin, size = 0, first
     while begin < len(items):
         yield items[begin : begin + size]
         begin, size = begin + size, size * 2
 
 
-def judge(came: Came, redriven_for: set[str]) -> Verdict:
-    """Say whether the next wave begins.
+def judge_wave(result: WaveResult, fingerprints: set[str]) -> Verdict:
+    """Return whether the next wave starts, given the fingerprints that are redriven.
 
-    A wave that others had redriven before says nothing against the next one.
+    A wave of which nothing was redriven lets the next one start: others had redriven
+    its dead letters before.
     """
-    if redriven_for & came.died.keys():
-        return Verdict.CAME_BACK
-    if came.cancelled:
+    if fingerprints & result.died.keys():
+        return Verdict.CAUSE_RECURRED
+    if result.cancelled:
         return Verdict.CANCELLED
-    if came.redriven and not came.succeeded:
-        return Verdict.NOTHING_THROUGH
-    return Verdict.GO_ON
+    if result.redriven and not result.succeeded:
+        return Verdict.NONE_SUCCEEDED
+    return Verdict.CONTINUE

@@ -11,8 +11,8 @@ from pydantic import BaseModel
 
 from orchestrator.cancel import cancel
 from orchestrator.intake import ChunkInput
-from orchestrator.redrive import Redrive, redrive
-from orchestrator.resume import Resume, resume
+from orchestrator.redrive import RedriveRequest, redrive
+from orchestrator.resume import ResumeRequest, resume
 from orchestrator.submit import Submission, submit
 from piecework.errors import PieceworkError
 from piecework.model import JobRef
@@ -165,7 +165,7 @@ class FleetDriver:
 
     async def resume(self, ref: JobRef, **more: Any) -> str:
         """Resume a job."""
-        request = Resume(ref, "somebody", "go on")
+        request = ResumeRequest(ref, "somebody", "go on")
         return await self.command("resume", lambda rt: resume(rt, request), **more)
 
     async def redrive(self, ref: JobRef, **more: Any) -> str:
@@ -174,7 +174,7 @@ class FleetDriver:
         async def act(rt: Runtime) -> None:
             letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
             rows = [r async for r in letters.of_job(ref) if r["letter_state"] == "OPEN"]
-            await redrive(rt, Redrive(ref, rows, "somebody", "it is fixed"))
+            await redrive(rt, RedriveRequest(ref, rows, "somebody", "it is fixed"))
 
         return await self.command("redrive", act, **more)
 

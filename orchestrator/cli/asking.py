@@ -1,4 +1,4 @@
-"""Ask before changing things, where there is somebody to ask."""
+"""Ask for a confirmation before a change, if there is a terminal."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from piecework.errors import UsageError
 
 
 async def confirm(what: str, out: Output, *, yes: bool) -> None:
-    """Return if it is meant.
+    """Return if the operator confirms, or if `--yes` was given.
 
     Raises:
-        UsageError: `cli.confirmation.needed`: there is no terminal to ask at, or the
-            answer was no.
+        UsageError: `cli.confirmation.needed`: there is no terminal to ask on, or the
+            operator did not confirm.
     """
     if yes:
         return
-    ask(f"{what}? [y/N] ", what, out)
-    # On a thread: a Ctrl-C at the question is heard at once.
-    judge(await asyncio.to_thread(sys.stdin.readline), {"y", "yes"})
+    prompt(f"{what}? [y/N] ", what, out)
+    # In a thread, so that Ctrl-C at the prompt takes effect at once.
+    require_answer(await asyncio.to_thread(sys.stdin.readline), {"y", "yes"})
 
 
 def confirm_now(what: str, out: Output, *, yes: bool) -> None:
-    """Return if it is meant, as `confirm` does, outside of an event loop."""
+    """Confirm as `confirm` does, outside an event loop."""
     if yes:
         return
-    ask(f"{what}? [y/N] ", what, out)
-    judge(sys.stdin.readline(), {"y", "yes"})
+    prompt(f"{what}? [y/N] ", what, out)
+    require_answer(sys.stdin.readline(), {"y", "yes"})
 
 
 def confirm_word(what: str, out: Output, word: str) -> None:
-    """Return if the word was typed: for what cannot be made good again."""
-    ask(f"{what}. Type {word} if that is meant: ", what, out)
-    judge(sys.stdin.readline(), {word})
+    """Return if the operator types the word: used for irreversible changes."""
+    prompt(f"{what}. Type {word} to confirm: ", what, out)
+    require_answer(sys.stdin.readline(), {word})
 
 
-def ask(question: str, what: str, out: Output) -> None:
-    """Put a question, if there is a terminal."""
+def prompt(question: str, what: str, out: Output) -> None:
+    """Write a prompt if there is a terminal, else raise."""
     if not (sys.stdin.isatty() and out.stderr.isatty()):
-        message = f"{what}? There is no terminal to ask at."
+        message = f"'{what}' needs a confirmation, and there is no terminal to ask on."
         raise UsageError(message, code="cli.confirmation.needed")
     out.stderr.write(question)
     out.stderr.flush()
 
 
-def judge(answer: str, meant: set[str]) -> None:
-    """Raise unless the answer is one of those that mean it."""
-    if answer.strip().lower() not in meant:
-        message = "The answer was no; nothing was changed."
+def require_answer(answer: str, accepted: set[str]) -> None:
+    """Raise unless the answer is one of the accepted answers."""
+    if answer.strip().lower() not in accepted:
+        message = "The change was not confirmed; nothing was changed."
         raise UsageError(message, code="cli.confirmation.needed")

@@ -1,4 +1,4 @@
-"""Show on stderr how far something is: a bar on a terminal, plain lines elsewhere."""
+"""Show a job's progress on stderr: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -12,72 +12,74 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from orchestrator.cli.output import Output, console_of
 from orchestrator.cli.times import clock_time
-from orchestrator.waiting import Look, Watcher
+from orchestrator.waiting import ProgressSnapshot, Watcher
 from piecework.model import ChunkStatus
 
-#: Seconds between two plain lines: a log is read later, and by people.
+#: Seconds between two plain lines, so that a log stays readable.
 LINE_EVERY_S = 2.0
 
 
 @contextmanager
-def watching(out: Output, hint: str) -> Iterator[Watcher]:
-    """Show a job as it gets on."""
+def watching(out: Output, no_worker_hint: str) -> Iterator[Watcher]:
+    """Yield a watcher that shows the job's progress."""
     if not out.stderr.isatty():
-        yield Watcher(told=plain_looks(out), remark=out.say, hint=hint)
+        yield Watcher(line_writer(out), remark=out.say, no_worker_hint=no_worker_hint)
         return
-    with bar(out.stderr) as progress:
-        task = progress.add_task("", total=None, said="", visible=False)
+    with make_bar(out.stderr) as progress:
+        task = progress.add_task("", total=None, details="", visible=False)
 
-        def told(look: Look) -> None:
+        def update(snapshot: ProgressSnapshot) -> None:
             progress.update(
                 task,
-                description=look.job.ref.job,
-                total=look.job.chunks,
-                completed=look.settled,
-                said=details(look),
+                description=snapshot.job.ref.job,
+                total=snapshot.job.chunks,
+                completed=snapshot.ended,
+                details=details(snapshot),
                 visible=True,
             )
 
-        yield Watcher(told=told, remark=progress.console.print, hint=hint)
+        yield Watcher(
+            update, remark=progress.console.print, no_worker_hint=no_worker_hint
+        )
 
 
-def plain_looks(
+def line_writer(
     out: Output, clock: Callable[[], float] = time.monotonic
-) -> Callable[[Look], None]:
-    """Return what writes a line when something changed, and not too often."""
+) -> Callable[[ProgressSnapshot], None]:
+    """Return a callback that writes a line if something changed, but not too often."""
     last: dict[str, Any] = {"line": "", "at": -LINE_EVERY_S}
 
-    def told(look: Look) -> None:
-        line = f"{look.settled}/{look.job.chunks} chunks {details(look)}"
-        now, ended = clock(), look.job.status.ended
+    def write(snapshot: ProgressSnapshot) -> None:
+        line = f"{snapshot.ended}/{snapshot.job.chunks} chunks {details(snapshot)}"
+        now, ended = clock(), snapshot.job.status.ended
         if line != last["line"] and (ended or now - last["at"] >= LINE_EVERY_S):
-            out.say(f"{look.job.ref.job} {line}")
+            out.say(f"{snapshot.job.ref.job} {line}")
             last.update(line=line, at=now)
 
-    return told
+    return write
 
 
-def details(look: Look) -> str:
-    """Return what stands behind the bar."""
-    running = look.counts[ChunkStatus.RUNNING]
-    waiting = look.counts[ChunkStatus.WAITING]
-    words = [str(look.job.status)]
+def details(snapshot: ProgressSnapshot) -> str:
+    """Return the status, the counts and the estimated time left, as a line."""
+    running = snapshot.counts[ChunkStatus.RUNNING]
+    waiting = snapshot.counts[ChunkStatus.WAITING]
+    words = [str(snapshot.job.status)]
     words += [f"{running} running"] if running else []
     words += [f"{waiting} waiting"] if waiting else []
-    words += [f"{look.dead} dead"] if look.dead else []
-    if look.eta and not look.job.status.ended:
-        words.append(f"eta {clock_time(look.eta)}")
+    words += [f"{snapshot.dead} dead"] if snapshot.dead else []
+    if snapshot.eta and not snapshot.job.status.ended:
+        words.append(f"eta {clock_time(snapshot.eta)}")
     return "  ".join(words)
 
 
-def bar(stream: Any) -> Progress:
-    """Return a bar that leaves its last state behind."""
+def make_bar(stream: Any) -> Progress:
+    """Return a progress bar that stays on screen when it ends."""
     console: Console = console_of(stream)
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         TextColumn("{task.completed:.0f}/{task.total}", markup=False),
-        TextColumn("{task.fields[said]}", markup=False),
+        TextColumn("{task.fields[details]}", markup=False),
         console=console,
         redirect_stdout=False,
         redirect_stderr=False,

@@ -1,4 +1,4 @@
-"""How a chunk looks to a person, and a list of them."""
+"""Draw a chunk, and a list of chunks, for people."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from rich.console import Console
 
 from orchestrator.cli.output import Column, Document, facts
-from orchestrator.cli.times import ago, at, span
-from orchestrator.cli.views import TRAIL_COLUMNS, View, section
+from orchestrator.cli.times import ago, epoch, span
+from orchestrator.cli.views import ERROR_HISTORY_COLUMNS, View, section
 
 
 def chunk_columns(now: float) -> list[Column]:
@@ -17,31 +17,31 @@ def chunk_columns(now: float) -> list[Column]:
         Column("CHUNK", "chunk", right=True),
         Column("STATUS", "status"),
         Column("STAGE", "stage"),
-        Column("TRIES", lambda chunk: chunk.get("attempts", 0), right=True),
+        Column("ATTEMPTS", lambda chunk: chunk.get("attempts", 0), right=True),
         Column("CALLS", "calls", right=True),
-        Column("WHEN", lambda chunk: ago(last_moment(chunk), now)),
-        Column("ERROR", lambda chunk: trouble(chunk, now)),
+        Column("CHANGED", lambda chunk: ago(last_change(chunk), now)),
+        Column("ERROR", lambda chunk: error_cell(chunk, now)),
         Column("LABEL", "label", shrinks=True),
     ]
 
 
-def trouble(chunk: Document, now: float) -> str:
-    """Return a chunk's error, and for which dependency it waits how long."""
+def error_cell(chunk: Document, now: float) -> str:
+    """Return a chunk's error code, and the dependency that blocks it, if any."""
     code = str(chunk.get("error_code", ""))
     if chunk["status"] != "WAITING" or "waits_for" not in chunk:
         return code
-    left = max(0.0, at(chunk["retry_at"]) - now)
-    return f"{code}: waits for {chunk['waits_for']}, {span(left)} more"
+    left = max(0.0, epoch(chunk["retry_at"]) - now)
+    return f"{code}: blocked on {chunk['waits_for']}, retry in {span(left)}"
 
 
-def last_moment(chunk: Document) -> Any:
-    """Return when a chunk last changed, as far as its item tells."""
+def last_change(chunk: Document) -> Any:
+    """Return the time of the last change that is on a chunk's item."""
     return chunk.get("settled_at") or chunk.get("started_at")
 
 
 def chunk_view(chunk: Document, now: float) -> View:
-    """Draw a chunk with its stages, effects and errors."""
-    listed = ("stages", "effects", "errors", "undone")
+    """Return a view of a chunk with its stages, effects, errors and compensations."""
+    listed = ("stages", "effects", "errors", "compensated")
     moments = {"created_at", "claimed_at", "started_at", "settled_at"}
     moments |= {"claim_expires_at", "retry_at", "due_at"}
 
@@ -52,10 +52,10 @@ def chunk_view(chunk: Document, now: float) -> View:
             if name not in listed
         ]
         console.print(facts(shown))
-        section(console, "stages done", chunk["stages"], STAGE_COLUMNS)
+        section(console, "completed stages", chunk["stages"], STAGE_COLUMNS)
         section(console, "effects", chunk["effects"], EFFECT_COLUMNS)
-        section(console, "errors", chunk["errors"], TRAIL_COLUMNS)
-        section(console, "undone", chunk["undone"], UNDONE_COLUMNS)
+        section(console, "errors", chunk["errors"], ERROR_HISTORY_COLUMNS)
+        section(console, "compensations", chunk["compensated"], COMPENSATION_COLUMNS)
 
     return draw
 
@@ -64,18 +64,18 @@ STAGE_COLUMNS = [
     Column("STAGE", "stage"),
     Column("FINISHED", "finished_at"),
     Column("GEN", "gen", right=True),
-    Column("CLAIM", "fence", right=True),
+    Column("FENCE", "fence", right=True),
     Column("RESULT", lambda row: "the chunk's result" if row["is_result"] else ""),
 ]
 EFFECT_COLUMNS = [
     Column("STAGE", "stage"),
     Column("STATE", "effect_state"),
     Column("KIND", "effect"),
-    Column("BEGUN", "begun_at"),
+    Column("STARTED", "begun_at"),
     Column("KEY", lambda row: str(row["effect_key"])[:16]),
 ]
-UNDONE_COLUMNS = [
+COMPENSATION_COLUMNS = [
     Column("STAGE", "stage"),
     Column("AT", "at"),
-    Column("STATE", lambda row: "UNDONE" if row["ok"] else "FAILED"),
+    Column("STATE", lambda row: "COMPENSATED" if row["ok"] else "FAILED"),
 ]

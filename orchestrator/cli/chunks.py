@@ -1,4 +1,4 @@
-"""`chunks`: the checkpoint table, by chunk."""
+"""`chunks`: list the chunks of a job, and show one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from orchestrator.cli.output import Output
     from piecework.runtime import Runtime
 
-app = typer.Typer(help="Look at the chunks of a job.", no_args_is_help=True)
+app = typer.Typer(help="List and show the chunks of a job.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -27,37 +27,43 @@ def list_chunks(
     job: JobArgument,
     status: Annotated[
         str | None,
-        typer.Option(metavar="STATUS", help="Only these: RUNNING, WAITING, DEAD, …"),
+        typer.Option(
+            metavar="STATUS", help="Only this status, such as RUNNING or DEAD."
+        ),
     ] = None,
     limit: Annotated[int, limit_option("Chunks")] = 100,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """List the chunks of a job, in order."""
+    """List the chunks of a job by number."""
 
-    async def act(rt: Runtime, out: Output) -> None:
+    async def run(rt: Runtime, out: Output) -> None:
         from orchestrator.cli.chunk_views import chunk_columns
         from orchestrator.cli.lists import first, known_status
-        from orchestrator.inspector import listed_chunks, require_job
+        from orchestrator.inspector import read_chunks, require_job
         from piecework.model import ChunkStatus
 
         wanted = known_status(status, ChunkStatus)
         record = await require_job(rt, job)
-        found, more = await first(listed_chunks(rt, record, wanted), limit)
-        empty = f"no chunk is {wanted or 'there'}; next: piecework jobs show {job}"
+        found, more = await first(read_chunks(rt, record, wanted), limit)
+        empty = (
+            f"no chunk has status {wanted}; next: piecework jobs show {job}"
+            if wanted
+            else f"the job has no chunks yet; next: piecework jobs show {job}"
+        )
         out.rows(found, chunk_columns(rt.clock()), empty)
         if more and out.table:
-            out.say(f"the first {limit}; --limit 0 lists all")
+            out.say(f"only the first {limit} are listed; --limit 0 lists all")
 
-    run_connected(act, output)
+    run_connected(run, output)
 
 
 @app.command("show")
 def show_chunk(
     job: JobArgument, chunk: ChunkArgument, output: OutputOption = Format.TABLE
 ) -> None:
-    """Show a chunk, its stages, calls, effects and errors."""
+    """Show a chunk with its stages, effects, errors and compensations."""
 
-    async def act(rt: Runtime, out: Output) -> None:
+    async def run(rt: Runtime, out: Output) -> None:
         from orchestrator.cli.chunk_views import chunk_view
         from orchestrator.cli.lists import chunk_number
         from orchestrator.inspector import chunk_document, require_job
@@ -66,4 +72,4 @@ def show_chunk(
         document = await chunk_document(rt, record.ref.chunk(chunk_number(chunk)))
         out.document(document, chunk_view(document, rt.clock()))
 
-    run_connected(act, output)
+    run_connected(run, output)

@@ -1,4 +1,4 @@
-"""`config`: the settings as they are in force here, and where each comes from."""
+"""`config`: show and validate the settings in force here, and their sources."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from orchestrator.cli.output import Output
     from piecework.settings import Settings
 
-app = typer.Typer(help="Look at the settings.", no_args_is_help=True)
+app = typer.Typer(help="Show and validate the settings.", no_args_is_help=True)
 
 PREFIX = "PIECEWORK_"
-#: Read elsewhere than in the settings.
-OTHERS = {LOG_LEVEL, "PIECEWORK_STATE_DIR", "PIECEWORK_CACHE_DIR"}
+#: Variables that other code reads, and that are not settings.
+OTHER_VARIABLES = {LOG_LEVEL, "PIECEWORK_STATE_DIR", "PIECEWORK_CACHE_DIR"}
 
 
 @app.command("show")
 def show(output: OutputOption = Format.TABLE) -> None:
-    """Show every setting, where AWS is, and why."""
+    """Show every setting and the AWS endpoint, each with its source."""
 
-    def act(out: Output) -> None:
+    def run(out: Output) -> None:
         from orchestrator.cli.output import Column
         from piecework.settings import load_settings
 
@@ -36,10 +36,10 @@ def show(output: OutputOption = Format.TABLE) -> None:
             Column("VALUE", "value", folds=True),
             Column("SOURCE", "source", folds=True),
         ]
-        rows = [*place(), *setting_rows(load_settings(), os.environ)]
+        rows = [*endpoint_rows(), *setting_rows(load_settings(), os.environ)]
         out.rows(rows, columns, "no settings")
 
-    run_local(act, output)
+    run_local(run, output)
 
 
 @app.command("validate")
@@ -47,18 +47,19 @@ def validate(
     pipelines: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="MODULE", help="Check the pipelines of a module, too; repeatable."
+            metavar="MODULE",
+            help="Also check the pipelines of this module; repeatable.",
         ),
     ] = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Check the settings, and the declarations of pipelines.
 
-    A PIECEWORK_ variable that is no setting is refused, too: exit code 2. What could
-    be better in the order of a pipeline's stages is said, and no error.
+    An unknown PIECEWORK_ variable is an error: the exit code is 2. Advice on the order
+    of a pipeline's stages is printed, and is not an error.
     """
 
-    def act(out: Output) -> None:
+    def run(out: Output) -> None:
         from piecework.errors import UsageError
         from piecework.loading import load_pipelines
         from piecework.settings import load_settings
@@ -67,31 +68,33 @@ def validate(
         load_settings()
         unknown = unknown_variables(os.environ)
         if unknown:
-            said = "; ".join(f"{name}{near}" for name, near in unknown.items())
-            message = f"There is no such setting: {said}."
+            names = "; ".join(f"{name}{hint}" for name, hint in unknown.items())
+            message = f"Unknown settings: {names}."
             raise UsageError(message, code="config.setting.invalid")
         found = load_pipelines(pipelines or ())
         advised = {name: advice(pipeline) for name, pipeline in found.items()}
         lines = [
-            f"advice on {name}: {s}" for name, said in advised.items() for s in said
+            f"advice on {name}: {text}"
+            for name, texts in advised.items()
+            for text in texts
         ]
         what = "the settings and the pipelines are" if found else "the settings are"
-        said = "\n".join([*lines, f"{what} valid"])
-        told = {"valid": True, "advice": advised}
-        out.document(told, lambda console: console.print(said))
+        text = "\n".join([*lines, f"{what} valid"])
+        document = {"valid": True, "advice": advised}
+        out.document(document, lambda console: console.print(text))
 
-    run_local(act, output)
+    run_local(run, output)
 
 
-def place() -> list[dict[str, Any]]:
-    """Return where AWS is, and who says so."""
+def endpoint_rows() -> list[dict[str, Any]]:
+    """Return the AWS endpoint and region with their sources."""
     from piecework.endpoint import find_endpoint, state_folder
 
     found = find_endpoint()
     sources = {
         "environment": "AWS_ENDPOINT_URL in the environment",
         "embedded": "piecework up",
-        "aws": "no endpoint variable, no embedded AWS here",
+        "aws": "no endpoint variable, no embedded AWS in this folder",
     }
     source = sources[found.source]
     if found.source == "embedded":
@@ -124,17 +127,19 @@ def setting_rows(
 
 
 def unknown_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that nothing reads, each with what may be meant."""
+    """Return the variables that are not settings, each with a similar setting."""
     from difflib import get_close_matches
 
     from piecework.settings import Settings
 
-    known = {(PREFIX + name).upper() for name in Settings.model_fields} | OTHERS
+    known = {
+        (PREFIX + name).upper() for name in Settings.model_fields
+    } | OTHER_VARIABLES
     unknown = sorted(
         name for name in environ if name.startswith(PREFIX) and name not in known
     )
     return {
-        name: f" (do you mean {near[0]}?)"
+        name: f" (similar: {near[0]})"
         if (near := get_close_matches(name, known, n=1))
         else ""
         for name in unknown

@@ -1,4 +1,4 @@
-"""How bills look to a person."""
+"""Draw bills for people."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from orchestrator.cli.views import View
 from orchestrator.pricing.bill import BillLine, total
 from orchestrator.pricing.table import Prices
 
-#: Digits that a price needs to say anything, and a sum.
+#: Decimal digits of a job's cost, and of a month's.
 FINE, COARSE = 6, 2
 
 COLUMNS = [
-    Column("FOR", "group"),
+    Column("GROUP", "group"),
     Column("ITEM", "item"),
     Column("COUNT", lambda line: amount(line["count"]), right=True),
-    Column("OF", "unit"),
+    Column("UNIT", "unit"),
     Column("REQUESTS", lambda line: amount(line["requests"]), right=True),
     Column("USD", lambda line: money(line["usd"], FINE), right=True),
 ]
@@ -30,68 +30,72 @@ IDLE_COLUMNS = [
 
 
 def bill_view(bill: Document) -> View:
-    """Draw the bill of a job: its lines, its sums, and what is missing."""
+    """Return a view of a bill: its lines, its sums and its notes."""
 
     def draw(console: Console) -> None:
         print_table(console, bill["lines"], COLUMNS)
         console.print()
-        console.print(facts(sums(bill)))
+        console.print(facts(summary(bill)))
 
     return draw
 
 
-def sums(bill: Document) -> list[tuple[str, object]]:
-    """Return what stands below the lines."""
+def summary(bill: Document) -> list[tuple[str, object]]:
+    """Return the names and values below the lines."""
     per_thousand = bill["chunk_usd"] * 1000
     return [
-        ("total", f"{money(bill['total_usd'], FINE)} USD, of {bill['chunks']} chunks"),
+        ("total", f"{money(bill['total_usd'], FINE)} USD for {bill['chunks']} chunks"),
         ("per 1,000 chunks", f"{money(per_thousand, FINE)} USD"),
-        ("by", by_actor(bill["by_actor_usd"])),
-        ("calls paid", spent(bill["calls"]["paid"])),
-        ("for nothing", for_nothing(bill["calls"])),
-        ("spared", spared(bill["calls"])),
+        ("by process", by_actor(bill["by_actor_usd"])),
+        ("paid calls", usage_text(bill["calls"]["paid"])),
+        ("without result", without_result(bill["calls"])),
+        ("saved", saved(bill["calls"])),
         ("retries", f"{amount(bill['retries'])} requests" if bill["retries"] else ""),
-        ("prices", f"{bill['region']}, of {bill['prices_dated']}"),
-        ("units by", bill["units_by"]),
-        ("but", "\n".join(bill["notes"])),
+        ("prices", f"{bill['region']}, as of {bill['prices_dated']}"),
+        ("units from", bill["units_by"]),
+        ("notes", "\n".join(bill["notes"])),
     ]
 
 
 def by_actor(sums: Document) -> str:
-    """Return who spent how much."""
+    """Return the cost of each kind of process."""
     return ", ".join(f"{actor} {money(usd, FINE)}" for actor, usd in sums.items())
 
 
-def spent(part: Document) -> str:
-    """Return what was spent on calls; nothing, for no call."""
+def usage_text(part: Document) -> str:
+    """Return calls, tokens and cost as text; empty without calls."""
     if not part["calls"]:
         return ""
     tokens = part["tokens_in"] + part["tokens_out"]
-    said = f"{part['calls']:,}"
+    text = f"{part['calls']:,}"
     if tokens:
-        said += f", {part['tokens_in']:,} tokens in, {part['tokens_out']:,} out"
-    return f"{said}, {money(part['usd'], FINE)} USD" if part["usd"] else said
+        text += f", {part['tokens_in']:,} tokens in, {part['tokens_out']:,} out"
+    return f"{text}, {money(part['usd'], FINE)} USD" if part["usd"] else text
 
 
-def for_nothing(calls: Document) -> str:
-    """Return what was paid by claims that were lost, and by chunks that died."""
+def without_result(calls: Document) -> str:
+    """Return the paid calls of lost claims and of dead chunks."""
     parts = [
-        ("paid twice, by claims that were lost", calls["paid_by_lost_claims"]),
-        ("in chunks that died", calls["paid_by_dead_chunks"]),
+        ("by lost claims, paid twice", calls["paid_by_lost_claims"]),
+        ("by dead chunks", calls["paid_by_dead_chunks"]),
     ]
-    return "\n".join(f"{name}: {spent(part)}" for name, part in parts if part["calls"])
-
-
-def spared(calls: Document) -> str:
-    """Return what was not paid again."""
-    parts = [("by the journal", "replayed"), ("by other jobs", "cached")]
     return "\n".join(
-        f"{name}: {spent(calls[how])}" for name, how in parts if calls[how]["calls"]
+        f"{name}: {usage_text(part)}" for name, part in parts if part["calls"]
+    )
+
+
+def saved(calls: Document) -> str:
+    """Return the calls that were answered without paying again."""
+    parts = [("from the journal", "replayed"), ("from other jobs", "cached")]
+    return "\n".join(
+        f"{name}: {usage_text(calls[how])}"
+        for name, how in parts
+        if calls[how]["calls"]
     )
 
 
 def idle_document(lines: Sequence[BillLine], prices: Prices, region: str) -> Document:
-    """Return the price of an idle month as a document."""
+    """Return the price of a month without a job as a document."""
     return {
         "region": region,
         "prices_dated": str(prices.dated),
@@ -101,14 +105,14 @@ def idle_document(lines: Sequence[BillLine], prices: Prices, region: str) -> Doc
 
 
 def idle_view(document: Document) -> View:
-    """Draw the price of an idle month."""
+    """Return a view of the price of a month without a job."""
 
     def draw(console: Console) -> None:
         print_table(console, document["lines"], IDLE_COLUMNS)
         console.print()
         pairs = [
             ("total", f"{money(document['total_usd'], COARSE)} USD a month"),
-            ("prices", f"{document['region']}, of {document['prices_dated']}"),
+            ("prices", f"{document['region']}, as of {document['prices_dated']}"),
         ]
         console.print(facts(pairs))
 
@@ -116,7 +120,7 @@ def idle_view(document: Document) -> View:
 
 
 def amount(count: float) -> str:
-    """Return a count: whole, if it is; nothing of none."""
+    """Return a count as text, without decimals if it is whole; empty for zero."""
     if not count:
         return ""
     if count == int(count):
@@ -125,5 +129,5 @@ def amount(count: float) -> str:
 
 
 def money(usd: float | None, digits: int) -> str:
-    """Return a sum of dollars; nothing, where there is none."""
+    """Return an amount of dollars as text; empty if it is unknown."""
     return "" if usd is None else f"{usd:,.{digits}f}"

@@ -29,24 +29,24 @@ def job_cost(
     arm: ArmOption = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Show what a job has cost: requests, units, bytes, busy time, tokens.
+    """Show the cost of a job: requests, units, bytes, busy time, tokens.
 
-    List prices, from a table with a date; without taxes, discounts and free tiers.
+    List prices from a dated table, without taxes, discounts and free tiers.
     """
 
-    async def act(rt: Runtime, out: Output) -> None:
+    async def run(rt: Runtime, out: Output) -> None:
         from orchestrator.cli.cost_views import bill_view
         from orchestrator.costs import job_bill
         from orchestrator.inspector import require_job
         from orchestrator.pricing.bill import TaskSize
         from orchestrator.pricing.table import load_prices
 
-        table, where = load_prices(prices), region or region_of(rt)
+        table, priced_in = load_prices(prices), region or region_of(rt)
         record = await require_job(rt, job)
-        bill = await job_bill(rt, record, table, where, TaskSize(vcpu, gb, arm))
+        bill = await job_bill(rt, record, table, priced_in, TaskSize(vcpu, gb, arm))
         out.document(bill, bill_view(bill))
 
-    run_connected(act, output)
+    run_connected(run, output)
 
 
 def region_of(rt: Runtime) -> str:

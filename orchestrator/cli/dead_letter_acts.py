@@ -1,4 +1,4 @@
-"""`dlq discard` and `dlq redrive`: what closes dead letters."""
+"""`dlq discard` and `dlq redrive`: the commands that close dead letters."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from orchestrator.cli.letter_options import (
     FingerprintOption,
     JobOption,
     LimitOption,
+    ReasonOption,
     SinceOption,
     StageOption,
-    WhyOption,
 )
 from orchestrator.cli.options import OutputOption, YesOption
 from orchestrator.cli.run import run_connected
@@ -34,26 +34,26 @@ def discard_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
     since: SinceOption = None,
     chunk: ChunkOption = None,
     limit: LimitOption = 0,
-    reason: WhyOption = "",
+    reason: ReasonOption = "",
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Give dead letters up: their chunks stay dead, and nobody is asked again."""
+    """Discard dead letters: their chunks stay dead in later redrives and retries."""
 
-    async def act(rt: Runtime, out: Output) -> None:
+    async def run(rt: Runtime, out: Output) -> None:
         from orchestrator.cli import discarding, selecting
         from orchestrator.cli.letters import Filter
 
         wanted = Filter(job, code, fingerprint, stage, since, chunk)
-        plan = await selecting.plan(rt, wanted, limit)
+        plan = await selecting.make_plan(rt, wanted, limit)
         if dry_run:
-            selecting.show(rt, out, plan, "discarded")
+            selecting.show_plan(rt, out, plan, "discarded")
             return
-        await selecting.check(plan, out, "Discard", reason, yes=yes)
-        await discarding.carry_out(rt, out, plan, reason)
+        await selecting.confirm_plan(plan, out, "Discard", reason, yes=yes)
+        await discarding.discard_plan(rt, out, plan, reason)
 
-    run_connected(act, output)
+    run_connected(run, output)
 
 
 def redrive_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each wanted alone
@@ -64,37 +64,42 @@ def redrive_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
     since: SinceOption = None,
     chunk: ChunkOption = None,
     limit: LimitOption = 0,
-    reason: WhyOption = "",
+    reason: ReasonOption = "",
     dry_run: DryRunOption = False,
     rate: Annotated[
         float | None,
         typer.Option(
             metavar="N",
-            help="Hand out so many chunks a second.",
+            help="Dispatch N chunks a second.",
             min=0.01,
             show_default="all at once",
         ),
     ] = None,
     edit: Annotated[
         str,
-        typer.Option(metavar="FILE", help="The new payload, as JSON, of one letter."),
+        typer.Option(
+            metavar="FILE",
+            help="Replace the payload of one dead letter by this JSON file.",
+        ),
     ] = "",
     patch: Annotated[
         str,
-        typer.Option(metavar="JSON", help="A merge patch for the payload of each."),
+        typer.Option(
+            metavar="JSON", help="Apply this JSON merge patch to each payload."
+        ),
     ] = "",
     pipeline: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="`module:pipeline` that new payloads have to fit."
+            metavar="NAME", help="Check new payloads against this `module:pipeline`."
         ),
     ] = "",
     canary: Annotated[
         int,
         typer.Option(
             metavar="K",
-            help="First K, then ever more, each time after the job's end; stops when "
-            "a cause returns (exit code 5).",
+            help="Redrive K first, then twice as many, each wave after the jobs have "
+            "ended; stop if a cause recurs (exit code 5).",
             min=0,
             show_default="all at once",
         ),
@@ -103,29 +108,29 @@ def redrive_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
         str,
         typer.Option(
             metavar="SPAN",
-            help="With --canary: how long to wait (exit code 7).",
+            help="With --canary: the longest wait (then exit code 7).",
             show_default="no limit",
         ),
     ] = "",
     yes: YesOption = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Hand dead chunks out again, after what killed them was fixed."""
+    """Redrive dead letters: process their chunks again after the cause was fixed."""
 
-    async def act(rt: Runtime, out: Output) -> int:
+    async def run(rt: Runtime, out: Output) -> int:
         from orchestrator.cli import editing, redriving, selecting
         from orchestrator.cli.letters import Filter
 
         new = await editing.make_edit(edit, patch, pipeline)
-        how = redriving.read_how(reason, new, rate, canary, timeout)
+        options = redriving.read_options(reason, new, rate, canary, timeout)
         wanted = Filter(job, code, fingerprint, stage, since, chunk)
-        plan = await selecting.plan(rt, wanted, limit)
-        payloads = await editing.new_payloads(rt, plan.letters, new)
-        redriving.warn(out, plan, payloads)
+        plan = await selecting.make_plan(rt, wanted, limit)
+        payloads = await editing.preview_payloads(rt, plan.letters, new)
+        redriving.warn_of_edit(out, plan, payloads)
         if dry_run:
-            redriving.show(rt, out, plan, payloads)
+            redriving.show_redrive(rt, out, plan, payloads)
             return 0
-        await selecting.check(plan, out, "Redrive", reason, yes=yes)
-        return await redriving.carry_out(rt, out, plan, how)
+        await selecting.confirm_plan(plan, out, "Redrive", reason, yes=yes)
+        return await redriving.redrive_plan(rt, out, plan, options)
 
-    run_connected(act, output)
+    run_connected(run, output)

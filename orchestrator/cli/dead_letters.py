@@ -1,4 +1,4 @@
-"""`dlq`: the dead letters; list and count them, read one's story, take them out."""
+"""`dlq`: list, count, show and export dead letters; redrive or discard them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from piecework.runtime import Runtime
 
 app = typer.Typer(
-    help="Look at dead letters, redrive or discard them.", no_args_is_help=True
+    help="List, count and export dead letters; redrive or discard them.",
+    no_args_is_help=True,
 )
 
 
@@ -48,7 +49,7 @@ def list_letters(
 ) -> None:
     """List dead letters, the newest first."""
 
-    async def act(rt: Runtime, out: Output) -> None:
+    async def run(rt: Runtime, out: Output) -> None:
         from orchestrator.cli.letter_views import letter_columns, letter_line
         from orchestrator.cli.letters import Filter, select
 
@@ -56,33 +57,35 @@ def list_letters(
         found = await select(rt, wanted)
         shown = found[:limit] if limit else found
         lines = [letter_line(letter) for letter in shown]
-        out.rows(lines, letter_columns(rt.clock(), all_=every), "no dead letters")
+        out.rows(
+            lines, letter_columns(rt.clock(), all_=every), "no dead letter matches"
+        )
         if out.table and found:
             if len(shown) < len(found):
-                out.say(f"the newest {limit} of {len(found)}; --limit 0 lists all")
+                out.say(f"only the newest {limit} of {len(found)}; --limit 0 lists all")
             one = shown[0]
             out.say(f"next: piecework dlq show {one['job']} {lines[0]['chunk']}")
 
-    run_connected(act, output)
+    run_connected(run, output)
 
 
 @app.command("show")
 def show_letter(
     job: JobArgument, chunk: ChunkArgument, output: OutputOption = Format.TABLE
 ) -> None:
-    """Tell the whole story of a dead chunk, its payload included."""
+    """Show the last dead letter of a chunk: error history, lineage and payload."""
 
-    async def act(rt: Runtime, out: Output) -> None:
-        from orchestrator.cli.letter_story import story
+    async def run(rt: Runtime, out: Output) -> None:
+        from orchestrator.cli.letter_story import dead_letter_document
         from orchestrator.cli.letter_views import letter_view
         from orchestrator.cli.lists import chunk_number
         from orchestrator.inspector import require_job
 
         record = await require_job(rt, job)
-        document = await story(rt, record.ref.chunk(chunk_number(chunk)))
+        document = await dead_letter_document(rt, record.ref.chunk(chunk_number(chunk)))
         out.document(document, letter_view(document, rt.clock()))
 
-    run_connected(act, output)
+    run_connected(run, output)
 
 
 @app.command("stats")
@@ -96,22 +99,22 @@ def count_letters(
     every: AllOption = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Count dead letters by what they died of, the most frequent cause first."""
+    """Count dead letters by cause, the most frequent first."""
 
-    async def act(rt: Runtime, out: Output) -> None:
-        from orchestrator.cli.letter_groups import group_columns, groups
+    async def run(rt: Runtime, out: Output) -> None:
+        from orchestrator.cli.letter_groups import group_by_cause, group_columns
         from orchestrator.cli.letters import Filter, select
 
         wanted = Filter(job, code, fingerprint, stage, since, closed=every)
-        found = groups(await select(rt, wanted))
+        found = group_by_cause(await select(rt, wanted))
         shown = found[:limit] if limit else found
-        out.rows(shown, group_columns(rt.clock()), "no dead letters")
+        out.rows(shown, group_columns(rt.clock()), "no dead letter matches")
         if out.table and shown:
             if len(shown) < len(found):
-                out.say(f"the first {limit} of {len(found)}; --limit 0 lists all")
+                out.say(f"only the first {limit} of {len(found)}; --limit 0 lists all")
             out.say(f"next: {shown[0]['next']}")
 
-    run_connected(act, output)
+    run_connected(run, output)
 
 
 @app.command("export")
@@ -125,16 +128,18 @@ def export_letters(  # noqa: PLR0913, PLR0917 -- filters, each wanted alone
     limit: LimitOption = 0,
     every: AllOption = False,
     payload: Annotated[
-        bool, typer.Option("--payload", help="With the payload of each.")
+        bool, typer.Option("--payload", help="Include the payloads.")
     ] = False,
     to: Annotated[
         str,
-        typer.Option(metavar="FILE", help="Where to.", show_default="standard output"),
+        typer.Option(
+            metavar="FILE", help="The file to write.", show_default="standard output"
+        ),
     ] = "",
 ) -> None:
-    """Write dead letters out, whole, one JSON document a line."""
+    """Export dead letters completely, one JSON document per line."""
 
-    async def act(rt: Runtime, out: Output) -> None:
+    async def run(rt: Runtime, out: Output) -> None:
         from orchestrator.cli.exporting import export
         from orchestrator.cli.letters import Filter, select
 
@@ -142,7 +147,7 @@ def export_letters(  # noqa: PLR0913, PLR0917 -- filters, each wanted alone
         found = await select(rt, wanted)
         await export(rt, out, found[:limit] if limit else found, to, payload=payload)
 
-    run_connected(act, Format.JSONL)
+    run_connected(run, Format.JSONL)
 
 
 app.command("discard")(discard_letters)

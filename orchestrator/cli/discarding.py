@@ -1,4 +1,4 @@
-"""Discard dead letters job by job, and say how many."""
+"""Discard dead letters job by job, and report how many."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from piecework.runtime import Runtime
 from piecework.store.dead_letters import Closing
 
 
-async def carry_out(rt: Runtime, out: Output, planned: Plan, reason: str) -> None:
-    """Discard what was planned; what was closed meanwhile is left alone."""
-    by = Closing(whoami(), reason)
+async def discard_plan(rt: Runtime, out: Output, plan: Plan, reason: str) -> None:
+    """Discard the planned dead letters; those closed meanwhile are skipped."""
+    closing = Closing(whoami(), reason)
     done = [
-        {"job": ref.job, "discarded": await discard(rt, ref, letters, by)}
-        for ref, letters in planned.by_job.items()
+        {"job": ref.job, "discarded": await discard(rt, ref, letters, closing)}
+        for ref, letters in plan.by_job.items()
     ]
     columns = [Column("JOB", "job"), Column("DISCARDED", "discarded", right=True)]
-    out.rows(done, columns, "nothing was discarded")
+    out.rows(done, columns, "no dead letter was discarded")
     if out.table:
         out.say(f"next: piecework dlq list --job {done[0]['job']} --all")

@@ -1,4 +1,4 @@
-"""Read a new payload, or a patch, as it was typed; say what it makes of each letter."""
+"""Read a new payload or a patch from the command line, and preview its effect."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from orchestrator.cli.letters import Letter, chunk_word
-from orchestrator.editing import Edit, edited
+from orchestrator.cli.letters import Letter, chunk_name
+from orchestrator.editing import Edit, edit_payload
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
 from piecework.outcome import Compensation
@@ -18,51 +18,51 @@ from piecework.pipeline import Pipeline
 from piecework.runtime import Runtime
 from piecework.strict_json import Bounds, JsonRefusedError, read_json
 
-#: What was done before such a death stands, or may: it was not undone.
-STANDING = {
+#: Compensation states in which effects of the dead chunk are still in force, or may be.
+NOT_COMPENSATED = {
     Compensation.FAILED,
     Compensation.PAST_PIVOT,
     Compensation.PIVOT_UNKNOWN,
     Compensation.ABANDONED,
 }
-#: The payload that each letter would get, by its place in the list.
+#: The new payload of each dead letter that gets one, by its position in the list.
 NewPayloads: TypeAlias = dict[int, Any]
 
 
 async def read_edit(file: str, patch: str) -> dict[str, Any] | None:
-    """Return the JSON object that was typed, or that a file holds.
+    """Return the JSON object of `--edit FILE` or `--patch JSON`; None without either.
 
     Raises:
         UsageError: `cli.usage.invalid`; `redrive.payload.invalid`.
     """
     if file and patch:
-        message = "--edit replaces a payload, and --patch changes it."
-        raise UsageError(message, next_step="Give one of the two.")
+        message = "--edit and --patch exclude each other."
+        raise UsageError(message, next_step="Remove --edit or --patch.")
     if not (file or patch):
         return None
-    text = await asyncio.to_thread(content_of, Path(file)) if file else patch
+    text = await asyncio.to_thread(read_text, Path(file)) if file else patch
     try:
         found = read_json(text, Bounds(MOST_BYTES))
     except JsonRefusedError as error:
-        message = f"{file or '--patch'} is no JSON that is taken: {error}."
+        message = f"{file or '--patch'} is not valid JSON: {error}."
         raise UsageError(message, code="redrive.payload.invalid") from error
     if not isinstance(found, dict):
-        message = f"{file or '--patch'} is no JSON object."
+        message = f"{file or '--patch'} is not a JSON object."
         raise UsageError(message, code="redrive.payload.invalid")
     return found
 
 
-def content_of(path: Path) -> str:
+def read_text(path: Path) -> str:
     """Return the text of a file."""
     try:
         return path.read_text("utf-8")
-    except (OSError, ValueError) as error:  # no text, or no path
+    except (OSError, ValueError) as error:  # not text, or not a path
         message = f"{str(path)!r} cannot be read: {type(error).__name__}."
-        raise UsageError(message, next_step="Name a file of JSON.") from error
+        raise UsageError(message, next_step="Name a JSON file.") from error
 
 
 async def make_edit(file: str, patch: str, pipeline: str) -> Edit | None:
-    """Return what is to become of payloads; None: nothing.
+    """Return the change of payloads that was typed; None: the payloads stay.
 
     Raises:
         UsageError: `cli.usage.invalid`; `redrive.payload.invalid`.
@@ -70,46 +70,47 @@ async def make_edit(file: str, patch: str, pipeline: str) -> Edit | None:
     value = await read_edit(file, patch)
     if value is None:
         if pipeline:
-            message = "--pipeline says what new payloads have to fit; there are none."
+            message = "--pipeline checks new payloads, and requires --edit or --patch."
             raise UsageError(message, next_step="Add --edit FILE or --patch JSON.")
         return None
-    return Edit(value, whole=bool(file), pipeline=named(pipeline))
+    return Edit(value, whole=bool(file), pipeline=find_pipeline(pipeline))
 
 
-def named(pipeline: str) -> Pipeline | None:
-    """Return the pipeline of a name; None for no name."""
-    return load_pipeline(pipeline) if pipeline else None
+def find_pipeline(name: str) -> Pipeline | None:
+    """Load the pipeline of a name; None for no name."""
+    return load_pipeline(name) if name else None
 
 
-def standing(letters: Sequence[Letter]) -> int:
-    """Count the letters of which something may stand that was done.
+def count_not_compensated(letters: Sequence[Letter]) -> int:
+    """Count the dead letters whose effects may still be in force.
 
-    The ledger knows an effect by its arguments: with others it is another effect.
+    The ledger finds an effect by its arguments, so with another payload a redrive may
+    repeat it.
     """
-    return sum(letter.get("compensation") in STANDING for letter in letters)
+    return sum(letter.get("compensation") in NOT_COMPENSATED for letter in letters)
 
 
-async def new_payloads(
+async def preview_payloads(
     rt: Runtime, letters: Sequence[Letter], edit: Edit | None
 ) -> NewPayloads:
-    """Return what would become of payloads, before anything is changed.
+    """Return the new payloads, before anything is changed.
 
     Raises:
         UsageError: `redrive.payload.invalid`, naming the chunk; `cli.usage.invalid`:
-            one payload was typed, and there are several letters.
+            `--edit` was given for several dead letters.
     """
     if edit is None:
         return {}
     if edit.whole and len(letters) > 1:
-        message = f"--edit is one payload, and {len(letters)} dead letters fit."
-        raise UsageError(message, next_step="Name one: --job JOB --chunk N.")
+        message = f"--edit sets one payload, but {len(letters)} dead letters match."
+        raise UsageError(message, next_step="Select one: --job JOB --chunk N.")
     payloads: NewPayloads = {}
-    for place, letter in enumerate(letters):
+    for position, letter in enumerate(letters):
         try:
-            new = await edited(rt, letter, edit)
+            new = await edit_payload(rt, letter, edit)
         except UsageError as error:
-            message = f"{letter['job']}/{chunk_word(letter)}: {error.message}"
+            message = f"{letter['job']}/{chunk_name(letter)}: {error.message}"
             raise UsageError(message, code=error.code) from error
         if new is not None:
-            payloads[place] = json.loads(new.content)
+            payloads[position] = json.loads(new.content)
     return payloads

@@ -1,4 +1,4 @@
-"""Write dead letters to a file or to standard output, for programs and archives."""
+"""Export dead letters to a file or to standard output."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from orchestrator.cli.formats import Format
-from orchestrator.cli.letter_story import payload_of
+from orchestrator.cli.letter_story import payload_facts
 from orchestrator.cli.letters import Letter
 from orchestrator.cli.output import Output, encode
 from orchestrator.cli.whole_file import whole_file
@@ -18,7 +18,7 @@ from piecework.runtime import Runtime
 async def export(
     rt: Runtime, out: Output, letters: Sequence[Letter], to: str, *, payload: bool
 ) -> None:
-    """Write letters, one a line, as they stand in the table.
+    """Write dead letters, one per line, with the attributes of the table.
 
     Raises:
         UsageError: `cli.usage.invalid`: the file cannot be written to.
@@ -41,11 +41,13 @@ async def write(
     *,
     payload: bool,
 ) -> None:
-    """Write letters, with their payloads if that is asked for."""
+    """Write dead letters, optionally with their payloads."""
     for letter in letters:
         facts = {k: v for k, v in letter.items() if k not in {"pk", "sk", "expires_at"}}
         ref = JobRef(letter["tenant"], letter["job"]).chunk(letter["chunk"])
-        facts["trail"] = listed(str(letter["trail"]), f"The trail of dead letter {ref}")
+        facts["trail"] = listed(
+            str(letter["trail"]), f"The error history of dead letter {ref}"
+        )
         if payload:
-            facts |= await payload_of(rt, ref, letter)
+            facts |= await payload_facts(rt, ref, letter)
         put(encode(facts, Format.JSONL))

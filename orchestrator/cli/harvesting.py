@@ -1,4 +1,4 @@
-"""The results of a job's chunks, whole or as they come, each checked by its hash."""
+"""Read the results of a job's chunks, at once or as chunks end, checked by hash."""
 
 from __future__ import annotations
 
@@ -18,35 +18,36 @@ from piecework.strict_json import JsonRefusedError, require_bounded
 from piecework.values import BOUNDS
 
 Line = dict[str, Any]
-#: Told why a result cannot be had; those of the other chunks still can.
-Lost = Callable[[PieceworkError], None]
+#: Called with the error of a result that cannot be read; other results still can.
+OnError = Callable[[PieceworkError], None]
 
 
-async def ended_chunks(rt: Runtime, job: Job, lost: Lost) -> AsyncIterator[Line]:
+async def ended_chunks(rt: Runtime, job: Job, on_error: OnError) -> AsyncIterator[Line]:
     """Yield a line for each chunk that has ended, in order."""
     for group in range(layout.groups_in(job.chunks)):
         for chunk, result in await read_group(rt, job, group):
-            if (said := await line(rt, chunk, result, lost)) is not None:
-                yield said
+            if (document := await result_line(rt, chunk, result, on_error)) is not None:
+                yield document
 
 
 @dataclass(slots=True)
 class Follower:
-    """Prints every chunk once when it has ended, and again if it ends otherwise.
+    """Prints every chunk when it ends, and again if it ends in another way.
 
-    A group's tally says when to look; the last look, of an ended job, looks at all.
+    A group's tally says when to read its chunks; the last poll, of an ended job, reads
+    all chunks.
     """
 
     rt: Runtime
     write: Callable[[Line], None]
-    lost: Lost
+    on_error: OnError
     _tallied: dict[int, frozenset[int]] = field(default_factory=dict)
     _written: dict[int, tuple[str, int]] = field(default_factory=dict)
 
-    async def look(self, job: Job) -> None:
-        """Print what has ended since the last look."""
+    async def poll(self, job: Job) -> None:
+        """Print the chunks that have ended since the last poll."""
         for group in range(layout.groups_in(job.chunks)):
-            new = await self._news(job, group)
+            new = await self._newly_ended(job, group)
             if not new and not job.status.ended:
                 continue
             found = await read_group(
@@ -56,15 +57,15 @@ class Follower:
                 mark = (str(chunk.status), chunk.gen)
                 if self._written.get(chunk.ref.chunk) == mark:
                     continue
-                said = await line(self.rt, chunk, result, self.lost)
-                if said is not None:
-                    self.write(said)
+                document = await result_line(self.rt, chunk, result, self.on_error)
+                if document is not None:
+                    self.write(document)
                 self._written[chunk.ref.chunk] = mark
 
-    async def _news(self, job: Job, group: int) -> frozenset[int]:
+    async def _newly_ended(self, job: Job, group: int) -> frozenset[int]:
         seen = self._tallied.get(group, frozenset())
         if len(seen) == layout.group_size(group, job.chunks) and job.gen == 1:
-            return frozenset()  # full, and nobody takes anything out of it
+            return frozenset()  # full, and only a reopening removes chunks
         pk = keys.group_pk(job.ref.tenant, job.ref.job, group)
         item = await self.rt.table.get(pk, keys.TALLY_SK)
         self._tallied[group] = frozenset((item or {}).get("settled", ()))
@@ -92,21 +93,21 @@ async def read_group(
     return await stored_results(rt.table, pk, ended)
 
 
-async def line(
-    rt: Runtime, chunk: Chunk, result: Item | None, lost: Lost
+async def result_line(
+    rt: Runtime, chunk: Chunk, result: Item | None, on_error: OnError
 ) -> Line | None:
-    """Return what is printed of a chunk; None: its result is lost, which was told."""
-    said: Line = {
+    """Return the line of a chunk; report a result that cannot be read."""
+    facts: Line = {
         "chunk": chunk.ref.chunk,
         "label": chunk.item.get("label", ""),
         "status": str(chunk.status),
     }
     if chunk.status is not ChunkStatus.SUCCEEDED:
-        return {**said, "error_code": chunk.item.get("error_code", "")}
+        return {**facts, "error_code": chunk.item.get("error_code", "")}
     try:
-        return {**said, "value": await value_of(rt, chunk, result)}
+        return {**facts, "value": await value_of(rt, chunk, result)}
     except (StateError, PermanentError) as error:
-        lost(error)
+        on_error(error)
         return None
 
 
@@ -116,15 +117,15 @@ async def value_of(rt: Runtime, chunk: Chunk, result: Item | None) -> Any:
     Raises:
         StateError: `runtime.state.checkpoint_corrupt`: the stored result is not the
             one that the chunk settled with; `runtime.object.missing`.
-        PermanentError: It is not as it was written.
+        PermanentError: The stored result was changed.
     """
     prefix = keys.object_prefix(chunk.ref.tenant, chunk.ref.job)
     value = NULL if result is None else await rt.objects.fetch(result, prefix)
     if keys.sha256(value.encode()) != chunk.item.get("result_sha256"):
-        message = f"Chunk {chunk.ref} did not settle with its stored result."
+        message = f"The stored result of chunk {chunk.ref} does not match its hash."
         raise StateError(message, code="runtime.state.checkpoint_corrupt")
     try:
         return json.loads(require_bounded(value, BOUNDS))
     except (JsonRefusedError, ValueError) as error:
-        what, why = f"The result of {chunk.ref}", "is none that a worker writes"
+        what, why = f"The result of {chunk.ref}", "is not valid JSON within the limits"
         raise record.unreadable(what, why) from error

@@ -1,4 +1,4 @@
-"""`infra`: the environment's stacks on AWS, deployed, compared, described, removed."""
+"""`infra`: deploy, compare, describe, price and remove an environment's stacks."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ app = typer.Typer(
 )
 app.command("cost")(infra_cost)
 
-#: What `diff --exit-code` ends with when something would change.
+#: The exit code of `diff --exit-code` if a deploy would change something.
 DIFFERS = 9
 
 
 @app.command("deploy")
-def deploy_stacks(  # noqa: PLR0913, PLR0917 -- one option for each thing to say
+def deploy_stacks(  # noqa: PLR0913, PLR0917 -- options of a command
     env: EnvOption = "",
     stack: StackOption = None,
     image: ImageOption = "",
@@ -56,7 +56,7 @@ def deploy_stacks(  # noqa: PLR0913, PLR0917 -- one option for each thing to say
         list[str] | None,
         typer.Option(
             metavar="LOGICAL_ID",
-            help="What holds data and may be replaced or removed; repeatable.",
+            help="A resource with data that may be replaced or removed; repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -68,13 +68,13 @@ def deploy_stacks(  # noqa: PLR0913, PLR0917 -- one option for each thing to say
     region: RegionOption = "",
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Bring the stacks to what is wanted: change sets, shown, confirmed, followed.
+    """Deploy the stacks: show the change sets, ask, execute and follow them.
 
     A second deploy without changes does nothing. Parameters that are not named keep
-    the values that the stacks have.
+    the values of the stacks.
     """
 
-    def act(out: Output) -> None:
+    def run(out: Output) -> None:
         from orchestrator.cli.infra_talk import CommandInteraction
         from orchestrator.cli.infra_views import show_changes, show_outcomes
         from orchestrator.infra.deploy import DeployRequest, deploy, diff
@@ -86,7 +86,7 @@ def deploy_stacks(  # noqa: PLR0913, PLR0917 -- one option for each thing to say
         request = DeployRequest(
             wanted, tuple(stack or ()), tuple(allow_replacement or ())
         )
-        session = place(wanted, out)
+        session = open_target(wanted, out)
         if dry_run:
             show_changes(out, diff(session, request))
         else:
@@ -94,7 +94,7 @@ def deploy_stacks(  # noqa: PLR0913, PLR0917 -- one option for each thing to say
                 out, deploy(session, request, CommandInteraction(out, yes=yes))
             )
 
-    run_local(act, output)
+    run_local(run, output)
 
 
 @app.command("diff")
@@ -109,7 +109,8 @@ def diff_stacks(  # noqa: PLR0913, PLR0917 -- as deploy
     parameter: ParameterOption = None,
     config: ConfigOption = None,
     exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="End with 9 if there are changes.")
+        bool,
+        typer.Option("--exit-code", help="Return exit code 9 if there are changes."),
     ] = False,
     app: AppOption = "",
     region: RegionOption = "",
@@ -117,7 +118,7 @@ def diff_stacks(  # noqa: PLR0913, PLR0917 -- as deploy
 ) -> None:
     """Show what a deploy would change; change nothing."""
 
-    def act(out: Output) -> int:
+    def run(out: Output) -> int:
         from orchestrator.cli.infra_views import show_changes
         from orchestrator.infra.deploy import DeployRequest, diff
 
@@ -125,12 +126,14 @@ def diff_stacks(  # noqa: PLR0913, PLR0917 -- as deploy
             env, app, region, config, parameter,
             image, pipelines, vpc, subnets, security_group,
         )  # fmt: skip
-        found = diff(place(wanted, out), DeployRequest(wanted, tuple(stack or ())))
+        found = diff(
+            open_target(wanted, out), DeployRequest(wanted, tuple(stack or ()))
+        )
         show_changes(out, found)
         changed = any(outcome.changed for outcome in found)
         return DIFFERS if exit_code and changed else 0
 
-    run_local(act, output)
+    run_local(run, output)
 
 
 @app.command("destroy")
@@ -138,18 +141,19 @@ def destroy_stacks(  # noqa: PLR0913, PLR0917 -- safeguards, each wanted alone
     env: EnvOption = "",
     stack: StackOption = None,
     with_data: Annotated[
-        bool, typer.Option("--with-data", help="Tables and queues, too.")
+        bool, typer.Option("--with-data", help="Also remove tables and queues.")
     ] = False,
     confirm_env: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help="With --with-data and --yes: the environment, once more.",
+            help="With --with-data and --yes: repeat the environment's name.",
             show_default=False,
         ),
     ] = "",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would go, remove nothing.")
+        bool,
+        typer.Option("--dry-run", help="Show what would be removed, remove nothing."),
     ] = False,
     yes: YesOption = False,
     config: ConfigOption = None,
@@ -157,22 +161,22 @@ def destroy_stacks(  # noqa: PLR0913, PLR0917 -- safeguards, each wanted alone
     region: RegionOption = "",
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Remove the stacks, the last first; the data stays unless it is named.
+    """Remove the stacks, the last first; the data stays without --with-data.
 
-    Refused while jobs run. The bucket and keys are never removed by this command.
+    Refused while jobs run. This command never removes the bucket and the keys.
     """
 
-    def act(out: Output) -> None:
+    def run(out: Output) -> None:
         from orchestrator.cli import infra_destroying as destroying
 
         wanted = environment(env, app, region, config)
-        asked = destroying.Asked(
+        request = destroying.DestroyRequest(
             wanted, tuple(stack or ()), with_data, confirm_env, yes, dry_run
         )
-        destroying.check(asked)
-        destroying.act(place(wanted, out), asked, out)
+        destroying.check_options(request)
+        destroying.show_and_destroy(open_target(wanted, out), request, out)
 
-    run_local(act, output)
+    run_local(run, output)
 
 
 @app.command("render")
@@ -181,7 +185,7 @@ def render_templates(  # noqa: PLR0913, PLR0917 -- as deploy
     stack: StackOption = None,
     to: Annotated[
         Path | None,
-        typer.Option("--to", help="A folder for the files.", file_okay=False),
+        typer.Option("--to", help="The folder for the files.", file_okay=False),
     ] = None,
     image: ImageOption = "",
     pipelines: PipelinesOption = "",
@@ -194,9 +198,9 @@ def render_templates(  # noqa: PLR0913, PLR0917 -- as deploy
     region: RegionOption = "",
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Print or write templates, parameters and the AWS CLI's commands; ask no AWS."""
+    """Print or write templates, parameters and AWS CLI commands; do not call AWS."""
 
-    def act(out: Output) -> None:
+    def run(out: Output) -> None:
         from orchestrator.cli.infra_views import show_files
         from orchestrator.infra.deploy import DeployRequest
         from orchestrator.infra.render import render, write
@@ -208,7 +212,7 @@ def render_templates(  # noqa: PLR0913, PLR0917 -- as deploy
         files = render(DeployRequest(wanted, tuple(stack or ())))
         show_files(out, files, write(files, to) if to else [])
 
-    run_local(act, output)
+    run_local(run, output)
 
 
 @app.command("status")
@@ -219,24 +223,24 @@ def show_status(
     region: RegionOption = "",
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Show the stacks: their states, what differs, what they tell."""
+    """Show the stacks: their status, their differences, their outputs."""
 
-    def act(out: Output) -> None:
+    def run(out: Output) -> None:
         from orchestrator.cli.infra_views import show_stacks
         from orchestrator.infra.status import status
 
         wanted = environment(env, app, region, config)
-        show_stacks(out, status(place(wanted, out), wanted))
+        show_stacks(out, status(open_target(wanted, out), wanted))
 
-    run_local(act, output)
+    run_local(run, output)
 
 
-def place(wanted: Environment, out: Output) -> AwsSession:
-    """Find out where we are, and say so: nobody is to deploy to the wrong account."""
+def open_target(wanted: Environment, out: Output) -> AwsSession:
+    """Open a session and write its account, to prevent a deploy to a wrong one."""
     from orchestrator.infra.site import open_session
 
     session = open_session(wanted.region)
     if out.table:
-        where = f"{session.endpoint.url}, " if session.endpoint.url else ""
-        out.say(f"{wanted.name} in {where}{session}")
+        endpoint = f"{session.endpoint.url}, " if session.endpoint.url else ""
+        out.say(f"{wanted.name} in {endpoint}{session}")
     return session

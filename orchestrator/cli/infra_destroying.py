@@ -1,4 +1,4 @@
-"""The questions of `infra destroy`, and what is said of what stays."""
+"""Confirm `infra destroy`, and report which resources are kept."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS = (
     Column("ACTION", "action"),
     Column("ID", "id", folds=True),
 )
-#: How to remove by hand what no command removes.
+#: How to remove by hand the resources that no command removes.
 BY_HAND = {
     "AWS::S3::Bucket": (
         'its versions, then itself: python -c "import boto3; '
@@ -29,14 +29,14 @@ BY_HAND = {
         'b.delete()"'
     ),
     "AWS::KMS::Key": "aws kms schedule-key-deletion --key-id {id}",
-    # It would be in the way of the next key for as long as this one waits for its end.
+    # The alias would block the next key while the deletion of this key is pending.
     "AWS::KMS::Alias": "aws kms delete-alias --alias-name {id}",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What the command line says."""
+class DestroyRequest:
+    """The options of `infra destroy`."""
 
     environment: Environment
     parts: tuple[Part, ...]
@@ -46,60 +46,61 @@ class Asked:
     dry_run: bool
 
 
-def check(asked: Asked) -> None:
-    """Refuse what does not fit together.
+def check_options(request: DestroyRequest) -> None:
+    """Refuse to remove data unless the environment is named twice.
 
     Raises:
-        UsageError: `cli.confirmation.needed`: the data was to go, and the environment
-            was not named twice.
+        UsageError: `cli.confirmation.needed`.
     """
-    wrong = bool(asked.confirm_env) and asked.confirm_env != asked.environment.env
-    silent = asked.with_data and asked.yes and not asked.confirm_env
-    if wrong or (silent and not asked.dry_run):
-        message = "With its data an environment goes only if it is named twice."
-        step = f"Add --confirm-env {asked.environment.env}, if it is that one."
+    wrong = bool(request.confirm_env) and request.confirm_env != request.environment.env
+    silent = request.with_data and request.yes and not request.confirm_env
+    if wrong or (silent and not request.dry_run):
+        message = "--with-data removes the data: name the environment twice."
+        step = f"Add --confirm-env {request.environment.env}."
         raise UsageError(message, code="cli.confirmation.needed", next_step=step)
 
 
-def act(session: AwsSession, asked: Asked, out: Output) -> None:
-    """Show what would go and what would stay, ask, and do it."""
+def show_and_destroy(session: AwsSession, request: DestroyRequest, out: Output) -> None:
+    """Show what is removed and what is kept, ask, and remove it."""
     planned = plan_destroy(
-        session, asked.environment, asked.parts, with_data=asked.with_data
+        session, request.environment, request.parts, with_data=request.with_data
     )
     if not planned.stacks:
-        kept = "" if asked.with_data else " but what --with-data would remove"
-        out.rows([], COLUMNS, f"there is nothing to remove{kept}")
-    elif asked.dry_run:
+        kept = "" if request.with_data else " without --with-data"
+        out.rows([], COLUMNS, f"nothing to remove{kept}")
+    elif request.dry_run:
         rows = [row.document() for row in planned.resources]
         out.rows(rows, COLUMNS, "the stacks have no resources")
     else:
-        show(out, planned.resources)
-        agree(session, asked, planned, out)
+        show_resources(out, planned.resources)
+        confirm_destroy(session, request, planned, out)
         destroy(session, planned, CommandInteraction(out, yes=True))
         rows = [{"stack": s.name, "result": "removed"} for _, s, _ in planned.stacks]
         columns = (Column("STACK", "stack"), Column("RESULT", "result"))
         out.rows(rows, columns, "")
-    say_kept(out, planned.resources)
+    report_retained(out, planned.resources)
 
 
-def show(out: Output, resources: Sequence[ResourcePlan]) -> None:
-    """Show what becomes of each resource, beside the result."""
+def show_resources(out: Output, resources: Sequence[ResourcePlan]) -> None:
+    """Show the fate of each resource on stderr."""
     rows = [resource.document() for resource in resources]
     out.draw(lambda console: print_table(console, rows, COLUMNS), beside=True)
 
 
-def agree(session: AwsSession, asked: Asked, planned: DestroyPlan, out: Output) -> None:
-    """Return if it is meant; of data the environment has to be typed."""
+def confirm_destroy(
+    session: AwsSession, request: DestroyRequest, planned: DestroyPlan, out: Output
+) -> None:
+    """Return if confirmed; to remove data the operator types the environment."""
     names = ", ".join(stack.name for _, stack, _ in planned.stacks)
     what = f"Remove {names} in {session}"
-    if not asked.with_data:
-        confirm_now(what, out, yes=asked.yes)
-    elif not asked.confirm_env or not asked.yes:
-        confirm_word(f"{what}, with tables and queues", out, asked.environment.env)
+    if not request.with_data:
+        confirm_now(what, out, yes=request.yes)
+    elif not request.confirm_env or not request.yes:
+        confirm_word(f"{what}, with tables and queues", out, request.environment.env)
 
 
-def say_kept(out: Output, resources: Sequence[ResourcePlan]) -> None:
-    """Say of what stays how it is removed by hand."""
+def report_retained(out: Output, resources: Sequence[ResourcePlan]) -> None:
+    """Write how to remove the kept resources by hand."""
     for resource in resources:
         if resource.action == "retain" and resource.type in BY_HAND:
             out.say(f"retained: {resource.id}")

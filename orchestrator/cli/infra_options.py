@@ -1,4 +1,4 @@
-"""The options of `infra`'s commands, in one wording."""
+"""The options that the commands of `infra` share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AppOption = Annotated[
     typer.Option(
         "--app",
         metavar="NAME",
-        help="The first word of all names.",
+        help="The prefix of all resource names.",
         show_default="PIECEWORK_APP",
     ),
 ]
@@ -32,13 +32,13 @@ RegionOption = Annotated[
 ]
 StackOption = Annotated[
     list[Part] | None,
-    typer.Option("--stack", help="Only this one; repeatable.", show_default="all"),
+    typer.Option("--stack", help="Only this stack; repeatable.", show_default="all"),
 ]
 ParameterOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KEY=VALUE",
-        help="A parameter of the templates; repeatable.",
+        help="A template parameter; repeatable.",
         show_default=False,
     ),
 ]
@@ -50,21 +50,29 @@ ConfigOption = Annotated[
 ]
 ImageOption = Annotated[
     str,
-    typer.Option(metavar="URI", help="The image, by digest.", show_default=False),
+    typer.Option(
+        metavar="URI", help="The worker image, by digest.", show_default=False
+    ),
 ]
 PipelinesOption = Annotated[
     str,
     typer.Option(
-        metavar="MODULE,…", help="What the workers serve.", show_default=False
+        metavar="MODULE,…",
+        help="The modules whose pipelines the workers serve.",
+        show_default=False,
     ),
 ]
 VpcOption = Annotated[
     str,
-    typer.Option(metavar="ID", help="A VPC of yours, not an own.", show_default=False),
+    typer.Option(
+        metavar="ID", help="An existing VPC, instead of a new one.", show_default=False
+    ),
 ]
 SubnetsOption = Annotated[
     str,
-    typer.Option(metavar="ID,…", help="Its subnets, in two zones.", show_default=False),
+    typer.Option(
+        metavar="ID,…", help="Subnets of that VPC, in two zones.", show_default=False
+    ),
 ]
 GroupOption = Annotated[
     str,

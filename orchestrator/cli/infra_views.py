@@ -1,4 +1,4 @@
-"""Stacks, changes and files, as a person reads them."""
+"""Draw stacks, changes and files for people."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OUTPUT_COLUMNS = (
 
 
 def show_changes(out: Output, found: Sequence[StackResult]) -> None:
-    """Write what a deploy would change."""
+    """Write the changes of a deploy."""
     if not out.table:
         out.rows([outcome.document() for outcome in found], (), "")
         return
@@ -50,17 +50,17 @@ def show_changes(out: Output, found: Sequence[StackResult]) -> None:
             out.draw(lambda console, o=outcome: console.print(f"{o.stack}: {o.result}"))  # type: ignore[misc]
             out.rows(rows, CHANGE_COLUMNS, "only outputs change")
         else:
-            out.say(f"{outcome.stack}: nothing to do")
+            out.say(f"{outcome.stack}: no changes")
 
 
 def show_outcomes(out: Output, done: Sequence[StackResult]) -> None:
-    """Write what a deploy did."""
+    """Write the result of a deploy."""
     columns = (Column("STACK", "stack"), Column("RESULT", "result"))
-    out.rows([outcome.document() for outcome in done], columns, "no stack was meant")
+    out.rows([outcome.document() for outcome in done], columns, "no stack was selected")
 
 
 def show_stacks(out: Output, found: Sequence[Mapping[str, Any]]) -> None:
-    """Write the state of an environment."""
+    """Write the stacks of an environment."""
     if not out.table:
         out.rows(found, (), "")
         return
@@ -82,7 +82,7 @@ def show_stacks(out: Output, found: Sequence[Mapping[str, Any]]) -> None:
 
 
 def show_files(out: Output, files: Mapping[str, str], written: Sequence[str]) -> None:
-    """Write files to stdout, or the paths where they are."""
+    """Write files to stdout, or the paths of written files."""
     if not out.table:
         out.rows([{"name": n, "content": c} for n, c in files.items()], (), "")
         return
@@ -94,7 +94,7 @@ def show_files(out: Output, files: Mapping[str, str], written: Sequence[str]) ->
 
 
 def differences(rows: Sequence[Mapping[str, str]]) -> str:
-    """Return the parameters that are not as wanted, in one line."""
+    """Return the parameters with an unexpected value, as a line."""
     return ", ".join(
         f"{row['name']}={row['value']} ({said})"
         for row in rows

@@ -1,4 +1,4 @@
-"""How a job looks to a person, and a list of them."""
+"""Draw a job, and a list of jobs, for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rich.console import Console
 
 from orchestrator.cli.output import Column, Document, facts
-from orchestrator.cli.times import ago, at, between, span
+from orchestrator.cli.times import ago, between, epoch, span
 from orchestrator.cli.views import View
 
 
@@ -24,24 +24,24 @@ def job_columns(now: float) -> list[Column]:
 
 
 def done(job: Document) -> str:
-    """Return how many chunks have a result, of how many; or have ended so far."""
+    """Return how many chunks have a result; of an open job, how many have ended."""
     outcomes = job.get("outcomes")
-    ended = outcomes.get("SUCCEEDED", 0) if outcomes else job.get("settled", 0)
+    ended = outcomes.get("SUCCEEDED", 0) if outcomes else job.get("ended_chunks", 0)
     return f"{ended}/{job['chunks']}"
 
 
 def took(job: Document, now: float) -> str:
-    """Return how long a job took, or has been at it."""
+    """Return how long a job took, or how long it has existed."""
     if job.get("finished_at"):
         return between(job["created_at"], job["finished_at"])
-    return f"{span(now - at(job['created_at']))} so far"
+    return f"{span(now - epoch(job['created_at']))} so far"
 
 
 def job_view(job: Document, now: float) -> View:
-    """Draw a job with its counts, its certificate and what to type next."""
+    """Return a view of a job with its counts, its certificate and the next command."""
 
     def draw(console: Console) -> None:
-        told = job.get("notice")
+        reason = job.get("status_reason")
         dead = job["dead_letters"]
         console.print(
             facts(
@@ -55,13 +55,16 @@ def job_view(job: Document, now: float) -> View:
                     ("resumed", resumed(job)),
                     ("deadline", deadline(job, now)),
                     ("cancelled", cancelled(job)),
-                    ("quiet", quiet(job)),
+                    ("quiesced", quiesced(job)),
                     ("chunks", counted(job)),
                     ("calls", paid(job)),
                     ("errors", tally(job["error_codes"])),
                     ("dead letters", f"{dead} open" if dead else ""),
-                    ("notice", noticed(told, now) if told else ""),
-                    ("told", "\n".join(map(told_of, job.get("notices", ())))),
+                    ("reason", current_reason(reason, now) if reason else ""),
+                    (
+                        "notified",
+                        "\n".join(map(notification_text, job.get("notifications", ()))),
+                    ),
                     ("certificate", certified(job)),
                     ("next", next_step(job)),
                 ]
@@ -71,11 +74,11 @@ def job_view(job: Document, now: float) -> View:
     return draw
 
 
-def noticed(notice: Document, now: float) -> str:
-    """Return why a job does not get on; nothing, if that is over."""
-    if notice["until"] and at(notice["until"]) <= now:
+def current_reason(reason: Document, now: float) -> str:
+    """Return why a job makes no progress; empty if that time has passed."""
+    if reason["until"] and epoch(reason["until"]) <= now:
         return ""
-    return f"{notice['code']}: {notice['message']}"
+    return f"{reason['code']}: {reason['message']}"
 
 
 def created(job: Document, now: float) -> str:
@@ -85,7 +88,7 @@ def created(job: Document, now: float) -> str:
 
 
 def resumed(job: Document) -> str:
-    """Return how often a job was taken up again, by whom at last and why."""
+    """Return how often a job was reopened, and the last actor and reason."""
     if "resumed_by" not in job:
         return ""
     times = job["gen"] - 1
@@ -93,43 +96,46 @@ def resumed(job: Document) -> str:
 
 
 def cancelled(job: Document) -> str:
-    """Return who cancelled a job and why; what was taken up again since is not."""
+    """Return the actor and the reason of a cancel; empty if the job was reopened."""
     facts = job.get("cancel")
     if not facts:
         return ""
     by = f"by {facts.get('cancelled_by', '')}: {facts.get('cancel_reason', '')}"
-    return f"{by}; what was done is undone" if facts.get("cancel_undoes") else by
+    return f"{by}; with compensation" if facts.get("cancel_undoes") else by
 
 
-def quiet(job: Document) -> str:
-    """Return how long a cancel took, and what was paid for after it."""
+def quiesced(job: Document) -> str:
+    """Return how long a cancel took, and the calls that ended after it."""
     facts = job.get("cancel", {})
-    if "to_quiet_s" not in facts:
+    if "quiesced_after_s" not in facts:
         return ""
-    took = span(facts["to_quiet_s"])
+    took = span(facts["quiesced_after_s"])
     return f"{took} after the cancel, with {facts['late_calls']} calls after it"
 
 
-def told_of(notice: Document) -> str:
-    """Return what became of a notice."""
-    said = f"{notice['event']} of generation {notice['gen']}: {notice['notice_state']}"
-    tries = f" in {notice['tries']} tries" if notice["tries"] > 1 else ""
-    return f"{said}{tries}" + (f", {notice['said']}" if "said" in notice else "")
+def notification_text(notification: Document) -> str:
+    """Return the state of a notification as text."""
+    state = notification["notice_state"]
+    text = f"{notification['event']} of generation {notification['gen']}: {state}"
+    number = notification["tries"]
+    attempts = f" in {number} attempts" if number > 1 else ""
+    error = f", {notification['said']}" if "said" in notification else ""
+    return f"{text}{attempts}{error}"
 
 
 def deadline(job: Document, now: float) -> str:
-    """Return until when a job has to end."""
+    """Return the deadline of a job and the time left."""
     until = job.get("deadline_at")
     return f"{until}  ({ago(until, now)})" if until else ""
 
 
 def counted(job: Document) -> str:
-    """Return the number of chunks and, by status, the numbers that add up to it."""
+    """Return the number of chunks, and the number by status."""
     return f"{job['chunks']}: {tally(job['counts'])}"
 
 
 def paid(job: Document) -> str:
-    """Return how many calls were paid for, and how many another job had paid for."""
+    """Return how many calls were paid, and how many came from the cache."""
     made, cached = job["calls"]["paid"], job["calls"]["cached"]
     return f"{made}, and {cached} from the cache" if cached else f"{made}"
 
@@ -141,32 +147,30 @@ def tally(counts: Mapping[str, int]) -> str:
 
 
 def certified(job: Document) -> str:
-    """Return a certificate in a line."""
+    """Return a certificate as a line."""
     found = job.get("certificate")
     if not found:
         return ""
     missing = [str(row["chunk"]) for row in found["missing"]]
-    said = f"{len(found['results'])} of {found['chunks']} results"
+    text = f"{len(found['results'])} of {found['chunks']} results"
     if missing:
-        more = ", …" if len(missing) > 10 else ""  # noqa: PLR2004 -- fit for a line
-        said += f"; missing: {', '.join(missing[:10])}{more}"
+        more = ", …" if len(missing) > 10 else ""  # noqa: PLR2004 -- fits a line
+        text += f"; missing: {', '.join(missing[:10])}{more}"
     if found.get("patched"):
-        said += f"; {len(found['patched'])} of a payload that was patched"
+        text += f"; {len(found['patched'])} with a patched payload"
     if found["join_error"]:
-        said += f"; the join died of {found['join_error']}"
-    return f"{said}; manifest {found['manifest_sha256'][:12]}"
+        text += f"; the join died of {found['join_error']}"
+    return f"{text}; manifest {found['manifest_sha256'][:12]}"
 
 
 def next_step(job: Document) -> str:
-    """Return what to type next."""
+    """Return the next command."""
     name = job["job"]
-    told = job.get("notice")
-    if told and told["code"] == "runtime.pipeline.unknown":
-        return (
-            f"piecework-worker --pipelines MODULE  (one that holds {job['pipeline']})"
-        )
+    reason = job.get("status_reason")
+    if reason and reason["code"] == "runtime.pipeline.unknown":
+        return f"piecework-worker --pipelines MODULE  (the module of {job['pipeline']})"
     by_status = {
-        "SUBMITTING": "piecework reconcile  (or the same submit again)",
+        "SUBMITTING": "piecework reconcile  (or repeat the submit)",
         "SUCCEEDED": f"piecework results {name}",
         "CANCELLED": f"piecework jobs resume {name} --reason 'why'",
         "PARTIAL": f"piecework dlq list --job {name}",

@@ -47,12 +47,12 @@ def list_jobs(
     async def run(rt: Runtime, out: Output) -> None:
         from orchestrator.cli.job_views import job_columns
         from orchestrator.cli.lists import first, known_status
-        from orchestrator.job_list import listed_jobs
+        from orchestrator.job_list import read_jobs
         from piecework.model import JobRef, JobStatus
 
         wanted = known_status(status, JobStatus)
-        newer: list[JobRef] = []
-        found, more = await first(listed_jobs(rt, wanted, newer), limit)
+        too_new: list[JobRef] = []
+        found, more = await first(read_jobs(rt, wanted, too_new), limit)
         empty = (
             f"no job has status {wanted}; next: piecework jobs list"
             if wanted
@@ -61,8 +61,8 @@ def list_jobs(
         out.rows(found, job_columns(rt.clock()), empty)
         if more and out.table:
             out.say(f"only the newest {limit} are listed; --limit 0 lists all")
-        if newer:
-            names = ", ".join(ref.job for ref in newer)
+        if too_new:
+            names = ", ".join(ref.job for ref in too_new)
             out.say(f"not listed, because a newer version wrote them: {names}")
 
     run_connected(run, output)
@@ -175,7 +175,7 @@ def cancel_job(  # noqa: PLR0913, PLR0917 -- options of a command
         from orchestrator.cli.asking import confirm
         from orchestrator.cli.submitting import show, whoami
         from orchestrator.cli.undoing import check_options, show_plan
-        from orchestrator.inspector import LOOKED_AT, require_job
+        from orchestrator.inspector import MAX_COUNTED_CHUNKS, require_job
 
         check_options(chunk, pipeline, compensate=compensate, dry_run=dry_run)
         record = await require_job(rt, job)
@@ -186,7 +186,7 @@ def cancel_job(  # noqa: PLR0913, PLR0917 -- options of a command
         await confirm(f"{what} job {job} ({record.status})", out, yes=yes)
 
         def report_recorded(found: Job) -> None:
-            if found.chunks > LOOKED_AT:
+            if found.chunks > MAX_COUNTED_CHUNKS:
                 out.say(
                     f"the cancel is recorded; cancelling {found.chunks:,} chunks "
                     "continues even if this command is interrupted"
@@ -246,7 +246,7 @@ def reopening(job: str, reason: str, deadline: str, *, command: str) -> Connecte
     async def run(rt: Runtime, out: Output) -> None:
         from orchestrator.cli.submitting import read_deadline, show, whoami
         from orchestrator.inspector import require_job
-        from orchestrator.resume import Resume, resume
+        from orchestrator.resume import ResumeRequest, resume
         from piecework.model import JobStatus
 
         record = await require_job(rt, job)
@@ -262,7 +262,9 @@ def reopening(job: str, reason: str, deadline: str, *, command: str) -> Connecte
             step = f"`piecework jobs {fitting} {job} --reason 'why'`"
             raise UsageError(message, next_step=step)
         until = read_deadline(deadline, rt.clock())
-        count, gen = await resume(rt, Resume(record.ref, whoami(), reason, until))
+        count, gen = await resume(
+            rt, ResumeRequest(record.ref, whoami(), reason, until)
+        )
         out.say(f"{count} chunks are reopened in generation {gen}")
         show(out, await require_job(rt, job))
 

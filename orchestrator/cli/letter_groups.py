@@ -1,26 +1,26 @@
-"""Dead letters by what they died of: how many, since when, whose, what to do next."""
+"""Group dead letters by cause: count, first and last death, owner, next command."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
 
-from orchestrator.cli.letters import Letter, chunk_word
+from orchestrator.cli.letters import Letter, chunk_name
 from orchestrator.cli.output import Column, Document
 from orchestrator.cli.times import ago
 
 
-def groups(letters: Sequence[Letter]) -> list[Document]:
-    """Return one document a fingerprint, the most frequent first."""
+def group_by_cause(letters: Sequence[Letter]) -> list[Document]:
+    """Return one document per fingerprint, the most frequent first."""
     found: dict[str, list[Letter]] = defaultdict(list)
     for letter in letters:
         found[letter["fingerprint"]].append(letter)
-    told = [group(members) for members in found.values()]
-    return sorted(told, key=lambda one: (-one["count"], one["fingerprint"]))
+    documents = [group_document(members) for members in found.values()]
+    return sorted(documents, key=lambda one: (-one["count"], one["fingerprint"]))
 
 
-def group(letters: Sequence[Letter]) -> Document:
-    """Return what is said of letters of one cause; the newest speaks for them."""
+def group_document(letters: Sequence[Letter]) -> Document:
+    """Return the document of one cause; its texts are those of the newest letter."""
     ordered = sorted(letters, key=lambda letter: str(letter["died_at"]))
     first, last = ordered[0], ordered[-1]
     code, mark = last["error_code"], last["fingerprint"]
@@ -38,10 +38,10 @@ def group(letters: Sequence[Letter]) -> Document:
         "runbook": last.get("runbook"),
         "sample": {
             "job": last["job"],
-            "chunk": chunk_word(last),
+            "chunk": chunk_name(last),
             "error": last.get("error"),
         },
-        "next": f"piecework dlq show {last['job']} {chunk_word(last)}, then "
+        "next": f"piecework dlq show {last['job']} {chunk_name(last)}, then "
         f"piecework dlq redrive --fingerprint {mark} --canary 1 --reason 'the fix'",
     }
 

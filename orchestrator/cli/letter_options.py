@@ -1,4 +1,4 @@
-"""The options by which the commands of `dlq` say which letters they mean."""
+"""The options of `dlq` that select dead letters."""
 
 from __future__ import annotations
 
@@ -11,38 +11,43 @@ from orchestrator.cli.options import limit_option
 JobOption = Annotated[
     str | None,
     typer.Option(
-        "--job", metavar="JOB", help="Only this job's.", show_default="all jobs"
+        "--job", metavar="JOB", help="Only this job.", show_default="all jobs"
     ),
 ]
 CodeOption = Annotated[
     str | None,
     typer.Option(
-        metavar="CODE", help="Only this error code; `llm.*` for all that begin so."
+        metavar="CODE",
+        help="Only this error code; `llm.*` for all that begin with `llm.`.",
     ),
 ]
 FingerprintOption = Annotated[
     str | None,
-    typer.Option(metavar="HEX", help="Only those of this cause, as `dlq stats` says."),
+    typer.Option(metavar="HEX", help="Only this cause, as `dlq stats` shows it."),
 ]
 StageOption = Annotated[
-    str | None, typer.Option(metavar="STAGE", help="Only those that died there.")
+    str | None,
+    typer.Option(metavar="STAGE", help="Only chunks that died in this stage."),
 ]
 SinceOption = Annotated[
     str | None,
-    typer.Option(metavar="SPAN", help="Only those that died since: 30m, 1h, 2d."),
+    typer.Option(
+        metavar="SPAN", help="Only chunks that died within this span: 30m, 1h, 2d."
+    ),
 ]
 ChunkOption = Annotated[
     list[int] | None,
-    typer.Option(metavar="N", help="Only this chunk; may be repeated."),
+    typer.Option(metavar="N", help="Only this chunk; repeatable."),
 ]
-LimitOption = Annotated[int, limit_option("Letters")]
+LimitOption = Annotated[int, limit_option("Dead letters")]
 AllOption = Annotated[
-    bool, typer.Option("--all", help="Those that were redriven or discarded, too.")
+    bool, typer.Option("--all", help="Include redriven and discarded dead letters.")
 ]
-WhyOption = Annotated[
+ReasonOption = Annotated[
     str,
-    typer.Option("--reason", metavar="TEXT", help="Why; it stands in the record."),
+    typer.Option("--reason", metavar="TEXT", help="The reason, kept in the record."),
 ]
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Show exactly which; change nothing.")
+    bool,
+    typer.Option("--dry-run", help="Show the selected dead letters, change nothing."),
 ]

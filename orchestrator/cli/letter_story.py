@@ -1,4 +1,4 @@
-"""The whole story of a dead chunk: how it died, each time, and what was done then."""
+"""Read a dead letter with the chunk's earlier deaths, and how each was closed."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from piecework.store.dead_letters import read_letter
 from piecework.store.table import Item
 from piecework.strict_json import Bounds, read_json
 
-#: What a letter is closed by, by the state that it leaves it in: when, who, why.
-CLOSED_BY = {
+#: The attributes that close a dead letter, by its new state: time, actor, reason.
+CLOSING_ATTRIBUTES = {
     "REDRIVEN": ("redriven_at", "redriven_by", "redrive_reason"),
     "DISCARDED": ("discarded_at", "discarded_by", "discard_reason"),
 }
 
 
-async def story(rt: Runtime, ref: ChunkRef) -> Letter:
-    """Return the last dead letter of a chunk, with its trail, lineage and payload.
+async def dead_letter_document(rt: Runtime, ref: ChunkRef) -> Letter:
+    """Return the last dead letter of a chunk: error history, lineage and payload.
 
     Raises:
         NotFoundError: `job.dead_letter.not_found`.
@@ -31,7 +31,7 @@ async def story(rt: Runtime, ref: ChunkRef) -> Letter:
     found = [letter async for row in rows if (letter := read_letter(row))]
     letters = sorted(map(with_fingerprint, found), key=lambda row: int(row["gen"]))
     if not letters:
-        message = f"There is no dead letter of {ref}."
+        message = f"Chunk {ref} has no dead letter."
         step = f"`piecework dlq list --job {ref.job} --all`"
         raise NotFoundError(message, code="job.dead_letter.not_found", next_step=step)
     last = letters[-1]
@@ -39,16 +39,16 @@ async def story(rt: Runtime, ref: ChunkRef) -> Letter:
     chunk = await rt.table.get(ref.pk, ref.sk) or {}
     return {
         **facts,
-        "trail": listed(str(last["trail"]), "The trail of a dead letter"),
+        "trail": listed(str(last["trail"]), "The error history of a dead letter"),
         "deaths": len(letters),
         "lineage": lineage(letters),
         "chunk_now": {k: chunk[k] for k in ("status", "gen") if k in chunk},
-        **await payload_of(rt, ref, last),
+        **await payload_facts(rt, ref, last),
     }
 
 
 def lineage(letters: Sequence[Letter]) -> list[Letter]:
-    """Return every death of a chunk, the first one first, and what followed on it."""
+    """Return every death of a chunk, the oldest first, and how each was closed."""
     return [
         {
             "gen": letter["gen"],
@@ -57,25 +57,25 @@ def lineage(letters: Sequence[Letter]) -> list[Letter]:
             "fingerprint": letter["fingerprint"],
             "replay_of": letter.get("replay_of"),
             "letter_state": letter["letter_state"],
-            **closed(letter),
+            **closing_facts(letter),
         }
         for letter in letters
     ]
 
 
-def closed(letter: Item) -> Letter:
-    """Return who closed a letter, when and why, and what the redrive began."""
-    places = CLOSED_BY.get(str(letter["letter_state"]), ())
-    facts = dict(zip(("at", "by", "why"), map(letter.get, places), strict=False))
+def closing_facts(letter: Item) -> Letter:
+    """Return when, by whom and why a dead letter was closed, and its redrive."""
+    names = CLOSING_ATTRIBUTES.get(str(letter["letter_state"]), ())
+    facts = dict(zip(("at", "by", "why"), map(letter.get, names), strict=False))
     more = {"redriven_as": letter.get("redriven_as"), "patch": letter.get("patch")}
     return facts | {name: value for name, value in more.items() if value is not None}
 
 
-async def payload_of(rt: Runtime, ref: ChunkRef, letter: Letter) -> Letter:
-    """Return the payload of a dead chunk; the story is told without it, too.
+async def payload_facts(rt: Runtime, ref: ChunkRef, letter: Letter) -> Letter:
+    """Return the payload of a dead chunk, or why it cannot be read.
 
     Raises:
-        StoreError: The bucket cannot be reached: whether it is there nobody can say.
+        StoreError: The bucket cannot be reached, so the payload may exist.
     """
     place, sha256 = letter.get("payload"), letter.get("payload_sha256")
     if not place:

@@ -1,4 +1,4 @@
-"""How dead letters look to a person."""
+"""Draw dead letters for people."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from rich.console import Console
 
-from orchestrator.cli.letters import Letter, chunk_word
+from orchestrator.cli.letters import Letter, chunk_name
 from orchestrator.cli.output import Column, Document, facts
 from orchestrator.cli.times import ago
-from orchestrator.cli.views import TRAIL_COLUMNS, View, pretty, section
+from orchestrator.cli.views import ERROR_HISTORY_COLUMNS, View, pretty, section
 from piecework.store.dead_letters import OPEN, REDRIVEN
 
-LINE = (
+LINE_ATTRIBUTES = (
     "job",
     "label",
     "letter_state",
@@ -45,9 +45,9 @@ LINE = (
 
 
 def letter_line(letter: Letter) -> Letter:
-    """Return what a list says of a letter."""
-    return {"chunk": chunk_word(letter)} | {
-        name: letter[name] for name in LINE if letter.get(name) is not None
+    """Return the facts of a dead letter that a list shows."""
+    return {"chunk": chunk_name(letter)} | {
+        name: letter[name] for name in LINE_ATTRIBUTES if letter.get(name) is not None
     }
 
 
@@ -61,33 +61,33 @@ def letter_columns(now: float, *, all_: bool) -> list[Column]:
         Column("FINGERPRINT", "fingerprint"),
         Column("CODE", "error_code"),
         Column("STAGE", "stage"),
-        Column("TRIES", "attempts", right=True),
+        Column("ATTEMPTS", "attempts", right=True),
         Column("DIED", lambda letter: ago(letter["died_at"], now)),
         Column("LABEL", "label", shrinks=True),
     ]
 
 
 def letter_view(letter: Letter, now: float) -> View:
-    """Draw the story of a dead chunk."""
+    """Return a view of a dead letter."""
     stranded = letter.get("stranded")
 
     def draw(console: Console) -> None:
         console.print(
             facts(
                 [
-                    ("chunk", f"{letter['job']} {chunk_word(letter)}"),
+                    ("chunk", f"{letter['job']} {chunk_name(letter)}"),
                     ("label", letter.get("label")),
-                    ("state", state(letter, now)),
+                    ("state", state_text(letter, now)),
                     ("error", f"{letter['error_code']}  ({letter['error_class']})"),
                     ("", letter.get("error")),
                     ("means", meaning(letter)),
                     ("stage", letter.get("stage")),
                     ("died", f"{ago(letter['died_at'], now)}, {counters(letter)}"),
                     ("compensation", letter.get("compensation")),
-                    ("stranded", ", ".join(stranded) if stranded else ""),
+                    ("not compensated", ", ".join(stranded) if stranded else ""),
                     ("fingerprint", letter["fingerprint"]),
                     ("origin", origin(letter, now)),
-                    ("patched", patched(letter)),
+                    ("patched", patch_text(letter)),
                     ("owner", letter.get("owner")),
                     ("runbook", letter.get("runbook")),
                 ]
@@ -95,10 +95,10 @@ def letter_view(letter: Letter, now: float) -> View:
         )
         if letter["deaths"] > 1 or letter["letter_state"] != OPEN:
             section(console, "lineage", letter["lineage"], LINEAGE_COLUMNS)
-        section(console, "trail", letter["trail"], TRAIL_COLUMNS)
+        section(console, "error history", letter["trail"], ERROR_HISTORY_COLUMNS)
         if letter.get("payload") is not None:
             console.print("\npayload", style="bold")
-            console.print(readable(letter["payload"]))
+            console.print(payload_text(letter["payload"]))
         elif "payload_error" in letter:
             console.print(f"\npayload: {letter['payload_error']}")
         console.print(facts([("\nnext", f"\n{next_step(letter)}")]))
@@ -106,30 +106,30 @@ def letter_view(letter: Letter, now: float) -> View:
     return draw
 
 
-def state(letter: Letter, now: float) -> str:
-    """Return whether somebody has dealt with a letter."""
+def state_text(letter: Letter, now: float) -> str:
+    """Return the state of a dead letter, and how it was closed."""
     row = letter["lineage"][-1]
     if letter["letter_state"] == OPEN:
         return OPEN
     found, chunk = str(letter["letter_state"]), letter["chunk_now"]
-    said = f"{found} {ago(row['at'], now)} by {row['by']}: {row['why']}"
+    text = f"{found} {ago(row['at'], now)} by {row['by']}: {row['why']}"
     if found == REDRIVEN and chunk:
-        said += f"; now {chunk['status']} in generation {chunk['gen']}"
-    return said
+        text += f"; now {chunk['status']} in generation {chunk['gen']}"
+    return text
 
 
-def then(row: Document) -> str:
-    """Return what followed on a death."""
+def closed_as(row: Document) -> str:
+    """Return how a death was closed."""
     if row["letter_state"] == OPEN:
         return OPEN
-    said = f"{row['letter_state']} by {row['by']}"
+    text = f"{row['letter_state']} by {row['by']}"
     if "redriven_as" in row:
-        said += f" as generation {row['redriven_as']}"
-    return said + (", patched" if "patch" in row else "")
+        text += f" as generation {row['redriven_as']}"
+    return text + (", patched" if "patch" in row else "")
 
 
 def origin(letter: Letter, now: float) -> str:
-    """Return the first death of a chunk that died more than once."""
+    """Return the first death of a chunk that died several times."""
     first = letter["lineage"][0]
     if letter["deaths"] == 1:
         return ""
@@ -139,8 +139,8 @@ def origin(letter: Letter, now: float) -> str:
     )
 
 
-def patched(letter: Letter) -> str:
-    """Return since when the payload is not the one that was submitted, and how."""
+def patch_text(letter: Letter) -> str:
+    """Return the last patch of the payload, its generation and its actor."""
     changes = [row for row in letter["lineage"] if "patch" in row]
     if not changes:
         return ""
@@ -149,7 +149,7 @@ def patched(letter: Letter) -> str:
 
 
 def meaning(letter: Letter) -> str:
-    """Return what the registry says of the code; a user's own is not in it."""
+    """Return the cause of the code; a pipeline's own code is not in the registry."""
     from piecework.codes import REGISTRY
 
     found = REGISTRY.get(str(letter["error_code"]))
@@ -157,13 +157,13 @@ def meaning(letter: Letter) -> str:
 
 
 def counters(letter: Letter) -> str:
-    """Return how often the chunk was tried."""
+    """Return the counters of the chunk as text."""
     names = ("attempts", "claims", "deliveries")
     return ", ".join(f"{name} {letter[name]}" for name in names if name in letter)
 
 
-def readable(payload: Any) -> str:
-    """Return a payload with its texts as text: line breaks are not escaped."""
+def payload_text(payload: Any) -> str:
+    """Return a payload as text whose line breaks are not escaped."""
     from orchestrator.cli.output import clean
 
     if not isinstance(payload, dict):
@@ -180,8 +180,8 @@ def readable(payload: Any) -> str:
 
 
 def next_step(letter: Letter) -> str:
-    """Return what to type next."""
-    job, chunk = letter["job"], chunk_word(letter)
+    """Return the next command."""
+    job, chunk = letter["job"], chunk_name(letter)
     if letter["letter_state"] != OPEN:
         return f"piecework chunks show {job} {chunk}"
     only = "" if chunk == "join" else f" --chunk {chunk}"
@@ -194,8 +194,8 @@ def next_step(letter: Letter) -> str:
 LINEAGE_COLUMNS = [
     Column("GEN", "gen", right=True),
     Column("DIED", "died_at"),
-    Column("OF", "error_code"),
+    Column("CODE", "error_code"),
     Column("FINGERPRINT", "fingerprint"),
-    Column("THEN", then),
+    Column("CLOSED", closed_as),
     Column("WHY", "why", folds=True),
 ]

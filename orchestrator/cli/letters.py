@@ -1,4 +1,4 @@
-"""Find dead letters by what they died of."""
+"""Find dead letters by filters."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Letter = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which dead letters somebody means.
+    """Filters of dead letters; a filter that is None matches all.
 
     Attributes:
-        since: The span within which they died, as it was typed.
-        chunks: Nothing: all.
-        closed: Those that were redriven or discarded, too.
+        since: The span of time within which they died, such as `1h`.
+        chunks: The numbers of the chunks; empty: all.
+        closed: Whether redriven and discarded dead letters match too.
     """
 
     job: str | None = None
@@ -38,8 +38,8 @@ class Filter:
     chunks: Sequence[int] | None = None
     closed: bool = False
 
-    def fits(self, letter: Item, after: str) -> bool:
-        """Say whether a letter is meant that died after a moment."""
+    def matches(self, letter: Item, after: str) -> bool:
+        """Return whether a dead letter matches and is not older than an ISO time."""
         return (
             (self.closed or letter.get("letter_state") == OPEN)
             and (self.code is None or fnmatchcase(letter["error_code"], self.code))
@@ -51,24 +51,26 @@ class Filter:
 
 
 async def select(rt: Runtime, wanted: Filter) -> list[Letter]:
-    """Return the letters that are meant, the newest first.
+    """Return the dead letters that match, the newest first.
 
     Raises:
         NotFoundError: `job.record.not_found`.
-        UsageError: `cli.usage.invalid`: chunks are counted by job.
+        UsageError: `cli.usage.invalid`: `--chunk` without `--job`.
     """
     if wanted.chunks and wanted.job is None:
-        message = "--chunk names a chunk of a job, and there is no --job."
+        message = "--chunk is valid only with --job."
         raise UsageError(message, next_step="Add --job JOB.")
     after = iso(rt.clock() - parse_span(wanted.since)) if wanted.since else ""
     found = [
-        letter async for letter in candidates(rt, wanted) if wanted.fits(letter, after)
+        letter
+        async for letter in candidates(rt, wanted)
+        if wanted.matches(letter, after)
     ]
     return sorted(found, key=lambda letter: str(letter["died_at"]), reverse=True)
 
 
 async def candidates(rt: Runtime, wanted: Filter) -> AsyncIterator[Letter]:
-    """Yield the letters of the job, or of the tenant."""
+    """Yield the dead letters of the job, or of the tenant."""
     letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
     if wanted.job is None:
         found = letters.all(rt.settings.tenant)
@@ -79,14 +81,14 @@ async def candidates(rt: Runtime, wanted: Filter) -> AsyncIterator[Letter]:
 
 
 def with_fingerprint(letter: Item) -> Letter:
-    """Return a letter with its fingerprint; those of old were written without one."""
+    """Return a dead letter with its fingerprint, which early versions did not store."""
     if "fingerprint" in letter:
         return letter
     stage, message = str(letter.get("stage", "")), str(letter.get("error", ""))
     return {**letter, "fingerprint": fingerprint(letter["error_code"], stage, message)}
 
 
-def chunk_word(letter: Item) -> str | int:
-    """Return what a person calls the chunk."""
+def chunk_name(letter: Item) -> str | int:
+    """Return the number of a chunk, or `join`."""
     number = int(letter["chunk"])
     return "join" if number == keys.JOIN_CHUNK else number

@@ -1,4 +1,4 @@
-"""Cut lists, and filter them by words that are checked."""
+"""Limit lists, and check the filters of lists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 async def first(found: AsyncIterator[T], limit: int) -> tuple[list[T], bool]:
-    """Return the first of a list, all for 0, and whether there are more."""
+    """Return the first items, and whether there are more; limit 0 returns all."""
     taken: list[T] = []
     generator: Any = found
     async with aclosing(generator):
@@ -25,10 +25,10 @@ async def first(found: AsyncIterator[T], limit: int) -> tuple[list[T], bool]:
 
 
 def known_status(status: str | None, statuses: type[StrEnum]) -> str | None:
-    """Return a status as it is stored, however it was typed.
+    """Return a status in upper case, as it is stored.
 
     Raises:
-        UsageError: `cli.usage.invalid`, naming those that there are.
+        UsageError: `cli.usage.invalid`, naming the valid statuses.
     """
     if status is None:
         return None
@@ -40,7 +40,7 @@ def known_status(status: str | None, statuses: type[StrEnum]) -> str | None:
 
 
 def chunk_number(text: str) -> int:
-    """Return the number of a chunk, or that of the join.
+    """Return the number of a chunk; `join` has a number of its own.
 
     Raises:
         UsageError: `cli.usage.invalid`.
@@ -50,6 +50,6 @@ def chunk_number(text: str) -> int:
     if text.lower() == "join":
         return JOIN_CHUNK
     if not (text.isascii() and text.isdigit() and len(text) < len("1" * 12)):
-        message = f"{text!r} is no chunk's number."
-        raise UsageError(message, next_step="Chunks are counted from 0; or say `join`.")
+        message = f"{text!r} is not a chunk number."
+        raise UsageError(message, next_step="Use a number from 0, or `join`.")
     return int(text)

@@ -1,6 +1,6 @@
-"""How a command answers: its result on stdout as asked for, the rest on stderr.
+"""Write a command's result to stdout in the requested format, and remarks to stderr.
 
-A table is for people: short, relative times, cut to the terminal. The other forms are
+A table is for people: short, relative times, cut to the terminal. The other formats are
 for programs: complete, ISO times, and the same documents in all three.
 """
 
@@ -22,13 +22,13 @@ from orchestrator.cli.formats import Format
 Document = Mapping[str, Any]
 Cell = Callable[[Document], object]
 
-#: Columns of what is not a terminal: nothing is cut for a pipe.
+#: Width of an output that is not a terminal: nothing is cut for a pipe.
 PIPE_WIDTH = 10_000
-#: Columns that a text keeps when it has to give way.
-NARROWEST = 8
+#: The narrowest width of a column that shrinks.
+MIN_WIDTH = 8
 #: Spaces between columns.
 GAP = 2
-#: The colour of a status; a word without one is plain.
+#: The colour of a status; other words are not coloured.
 STYLES = {
     "SUCCEEDED": "green",
     "DONE": "green",
@@ -52,11 +52,12 @@ STYLES = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: its title, and what stands in it.
+    """A column of a table.
 
     Attributes:
-        shrinks: It gives way when the terminal is narrow, and ends in an ellipsis.
-        folds: It is read whole, on several lines if need be.
+        cell: The key of the document to show, or a function of the document.
+        shrinks: Whether its text is cut by an ellipsis if the terminal is narrow.
+        folds: Whether its text continues on the next line instead.
     """
 
     title: str
@@ -66,7 +67,7 @@ class Column:
     folds: bool = False
 
     def text(self, document: Document) -> Text:
-        """Return what stands in the document's row."""
+        """Return the cell of a document."""
         found = (
             document.get(self.cell)
             if isinstance(self.cell, str)
@@ -77,7 +78,7 @@ class Column:
 
 @dataclass(slots=True)
 class Output:
-    """Where a command's result and its remarks go."""
+    """The streams for a command's result and for its remarks."""
 
     format: Format = Format.TABLE
     stdout: TextIO = field(default_factory=lambda: sys.stdout)
@@ -85,13 +86,13 @@ class Output:
 
     @property
     def table(self) -> bool:
-        """Whether a person reads the result."""
+        """Whether the result is a table for people."""
         return self.format is Format.TABLE
 
     def rows(
         self, documents: Iterable[Document], columns: Sequence[Column], empty: str
     ) -> None:
-        """Write documents of one kind; `empty` is said of none, with the next step."""
+        """Write documents as a list; for an empty list, write the remark `empty`."""
         found = list(documents)
         if self.format is not Format.TABLE:
             self.stdout.write(encode_all(found, self.format))
@@ -101,16 +102,16 @@ class Output:
             self.say(empty)
 
     def document(self, document: Document, view: Callable[[Console], None]) -> None:
-        """Write one document; `view` draws it for a person."""
+        """Write one document; `view` draws it for people."""
         if self.format is Format.TABLE:
             self.draw(view)
         else:
             self.stdout.write(encode(document, self.format))
 
     def draw(self, view: Callable[[Console], None], *, beside: bool = False) -> None:
-        """Draw for a person, as the result or beside it.
+        """Draw for people, on stdout, or on stderr if `beside` is true.
 
-        What fills a table's last column is not for a pipe.
+        Trailing blanks of a line are removed, for pipes.
         """
         stream = self.stderr if beside else self.stdout
         console = console_of(stream)
@@ -120,18 +121,18 @@ class Output:
         stream.write("".join(f"{line.rstrip()}\n" for line in lines))
 
     def line(self, document: Document) -> None:
-        """Write one document as a line, at once: somebody may be waiting for it."""
+        """Write one document as a line, and flush it for readers of a pipe."""
         self.stdout.write(encode(document, Format.JSONL))
         self.stdout.flush()
 
     def say(self, text: str) -> None:
-        """Say something beside the result."""
+        """Write a remark to stderr."""
         self.stderr.write(f"{clean(text)}\n")
         self.stderr.flush()
 
 
 def console_of(stream: TextIO) -> Console:
-    """Return a console that takes every text as it is, in the width that there is."""
+    """Return a console without markup, as wide as the terminal."""
     width = None
     if not stream.isatty():
         columns = os.environ.get("COLUMNS", "")
@@ -144,15 +145,15 @@ def print_table(
 ) -> None:
     """Print a table without lines, as `kubectl` and `docker` do.
 
-    Where it is narrow only the columns that may shrink do: half an id helps nobody.
-    What does not fit even so is left to the terminal to wrap.
+    On a narrow terminal only columns that may shrink or fold do, because half an id is
+    useless. If the table is still too wide, the terminal wraps it.
     """
     rows = [[column.text(document) for column in columns] for document in documents]
-    whole = [
+    natural = [
         max([len(column.title), *(row[index].cell_len for row in rows)])
         for index, column in enumerate(columns)
     ]
-    widths = fitted(whole, columns, console.width)
+    widths = fit_widths(natural, columns, console.width)
     table = Table(box=None, padding=(0, GAP, 0, 0), header_style="bold", pad_edge=False)
     for column, width in zip(columns, widths, strict=True):
         table.add_column(
@@ -170,20 +171,22 @@ def print_table(
     console.width = width
 
 
-def fitted(whole: list[int], columns: Sequence[Column], width: int) -> list[int]:
-    """Return the width of each column: the widest that may give way do so first."""
-    widths = list(whole)
-    giving = [i for i, column in enumerate(columns) if column.shrinks or column.folds]
-    while giving and sum(widths) + GAP * (len(widths) - 1) > width:
-        widest = max(giving, key=widths.__getitem__)
-        if widths[widest] <= NARROWEST:
+def fit_widths(natural: list[int], columns: Sequence[Column], width: int) -> list[int]:
+    """Return the width of each column; the widest shrinkable columns shrink first."""
+    widths = list(natural)
+    shrinkable = [
+        i for i, column in enumerate(columns) if column.shrinks or column.folds
+    ]
+    while shrinkable and sum(widths) + GAP * (len(widths) - 1) > width:
+        widest = max(shrinkable, key=widths.__getitem__)
+        if widths[widest] <= MIN_WIDTH:
             break
         widths[widest] -= 1
     return widths
 
 
 def facts(pairs: Iterable[tuple[str, object]]) -> Table:
-    """Return names and values below each other; what has no value is left out."""
+    """Return a table of names and values, without empty values."""
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -194,7 +197,7 @@ def facts(pairs: Iterable[tuple[str, object]]) -> Table:
 
 
 def cell_text(value: object) -> Text:
-    """Return a value as a cell: never read as markup, never steering the terminal."""
+    """Return a value as a cell, without markup and without control characters."""
     if value is None or value == "":
         return Text("-", style="dim")
     text = clean(str(value))
@@ -202,7 +205,7 @@ def cell_text(value: object) -> Text:
 
 
 def clean(text: str) -> str:
-    """Replace what a terminal would obey rather than show; texts come from anywhere."""
+    """Replace control characters, because texts may come from an attacker."""
     if text.isprintable():
         return text
     return "".join(
@@ -211,14 +214,14 @@ def clean(text: str) -> str:
 
 
 def encode_all(documents: Sequence[Document], form: Format) -> str:
-    """Return a list in a form for programs."""
+    """Return a list in a format for programs."""
     if form is Format.JSONL:
         return "".join(encode(document, form) for document in documents)
     return encode(documents, form)
 
 
 def encode(value: object, form: Format) -> str:
-    """Return a document in a form for programs."""
+    """Return a document in a format for programs."""
     from pydantic_core import to_jsonable_python
 
     plain = to_jsonable_python(value)

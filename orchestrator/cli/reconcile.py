@@ -1,4 +1,4 @@
-"""`reconcile`: put right what nobody else will."""
+"""`reconcile`: finish or restart work that was interrupted or lost."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 def reconcile(
     loop: Annotated[
         bool,
-        typer.Option("--loop/--once", help="Go on until stopped, or look once."),
+        typer.Option("--loop/--once", help="Run until stopped, or make one pass."),
     ] = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Put right what was left half done or lost.
+    """Finish interrupted work, and send lost messages again.
 
-    Harmless at any time: beside workers, and beside other reconcilers.
+    Safe at any time, also while workers and other reconcilers run.
     """
 
-    async def act(rt: Runtime, out: Output) -> None:
+    async def run(rt: Runtime, out: Output) -> None:
         import structlog
 
         from orchestrator.cli.output import Column
@@ -42,12 +42,12 @@ def reconcile(
             return
         if out.table:
             out.say(
-                "looking; a chunk in hand is watched for "
-                f"{rt.settings.lease_s:g} s, to tell a live worker from a dead one"
+                "one pass; each running chunk is observed for "
+                f"{rt.settings.lease_s:g} s to find out whether its worker is alive"
             )
         acts = await reconcile_once(rt, log)
         rows = [{"action": action, "count": n} for action, n in sorted(acts.items())]
         columns = [Column("COUNT", "count", right=True), Column("ACTION", "action")]
-        out.rows(rows, columns, "nothing to put right")
+        out.rows(rows, columns, "nothing to reconcile")
 
-    run_connected(act, output)
+    run_connected(run, output)

@@ -1,4 +1,4 @@
-"""`results`: what the chunks came to, as lines; and the join's artifacts as files."""
+"""`results`: print the results of chunks as lines; save the join's artifacts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from orchestrator.cli.formats import Format
 from orchestrator.cli.options import JobArgument
-from orchestrator.cli.run import complain, run_connected
+from orchestrator.cli.run import report_error, run_connected
 
 if TYPE_CHECKING:
     from orchestrator.cli.output import Output
@@ -24,7 +24,8 @@ def results(
     follow: Annotated[
         bool,
         typer.Option(
-            "--follow", help="Print each as soon as it is there, until the job ends."
+            "--follow",
+            help="Print each result when its chunk ends, until the job ends.",
         ),
     ] = False,
     save: Annotated[
@@ -36,53 +37,55 @@ def results(
         ),
     ] = None,
     output: Annotated[
-        Format, typer.Option("-o", "--output", help="The form of the result.")
+        Format, typer.Option("-o", "--output", help="The format of the result.")
     ] = Format.JSONL,
 ) -> None:
     """Print the result of each chunk.
 
-    A dead one has an error code in the place of a value.
+    A chunk without a result has an error code instead of a value.
     """
 
-    async def act(rt: Runtime, out: Output) -> int:
+    async def run(rt: Runtime, out: Output) -> int:
         from orchestrator.cli.saving import save_artifacts
         from orchestrator.inspector import require_job
 
         record = await require_job(rt, job)
-        lost = Lost(out)
+        errors = ResultErrors(out)
         code = 0
         if follow:
-            record, code = await print_as_they_come(rt, out, record, lost)
+            record, code = await follow_results(rt, out, record, errors)
         else:
-            await print_what_is_there(rt, out, record, lost)
+            await print_results(rt, out, record, errors)
         if save is not None:
             await save_artifacts(rt, record, save, out.say)
-        return lost.code or code
+        return errors.code or code
 
-    run_connected(act, output)
+    run_connected(run, output)
 
 
 @dataclass(slots=True)
-class Lost:
-    """Says why a result cannot be had, counts them, and keeps the exit code."""
+class ResultErrors:
+    """Reports and counts the results that cannot be read, and keeps the exit code."""
 
     out: Output
     count: int = 0
     code: int = 0
 
     def __call__(self, error: PieceworkError) -> None:
-        """Note one."""
-        complain(error, self.out)
+        """Report a result that cannot be read."""
+        report_error(error, self.out)
         self.count += 1
         self.code = error.exit_code
 
 
-async def print_what_is_there(rt: Runtime, out: Output, job: Job, lost: Lost) -> None:
-    """Print the chunks that have ended, in their order."""
+async def print_results(
+    rt: Runtime, out: Output, job: Job, errors: ResultErrors
+) -> None:
+    """Print the chunks that have ended, by number."""
     from orchestrator.cli.harvesting import ended_chunks
     from orchestrator.cli.output import Column, encode
 
-    lines = ended_chunks(rt, job, lost)
+    lines = ended_chunks(rt, job, errors)
     printed = 0
     if out.format is Format.JSONL:
         async for line in lines:
@@ -104,33 +107,36 @@ async def print_what_is_there(rt: Runtime, out: Output, job: Job, lost: Lost) ->
         found = [line async for line in lines]
         printed = len(found)
         out.rows(found, columns, "")
-    if (ended := printed + lost.count) < job.chunks:
+    if (ended := printed + errors.count) < job.chunks:
         step = f"next: piecework results {job.ref.job} --follow"
         then = f"the job is {job.status}" if job.status.ended else step
         out.say(f"{ended} of {job.chunks} chunks have ended; {then}")
 
 
-async def print_as_they_come(
-    rt: Runtime, out: Output, job: Job, lost: Lost
+async def follow_results(
+    rt: Runtime, out: Output, job: Job, errors: ResultErrors
 ) -> tuple[Job, int]:
-    """Print each chunk when it has ended; return the ended job and its exit code."""
+    """Print each chunk when it ends; return the ended job and its exit code."""
     from orchestrator.cli.harvesting import Follower
     from orchestrator.cli.waited import exit_code
-    from orchestrator.inspector import open_letters
+    from orchestrator.inspector import count_open_letters
     from orchestrator.waiting import Watcher, watch
     from piecework.errors import UsageError
 
     if out.format is not Format.JSONL:
-        message = "--follow writes lines as they come, so it is -o jsonl only."
-        raise UsageError(message)
-    follower = Follower(rt, out.line, lost)
+        message = "--follow writes one line per chunk, and requires -o jsonl."
+        raise UsageError(message, next_step="Remove -o, or use -o jsonl.")
+    follower = Follower(rt, out.line, errors)
     hint = (
-        "no worker seems to be running, start one with "
+        "no worker seems to be running; start one with "
         "`piecework-worker --pipelines MODULE`"
     )
     watcher = Watcher(
-        told=lambda _: None, looked=follower.look, hint=hint, remark=out.say
+        on_progress=lambda _: None,
+        on_poll=follower.poll,
+        remark=out.say,
+        no_worker_hint=hint,
     )
     ended = await watch(rt, job.ref.job, watcher)
-    letters = await open_letters(rt, ended.ref)
+    letters = await count_open_letters(rt, ended.ref)
     return ended, exit_code({"status": ended.status, "dead_letters": letters})

@@ -1,6 +1,6 @@
-"""One command's life: logs to stderr, the work, and an exit code that says how it went.
+"""Run one command: logs to stderr, result to stdout, and an exit code.
 
-Nothing but results goes to stdout, whatever a user's own pipeline prints.
+Only results go to stdout; what a user's pipeline prints goes to stderr.
 """
 
 from __future__ import annotations
@@ -25,45 +25,45 @@ if TYPE_CHECKING:
     from piecework.runtime import Runtime
 
 INTERRUPTED = 130
-#: What a program is expected to end with when nobody reads its output any more.
+#: The usual exit code of a program whose output pipe was closed.
 PIPE_CLOSED = 141
-#: What a write says to a disk that is full, or to who has used up his share of it.
+#: The error numbers of a full disk and of an exhausted quota.
 NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 USAGE = 2
 LOG_LEVEL = "PIECEWORK_LOG_LEVEL"
 
-#: A command that needs AWS, and one that does not; each returns its exit code.
+#: An action that needs AWS, and one that does not; each returns its exit code.
 Connected: TypeAlias = Callable[["Runtime", "Output"], Awaitable[int | None]]
 Local: TypeAlias = Callable[["Output"], int | None]
 
 
-def run_connected(act: Connected, form: Format) -> None:
-    """Run a command on the deployment that the settings name."""
+def run_connected(run: Connected, form: Format) -> None:
+    """Run an action on the deployment that the settings name."""
 
     async def connected(out: Output) -> int | None:
         async with connection(out) as rt:
-            return await act(rt, out)
+            return await run(rt, out)
 
     run_async(connected, form)
 
 
 def run_async(
-    act: Callable[[Output], Coroutine[Any, Any, int | None]], form: Format
+    run: Callable[[Output], Coroutine[Any, Any, int | None]], form: Format
 ) -> None:
-    """Run a command on an event loop."""
+    """Run an action on an event loop."""
 
     def local(out: Output) -> int | None:
         with asyncio.Runner() as runner:
             try:
-                return runner.run(act(out))
+                return runner.run(run(out))
             except KeyboardInterrupt:
                 leave_interrupted(out)
 
     run_local(local, form)
 
 
-def run_local(act: Local, form: Format) -> None:
-    """Run a command, and end the process with its exit code."""
+def run_local(run: Local, form: Format) -> None:
+    """Run an action, and end the process with its exit code."""
     from orchestrator.cli.output import Output
     from piecework import telemetry
 
@@ -71,7 +71,7 @@ def run_local(act: Local, form: Format) -> None:
     try:
         telemetry.configure(os.environ.get(LOG_LEVEL, "warning"), stream=out.stderr)
         with redirect_stdout(out.stderr):
-            code = act(out) or 0
+            code = run(out) or 0
     except KeyboardInterrupt:
         code = interrupted(out)
     except BrokenPipeError:
@@ -83,7 +83,7 @@ def run_local(act: Local, form: Format) -> None:
 
 @asynccontextmanager
 async def connection(out: Output) -> AsyncIterator[Runtime]:
-    """Connect, and say so once when it is to the embedded AWS."""
+    """Connect to AWS; write a remark if it is the embedded AWS."""
     from piecework import runtime
     from piecework.settings import load_settings
 
@@ -94,39 +94,39 @@ async def connection(out: Output) -> AsyncIterator[Runtime]:
 
 
 def explain(error: Exception, out: Output) -> int:
-    """Say what went wrong and what to do; return the exit code."""
+    """Write an error and the next step; return the exit code."""
     from piecework.errors import PieceworkError
 
-    known = error if isinstance(error, PieceworkError) else as_ours(error)
+    known = error if isinstance(error, PieceworkError) else to_piecework_error(error)
     if os.environ.get(LOG_LEVEL, "").lower() == "debug":
         traceback.print_exception(error, file=out.stderr)
     if known is not None:
-        complain(known, out)
+        report_error(known, out)
         return known.exit_code
     out.say(f"error {type(error).__name__}: {error}")
-    out.say(f"next: {LOG_LEVEL}=debug shows where; this is a fault of Piecework's.")
+    out.say(f"next: repeat with {LOG_LEVEL}=debug and report this fault of Piecework.")
     return 1
 
 
-def complain(error: PieceworkError, out: Output) -> None:
-    """Write an error of ours: its code, a sentence, the next step."""
+def report_error(error: PieceworkError, out: Output) -> None:
+    """Write an error: its code, its message, the next step."""
     out.say(f"error {error.code}: {error.message}")
     if error.next_step:
         out.say(f"next: {error.next_step}")
 
 
-def as_ours(error: Exception) -> PieceworkError | None:
-    """Return what others raised as an error of ours; None for what nobody expects."""
+def to_piecework_error(error: Exception) -> PieceworkError | None:
+    """Convert an error of the system or of AWS; return None for any other error."""
     from piecework.errors import UsageError
 
     if isinstance(error, OSError) and error.errno in NO_SPACE:
-        step = "Make room where the output goes, and in the folder for temporary files."
+        step = "Free disk space for the output and for temporary files."
         return UsageError("A disk is full.", next_step=step)
-    return as_aws_error(error)
+    return from_aws_error(error)
 
 
-def as_aws_error(error: Exception) -> PieceworkError | None:
-    """Return what the SDK raised as an error of ours; None for anything else."""
+def from_aws_error(error: Exception) -> PieceworkError | None:
+    """Convert an error of the AWS SDK; return None for any other error."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     from piecework.classify import classify
@@ -137,18 +137,18 @@ def as_aws_error(error: Exception) -> PieceworkError | None:
         return None
     found = classify(error)
     kind = UnreachableError if found.error_class is ErrorClass.TRANSIENT else UsageError
-    said = f": {found.provider_code}" if found.provider_code else ""
-    return kind(f"AWS refused the request{said}.", code=found.code)
+    reason = f": {found.provider_code}" if found.provider_code else ""
+    return kind(f"AWS refused the request{reason}.", code=found.code)
 
 
 def interrupted(out: Output) -> int:
-    """Say that somebody pressed Ctrl-C."""
+    """Report the interrupt; return its exit code."""
     out.say("interrupted")
     return INTERRUPTED
 
 
 def leave_interrupted(out: Output) -> NoReturn:
-    """End the process now if a thread is stuck, say in reading a terminal."""
+    """End the process now if a thread is blocked, for example on the terminal."""
     if threading.active_count() > 1:
         code = interrupted(out)
         out.stdout.flush()
@@ -157,6 +157,6 @@ def leave_interrupted(out: Output) -> NoReturn:
 
 
 def pipe_closed() -> int:
-    """Keep the interpreter from complaining of the closed pipe when it ends."""
+    """Silence the interpreter's error about a closed pipe; return the exit code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return PIPE_CLOSED

@@ -1,4 +1,4 @@
-"""Save the artifacts and the certificate of an ended job as files."""
+"""Save the artifacts and the read_certificate of an ended job as files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator.cli.whole_file import make_folder, whole_file
-from orchestrator.inspector import certificate
+from orchestrator.inspector import read_certificate
 from piecework import keys
 from piecework.errors import UsageError
 from piecework.harvest import artifact_key
@@ -15,26 +15,26 @@ from piecework.model import Job, JobStatus
 from piecework.runtime import Runtime
 
 CERTIFICATE = "certificate.json"
-#: Artifacts stay when a job is resumed, and a join may fail with some of them written.
-NOT_OF_THIS_END = (
-    "the join did not end: what is saved here was written before it failed, or by an "
-    "earlier one, and may not fit the certificate"
+#: A reopened job keeps its artifacts, and a failed join may have written some.
+JOIN_FAILED_REMARK = (
+    "the join did not succeed: the saved artifacts may be incomplete or of an earlier "
+    "run, and may not match the certificate"
 )
 
 
 async def save_artifacts(
     rt: Runtime, job: Job, folder: Path, say: Callable[[str], None]
 ) -> list[Path]:
-    """Save what the join wrote, and say so; return the files.
+    """Save the join's artifacts and the certificate; return the files.
 
-    Names were checked when they were written, and are again: a bucket may hold what
-    somebody else put there, and a name is not to lead out of the folder.
+    Names are checked again, although the join checked them: another program may have
+    written to the bucket, and a name must not lead out of the folder.
 
     Raises:
         UsageError: `job.state.not_finished`; `cli.usage.invalid`: the folder cannot
             be written to.
     """
-    proof = await certificate(rt, job)
+    proof = await read_certificate(rt, job)
     if proof is None:
         message = f"Job {job.ref.job} is {job.status}: it has no artifacts yet."
         step = f"`piecework results {job.ref.job} --follow --save {folder}`"
@@ -56,5 +56,5 @@ async def save_artifacts(
     for path in [*saved, folder / own]:
         say(f"saved {path}")
     if saved and not joined:
-        say(NOT_OF_THIS_END)
+        say(JOIN_FAILED_REMARK)
     return [*saved, folder / own]

@@ -1,4 +1,4 @@
-"""Which dead letters a command would close, whether that is meant, and why."""
+"""Plan which dead letters a command closes, and have the plan confirmed."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from piecework.runtime import Runtime
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The dead letters to close, by job."""
+    """The dead letters to close."""
 
     letters: list[Letter]
 
     @property
     def by_job(self) -> dict[JobRef, list[Letter]]:
-        """The letters of each job."""
+        """The dead letters of each job."""
         jobs: dict[JobRef, list[Letter]] = defaultdict(list)
         for letter in self.letters:
             jobs[JobRef(letter["tenant"], letter["job"])].append(letter)
         return jobs
 
     def __str__(self) -> str:
-        """Return what the question names."""
+        """Return the number of dead letters and jobs, in words."""
         letters, jobs = len(self.letters), len(self.by_job)
         return (
             f"{letters} dead letter{'s' * (letters != 1)} of "
@@ -37,38 +37,38 @@ class Plan:
         )
 
 
-async def plan(rt: Runtime, wanted: Filter, limit: int) -> Plan:
-    """Find the letters to close, the oldest first.
+async def make_plan(rt: Runtime, wanted: Filter, limit: int) -> Plan:
+    """Find the dead letters to close, the oldest first; 0 is no limit.
 
     Raises:
         UsageError: `redrive.selection.empty`.
     """
     found = (await select(rt, wanted))[::-1]
     if not found:
-        message = "No open dead letter fits."
+        message = "No open dead letter matches the filters."
         only = f" --job {wanted.job}" if wanted.job else ""
         step = f"`piecework dlq list{only}`"
         raise UsageError(message, code="redrive.selection.empty", next_step=step)
     return Plan(found[:limit] if limit else found)
 
 
-def show(rt: Runtime, out: Output, planned: Plan, done: str) -> None:
-    """Write what would be closed."""
-    lines = [letter_line(letter) for letter in planned.letters]
+def show_plan(rt: Runtime, out: Output, plan: Plan, done: str) -> None:
+    """Write the dead letters that would be closed."""
+    lines = [letter_line(letter) for letter in plan.letters]
     out.rows(lines, letter_columns(rt.clock(), all_=False), "")
-    out.say(f"{planned} would be {done}; nothing was changed")
+    out.say(f"{plan} would be {done}; nothing was changed")
 
 
-async def check(
-    planned: Plan, out: Output, verb: str, reason: str, *, yes: bool
+async def confirm_plan(
+    plan: Plan, out: Output, verb: str, reason: str, *, yes: bool
 ) -> None:
-    """Refuse what would leave no trace of why, or what nobody means.
+    """Require a reason, then a confirmation.
 
     Raises:
         UsageError: `redrive.reason.missing`; `cli.confirmation.needed`.
     """
     if not reason.strip():
-        message = f"{verb} {planned}: and why?"
-        step = "Add --reason 'what was fixed, or why it is given up'."
+        message = f"`--reason` is required to {verb.lower()} {plan}."
+        step = "Add --reason 'what was fixed, or why they are discarded'."
         raise UsageError(message, code="redrive.reason.missing", next_step=step)
-    await confirm(f"{verb} {planned}", out, yes=yes)
+    await confirm(f"{verb} {plan}", out, yes=yes)

@@ -1,4 +1,4 @@
-"""`submit`: cut the input into chunks and start the job, or say what that would be."""
+"""`submit`: split the input into chunks and start a job, or estimate it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ FIRST_LABELS = 5
 def submit(
     pipeline: Annotated[
         str,
-        typer.Argument(help="`package.module:pipeline`, or a module that holds one."),
+        typer.Argument(
+            help="`package.module:pipeline`, or a module that defines one pipeline."
+        ),
     ],
     source: Annotated[
         str,
@@ -33,47 +35,48 @@ def submit(
         typer.Option(
             "--job-id",
             metavar="ID",
-            help="Submitting twice under one id makes one job.",
+            help="The job id; repeated submits of one id create one job.",
             show_default="a new one",
         ),
     ] = "",
     deadline: DeadlineOption = "",
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait for the job's end.")
+        bool, typer.Option("--wait", help="Wait until the job has ended.")
     ] = False,
     timeout: TimeoutOption = "",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Read and cut everything, make nothing.")
+        bool,
+        typer.Option("--dry-run", help="Read and split the input, create nothing."),
     ] = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Submit a document to a pipeline."""
+    """Submit a document to a pipeline as a job."""
 
-    async def act(out: Output) -> int | None:
+    async def run(out: Output) -> int | None:
         from orchestrator.cli import submitting
         from piecework.loading import load_pipeline
 
         limit_s = submitting.check(job_id, wait=wait, timeout=timeout)
         found = load_pipeline(pipeline)
         if dry_run:
-            await estimate(out, found, source)
+            await show_estimate(out, found, source)
             return None
-        asked = submitting.Asked(pipeline, found, source, job_id, deadline)
+        request = submitting.SubmitRequest(pipeline, found, source, job_id, deadline)
         async with connection(out) as rt:
-            return await submitting.start(rt, out, asked, wait=wait, limit_s=limit_s)
+            return await submitting.start(rt, out, request, wait=wait, limit_s=limit_s)
 
-    run_async(act, output)
+    run_async(run, output)
 
 
-async def estimate(out: Output, pipeline: Pipeline, source: str) -> None:
-    """Say what a submit would make."""
+async def show_estimate(out: Output, pipeline: Pipeline, source: str) -> None:
+    """Write the chunks, calls and limits that a submit would have."""
     from orchestrator.intake.s3 import SCHEME
 
     if source.startswith(SCHEME):
         async with connection(out) as rt:
-            document = await cut(pipeline, source, rt.objects.client)
+            document = await estimate(pipeline, source, rt.objects.client)
     else:
-        document = await cut(pipeline, source, None)
+        document = await estimate(pipeline, source, None)
 
     from orchestrator.cli.output import facts
 
@@ -90,9 +93,9 @@ async def estimate(out: Output, pipeline: Pipeline, source: str) -> None:
                     ("chunks", document["chunks"]),
                     ("calls", "unknown" if calls is None else f"about {calls}"),
                     ("payload", f"{document['payload_bytes']:,} bytes"),
-                    ("stages", "\n".join(map(limited, document["stages"]))),
+                    ("stages", "\n".join(map(stage_limit, document["stages"]))),
                     ("advice", "\n".join(document["advice"])),
-                    ("a claim", limits(document["limits"])),
+                    ("claim", claim_limits(document["limits"])),
                     ("labels", "\n".join(shown)),
                 ]
             )
@@ -100,26 +103,26 @@ async def estimate(out: Output, pipeline: Pipeline, source: str) -> None:
 
     out.document(document, draw)
     if out.table:
-        out.say("nothing was made; next: the same without --dry-run")
+        out.say("no job was created; next: repeat the command without --dry-run")
 
 
-def limited(stage: dict[str, Any]) -> str:
-    """Return a stage and how long it may take."""
+def stage_limit(stage: dict[str, Any]) -> str:
+    """Return a stage and its timeout as text."""
     limit = stage["timeout_s"]
-    said = "as long as a claim" if limit is None else f"{limit:g} s at the most"
-    return f"{stage['stage']}: {said}"
+    text = "as long as a claim" if limit is None else f"{limit:g} s at most"
+    return f"{stage['stage']}: {text}"
 
 
-def limits(found: dict[str, Any]) -> str:
-    """Return what ends a claim, whatever its stage."""
+def claim_limits(found: dict[str, Any]) -> str:
+    """Return the limits of a claim as text."""
     return (
-        f"{found['max_runtime_s']:g} s at the most, "
-        f"{found['stall_timeout_s']:g} s without a finished call or stage"
+        f"{found['max_runtime_s']:g} s at most, "
+        f"{found['stall_timeout_s']:g} s without a completed call or stage"
     )
 
 
-async def cut(pipeline: Pipeline, source: str, s3: Any) -> dict[str, Any]:
-    """Read the source to its end, as a submit would."""
+async def estimate(pipeline: Pipeline, source: str, s3: Any) -> dict[str, Any]:
+    """Split the whole source, and return the counts and the first labels."""
     from orchestrator.intake import chunk_inputs
     from piecework.settings import load_settings
     from piecework.step_order import advice

@@ -1,6 +1,6 @@
-"""Show on stderr how far a submit is: one bar on a terminal, plain lines elsewhere.
+"""Show a submit's progress on stderr: one bar on a terminal, plain lines elsewhere.
 
-What a program reads has none of it: not even beside its result.
+With an output format for programs no progress is shown.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from orchestrator.cli.output import Output, console_of
 from orchestrator.cli.times import clock_time
 from piecework import fanout
 
-#: Seconds between two changes of the bar, and between two plain lines: a log is read
-#: later, and by people.
+#: Seconds between two updates of the bar, and between two plain lines.
 BAR_EVERY_S = 0.1
 LINE_EVERY_S = 2.0
 
 
 @contextmanager
 def submitting(out: Output) -> Iterator[fanout.Progress]:
-    """Show a submit as it gets on."""
+    """Yield a callback that shows the progress of a submit."""
     if not out.table:
         yield lambda *_: None
         return
@@ -37,7 +36,7 @@ def submitting(out: Output) -> Iterator[fanout.Progress]:
     columns = [
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
-        TextColumn("{task.fields[said]}", markup=False),
+        TextColumn("{task.fields[details]}", markup=False),
     ]
     with Progress(
         *columns,
@@ -52,12 +51,12 @@ def submitting(out: Output) -> Iterator[fanout.Progress]:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How far a step of a submit is.
+    """The progress of a step of a submit.
 
     Attributes:
-        total: How many chunks there are; None: they are still being counted.
-        ahead: Chunks that are left of this step and of those behind it.
-        rate: Chunks a second so far; 0: no telling.
+        total: The number of chunks; None: they are still being counted.
+        ahead: Chunks left in this step and in the later steps.
+        rate: Chunks a second so far; 0: unknown.
     """
 
     name: str
@@ -67,7 +66,7 @@ class Step:
     rate: float
 
     def __str__(self) -> str:
-        """Return it in words: counts, rate, time that is left."""
+        """Return the counts, the rate and the time left as text."""
         of = "" if self.total is None else f"/{self.total:,}"
         words = [f"{self.done:,}{of} chunks"]
         words += [f"{self.rate:,.0f}/s"] if self.rate else []
@@ -76,89 +75,92 @@ class Step:
         return ", ".join(words)
 
 
-class Shown(Protocol):
-    """Where a step is shown."""
+class StepDisplay(Protocol):
+    """Shows the steps of a submit."""
 
     def now(self, step: Step) -> None:
-        """Show a step that is under way."""
+        """Show a step in progress."""
 
     def ended(self, step: Step) -> None:
-        """Show a step that is over."""
+        """Show a step that has ended."""
 
 
 class SubmitProgress:
-    """Follows a submit, read, written, counted, sent, and shows each step at times."""
+    """Follows the steps of a submit (read, written, counted, sent) and shows them."""
 
     def __init__(
-        self, shown: Shown, every_s: float, clock: Callable[[], float] = time.monotonic
+        self,
+        display: StepDisplay,
+        every_s: float,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._shown = shown
+        self._display = display
         self._every_s = every_s
         self._clock = clock
         self._name = ""
         self._done = 0
         self._total: int | None = None
-        self._began = self._told = clock()
+        self._began = self._reported = clock()
         self._due = self._began + every_s
 
     def __call__(self, step: str, done: int) -> None:
-        """Note how many chunks a step has done."""
+        """Record how many chunks a step has completed."""
         now = self._clock()
         if step != self._name:
             self.close()
             self._total = self._done if self._name == "read" else self._total
-            # It began when the one before it was over, not when it is first told of.
-            self._name, self._began = step, self._told
-        self._done, self._told = done, now
+            # A step begins when the step before it ends, not at its first report.
+            self._name, self._began = step, self._reported
+        self._done, self._reported = done, now
         if now >= self._due:
             self._due = now + self._every_s
-            self._shown.now(self._step(now))
+            self._display.now(self._step(now))
 
     def close(self) -> None:
-        """Show the last of a step."""
+        """Show the end of the current step."""
         if self._name:
-            self._shown.ended(self._step(self._clock()))
+            self._display.ended(self._step(self._clock()))
 
     def _step(self, now: float) -> Step:
         seconds = now - self._began
         rate = self._done / seconds if seconds > 0 else 0.0
         total = self._total or 0
-        if self._name == "counted":  # what that takes says nothing of what is left
+        if self._name == "counted":  # its rate does not predict the later steps
             return Step(self._name, self._done, self._total, total, 0.0)
-        # What is written is still to be sent, at about the same rate.
+        # Written chunks are sent later, at about the same rate.
         ahead = total - self._done + (total if self._name == "written" else 0)
         return Step(self._name, self._done, self._total, max(0, ahead), rate)
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """A line now and then, and one at the end of each step."""
+    """Writes a line at intervals, and one at the end of each step."""
 
     say: Callable[[str], None]
 
     def now(self, step: Step) -> None:
-        """Say how far a step is."""
+        """Write the progress of a step."""
         self.say(f"{step.name} {step}")
 
     def ended(self, step: Step) -> None:
-        """Say what a step came to."""
+        """Write the result of a step."""
         self.say(f"{step.name} {step.done:,} chunks")
 
 
 class Bar:
-    """One bar for all steps: what was read is written, then sent."""
+    """One bar for all steps: chunks are read, then written, then sent."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._task = progress.add_task("", total=None, said="")
+        self._task = progress.add_task("", total=None, details="")
 
     def now(self, step: Step) -> None:
-        """Move the bar."""
+        """Update the bar."""
         total = None if step.total is None else 2 * step.total
         self._progress.update(
             self._task,
             description=step.name,
-            said=str(step),
+            details=str(step),
             total=total,
             completed=0 if total is None else total - step.ahead,
         )

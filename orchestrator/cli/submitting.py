@@ -1,4 +1,4 @@
-"""Start a job and, if asked to, stay until it has ended."""
+"""Start a job and, with `--wait`, wait until it has ended."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from piecework.model import Job, JobRef
 from piecework.pipeline import Pipeline
 from piecework.runtime import Runtime
 
-#: Without the letters and digits that people mistake for others.
+#: Letters and digits that are not easily confused with others.
 ALPHABET = "23456789abcdefghjkmnpqrstvwxyz"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What was typed."""
+class SubmitRequest:
+    """The arguments of `submit`."""
 
     name: str
     pipeline: Pipeline
@@ -41,68 +41,75 @@ class Asked:
 
     @property
     def module(self) -> str:
-        """The module of the pipeline: what a worker is to be given."""
+        """The module of the pipeline, for the `--pipelines` option of a worker."""
         return self.name.partition(":")[0]
 
 
 def check(job_id: str, *, wait: bool, timeout: str) -> float | None:
-    """Refuse arguments that do not fit together; return how long to wait.
+    """Refuse arguments that do not fit together; return the timeout in seconds.
 
     Raises:
         UsageError: `cli.usage.invalid`.
     """
     if job_id and not is_name(job_id):
-        message = f"{job_id!r} cannot be a job's id."
+        message = f"{job_id!r} is not a valid job id."
         step = "Use up to 64 letters, digits, `-` and `_`."
         raise UsageError(message, next_step=step)
     if timeout and not wait:
-        message = "--timeout says how long to wait, and there is no --wait."
+        message = "--timeout is valid only with --wait."
         raise UsageError(message, next_step="Add --wait.")
     return parse_limit(timeout)
 
 
 async def start(
-    rt: Runtime, out: Output, asked: Asked, *, wait: bool, limit_s: float | None
+    rt: Runtime,
+    out: Output,
+    request: SubmitRequest,
+    *,
+    wait: bool,
+    limit_s: float | None,
 ) -> int:
     """Submit; return the exit code."""
-    deadline = read_deadline(asked.deadline, rt.clock())
-    job_id = asked.job_id or new_job_id(rt.clock())
+    deadline = read_deadline(request.deadline, rt.clock())
+    job_id = request.job_id or new_job_id(rt.clock())
     ref = JobRef(rt.settings.tenant, job_id)
-    source = "standard input" if asked.source == "-" else printable_name(asked.source)
-    submission = Submission(ref, asked.pipeline, source, whoami(), deadline)
-    chunks = chunk_inputs(asked.source, asked.pipeline, s3=rt.objects.client)
-    job, new = await shown(rt, out, submission, chunks)
+    source = (
+        "standard input" if request.source == "-" else printable_name(request.source)
+    )
+    submission = Submission(ref, request.pipeline, source, whoami(), deadline)
+    chunks = chunk_inputs(request.source, request.pipeline, s3=rt.objects.client)
+    job, new = await submit_with_progress(rt, out, submission, chunks)
     if wait:
         if not new:
-            out.say(f"job {ref.job} exists, and is the same")
-        return await wait_for(rt, out, ref.job, module=asked.module, limit_s=limit_s)
+            out.say(f"job {ref.job} exists with the same content")
+        return await wait_for(rt, out, ref.job, module=request.module, limit_s=limit_s)
     job = await rt.jobs.read(ref) or job
     show(out, job, new=new)
     return 0
 
 
-async def shown(
+async def submit_with_progress(
     rt: Runtime,
     out: Output,
     submission: Submission,
     chunks: AsyncIterator[ChunkInput],
 ) -> tuple[Job, bool]:
-    """Submit, and show how far it is; say of what was cut off that it goes on."""
+    """Submit and show the progress; if interrupted, name the next command."""
     steps: dict[str, int] = {}
     job = submission.ref.job
     try:
         with submitting(out) as progress:
 
-            def told(step: str, done: int) -> None:
+            def report(step: str, done: int) -> None:
                 steps[step] = done
                 if done:
                     progress(step, done)
 
-            return await submit(rt, submission, chunks, told)
+            return await submit(rt, submission, chunks, report)
     except (asyncio.CancelledError, StoreError):
-        if steps.keys() - {"read"}:  # until then there was no job
+        if steps.keys() - {"read"}:  # before that there is no job
             sure = any(done for step, done in steps.items() if step != "read")
-            was = "was begun, and" if sure else "may have been begun: then"
+            was = "was created;" if sure else "may have been created; if so,"
             out.say(
                 f"job {job} {was} a reconciler will finish its submit; "
                 f"next: piecework jobs watch {job}"
@@ -111,7 +118,7 @@ async def shown(
 
 
 def show(out: Output, job: Job, *, new: bool | None = None) -> None:
-    """Write a job as it stands now; `new` tells whether this submit made it."""
+    """Write a job as it is now; `new` is whether this submit created it."""
     document = job_facts(job) | ({} if new is None else {"new": new})
     shown = facts(
         [
@@ -119,7 +126,7 @@ def show(out: Output, job: Job, *, new: bool | None = None) -> None:
             (
                 "status",
                 f"{job.status}"
-                + ("  (it existed: same content)" if new is False else ""),
+                + ("  (it exists with the same content)" if new is False else ""),
             ),
             ("chunks", job.chunks),
             ("deadline", job.item.get("deadline_at")),
@@ -130,7 +137,7 @@ def show(out: Output, job: Job, *, new: bool | None = None) -> None:
 
 
 def read_deadline(text: str, now: float) -> float | None:
-    """Return the moment that was typed; None: there is none.
+    """Return the deadline in epoch seconds; None: none was given.
 
     Raises:
         UsageError: `cli.usage.invalid`.
@@ -139,15 +146,15 @@ def read_deadline(text: str, now: float) -> float | None:
 
 
 def new_job_id(now: float) -> str:
-    """Return an id that sorts by time, reads as one, and nobody else has."""
+    """Return a unique id that sorts by time."""
     token = "".join(secrets.choice(ALPHABET) for _ in range(5))
     return f"{datetime.fromtimestamp(now, UTC):%y%m%d-%H%M%S}-{token}"
 
 
 def whoami() -> str:
-    """Return who types, for the record."""
+    """Return user and host of the operator, for the record."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a container's user may have no name
+    except (KeyError, OSError):  # the user of a container may have no name
         user = "unknown"
     return f"{user}@{socket.gethostname()}"

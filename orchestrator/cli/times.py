@@ -1,4 +1,4 @@
-"""Moments and spans as people write and read them."""
+"""Parse and format times and spans of time for people."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _SPAN = re.compile(r"([0-9]{1,12})([smhd])")
-#: Seconds of the longest span, a hundred years: what is longer is a slip of the hand.
-LONGEST_S = 36_500 * SECONDS["d"]
+#: Seconds of the longest span, a hundred years: a longer span is a typing error.
+MAX_SPAN_S = 36_500 * SECONDS["d"]
 
 
 def parse_span(text: str) -> float:
-    """Return the seconds that `90s`, `15m`, `1h30m` or `2d` stand for.
+    """Return the seconds of a span such as `90s`, `15m`, `1h30m` or `2d`.
 
     Raises:
         UsageError: `cli.usage.invalid`.
@@ -25,7 +25,7 @@ def parse_span(text: str) -> float:
         message = f"{text!r} is not a span of time."
         raise UsageError(message, next_step="Write it as 30s, 15m, 1h30m or 2d.")
     seconds = sum(int(number) * SECONDS[unit] for number, unit in parts)
-    if seconds > LONGEST_S:
+    if seconds > MAX_SPAN_S:
         from piecework.errors import UsageError
 
         message = f"{text!r} is longer than a hundred years."
@@ -34,7 +34,7 @@ def parse_span(text: str) -> float:
 
 
 def parse_limit(text: str) -> float | None:
-    """Return the seconds that a span stands for; None: nothing was typed.
+    """Return the seconds of a span; None for an empty text.
 
     Raises:
         UsageError: `cli.usage.invalid`.
@@ -43,32 +43,35 @@ def parse_limit(text: str) -> float | None:
 
 
 def parse_deadline(text: str, now: float) -> float:
-    """Return the moment that `2h`, or an ISO time with its zone, stands for.
+    """Return the epoch seconds of `2h` from now, or of an ISO time with a zone.
 
     Raises:
-        UsageError: `cli.usage.invalid`: it is neither, or has passed.
+        UsageError: `cli.usage.invalid`: the text is neither, or the time has passed.
     """
     from piecework.errors import UsageError
 
     if not text[:1].isdigit() or "-" not in text:
-        return ahead(now + parse_span(text), text, now)
+        return require_future(now + parse_span(text), text, now)
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
         found = None
     if found is None or found.tzinfo is None:
-        message = f"{text!r} is no moment."
+        message = f"{text!r} is not a time with a zone."
         raise UsageError(message, next_step="Write 2h, or 2026-11-22T18:00:00Z.")
-    return ahead(found.timestamp(), text, now)
+    return require_future(found.timestamp(), text, now)
 
 
-def ahead(moment: float, text: str, now: float) -> float:
-    """Return a deadline that lies ahead: at one that has passed a job is undone."""
+def require_future(moment: float, text: str, now: float) -> float:
+    """Return a deadline if it is in the future.
+
+    A past deadline would cancel and compensate the job at once.
+    """
     from piecework.errors import UsageError
 
     if moment <= now:
         message = f"The deadline {text} has passed."
-        raise UsageError(message, next_step="Name a later one.")
+        raise UsageError(message, next_step="Use a later deadline.")
     return moment
 
 
@@ -76,7 +79,7 @@ def span(seconds: float) -> str:
     """Return seconds as their two largest units."""
     if seconds < 1:
         return f"{max(seconds, 0) * 1000:.0f}ms"
-    if seconds < 10:  # noqa: PLR2004 -- where a tenth of a second still says something
+    if seconds < 10:  # noqa: PLR2004 -- below it a tenth of a second matters
         return f"{seconds:.1f}s"
     whole = round(seconds)
     for unit, below, smaller in (("d", "h", 3600), ("h", "m", 60), ("m", "s", 1)):
@@ -95,18 +98,18 @@ def clock_time(seconds: float) -> str:
 
 
 def ago(moment: Any, now: float) -> str:
-    """Return how long ago an ISO moment was; nothing for no moment."""
+    """Return the time since an ISO time as text; empty for no time."""
     if not moment:
         return ""
-    seconds = now - at(moment)
+    seconds = now - epoch(moment)
     return f"{span(seconds)} ago" if seconds >= 0 else f"in {span(-seconds)}"
 
 
 def between(start: Any, end: Any) -> str:
-    """Return the span between two ISO moments; nothing unless both are there."""
-    return span(at(end) - at(start)) if start and end else ""
+    """Return the span between two ISO times as text; empty unless both are given."""
+    return span(epoch(end) - epoch(start)) if start and end else ""
 
 
-def at(moment: Any) -> float:
-    """Return an ISO moment in seconds since 1970."""
+def epoch(moment: Any) -> float:
+    """Return an ISO time in seconds since 1970."""
     return datetime.fromisoformat(str(moment)).timestamp()

@@ -1,4 +1,4 @@
-"""What the views of documents share."""
+"""The parts that several views share."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from orchestrator.cli.output import Column, Document, print_table
 
 View = Callable[[Console], None]
 
-TRAIL_COLUMNS = [
-    Column("TRY", "attempt", right=True),
+ERROR_HISTORY_COLUMNS = [
+    Column("ATTEMPT", "attempt", right=True),
     Column("AT", lambda row: str(row["at"])[:19] + "Z"),
     Column("WORKER", "worker", shrinks=True),
     Column("CODE", "code"),
@@ -31,5 +31,5 @@ def section(
 
 
 def pretty(payload: Any) -> str:
-    """Return a payload as a person reads JSON."""
+    """Return a payload as indented JSON."""
     return json.dumps(payload, ensure_ascii=False, indent=2)

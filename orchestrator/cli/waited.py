@@ -1,4 +1,4 @@
-"""Wait for a job, write what it came to, and say it in the exit code."""
+"""Wait for a job, show it when it has ended, and return its exit code."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ OK, FAILED, CANCELLED, DEAD_LETTERS_LEFT = 0, 1, 4, 5
 async def wait_for(
     rt: Runtime, out: Output, job: str, *, module: str, limit_s: float | None
 ) -> int:
-    """Watch a job to its end and write it; return the exit code.
+    """Watch a job until it ends, and show it; return the exit code.
 
     Raises:
         WaitTimeoutError: `cli.wait.timeout`.
     """
     hint = (
-        "no worker seems to be running, start one with "
+        "no worker seems to be running; start one with "
         f"`piecework-worker --pipelines {module}`"
     )
     try:
         with watching(out, hint) as watcher:
             ended = await watch(rt, job, watcher, limit_s)
     except asyncio.CancelledError:
-        out.say(f"the job goes on; next: piecework jobs watch {job}")
+        out.say(f"the job continues; next: piecework jobs watch {job}")
         raise
     document = await job_document(rt, ended)
     out.document(document, job_view(document, rt.clock()))
@@ -39,7 +39,7 @@ async def wait_for(
 
 
 def exit_code(job: Document) -> int:
-    """Return how an ended job is told to scripts."""
+    """Return the exit code for the status of an ended job."""
     match job["status"]:
         case JobStatus.SUCCEEDED:
             return OK

@@ -1,4 +1,4 @@
-"""A canary redrive as it is told: each wave as it ends, then what came back."""
+"""Report a canary redrive: each wave when it ends, then the causes that recurred."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from orchestrator.canary import Canary, Outcome, canary
+from orchestrator.canary import CanaryRequest, CanaryResult, canary
 from orchestrator.cli.letters import Letter
 from orchestrator.cli.output import Column, Document, Output, print_table
 from orchestrator.cli.waited import CANCELLED, DEAD_LETTERS_LEFT, OK
-from orchestrator.waves import Came, Verdict
+from orchestrator.waves import Verdict, WaveResult
 from piecework.runtime import Runtime
 
 if TYPE_CHECKING:
-    from orchestrator.cli.redriving import How
+    from orchestrator.cli.redriving import RedriveOptions
 
 COLUMNS = [
     Column("WAVE", "wave", right=True),
@@ -26,8 +26,8 @@ COLUMNS = [
 ]
 
 
-async def in_waves(
-    rt: Runtime, out: Output, letters: Sequence[Letter], how: How
+async def redrive_in_waves(
+    rt: Runtime, out: Output, letters: Sequence[Letter], options: RedriveOptions
 ) -> int:
     """Redrive in waves; return the exit code.
 
@@ -36,51 +36,51 @@ async def in_waves(
     """
     ended: list[Document] = []
 
-    def told(came: Came) -> None:
-        ended.append(wave(len(ended) + 1, came))
-        out.say(said(ended[-1]))
+    def report(result: WaveResult) -> None:
+        ended.append(wave_document(len(ended) + 1, result))
+        out.say(wave_line(ended[-1]))
 
-    asked = Canary(letters, how.redrive, how.canary, how.timeout_s)
-    outcome = await canary(rt, asked, told, out.say)
+    request = CanaryRequest(letters, options.request, options.canary, options.timeout_s)
+    result = await canary(rt, request, report, out.say)
     document = {
-        "verdict": str(outcome.verdict),
+        "verdict": str(result.verdict),
         "waves": ended,
-        "came_back": came_back(outcome, letters),
-        "left_alone": outcome.left_alone,
+        "recurred": recurred_causes(result, letters),
+        "remaining": result.remaining,
     }
 
     def draw(console: Console) -> None:
         print_table(console, ended, COLUMNS)
 
     out.document(document, draw)
-    conclude(out, document)
-    return exit_code(outcome)
+    report_verdict(out, document)
+    return exit_code(result)
 
 
-def wave(number: int, came: Came) -> Document:
-    """Return what a wave came to."""
+def wave_document(number: int, result: WaveResult) -> Document:
+    """Return the result of a wave as a document."""
     return {
         "wave": number,
-        "redriven": came.redriven,
-        "succeeded": came.succeeded,
-        "died": came.died.total(),
-        "cancelled": came.cancelled,
-        "fingerprints": dict(came.died),
+        "redriven": result.redriven,
+        "succeeded": result.succeeded,
+        "died": result.died.total(),
+        "cancelled": result.cancelled,
+        "fingerprints": dict(result.died),
     }
 
 
-def said(one: Document) -> str:
-    """Return a wave in a line."""
+def wave_line(wave: Document) -> str:
+    """Return the result of a wave as a line."""
     return (
-        f"wave {one['wave']}: {one['redriven']} redriven, {one['succeeded']} "
-        f"succeeded, {one['died']} died again"
+        f"wave {wave['wave']}: {wave['redriven']} redriven, {wave['succeeded']} "
+        f"succeeded, {wave['died']} died again"
     )
 
 
-def came_back(outcome: Outcome, letters: Sequence[Letter]) -> list[Document]:
-    """Return the causes for which was redriven, and which came back."""
+def recurred_causes(result: CanaryResult, letters: Sequence[Letter]) -> list[Document]:
+    """Return the redriven causes that killed a chunk again."""
     known = {letter["fingerprint"]: letter["error_code"] for letter in letters}
-    died = sum((came.died for came in outcome.came), start=Came().died)
+    died = sum((wave.died for wave in result.waves), start=WaveResult().died)
     return [
         {"fingerprint": mark, "error_code": known[mark], "count": count}
         for mark, count in died.items()
@@ -88,21 +88,21 @@ def came_back(outcome: Outcome, letters: Sequence[Letter]) -> list[Document]:
     ]
 
 
-def conclude(out: Output, document: Document) -> None:
-    """Say why it ended, and what was left alone."""
-    for cause in document["came_back"]:
+def report_verdict(out: Output, document: Document) -> None:
+    """Write which causes recurred, why it stopped, and how many letters remain."""
+    for cause in document["recurred"]:
         code, mark = cause["error_code"], cause["fingerprint"]
-        out.say(f"came back: {code}, {cause['count']} times (fingerprint {mark})")
+        out.say(f"cause recurred: {code}, {cause['count']} times (fingerprint {mark})")
         out.say(f"next: piecework dlq list --fingerprint {mark}")
-    if document["verdict"] != Verdict.GO_ON:
-        left = document["left_alone"]
+    if document["verdict"] != Verdict.CONTINUE:
+        left = document["remaining"]
         letters = f"{left} dead letter{'s' * (left != 1)}"
-        out.say(f"stopped ({document['verdict']}); {letters} left alone")
+        out.say(f"stopped ({document['verdict']}); {letters} not redriven")
 
 
-def exit_code(outcome: Outcome) -> int:
-    """Return how it ended, for scripts."""
-    if outcome.verdict is Verdict.CANCELLED:
+def exit_code(result: CanaryResult) -> int:
+    """Return the exit code of a canary redrive."""
+    if result.verdict is Verdict.CANCELLED:
         return CANCELLED
-    died = any(came.died for came in outcome.came)
+    died = any(wave.died for wave in result.waves)
     return DEAD_LETTERS_LEFT if died else OK

@@ -1,4 +1,4 @@
-"""A file that is there once it is whole; until then what was there before stays."""
+"""Write a file completely or not at all; until then the old file stays."""
 
 from __future__ import annotations
 
@@ -14,40 +14,41 @@ from piecework.errors import UsageError
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a file to write to; what is none, a pipe say, is written to as it is.
+    """Open a file that replaces the old one at the end; write to a pipe directly.
 
     Raises:
-        UsageError: `cli.usage.invalid`: it cannot be written.
+        UsageError: `cli.usage.invalid`: the path cannot be written.
     """
-    with refusing(path):
-        place = place_of(path)
-        opened = beside if place.is_file() or not place.exists() else straight
-        with opened(place) as file:
+    with naming_path(path):
+        target = resolve_path(path)
+        replaces = target.is_file() or not target.exists()
+        opened = open_replacement if replaces else open_directly
+        with opened(target) as file:
             yield file
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder for files, and those above it.
+    """Create a folder and its parents.
 
     Raises:
         UsageError: `cli.usage.invalid`.
     """
-    with refusing(path):
-        place_of(path).mkdir(parents=True, exist_ok=True)
+    with naming_path(path):
+        resolve_path(path).mkdir(parents=True, exist_ok=True)
 
 
-def place_of(path: Path) -> Path:
-    """Return where a path leads: what a link names is replaced, not the link."""
+def resolve_path(path: Path) -> Path:
+    """Resolve links, so that the target of a link is replaced, not the link."""
     try:
         return path.resolve()
     except (ValueError, RuntimeError) as error:
-        message = f"{str(path)!r} cannot be written: it is no path."
-        raise UsageError(message, next_step="Name another.") from error
+        message = f"{str(path)!r} cannot be written: it is not a path."
+        raise UsageError(message, next_step="Use another path.") from error
 
 
 @contextmanager
-def refusing(path: Path) -> Iterator[None]:
-    """Say of what the system refuses which path it was about.
+def naming_path(path: Path) -> Iterator[None]:
+    """Convert an OSError to an error that names the path.
 
     Raises:
         UsageError: `cli.usage.invalid`.
@@ -58,26 +59,26 @@ def refusing(path: Path) -> Iterator[None]:
         raise
     except OSError as error:
         message = f"{str(path)!r} cannot be written: {error.strerror}."
-        raise UsageError(message, next_step="Name another.") from error
+        raise UsageError(message, next_step="Use another path.") from error
 
 
 @contextmanager
-def straight(place: Path) -> Iterator[BinaryIO]:
-    """Write to what is no file."""
-    with place.open("wb") as file:
+def open_directly(target: Path) -> Iterator[BinaryIO]:
+    """Write to a pipe or a device."""
+    with target.open("wb") as file:
         yield file
 
 
 @contextmanager
-def beside(place: Path) -> Iterator[BinaryIO]:
-    """Write a file under another name, and give it its own once it is whole."""
-    part = place.with_name(f".{place.name}.{os.getpid()}.part")
+def open_replacement(target: Path) -> Iterator[BinaryIO]:
+    """Write a file under a temporary name, and rename it when it is complete."""
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as file:
             yield file
-        if place.exists():
-            shutil.copymode(place, part)
-        part.replace(place)
+        if target.exists():
+            shutil.copymode(target, part)
+        part.replace(target)
     finally:
         with suppress(FileNotFoundError):
             part.unlink()

@@ -17,7 +17,7 @@ from orchestrator.demo.machine import EXAMPLE, Machine
 from orchestrator.demo.screen import Screen
 from orchestrator.demo.watch import Look, Watch
 from orchestrator.intake import chunk_inputs
-from orchestrator.redrive import Redrive, redrive
+from orchestrator.redrive import RedriveRequest, redrive
 from orchestrator.submit import Submission, submit
 from piecework.harvest import artifact_key
 from piecework.loading import load_pipeline
@@ -109,7 +109,7 @@ async def stop(machine: Machine, workers: Sequence[Child]) -> None:
 
 async def redrive_all(watch: Watch, letters: Sequence[dict[str, Any]]) -> None:
     """Redrive the dead letters, as `piecework dlq redrive` does."""
-    asked = Redrive(watch.ref, letters, actor="demo", reason=REASON)
+    asked = RedriveRequest(watch.ref, letters, actor="demo", reason=REASON)
     count, gen = await redrive(watch.rt, asked)
     watch.screen.say(
         "redrive", f"{count} dead letter, as generation {gen}; what is done stays done"

@@ -70,13 +70,13 @@ OPERATOR_WRITE = (
     row(
         "s3:GetObject",
         "payload/",
-        "orchestrator.editing:payload",
+        "orchestrator.editing:read_payload",
         "what dlq redrive --patch patches, where operators may",
     ),
     row(
         "s3:PutObject",
         "certificate/ effects/ payload/",
-        "orchestrator.editing:store",
+        "orchestrator.editing:store_payload",
         "what a cancelled job came to; a redrive's new payload; what somebody knows "
         "that an effect in doubt came to",
     ),

@@ -20,7 +20,7 @@ ORCHESTRATOR = (
     row(
         "dynamodb:Query",
         "dead-letters",
-        "orchestrator.inspector:open_letters",
+        "orchestrator.inspector:count_open_letters",
         "submit --wait counts what died",
     ),
     row(

@@ -17,7 +17,7 @@ import structlog
 
 from orchestrator.embedded import Emulator
 from orchestrator.intake import ChunkInput
-from orchestrator.redrive import Redrive, redrive
+from orchestrator.redrive import RedriveRequest, redrive
 from orchestrator.submit import Submission, submit
 from piecework.model import Chunk, Job, JobRef
 from piecework.pipeline import Pipeline
@@ -203,7 +203,9 @@ class Scenario:
         """Redrive all dead letters of a job."""
         letters = [r for r in await self.letters(job) if r["letter_state"] == "OPEN"]
         ref = JobRef("default", job)
-        return await redrive(self.rt, Redrive(ref, letters, "tester", "it is fixed"))
+        return await redrive(
+            self.rt, RedriveRequest(ref, letters, "tester", "it is fixed")
+        )
 
 
 async def chunk_inputs(

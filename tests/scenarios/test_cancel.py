@@ -8,7 +8,7 @@ import json
 import pytest
 
 from orchestrator.cancel import cancel
-from orchestrator.resume import Resume, resume
+from orchestrator.resume import ResumeRequest, resume
 from orchestrator.submit import Submission, submit
 from piecework.errors import UsageError
 from piecework.model import ChunkStatus, JobRef, JobStatus
@@ -52,7 +52,7 @@ async def test_a_resume_goes_on_from_the_checkpoints(scenario: Scenario) -> None
         await cancel(scenario.rt, JOB, actor="me", reason="wait")
         await scenario.ended()
         made = scenario.happened("call")
-        count, gen = await resume(scenario.rt, Resume(JOB, "me", "go on"))
+        count, gen = await resume(scenario.rt, ResumeRequest(JOB, "me", "go on"))
         await scenario.until(lambda: scenario.happened("call") > made)
         ended = await scenario.ended()
 
@@ -95,7 +95,7 @@ async def test_a_job_that_has_ended_cannot_be_cancelled(scenario: Scenario) -> N
 
     assert refused.value.code == "job.state.not_cancellable"
     with pytest.raises(UsageError) as running:
-        await resume(scenario.rt, Resume(JOB, "me", "again"))
+        await resume(scenario.rt, ResumeRequest(JOB, "me", "again"))
     assert running.value.code == "job.state.not_finished"
 
 
@@ -144,7 +144,7 @@ async def test_a_submit_that_was_cancelled_is_not_sent_by_submitting_again(
     assert (again.status, is_new) == (JobStatus.CANCELLED, False)
     assert await scenario.rt.work.depth() == 0
     async with scenario.worker():
-        count, _ = await resume(scenario.rt, Resume(JOB, "me", "go on"))
+        count, _ = await resume(scenario.rt, ResumeRequest(JOB, "me", "go on"))
         ended = await scenario.ended(within=240)
     assert ended.status is JobStatus.SUCCEEDED
     assert count < 450

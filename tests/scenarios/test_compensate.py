@@ -50,7 +50,7 @@ async def test_a_chunk_in_hand_is_cut_off_and_wound_back(scenario: Scenario) -> 
         ]
     shown = (await job_document(scenario.rt, ended))["cancel"]
     assert shown["cancel_undoes"] is True
-    assert shown["to_quiet_s"] <= 2
+    assert shown["quiesced_after_s"] <= 2
     assert shown["late_calls"] == 0
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.cancel import cancel
 from orchestrator.inspector import job_document
-from orchestrator.resume import Resume, resume
+from orchestrator.resume import ResumeRequest, resume
 from piecework.errors import UsageError
 from piecework.model import JobStatus
 from tests.scenarios.conftest import Scenario
@@ -21,7 +21,7 @@ async def test_a_resume_does_again_what_was_undone(scenario: Scenario) -> None:
         await stop(scenario)
         await scenario.ended()
         scenario.fix()
-        count, gen = await resume(scenario.rt, Resume(JOB, "me", "after all"))
+        count, gen = await resume(scenario.rt, ResumeRequest(JOB, "me", "after all"))
         ended = await scenario.ended()
 
     assert (count, gen) == (1, 2)
@@ -43,7 +43,7 @@ async def test_what_a_plain_cancel_left_is_undone_after_a_resume(
         await cancel(scenario.rt, JOB, actor="me", reason="wait")
         await scenario.ended()
     assert scenario.happened("unbook") == 0
-    await resume(scenario.rt, Resume(JOB, "me", "to undo it"))
+    await resume(scenario.rt, ResumeRequest(JOB, "me", "to undo it"))
     await stop(scenario)
     async with scenario.worker("w2"):
         ended = await scenario.ended()

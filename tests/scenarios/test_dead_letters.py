@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from orchestrator.editing import Edit
-from orchestrator.redrive import Redrive, redrive
-from orchestrator.resume import Resume, resume
+from orchestrator.redrive import RedriveRequest, redrive
+from orchestrator.resume import ResumeRequest, resume
 from piecework import keys
 from piecework.errors import UsageError
 from piecework.model import JobRef, JobStatus, moment
@@ -113,8 +113,8 @@ async def test_a_canary_stops_by_itself_when_the_cause_comes_back(
         stopped = await piecework(*canary, "--timeout", "30s", "-o", "json")
         assert 5 == stopped.exit_code
         found = stopped.document
-        assert ("came back", 3) == (found["verdict"], found["left_alone"])
-        assert ["tool.stock.none"] == [c["error_code"] for c in found["came_back"]]
+        assert ("cause recurred", 3) == (found["verdict"], found["remaining"])
+        assert ["tool.stock.none"] == [c["error_code"] for c in found["recurred"]]
         assert [1, 1, 1, 2] == sorted((await open_letters(scenario)).values())
 
         scenario.fix()
@@ -152,7 +152,7 @@ async def test_what_was_discarded_is_neither_redriven_nor_resumed(
         assert 1 == shown.document["dead_letters"]
 
         scenario.fix()
-        assert (1, 2) == await resume(scenario.rt, Resume(REF, "me", "go on"))
+        assert (1, 2) == await resume(scenario.rt, ResumeRequest(REF, "me", "go on"))
         ended = await scenario.ended()
 
     assert JobStatus.PARTIAL is ended.status
@@ -173,10 +173,10 @@ async def test_a_redrive_that_is_late_revives_nothing_that_was_discarded(
         seen = await scenario.letters()
         await piecework("dlq", "discard", "--reason", "a blank page", "--yes")
         with pytest.raises(UsageError) as refused:
-            await redrive(scenario.rt, Redrive(REF, seen, "me", "late"))
+            await redrive(scenario.rt, RedriveRequest(REF, seen, "me", "late"))
         assert "redrive.selection.empty" == refused.value.code
         with pytest.raises(UsageError) as refused:
-            await resume(scenario.rt, Resume(REF, "me", "late"))
+            await resume(scenario.rt, ResumeRequest(REF, "me", "late"))
         assert "job.resume.nothing_left" == refused.value.code
     job = await scenario.job()
     assert (JobStatus.PARTIAL, 1) == (job.status, job.gen)
@@ -210,7 +210,7 @@ async def test_a_resume_closes_the_letters_of_what_it_takes_up(
     await scenario.submit(counting, [Item(n=0), BAD])
     async with scenario.worker():
         await scenario.ended()
-        assert (1, 2) == await resume(scenario.rt, Resume(REF, "me", "again"))
+        assert (1, 2) == await resume(scenario.rt, ResumeRequest(REF, "me", "again"))
         await scenario.ended()
         assert {1: 2} == await open_letters(scenario)
 
@@ -223,7 +223,9 @@ async def test_chunks_are_handed_out_at_a_rate_that_stands_on_them(
         await scenario.ended()
         scenario.fix()
         rows = await scenario.letters()
-        asked = Redrive(REF, rows, "me", "slowly", rate=1.0, edit=Edit({"calls": 1}))
+        asked = RedriveRequest(
+            REF, rows, "me", "slowly", rate=1.0, edit=Edit({"calls": 1})
+        )
         assert (3, 2) == await redrive(scenario.rt, asked)
         begun = moment(str((await scenario.job()).item["reopened_at"]))
         ended = await scenario.ended()

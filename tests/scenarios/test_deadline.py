@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from orchestrator.inspector import job_document, job_events
-from orchestrator.resume import Resume, resume
+from orchestrator.resume import ResumeRequest, resume
 from piecework.model import ChunkStatus, JobRef, JobStatus
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting, travel, trip
@@ -33,7 +33,7 @@ async def test_a_deadline_undoes_everything_exactly_once(scenario: Scenario) -> 
     assert events.count("deadline") == 1
     assert scenario.happened("told", "deadline", "CANCELLING", "deadline") == 1
     assert scenario.happened("told", "ended", "CANCELLED", "deadline") == 1
-    assert [n["notice_state"] for n in shown["notices"]] == ["TOLD", "TOLD"]
+    assert [n["notice_state"] for n in shown["notifications"]] == ["TOLD", "TOLD"]
 
 
 async def test_a_worker_that_dies_under_a_deadline_leaves_nothing_standing(
@@ -98,7 +98,7 @@ async def test_a_resume_goes_on_without_the_deadline_that_passed(
     await scenario.submit(counting, [Item(n=1)], deadline_s=0.5)
     async with scenario.reconciler():
         await scenario.ended()
-        await resume(scenario.rt, Resume(JOB, "me", "after all"))
+        await resume(scenario.rt, ResumeRequest(JOB, "me", "after all"))
         async with scenario.worker():
             ended = await scenario.ended()
     assert ended.status is JobStatus.SUCCEEDED
@@ -110,6 +110,6 @@ async def test_a_resume_may_bring_a_deadline_of_its_own(scenario: Scenario) -> N
     async with scenario.reconciler():
         await scenario.ended()
         until = scenario.rt.clock() + 1.0
-        await resume(scenario.rt, Resume(JOB, "me", "once more", until))
+        await resume(scenario.rt, ResumeRequest(JOB, "me", "once more", until))
         ended = await scenario.ended()
     assert (ended.status, ended.gen) == (JobStatus.CANCELLED, 2)

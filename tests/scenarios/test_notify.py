@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.cancel import cancel
 from orchestrator.inspector import job_document
-from orchestrator.redrive import Redrive, redrive
+from orchestrator.redrive import RedriveRequest, redrive
 from piecework.model import JobRef, JobStatus
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting, telling
@@ -22,7 +22,7 @@ async def closed(scenario: Scenario) -> bool:
 async def states(scenario: Scenario, job: str = "job-1") -> list[str]:
     """Return what became of each notice of a job."""
     document = await job_document(scenario.rt, await scenario.job(job))
-    return [notice["notice_state"] for notice in document["notices"]]
+    return [notice["notice_state"] for notice in document["notifications"]]
 
 
 async def test_the_worker_that_ends_a_job_tells_of_it(scenario: Scenario) -> None:
@@ -42,7 +42,7 @@ async def test_each_life_of_a_job_is_told_of(scenario: Scenario) -> None:
         await scenario.until(lambda: scenario.happened("told"))
         scenario.fix()
         letters = await scenario.letters()
-        asked = Redrive(JobRef("default", "job-1"), letters, "me", "fixed")
+        asked = RedriveRequest(JobRef("default", "job-1"), letters, "me", "fixed")
         await redrive(scenario.rt, asked)
         await scenario.until(lambda: scenario.happened("told", "ended", "SUCCEEDED"))
         await scenario.until(lambda: closed(scenario))
@@ -109,7 +109,7 @@ async def test_a_hook_that_fails_is_told_again_and_then_given_up(
         await scenario.until(lambda: closed(scenario))
 
     document = await job_document(scenario.rt, await scenario.job("flaky-1"))
-    (notice,) = document["notices"]
+    (notice,) = document["notifications"]
     assert scenario.happened("notice") == 3
     assert (notice["notice_state"], notice["tries"]) == ("ABANDONED", 3)
     assert notice["said"] == "tool.stock.busy: not now"

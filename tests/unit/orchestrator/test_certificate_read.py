@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.inspector import certificate
+from orchestrator.inspector import read_certificate
 from piecework import keys
 from piecework.errors import PermanentError
 from piecework.model import Job, JobRef
@@ -21,7 +21,7 @@ CONTENT = json.dumps({"job": "a"}).encode()
 
 
 class Large(Bucket):
-    """A bucket that says of its objects that they are larger than they are."""
+    """A bucket whose objects report a larger size than they have."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -40,14 +40,14 @@ def job_of(chunks: int) -> Job:
 
 async def read(chunks: int, size: int) -> dict[str, Any] | None:
     rt: Any = SimpleNamespace(objects=Objects(Large(size), "bucket"))  # type: ignore[arg-type]
-    return await certificate(rt, job_of(chunks))
+    return await read_certificate(rt, job_of(chunks))
 
 
-async def test_that_of_a_large_job_is_read() -> None:
+async def test_the_certificate_of_a_large_job_is_read() -> None:
     assert {"job": "a"} == await read(10_000_000, 810_000_000)
 
 
-async def test_what_is_larger_than_any_certificate_of_the_job_is_refused() -> None:
+async def test_an_object_larger_than_any_certificate_of_the_job_is_refused() -> None:
     with pytest.raises(PermanentError) as refused:
         await read(1_000, 810_000_000)
     assert "runtime.object.too_large" == refused.value.code

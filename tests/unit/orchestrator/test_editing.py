@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
-from orchestrator.editing import Edit, edited
+from orchestrator.editing import Edit, edit_payload
 from piecework import Context, Pipeline, Stage
 from piecework.errors import UsageError
 from piecework.settings import Settings
@@ -32,7 +32,7 @@ TOY = Pipeline("toy", payload=Line, stages=[Stage(shout)])
 
 
 def test_a_new_payload_reads_back_at_the_worker() -> None:
-    new = Edit({"Text": "mended"}, pipeline=TOY).new({"Text": "bad"})
+    new = Edit({"Text": "mended"}, pipeline=TOY).apply({"Text": "bad"})
     assert {"Text": "mended"} == new
     assert "mended" == Line.model_validate(new).text
 
@@ -40,12 +40,12 @@ def test_a_new_payload_reads_back_at_the_worker() -> None:
 @pytest.mark.parametrize(
     "patch", [{"more": [0] * 100_000}, {"text": "\u00e9" * (5 * 1024 * 1024)}]
 )
-async def test_a_payload_that_no_worker_would_take_is_refused(
+async def test_a_payload_that_workers_would_refuse_is_refused(
     patch: dict[str, Any],
 ) -> None:
     deployment = Deployment()
     deployment.letter("a", 0, pipeline="toy")
     (letter,) = deployment.letters.rows.values()
     with pytest.raises(UsageError) as refused:
-        await edited(deployment.runtime(Settings()), letter, Edit(patch))
+        await edit_payload(deployment.runtime(Settings()), letter, Edit(patch))
     assert "redrive.payload.invalid" == refused.value.code

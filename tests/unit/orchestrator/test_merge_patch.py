@@ -1,4 +1,4 @@
-"""Merge patches do what RFC 7396 says; its own examples are the cases."""
+"""Merge patches follow RFC 7396; the cases are the examples of the RFC."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.merge_patch import difference, merged
+from orchestrator.merge_patch import apply_patch, make_patch
 
 
 @pytest.mark.parametrize(
@@ -29,9 +29,9 @@ from orchestrator.merge_patch import difference, merged
         ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
     ],
 )
-def test_a_patch_is_merged(target: Any, patch: Any, expected: Any) -> None:
+def test_a_patch_is_applied(target: Any, patch: Any, expected: Any) -> None:
     before = repr(target)
-    assert expected == merged(target, patch)
+    assert expected == apply_patch(target, patch)
     assert before == repr(target)
 
 
@@ -46,8 +46,8 @@ def test_a_patch_is_merged(target: Any, patch: Any, expected: Any) -> None:
         (None, {"a": 1}, {"a": 1}),
     ],
 )
-def test_the_difference_of_two_values_leads_from_one_to_the_other(
+def test_the_patch_of_two_values_turns_one_into_the_other(
     old: Any, new: Any, patch: Any
 ) -> None:
-    assert patch == difference(old, new)
-    assert new == merged(old, patch)
+    assert patch == make_patch(old, new)
+    assert new == apply_patch(old, patch)

@@ -1,4 +1,4 @@
-"""What comes too late begins no new life: a join would be run for nothing."""
+"""A late redrive or resume starts no new generation, whose join would be wasted."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 from orchestrator import canary as waving
 from orchestrator import redrive as redriving
-from orchestrator.canary import Canary, canary
-from orchestrator.redrive import Redrive, redrive
-from orchestrator.resume import Resume, Wish, resume
+from orchestrator.canary import CanaryRequest, canary
+from orchestrator.redrive import RedriveRequest, redrive
+from orchestrator.resume import ReopenRequest, ResumeRequest, resume
 from orchestrator.waves import Verdict
 from piecework.errors import UsageError
 from piecework.keys import JOIN_CHUNK
@@ -32,36 +32,42 @@ def deployment() -> Deployment:
 
 
 @pytest.fixture
-def reopened(monkeypatch: pytest.MonkeyPatch) -> list[list[Wish]]:
-    """Return what would be taken up; nothing is."""
-    asked: list[list[Wish]] = []
+def reopened(monkeypatch: pytest.MonkeyPatch) -> list[list[ReopenRequest]]:
+    """Return the chunks that would be reopened; none is."""
+    reopened: list[list[ReopenRequest]] = []
 
-    async def reopen(_: object, job: Any, wishes: list[Wish], *__: object) -> Any:
-        asked.append(wishes)
-        return [wish.chunk.ref for wish in wishes], job.gen + 1
+    async def reopen(
+        _: object, job: Any, chunks: list[ReopenRequest], *__: object
+    ) -> Any:
+        reopened.append(chunks)
+        return [one.chunk.ref for one in chunks], job.gen + 1
 
     monkeypatch.setattr(redriving, "reopen", reopen)
     monkeypatch.setattr("orchestrator.resume.reopen", reopen)
-    return asked
+    return reopened
 
 
-def asked(deployment: Deployment) -> Redrive:
-    """Return a redrive of the letters as they stand now."""
-    return Redrive(REF, list(deployment.letters.rows.values()), "me", "it is fixed")
+def make_request(deployment: Deployment) -> RedriveRequest:
+    """Return a redrive of all dead letters of the deployment."""
+    return RedriveRequest(
+        REF, list(deployment.letters.rows.values()), "me", "it is fixed"
+    )
 
 
 async def test_a_letter_that_is_open_is_redriven(
-    deployment: Deployment, reopened: list[list[Wish]]
+    deployment: Deployment, reopened: list[list[ReopenRequest]]
 ) -> None:
-    assert (1, 2) == await redrive(deployment.runtime(Settings()), asked(deployment))
-    assert [[1]] == [[w.chunk.ref.chunk for w in wishes] for wishes in reopened]
+    assert (1, 2) == await redrive(
+        deployment.runtime(Settings()), make_request(deployment)
+    )
+    assert [[1]] == [[w.chunk.ref.chunk for w in chunks] for chunks in reopened]
 
 
 @pytest.mark.parametrize("state", ["DISCARDED", "REDRIVEN"])
-async def test_a_letter_that_was_closed_since_it_was_listed_begins_no_new_life(
-    deployment: Deployment, reopened: list[list[Wish]], state: str
+async def test_a_letter_that_was_closed_meanwhile_starts_no_new_generation(
+    deployment: Deployment, reopened: list[list[ReopenRequest]], state: str
 ) -> None:
-    late = asked(deployment)
+    late = make_request(deployment)
     deployment.letter("a", 1, letter_state=state)
     with pytest.raises(UsageError) as refused:
         await redrive(deployment.runtime(Settings()), late)
@@ -70,80 +76,83 @@ async def test_a_letter_that_was_closed_since_it_was_listed_begins_no_new_life(
     assert [] == reopened
 
 
-async def test_a_chunk_that_has_a_result_by_now_begins_no_new_life(
-    deployment: Deployment, reopened: list[list[Wish]]
+async def test_a_chunk_that_has_a_result_meanwhile_starts_no_new_generation(
+    deployment: Deployment, reopened: list[list[ReopenRequest]]
 ) -> None:
     deployment.chunk("a", 1, "SUCCEEDED", gen=2)
     with pytest.raises(UsageError):
-        await redrive(deployment.runtime(Settings()), asked(deployment))
+        await redrive(deployment.runtime(Settings()), make_request(deployment))
     assert [] == reopened
 
 
-async def test_what_stopped_half_way_is_gone_on_with_though_nothing_is_left(
-    deployment: Deployment, reopened: list[list[Wish]]
+async def test_an_interrupted_reopening_is_finished_though_no_chunk_is_left(
+    deployment: Deployment, reopened: list[list[ReopenRequest]]
 ) -> None:
-    late = asked(deployment)
+    late = make_request(deployment)
     deployment.letter("a", 1, letter_state="REDRIVEN")
     deployment.job("a", "RESUMING", 2, gen=2)
     assert (0, 3) == await redrive(deployment.runtime(Settings()), late)
     assert [[]] == reopened
 
 
-@pytest.mark.parametrize(("state", "lives"), [("OPEN", 1), ("DISCARDED", 0)])
+@pytest.mark.parametrize(("state", "generations"), [("OPEN", 1), ("DISCARDED", 0)])
 async def test_a_join_is_redriven_while_its_letter_is_open(
-    deployment: Deployment, reopened: list[list[Wish]], state: str, lives: int
+    deployment: Deployment,
+    reopened: list[list[ReopenRequest]],
+    state: str,
+    generations: int,
 ) -> None:
     deployment.letters.rows.clear()
     deployment.job("a", "FAILED", 2)
     deployment.letter("a", JOIN_CHUNK)
-    late = asked(deployment)
+    late = make_request(deployment)
     deployment.letter("a", JOIN_CHUNK, letter_state=state)
     rt = deployment.runtime(Settings())
-    if lives:
+    if generations:
         await redrive(rt, late)
     else:
         with pytest.raises(UsageError):
             await redrive(rt, late)
-    assert lives == len(reopened)
+    assert generations == len(reopened)
 
 
-async def test_a_wave_that_others_have_closed_is_passed_over(
+async def test_a_wave_that_others_have_closed_is_skipped(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def nobody_waits(*_: object) -> None:
+    async def must_not_wait(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(waving, "until_ended", nobody_waits)
-    late = asked(deployment)
+    monkeypatch.setattr(waving, "wait_for_end", must_not_wait)
+    late = make_request(deployment)
     deployment.letter("a", 1, letter_state="DISCARDED")
-    wanted = Canary(late.letters, lambda *_: late, first=1)
-    told: list[Any] = []
+    wanted = CanaryRequest(late.letters, lambda *_: late, first=1)
+    results: list[Any] = []
     outcome = await canary(
-        deployment.runtime(Settings()), wanted, told.append, told.append
+        deployment.runtime(Settings()), wanted, results.append, results.append
     )
-    assert (Verdict.GO_ON, [0], 0) == (
+    assert (Verdict.CONTINUE, [0], 0) == (
         outcome.verdict,
-        [came.redriven for came in told],
-        outcome.left_alone,
+        [result.redriven for result in results],
+        outcome.remaining,
     )
 
 
-async def test_a_resume_of_what_was_given_up_begins_no_new_life(
-    deployment: Deployment, reopened: list[list[Wish]]
+async def test_a_resume_of_discarded_chunks_starts_no_new_generation(
+    deployment: Deployment, reopened: list[list[ReopenRequest]]
 ) -> None:
     deployment.letter("a", 1, letter_state="DISCARDED")
     with pytest.raises(UsageError) as refused:
-        await resume(deployment.runtime(Settings()), Resume(REF, "me", "again"))
+        await resume(deployment.runtime(Settings()), ResumeRequest(REF, "me", "again"))
     assert "job.resume.nothing_left" == refused.value.code
     assert [] == reopened
 
 
 @pytest.mark.parametrize("status", ["FAILED", "CANCELLED", "RESUMING"])
-async def test_a_join_that_is_still_to_run_is_resumed_without_a_chunk(
-    deployment: Deployment, reopened: list[list[Wish]], status: str
+async def test_a_job_is_resumed_without_chunks_if_its_join_has_not_run(
+    deployment: Deployment, reopened: list[list[ReopenRequest]], status: str
 ) -> None:
     deployment.letter("a", 1, letter_state="DISCARDED")
     deployment.job("a", status, 2)
     rt = deployment.runtime(Settings())
-    assert (0, 2) == await resume(rt, Resume(REF, "me", "again"))
+    assert (0, 2) == await resume(rt, ResumeRequest(REF, "me", "again"))
     assert [[]] == reopened

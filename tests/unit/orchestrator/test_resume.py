@@ -1,4 +1,4 @@
-"""A large job is taken up again with little in memory, and seen to be."""
+"""A large job is reopened with little memory, and reports progress meanwhile."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 
 from orchestrator import resume as resuming
 from orchestrator.resume import (
-    CLOSED_BY,
-    REOPENED_BY,
-    Wish,
-    forget_ends,
-    hand_out,
-    only,
-    take_up,
+    CHUNK_ATTRIBUTES,
+    LETTER_ATTRIBUTES,
+    ReopenRequest,
+    dispatch,
+    pick,
+    remove_from_tallies,
+    reopen_chunks,
 )
 from piecework import layout
 from piecework.fanout import LIFE_EVERY_S
@@ -34,7 +34,7 @@ DEAD = {"status": "DEAD", "gen": 1, "fence": 2, "stage": "second", "label": "7 F
 def test_what_is_kept_of_a_chunk_is_enough_to_reopen_it(more: dict[str, Any]) -> None:
     chunk, table = Chunk.read(REF, DEAD | more), paper()
     how = Reopening(Patched("p/0+1", "ab", "{}"), Turn(1.0, 2.0))
-    slim = replace(chunk, item=only(chunk.item, REOPENED_BY))
+    slim = replace(chunk, item=pick(chunk.item, CHUNK_ATTRIBUTES))
     assert reopening(table, chunk, 2, how) == reopening(table, slim, 2, how)
     assert {"label", "error_code"} & slim.item.keys() == set()
 
@@ -43,13 +43,13 @@ def test_what_is_kept_of_a_dead_letter_is_enough_to_close_it() -> None:
     letters = DeadLetters(paper(), Settings(), lambda: 0.0)
     death = DeadLettered(envelope(), Compensation.NOT_NEEDED)
     letter = letters.row(claim(), death, [], pipeline="review", owner="")
-    slim, by = only(letter, CLOSED_BY), Closing("me", "why")
+    slim, by = pick(letter, LETTER_ATTRIBUTES), Closing("me", "why")
     assert letters.redriving(letter, 2, by) == letters.redriving(slim, 2, by)
     assert {"trail", "error"} & slim.keys() == set()
 
 
 class Slow:
-    """A deployment in which every request takes long; keeps who showed to be alive."""
+    """A deployment in which every request is slow; records the progress reports."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -82,31 +82,31 @@ class Slow:
 JOB = Job.read(
     REF.of, {"status": "RESUMING", "gen": 2, "chunks": 5000, "pipeline": "p"}
 )
-#: Of five requests in a row.
+#: The progress reports of five requests in a row.
 SHOWN = [(2, LIFE_EVERY_S), (2, 2 * LIFE_EVERY_S)]
 
 
-async def test_who_reopens_very_many_chunks_shows_signs_of_life(
+async def test_reopening_many_chunks_reports_progress(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rt: Any = Slow()
     monkeypatch.setattr(resuming, "reopen_chunk", rt.slowly)
-    wishes = [Wish(Chunk.read(REF.of.chunk(number), DEAD)) for number in range(5)]
-    taken_up = await take_up(rt, JOB, wishes, Closing("me", "why"), None)
-    assert 5 == len(taken_up)
+    to_reopen = [
+        ReopenRequest(Chunk.read(REF.of.chunk(number), DEAD)) for number in range(5)
+    ]
+    reopened = await reopen_chunks(rt, JOB, to_reopen, Closing("me", "why"), None)
+    assert 5 == len(reopened)
     assert SHOWN == rt.shown
 
 
-async def test_who_takes_very_many_groups_out_of_the_tallies_shows_signs_of_life() -> (
-    None
-):
+async def test_removing_many_groups_from_the_tallies_reports_progress() -> None:
     rt: Any = Slow()
-    await forget_ends(rt, JOB, [n * layout.GROUP_SIZE for n in range(5)])
+    await remove_from_tallies(rt, JOB, [n * layout.GROUP_SIZE for n in range(5)])
     assert SHOWN == rt.shown
 
 
-async def test_who_sends_very_many_chunks_again_shows_signs_of_life() -> None:
+async def test_dispatching_many_chunks_reports_progress() -> None:
     rt: Any = Slow()
-    await hand_out(rt, JOB, [REF.of.chunk(number) for number in range(41)], None)
+    await dispatch(rt, JOB, [REF.of.chunk(number) for number in range(41)], None)
     assert list(range(41)) == rt.sent
     assert SHOWN == rt.shown

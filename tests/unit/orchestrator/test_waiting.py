@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.waiting import (
-    LARGEST_PAUSE_S,
-    PAUSE_S,
-    Look,
+    MAX_POLL_S,
+    POLL_S,
+    ProgressSnapshot,
     Watcher,
-    in_hand,
-    pause,
-    remaining,
+    estimate_remaining_s,
+    is_active,
+    poll_interval_s,
     watch,
 )
 from piecework.errors import WaitTimeoutError
@@ -33,79 +33,83 @@ NOW = 1_800_000_000.0
         ({"status": "DEAD"}, False),
     ],
 )
-def test_a_chunk_is_in_hand_while_its_lease_or_its_wait_lasts(
+def test_a_chunk_is_active_until_its_lease_or_its_wait_expires(
     item: dict[str, object], *, expected: bool
 ) -> None:
     chunk = Chunk.read(JobRef("default", "a").chunk(0), {"gen": 1, **item})
-    assert expected is in_hand(chunk, NOW)
+    assert expected is is_active(chunk, NOW)
 
 
-def test_the_rest_takes_as_long_as_the_rate_says() -> None:
+def test_the_time_left_follows_from_the_rate() -> None:
     assert (30.0, 0.0, None) == (
-        remaining(left=15, done=5, seconds=10.0),
-        remaining(left=0, done=5, seconds=10.0),
-        remaining(left=15, done=0, seconds=10.0),
+        estimate_remaining_s(left=15, done=5, seconds=10.0),
+        estimate_remaining_s(left=0, done=5, seconds=10.0),
+        estimate_remaining_s(left=15, done=0, seconds=10.0),
     )
 
 
-def test_a_large_job_is_looked_at_less_often() -> None:
-    assert (PAUSE_S, LARGEST_PAUSE_S) == (pause(22), pause(100_000))
+def test_a_large_job_is_polled_less_often() -> None:
+    assert (POLL_S, MAX_POLL_S) == (poll_interval_s(22), poll_interval_s(100_000))
 
 
-def test_a_job_that_nobody_claims_is_remarked_upon_once() -> None:
+def test_the_hint_at_a_missing_worker_is_made_once() -> None:
     deployment = Deployment()
     deployment.job("a", "RUNNING", 1)
     deployment.chunk("a", 0, "PENDING")
-    looks: list[Look] = []
+    snapshots: list[ProgressSnapshot] = []
     remarks: list[str] = []
-    watcher = Watcher(told=looks.append, remark=remarks.append, hint="no worker")
+    watcher = Watcher(
+        snapshots.append, remark=remarks.append, no_worker_hint="no worker"
+    )
 
-    async def waits() -> None:
+    async def wait() -> None:
         with pytest.raises(WaitTimeoutError):
             await watch(deployment.runtime(Settings()), "a", watcher, 60.0)
 
-    run_virtually(waits())
+    run_virtually(wait())
     assert ["no worker"] == remarks
-    assert looks[-1].elapsed > 50
+    assert snapshots[-1].elapsed > 50
 
 
-def test_a_chunk_in_hand_is_nothing_to_remark_upon() -> None:
+def test_an_active_chunk_prevents_the_hint() -> None:
     deployment = Deployment()
     deployment.job("a", "RUNNING", 1)
     deployment.chunk("a", 0, "RUNNING", claim_expires_at=SOON)
     remarks: list[str] = []
-    watcher = Watcher(told=lambda _: None, remark=remarks.append)
+    watcher = Watcher(lambda _: None, remark=remarks.append)
 
-    async def waits() -> None:
+    async def wait() -> None:
         with pytest.raises(WaitTimeoutError):
             await watch(deployment.runtime(Settings()), "a", watcher, 60.0)
 
-    run_virtually(waits())
+    run_virtually(wait())
     assert [] == remarks
 
 
-def test_the_end_of_a_large_job_is_told_as_its_record_has_it() -> None:
-    """Its tallies know neither who died nor whom a cancel swept."""
+def test_the_end_of_a_large_job_has_the_outcomes_of_its_record() -> None:
+    """Its tallies do not know which chunks died or were cancelled."""
     deployment = Deployment()
     outcomes = {"SUCCEEDED": 2000, "DEAD": 3, "CANCELLED": 2997}
     deployment.job("a", "CANCELLED", 5000, outcomes=outcomes)
-    looks: list[Look] = []
+    snapshots: list[ProgressSnapshot] = []
 
-    async def waits() -> None:
-        await watch(deployment.runtime(Settings()), "a", Watcher(told=looks.append))
+    async def wait() -> None:
+        await watch(deployment.runtime(Settings()), "a", Watcher(snapshots.append))
 
-    run_virtually(waits())
-    assert [(5000, 3, outcomes)] == [(k.settled, k.dead, dict(k.counts)) for k in looks]
+    run_virtually(wait())
+    assert [(5000, 3, outcomes)] == [
+        (s.ended, s.dead, dict(s.counts)) for s in snapshots
+    ]
 
 
-def test_a_watch_ends_with_the_job_and_has_seen_its_end() -> None:
+def test_a_watch_ends_with_the_job_and_reports_its_end() -> None:
     deployment = Deployment()
     deployment.job("a", "SUCCEEDED", 1)
     deployment.succeeded("a", 0, 1)
-    looks: list[Look] = []
+    snapshots: list[ProgressSnapshot] = []
 
-    async def waits() -> None:
-        await watch(deployment.runtime(Settings()), "a", Watcher(told=looks.append))
+    async def wait() -> None:
+        await watch(deployment.runtime(Settings()), "a", Watcher(snapshots.append))
 
-    run_virtually(waits())
-    assert [(1, 0)] == [(look.settled, look.dead) for look in looks]
+    run_virtually(wait())
+    assert [(1, 0)] == [(s.ended, s.dead) for s in snapshots]

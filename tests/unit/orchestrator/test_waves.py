@@ -1,4 +1,4 @@
-"""A canary redrive grows while what it redrives comes through, and stops otherwise."""
+"""A canary redrive grows while chunks succeed, and stops otherwise."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from orchestrator.waves import Came, Verdict, judge, waves
+from orchestrator.waves import Verdict, WaveResult, judge_wave, split_into_waves
 
 
 @pytest.mark.parametrize(
@@ -19,24 +19,32 @@ from orchestrator.waves import Came, Verdict, judge, waves
         (0, 2, []),
     ],
 )
-def test_each_wave_is_twice_the_one_before(
+def test_each_wave_is_twice_as_large_as_the_last(
     count: int, first: int, expected: list[int]
 ) -> None:
-    cut = list(waves(range(count), first))
+    cut = list(split_into_waves(range(count), first))
     assert expected == [len(wave) for wave in cut]
     assert list(range(count)) == [one for wave in cut for one in wave]
 
 
 @pytest.mark.parametrize(
-    ("came", "expected"),
+    ("result", "expected"),
     [
-        (Came(redriven=2, succeeded=2), Verdict.GO_ON),
-        (Came(redriven=2, succeeded=1, died=Counter({"other": 1})), Verdict.GO_ON),
-        (Came(redriven=9, succeeded=8, died=Counter({"same": 1})), Verdict.CAME_BACK),
-        (Came(redriven=2, died=Counter({"other": 2})), Verdict.NOTHING_THROUGH),
-        (Came(redriven=2, succeeded=1, cancelled=1), Verdict.CANCELLED),
-        (Came(), Verdict.GO_ON),
+        (WaveResult(redriven=2, succeeded=2), Verdict.CONTINUE),
+        (
+            WaveResult(redriven=2, succeeded=1, died=Counter({"other": 1})),
+            Verdict.CONTINUE,
+        ),
+        (
+            WaveResult(redriven=9, succeeded=8, died=Counter({"same": 1})),
+            Verdict.CAUSE_RECURRED,
+        ),
+        (WaveResult(redriven=2, died=Counter({"other": 2})), Verdict.NONE_SUCCEEDED),
+        (WaveResult(redriven=2, succeeded=1, cancelled=1), Verdict.CANCELLED),
+        (WaveResult(), Verdict.CONTINUE),
     ],
 )
-def test_a_wave_decides_on_the_next(came: Came, expected: Verdict) -> None:
-    assert expected is judge(came, {"same"})
+def test_the_result_of_a_wave_decides_on_the_next(
+    result: WaveResult, expected: Verdict
+) -> None:
+    assert expected is judge_wave(result, {"same"})

@@ -32,7 +32,7 @@ def test_chunks_are_filtered_by_status(run: Run) -> None:
 
 def test_no_chunk_of_a_status_says_so(run: Run) -> None:
     done = run("chunks", "list", "a", "--status", "dead")
-    assert "no chunk is DEAD; next: piecework jobs show a" in done.stderr
+    assert "no chunk has status DEAD; next: piecework jobs show a" in done.stderr
 
 
 def test_the_token_of_a_claim_is_shown_to_nobody(run: Run) -> None:
@@ -57,11 +57,12 @@ def test_a_chunk_is_shown_with_its_stages_calls_effects_and_errors(
     add(pk, f"{work}ERROR#0001#0001", error=error, attempt=1, at=SETTLED, worker="w1")
     found = json.loads(run("chunks", "show", "a", "1", "-o", "json").stdout)
     assert ["cut"] == [stage["stage"] for stage in found["stages"]]
-    assert 3 == found["calls_remembered"]
+    assert 3 == found["calls_in_journal"]
     assert ["UNKNOWN"] == [effect["effect_state"] for effect in found["effects"]]
     assert ["llm.x.y"] == [error["code"] for error in found["errors"]]
     shown = run("chunks", "show", "a", "1").stdout
-    assert [] == [w for w in ("stages done", "effects", "errors") if w not in shown]
+    titles = ("completed stages", "effects", "errors")
+    assert [] == [title for title in titles if title not in shown]
 
 
 def test_what_was_undone_is_shown_in_the_order_of_the_way_back(
@@ -73,7 +74,8 @@ def test_what_was_undone_is_shown_in_the_order_of_the_way_back(
         row: dict[str, Any] = {"stage": stage, "finished_at": moment}
         row |= {"error": "{}"} if stage == "hotel" else {}
         deployment.table.add(pk, f"{work}UNDO#0001#{stage}", **row)
-    found = json.loads(run("chunks", "show", "a", "1", "-o", "json").stdout)["undone"]
+    document = json.loads(run("chunks", "show", "a", "1", "-o", "json").stdout)
+    found = document["compensated"]
     assert ["car", "hotel", "flight"] == [each["stage"] for each in found]
     assert [True, False, True] == [each["ok"] for each in found]
 

@@ -1,4 +1,4 @@
-"""How a redrive or a discard is asked for, and what is refused before anything is."""
+"""The options of a redrive and a discard, and what is refused before any change."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.canary import Canary, Outcome
+from orchestrator.canary import CanaryRequest, CanaryResult
 from orchestrator.cli import discarding, redriving, waves
-from orchestrator.redrive import Redrive
-from orchestrator.waves import Came, Verdict
+from orchestrator.redrive import RedriveRequest
+from orchestrator.waves import Verdict, WaveResult
 from piecework import keys
 from piecework.model import JobRef
 from piecework.store.dead_letters import Closing
@@ -31,16 +31,16 @@ def letters(deployment: Deployment) -> None:
 
 
 @pytest.fixture
-def redriven(monkeypatch: pytest.MonkeyPatch) -> list[Redrive]:
-    """Return the redrives that were asked for; none is carried out."""
-    asked: list[Redrive] = []
+def redriven(monkeypatch: pytest.MonkeyPatch) -> list[RedriveRequest]:
+    """Return the requested redrives; none is executed."""
+    requests: list[RedriveRequest] = []
 
-    async def redrive(_: object, one: Redrive) -> tuple[int, int]:
-        asked.append(one)
+    async def redrive(_: object, one: RedriveRequest) -> tuple[int, int]:
+        requests.append(one)
         return len(one.letters), 2
 
     monkeypatch.setattr(redriving, "redrive", redrive)
-    return asked
+    return requests
 
 
 # ── a discard ────────────────────────────────────────────────────────────────
@@ -48,29 +48,29 @@ def redriven(monkeypatch: pytest.MonkeyPatch) -> list[Redrive]:
 
 @pytest.fixture
 def discarded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[int], Closing]]:
-    """Return the discards that were asked for; none is carried out."""
-    asked: list[tuple[str, list[int], Closing]] = []
+    """Return the requested discards; none is executed."""
+    requests: list[tuple[str, list[int], Closing]] = []
 
     async def discard(
-        _: object, ref: JobRef, letters: Sequence[Any], by: Closing
+        _: object, ref: JobRef, letters: Sequence[Any], closing: Closing
     ) -> int:
-        asked.append((ref.job, [letter["chunk"] for letter in letters], by))
+        requests.append((ref.job, [letter["chunk"] for letter in letters], closing))
         return len(letters)
 
     monkeypatch.setattr(discarding, "discard", discard)
-    return asked
+    return requests
 
 
-def test_a_discard_goes_with_who_and_why(run: Run, discarded: list[Any]) -> None:
+def test_a_discard_records_actor_and_reason(run: Run, discarded: list[Any]) -> None:
     done = run("dlq", "discard", "--job", "a", "--chunk", "1", *WHY, "-o", "json")
     assert [{"job": "a", "discarded": 1}] == json.loads(done.stdout)
-    ((job, chunks, by),) = discarded
-    assert ("a", [1], "fixed") == (job, chunks, by.reason)
-    assert "@" in by.actor
+    ((job, chunks, closing),) = discarded
+    assert ("a", [1], "fixed") == (job, chunks, closing.reason)
+    assert "@" in closing.actor
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "expected"),
     [
         (["--yes"], 2, "error redrive.reason.missing"),
         (["--reason", "x"], 2, "error cli.confirmation.needed"),
@@ -78,15 +78,15 @@ def test_a_discard_goes_with_who_and_why(run: Run, discarded: list[Any]) -> None
         (["--dry-run"], 0, "3 dead letters of 1 job would be discarded"),
     ],
 )
-def test_a_discard_that_is_not_meant_changes_nothing(
-    run: Run, discarded: list[Any], words: list[str], code: int, said: str
+def test_an_unconfirmed_discard_changes_nothing(
+    run: Run, discarded: list[Any], words: list[str], code: int, expected: str
 ) -> None:
     done = run("dlq", "discard", *words)
     assert (code, []) == (done.exit_code, discarded)
-    assert said in done.stderr
+    assert expected in done.stderr
 
 
-def test_a_discarded_letter_says_who_gave_it_up(
+def test_a_discarded_letter_shows_its_actor_and_reason(
     run: Run, deployment: Deployment
 ) -> None:
     deployment.letter(
@@ -104,8 +104,8 @@ def test_a_discarded_letter_says_who_gave_it_up(
 # ── a new payload ────────────────────────────────────────────────────────────
 
 
-def test_a_patch_is_tried_on_every_letter_before_anything_is_changed(
-    run: Run, redriven: list[Redrive]
+def test_a_dry_run_applies_a_patch_to_every_letter(
+    run: Run, redriven: list[RedriveRequest]
 ) -> None:
     patch = ("--patch", '{"text": null, "size": {"of": 3}}')
     done = run("dlq", "redrive", *patch, "--dry-run", "-o", "json")
@@ -115,24 +115,30 @@ def test_a_patch_is_tried_on_every_letter_before_anything_is_changed(
     assert [] == redriven
 
 
-def test_a_patch_goes_with_the_redrive(run: Run, redriven: list[Redrive]) -> None:
+def test_a_patch_is_part_of_the_redrive(
+    run: Run, redriven: list[RedriveRequest]
+) -> None:
     done = run("dlq", "redrive", "--patch", '{"n": 1}', "--rate", "0.5", *WHY)
     assert 0 == done.exit_code
-    assert "stages that are done keep their values" in done.stderr
-    (asked,) = redriven
-    assert asked.edit is not None
-    assert ({"n": 1}, False, 0.5) == (asked.edit.value, asked.edit.whole, asked.rate)
+    assert "completed stages keep their results" in done.stderr
+    (request,) = redriven
+    assert request.edit is not None
+    assert ({"n": 1}, False, 0.5) == (
+        request.edit.value,
+        request.edit.whole,
+        request.rate,
+    )
 
 
-def test_a_payload_that_is_typed_whole_is_that_of_one_letter(
-    run: Run, redriven: list[Redrive], tmp_path: Path
+def test_edit_sets_the_payload_of_only_one_letter(
+    run: Run, redriven: list[RedriveRequest], tmp_path: Path
 ) -> None:
     file = tmp_path / "new.json"
     file.write_text('{"text": "mended"}')
     edit = ("--edit", str(file), *WHY)
     many = run("dlq", "redrive", "--job", "a", *edit)
     assert (2, []) == (many.exit_code, redriven)
-    assert "--edit is one payload, and 3 dead letters fit" in many.stderr
+    assert "--edit sets one payload, but 3 dead letters match" in many.stderr
     one = run("dlq", "redrive", "--job", "a", "--chunk", "1", *edit)
     assert 0 == one.exit_code
     assert redriven[0].edit is not None
@@ -140,7 +146,7 @@ def test_a_payload_that_is_typed_whole_is_that_of_one_letter(
 
 
 def test_a_lost_payload_can_be_replaced_but_not_patched(
-    run: Run, redriven: list[Redrive], deployment: Deployment, tmp_path: Path
+    run: Run, redriven: list[RedriveRequest], deployment: Deployment, tmp_path: Path
 ) -> None:
     deployment.bucket.stored.clear()
     file = tmp_path / "new.json"
@@ -153,55 +159,66 @@ def test_a_lost_payload_can_be_replaced_but_not_patched(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
-        (["--patch", "{"], "error redrive.payload.invalid: --patch is no JSON"),
-        (["--patch", "[1]"], "error redrive.payload.invalid: --patch is no JSON obj"),
+        (["--patch", "{"], "error redrive.payload.invalid: --patch is not valid JSON"),
+        (
+            ["--patch", "[1]"],
+            "error redrive.payload.invalid: --patch is not a JSON object",
+        ),
         (["--patch", '{"n": NaN}'], "it holds NaN or Infinity"),
-        (["--patch", "{}", "--edit", "x"], "--edit replaces a payload"),
+        (["--patch", "{}", "--edit", "x"], "--edit and --patch exclude each other"),
         (["--edit", "/no/such/file"], "cannot be read"),
-        (["--pipeline", "toy"], "there are none"),
-        (["--timeout", "5m"], "there is no --canary"),
+        (["--pipeline", "toy"], "requires --edit or --patch"),
+        (["--timeout", "5m"], "valid only with --canary"),
         (["--canary", "1", "--timeout", "soon"], "is not a span of time"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(
-    run: Run, redriven: list[Redrive], words: list[str], said: str
+def test_options_that_do_not_fit_together_are_refused(
+    run: Run, redriven: list[RedriveRequest], words: list[str], expected: str
 ) -> None:
     done = run("dlq", "redrive", *words, *WHY)
     assert (2, []) == (done.exit_code, redriven)
-    assert said in done.stderr
+    assert expected in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("name", "patch", "said"),
+    ("name", "patch", "expected"),
     [
         ("toy", '{"text": 7}', "does not fit Line: ['text']"),
         ("toy", '{"text": null}', "does not fit Line: ['text']"),
-        ("other", "{}", "Its pipeline is toy, not other"),
+        ("other", "{}", "belongs to pipeline toy, not other"),
     ],
 )
-def test_a_new_payload_has_to_fit_the_pipeline(
-    run: Run, redriven: list[Redrive], toy: str, name: str, patch: str, said: str
+def test_a_new_payload_must_fit_the_pipeline(
+    run: Run,
+    redriven: list[RedriveRequest],
+    toy: str,
+    name: str,
+    patch: str,
+    expected: str,
 ) -> None:
     words = ("--pipeline", f"{toy}:{name}", "--patch", patch)
     done = run("dlq", "redrive", *words, *WHY)
     assert (2, []) == (done.exit_code, redriven)
     assert "error redrive.payload.invalid: a/2: " in done.stderr
-    assert said in done.stderr
+    assert expected in done.stderr
 
 
 @pytest.mark.parametrize("patch", [("--patch", '{"n": 1}'), ()])
-def test_a_new_payload_warns_of_what_was_not_undone(
-    run: Run, redriven: list[Redrive], deployment: Deployment, patch: tuple[str, ...]
+def test_a_new_payload_warns_of_effects_that_were_not_compensated(
+    run: Run,
+    redriven: list[RedriveRequest],
+    deployment: Deployment,
+    patch: tuple[str, ...],
 ) -> None:
     deployment.letter("a", 0, compensation="PAST_PIVOT")
     done = run("dlq", "redrive", *patch, "--dry-run")
-    assert bool(patch) is ("warning: 1 of them did something that was" in done.stderr)
+    assert bool(patch) is ("warning: 1 of them have effects that were" in done.stderr)
 
 
 def test_a_patch_that_changes_nothing_makes_no_new_payload(
-    run: Run, redriven: list[Redrive], toy: str
+    run: Run, redriven: list[RedriveRequest], toy: str
 ) -> None:
     words = ("--pipeline", f"{toy}:toy", "--patch", '{"text": "line 1"}', "--dry-run")
     done = run("dlq", "redrive", *words, "-o", "json")
@@ -213,7 +230,7 @@ def test_a_patch_that_changes_nothing_makes_no_new_payload(
 
 
 def test_a_join_has_no_payload_to_patch(
-    run: Run, redriven: list[Redrive], deployment: Deployment
+    run: Run, redriven: list[RedriveRequest], deployment: Deployment
 ) -> None:
     deployment.letter("a", keys.JOIN_CHUNK, error_code="join.it")
     sk = keys.dead_letter_sk(keys.JOIN_CHUNK, 1)
@@ -226,63 +243,80 @@ def test_a_join_has_no_payload_to_patch(
 # ── waves ────────────────────────────────────────────────────────────────────
 
 
-def in_waves(
-    monkeypatch: pytest.MonkeyPatch, verdict: Verdict, came: list[Came], left: int
-) -> list[Canary]:
-    asked: list[Canary] = []
+def fake_canary(
+    monkeypatch: pytest.MonkeyPatch,
+    verdict: Verdict,
+    results: list[WaveResult],
+    left: int,
+) -> list[CanaryRequest]:
+    requests: list[CanaryRequest] = []
 
-    async def canary(_: object, one: Canary, told: Any, __: object) -> Outcome:
-        asked.append(one)
-        for each in came:
-            told(each)
-        return Outcome(verdict, came, left)
+    async def canary(
+        _: object, one: CanaryRequest, on_wave: Any, __: object
+    ) -> CanaryResult:
+        requests.append(one)
+        for each in results:
+            on_wave(each)
+        return CanaryResult(verdict, results, left)
 
     monkeypatch.setattr(waves, "canary", canary)
-    return asked
+    return requests
 
 
-def test_a_canary_that_comes_through_goes_on_to_the_end(
+def test_a_canary_that_succeeds_continues_to_the_end(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    came = [Came(redriven=1, succeeded=1), Came(redriven=2, succeeded=2)]
-    asked = in_waves(monkeypatch, Verdict.GO_ON, came, 0)
+    results = [WaveResult(redriven=1, succeeded=1), WaveResult(redriven=2, succeeded=2)]
+    requests = fake_canary(monkeypatch, Verdict.CONTINUE, results, 0)
     done = run("dlq", "redrive", "--canary", "1", "--timeout", "5m", *WHY, "-o", "json")
     assert 0 == done.exit_code
-    assert (1, 300.0, 3) == (asked[0].first, asked[0].timeout_s, len(asked[0].letters))
+    assert (1, 300.0, 3) == (
+        requests[0].first,
+        requests[0].timeout_s,
+        len(requests[0].letters),
+    )
     found = json.loads(done.stdout)
-    assert ("go on", 0, []) == (
+    assert ("continue", 0, []) == (
         found["verdict"],
-        found["left_alone"],
-        found["came_back"],
+        found["remaining"],
+        found["recurred"],
     )
     assert [1, 2] == [wave["succeeded"] for wave in found["waves"]]
 
 
-def test_a_cause_that_comes_back_is_named_with_what_was_left_alone(
+def test_a_cause_that_recurs_is_named_with_the_remaining_count(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed = json.loads(run("dlq", "list", "-o", "json").stdout)
     mark = listed[0]["fingerprint"]
-    came = [Came(redriven=1, died=Counter({mark: 1}))]
-    in_waves(monkeypatch, Verdict.CAME_BACK, came, 2)
+    results = [WaveResult(redriven=1, died=Counter({mark: 1}))]
+    fake_canary(monkeypatch, Verdict.CAUSE_RECURRED, results, 2)
     done = run("dlq", "redrive", "--canary", "1", *WHY)
     assert 5 == done.exit_code
     assert "wave 1: 1 redriven, 0 succeeded, 1 died again" in done.stderr
-    assert f"came back: toy.line.bad, 1 times (fingerprint {mark})" in done.stderr
-    assert "stopped (came back); 2 dead letters left alone" in done.stderr
+    assert f"cause recurred: toy.line.bad, 1 times (fingerprint {mark})" in done.stderr
+    assert "stopped (cause recurred); 2 dead letters not redriven" in done.stderr
     assert f"next: piecework dlq list --fingerprint {mark}" in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("verdict", "came", "code"),
+    ("verdict", "result", "code"),
     [
-        (Verdict.CANCELLED, Came(redriven=1, cancelled=1), 4),
-        (Verdict.NOTHING_THROUGH, Came(redriven=1, died=Counter({"new": 1})), 5),
-        (Verdict.GO_ON, Came(redriven=2, succeeded=1, died=Counter({"new": 1})), 5),
+        (Verdict.CANCELLED, WaveResult(redriven=1, cancelled=1), 4),
+        (Verdict.NONE_SUCCEEDED, WaveResult(redriven=1, died=Counter({"new": 1})), 5),
+        (
+            Verdict.CONTINUE,
+            WaveResult(redriven=2, succeeded=1, died=Counter({"new": 1})),
+            5,
+        ),
     ],
 )
-def test_the_exit_code_says_how_the_waves_ended(
-    run: Run, monkeypatch: pytest.MonkeyPatch, verdict: Verdict, came: Came, code: int
+def test_the_exit_code_follows_from_the_waves(
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    verdict: Verdict,
+    result: WaveResult,
+    code: int,
 ) -> None:
-    in_waves(monkeypatch, verdict, [came], 1)
+    fake_canary(monkeypatch, verdict, [result], 1)
     assert code == run("dlq", "redrive", "--canary", "1", *WHY).exit_code

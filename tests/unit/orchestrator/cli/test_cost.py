@@ -20,7 +20,7 @@ models:
 """
 
 BILL = """\
-FOR       ITEM                   COUNT  OF           REQUESTS       USD
+GROUP     ITEM                   COUNT  UNIT         REQUESTS       USD
 SQS       SendMessageBatch           1  requests            1  0.000000
 SQS       ReceiveMessage         2.500  requests        2.500  0.000001
 DynamoDB  UpdateItem               800  write units       700  0.000500
@@ -34,18 +34,18 @@ calls     large_1                  100  calls               -         -
 calls     large_1, in          100,000  tokens              -  0.300000
 calls     large_1, out          10,000  tokens              -  0.150000
 
-total             0.512381 USD, of 4 chunks
+total             0.512381 USD for 4 chunks
 per 1,000 chunks  128.095350 USD
-by                orchestrator 0.511510, worker 0.000871
-calls paid        110, 100,000 tokens in, 10,000 out, 0.450000 USD
-for nothing       paid twice, by claims that were lost: 50, 45,000 tokens in, 4,500 out, 0.202500 USD
-                  in chunks that died: 20, 20,000 tokens in, 2,000 out, 0.090000 USD
-spared            by the journal: 7, 7,000 tokens in, 0 out, 0.028636 USD
+by process        orchestrator 0.511510, worker 0.000871
+paid calls        110, 100,000 tokens in, 10,000 out, 0.450000 USD
+without result    by lost claims, paid twice: 50, 45,000 tokens in, 4,500 out, 0.202500 USD
+                  by dead chunks: 20, 20,000 tokens in, 2,000 out, 0.090000 USD
+saved             from the journal: 7, 7,000 tokens in, 0 out, 0.028636 USD
 retries           3 requests
-prices            us-east-1, of 2027-01-01
-units by          the rules of AWS, on an emulator
-but               counts of 1 writes were lost
-                  fax: what they cost is not known; `usage` of the dependency tells
+prices            us-east-1, as of 2027-01-01
+units from        AWS rules, measured on an emulator
+notes             the counters of 1 writes were lost
+                  fax: no price; `usage` of the dependency reports tokens
 """  # noqa: E501 -- as it is printed
 
 
@@ -142,7 +142,7 @@ def test_what_an_earlier_join_paid_is_said_to_stand_among_lost_claims(
     costly(deployment)
     deployment.job("a", "SUCCEEDED", 4, finished_at=CREATED, gen=3)
     notes = json.loads(run("jobs", "cost", "a", "-o", "json").stdout)["notes"]
-    said = "what joins before generation 3 paid is among that of lost claims"
+    said = "calls of the joins before generation 3 are counted as lost claims"
     assert said in notes
 
 
@@ -152,7 +152,7 @@ def test_a_job_that_goes_on_has_a_bill_so_far(run: Run, deployment: Deployment) 
     bill = json.loads(run("jobs", "cost", "a", "-o", "json").stdout)
 
     assert 0 == bill["total_usd"]
-    assert ["the job goes on: this is what was written down so far"] == bill["notes"]
+    assert ["the job has not ended: this is the cost recorded so far"] == bill["notes"]
 
 
 def test_the_price_of_an_idle_month_needs_no_aws(run: Run) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from orchestrator.cli import redriving
-from orchestrator.redrive import Redrive
+from orchestrator.redrive import RedriveRequest
 from piecework.errors import NotFoundError, PieceworkError, UsageError
 from piecework.fingerprint import fingerprint
 from tests.unit.orchestrator.cli.deployment import Deployment
@@ -29,11 +29,11 @@ def letters(deployment: Deployment) -> None:
 
 
 @pytest.fixture
-def redriven(monkeypatch: pytest.MonkeyPatch) -> list[Redrive]:
+def redriven(monkeypatch: pytest.MonkeyPatch) -> list[RedriveRequest]:
     """Return the redrives that were asked for; none is carried out."""
-    asked: list[Redrive] = []
+    asked: list[RedriveRequest] = []
 
-    async def redrive(_: object, one: Redrive) -> tuple[int, int]:
+    async def redrive(_: object, one: RedriveRequest) -> tuple[int, int]:
         asked.append(one)
         return len(one.letters), 2
 
@@ -72,7 +72,7 @@ def test_a_list_says_how_to_read_the_first(run: Run) -> None:
 
 
 def test_no_letters_say_so(run: Run) -> None:
-    assert "no dead letters" in run("dlq", "list", "--code", "x.*").stderr
+    assert "no dead letter matches" in run("dlq", "list", "--code", "x.*").stderr
 
 
 def test_letters_of_an_unknown_job_are_not_found(run: Run) -> None:
@@ -104,7 +104,7 @@ def test_a_chunk_that_is_not_dead_has_no_story(run: Run) -> None:
 
 
 def test_a_dry_run_shows_the_rows_and_changes_nothing(
-    run: Run, redriven: list[Redrive]
+    run: Run, redriven: list[RedriveRequest]
 ) -> None:
     done = run("dlq", "redrive", "--dry-run")
     assert (0, 4) == (done.exit_code, len(done.stdout.splitlines()))
@@ -113,7 +113,7 @@ def test_a_dry_run_shows_the_rows_and_changes_nothing(
 
 
 def test_a_redrive_without_a_reason_is_refused(
-    run: Run, redriven: list[Redrive]
+    run: Run, redriven: list[RedriveRequest]
 ) -> None:
     done = run("dlq", "redrive", "--yes")
     assert (2, []) == (done.exit_code, redriven)
@@ -121,27 +121,29 @@ def test_a_redrive_without_a_reason_is_refused(
 
 
 def test_without_a_terminal_a_redrive_wants_a_yes(
-    run: Run, redriven: list[Redrive]
+    run: Run, redriven: list[RedriveRequest]
 ) -> None:
     done = run("dlq", "redrive", "--reason", "fixed", stdin="y\n")
     assert (2, []) == (done.exit_code, redriven)
     assert "error cli.confirmation.needed" in done.stderr
 
 
-def test_a_redrive_of_nothing_is_refused(run: Run, redriven: list[Redrive]) -> None:
+def test_a_redrive_of_nothing_is_refused(
+    run: Run, redriven: list[RedriveRequest]
+) -> None:
     done = run("dlq", "redrive", "--job", "a", "--chunk", "2", "--reason", "x", "--yes")
     assert (2, []) == (done.exit_code, redriven)
     assert "error redrive.selection.empty" in done.stderr
 
 
 def test_chunks_are_named_together_with_their_job(
-    run: Run, redriven: list[Redrive]
+    run: Run, redriven: list[RedriveRequest]
 ) -> None:
     assert 2 == run("dlq", "redrive", "--chunk", "0", "--reason", "x").exit_code
 
 
 def test_a_redrive_goes_job_by_job_with_who_and_why(
-    run: Run, redriven: list[Redrive]
+    run: Run, redriven: list[RedriveRequest]
 ) -> None:
     done = run("dlq", "redrive", "--reason", "fixed it", "--yes", "-o", "json")
     asked = {one.ref.job: {row["chunk"] for row in one.letters} for one in redriven}
@@ -162,7 +164,7 @@ def test_a_redrive_goes_job_by_job_with_who_and_why(
 def test_a_job_that_cannot_be_redriven_does_not_hinder_the_others(
     run: Run, monkeypatch: pytest.MonkeyPatch, error: PieceworkError, exit_code: int
 ) -> None:
-    async def redrive(_: object, one: Redrive) -> tuple[int, int]:
+    async def redrive(_: object, one: RedriveRequest) -> tuple[int, int]:
         if one.ref.job == "a":
             raise error
         return len(one.letters), 2
@@ -170,7 +172,7 @@ def test_a_job_that_cannot_be_redriven_does_not_hinder_the_others(
     monkeypatch.setattr(redriving, "redrive", redrive)
     done = run("dlq", "redrive", "--reason", "x", "--yes", "-o", "json")
     assert ["b"] == [row["job"] for row in json.loads(done.stdout)]
-    assert f"left out a: {error.code}" in done.stderr
+    assert f"job a is skipped: {error.code}" in done.stderr
     alone = run("dlq", "redrive", "--job", "a", "--reason", "x", "--yes")
     assert exit_code == alone.exit_code
 
@@ -178,12 +180,12 @@ def test_a_job_that_cannot_be_redriven_does_not_hinder_the_others(
 def test_where_no_job_can_be_redriven_the_exit_code_says_so(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def redrive(_: object, one: Redrive) -> tuple[int, int]:
+    async def redrive(_: object, one: RedriveRequest) -> tuple[int, int]:
         message = f"Job {one.ref.job} is RUNNING."
         raise UsageError(message, code="job.state.not_finished")
 
     monkeypatch.setattr(redriving, "redrive", redrive)
     done = run("dlq", "redrive", "--reason", "x", "--yes")
     assert (2, "") == (done.exit_code, done.stdout)
-    assert "left out" in done.stderr
+    assert "is skipped" in done.stderr
     assert "error job.state.not_finished" in done.stderr

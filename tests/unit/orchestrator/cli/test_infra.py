@@ -152,7 +152,7 @@ def test_of_all_data_that_stays_it_is_known_how_it_goes() -> None:
 def test_nothing_to_remove_is_no_error(run: Run, aws: CloudFormation) -> None:
     done = run("infra", "destroy", *ASKED)
     assert 0 == done.exit_code
-    assert "there is nothing to remove" in done.stderr
+    assert "nothing to remove" in done.stderr
     assert "[]\n" == run("infra", "destroy", *ASKED, "-o", "json").stdout
 
 

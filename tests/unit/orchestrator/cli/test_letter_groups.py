@@ -79,7 +79,7 @@ def test_the_table_ends_with_what_to_type_next(run: Run) -> None:
     done = run("dlq", "stats")
     assert 3 == len(done.stdout.splitlines())
     assert "next: piecework dlq show b 0, then piecework dlq redrive" in done.stderr
-    assert "no dead letters" in run("dlq", "stats", "--code", "x.*").stderr
+    assert "no dead letter matches" in run("dlq", "stats", "--code", "x.*").stderr
     assert "the first 1 of 2" in run("dlq", "stats", "--limit", "1").stderr
 
 
@@ -133,7 +133,8 @@ def test_a_letter_that_cannot_be_exported_is_named(
     deployment.letter("a", 1, trail="[")
     done = run("dlq", "export", "--job", "a")
     assert 1 == done.exit_code
-    assert "runtime.record.unreadable: The trail of dead letter a/1" in done.stderr
+    message = "The error history of dead letter a/1"
+    assert f"runtime.record.unreadable: {message}" in done.stderr
 
 
 def test_an_export_goes_through_a_link_and_keeps_who_may_read_it(

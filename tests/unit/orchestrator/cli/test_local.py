@@ -141,7 +141,7 @@ def test_a_setting_that_is_misspelt_is_refused_with_what_may_be_meant(
     monkeypatch.setenv("PIECEWORK_LEESE_S", "30")
     done = run("config", "validate")
     assert done.exit_code == 2
-    assert "PIECEWORK_LEESE_S (do you mean PIECEWORK_LEASE_S?)" in done.stderr
+    assert "PIECEWORK_LEESE_S (similar: PIECEWORK_LEASE_S)" in done.stderr
 
 
 def test_the_demo_tells_its_story_on_stdout_and_its_exit_code_is_ours(

@@ -13,7 +13,7 @@ from orchestrator.cli.output import (
     Output,
     clean,
     console_of,
-    fitted,
+    fit_widths,
 )
 
 ROWS = [{"id": "a-1", "label": "Überschrift"}, {"id": "b-2", "label": None}]
@@ -59,11 +59,11 @@ def test_a_text_cannot_steer_the_terminal() -> None:
 
 
 def test_only_a_column_that_may_shrink_does() -> None:
-    assert [20, 38] == fitted([20, 70], COLUMNS, 60)
+    assert [20, 38] == fit_widths([20, 70], COLUMNS, 60)
 
 
 def test_a_column_shrinks_no_further_than_it_can_be_read() -> None:
-    assert [60, 8] == fitted([60, 70], COLUMNS, 60)
+    assert [60, 8] == fit_widths([60, 70], COLUMNS, 60)
 
 
 def test_a_pipe_gets_everything_whatever_its_width() -> None:

@@ -65,7 +65,8 @@ def test_a_result_that_is_lost_hides_no_other(
     found = json.loads(done.stdout) if "json" in form else printed(done)
     assert [0, 2] == [line["value"] for line in found]
     assert 1 == done.exit_code
-    assert "runtime.state.checkpoint_corrupt: Chunk a/1 did not" in done.stderr
+    message = "The stored result of chunk a/1"
+    assert f"runtime.state.checkpoint_corrupt: {message}" in done.stderr
     assert "have ended" not in done.stderr
 
 
@@ -137,7 +138,7 @@ async def test_a_follower_prints_each_chunk_once_and_anew_when_it_ends_otherwise
     async def look() -> list[tuple[int, str]]:
         lines.clear()
         job = await rt.jobs.read(JobRef("default", "a"))
-        await follower.look(job)
+        await follower.poll(job)
         return [(line["chunk"], line["status"]) for line in lines]
 
     assert [] == await look()
@@ -195,7 +196,7 @@ def test_artifacts_of_an_end_without_a_join_are_told_to_be_of_another(
     certified.job("a", status, 1, **own)
     certified.bucket.stored[f"{ARTIFACTS}/report.md"] = b"# report"
     done = run("results", "a", "--save", str(tmp_path))
-    assert said == ("may not fit the certificate" in done.stderr)
+    assert said == ("may not match the certificate" in done.stderr)
     assert f"saved {tmp_path / 'report.md'}" in done.stderr.replace("\n", "")
 
 

@@ -152,4 +152,4 @@ def test_a_disk_that_is_full_is_no_fault_of_ours(
         code,
         said.split("\n")[0],
     )
-    assert "next: Make room" in said
+    assert "next: Free disk space" in said

@@ -134,7 +134,7 @@ def test_new_ids_are_names_that_sort_by_time() -> None:
 @pytest.mark.parametrize(
     "cut_off", [asyncio.CancelledError(), StoreError("x", code="aws.service.throttled")]
 )
-async def test_who_cuts_a_submit_off_learns_which_job_goes_on(
+async def test_an_interrupted_submit_names_the_job_that_continues(
     monkeypatch: pytest.MonkeyPatch,
     cut_off: BaseException,
     steps: list[str],
@@ -152,13 +152,13 @@ async def test_who_cuts_a_submit_off_learns_which_job_goes_on(
     chunks: Any = None
     asked: Any = SimpleNamespace(ref=JobRef("default", "a1"))
     with pytest.raises(type(cut_off)):
-        await submitting.shown(rt, out, asked, chunks)
+        await submitting.submit_with_progress(rt, out, asked, chunks)
     told = out.stderr.getvalue()  # type: ignore[attr-defined]
-    assert said is ("a1 was begun, and a reconciler" in told)
+    assert said is ("a1 was created; a reconciler" in told)
     assert said is ("next: piecework jobs watch a1" in told)
 
 
-async def test_who_cuts_a_submit_off_just_as_its_job_is_made_learns_its_name(
+async def test_a_submit_interrupted_while_it_creates_the_job_names_the_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def lost(_: JobRef, __: object) -> None:
@@ -178,9 +178,9 @@ async def test_who_cuts_a_submit_off_just_as_its_job_is_made_learns_its_name(
     pipeline.notify = None
     asked = Submission(JobRef("default", "a1"), pipeline, "in.txt", "me")
     with pytest.raises(StoreError):
-        await submitting.shown(rt, out, asked, chunks())
+        await submitting.submit_with_progress(rt, out, asked, chunks())
     told = out.stderr.getvalue()  # type: ignore[attr-defined]
-    assert "job a1 may have been begun" in told
+    assert "job a1 may have been created" in told
     assert "next: piecework jobs watch a1" in told
     assert "written" not in told
 

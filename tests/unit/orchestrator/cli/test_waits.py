@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from orchestrator.cli.chunk_views import trouble
-from orchestrator.cli.job_views import noticed
+from orchestrator.cli.chunk_views import error_cell
+from orchestrator.cli.job_views import current_reason
 from piecework.breaker import OPEN_CODE
 from piecework.model import iso
 
@@ -17,16 +17,16 @@ WAITS = {
 
 
 def test_a_waiting_chunk_says_for_what_and_how_long() -> None:
-    assert f"{OPEN_CODE}: waits for model, 42s more" == trouble(WAITS, NOW)
+    assert f"{OPEN_CODE}: blocked on model, retry in 42s" == error_cell(WAITS, NOW)
 
 
 def test_any_other_chunk_shows_its_error() -> None:
-    assert OPEN_CODE == trouble(WAITS | {"status": "RUNNING"}, NOW)
-    assert "" == trouble({"status": "PENDING"}, NOW)
+    assert OPEN_CODE == error_cell(WAITS | {"status": "RUNNING"}, NOW)
+    assert "" == error_cell({"status": "PENDING"}, NOW)
 
 
 def test_a_notice_is_shown_until_it_is_over() -> None:
     said = {"code": OPEN_CODE, "message": "waits", "until": iso(NOW + 1)}
-    assert f"{OPEN_CODE}: waits" == noticed(said, NOW)
-    assert "" == noticed(said, NOW + 1)
-    assert f"{OPEN_CODE}: waits" == noticed(said | {"until": ""}, NOW + 9)
+    assert f"{OPEN_CODE}: waits" == current_reason(said, NOW)
+    assert "" == current_reason(said, NOW + 1)
+    assert f"{OPEN_CODE}: waits" == current_reason(said | {"until": ""}, NOW + 9)

@@ -1,8 +1,8 @@
-"""Carry one call of a stage to the outside world, and pay for it once.
+"""Make one call of a stage, so that it is paid for once.
 
-chain     who of it has not refused? -> pure or effect
-pure      remembered? -> shared by another job? -> attempts -> remember
-effect    what became of it? -> intent -> attempts -> done
+fallbacks  the first dependency that does not refuse -> pure or effect
+pure       journal -> cache shared with other jobs -> attempts -> journal
+effect     ledger: what happened so far -> intent -> attempts -> answer in the ledger
 """
 
 from __future__ import annotations
@@ -21,10 +21,16 @@ from piecework.call import Call
 from piecework.call_counts import CallCounts
 from piecework.call_names import CallScope, call_key
 from piecework.classify import classify
-from piecework.dependency import Dependency, Effect, in_doubt, not_executed
+from piecework.dependency import (
+    Dependency,
+    Effect,
+    effect_unknown_error,
+    not_executed,
+)
 from piecework.errors import ErrorEnvelope, StoreError
-from piecework.falling_back import FallbackUsed, by_chain
+from piecework.falling_back import FallbackUsed, call_with_fallbacks
 from piecework.in_flight import InFlight
+from piecework.landing import EffectDrain
 from piecework.ports import (
     AlreadyDone,
     ClaimLostError,
@@ -35,11 +41,12 @@ from piecework.ports import (
     ResponseCache,
 )
 from piecework.recovery import MAX_DEFERRALS
+from piecework.sharing import cache_get, cache_put
 
 R = TypeVar("R")
 
-#: Questions and answers that are remembered, so that no error's message quotes them.
-HEARD = 64
+#: Arguments and answers that are kept, to redact them from error messages.
+RECENT_IO = 64
 
 
 @dataclass(slots=True)
@@ -47,29 +54,29 @@ class Caller:
     """Makes the calls of one claim.
 
     Attributes:
-        epoch: The generation of the chunk. It is mixed into the keys that providers
-            see, so that a redrive is not answered with a stored failure, and not into
-            the keys that we look up, so that it finds what is already paid.
-        heard: What the last calls were asked, and what they answered.
+        gen: The generation of the chunk. It is part of the keys that providers see, so
+            that a redrive does not receive a stored failure. It is not part of our own
+            keys, so that a redrive finds what is already paid for.
+        recent_io: The arguments and answers of the last calls.
         fallbacks_used: The calls that a fallback has answered, by call key.
-        ended_by: A call found the claim lost, or our tables out of order: that is no
-            answer, and a stage that takes it for one must not go on.
-        lets_land: Whether an effect goes on to its end though its stage is cut off:
-            it is about to be undone, and must not happen after that.
+        fatal_error: A call found the claim lost, or our tables unavailable. That is not
+            an answer of the dependency, so the stage must not go on.
+        drains_effects: Whether an effect is completed although its stage is cut off:
+            the stage is about to be compensated, and no effect may happen after that.
     """
 
     journal: Journal
     ledger: Ledger
-    epoch: int
+    gen: int
     attempts: Attempts
-    lets_land: Callable[[], bool] = lambda: False
-    ended_by: ClaimLostError | StoreError | None = None
+    drains_effects: Callable[[], bool] = lambda: False
+    fatal_error: ClaimLostError | StoreError | None = None
     responses: ResponseCache = field(default_factory=NoResponseCache)
-    landing: Landing = field(default_factory=Landing)
-    heard: deque[Any] = field(default_factory=lambda: deque(maxlen=HEARD))
+    effect_drain: EffectDrain = field(default_factory=EffectDrain)
+    recent_io: deque[Any] = field(default_factory=lambda: deque(maxlen=RECENT_IO))
     fallbacks_used: dict[str, FallbackUsed] = field(default_factory=dict)
-    _flying: dict[str, asyncio.Future[str]] = field(default_factory=dict)
-    _coming: int = 0
+    _pending: dict[str, asyncio.Future[str]] = field(default_factory=dict)
+    _starting: int = 0
 
     async def call(
         self,
@@ -79,67 +86,69 @@ class Caller:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
     ) -> Any:
-        """Return the call's value; equal calls that are under way share one.
+        """Return the call's value; equal calls that are in flight share one result.
 
-        If the first caller is cancelled, one of the others makes the call instead.
+        If the first of several equal calls is cancelled, another of them is made.
         """
-        await self._turn()
-        if self.ended_by is not None:
-            raise self.ended_by
+        await self._wait_turn()
+        if self.fatal_error is not None:
+            raise self.fatal_error
         key = call_key(scope, dependency, function, args, kwargs)
-        while (shared := self._flying.get(key)) is not None:
-            await asyncio.wait([shared])
-            if not shared.cancelled():
-                return values.decode(function, shared.result())
-        flight = self._flying[key] = asyncio.get_running_loop().create_future()
+        while (equal := self._pending.get(key)) is not None:
+            await asyncio.wait([equal])
+            if not equal.cancelled():
+                return values.decode(function, equal.result())
+        result = self._pending[key] = asyncio.get_running_loop().create_future()
         bound = functools.partial(function, *args, **kwargs)
-        self.heard.append((args, kwargs))
+        self.recent_io.append((args, kwargs))
         try:
             call = Call(key, scope, dependency, bound)
-            chain = bool(dependency.fallback)
-            value = await (by_chain(self, call) if chain else self.value_of(call))
-            self.heard.append(value)
-            flight.set_result(value)
+            if dependency.fallback:
+                value = await call_with_fallbacks(self, call)
+            else:
+                value = await self.value_of(call)
+            self.recent_io.append(value)
+            result.set_result(value)
         except asyncio.CancelledError:
-            flight.cancel()
+            result.cancel()
             raise
         except BaseException as error:
             if isinstance(error, ClaimLostError | StoreError):
-                self.ended_by = error
-            flight.set_exception(error)
-            flight.exception()  # raised right here; the future may have no reader
-            del flight  # it and the error would hold each other, and all that was asked
+                self.fatal_error = error
+            result.set_exception(error)
+            result.exception()  # mark it as seen: no equal call may wait for it
+            del result  # it and the error would keep each other and the arguments alive
             raise
         finally:
-            del self._flying[key]
+            del self._pending[key]
             self.progress()
-        return values.decode(function, flight.result())
+        return values.decode(function, result.result())
 
-    async def _turn(self) -> None:
-        """Let those begin that were asked for before; it is under way all the same."""
-        self._coming += 1
+    async def _wait_turn(self) -> None:
+        """Wait for the calls that were requested before; `drain` waits for this one."""
+        self._starting += 1
         try:
-            await self.attempts.rounds.turn()
+            await self.attempts.pacer.wait_turn()
         finally:
-            self._coming -= 1
+            self._starting -= 1
 
     async def value_of(self, call: Call) -> str:
-        """Return what the call's own dependency answers, or has answered."""
+        """Return the answer of the call's own dependency, stored or new."""
         if call.dependency.effect is not Effect.PURE:
             return await self._effect(call)
-        if (remembered := self.journal.recall(call.key)) is not None:
+        if (stored := self.journal.recall(call.key)) is not None:
             self.counts.replayed += 1
-            self.attempts.spending.spared(call, remembered, "replayed")
-            return remembered
-        if (value := await shared(self.responses, call)) is not None:
+            self.attempts.usage.report_reused(call, stored, "replayed")
+            return stored
+        if (value := await cache_get(self.responses, call)) is not None:
             self.counts.cached += 1
-            self.attempts.spending.spared(call, value, "cached")
+            self.attempts.usage.report_reused(call, value, "cached")
             await self.journal.record(call.key, value)
             return value
-        sent_key = keys.provider_key(call.key, self.epoch)
+        sent_key = keys.provider_key(call.key, self.gen)
         value = await self.attempts.make(call, sent_key, [])
         await self.journal.record(call.key, value)
-        await share(self.responses, call, value)
+        await cache_put(self.responses, call, value)
         return value
 
     async def _effect(self, call: Call) -> str:
@@ -150,30 +159,30 @@ class Caller:
         match await begun:
             case AlreadyDone(answer):
                 self.counts.replayed += 1
-                self.attempts.spending.spared(call, answer, "replayed")
+                self.attempts.usage.report_reused(call, answer, "replayed")
                 return answer
-            case Proceed(epoch, doubtful, seconds):
+            case Proceed(gen, doubtful, seconds):
                 if doubtful and dependency.may_have_forgotten(seconds):
                     await self.ledger.mark_unknown(call.key)
-                    raise in_doubt(dependency, call.bound.func)
-                sent_key = keys.provider_key(call.key, epoch)
+                    raise effect_unknown_error(dependency, call.bound.func)
+                sent_key = keys.provider_key(call.key, gen)
                 found = None
                 if doubtful:
                     found = await self.attempts.look_up(call, sent_key)
                 if found is None:
-                    carried_out = self._carry_out(call, sent_key, doubtful=doubtful)
-                    value = await self.to_its_end(carried_out)
+                    execution = self._execute(call, sent_key, doubtful=doubtful)
+                    value = await self.run_to_completion(execution)
                 else:
                     value = call.encode(found)
                     await self.ledger.finish(call.key, value)
                 return value
             case _:
-                raise in_doubt(dependency, call.bound.func)
+                raise effect_unknown_error(dependency, call.bound.func)
 
-    async def _carry_out(self, call: Call, sent_key: str, *, doubtful: bool) -> str:
-        """Make the attempts of an effect, and record what is known of it then.
+    async def _execute(self, call: Call, sent_key: str, *, doubtful: bool) -> str:
+        """Make the attempts of an effect, and record the result in the ledger.
 
-        It was refused only if every attempt was: a time-out may hide an effect.
+        The effect was refused only if every attempt was: a timeout may hide an effect.
         """
         dependency, earlier = call.dependency, list[ErrorEnvelope]()
         try:
@@ -185,48 +194,48 @@ class Caller:
                 await self.ledger.mark_refused(call.key)
             elif dependency.effect is Effect.NON_IDEMPOTENT:
                 await self.ledger.mark_unknown(call.key)
-                raise in_doubt(dependency, call.bound.func) from error
+                raise effect_unknown_error(dependency, call.bound.func) from error
             raise
         await self.ledger.finish(call.key, value)
         return value
 
-    async def to_its_end(self, work: Coroutine[Any, Any, R]) -> R:
-        """Do what is not to be cut off half-way, if its stage is about to be undone."""
-        return await self.landing.to_its_end(work, self.lets_land)
+    async def run_to_completion(self, work: Coroutine[Any, Any, R]) -> R:
+        """Run work that is not cut off if its stage is about to be compensated."""
+        return await self.effect_drain.run_to_completion(work, self.drains_effects)
 
-    async def landed(self) -> None:
-        """Wait until no call is under way.
+    async def drain(self) -> None:
+        """Wait until no call is in flight.
 
-        A stage that failed may have left some: their answers are paid for, and no
-        effect may land after it was undone.
+        A stage that failed may have left some. Their answers are paid for, and no
+        effect may happen after its compensation.
         """
-        while (under_way := self._under_way()) or self._coming:
-            # Who comes has its turn within a few rounds of the loop.
-            await (asyncio.wait(under_way) if under_way else asyncio.sleep(0))
+        while (in_flight := self._tasks_in_flight()) or self._starting:
+            # A call that is starting gets its turn within a few rounds of the loop.
+            await (asyncio.wait(in_flight) if in_flight else asyncio.sleep(0))
 
-    def _under_way(self) -> list[asyncio.Future[Any]]:
-        return [*self._flying.values(), *self.landing.tasks]
+    def _tasks_in_flight(self) -> list[asyncio.Future[Any]]:
+        return [*self._pending.values(), *self.effect_drain.tasks]
 
-    def turn_back(self) -> None:
-        """Begin to undo: with retries of its own, whatever the work has spent.
+    def start_compensating(self) -> None:
+        """Give the compensation its own retry budget, whatever the stages have used.
 
-        Who has waited often enough for one of the fleet's does without them from now
-        on: what never works has to come to its end.
+        After `MAX_DEFERRALS` deferrals the fleet's retry budget is not enforced any
+        more: a compensation that never succeeds must come to an end.
         """
         self.counts.forward = False
         self.attempts.budget = replace(self.attempts.budget, spent=0.0)
         self.attempts.enforce_fleet_budget = self.counts.parks < MAX_DEFERRALS
 
     def progress(self) -> None:
-        """Say that the stage is alive."""
+        """Report that the stage makes progress."""
         self.attempts.progress()
 
     @property
     def counts(self) -> CallCounts:
-        """What was spent on calls so far."""
+        """The counts of the calls so far."""
         return self.attempts.counts
 
     @property
     def in_flight(self) -> InFlight:
-        """What may still be carried out somewhere."""
+        """The requests that a provider may still execute."""
         return self.attempts.in_flight

@@ -1,7 +1,9 @@
-"""Ask the next of a chain where one refuses: by a policy, a quota or an open breaker.
+"""Call the next fallback if a dependency refuses by a policy, a quota or its breaker.
 
-The answer of another is remembered as the first one's own, so that whoever comes after
-does not ask the refusing one again: in the journal, or by an effect in the ledger.
+A fallback's answer is stored as the answer of the dependency itself, in the journal or
+by an effect in the ledger. So a later attempt does not call the refusing one again.
+
+A position names one member of the chain: 0 is the dependency, n its n-th fallback.
 """
 
 from __future__ import annotations
@@ -29,143 +31,150 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FallbackUsed:
-    """A call of a stage that another of its chain has answered.
+    """A call of a stage that a fallback has answered.
 
     Attributes:
-        dependency: Who was to be asked.
-        to: Who answered: a dependency, or a function that asks nobody.
+        dependency: The dependency that refused the call.
+        answered_by: The name of the fallback: a dependency or a plain function.
     """
 
     stage: str
     dependency: str
-    to: str
+    answered_by: str
 
 
-async def by_chain(caller: Caller, call: Call) -> str:
-    """Return what the first of a call's chain answers that does not refuse.
+async def call_with_fallbacks(caller: Caller, call: Call) -> str:
+    """Return the answer of the first member of the chain that does not refuse.
 
     Raises:
-        Exception: What the last one raised, or one that did not refuse.
+        Exception: The error of the last member, or of one that failed otherwise.
     """
     if caller.journal.recall(call.key) is not None:
-        return await remembered(caller, call)
-    place, codes = begun(caller, call), list[str]()
+        return await replay_answer(caller, call)
+    position, codes = first_position(caller, call), list[str]()
     while True:
         try:
-            value = await ask(caller, call, place)
+            value = await call_position(caller, call, position)
         except Exception as error:
-            last = place == len(call.dependency.fallback)
-            if last or not refused(caller, call, place, error):
+            is_last = position == len(call.dependency.fallback)
+            if is_last or not is_refused(caller, call, position, error):
                 raise
             codes.append(classify(error).code)
-            place += 1
+            position += 1
         else:
-            if place:
-                to = call.dependency.fallback[place - 1].name
-                await remember(caller, call, value, to)
-                tell(caller, call, to, codes)
+            if position:
+                answered_by = call.dependency.fallback[position - 1].name
+                await record_answer(caller, call, value, answered_by)
+                emit_fallback_used(caller, call, answered_by, codes)
             return value
 
 
-async def remembered(caller: Caller, call: Call) -> str:
-    """Return the answer that the journal has, and know again who gave it."""
-    to = caller.journal.recall(by_key(call))
-    if to is not None:
-        caller.fallbacks_used[call.key] = fallback_used(call, json.loads(to))
+async def replay_answer(caller: Caller, call: Call) -> str:
+    """Return the answer from the journal, and note the fallback that gave it."""
+    answered_by = caller.journal.recall(answered_by_key(call))
+    if answered_by is not None:
+        caller.fallbacks_used[call.key] = fallback_used(call, json.loads(answered_by))
     return await caller.value_of(call)
 
 
-def begun(caller: Caller, call: Call) -> int:
-    """Return whom to ask first: the one whose effect stands, if one does.
+def first_position(caller: Caller, call: Call) -> int:
+    """Return the position to start at: that of an effect that may have happened.
 
-    Its intent was written before it was asked, when those above it had refused.
+    Its intent was written before its call, after all members above it had refused.
     """
-    places = range(1, len(call.dependency.fallback) + 1)
-    stands = (n for n in places if caller.ledger.may_have_happened(key_of(call, n)))
-    return next(stands, 0)
+    positions = range(1, len(call.dependency.fallback) + 1)
+    begun = (
+        n for n in positions if caller.ledger.may_have_happened(position_key(call, n))
+    )
+    return next(begun, 0)
 
 
-async def ask(caller: Caller, call: Call, place: int) -> str:
-    """Ask one of the chain; 0 is the dependency itself.
+async def call_position(caller: Caller, call: Call, position: int) -> str:
+    """Call one member of the chain.
 
-    Each is given its own copy of the arguments: were one to change them, the next would
-    be asked for something else, under a key that whoever comes after does not find.
+    Each receives its own copy of the arguments. If one changed them, the next would be
+    called with other arguments, under a key that a later attempt does not find.
     """
-    bound = copied(call.bound)
-    if place == 0:
+    bound = copy_arguments(call.bound)
+    if position == 0:
         return await caller.value_of(replace(call, bound=bound))
-    fallback = call.dependency.fallback[place - 1]
+    fallback = call.dependency.fallback[position - 1]
     if fallback.dependency is None:
-        return call.encode(await by_itself(fallback, *bound.args, **bound.keywords))
+        return call.encode(await call_function(fallback, *bound.args, **bound.keywords))
     answer = await caller.call(
         call.scope, fallback.dependency, fallback.function, bound.args, bound.keywords
     )
     return call.encode(answer)
 
 
-def copied(
+def copy_arguments(
     bound: functools.partial[Awaitable[Any]],
 ) -> functools.partial[Awaitable[Any]]:
-    """Return a function with arguments of its own."""
+    """Return the function with a deep copy of its arguments."""
     args, kwargs = copy.deepcopy((bound.args, bound.keywords))
     return functools.partial(bound.func, *args, **kwargs)
 
 
-async def by_itself(fallback: Fallback, *args: Any, **kwargs: Any) -> Any:
-    """Call a function that asks nobody: on the loop, or a plain one beside it."""
+async def call_function(fallback: Fallback, *args: Any, **kwargs: Any) -> Any:
+    """Call a fallback without a dependency; a plain function runs in a thread."""
     if inspect.iscoroutinefunction(fallback.function):
         return await on_loop(fallback.function, *args, **kwargs)
     return await await_result(await in_thread(fallback.function, *args, **kwargs))
 
 
-def refused(caller: Caller, call: Call, place: int, error: Exception) -> bool:
-    """Say whether another may be asked: this one has not done it, and will not.
+def is_refused(caller: Caller, call: Call, position: int, error: Exception) -> bool:
+    """Return whether the next member may be called: this one did not execute the call.
 
-    Of an effect the ledger has the word: a refusal after an attempt that may have done
-    it is none.
+    For an effect the ledger decides. If an earlier attempt may have executed it, a
+    refusal of the last attempt does not count.
     """
     by_policy = classify(error).error_class is ErrorClass.POLICY
     if not by_policy and not is_breaker_open(error):
         return False
-    return not caller.ledger.may_have_happened(key_of(call, place))
+    return not caller.ledger.may_have_happened(position_key(call, position))
 
 
-async def remember(caller: Caller, call: Call, value: str, to: str) -> None:
-    """Keep an answer as the first one's own, with who gave it.
+async def record_answer(
+    caller: Caller, call: Call, value: str, answered_by: str
+) -> None:
+    """Store a fallback's answer as the dependency's own, with the fallback's name.
 
-    An effect is in the ledger already, and nobody above it is asked while it stands.
+    An effect is in the ledger already. While it may have happened, no member above it
+    is called.
     """
-    caller.fallbacks_used[call.key] = fallback_used(call, to)
+    caller.fallbacks_used[call.key] = fallback_used(call, answered_by)
     if call.dependency.effect is Effect.PURE:
-        await caller.journal.record(by_key(call), json.dumps(to))
+        await caller.journal.record(answered_by_key(call), json.dumps(answered_by))
         await caller.journal.record(call.key, value)
 
 
-def tell(caller: Caller, call: Call, to: str, codes: list[str]) -> None:
-    """Tell who answered and why those above did not; nothing of what stands already."""
+def emit_fallback_used(
+    caller: Caller, call: Call, answered_by: str, codes: list[str]
+) -> None:
+    """Emit the codes of the refusals; without refusals the effect was known already."""
     if codes:
         telemetry.emit(
             caller.attempts.log,
             "call.fallback_used",
             dependency=call.dependency.name,
             stage=call.scope.stage,
-            answered_by=to,
+            answered_by=answered_by,
             error_codes=codes,
         )
 
 
-def fallback_used(call: Call, to: str) -> FallbackUsed:
-    """Return what a stage is told of a call."""
-    return FallbackUsed(call.scope.stage, call.dependency.name, to)
+def fallback_used(call: Call, answered_by: str) -> FallbackUsed:
+    """Return the entry of `ctx.fallbacks_used` for a call."""
+    return FallbackUsed(call.scope.stage, call.dependency.name, answered_by)
 
 
-def key_of(call: Call, place: int) -> str:
-    """Return the key under which one of the chain remembers its own answer."""
-    if place == 0:
+def position_key(call: Call, position: int) -> str:
+    """Return the key under which one member of the chain stores its own answer."""
+    if position == 0:
         return call.key
-    fallback, bound = call.dependency.fallback[place - 1], call.bound
+    fallback, bound = call.dependency.fallback[position - 1], call.bound
     if fallback.dependency is None:
-        return by_key(call)
+        return answered_by_key(call)
     return call_key(
         call.scope,
         fallback.dependency,
@@ -175,6 +184,6 @@ def key_of(call: Call, place: int) -> str:
     )
 
 
-def by_key(call: Call) -> str:
-    """Return the key under which it is remembered who answered."""
+def answered_by_key(call: Call) -> str:
+    """Return the key under which the name of the fallback is stored."""
     return f"{call.key}.by"

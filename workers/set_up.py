@@ -82,10 +82,10 @@ def build_run(
         clock=rt.clock,
         log=log,
         progress=lease.record_progress,
-        check=lease.check_deadline,
+        check_lease=lease.check_deadline,
         breakers=services.breakers,
         tokens=services.tokens,
-        rounds=services.rounds,
+        pacer=services.pacer,
         usage=UsageReporter(functools.partial(rt.cost.spent, job.ref), log),
     )
     caller = Caller(

@@ -1,0 +1,171 @@
+"""The words of the project: no retired identifier, and no word that the glossary bans.
+
+The glossary has the table of banned words. `retired_identifiers.txt` has a line for
+each retired name: the name, the name to use, and its kind, divided by tabs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import FENCE, ROOT, SPAN
+
+GLOSSARY = ROOT / "docs/glossary.md"
+RETIRED = Path(__file__).with_name("retired_identifiers.txt")
+
+TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "Makefile")
+#: Folders of the product: names and prose are checked.
+PRODUCT = (
+    "piecework",
+    "workers",
+    "orchestrator",
+    "simulation",
+    "examples",
+    "infra",
+    "localstack",
+    "docs",
+    "bench",
+)
+#: Folders in which only names are checked: a test may quote any word.
+TESTS = ("tests",)
+SUFFIXES = {".py", ".md", ".yaml", ".yml", ".toml", ".sh", ".in"}
+#: They explain the banned words, or quote contracts and other systems.
+EXEMPT = (
+    "docs/glossary.md",
+    "docs/error-codes.md",  # generated; its source is checked
+    "docs/reference/command-line.md",
+    "docs/reference/settings.md",
+    "examples/contract_review/contracts/",
+    "tests/docs/test_words.py",
+)
+
+ANY = r"\w+"
+WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: Between two words of a phrase: a space, or a line break with its comment or quotes.
+GAP = r"\s*[\"']?\s+(?:\#:?\s+|f?[\"'])?"
+START = r"(?:^|(?<=[.:;!?\"#]\s)|(?<=\"))"
+
+
+@cache
+def texts(folders: Sequence[str]) -> dict[str, str]:
+    """Return the files of the folders by their names, those at the top included."""
+    paths = [ROOT / name for name in (*TOP, "pyproject.toml", "mkdocs.yml")]
+    for folder in folders:
+        paths += [p for p in sorted((ROOT / folder).rglob("*")) if p.suffix in SUFFIXES]
+    names = {path.relative_to(ROOT).as_posix(): path for path in paths}
+    return {
+        name: path.read_text("utf-8")
+        for name, path in names.items()
+        if path.is_file() and not name.startswith(EXEMPT)
+    }
+
+
+def rows_of(section: str) -> Iterator[tuple[str, str]]:
+    """Yield the words of a table of the glossary, and what to write in their place."""
+    body = GLOSSARY.read_text("utf-8").partition(f"## {section}\n")[2]
+    yield from re.findall(r"^\| `([^`]+)` \| (.+) \|$", body, re.MULTILINE)
+
+
+def retired() -> dict[str, str]:
+    """Return the retired names, each with the name to use."""
+    lines = RETIRED.read_text("utf-8").splitlines()
+    rows = [line.split("\t") for line in lines if line and not line.startswith("#")]
+    return {old: new for old, new, _ in rows}
+
+
+def pattern(phrase: str) -> str:
+    """Return the expression of a banned phrase; a capital means: starts a sentence."""
+    if phrase == "Of …,":
+        return START + r"Of [^.,;:|\n]{2,60},(?!\d)"
+    words = [ANY if word == "…" else re.escape(word) for word in phrase.split()]
+    body = GAP.join(words)
+    if phrase in {"is none", "none is"}:
+        return rf"\b{body}\b"  # Python has `is None`
+    if phrase in {"is no …", "are no …"}:
+        body = f"(?<!there ){body.removesuffix(ANY)}(?!longer|more|less){ANY}"
+    return START + body + r"\b" if phrase[0].isupper() else rf"\b(?i:{body})\b"
+
+
+def places(text: str, found: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+    """Yield each find with the number of its line."""
+    for match in found.finditer(text):
+        yield text.count("\n", 0, match.end()) + 1, " ".join(match[0].split())
+
+
+def without_code(name: str, text: str) -> str:
+    """Blank the code of a page, and keep its lines."""
+    if not name.endswith(".md"):
+        return text
+    text = FENCE.sub(lambda block: "\n" * block[0].count("\n"), text)
+    return SPAN.sub("``", text)
+
+
+def banned_words(files: dict[str, str]) -> list[str]:
+    """Return each banned word of the prose: its place, and what to write."""
+    rows = list(rows_of("Words that are not used"))
+    anyone = re.compile("|".join(pattern(row[0]) for row in rows), re.MULTILINE)
+    each = [(re.compile(pattern(b), re.MULTILINE), new) for b, new in rows]
+    return [
+        f"{name}:{line}: {word!r}: {next(n for p, n in each if p.search(word))}"
+        for name, text in files.items()
+        for line, word in places(without_code(name, text), anyone)
+    ]
+
+
+def retired_names(files: dict[str, str]) -> list[str]:
+    """Return each retired name that is used: its place, and the name to use."""
+    names = retired()
+    single = {name for name in names if WORD.fullmatch(name)}
+    others = names.keys() - single
+    found = []
+    for file, text in files.items():
+        used = single.intersection(WORD.findall(text))
+        used |= {name for name in others if name in text}
+        for name in sorted(used):
+            whole = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
+            lines = places(text, whole)
+            found += [f"{file}:{line}: {name}: {names[name]}" for line, _ in lines]
+    return found
+
+
+def test_no_retired_name_is_used() -> None:
+    assert [] == retired_names(texts((*PRODUCT, *TESTS)))
+
+
+def test_no_banned_word_is_used() -> None:
+    assert [] == banned_words(texts(PRODUCT))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A chunk that nobody owns.",
+        "Whoever reads it waits.",
+        "# This is\n# no error.",
+        "Of the chunks, two ended.",
+        "It waits. Of the rest, none.",
+        '"the chunk is "\n"no letter"',
+    ],
+)
+def test_a_banned_word_is_noticed(text: str) -> None:
+    (found,) = banned_words({"piecework/x.py": text})
+
+    assert found.startswith("piecework/x.py:")
+
+
+def test_code_in_a_page_and_a_plain_sentence_are_not_noticed() -> None:
+    text = "`nobody` is a name.\n\n```sh\nnobody\n```\nThe lease is no longer valid.\n"
+
+    assert [] == banned_words({"docs/x.md": text})
+
+
+def test_a_retired_name_is_noticed() -> None:
+    old, new = next(iter(retired().items()))
+
+    assert [f"x.py:2: {old}: {new}"] == retired_names({"x.py": f"\n{old}\n"})
+    assert [] == retired_names({"x.py": f"x{old}\n"})

@@ -1,1 +1,1 @@
-"""Piecework beside what a team would pick instead: the same work in the same run."""
+"""Compare Piecework with alternative systems on the same work in the same run."""

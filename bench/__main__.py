@@ -1,4 +1,4 @@
-"""Measure Piecework beside what a team would pick instead, and say what came of it.
+"""Measure Piecework and its alternatives, and print the results.
 
 python -m bench [--full] [--only W1,W3] [--systems piecework,celery] [--n 2000]
 """
@@ -24,9 +24,9 @@ from bench.systems import PIECEWORK, RIVALS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what was asked for, print it, and judge it."""
+    """Run the requested plan, print its tables, and evaluate the budgets."""
     args = parser().parse_args(arguments)
-    # Asked to stop, it ends what it has started, and shows what was measured so far.
+    # On SIGTERM, the bench stops what it has started and prints the results so far.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if args.page:
         page.write(results.load(results.LATEST))
@@ -51,24 +51,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return what the command line may hold."""
+    """Return the parser of the command line."""
     names = ", ".join([PIECEWORK, *sorted({min(r.words, key=len) for r in RIVALS})])
     made = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    made.add_argument("--full", action="store_true", help="the full sizes and rounds")
-    made.add_argument("--only", default="", help=f"of {', '.join(WORKLOADS)}, W2")
-    made.add_argument("--systems", default="", help=f"of {names}")
+    made.add_argument(
+        "--full", action="store_true", help="run the full sizes and rounds"
+    )
+    made.add_argument(
+        "--only", default="", help=f"workloads: {', '.join(WORKLOADS)}, W2"
+    )
+    made.add_argument("--systems", default="", help=f"systems: {names}")
     made.add_argument("--n", type=int, default=0, help="chunks of W1 and W3")
-    made.add_argument("--rounds", type=int, default=0, help="times that each is run")
-    made.add_argument("--largest", type=int, default=0, help="chunks of a job of W4")
-    made.add_argument("--aws-server", choices=KINDS, default=KINDS[0], help="of AWS")
-    made.add_argument("--keep", type=Path, help="keep the logs and ledgers here")
-    made.add_argument("--save", action="store_true", help="write results and the page")
-    made.add_argument("--page", action="store_true", help="write the page again only")
+    made.add_argument("--rounds", type=int, default=0, help="number of rounds")
+    made.add_argument(
+        "--largest", type=int, default=0, help="maximum chunks of a W4 job"
+    )
+    made.add_argument(
+        "--aws-server", choices=KINDS, default=KINDS[0], help="AWS server"
+    )
+    made.add_argument("--keep", type=Path, help="folder for logs and ledgers")
+    made.add_argument(
+        "--save", action="store_true", help="write the results and the page"
+    )
+    made.add_argument("--page", action="store_true", help="only write the page again")
     return made
 
 
 def split_words(text: str) -> tuple[str, ...]:
-    """Return what a list of words with commas holds."""
+    """Return the words of a comma-separated list."""
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 

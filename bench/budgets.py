@@ -1,4 +1,4 @@
-"""The figures that Piecework is to reach, each beside what was measured."""
+"""Define Piecework's performance budgets, and compare them with the results."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ HOLDS: dict[Bound, Callable[[float, float], bool]] = {"<=": le, ">=": ge, "=": e
 
 @dataclass(frozen=True, slots=True)
 class BudgetResult:
-    """A figure, its limit, and what it was measured at.
+    """A budget with its limit and its measured value.
 
     Attributes:
-        measured: None: it was not.
+        measured: None if it was not measured.
     """
 
     name: str
@@ -30,7 +30,7 @@ class BudgetResult:
 
     @property
     def met(self) -> bool:
-        """Whether it holds; what was not measured does not."""
+        """Whether the measured value meets the limit; False without a measurement."""
         return self.measured is not None and HOLDS[self.bound](
             self.measured, self.limit
         )
@@ -47,7 +47,7 @@ class BudgetResult:
 
     @property
     def verdict(self) -> str:
-        """What to say of it in a word or two."""
+        """The result in one or two words."""
         if self.measured is None:
             return "not measured"
         return "kept" if self.met else "missed"
@@ -76,9 +76,9 @@ def lines(figures: list[BudgetResult]) -> list[str]:
 
 
 def exit_code(results: Results) -> int:
-    """Return 1 when something was lost or paid twice, or did not come to its end.
+    """Return 1 if a task was lost or paid twice, or if a Piecework run failed.
 
-    A missed budget is shown, and is no failure: it depends on the machine.
+    A missed budget does not fail the run, because it depends on the machine.
     """
     wrong = total(results, "lost") or total(results, "paid_twice")
     failed = any(
@@ -101,7 +101,7 @@ def w2(results: Results, name: str) -> float | None:
 
 
 def total(results: Results, name: str) -> float | None:
-    """Return a count over all runs of ours."""
+    """Return a sum over all runs of Piecework."""
     ours = [each.values for each in results.records if each.system == PIECEWORK]
     found = [values[name] for values in ours if name in values]
     return sum(found) if found else None
@@ -122,6 +122,6 @@ def growth(results: Results) -> tuple[float | None, str]:
 
 
 def memory(results: Results) -> float | None:
-    """Return the most that a worker held, with 64 chunks in hand."""
+    """Return the peak memory of a worker with 64 chunks in progress."""
     spread = results.figure("W4", PIECEWORK, "worker_rss_mb", "64 in progress")
     return spread.high if spread else None

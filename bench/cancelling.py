@@ -1,6 +1,6 @@
-"""Cancel jobs as the product does, and tell when that was asked; a process of its own.
+"""Cancel jobs through the product, and print when the cancel began.
 
-python -m bench.cancelling JOB
+Runs in a process of its own: python -m bench.cancelling JOB
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ async def main(*jobs: str) -> None:
         asked = time.monotonic()
         for job in jobs:
             ref = JobRef(rt.settings.tenant, job)
-            await cancel(rt, ref, actor="bench", reason="the bench asks for it")
+            await cancel(rt, ref, actor="bench", reason="bench")
     sys.stdout.write(f"{asked}\n")
 
 

@@ -1,4 +1,4 @@
-"""What was asked of AWS: requests by operation, billed, with units; and its price."""
+"""Count AWS requests by operation, with billed requests, units and price."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orchestrator.pricing.table import Prices
 
 REGION = "us-east-1"
 READS = ("GetItem", "Query", "Scan", "BatchGetItem")
-#: Asked once a process or a deployment: no cost of the work.
+#: Requests made once per process or deployment; not a cost of the work.
 SETUP_OPERATIONS = frozenset(
     {"sqs.CreateQueue", "sqs.GetQueueUrl", "sqs.GetQueueAttributes"}
     | {"sqs.SetQueueAttributes", "sqs.ListQueues", "sqs.DeleteQueue", "sqs.PurgeQueue"}
@@ -20,7 +20,7 @@ SETUP_OPERATIONS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One operation: how often, billed as how many, and what it consumed."""
+    """One operation: its requests, billed requests, units and bytes."""
 
     requests: float = 0
     billed: float = 0
@@ -42,7 +42,7 @@ class Counts:
 
     @classmethod
     def read(cls, document: Mapping[str, Sequence[float]]) -> Counts:
-        """Read what the door tells; the price of setting up is left out."""
+        """Read the counts of the AWS server, without the setup operations."""
         kept = {
             name: Row(*row)
             for name, row in document.items()
@@ -51,7 +51,7 @@ class Counts:
         return cls(kept)
 
     def since(self, before: Counts) -> Counts:
-        """Return what was asked after another look."""
+        """Return the counts since an earlier reading."""
         rows = {}
         for name, row in self.rows.items():
             old = before.rows.get(name, Row())
@@ -62,7 +62,7 @@ class Counts:
 
     @property
     def requests(self) -> float:
-        """How many requests there were."""
+        """The number of requests."""
         return sum(row.requests for row in self.rows.values())
 
     def requests_of(self, *names: str) -> float:
@@ -78,14 +78,14 @@ class Counts:
         )
 
     def usd(self, prices: Prices) -> float:
-        """Return what AWS asks for it."""
+        """Return the price that AWS charges."""
         return sum(
             amount * prices.price(REGION, price).unit_price
             for price, amount in self.amounts().items()
         )
 
     def amounts(self) -> dict[Any, float]:
-        """Return how much of what has a price was used."""
+        """Return the amount of each priced unit."""
         rows = self.rows.items()
         return {
             "sqs_request": sum(r.billed for name, r in rows if name.startswith("sqs.")),
@@ -96,12 +96,12 @@ class Counts:
         }
 
     def document(self) -> dict[str, list[float]]:
-        """Return it as it is kept."""
+        """Return the counts in their stored form."""
         return {name: list(row.fields) for name, row in sorted(self.rows.items())}
 
 
 def is_workload_operation(name: str) -> bool:
-    """Say whether an operation is part of the work."""
+    """Return whether an operation is part of the work."""
     return name not in SETUP_OPERATIONS and not name.startswith("other.")
 
 

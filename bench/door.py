@@ -1,11 +1,12 @@
-"""The emulator's own door: counts each request, its bytes and what it is billed as.
+"""Count requests, bytes and billed units in front of the emulator's application.
 
-It runs inside of the emulator's process and environment, in front of its application,
-so that any client of any language is counted, and at the cost of some microseconds.
-Write units are the emulator's, which are right once asked for; its read units are not,
-and are computed here from what was read.
+It runs inside the emulator's process and environment, so that clients in any language
+are counted at a cost of microseconds. Write units come from the emulator, which is
+correct if the request asks for them. Its read units are wrong, so this module computes
+them from the items read.
 
-    GET /_bench   {"dynamodb.UpdateItem": [requests, billed, units, bytes in, out], ...}
+GET /_bench returns {"dynamodb.UpdateItem": [requests, billed, units, bytes in, bytes
+out], ...}
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ counts: dict[str, list[float]] = {}
 
 
 def count_requests(inner: Any) -> Any:
-    """Return an application that counts in front of another."""
+    """Return an application that counts the requests to another one."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http" and scope["path"] == "/_bench":
@@ -38,7 +39,7 @@ def count_requests(inner: Any) -> Any:
 
 
 async def forward_request(inner: Any, scope: Any, receive: Any, send: Any) -> None:
-    """Let the application answer, and count what was asked and answered."""
+    """Forward a request to the application, and count it with its reply."""
     body = await read_body(receive)
     query = scope.get("query_string", b"")
     place = (scope["method"], scope["path"], query, dict(scope["headers"]))
@@ -83,7 +84,7 @@ async def read_body(receive: Any) -> bytes:
 
 
 def replay_body(body: bytes, receive: Any) -> Any:
-    """Return what hands out a body that was read; then it listens further."""
+    """Return a receive function that replays a body before further messages."""
     waiting = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def next_message() -> Any:
@@ -93,7 +94,7 @@ def replay_body(body: bytes, receive: Any) -> Any:
 
 
 def replace_content_length(headers: Any, size: int) -> list[tuple[bytes, bytes]]:
-    """Return the headers of a request whose body has got another size."""
+    """Return the headers with a new content length."""
     kept = [each for each in headers if each[0] != b"content-length"]
     return [*kept, (b"content-length", str(size).encode())]
 

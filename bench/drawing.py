@@ -28,7 +28,7 @@ HEIGHT, FOOT = 300, 46
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar: whose, how long, and whether it is ours."""
+    """A bar: its label, its length, and whether it is Piecework's."""
 
     name: str
     value: float

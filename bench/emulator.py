@@ -1,7 +1,7 @@
-"""A stand-in for AWS that counts what it is asked, new for each run: start, read, stop.
+"""Start, read and stop a counting AWS server; each run has a new one.
 
-`models` are the simulator's models of the services behind HTTP, `ministack` is the
-embedded AWS with a counter at its door.
+`models` serves the simulator's models over HTTP. `ministack` is the embedded AWS behind
+a counting proxy.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from piecework.endpoint import Emulator
 Kind: TypeAlias = Literal["models", "ministack"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 REGION = "us-east-1"
-#: The longest that a start may take, on a machine that is busy.
+#: Maximum seconds of a start on a busy machine.
 STARTUP_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class RunningAwsServer:
-    """A stand-in that runs, and counts."""
+    """A running AWS server that counts requests."""
 
     emulator: Emulator
     kind: Kind
 
     @property
     def environment(self) -> dict[str, str]:
-        """What points a process at it, and at nobody's account."""
+        """The variables that direct a process to this server, not to an account."""
         return {
             "AWS_ENDPOINT_URL": self.emulator.endpoint,
             "AWS_DEFAULT_REGION": REGION,
@@ -59,12 +59,12 @@ class RunningAwsServer:
         return stat_of(self.emulator.pid).cpu
 
     def deploy(self, app: str, env: str) -> None:
-        """Make what the data stack of Piecework holds."""
+        """Create the resources of Piecework's data stack."""
         into = furnishing.into if self.kind == "models" else deploy.deploy_embedded
         into(self.emulator, app, env)
 
     def counts(self) -> Counts:
-        """Return what was asked of it so far; wait for it while it starts."""
+        """Return the counts so far; wait while the server starts."""
         where = urlsplit(self.emulator.endpoint)
         host, port = where.hostname or "", where.port
         connection = HTTPConnection(host, port, timeout=STARTUP_TIMEOUT_S)
@@ -77,7 +77,7 @@ class RunningAwsServer:
 
 @contextmanager
 def run_server(folder: Path, kind: Kind) -> Iterator[RunningAwsServer]:
-    """Run a stand-in as long as this lasts."""
+    """Run an AWS server inside the context."""
     with socket.create_server((server.LOOPBACK, 0), backlog=512) as listener:
         port = int(listener.getsockname()[1])
         command, environ = server_command(kind, listener.fileno(), port)
@@ -105,7 +105,7 @@ def server_command(
         command = [sys.executable, "-m", "bench.standin", "--fd", str(listener)]
         return command, bare
     python = environment.ensure_environment(report=say)
-    # As the product starts it, but behind the door.
+    # Like the product's own start, with the counting proxy in front.
     serve = [str(python), "-m", "hypercorn", "bench.door:app", "--workers", "0"]
     quiet = ["--keep-alive", "75", "--graceful-timeout", "0", "--log-level", "WARNING"]
     environ = server.server_environment(port, REGION, server.SERVICES)
@@ -114,5 +114,5 @@ def server_command(
 
 
 def say(line: str) -> None:
-    """Tell the person who waits."""
+    """Print a line for the user."""
     sys.stderr.write(f"{line}\n")

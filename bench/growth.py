@@ -1,4 +1,4 @@
-"""W4, what W1 does not say already: many small jobs at once."""
+"""Measure W4: many small jobs at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.workloads import Outcome, measure_no_op
 def measure_many_jobs(
     env: BenchEnvironment, adapter: PieceworkAdapter, jobs: int
 ) -> Outcome:
-    """Submit so many jobs, then let one worker do all of them."""
+    """Submit many jobs, then let one worker process all of them."""
     adapter.jobs = [f"job-{number}" for number in range(jobs)]
     outcome = measure_no_op(env, adapter)
     return Outcome(

@@ -52,13 +52,15 @@ def measure_begin_and_end(
 
 
 def measure_cancel(env: BenchEnvironment, adapter: PieceworkAdapter) -> Outcome:
-    """Cancel a job whose chunks are all in hand, and would be for long."""
+    """Cancel a job whose chunks are all in progress in long calls."""
     adapter.setup()
     adapter.enqueue()
     n = len(env.config.tasks)
     with run_workers(adapter) as groups:
         wait_while_alive(
-            lambda: len(env.ledger.poll().starts) >= n, groups, "not all begun"
+            lambda: len(env.ledger.poll().starts) >= n,
+            groups,
+            "Some chunks did not start in time.",
         )
         module = [sys.executable, "-m", "bench.cancelling", *adapter.jobs]
         requested_at = float(
@@ -72,7 +74,7 @@ def measure_cancel(env: BenchEnvironment, adapter: PieceworkAdapter) -> Outcome:
 
 
 def measure_takeover(env: BenchEnvironment, adapter: PieceworkAdapter) -> Outcome:
-    """Kill a worker that has a chunk in hand, while another one waits for work."""
+    """Kill a worker with a chunk in progress, while another one is idle."""
     adapter.setup()
     facts = env.ledger.poll
     with run_workers(adapter) as dying:
@@ -82,6 +84,10 @@ def measure_takeover(env: BenchEnvironment, adapter: PieceworkAdapter) -> Outcom
             time.sleep(WORKER_START_S)
             dying[0].kill()
             at = time.monotonic()
-            wait_while_alive(lambda: facts().started_again, groups, "nobody took over")
+            wait_while_alive(
+                lambda: facts().started_again,
+                groups,
+                "No worker took the chunk over in time.",
+            )
     again = facts().started_at[-1] / 1e9 - at
     return Outcome({"takeover_s": again, "lease_s": env.config.visibility_s})

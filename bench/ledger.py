@@ -1,4 +1,4 @@
-"""Read a ledger: what was begun, done, paid for; how often, and when."""
+"""Read a ledger: the tasks that were started, done and paid for, with times."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 
 @dataclass(slots=True)
 class Facts:
-    """What happened, as far as it was read; times are nanoseconds of one clock.
+    """The facts read so far; times are nanoseconds of one clock.
 
     Attributes:
-        done_at: When each task was done first.
-        paid: How often each call was paid for.
+        done_at: The first completion of each task.
+        paid: The number of payments of each call.
     """
 
     ready: int = 0
@@ -28,12 +28,12 @@ class Facts:
     last_paid: int = 0
 
     def read(self, lines: Iterable[str]) -> None:
-        """Take further lines."""
+        """Read further lines."""
         for line in lines:
             self.read_line(line.split())
 
     def read_line(self, words: list[str]) -> None:
-        """Take one line."""
+        """Read one line."""
         match words:
             case ["START", task, at, _]:
                 self.starts[task] += 1
@@ -52,27 +52,27 @@ class Facts:
 
     @property
     def first_start(self) -> int:
-        """When the first task was begun; 0: none was."""
+        """The start of the first task; 0 if no task has started."""
         return self.started_at[0] if self.started_at else 0
 
     @property
     def last_done(self) -> int:
-        """When the last task was done for the first time."""
+        """The first completion of the last task."""
         return max(self.done_at.values(), default=0)
 
     @property
     def repeated(self) -> int:
-        """How many times a task was done again."""
+        """The number of repeated completions."""
         return sum(self.dones.values()) - len(self.dones)
 
     @property
     def started_again(self) -> int:
-        """How many times a task was begun again."""
+        """The number of repeated starts."""
         return sum(self.starts.values()) - len(self.starts)
 
     @property
     def paid_twice(self) -> int:
-        """How many calls were paid for that had been paid for."""
+        """The number of calls that were paid for more than once."""
         return sum(self.paid.values()) - len(self.paid)
 
 
@@ -86,7 +86,7 @@ class LedgerReader:
     _rest: str = ""
 
     def poll(self) -> Facts:
-        """Read what is new, and return all that is known."""
+        """Read the new lines, and return all facts."""
         if self.path.exists():
             with self.path.open(encoding="ascii") as file:
                 file.seek(self._at)

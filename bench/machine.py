@@ -1,4 +1,4 @@
-"""What a run ran on: the machine, and the versions of everything."""
+"""Describe the machine and the versions of a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ASK = (
 
 
 def machine() -> dict[str, str]:
-    """Return what is known of the machine."""
+    """Return the properties of the machine."""
     info = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     models = [line.partition(":")[2].strip() for line in info if "model name" in line]
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -35,7 +35,7 @@ def machine() -> dict[str, str]:
 
 
 def versions(rivals: Iterable[Rival]) -> dict[str, str]:
-    """Return the versions of ours, and of each rival that is installed."""
+    """Return the versions of Piecework, and of each installed rival."""
     found = {"python": platform.python_version(), "ministack": VERSION}
     found |= {name: version(name) for name in PIECEWORK}
     found["commit"] = commit()

@@ -1,8 +1,7 @@
-"""Counts requests to AWS by operation, with what each is billed as and consumes.
+"""Count AWS requests by operation, with billed requests and units.
 
-It stands on the standard library alone: one that counts for an emulator runs inside of
-the emulator's own environment. Of a refused write the item that stood there counts, if
-the answer shows it.
+The module uses only the standard library, because it also runs in the emulator's own
+environment. For a refused write, it counts the existing item if the reply contains it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
-# What the product itself computes sizes with; the file stands on nothing else.
+# The product's own size rules; that file has no imports.
 _FILE = Path(__file__).parents[1] / "piecework" / "metering" / "units.py"
 _SPEC: Any = importlib.util.spec_from_file_location("units", _FILE)
 units: Any = importlib.util.module_from_spec(_SPEC)
@@ -24,7 +23,7 @@ _SPEC.loader.exec_module(units)
 WRITES = frozenset({"UpdateItem", "PutItem", "DeleteItem", "TransactWriteItems"})
 WRITES |= {"BatchWriteItem"}
 READS = frozenset({"GetItem", "Query", "Scan"})
-#: Whoever calls itself so only looks on, and is not counted.
+#: Requests with this user agent only observe, and are not counted.
 OBSERVER_AGENT = b"bench-watcher"
 
 
@@ -47,7 +46,7 @@ def count_request(
 
 
 def is_observer(headers: Mapping[bytes, bytes]) -> bool:
-    """Say whether somebody only looks on."""
+    """Return whether a request only observes."""
     return headers.get(b"user-agent", b"").startswith(OBSERVER_AGENT)
 
 
@@ -89,7 +88,7 @@ def write_units(size: int) -> int:
 
 
 def read_units(asked: Mapping[str, Any], found: Mapping[str, Any]) -> float:
-    """Return the units of a read, from what was read."""
+    """Return the units of a read, from the items read."""
     items = found.get("Items", [found["Item"]] if "Item" in found else [])
     read_body: int = units.read_units(sum(map(size, items)))
     return read_body if asked.get("ConsistentRead") else math.ceil(read_body) / 2

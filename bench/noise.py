@@ -1,4 +1,4 @@
-"""What else went on: the cores that others used while a run took place."""
+"""Measure noise: the cores that other processes used during a run."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 from bench.processes import TICKS, tree_cpu_s
 
 #: Fields of the first line of /proc/stat: user, nice, system, idle, iowait, irq,
-#: softirq, steal. Idle and iowait are nobody's.
+#: softirq, steal. Idle and iowait are unused time.
 IDLE, IOWAIT, STEAL = 3, 4, 7
 FIELDS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class NoiseSample:
-    """How much CPU was used so far: by all, by us, by the host's other guests."""
+    """The CPU used so far by all, by the bench, and by other guests of the host."""
 
     at: float
     busy_s: float
@@ -26,7 +26,7 @@ class NoiseSample:
 
 
 def sample() -> NoiseSample:
-    """Look at the machine."""
+    """Take a sample."""
     line = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]
     busy, steal = parse(line)
     return NoiseSample(time.monotonic(), busy, tree_cpu_s(os.getpid()), steal)
@@ -40,7 +40,7 @@ def parse(line: str) -> tuple[float, float]:
 
 
 def between(before: NoiseSample, after: NoiseSample) -> dict[str, float]:
-    """Return what a results file keeps of the noise of a run."""
+    """Return the noise between two samples, as the results store it."""
     seconds = after.at - before.at
     foreign = (after.busy_s - before.busy_s) - (after.ours_s - before.ours_s)
     return {

@@ -1,4 +1,4 @@
-"""Piecework as a contender: the true submit, true workers, a job that ends."""
+"""Adapt Piecework to the bench: the real submit and workers, until the job ends."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ class PieceworkAdapter:
 
     @property
     def chunks(self) -> int:
-        """How many chunks a job has."""
+        """The chunks of a job."""
         config = self.env.config
         return len(config.tasks)
 
     @property
     def manifest(self) -> Path:
-        """Where the manifest is."""
+        """The path of the manifest."""
         return self.env.folder / "manifest.jsonl"
 
     @property
     def log(self) -> Path:
-        """Where the workers say what they do."""
+        """The log file of the workers."""
         return self.env.folder / "worker.log"
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What the processes are told."""
+        """The environment of the processes."""
         config = self.env.config
         return self.env.environment(
             BENCH_CONFIG=str(self.env.config_file),
@@ -63,14 +63,14 @@ class PieceworkAdapter:
             PIECEWORK_ENV=ENV,
             PIECEWORK_MAX_CHUNKS=str(min(config.concurrency, self.chunks + 1)),
             PIECEWORK_MAX_CALLS_IN_FLIGHT=str(config.concurrency),
-            # The measurement is over; the rest is not waited for.
+            # The measurement is over; do not wait for the rest.
             PIECEWORK_SHUTDOWN_GRACE_S="1",
             **lease(config.visibility_s),
             **self.settings,
         )
 
     def enqueue(self) -> Mapping[str, float]:
-        """Submit the manifest, in a process of its own."""
+        """Submit the manifest in a separate process."""
         pipeline = "calling" if self.env.config.workload == "W2b" else "plain"
         module = [sys.executable, "-m", "bench.submitting"]
         command = [*module, pipeline, str(self.manifest), *self.jobs]
@@ -85,15 +85,15 @@ class PieceworkAdapter:
         return start(command, self.environment, self.log)
 
     def ready(self) -> bool:
-        """Say whether a worker consumes."""
+        """Return whether a worker consumes messages."""
         return "worker.started" in self.log.read_text(encoding="utf-8")
 
     def settled(self) -> bool:
-        """Say whether each job has ended."""
+        """Return whether each job has ended."""
         return all(self.status(job) not in OPEN for job in self.jobs)
 
     def status(self, job: str) -> str:
-        """Return how a job stands; looking is not counted."""
+        """Return a job's status; this read is not counted."""
         key = {"pk": keys.job_pk(TENANT, job), "sk": keys.META_SK}
         table = table_at(self.env.config.endpoint)
         item = table.get_item(Key=key, ConsistentRead=True).get("Item", {})
@@ -104,7 +104,7 @@ class PieceworkAdapter:
         return seen
 
     def server_cpu_s(self) -> float:
-        """Return nothing: AWS does what is beside the worker."""
+        """Return 0: apart from the worker, only AWS is used."""
         return 0.0
 
     def teardown(self) -> None:
@@ -113,7 +113,7 @@ class PieceworkAdapter:
 
 @cache
 def table_at(endpoint: str) -> Any:
-    """Return the table as one who only looks on sees it."""
+    """Return the table through an uncounted client."""
     import boto3
     from botocore.config import Config
 
@@ -124,9 +124,9 @@ def table_at(endpoint: str) -> Any:
 
 
 def lease(visibility_s: float) -> dict[str, str]:
-    """Return the settings with which a dead worker's chunk is back in that time.
+    """Return the settings that return a dead worker's chunk within this time.
 
-    The clocks of one machine do not differ, so that nothing is added for it.
+    The clocks of one machine agree, so there is no extra margin.
     """
     return {
         "PIECEWORK_LEASE_S": str(visibility_s),

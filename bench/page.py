@@ -1,7 +1,7 @@
-"""Write docs/performance.md and its drawings from a file of results, and the notes.
+"""Write docs/performance.md and its charts from a results file and the notes.
 
-What a person has to say, above all what binds where a figure is not reached, stands in
-notes.md beside this; all figures of the page are measured ones.
+`notes.md` holds the prose, above all the causes of missed budgets. All figures of the
+page are measured.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bench.systems import PIECEWORK, RIVALS
 
 DOCS = Path(__file__).parents[1] / "docs"
 NOTES = Path(__file__).parent / "notes.md"
-#: Drawings of bars: file, workload, figure, title, limit, digits, only who is on AWS.
+#: Bar charts: file, workload, figure, title, limit, digits, only systems on AWS.
 BARS = (
     ("requests", "W1", "requests_per_task", "AWS requests a task", 2.5, 2, True),
     ("dollars", "W1", "usd_per_million", "Dollars for a million tasks", None, 2, True),
@@ -90,7 +90,7 @@ def charts(results: Results) -> Iterator[tuple[str, str]]:
 def bars(
     results: Results, workload: str, figure: str, *, on_aws: bool
 ) -> Iterator[Bar]:
-    """Yield a bar for each system, ours first."""
+    """Yield a bar for each system, Piecework first."""
     off = {rival.name for rival in RIVALS if not rival.on_aws} if on_aws else set()
     for system in results.systems(workload):
         spread = results.figure(workload, system, figure)
@@ -111,14 +111,14 @@ def growth(results: Results, figure: str) -> list[tuple[float, float]]:
 def page(results: Results, chart_names: list[str], notes: str) -> str:
     """Return the page."""
     own, _, why = notes.partition("\n---\n")
-    parts = [own.strip(), "## Figures to reach", budget_table(results)]
+    parts = [own.strip(), "## Budgets", budget_table(results)]
     parts += [
         "## Side by side",
         *(f"![{name}](performance/{name}.svg)" for name in chart_names),
     ]
     for table in tables.tables(results):
         parts += [f"### {table.title}", tables.markdown(table).strip()]
-    parts += [why.strip(), "## What it ran on", describe_environment(results)]
+    parts += [why.strip(), "## Environment", describe_environment(results)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -143,9 +143,9 @@ def describe_environment(results: Results) -> str:
     machine = ", ".join(f"{name} {value}" for name, value in results.machine.items())
     known = ", ".join(f"{name} {value}" for name, value in results.versions.items())
     return (
-        f"The {results.form} form, made {results.made}: {runs} runs, of which"
-        f" {results.quiet()} were quiet (others used less than a quarter of a core"
-        f" meanwhile; the column *foreign* says what they used).\n\n"
+        f"The {results.form} form, made {results.made}: {runs} runs. Of these,"
+        f" {results.quiet()} were quiet: other processes used less than a quarter"
+        f" of a core meanwhile (column *foreign*).\n\n"
         f"{describe_aws_server(results)}\n\n"
         f"Machine: {machine}.\n\nVersions: {known}.\n\n"
         f"All figures: [`{LATEST}`](../{LATEST})."
@@ -153,15 +153,15 @@ def describe_environment(results: Results) -> str:
 
 
 def describe_aws_server(results: Results) -> str:
-    """Return which rows had what in the place of AWS."""
+    """Return which rows used which AWS server."""
     rows: dict[str, dict[str, None]] = {}
     for each in results.records:
         row = " ".join(filter(None, [each.workload, each.system, each.variant]))
         rows.setdefault(each.aws_server, {})[row] = None
     if len(rows) == 1:
-        return f"In the place of AWS: {', '.join(rows)}, for all rows."
+        return f"AWS server: {', '.join(rows)}, for all rows."
     told = "; ".join(f"{kind} for {', '.join(names)}" for kind, names in rows.items())
-    return f"In the place of AWS: {told}."
+    return f"AWS server: {told}."
 
 
 LATEST = f"bench/{FOLDER.name}/full.json"

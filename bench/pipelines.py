@@ -1,6 +1,6 @@
-"""The workloads as Piecework's user would write them; `BENCH_CONFIG` says which run.
+"""Define the workloads as Piecework pipelines; `BENCH_CONFIG` selects the run.
 
-They write to the same ledger, through the same code, as the rivals do.
+They write to the same ledger, through the same code, as the rivals.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Task(BaseModel):
 
 @cache
 def tasks() -> protocol.Tasks:
-    """Return what performs the tasks of this run."""
+    """Return the task implementation of this run."""
     return protocol.Tasks(protocol.read(Path(os.environ["BENCH_CONFIG"])))
 
 
@@ -55,7 +55,7 @@ model = Dependency("model", retry=RetryPolicy(attempts=3, base=0.02, cap=0.05))
 
 
 async def call_all(ctx: Context[Task]) -> int:
-    """Make the calls of a chunk of W2, as many at once as the worker lets."""
+    """Make the calls of a W2 chunk, with the worker's maximum concurrency."""
     n, ledger = ctx.payload.n, tasks().ledger
     ledger.start(str(n))
     numbers = range(tasks().config.calls)
@@ -66,7 +66,7 @@ async def call_all(ctx: Context[Task]) -> int:
 
 
 async def done(ctx: JoinContext) -> int:
-    """Count what there is."""
+    """Count the results."""
     found = 0
     async for _ in ctx.results():
         found += 1

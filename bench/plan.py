@@ -1,7 +1,6 @@
-"""Which runs there are, and how large: a short form, and the full one.
+"""Plan the runs and their sizes: a short form and the full one.
 
-Every system is given the same task in the same turn, round after round, so that what
-disturbs the machine disturbs all of them.
+Every system runs the same workload in the same round, so that noise affects all alike.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ Measure: TypeAlias = Callable[[BenchEnvironment, Any], Outcome]
 Form: TypeAlias = Literal["short", "full"]
 WORKLOADS = ("W1", "W2a", "W2b", "W3", "W4", "W5")
 
-#: Chunks of the largest job, unless others are asked for: with 100,000 messages in its
-#: queue MiniStack answers 23 chunks a second.
+#: Maximum chunks of the largest job by default. With 100,000 messages in its queue,
+#: MiniStack answers for 23 chunks a second.
 LARGEST: Mapping[Kind, int] = {"models": 100_000, "ministack": 10_000}
 NO_OP = {"concurrency": 32, "visibility_s": 30}
 CALLS = {"concurrency": 64, "visibility_s": 10, "sleep_s": 0.05, "n": 0}
@@ -32,7 +31,7 @@ KILLED = {"concurrency": 32, "visibility_s": 5, "sleep_s": 0.02}
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much of each."""
+    """The sizes of a form."""
 
     rounds: int
     tasks: int
@@ -46,7 +45,7 @@ class Sizes:
     rivals: tuple[str, ...]
 
 
-#: Workloads and rivals as in `WORKLOADS` and by name; W2a takes most of the time.
+#: The workloads as in `WORKLOADS`, for Piecework and for the rivals; W2a takes longest.
 SIZES: Mapping[Form, Sizes] = {
     "short": Sizes(
         rounds=1,
@@ -77,7 +76,7 @@ SIZES: Mapping[Form, Sizes] = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One run: who does what, in which size, and how often in all."""
+    """One run: workload, system, size and number of rounds."""
 
     workload: str
     system: str
@@ -89,18 +88,18 @@ class Step:
 
     @property
     def name(self) -> str:
-        """What it is called while it runs."""
+        """The name in progress lines."""
         return " ".join(filter(None, [self.workload, self.variant, self.system]))
 
     @property
     def words(self) -> set[str]:
-        """What its system may be called on the command line."""
+        """The names of its system on the command line."""
         return self.rival.words if self.rival else {self.system}
 
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """What a person asked for; empty: all of it."""
+    """The options of the command; empty fields select everything."""
 
     form: Form = "short"
     workloads: Collection[str] = field(default_factory=tuple)
@@ -131,7 +130,7 @@ def plan(options: PlanOptions) -> list[Step]:
 
 def all_steps(sizes: Sizes) -> Iterator[Step]:
     """Yield each run once: a workload of all systems, then the next workload."""
-    # W3 counts what a kill does, and takes minutes where a rival is slow to recover.
+    # W3 counts the effects of a kill. It takes minutes with rivals that recover slowly.
     once = replace(sizes, rounds=1)
     configs: dict[str, tuple[Measure, dict[str, Any]]] = {
         "W1": (workloads.measure_no_op, {**NO_OP, "n": sizes.tasks}),
@@ -191,7 +190,7 @@ def growth_steps(sizes: Sizes) -> Iterator[Step]:
 
 
 def latency_steps(sizes: Sizes) -> Iterator[Step]:
-    """Yield the runs of W5: how long one waits for what."""
+    """Yield the W5 runs, which measure latencies."""
     base = {**KILLED, "workload": "W3", "n": 1, "sleep_s": 0.0}
     measure = partial(latencies.measure_begin_and_end, samples=sizes.samples)
     yield Step("W5", PIECEWORK, measure, base, variant="begin and end")

@@ -1,4 +1,4 @@
-"""Processes of ours, and what they use of the machine: CPU and memory, from /proc."""
+"""Start processes, and measure their CPU and memory from /proc."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
 ROOT = Path(__file__).parents[1]
-#: Seconds that a process is given to stop.
+#: Seconds until a process that does not stop is killed.
 STOP_TIMEOUT_S = 15.0
 
 
 class FailedError(Exception):
-    """A process did not do what it was started for."""
+    """A process failed at its task."""
 
 
 @dataclass(slots=True)
 class Group:
-    """A process that was started with all that it starts: a group of its own."""
+    """A started process with its children, in a process group of its own."""
 
     process: subprocess.Popen[bytes]
     log: Path
@@ -35,17 +35,17 @@ class Group:
 
     @property
     def rss_mb(self) -> float:
-        """Megabytes of memory that the process has held at the most."""
+        """The peak memory of the process in MB."""
         return peak_rss_mb(str(self.process.pid))
 
     def check(self) -> None:
         """Fail when the process has ended by itself."""
         if self.process.poll() is not None:
             code = self.process.returncode
-            raise FailedError(f"it ended with {code}:\n{tail(self.log)}")
+            raise FailedError(f"The process ended with code {code}:\n{tail(self.log)}")
 
     def stop(self) -> None:
-        """Ask it to stop; kill what has not, in some seconds."""
+        """Stop it with SIGTERM; kill it if it does not stop in time."""
         self.signal(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(STOP_TIMEOUT_S)
@@ -63,9 +63,9 @@ class Group:
 
 
 def peak_rss_mb(process: str) -> float:
-    """Return the megabytes of memory that a process has held at the most.
+    """Return the peak memory of a process in MB.
 
-    Not as `getrusage` tells: a child begins there with what its parent held.
+    `getrusage` is unsuitable: a child starts with its parent's peak.
     """
     status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
     (line,) = (li for li in status.splitlines() if li.startswith("VmHWM:"))
@@ -94,7 +94,7 @@ def start(
 
 
 def run(command: Sequence[str], environ: Mapping[str, str], log: Path) -> str:
-    """Run a process to its end; return what it wrote to its standard output."""
+    """Run a process until it ends; return its standard output."""
     with log.open("ab") as sink:
         done = subprocess.run(
             command,
@@ -106,14 +106,16 @@ def run(command: Sequence[str], environ: Mapping[str, str], log: Path) -> str:
             check=False,
         )
     if done.returncode:
-        raise FailedError(f"it ended with {done.returncode}:\n{tail(log)}")
+        raise FailedError(
+            f"The process ended with code {done.returncode}:\n{tail(log)}"
+        )
     return done.stdout.decode()
 
 
 def wait_until(
     condition: Callable[[], object], within_s: float, *, every_s: float
 ) -> bool:
-    """Wait until something is so; say whether it came to be."""
+    """Wait until a condition holds; return whether it did in time."""
     end = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > end:
@@ -130,7 +132,7 @@ def tail(log: Path, lines: int = 15) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What /proc says of a process."""
+    """The fields of a process in /proc."""
 
     pid: int
     parent: int
@@ -145,13 +147,13 @@ def stats() -> list[Stat]:
         if each.name.isdigit():
             try:
                 found.append(parse(int(each.name), (each / "stat").read_text()))
-            except OSError:  # it is gone
+            except OSError:  # it has ended
                 continue
     return found
 
 
 def tree_cpu_s(pid: int) -> float:
-    """Return the CPU of a process, and of all that it started."""
+    """Return the CPU seconds of a process and its descendants."""
     found = stats()
     inside = {pid}
     while True:
@@ -167,7 +169,7 @@ def stat_of(pid: int) -> Stat:
 
 
 def parse(pid: int, line: str) -> Stat:
-    """Read a line of /proc/PID/stat; the name in it may hold anything."""
+    """Parse a line of /proc/PID/stat; the process name may contain any character."""
     fields = line.rpartition(")")[2].split()
     cpu = sum(map(int, fields[11:15])) / TICKS
     return Stat(pid, int(fields[1]), int(fields[2]), cpu)

@@ -1,4 +1,4 @@
-"""What was measured: kept as a file, and read as medians and ranges."""
+"""Store the results as a file, and read them as medians and ranges."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 FOLDER = Path(__file__).parent / "results"
 LATEST = FOLDER / "full.json"
-#: The error of a run that somebody ended.
+#: The error of a run that the user interrupted.
 INTERRUPTED = "interrupted"
 #: A run counts as quiet when others used less than so many cores meanwhile.
 QUIET_CORES = 0.25
@@ -22,7 +22,7 @@ class Record:
     """One run.
 
     Attributes:
-        standin: What stood in for AWS.
+        aws_server: The kind of AWS server.
     """
 
     workload: str
@@ -60,7 +60,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """All runs, and what they ran on."""
+    """All runs, with the machine and the versions."""
 
     form: str
     made: str
@@ -69,7 +69,7 @@ class Results:
     records: list[Record] = field(default_factory=list)
 
     def runs_of(self, workload: str, system: str, variant: str = "") -> list[Record]:
-        """Return the runs of a system that came to their end."""
+        """Return the successful runs of a system."""
         wanted = (workload, system, variant)
         return [
             each
@@ -80,7 +80,7 @@ class Results:
     def figure(
         self, workload: str, system: str, name: str, variant: str = ""
     ) -> Spread | None:
-        """Return a figure of a system; None when it was not measured."""
+        """Return a figure of a system; None if it was not measured."""
         runs = self.runs_of(workload, system, variant)
         values = tuple(run.values[name] for run in runs if name in run.values)
         return Spread(values) if values else None
@@ -90,7 +90,7 @@ class Results:
         return [each for each in self.records if each.error]
 
     def systems(self, workload: str) -> list[str]:
-        """Return who was given a workload, in the order of the runs."""
+        """Return the systems that ran a workload, in order."""
         found = (each.system for each in self.records if each.workload == workload)
         return list(dict.fromkeys(found))
 
@@ -100,7 +100,7 @@ class Results:
         return list(dict.fromkeys(found))
 
     def quiet(self) -> int:
-        """Return how many runs nobody disturbed."""
+        """Return the number of runs without noise."""
         return sum(r.noise["foreign_cores"] < QUIET_CORES for r in self.records)
 
     def save(self, path: Path) -> None:
@@ -111,14 +111,14 @@ class Results:
 
 
 def load(path: Path) -> Results:
-    """Read what `save` wrote."""
+    """Read a file written by `save`."""
     document = json.loads(path.read_text(encoding="utf-8"))
     records = [Record(**each) for each in document.pop("records")]
     return Results(**document, records=records)
 
 
 def rounded(value: Any) -> Any:
-    """Return a document with figures of six digits: the rest is noise."""
+    """Round figures to six digits; the rest is noise."""
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if isinstance(value, Mapping):

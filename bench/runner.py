@@ -1,4 +1,4 @@
-"""Run the steps of a plan round after round, each on a stand of its own."""
+"""Run the steps of a plan in rounds, each in its own environment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bench.workloads import Outcome
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """Runs steps; keeps what they left in a folder each."""
+    """Runs steps; each keeps its files in a folder of its own."""
 
     folder: Path
     say: Callable[[str], None]
@@ -31,10 +31,10 @@ class Runner:
     def run(self, steps: Sequence[Step]) -> list[Record]:
         """Run all rounds: every step once, then every step again.
 
-        Who interrupts it is given what was measured so far.
+        An interrupt returns the results so far.
         """
         records: list[Record] = []
-        # A server of a rival may run as another user, who is to find its files.
+        # A rival's server may run as another user, which must reach its files.
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o711)
         rounds = max((step.rounds for step in steps), default=0)
@@ -57,7 +57,7 @@ class Runner:
             outcome, error = measure_step(step, place, self.aws_server), ""
         except (FailedError, UnavailableError) as failed:
             outcome, error = Outcome({}), f"{failed}"
-        except Exception as failed:  # noqa: BLE001 -- the others are still to be run
+        except Exception as failed:  # noqa: BLE001 -- the other steps still run
             outcome, error = Outcome({}), f"{type(failed).__name__}: {failed}"
         noise_values = noise.between(before, noise.sample())
         self.say(progress_line(step, number, outcome, error, noise_values["seconds"]))
@@ -74,7 +74,7 @@ class Runner:
         )
 
     def interrupted_record(self, step: Step, number: int) -> Record:
-        """Return the record of a run that somebody ended."""
+        """Return the record of an interrupted run."""
         return Record(
             *(step.workload, step.system, step.variant, number),
             values={},
@@ -86,7 +86,7 @@ class Runner:
 
 
 def measure_step(step: Step, place: Path, aws_server: Kind) -> Outcome:
-    """Set the stand up, and let the contender work."""
+    """Open the environment, and run the measurement on the adapter."""
     if step.rival is None:
         with open_environment(step.config, place, aws_server) as ours:
             return step.measure(ours, PieceworkAdapter(ours))
@@ -102,7 +102,7 @@ def measure_step(step: Step, place: Path, aws_server: Kind) -> Outcome:
 def progress_line(
     step: Step, number: int, outcome: Outcome, error: str, seconds: float
 ) -> str:
-    """Return the line that a person who waits is shown."""
+    """Return the progress line of a run."""
     shown = {
         name: outcome.values[name]
         for name in PROGRESS_FIGURES

@@ -1,4 +1,4 @@
-"""Where a run takes place: an AWS, a folder, a configuration, an environment."""
+"""Provide the environment of a run: an AWS server, a folder and a configuration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bench.rivals.protocol import Config
 
 @dataclass(frozen=True, slots=True)
 class BenchEnvironment:
-    """What a contender is given for one run, and what the driver sees of it."""
+    """The environment of one run, for the adapter and the measurement."""
 
     aws: RunningAwsServer
     folder: Path
@@ -34,11 +34,11 @@ class BenchEnvironment:
 
     @property
     def config_file(self) -> Path:
-        """Where the configuration stands."""
+        """The path of the configuration."""
         return self.folder / "config.json"
 
     def counts(self) -> Counts:
-        """Return what was asked of AWS so far."""
+        """Return the AWS request counts so far."""
         return self.aws.counts()
 
     def environment(self, **more: str) -> Mapping[str, str]:
@@ -52,42 +52,42 @@ class BenchEnvironment:
 
 
 class Adapter(Protocol):
-    """Who does the work: Piecework, or a rival."""
+    """The interface of a measured system: Piecework, or a rival."""
 
     @property
     def name(self) -> str:
-        """What it is called in tables."""
+        """The name in tables."""
 
     def setup(self) -> None:
-        """Make what it needs."""
+        """Create the system's resources."""
 
     def enqueue(self) -> Mapping[str, float]:
-        """Submit all tasks; tell `submitted`, `seconds`, and when it `ended`."""
+        """Submit all tasks; return `submitted`, `seconds` and the time it `ended`."""
 
     def work(self) -> Group:
         """Start one worker process."""
 
     def ready(self) -> bool:
-        """Say whether a worker consumes."""
+        """Return whether a worker consumes messages."""
 
     def settled(self) -> bool:
-        """Say whether all that was done is also written down."""
+        """Return whether all completed work is also recorded."""
 
     def ended(self, seen: float) -> float:
-        """Return when it was through, given when it was seen to have settled."""
+        """Return the time of completion, given the time when `settled` was observed."""
 
     def server_cpu_s(self) -> float:
-        """Return the CPU of the server that it stands on; 0: that is AWS."""
+        """Return the CPU of the system's own server; 0 if it only uses AWS."""
 
     def teardown(self) -> None:
-        """Remove what it made."""
+        """Remove the created resources."""
 
 
 @contextmanager
 def open_environment(
     config: Mapping[str, Any], folder: Path, kind: Kind
 ) -> Iterator[BenchEnvironment]:
-    """Run a stand-in for one run; a `Config` knows what may be configured."""
+    """Run an AWS server and configure one run; `Config` defines the fields."""
     with emulator.run_server(folder, kind) as aws:
         places = {
             "endpoint": aws.emulator.endpoint,

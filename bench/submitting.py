@@ -1,6 +1,6 @@
-"""Submit a manifest as the product does, and tell what that took; a process of its own.
+"""Submit a manifest through the product, and print its cost.
 
-python -m bench.submitting PIPELINE FILE.jsonl JOB
+Runs in a process of its own: python -m bench.submitting PIPELINE FILE.jsonl JOB
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from piecework.settings import load_settings
 
 
 async def main(name: str, path: str, *jobs: str) -> None:
-    """Submit a manifest under each of these ids, one after the other."""
+    """Submit the manifest once under each job id."""
     pipeline = getattr(pipelines, name)
     async with connect(load_settings()) as rt:
         before, began = time.process_time(), time.monotonic()

@@ -1,7 +1,7 @@
-"""Who is compared: Piecework, and what a team would pick instead.
+"""List the compared systems: Piecework and its alternatives.
 
-How each is set up stands at the top of its script; what is left out of a workload is
-left out with a reason, which the table shows.
+The top of each script describes its setup. A table gives the reason for each workload
+that a system does not run.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Literal, TypeAlias
 Server: TypeAlias = Literal["", "postgres", "redis", "temporal"]
 
 PIECEWORK = "piecework"
-CALLS_ARE_STEPS = "its calls are steps of a larger unit: W2b is how it is meant"
-#: Workloads that Piecework itself is not given.
+CALLS_ARE_STEPS = "its calls are steps of a larger unit; W2b is the intended use"
+#: Workloads that Piecework does not run.
 PIECEWORK_EXCLUSIONS = {"W2a": CALLS_ARE_STEPS}
 
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """A rival: its script, and the environment that it runs in.
+    """A rival: its script, and its environment.
 
     Attributes:
-        lock: `requirements/LOCK.txt`.
-        server: What it stands on beside AWS.
-        packages: Whose versions the results show.
-        options: Settings of this variant, which its script knows.
-        most: Tasks of W1 that it is given at the most: the rate is one over the tasks.
-        without: Workloads that it is not given, each with the reason.
+        lock: The name of `requirements/LOCK.txt`.
+        server: The server that it needs beside AWS.
+        packages: The packages whose versions the results show.
+        options: Settings of this variant for its script.
+        most: Maximum tasks of W1; rates do not depend on it.
+        without: The workloads that it does not run, each with the reason.
     """
 
     name: str
@@ -42,12 +42,12 @@ class Rival:
 
     @property
     def words(self) -> set[str]:
-        """What it may be called on the command line."""
+        """The names on the command line."""
         return {self.name.lower(), self.script.partition("_")[0]}
 
     @property
     def on_aws(self) -> bool:
-        """Whether AWS sends the bill."""
+        """Whether it runs on AWS services only."""
         return not self.server
 
 

@@ -45,7 +45,7 @@ W2 = (
 )
 W3 = (
     ("not done in 75 s", "lost", 0),
-    ("begun again", "started_again", 0),
+    ("started again", "started_again", 0),
     ("twice", "repeated", 0),
     ("in progress", "in_progress", 0),
     ("recovery s", "recovery_s", 1),
@@ -74,11 +74,11 @@ W5 = (
 )
 WORKLOADS = (
     ("W1", "no-op tasks, 32 in progress, one worker process", W1),
-    ("W2a", "2,552 calls of 50 ms, a task a call, 64 in flight", W2),
-    ("W2b", "22 chunks of 116 calls of 50 ms, a task a chunk, 64 in flight", W2),
+    ("W2a", "2,552 calls of 50 ms, one task per call, 64 in flight", W2),
+    ("W2b", "22 chunks of 116 calls of 50 ms, one task per chunk, 64 in flight", W2),
     ("W3", "kill -9 with half of the tasks of 20 ms done, lease 5 s", W3),
     ("W4", "Piecework as jobs and workers grow", W4),
-    ("W5", "how long one waits for Piecework", W5),
+    ("W5", "Piecework's latencies", W5),
 )
 
 
@@ -94,7 +94,7 @@ def tables(results: Results) -> list[Table]:
 
 
 def operations(results: Results) -> Iterator[Table]:
-    """Yield what Piecework asks AWS for in W1, operation by operation."""
+    """Yield the AWS requests of Piecework in W1, by operation."""
     runs = results.runs_of("W1", PIECEWORK)
     if not runs or not runs[-1].counts:
         return
@@ -104,13 +104,13 @@ def operations(results: Results) -> Iterator[Table]:
         for name, row in runs[-1].counts.items()
     )
     heads = ("", "requests/chunk", "billed/chunk", "units/chunk")
-    yield Table("W1: what Piecework asks AWS for", heads, rows)
+    yield Table("W1: AWS requests of Piecework", heads, rows)
 
 
 def rows_of(
     results: Results, workload: str, columns: Sequence[tuple[str, str, int]]
 ) -> list[tuple[str, ...]]:
-    """Return a row for each system, or for each variant of ours."""
+    """Return a row for each system, or for each variant of Piecework."""
     rows = []
     for system in results.systems(workload):
         for variant in results.variants(workload):
@@ -125,7 +125,7 @@ def rows_of(
 def excluded_rows(
     workload: str, rows: Sequence[tuple[str, ...]], columns: int
 ) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each system that is not given a workload, with the reason."""
+    """Yield a row for each system that does not run a workload, with the reason."""
     names = {row[0] for row in rows}
     without = {
         PIECEWORK: PIECEWORK_EXCLUSIONS,
@@ -154,7 +154,7 @@ def cells(
     return [*found, cell(cores, 2)]
 
 
-#: Figures that say something only of who asks AWS.
+#: Figures that only apply to systems on AWS.
 AWS_FIGURES = frozenset(
     {"requests_per_task", "write_units_per_task", "read_units_per_task"}
     | {"usd_per_million", "requests", "emulator_cpu_s_per_1000"}
@@ -162,7 +162,7 @@ AWS_FIGURES = frozenset(
 
 
 def cell(spread: Spread, digits: int) -> str:
-    """Return a median, and the range unless that says nothing more."""
+    """Return a median, with the range if the values differ."""
 
     def of(value: float) -> str:
         return f"{value:,.{digits}f}"
@@ -172,7 +172,7 @@ def cell(spread: Spread, digits: int) -> str:
 
 
 def failure_reason(results: Results, workload: str, system: str, variant: str) -> str:
-    """Return why there is no figure; empty when there was no run either."""
+    """Return why a figure is missing; empty if there was no run."""
     for record in results.errors():
         place = (record.workload, record.system, record.variant)
         if place == (workload, system, variant):
@@ -182,7 +182,7 @@ def failure_reason(results: Results, workload: str, system: str, variant: str) -
 
 
 def drop_empty_columns(table: Table) -> Table:
-    """Return a table without the columns that nobody has a figure in."""
+    """Return a table without its empty columns."""
     figures = [row for row in table.rows if not is_text_row(row)]
     columns = range(1, len(table.heads))
     kept = [0, *([n for n in columns if any(row[n] for row in figures)] or [1])]
@@ -218,7 +218,7 @@ def plain(table: Table) -> str:
 
 
 def is_text_row(row: tuple[str, ...]) -> bool:
-    """Say whether a row holds a sentence in the place of figures."""
+    """Return whether a row holds a sentence instead of figures."""
     return row[1].startswith(("failed: ", "not run: "))
 
 

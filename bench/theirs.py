@@ -1,4 +1,4 @@
-"""A rival as a contender: its script, in its environment, with its server."""
+"""Adapt a rival to the bench: its script, its environment, and its server."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SCRIPTS = Path(__file__).parent / "rivals"
 #: Seconds without a request other than an empty poll after which all is acknowledged.
 QUIET_S = 0.3
 POLLS = ("sqs.ReceiveMessage",)
-#: What the configuration calls the address of a server.
+#: The configuration field of each server's address.
 ADDRESSES = {"postgres": "dsn", "redis": "redis", "temporal": "address"}
 
 
 @cache
 def unavailable_reason(lock: str) -> str:
-    """Return why an environment cannot be had here; empty when it can. Asked once."""
+    """Return why an environment is unavailable; empty if it is available. Cached."""
     try:
         bin_of(lock)
     except NotInstalledError as error:
@@ -38,7 +38,7 @@ def unavailable_reason(lock: str) -> str:
 
 @contextmanager
 def run_rival_server(rival: Rival, folder: Path) -> Iterator[Mapping[str, str]]:
-    """Run what a rival stands on; yield what its configuration says of it."""
+    """Run a rival's server; yield the configuration fields of its address."""
     if not rival.server:
         yield {}
         return
@@ -54,7 +54,7 @@ def run_rival_server(rival: Rival, folder: Path) -> Iterator[Mapping[str, str]]:
 
 @dataclass
 class RivalAdapter:
-    """A rival at work."""
+    """A rival in the bench."""
 
     env: BenchEnvironment
     rival: Rival
@@ -62,7 +62,7 @@ class RivalAdapter:
 
     @property
     def name(self) -> str:
-        """What it is called in tables."""
+        """The name in tables."""
         return self.rival.name
 
     def setup(self) -> None:
@@ -81,11 +81,11 @@ class RivalAdapter:
         return start(self._command("work"), self.env.environment(), log)
 
     def ready(self) -> bool:
-        """Say whether a worker consumes."""
+        """Return whether a worker consumes messages."""
         return self.env.ledger.poll().ready > 0
 
     def settled(self) -> bool:
-        """Say whether nothing but polls has been asked of AWS for a moment."""
+        """Return whether AWS has received only polls for a moment."""
         counts = self.env.counts()
         asked = counts.requests - counts.requests_of(*POLLS)
         now = time.monotonic()
@@ -93,7 +93,7 @@ class RivalAdapter:
             self._seen = (asked, now)
         return now - self._seen[1] >= QUIET_S
 
-    def ended(self, seen: float) -> float:  # noqa: ARG002 -- the way of contenders
+    def ended(self, seen: float) -> float:  # noqa: ARG002 -- the adapter's interface
         """Return when it was through: with the last task that was done."""
         return self.env.ledger.poll().last_done / 1e9
 
@@ -103,7 +103,7 @@ class RivalAdapter:
         return tree_cpu_s(local_server.pid_of(server)) if server else 0.0
 
     def teardown(self) -> None:
-        """Have it remove what it made."""
+        """Remove the created resources."""
         self._run("teardown")
 
     def _command(self, verb: str) -> list[str]:

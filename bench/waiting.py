@@ -1,4 +1,4 @@
-"""What a run waits for: workers that are ready, tasks that are done, an end."""
+"""Wait for workers to be ready, tasks to be done, and jobs to end."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from bench.processes import FailedError, Group, wait_until
 from bench.stand import Adapter, BenchEnvironment
 
-#: Seconds between two looks at the ledger, or at a job.
+#: Seconds between two polls of the ledger or of a job.
 POLL_S = 0.02
-#: Seconds that a run may take to go on: to begin, to do another task.
+#: Maximum seconds without progress: to the first task, or to another one.
 PROGRESS_TIMEOUT_S = 60.0
-#: Seconds that the end of a job may take, the largest with 100,000 chunks.
+#: Maximum seconds until a job has ended; the largest has 100,000 chunks.
 SETTLE_TIMEOUT_S = 300.0
 
 
@@ -30,12 +30,14 @@ def run_workers(adapter: Adapter, workers: int = 1) -> Iterator[list[Group]]:
 
 def wait_until_ready(adapter: Adapter, groups: list[Group]) -> None:
     """Wait until a worker consumes."""
-    wait_while_alive(adapter.ready, groups, "no worker was ready")
+    wait_while_alive(adapter.ready, groups, "No worker became ready in time.")
 
 
 def wait_until_begun(env: BenchEnvironment, groups: list[Group]) -> None:
-    """Wait until the first task was begun."""
-    wait_while_alive(lambda: env.ledger.poll().first_start, groups, "no task was begun")
+    """Wait until the first task has started."""
+    wait_while_alive(
+        lambda: env.ledger.poll().first_start, groups, "No task started in time."
+    )
 
 
 def wait_while_alive(
@@ -53,7 +55,7 @@ def wait_while_alive(
 
 
 def wait_until_done(env: BenchEnvironment, groups: list[Group], n: int) -> None:
-    """Wait until so many tasks were done, or none has been for long."""
+    """Wait until `n` tasks are done, or until no progress is made."""
     seen = -1
     while count_done(env, groups) > seen:
         seen = count_done(env, groups)
@@ -71,7 +73,7 @@ def count_done(env: BenchEnvironment, groups: list[Group]) -> int:
 
 
 def wait_until_settled(adapter: Adapter, every_s: float = POLL_S) -> float:
-    """Wait until what was done is written down; return when that was seen."""
+    """Wait until the work is recorded; return the time of that observation."""
     if not wait_until(adapter.settled, SETTLE_TIMEOUT_S, every_s=every_s):
-        raise FailedError("it has not settled")
+        raise FailedError("The work was not recorded in time.")
     return time.monotonic()

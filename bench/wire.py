@@ -1,10 +1,10 @@
-"""Measure the CPU of a request: through the SDK, and on the thin path beside it.
+"""Measure the CPU of a request: through the SDK, and through the thin transport.
 
-    python -m bench.wire [--n 2000]
+python -m bench.wire [--n 2000]
 
-Both send the same conditional writes to one emulator, in turns, from one process. What
-counts is that process's CPU time; the least of the turns is what the machine's other
-work disturbed least.
+Both send the same conditional writes to one emulator, in turns, from one process. The
+figure is that process's CPU time. The lowest turn is the least disturbed by other
+processes.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ async def measure(n: int) -> None:
 async def cpu_us(
     operation: Callable[[Runtime, int], Awaitable[object]], runtime: Runtime, n: int
 ) -> float:
-    """Return the microseconds of this process's CPU that one request takes."""
+    """Return this process's CPU microseconds per request."""
     numbers = iter(range(n))
 
     async def ask() -> None:
@@ -106,7 +106,7 @@ async def update(runtime: Runtime, number: int) -> object:
 
 
 async def receive(runtime: Runtime, _: int) -> object:
-    """Look into an empty queue."""
+    """Receive from an empty queue."""
     return await runtime.work.receive(10, wait_s=0, hide_s=30)
 
 

@@ -1,4 +1,4 @@
-"""W1, W2 and W3, the same for every contender: what is done, timed and counted."""
+"""Measure W1, W2 and W3 identically for every adapter."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from bench.waiting import (
 from orchestrator.pricing.table import load_prices
 
 Values: TypeAlias = dict[str, float]
-#: Seconds after a kill by which all is to be done.
+#: Seconds after a kill within which all tasks must be done.
 RECOVERY_TIMEOUT_S = 75.0
-#: Seconds that an idle worker is left alone before it is given work.
+#: Seconds that a worker idles before it receives work.
 WARMUP_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run came to: figures by name, and what was asked of AWS."""
+    """The result of a run: figures by name, and AWS request counts."""
 
     values: Values
     counts: Counts = field(default_factory=Counts)
@@ -40,14 +40,14 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Cpu:
-    """Seconds of CPU: of the workers, the emulator, a rival's server."""
+    """CPU seconds of the workers, the emulator, and a rival's server."""
 
     worker_s: float
     emulator_s: float
     server_s: float
 
     def since(self, before: Cpu) -> Cpu:
-        """Return what was used after another look."""
+        """Return the CPU used since an earlier reading."""
         return Cpu(
             self.worker_s - before.worker_s,
             self.emulator_s - before.emulator_s,
@@ -57,7 +57,7 @@ class Cpu:
 
 @dataclass(frozen=True, slots=True)
 class DrainResult:
-    """How a queue was filled, and emptied again."""
+    """The measurements of filling and draining a queue."""
 
     submit_figures: Mapping[str, float]
     submit_counts: Counts
@@ -68,7 +68,7 @@ class DrainResult:
 
 
 def measure_no_op(env: BenchEnvironment, adapter: Adapter, workers: int = 1) -> Outcome:
-    """W1: submit all, then let the workers drain it."""
+    """W1: submit all tasks, then let the workers process them."""
     adapter.setup()
     drained = measure_drain(env, adapter, workers)
     adapter.teardown()
@@ -77,7 +77,7 @@ def measure_no_op(env: BenchEnvironment, adapter: Adapter, workers: int = 1) -> 
 
 
 def measure_drain(env: BenchEnvironment, adapter: Adapter, workers: int) -> DrainResult:
-    """Fill the queue, and let it be emptied."""
+    """Fill the queue, and let the workers drain it."""
     before = env.counts()
     submit_figures = adapter.enqueue()
     submitted = env.counts()
@@ -97,7 +97,7 @@ def measure_drain(env: BenchEnvironment, adapter: Adapter, workers: int) -> Drai
 
 
 def cost_figures(drained: DrainResult) -> Values:
-    """Return what a task cost."""
+    """Return the costs per task."""
     n, counts, cpu = drained.submit_figures["submitted"], drained.counts, drained.cpu
     found = {
         "submit_requests_per_task": drained.submit_counts.requests / n,
@@ -117,7 +117,7 @@ def cost_figures(drained: DrainResult) -> Values:
 
 
 def rate_figures(drained: DrainResult, facts: Facts) -> Values:
-    """Return how fast it went, and whether all was done once."""
+    """Return the rates, and the numbers of lost and repeated tasks."""
     n = drained.submit_figures["submitted"]
     return {
         "tasks": n,
@@ -152,7 +152,7 @@ def measure_calls(env: BenchEnvironment, adapter: Adapter) -> Outcome:
 def call_figures(
     config: Config, facts: Facts, began: float, ended: float, counts: Counts
 ) -> Values:
-    """Return how long all calls took, and what was paid for."""
+    """Return the duration of all calls, and the payments."""
     wanted, took = config.chunks * config.calls, ended - began
     a_call_s = config.sleep_s / config.concurrency
     return {
@@ -170,7 +170,7 @@ def call_figures(
 
 
 def measure_kill(env: BenchEnvironment, adapter: Adapter) -> Outcome:
-    """W3: kill the worker with half of the work done, and start another at once."""
+    """W3: kill the worker with half of the tasks done, and start another."""
     n = len(env.config.tasks)
     adapter.setup()
     adapter.enqueue()

@@ -1,9 +1,7 @@
-"""At which size, and with how many workers, AWS's published limits bind.
+"""Compute which published AWS limits bind, by job size and number of workers.
 
-record    what one job asks of which item, written down on the embedded AWS
-recorded  that recording, read: so much a chunk, so much a group, so much a job
-quotas    the limits, each with the page of AWS that says so
-demand    what a job of any size asks of each of them
-model     which of them binds, and what that does to the job's time
-page      docs/limits.md, written from all this
+record: the requests of a recorded job by item, measured on the embedded AWS. recorded:
+that recording, as amounts per chunk, per group and per job. quotas: the limits, each
+with its AWS page. model: the limit that binds, and its effect on the job's duration.
+page: docs/limits.md, generated from all this.
 """

@@ -1,4 +1,4 @@
-"""A door before the embedded AWS that writes down what is asked of which item."""
+"""Record the requests to each kind of item, in a proxy to the embedded AWS."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Row: TypeAlias = tuple[str, str]
 
 @dataclass(slots=True)
 class RequestTotals:
-    """What was asked of one kind of item.
+    """The totals of one kind of item.
 
     Attributes:
-        requests: A transaction is shared evenly among its items.
-        units: DynamoDB's, by AWS's rules; read or write, as the operation is.
-        entries: Messages of batches.
-        bytes: Of objects, all together.
+        requests: A transaction counts as an equal share for each of its items.
+        units: DynamoDB read or write units, by AWS's rules.
+        entries: The messages of batches.
+        bytes: The total size of objects.
     """
 
     requests: float = 0.0
@@ -38,7 +38,7 @@ class RequestTotals:
 
 @dataclass(slots=True)
 class RecordingProxy:
-    """Passes on what comes, and adds it up."""
+    """Forwards requests and adds them up."""
 
     upstream: str
     http: ClientSession
@@ -76,7 +76,7 @@ class RecordingProxy:
     def record_table_request(
         self, operation: str, request: Mapping[str, Any], answer: Mapping[str, Any]
     ) -> None:
-        """Note a request to a table; a transaction for each of its items."""
+        """Record a request to a table; a transaction counts for each of its items."""
         if "__type" in answer:
             answer = {**answer, "Error": {"Code": answer["__type"].rpartition("#")[2]}}
         units = capacity.consumed(operation, request, answer, trusted=False)
@@ -110,7 +110,7 @@ class RecordingProxy:
         found.bytes += size
 
 
-#: Asked for by everybody's meter; here it is needed whoever asks.
+#: The product's meters request this; the recording needs it for every request.
 CAPACITY_PARAMETER: Final = {"ReturnConsumedCapacity": "TOTAL"}
 
 
@@ -129,7 +129,7 @@ def item_kinds(request: Mapping[str, Any]) -> Iterable[str]:
 
 @asynccontextmanager
 async def open_proxy(upstream: str) -> AsyncIterator[RecordingProxy]:
-    """Open a door on loopback."""
+    """Open a recording proxy on loopback."""
     async with ClientSession(auto_decompress=False) as http:
         proxy = RecordingProxy(upstream, http)
         async with standing(proxy.forward) as proxy.url:

@@ -15,7 +15,7 @@ CALL_S: Final = 0.08
 
 
 class Number(BaseModel):
-    """What a chunk carries."""
+    """The payload of a chunk."""
 
     n: int
 
@@ -26,7 +26,7 @@ async def do_nothing(ctx: Context[Number]) -> int:
 
 
 async def answer(n: int, *, idempotency_key: str) -> int:
-    """Stand in for a service."""
+    """Replace a remote service."""
     del idempotency_key
     await asyncio.sleep(CALL_S)
     return n
@@ -51,7 +51,7 @@ async def second(ctx: Context[Number]) -> int:
 
 
 async def write(ctx: Context[Number]) -> int:
-    """Be the last, whose value is the result."""
+    """Run the last stage; its value is the result."""
     return await calls(ctx)
 
 

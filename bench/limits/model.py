@@ -1,7 +1,7 @@
-"""Which limit binds first for a job and a fleet, and how long the job takes then; pure.
+"""Compute which limit binds first for a job and a fleet, and the job's duration.
 
-Reckoned for the worst: chunks are handed out in their order, so that those in hand lie
-in as few partitions as can be; nothing is borrowed from burst capacity; and no
+The module is pure. It assumes the worst case. Chunks are dispatched in order, so that
+chunks in progress lie in the fewest partitions. No burst capacity is used, and no
 partition is split.
 """
 
@@ -23,28 +23,28 @@ from piecework.metering.units import (
     write_units,
 )
 
-#: Chunks in hand of one worker.
+#: Chunks in progress per worker.
 CONCURRENCY: Final = 32
 #: Seconds of a lease, of which a third passes between two renewals.
 LEASE_S: Final = 60.0
 #: Bytes of a payload that is reckoned with, and of the window that a worker reads.
 PAYLOAD: Final = 2 * 1024
 WINDOW: Final = 256 * 1024
-#: Seconds between two looks of a worker at its job, and at the breakers.
+#: Seconds between two polls of a worker for its job's item, and for the breakers.
 POLL_S: Final = 0.5
-#: Seconds between two writes of what a busy worker's job has cost.
+#: Seconds between two writes of a busy worker's cost of a job.
 COST_S: Final = 5.0
 #: Bytes of a tally's keys and names, about.
 TALLY_OVERHEAD_BYTES: Final = 100
 #: Groups that a submit writes by turns.
 INTERLEAVED_GROUPS: Final = 16
-#: Read units a second that a reconciler spends on looking at chunks, and what it takes
-#: a chunk for.
+#: Read units a second that a reconciler spends on reading chunks, and the assumed size
+#: of a chunk item.
 RECONCILE_UNITS: Final = 200.0
 CHUNK_BYTES: Final = 700
 #: Pages of its journal that a chunk writes in a second in which it always calls.
 PAGES_A_SECOND: Final = 4
-#: Seconds after which a table bears twice what it bore before.
+#: Seconds after which a table's capacity doubles.
 DOUBLES_S: Final = 1_800.0
 
 
@@ -58,35 +58,38 @@ class Run:
 
     @property
     def in_progress(self) -> int:
-        """How many chunks are worked on at once, if nothing hinders."""
+        """The chunks in progress at once, if no limit binds."""
         return min(self.chunks, self.workers * CONCURRENCY)
 
     @property
     def ideal_s(self) -> float:
-        """How long the work takes, if nothing hinders."""
+        """The duration of the work, if no limit binds."""
         return math.ceil(self.chunks / (self.workers * CONCURRENCY)) * self.seconds
 
 
 @dataclass(frozen=True, slots=True)
 class MinimumTime:
-    """How long the work on a job takes at least, and by what; None: by its workers."""
+    """The minimum duration of a job's work, and the limit that causes it.
+
+    `by` is None if only the number of workers bounds it.
+    """
 
     seconds: float
     by: quotas.Quota | None
 
 
 def minimum_time(run: Run, pattern: Pattern) -> MinimumTime:
-    """Return what binds first."""
+    """Return the minimum duration, and the limit that binds first."""
     slowest, by = run.ideal_s, None
     for quota, rate in rates(run, pattern):
         if run.chunks / rate > slowest:
             slowest, by = run.chunks / rate, quota
-    # The last chunk that a limit lets begin still has to end.
+    # The last chunk that the limit admits must still run.
     return MinimumTime(slowest + (run.seconds if by else 0.0), by)
 
 
 def rates(run: Run, pattern: Pattern) -> Iterator[tuple[quotas.Quota, float]]:
-    """Yield the most chunks a second that each limit lets through."""
+    """Yield the maximum chunks a second under each limit."""
     units = units_a_chunk(run, pattern)
     in_progress = min(run.in_progress, quotas.IN_FLIGHT.limit)
     partitions = math.ceil(in_progress / GROUP_SIZE)
@@ -112,14 +115,14 @@ def tally_units(chunks: int) -> float:
 
 
 def job_item_bytes(chunks: int, pattern: Pattern) -> int:
-    """Return the bytes of the item of a job at its end: with all that is full in it."""
+    """Return the size of the job item at its end, with all full groups listed in it."""
     blocks, groups = blocks_in(chunks), groups_in(chunks)
     members = groups if blocks == 1 else blocks
     return pattern.meta_bytes + sum(number_size(str(n)) for n in range(members))
 
 
 def reconciler_pass_s(chunks: int) -> float:
-    """Return how long a reconciler takes between two looks at all chunks of a job."""
+    """Return the seconds between two reads of a chunk by the reconciler."""
     return chunks * CHUNK_BYTES / READ_BYTES / RECONCILE_UNITS
 
 
@@ -134,16 +137,16 @@ def payload_reads(workers: int) -> float:
 
 
 def submit_s(chunks: int, pattern: Pattern) -> float:
-    """Return how long writing the chunks takes, as the partitions allow."""
+    """Return the seconds of writing the chunks, as the partitions allow."""
     partitions = min(groups_in(chunks), INTERLEAVED_GROUPS)
     rate = partitions * quotas.PARTITION_WRITES.limit / pattern.submit_units
     return chunks / min(rate, quotas.TABLE_WRITES.limit / pattern.submit_units)
 
 
 def new_table_s(units: float) -> float:
-    """Return how long so many write units take on a table that nobody has used.
+    """Return the seconds of these write units on a new table.
 
-    The published worst: it bears 4,000 a second, and twice as many each half hour.
+    The published worst case: 4,000 a second at first, doubling each half hour.
     """
     seconds, capacity = 0.0, float(quotas.NEW_TABLE_WRITES.limit)
     while units > capacity * DOUBLES_S and capacity < quotas.TABLE_WRITES.limit:
@@ -155,10 +158,10 @@ def new_table_s(units: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class FleetDemand:
-    """What a fleet asks for by the second, whatever the work.
+    """The rate at which a fleet uses a resource, independent of the work.
 
     Attributes:
-        binds_at: Workers from which on the limit is passed.
+        max_workers: The number of workers at which the limit binds.
     """
 
     what: str
@@ -172,14 +175,14 @@ class FleetDemand:
 
 
 def fleet_demands(pattern: Pattern) -> list[FleetDemand]:
-    """Return what each worker of a fleet asks for beside its chunks."""
+    """Return the rates of each worker beside its chunks."""
     reads = read_units(pattern.meta_bytes) / POLL_S
     return [
-        FleetDemand("looks at the job's item", quotas.PARTITION_READS, reads),
-        FleetDemand("looks at the breakers", quotas.PARTITION_READS, 1 / POLL_S),
-        FleetDemand("both, of the table", quotas.TABLE_READS, reads + 1 / POLL_S),
+        FleetDemand("polls of the job's item", quotas.PARTITION_READS, reads),
+        FleetDemand("polls of the breakers", quotas.PARTITION_READS, 1 / POLL_S),
+        FleetDemand("both, on the table", quotas.TABLE_READS, reads + 1 / POLL_S),
         FleetDemand(
-            "what the job has cost",
+            "cost of the job",
             quotas.PARTITION_WRITES,
             write_units(pattern.cost_bytes) / COST_S,
         ),

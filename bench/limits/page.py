@@ -14,14 +14,14 @@ from piecework.layout import GROUP_SIZE, groups_in
 TEXT: Final = Path(__file__).with_name("limits.md.in")
 SIZES: Final = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 WORKERS: Final = (1, 10, 100, 1_000, 10_000)
-#: Which of the recorded jobs, and how long a chunk of it takes.
+#: The recorded job and the duration of its chunks.
 CASES: Final = (
     ("no calls", 1.0),
     ("three stages", 10.0),
     ("three stages", 60.0),
     ("three stages", 600.0),
 )
-#: What a worker may have, by `WorkerSize`.
+#: The memory of a worker, set by `WorkerSize`.
 GIB: Final = 1024**3
 
 
@@ -31,17 +31,17 @@ def page() -> str:
     named = patterns["three stages"]
     blocks = {
         "patterns": table(
-            ["job", "written by submit", "worked on", "looked at in the end"],
+            ["job", "per chunk, submit", "per chunk, work", "reads at the end"],
             (pattern_row(pattern) for pattern in patterns.values()),
         ),
         "cases": "\n\n".join(case(patterns[name], s) for name, s in CASES),
         "fleet": table(
-            ["what", "of one worker", "limit", "binds from"], fleet_rows(named)
+            ["what", "per worker", "limit", "binds from"], fleet_rows(named)
         ),
         "size": table(
             [
                 "chunks",
-                "submit writes, at least",
+                "submit, at least",
                 "work, on a new table",
                 "job's item",
                 "manifest",
@@ -54,7 +54,7 @@ def page() -> str:
             (size_row(chunks, named) for chunks in SIZES),
         ),
         "quotas": table(
-            ["limit", "", "AWS says so in", "raised on request"],
+            ["limit", "", "AWS page", "raised on request"],
             map(quota_row, quotas.ALL),
         ),
         "busy": number(
@@ -85,7 +85,7 @@ def case(pattern: Pattern, seconds: float) -> str:
 
 
 def cell(run: model.Run, pattern: Pattern) -> str:
-    """Return how long a run takes, and what binds if its workers do not."""
+    """Return the duration of a run, and the limit that binds, if any."""
     found = model.minimum_time(run, pattern)
     if found.by is None:
         return duration(found.seconds)
@@ -94,7 +94,7 @@ def cell(run: model.Run, pattern: Pattern) -> str:
 
 
 def pattern_row(pattern: Pattern) -> list[str]:
-    """Return what a chunk of a recorded job asks for."""
+    """Return the requests of a chunk of a recorded job."""
     return [
         pattern.name,
         f"{pattern.submit_units:.1f} write units",
@@ -104,7 +104,7 @@ def pattern_row(pattern: Pattern) -> list[str]:
 
 
 def fleet_rows(pattern: Pattern) -> Iterator[list[str]]:
-    """Yield what a fleet asks for by the second."""
+    """Yield the fleet's rates."""
     for each in model.fleet_demands(pattern):
         limit = f"{number(each.quota.limit)} {each.quota.unit}"
         rate = f"{each.per_worker:g} a second"
@@ -112,7 +112,7 @@ def fleet_rows(pattern: Pattern) -> Iterator[list[str]]:
 
 
 def size_row(chunks: int, pattern: Pattern) -> list[str]:
-    """Return what grows with the job, whatever the fleet."""
+    """Return the sizes that grow with the job."""
     units = chunks * (pattern.work_units + model.tally_units(chunks))
     groups = groups_in(chunks)
     return [

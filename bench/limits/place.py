@@ -1,4 +1,4 @@
-"""Whose key it is: the kind of item that a request is about, whatever its numbers."""
+"""Classify the item of a request by its key, ignoring numbers."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Final
 
 from piecework import keys
 
-#: What stands alone, by the whole key of its partition.
+#: Items outside of all jobs, by their partition key.
 ALONE: Final = (keys.ACTIVE_PK, keys.BREAKERS_PK)
-#: What belongs to a chunk lies with its group; all else of a job with the job.
+#: A chunk's items lie in its group's partition; other items lie in the job's.
 OF_A_GROUP: Final = ("CHUNK", "RESULT", "WORK", "TALLY")
 _GROUP: Final = re.compile(r"#G#[0-9]+\Z")
 
 
 def item_kind(pk: str, sk: str) -> str:
-    """Return the kind of an item, or of the items that a query asks for."""
+    """Return the kind of an item, or of the items of a query."""
     if pk in ALONE:
         return pk
     if pk.endswith("#JOBS"):

@@ -1,4 +1,4 @@
-"""AWS's published limits that a job can meet, each with the page that says so; pure."""
+"""List the published AWS limits that a job can reach, each with its page."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Quota:
     """A published limit.
 
     Attributes:
-        mark: How tables of ours call it when it binds; empty: it never does.
-        raised: Whether AWS raises it when asked to.
+        label: The label in the tables when the limit binds; empty: it never binds.
+        raised: Whether AWS raises it on request.
     """
 
     label: str
@@ -104,7 +104,7 @@ TRANSACTION: Final = Quota(
 )
 IN_FLIGHT: Final = Quota(
     "flight",
-    "messages of a standard queue received and not deleted, about",
+    "messages of a standard queue received and not deleted (approximate)",
     120_000,
     "messages",
     "Amazon SQS queue quotas",
@@ -113,7 +113,7 @@ IN_FLIGHT: Final = Quota(
 )
 FIFO_IN_FLIGHT: Final = Quota(
     "",
-    "the same of a FIFO queue",
+    "messages of a FIFO queue received and not deleted",
     20_000,
     "messages",
     "Amazon SQS queue quotas",
@@ -158,7 +158,7 @@ PREFIX_WRITES: Final = Quota(
 )
 ONE_PUT: Final = Quota(
     "",
-    "an object that is written with one request",
+    "an object written with one request",
     5 * 1024**3,
     "bytes",
     "Uploading objects",

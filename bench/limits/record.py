@@ -1,9 +1,8 @@
-"""Write down what jobs of two sizes ask of AWS: the true submit, the true worker.
+"""Record the AWS requests of jobs of two sizes, with the real submit and worker.
 
-    python -m bench.limits.record        writes bench/limits/recorded.json
-
-Counts and sizes alone: they are the same on every machine, but for how many chunks
-happen to share a request.
+python -m bench.limits.record writes bench/limits/recorded.json. It records counts and
+sizes only. They are equal on every machine, except for how many chunks happen to share
+a request.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from workers.worker import work
 FILE: Final = Path(__file__).with_name("recorded.json")
 SIZES: Final = (300, 1_000)
 CONCURRENCY: Final = 32
-#: Seconds between two looks at whether a job has ended.
+#: Seconds between two reads of the job's status.
 POLL_S: Final = 1.0
 #: Chunks by which the memory of a job's end is measured.
 SAMPLE: Final = 20_000
@@ -91,7 +90,7 @@ def emulator(folder: Path) -> Iterator[Emulator]:
 
 
 async def record(running: Emulator, name: str, size: int) -> dict[str, Any]:
-    """Run one job; return what its submitter and its worker asked for."""
+    """Run one job; return the requests of its submitter and of its worker."""
     ref = JobRef(TENANT, f"{PIPELINES[name].name}-{size}")
     settings = load_settings(max_chunks=CONCURRENCY)
     async with open_proxy(running.endpoint) as proxy:
@@ -125,14 +124,14 @@ async def run_worker(rt: Runtime, pipeline: Pipeline, ref: JobRef) -> None:
     working = asyncio.create_task(work(services, stop))
     job = None
     while job is None or not job.status.ended:
-        await asyncio.sleep(POLL_S)  # seldom: it is asked through the same door
+        await asyncio.sleep(POLL_S)  # rarely: it passes through the same proxy
         job = await rt.jobs.read(ref)
     stop.set()
     await working
 
 
 def finish_bytes() -> int:
-    """Return the bytes a chunk that whoever ends a job holds at the most for it."""
+    """Return the peak memory per chunk of the process that ends a job, in bytes."""
     item = {"manifest": "", "manifest_sha256": "", "pipeline": "p", "chunks": SAMPLE}
     job = Job.read(JobRef(TENANT, "job"), {"status": "FINALIZING", "gen": 1, **item})
     tracemalloc.start()
@@ -148,7 +147,7 @@ def finish_bytes() -> int:
 
 
 def rows(proxy: RecordingProxy) -> list[dict[str, Any]]:
-    """Return what came through a door, in a settled order."""
+    """Return the totals of a proxy in a stable order."""
     return [
         {
             "operation": operation,
@@ -163,7 +162,7 @@ def rows(proxy: RecordingProxy) -> list[dict[str, Any]]:
 
 
 def item_bytes(running: Emulator, table: str, ref: JobRef) -> dict[str, int]:
-    """Return the largest size of each kind of item of a job, as it stands."""
+    """Return the largest size of each kind of item of a job."""
     largest: dict[str, int] = {}
     with closing(make_client("dynamodb", running)) as dynamodb:
         pages = dynamodb.get_paginator("scan").paginate(TableName=table)

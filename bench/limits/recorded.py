@@ -1,7 +1,6 @@
-"""What was recorded of a job, as so much a chunk; pure.
+"""Convert a recording to amounts per chunk; pure.
 
-Two sizes were recorded: what the larger asks for more is its chunks', the rest the
-job's.
+Two sizes are recorded. The difference belongs to the chunks, the rest to the job.
 """
 
 from __future__ import annotations

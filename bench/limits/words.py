@@ -1,4 +1,4 @@
-"""Numbers as a person reads them: two or three digits, with a unit."""
+"""Format numbers with two or three digits and a unit."""
 
 from __future__ import annotations
 

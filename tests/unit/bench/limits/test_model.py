@@ -100,7 +100,7 @@ def test_a_fleet_meets_its_limits_where_the_page_says() -> None:
     ok_answer = {each.what: each.max_workers for each in model.fleet_demands(STAGES)}
     assert (
         1_500
-        == ok_answer["looks at the job's item"]
-        == ok_answer["looks at the breakers"]
+        == ok_answer["polls of the job's item"]
+        == ok_answer["polls of the breakers"]
     )
     assert 200 == ok_answer["a reconciler beside each worker"]

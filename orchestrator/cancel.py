@@ -36,7 +36,7 @@ async def cancel(
         "cancelled_by": actor,
         "cancel_reason": reason,
         "cancel_code": "job.cancel.requested",
-        "cancel_undoes": compensate,
+        "cancel_compensates": compensate,
     }
     job = await rt.jobs.read(ref)
     while job is not None and job.status in CANCELLABLE:

@@ -64,9 +64,9 @@ async def read_in_doubt(rt: Runtime, chunk: Chunk) -> list[dict[str, Any]]:
             **effect_document(row),
         }
         for row in work.kind("EFFECT")
-        if row["effect_state"] in {INTENT, UNKNOWN}
+        if row["state"] in {INTENT, UNKNOWN}
     ]
-    return sorted(found, key=lambda row: str(row["begun_at"]))
+    return sorted(found, key=lambda row: str(row["started_at"]))
 
 
 async def resolve(
@@ -95,7 +95,7 @@ async def resolve(
         )
         raise UsageError(message, code="job.effect.not_resolved")
     state = REFUSED if answer is None else DONE
-    facts = {"chunk": ref.chunk, "effect_key": key, "effect_state": state}
+    facts = {"chunk": ref.chunk, "effect_key": key, "state": state}
     author = {"actor": request.actor, "reason": request.reason}
     await rt.jobs.record(ref.of, "effect resolved", facts | author)
     return {"job": ref.job, "status": str(chunk.status), **facts}

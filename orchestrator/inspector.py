@@ -97,21 +97,21 @@ def job_facts(job: Job) -> Document:
 
 def status_reason(job: Job) -> Document | None:
     """Return why the job makes no progress; None if it does, or if it has ended."""
-    if job.status.ended or "notice" not in job.item:
+    if job.status.ended or "status_reason" not in job.item:
         return None
     item = job.item
     return {
-        "code": item["notice_code"],
-        "message": item["notice"],
-        "at": item["noticed_at"],
-        "until": item.get("notice_until", ""),
+        "code": item["status_reason_code"],
+        "message": item["status_reason"],
+        "at": item["status_reason_at"],
+        "until": item.get("status_reason_until", ""),
     }
 
 
 async def count_open_letters(rt: Runtime, ref: JobRef) -> int:
     """Count the open dead letters of a job."""
     letters = rt.dead_letters.query(ref.pk)
-    return sum([letter.get("letter_state") == "OPEN" async for letter in letters])
+    return sum([letter.get("state") == "OPEN" async for letter in letters])
 
 
 async def read_certificate(rt: Runtime, job: Job) -> Document | None:
@@ -144,7 +144,11 @@ async def job_events(rt: Runtime, job: Job) -> list[Document]:
             ("created_at", "submitted", {"by": item.get("submitted_by", "")}),
             ("opened_at", "running", {"chunks": job.chunks}),
             ("sent_at", "sent", {}),
-            ("noticed_at", "status reason", {"code": item.get("notice_code", "")}),
+            (
+                "status_reason_at",
+                "status reason",
+                {"code": item.get("status_reason_code", "")},
+            ),
             ("finalizing_at", "joining", {"gen": job.gen}),
         )
         if name in item
@@ -154,7 +158,9 @@ async def job_events(rt: Runtime, job: Job) -> list[Document]:
         moments.append({"at": row["at"], "event": row["event"], "facts": facts})
     async for letter in rt.dead_letters.query(job.ref.pk):
         facts = {"chunk": letter["chunk"], "code": letter["error_code"]}
-        moments.append({"at": letter["died_at"], "event": "died", "facts": facts})
+        moments.append(
+            {"at": letter["dead_lettered_at"], "event": "died", "facts": facts}
+        )
     return sorted(moments, key=lambda moment: str(moment["at"]))
 
 
@@ -201,11 +207,11 @@ async def chunk_document(rt: Runtime, ref: ChunkRef) -> Document:
         ),
         "effects": sorted(
             (effect_document(row) for row in work.kind("EFFECT")),
-            key=lambda row: str(row["begun_at"]),
+            key=lambda row: str(row["started_at"]),
         ),
         "errors": [error_document(row) for row in work.kind("ERROR")],
         "compensated": sorted(
-            (compensation_document(row) for row in work.kind("UNDO")),
+            (compensation_document(row) for row in work.kind("COMPENSATED")),
             key=lambda row: str(row["at"]),
         ),
     }
@@ -227,7 +233,7 @@ def stage_documents(chunk: Chunk, work: Work) -> list[Document]:
 
 def effect_document(row: Mapping[str, Any]) -> Document:
     """Return an effect of the ledger as a document."""
-    names = ("stage", "effect_state", "effect", "begun_at", "ended_at", "effect_key")
+    names = ("stage", "state", "effect", "started_at", "ended_at", "effect_key")
     return {name: row.get(name) for name in names}
 
 

@@ -98,7 +98,7 @@ async def is_open(rt: Runtime, ref: JobRef, row: Item) -> bool:
     """Return whether a dead letter is still open; it was listed some time ago."""
     sk = keys.dead_letter_sk(row["chunk"], row["gen"])
     letter = await rt.dead_letters.get(ref.pk, sk)
-    return letter is not None and letter["letter_state"] == OPEN
+    return letter is not None and letter["state"] == OPEN
 
 
 async def may_reopen_without_chunks(
@@ -120,5 +120,5 @@ async def count_redriven_joins(rt: Runtime, request: RedriveRequest, gen: int) -
         if row["chunk"] == keys.JOIN_CHUNK:
             sk = keys.dead_letter_sk(keys.JOIN_CHUNK, row["gen"])
             letter = await rt.dead_letters.get(request.ref.pk, sk)
-            count += (letter or {}).get("redriven_as") == gen
+            count += (letter or {}).get("redriven_gen") == gen
     return count

@@ -31,7 +31,7 @@ from piecework.store.table import Action, Item
 #: dead letter. All others are dropped, because a large job may have very many chunks to
 #: reopen.
 CHUNK_ATTRIBUTES = {"stage", "resume_at"}
-LETTER_ATTRIBUTES = {"tenant", "job", "chunk", "gen", "died_at", "letter_state"}
+LETTER_ATTRIBUTES = {"tenant", "job", "chunk", "gen", "dead_lettered_at", "state"}
 REOPENABLE = {JobStatus.PARTIAL, JobStatus.FAILED, JobStatus.CANCELLED}
 
 
@@ -90,7 +90,7 @@ async def resume(rt: Runtime, request: ResumeRequest) -> tuple[int, int]:
     to_reopen = []
     async for chunk in all_chunks(rt.table, request.ref, job.chunks):
         letter = letters.get((chunk.ref.chunk, chunk.gen), {})
-        state = letter.get("letter_state")
+        state = letter.get("state")
         ended = chunk.status in {ChunkStatus.DEAD, ChunkStatus.CANCELLED}
         if ended and state != DISCARDED:
             slim = replace(chunk, item=pick(chunk.item, CHUNK_ATTRIBUTES))
@@ -173,7 +173,7 @@ async def close_join_letter(rt: Runtime, job: Job, closing: Closing) -> list[Act
     """
     sk = keys.dead_letter_sk(keys.JOIN_CHUNK, job.gen)
     letter = await rt.dead_letters.get(job.ref.pk, sk)
-    if letter is None or letter["letter_state"] != OPEN:
+    if letter is None or letter["state"] != OPEN:
         return []
     return DeadLetters(rt.dead_letters, rt.settings, rt.clock).redriving(
         letter, job.gen + 1, closing

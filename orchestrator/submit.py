@@ -100,7 +100,7 @@ def optional_facts(submission: Submission) -> dict[str, object]:
     if submission.deadline is not None:
         facts["deadline_at"] = iso(submission.deadline)
     if submission.pipeline.notify is not None:
-        facts["notifies"] = True
+        facts["has_notify_hook"] = True
     return facts
 
 

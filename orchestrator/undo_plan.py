@@ -26,7 +26,7 @@ from piecework.store.census import all_chunks
 from piecework.store.checkpoints import read_error
 from piecework.store.ledger import STANDS
 from piecework.store.table import Item
-from piecework.store.turns import ONWARDS
+from piecework.store.turns import FORWARD
 from piecework.way_back import CompensationStep, StepState, compensation_plan, preview
 from piecework.winding_back import cancellation_cause
 
@@ -132,7 +132,7 @@ def plan_steps(
         return compensation_plan(pipeline, progress.cause, progress, progress.standing)
     cancelled = cancellation_cause(chunk.ref, progress.reached_stage, rt.clock())
     found = preview(pipeline, cancelled, progress, progress.standing)
-    if chunk.item.get("direction") == ONWARDS:
+    if chunk.item.get("direction") == FORWARD:
         return [CompensationStep(step.stage, StepState.FORWARD_ONLY) for step in found]
     return found
 
@@ -153,9 +153,10 @@ async def read_progress(
         step = "Name the pipeline version that the job was submitted with."
         raise UsageError(message, code="runtime.stage.not_found", next_step=step)
     gen = f"{chunk.gen:04d}"
-    cause_sk = keys.work_prefix(chunk.ref.chunk) + f"TURN#{gen}"
+    cause_sk = keys.work_prefix(chunk.ref.chunk) + f"COMPENSATION#{gen}"
     compensated, cause = await asyncio.gather(
-        read_rows(rt, chunk, f"UNDO#{gen}#"), rt.table.get(chunk.ref.pk, cause_sk)
+        read_rows(rt, chunk, f"COMPENSATED#{gen}#"),
+        rt.table.get(chunk.ref.pk, cause_sk),
     )
     return ChunkProgress(
         reached_stage=entered,
@@ -165,7 +166,7 @@ async def read_progress(
             for row in compensated
         },
         standing=frozenset(
-            str(row["stage"]) for row in effects if row["effect_state"] in STANDS
+            str(row["stage"]) for row in effects if row["state"] in STANDS
         ),
         cause=read_error(cause) if cause else None,
     )
@@ -188,7 +189,7 @@ async def recorded_stages(
     result = rt.table.get(chunk.ref.pk, keys.result_sk(chunk.ref.chunk))
     values, last = await asyncio.gather(read_rows(rt, chunk, "STAGE#"), result)
     values += [last] if last else []
-    started = [(str(row["begun_at"]), str(row["stage"])) for row in effects]
+    started = [(str(row["started_at"]), str(row["stage"])) for row in effects]
     ended = [(str(row["finished_at"]), str(row["stage"])) for row in values]
     names = [n for _, n in sorted(started + ended) if not n.startswith("undo:")]
     cursor = str(chunk.item["stage"])

@@ -21,7 +21,7 @@ class CallCounts:
     #: Attempts that failed, or were cut off.
     failed: int = 0
     #: How often the chunk was deferred because a dependency could not be called.
-    parks: int = 0
+    deferrals: int = 0
     #: Of the calls that a dependency answered, as far as it reports usage.
     tokens_in: int = 0
     tokens_out: int = 0

@@ -224,7 +224,7 @@ class Caller:
         """
         self.counts.forward = False
         self.attempts.budget = replace(self.attempts.budget, spent=0.0)
-        self.attempts.enforce_fleet_budget = self.counts.parks < MAX_DEFERRALS
+        self.attempts.enforce_fleet_budget = self.counts.deferrals < MAX_DEFERRALS
 
     def progress(self) -> None:
         """Report that the stage makes progress."""

@@ -145,7 +145,7 @@ def explain_refusal(  # noqa: PLR0911 -- one row of the table, one return
     running = chunk.status is ChunkStatus.RUNNING
     if running and item["claim_expires_at"] >= iso(now - skew):
         return Busy(max(0.0, moment(item["claim_expires_at"]) + skew - now))
-    if "cancel_requested" in item and not chunk.has_direction:
+    if "cancel_requested_at" in item and not chunk.has_direction:
         return CancelPending(chunk)
     if "retry_at" in item and moment(item["retry_at"]) > now:
         return Busy(moment(item["retry_at"]) - now)

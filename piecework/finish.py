@@ -121,8 +121,8 @@ async def end_cancelled(rt: Runtime, job: Job) -> bool:
         census = await with_unwritten(rt, job, census)
     certificate = certify(job, census, rt.clock(), "", JobStatus.CANCELLED)
     measured = {
-        "quiet_at": census.quiet_at(job.cancelled_at),
-        "late_calls": census.late_calls,
+        "quiesced_at": census.quiesced_at(job.cancelled_at),
+        "calls_after_cancel": census.calls_after_cancel,
     }
     facts = await store_certificate(rt, certificate) | measured
     return await rt.moves.cancelled(job, facts)

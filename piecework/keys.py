@@ -2,13 +2,13 @@
 
     partition                          sort key
     T#acme#J#<job>                     META, JOIN, TALLY, EVENT#<time>#<event>,
-                                       NOTICE#<gen>#<event>, COST#<actor>
+                                       NOTIFICATION#<gen>#<event>, COST#<actor>
     T#acme#J#<job>[#G#0001]            CHUNK#<n>, RESULT#<n>, WORK#<n>#...
     T#acme#J#<job>[#G#0256]            TALLY#GROUPS
     T#acme#JOBS                        <created at>#<job>
     ACTIVE                             <tenant>#<job>
     BREAKERS                           <dependency>
-    T#acme#I#<sha256>                  RECORD, HEAD, NUMBER#<n>
+    T#acme#I#<sha256>                  RECORD, HEAD, SEQ#<n>
     T#acme#R#<sha256>                  RESPONSE
 
 and in the table of dead letters
@@ -58,7 +58,7 @@ BLOCK_SK = "TALLY#GROUPS"
 CHUNK_PREFIX = "CHUNK#"
 RESULT_PREFIX = "RESULT#"
 EVENT_PREFIX = "EVENT#"
-NOTICE_PREFIX = "NOTICE#"
+NOTIFICATION_PREFIX = "NOTIFICATION#"
 COST_PREFIX = "COST#"
 RECORD_SK = "RECORD"
 HEAD_SK = "HEAD"
@@ -80,9 +80,9 @@ def active_sk(tenant: str, job: str) -> str:
     return f"{tenant}#{job}"
 
 
-def notice_sk(gen: int, event: str) -> str:
+def notification_sk(gen: int, event: str) -> str:
     """Return the sort key of what a pipeline is to be told of a life of a job."""
-    return f"{NOTICE_PREFIX}{gen:04d}#{event}"
+    return f"{NOTIFICATION_PREFIX}{gen:04d}#{event}"
 
 
 def cost_sk(actor: str) -> str:
@@ -97,7 +97,7 @@ def idempotency_pk(tenant: str, key: str) -> str:
 
 def number_sk(number: int) -> str:
     """Return the sort key of one operation of a stream."""
-    return f"NUMBER#{number:012d}"
+    return f"SEQ#{number:012d}"
 
 
 def response_pk(tenant: str, key: str) -> str:
@@ -170,9 +170,9 @@ def open_letters_pk(tenant: str) -> str:
     return f"T#{tenant}#OPEN"
 
 
-def open_letter_sk(died_at: str, job: str, chunk: int, gen: int) -> str:
+def open_letter_sk(dead_lettered_at: str, job: str, chunk: int, gen: int) -> str:
     """Return the sort key under which an open dead letter is found by its age."""
-    return f"{died_at}#{job}#{dead_letter_sk(chunk, gen)}"
+    return f"{dead_lettered_at}#{job}#{dead_letter_sk(chunk, gen)}"
 
 
 def alarms_pk(tenant: str) -> str:

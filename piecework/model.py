@@ -14,7 +14,7 @@ from piecework import keys, record
 
 #: What a chunk's item counts.
 COUNTS = frozenset(
-    {"attempts", "fence", "heartbeat", "parks", "recoveries", "releases"}
+    {"attempts", "fence", "renewals", "deferrals", "recoveries", "releases"}
 )
 
 MICROS = 1_000_000
@@ -174,12 +174,12 @@ class Chunk:
     @property
     def compensate_requested(self) -> bool:
         """Whether a cancel asks for what it did to be undone."""
-        return "undo_requested" in self.item
+        return "compensate_requested" in self.item
 
     @property
     def renewal_mark(self) -> tuple[int, int]:
         """What changes as long as its holder lives."""
-        return self.fence, int(self.item.get("heartbeat", 0))
+        return self.fence, int(self.item.get("renewals", 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ class Job:
     @property
     def compensates_on_cancel(self) -> bool:
         """Whether its cancel undoes what the chunks have done."""
-        return bool(self.item.get("cancel_undoes"))
+        return bool(self.item.get("cancel_compensates"))
 
     @property
     def cancelled_at(self) -> str:
@@ -223,7 +223,7 @@ class Job:
     @property
     def has_notify_hook(self) -> bool:
         """Whether its pipeline wants to be told of its end."""
-        return bool(self.item.get("notifies"))
+        return bool(self.item.get("has_notify_hook"))
 
     @property
     def deadline(self) -> float | None:

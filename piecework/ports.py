@@ -41,9 +41,9 @@ class CancelRequest:
     @classmethod
     def read(cls, item: Mapping[str, Any]) -> CancelRequest | None:
         """Read it off a chunk's item; None: nobody asks for the chunk to stop."""
-        if "cancel_requested" not in item:
+        if "cancel_requested_at" not in item:
             return None
-        return cls(str(item["cancel_requested"]), "undo_requested" in item)
+        return cls(str(item["cancel_requested_at"]), "compensate_requested" in item)
 
 
 class CancelRequestedError(BaseException):
@@ -154,11 +154,11 @@ class Ledger(Protocol):
     """The effects of a chunk, each written ahead: INTENT before, DONE after."""
 
     async def begin(
-        self, key: str, stage: str, effect: Effect, lands_in: float
+        self, key: str, stage: str, effect: Effect, max_duration_s: float
     ) -> Proceed | AlreadyDone | Unknown:
         """Write the intent of an effect, or learn what became of an earlier one.
 
-        `lands_in`: seconds that one attempt may take.
+        `max_duration_s`: seconds that one attempt may take.
         """
 
     def stages_with_effects(self) -> set[str]:

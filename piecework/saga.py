@@ -167,7 +167,7 @@ async def recover(
         attempt=ctx.attempt,
         pivot=pivot,
         rng=limits.rng,
-        deferrals=ctx.caller.counts.parks,
+        deferrals=ctx.caller.counts.deferrals,
     )
     match decision:
         case RetryLater(delay, blocked_on):
@@ -230,10 +230,10 @@ async def compensate(
             restore_values(pipeline, ctx, checkpoints)
             ctx.stage = f"undo:{step.stage.name}:{ctx.caller.gen}"
             failed = await compensate_stage(step.stage, ctx, failure)
-            if failed is not None and (waits_for := blocked_on(failed)):
-                parks, rng = ctx.caller.counts.parks, ctx.caller.attempts.rng
-                wait = recovery.deferral_delay(failed, ctx.attempt, parks, rng)
-                return Deferred(failed, wait, waits_for)
+            if failed is not None and (dependency := blocked_on(failed)):
+                deferrals, rng = ctx.caller.counts.deferrals, ctx.caller.attempts.rng
+                wait = recovery.deferral_delay(failed, ctx.attempt, deferrals, rng)
+                return Deferred(failed, wait, dependency)
             await checkpoints.record_compensation(step.stage.name, failed)
             compensation.emit_step(step.stage, failed)
             ctx.progress()

@@ -59,7 +59,7 @@ class Broom:
     async def sweep(self, chunk: Chunk) -> None:
         """Cancel a chunk, or ask for it."""
         if chunk.status is ChunkStatus.RUNNING:
-            if "cancel_requested" not in chunk.item:
+            if "cancel_requested_at" not in chunk.item:
                 self.asked += await request_cancel(self.rt.table, chunk, self.cancel)
         elif not chunk.status.terminal and not await self.sweep_waiting(chunk):
             await self.ask_who_took(chunk)
@@ -73,7 +73,7 @@ class Broom:
             self.cancelled += cancelled
             return cancelled
         # Asked while it was in hand, it may have parked: that retry is not waited for.
-        if "cancel_requested" in chunk.item and "retry_at" not in chunk.item:
+        if "cancel_requested_at" in chunk.item and "retry_at" not in chunk.item:
             return True
         again = now + self.rt.settings.visibility_s
         asked = await request_undo(table, chunk, self.cancel, again)

@@ -89,10 +89,10 @@ class MemoryJournal:
         self.calls[key] = value
 
     async def begin(
-        self, key: str, stage: str, effect: Effect, lands_in: float
+        self, key: str, stage: str, effect: Effect, max_duration_s: float
     ) -> Proceed | AlreadyDone | Unknown:
         """Write an intent, or learn what became of an earlier one."""
-        del lands_in
+        del max_duration_s
         known = self.effects.get(key)
         if known is not None:
             return AlreadyDone(known)

@@ -97,7 +97,7 @@ class ChunkInvariants:
             self.report_violation(
                 f"I2: {self.name} has two owners at fence {new['fence']}"
             )
-        if "cancel_requested" in old and "direction" not in old:
+        if "cancel_requested_at" in old and "direction" not in old:
             self.report_violation(f"I11: {self.name} was claimed after its cancel")
         if old["status"] in ENDED:
             self.report_violation(f"I4: {self.name} was claimed after its end")
@@ -112,7 +112,7 @@ class ChunkInvariants:
         """Check that only its owner writes to a chunk that is claimed."""
         sender = self.world.sender
         owner = old.get("claimed_by")
-        is_request = {"cancel_requested", "undo_requested"} >= {
+        is_request = {"cancel_requested_at", "compensate_requested"} >= {
             k for k in {*old, *new} if old.get(k) != new.get(k)
         }
         if sender is None or is_request or sender.name == owner:

@@ -39,14 +39,14 @@ def chunk_transitions(old: Item | None, new: Item) -> list[str]:
 
 def count_returns(old: Item, new: Item) -> int:
     """Return how often a write returned a chunk: as a release or as a deferral."""
-    names = ("releases", "parks")
+    names = ("releases", "deferrals")
     return sum(int(new.get(name, 0)) - int(old.get(name, 0)) for name in names)
 
 
 def running_transitions(old: Item, new: Item) -> list[str]:
     """Return the transitions of a chunk that a worker had claimed."""
     after = new["status"]
-    if after == C.WAITING and new.get("parks", 0) > old.get("parks", 0):
+    if after == C.WAITING and new.get("deferrals", 0) > old.get("deferrals", 0):
         return ["C14"]
     given_back = after == C.WAITING and "claim_token" not in new
     back = ["J7"] if after in ENDED and "compensation" in new else []
@@ -70,11 +70,11 @@ def unchanged_transitions(old: Item, new: Item) -> list[str]:
     """Return the transitions that keep the chunk's status."""
     if new.get("direction") and not old.get("direction"):
         return ["J6"]
-    if new.get("cancel_requested") and not old.get("cancel_requested"):
+    if new.get("cancel_requested_at") and not old.get("cancel_requested_at"):
         return ["C11"]
     if old["status"] in OPEN:
         return ["resent"]
-    if new.get("heartbeat") != old.get("heartbeat"):
+    if new.get("renewals") != old.get("renewals"):
         return ["C3"]
     if new.get("stage") != old.get("stage"):
         return ["C4"]

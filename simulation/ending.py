@@ -42,7 +42,9 @@ def check_job(world: World, invariants: Invariants, pk: str, meta: Item) -> None
             invariants.report_violation(f"L1: {name}/{number} is {item['status']}")
         if item["status"] == ChunkStatus.DEAD:
             check_dead_letter(world, invariants, pk, item)
-        if item["status"] == ChunkStatus.CANCELLED and not item.get("cancelled"):
+        if item["status"] == ChunkStatus.CANCELLED and not item.get(
+            "cancelled_at_stage"
+        ):
             invariants.report_violation(f"I15: {name}/{number} has no cancel position")
     if not JobStatus(meta["status"]).ended:
         return
@@ -83,7 +85,7 @@ def check_dead_letter(
         pk,
         keys.dead_letter_sk(item["chunk"], item["gen"]),
     )
-    needed = ("error_code", "stage", "attempts", "trail", "compensation")
+    needed = ("error_code", "stage", "attempts", "error_history", "compensation")
     if row is None or any(row.get(n) is None for n in needed):
         invariants.report_violation(
             f"I15: {item['job']}/{item['chunk']} has no dead letter: {row}"
@@ -125,12 +127,12 @@ def check_effects(world: World, invariants: Invariants) -> None:
     for identity, entry in provider.records.items():
         if entry.effect is Effect.PURE:
             continue
-        state = rows.get(identity, {}).get("effect_state")
+        state = rows.get(identity, {}).get("state")
         if state is None:
             invariants.report_violation(
                 f"I7: {identity[:12]} was executed without an effect row"
             )
-        elif state in {"UNDONE", "REFUSED"} and entry.active:
+        elif state in {"COMPENSATED", "REFUSED"} and entry.active:
             invariants.report_violation(
                 f"I8: {identity[:12]} is {state} and still in effect"
             )

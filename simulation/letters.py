@@ -37,7 +37,7 @@ class DeadLetterInvariants:
         if kind == "open":
             self.update_open_list(old, new)
         elif kind == "dead-letter":
-            move = (old.get("letter_state", ""), new.get("letter_state", "nothing"))
+            move = (old.get("state", ""), new.get("state", "nothing"))
             if move not in TRANSITIONS:
                 self.report_violation(
                     f"I4: dead letter {change.sk} moved {move[0]} -> {move[1]}"
@@ -54,14 +54,14 @@ class DeadLetterInvariants:
     def check(self, chunks: Iterable[Item]) -> None:
         """Check that exactly the dead chunks have an open or discarded letter."""
         by_name = {chunk_name(item): item for item in self.letters.values()}
-        open_ = {n for n, item in by_name.items() if item["letter_state"] == OPEN}
+        open_ = {n for n, item in by_name.items() if item["state"] == OPEN}
         dead = {chunk_name(c) for c in chunks if c["status"] == ChunkStatus.DEAD}
         for name in sorted(open_ - dead):
             self.report_violation(f"I15: {name} is not dead but has an open letter")
         for name in sorted(dead - by_name.keys()):
             self.report_violation(f"I15: {name} is dead without a letter")
         for name in sorted(dead & by_name.keys()):
-            if by_name[name]["letter_state"] not in {OPEN, DISCARDED}:
+            if by_name[name]["state"] not in {OPEN, DISCARDED}:
                 self.report_violation(f"I15: {name} is dead but its letter is redriven")
         for name in sorted(open_ ^ self.open_list):
             self.report_violation(f"I15: {name} differs from the open-letter list")

@@ -162,7 +162,7 @@ class Invariants:
         if change.new is None or self.provider is None:
             return
         row = from_item(change.new)
-        state = row.get("effect_state")
+        state = row.get("state")
         key = row.get("effect_key", "")
         if state == "INTENT":
             meta = self.jobs.get(change.pk.partition("#G#")[0], {})
@@ -170,12 +170,12 @@ class Invariants:
                 self.report_violation(
                     f"I11: {key[:12]} began after its job was cancelled"
                 )
-            self.provider.intended.add(keys.provider_key(key, row["epoch"]))
-        elif state == "UNDONE":
+            self.provider.intended.add(keys.provider_key(key, row["gen"]))
+        elif state == "COMPENSATED":
             self.provider.mark_compensated(key)
         elif state == "DONE":
             entry = self.provider.records.get(key)
-            sent = keys.provider_key(key, row["epoch"])
+            sent = keys.provider_key(key, row["gen"])
             if entry is None or sent not in entry.answers:
                 self.report_violation(f"I7: {key[:12]} is DONE without an execution")
 

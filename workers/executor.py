@@ -78,7 +78,7 @@ async def claim(
     turn: WorkItem, pipeline: Pipeline, services: WorkerServices
 ) -> Claim | Refusal:
     """Claim a chunk: for an attempt, to wind it up, or to wind it back."""
-    claims, told = services.claims, {"gen": turn.gen, "deliveries": turn.received}
+    claims, told = services.claims, {"gen": turn.gen, "receive_count": turn.received}
     answer = await claims.acquire(turn.ref, **told)
     if isinstance(answer, CancelPending) and answer.chunk.compensate_requested:
         await set_unclaimed_direction(answer.chunk, pipeline, services)
@@ -115,7 +115,9 @@ async def carry_out(
     another one, or this one shows again and meets an ended chunk.
     """
     log = services.log.bind(job=job.ref.job, chunk=turn.ref.chunk, fence=claim.fence)
-    telemetry.emit(log, "chunk.claimed", chunk=turn.ref.chunk, deliveries=turn.received)
+    telemetry.emit(
+        log, "chunk.claimed", chunk=turn.ref.chunk, receive_count=turn.received
+    )
     with services.lease_renewer.maintain(claim, turn.receipt, requested_at) as lease:
         try:
             report = await run_claim(lease, job, pipeline, services, log)
@@ -126,7 +128,7 @@ async def carry_out(
     if wait is None:
         return (
             MessageAction.ACK
-            if report.late_calls is None
+            if report.calls_after_cancel is None
             else MessageAction.ACK_CANCELLED
         )
     if turn.receipt is None:

@@ -47,8 +47,8 @@ async def take_over(task: Task, services: WorkerServices) -> None:
     """Read the checkpoints, calls, effects and errors of earlier claims."""
     work = await read_work(services.rt.table, task.claim.ref)
     item = task.claim.chunk.item
-    task.ctx.caller.counts.parks = int(item.get("parks", 0))
-    if item.get("untried") == task.claim.fence - 1:
+    task.ctx.caller.counts.deferrals = int(item.get("deferrals", 0))
+    if item.get("pivot_untried_fence") == task.claim.fence - 1:
         task.ctx.caller.counts.untried = str(item["stage"])
     task.trail = work.kind("ERROR")
     task.ledger.load(work.kind("EFFECT"))

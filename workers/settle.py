@@ -61,7 +61,7 @@ async def write(
     counts = task.ctx.caller.counts
     calls = Calls(
         counts.made,
-        report.late_calls or 0,
+        report.calls_after_cancel or 0,
         counts.cached,
         counts.tokens_in,
         counts.tokens_out,

@@ -47,10 +47,10 @@ async def tell_all(job: Job, services: WorkerServices) -> float | None:
     """
     notices = Notices(services.rt.table, services.rt.clock)
     for row in await notices.of(job.ref):
-        if row["notice_state"] == PENDING:
+        if row["state"] == PENDING:
             await deliver(row, job, notices, services)
     rows = await notices.of(job.ref)
-    due = [moment(r["due_at"]) for r in rows if r["notice_state"] == PENDING]
+    due = [moment(r["due_at"]) for r in rows if r["state"] == PENDING]
     if due:
         return max(0.0, min(due) - services.rt.clock())
     if job.status.ended:
@@ -67,7 +67,7 @@ async def deliver(
     if taken is None:
         return
     notify = services.pipelines[job.pipeline].notify
-    if notify is None or taken["tries"] > TRIES:
+    if notify is None or taken["attempts"] > TRIES:
         said = "each try died with its worker" if notify else "there is no hook now"
         await give_up(taken, said, notices, services)
         return
@@ -91,7 +91,7 @@ async def failed(
 ) -> None:
     """Put a notice off that could not be delivered, or give it up."""
     failure = classify(error)
-    said, tries = f"{failure.code}: {failure.message}", row["tries"]
+    said, tries = f"{failure.code}: {failure.message}", row["attempts"]
     telemetry.emit(
         services.log,
         "notification.failed",

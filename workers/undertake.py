@@ -47,12 +47,12 @@ class RunResult:
     """What came of the work on a chunk.
 
     Attributes:
-        late_calls: Calls that ended after a cancel was asked for; None: none was.
+        calls_after_cancel: Calls that ended after a cancel request; None: no request.
     """
 
     task: Task
     outcome: Outcome
-    late_calls: int | None = None
+    calls_after_cancel: int | None = None
 
 
 async def run_claim(
@@ -84,7 +84,7 @@ async def run_claim(
         raise
     finally:
         task.ctx.caller.effect_drain.abandon()
-    return RunResult(task, outcome, late_calls(task, asked))
+    return RunResult(task, outcome, calls_after_cancel(task, asked))
 
 
 async def run_while_leased(
@@ -131,13 +131,13 @@ def on_load_failure(task: Task, error: Exception, services: WorkerServices) -> O
     this pipeline lacks may be one that theirs has: they are waited for, for a while.
     """
     failure = saga.describe_failure(error, task.ctx, task.limits)
-    parks = int(task.claim.chunk.item.get("parks", 0))
+    deferrals = int(task.claim.chunk.item.get("deferrals", 0))
     renamed = (
-        failure.code == "runtime.stage.not_found" and parks < recovery.MAX_DEFERRALS
+        failure.code == "runtime.stage.not_found" and deferrals < recovery.MAX_DEFERRALS
     )
     if not renamed and not isinstance(error, SchemaTooNewError):
         return unreadable(task, failure)
-    delay = until_next(parks + 1, services.rt.settings)
+    delay = until_next(deferrals + 1, services.rt.settings)
     waiting = failure.model_copy(update={"retry_after": delay})
     return Deferred(waiting, delay, NEWER_WORKERS)
 
@@ -164,7 +164,7 @@ async def wind_back(task: Task, stage: str) -> Outcome:
     )
 
 
-def late_calls(task: Task, asked: CancelRequest | None) -> int | None:
+def calls_after_cancel(task: Task, asked: CancelRequest | None) -> int | None:
     """Count the calls of the work that ended after a cancel was asked for."""
     if asked is None:
         return None

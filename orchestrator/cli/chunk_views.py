@@ -28,10 +28,10 @@ def chunk_columns(now: float) -> list[Column]:
 def error_cell(chunk: Document, now: float) -> str:
     """Return a chunk's error code, and the dependency that blocks it, if any."""
     code = str(chunk.get("error_code", ""))
-    if chunk["status"] != "WAITING" or "waits_for" not in chunk:
+    if chunk["status"] != "WAITING" or "blocked_on" not in chunk:
         return code
     left = max(0.0, epoch(chunk["retry_at"]) - now)
-    return f"{code}: blocked on {chunk['waits_for']}, retry in {span(left)}"
+    return f"{code}: blocked on {chunk['blocked_on']}, retry in {span(left)}"
 
 
 def last_change(chunk: Document) -> Any:
@@ -43,7 +43,7 @@ def chunk_view(chunk: Document, now: float) -> View:
     """Return a view of a chunk with its stages, effects, errors and compensations."""
     listed = ("stages", "effects", "errors", "compensated")
     moments = {"created_at", "claimed_at", "started_at", "settled_at"}
-    moments |= {"claim_expires_at", "retry_at", "due_at"}
+    moments |= {"claim_expires_at", "retry_at", "redispatch_at"}
 
     def draw(console: Console) -> None:
         shown = [
@@ -69,9 +69,9 @@ STAGE_COLUMNS = [
 ]
 EFFECT_COLUMNS = [
     Column("STAGE", "stage"),
-    Column("STATE", "effect_state"),
+    Column("STATE", "state"),
     Column("KIND", "effect"),
-    Column("STARTED", "begun_at"),
+    Column("STARTED", "started_at"),
     Column("KEY", lambda row: str(row["effect_key"])[:16]),
 ]
 COMPENSATION_COLUMNS = [

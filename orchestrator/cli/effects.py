@@ -51,9 +51,9 @@ def list_effects(
             Column("CHUNK", "chunk", right=True),
             Column("STATUS", "status"),
             Column("STAGE", "stage"),
-            Column("STATE", "effect_state"),
+            Column("STATE", "state"),
             Column("KIND", "effect"),
-            Column("STARTED", "begun_at"),
+            Column("STARTED", "started_at"),
             Column("KEY", lambda row: str(row["effect_key"])[:16]),
         ]
         out.rows(found, columns, "no effect is in doubt")

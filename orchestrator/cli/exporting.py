@@ -45,8 +45,8 @@ async def write(
     for letter in letters:
         facts = {k: v for k, v in letter.items() if k not in {"pk", "sk", "expires_at"}}
         ref = JobRef(letter["tenant"], letter["job"]).chunk(letter["chunk"])
-        facts["trail"] = listed(
-            str(letter["trail"]), f"The error history of dead letter {ref}"
+        facts["error_history"] = listed(
+            str(letter["error_history"]), f"The error history of dead letter {ref}"
         )
         if payload:
             facts |= await payload_facts(rt, ref, letter)

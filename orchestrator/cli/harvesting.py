@@ -68,7 +68,7 @@ class Follower:
             return frozenset()  # full, and only a reopening removes chunks
         pk = keys.group_pk(job.ref.tenant, job.ref.job, group)
         item = await self.rt.table.get(pk, keys.TALLY_SK)
-        self._tallied[group] = frozenset((item or {}).get("settled", ()))
+        self._tallied[group] = frozenset((item or {}).get("ended_chunks", ()))
         return self._tallied[group] - seen
 
 

@@ -101,7 +101,7 @@ def cancelled(job: Document) -> str:
     if not facts:
         return ""
     by = f"by {facts.get('cancelled_by', '')}: {facts.get('cancel_reason', '')}"
-    return f"{by}; with compensation" if facts.get("cancel_undoes") else by
+    return f"{by}; with compensation" if facts.get("cancel_compensates") else by
 
 
 def quiesced(job: Document) -> str:
@@ -110,12 +110,12 @@ def quiesced(job: Document) -> str:
     if "quiesced_after_s" not in facts:
         return ""
     took = span(facts["quiesced_after_s"])
-    return f"{took} after the cancel, with {facts['late_calls']} calls after it"
+    return f"{took} after the cancel, with {facts['calls_after_cancel']} calls after it"
 
 
 def notification_text(notification: Document) -> str:
     """Return the state of a notification as text."""
-    state = notification["notice_state"]
+    state = notification["state"]
     text = f"{notification['event']} of generation {notification['gen']}: {state}"
     number = notification["tries"]
     attempts = f" in {number} attempts" if number > 1 else ""

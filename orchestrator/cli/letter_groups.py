@@ -21,7 +21,7 @@ def group_by_cause(letters: Sequence[Letter]) -> list[Document]:
 
 def group_document(letters: Sequence[Letter]) -> Document:
     """Return the document of one cause; its texts are those of the newest letter."""
-    ordered = sorted(letters, key=lambda letter: str(letter["died_at"]))
+    ordered = sorted(letters, key=lambda letter: str(letter["dead_lettered_at"]))
     first, last = ordered[0], ordered[-1]
     code, mark = last["error_code"], last["fingerprint"]
     return {
@@ -31,8 +31,8 @@ def group_document(letters: Sequence[Letter]) -> Document:
         "error_class": last.get("error_class"),
         "stage": last.get("stage"),
         "jobs": sorted({letter["job"] for letter in letters}),
-        "first_died_at": first["died_at"],
-        "last_died_at": last["died_at"],
+        "first_died_at": first["dead_lettered_at"],
+        "last_died_at": last["dead_lettered_at"],
         "pipelines": sorted({str(letter.get("pipeline", "")) for letter in letters}),
         "owner": last.get("owner"),
         "runbook": last.get("runbook"),

@@ -39,7 +39,9 @@ async def dead_letter_document(rt: Runtime, ref: ChunkRef) -> Letter:
     chunk = await rt.table.get(ref.pk, ref.sk) or {}
     return {
         **facts,
-        "trail": listed(str(last["trail"]), "The error history of a dead letter"),
+        "error_history": listed(
+            str(last["error_history"]), "The error history of a dead letter"
+        ),
         "deaths": len(letters),
         "lineage": lineage(letters),
         "chunk_now": {k: chunk[k] for k in ("status", "gen") if k in chunk},
@@ -52,11 +54,11 @@ def lineage(letters: Sequence[Letter]) -> list[Letter]:
     return [
         {
             "gen": letter["gen"],
-            "died_at": letter["died_at"],
+            "dead_lettered_at": letter["dead_lettered_at"],
             "error_code": letter["error_code"],
             "fingerprint": letter["fingerprint"],
             "replay_of": letter.get("replay_of"),
-            "letter_state": letter["letter_state"],
+            "state": letter["state"],
             **closing_facts(letter),
         }
         for letter in letters
@@ -65,9 +67,9 @@ def lineage(letters: Sequence[Letter]) -> list[Letter]:
 
 def closing_facts(letter: Item) -> Letter:
     """Return when, by whom and why a dead letter was closed, and its redrive."""
-    names = CLOSING_ATTRIBUTES.get(str(letter["letter_state"]), ())
+    names = CLOSING_ATTRIBUTES.get(str(letter["state"]), ())
     facts = dict(zip(("at", "by", "why"), map(letter.get, names), strict=False))
-    more = {"redriven_as": letter.get("redriven_as"), "patch": letter.get("patch")}
+    more = {"redriven_gen": letter.get("redriven_gen"), "patch": letter.get("patch")}
     return facts | {name: value for name, value in more.items() if value is not None}
 
 

@@ -16,7 +16,7 @@ from piecework.store.dead_letters import OPEN, REDRIVEN
 LINE_ATTRIBUTES = (
     "job",
     "label",
-    "letter_state",
+    "state",
     "error_code",
     "error_class",
     "error",
@@ -24,19 +24,19 @@ LINE_ATTRIBUTES = (
     "stage",
     "attempts",
     "compensation",
-    "stranded",
+    "uncompensated_stages",
     "pipeline",
     "owner",
     "runbook",
     "gen",
     "replay_of",
     "origin_gen",
-    "patched_as",
-    "died_at",
+    "patched_in_gen",
+    "dead_lettered_at",
     "redriven_at",
     "redriven_by",
     "redrive_reason",
-    "redriven_as",
+    "redriven_gen",
     "patch",
     "discarded_at",
     "discarded_by",
@@ -53,7 +53,7 @@ def letter_line(letter: Letter) -> Letter:
 
 def letter_columns(now: float, *, all_: bool) -> list[Column]:
     """Return the columns of `dlq list`."""
-    state = [Column("STATE", "letter_state")] if all_ else []
+    state = [Column("STATE", "state")] if all_ else []
     return [
         Column("JOB", "job"),
         Column("CHUNK", "chunk", right=True),
@@ -62,14 +62,14 @@ def letter_columns(now: float, *, all_: bool) -> list[Column]:
         Column("CODE", "error_code"),
         Column("STAGE", "stage"),
         Column("ATTEMPTS", "attempts", right=True),
-        Column("DIED", lambda letter: ago(letter["died_at"], now)),
+        Column("DIED", lambda letter: ago(letter["dead_lettered_at"], now)),
         Column("LABEL", "label", shrinks=True),
     ]
 
 
 def letter_view(letter: Letter, now: float) -> View:
     """Return a view of a dead letter."""
-    stranded = letter.get("stranded")
+    stranded = letter.get("uncompensated_stages")
 
     def draw(console: Console) -> None:
         console.print(
@@ -82,7 +82,10 @@ def letter_view(letter: Letter, now: float) -> View:
                     ("", letter.get("error")),
                     ("means", meaning(letter)),
                     ("stage", letter.get("stage")),
-                    ("died", f"{ago(letter['died_at'], now)}, {counters(letter)}"),
+                    (
+                        "died",
+                        f"{ago(letter['dead_lettered_at'], now)}, {counters(letter)}",
+                    ),
                     ("compensation", letter.get("compensation")),
                     ("not compensated", ", ".join(stranded) if stranded else ""),
                     ("fingerprint", letter["fingerprint"]),
@@ -93,9 +96,11 @@ def letter_view(letter: Letter, now: float) -> View:
                 ]
             )
         )
-        if letter["deaths"] > 1 or letter["letter_state"] != OPEN:
+        if letter["deaths"] > 1 or letter["state"] != OPEN:
             section(console, "lineage", letter["lineage"], LINEAGE_COLUMNS)
-        section(console, "error history", letter["trail"], ERROR_HISTORY_COLUMNS)
+        section(
+            console, "error history", letter["error_history"], ERROR_HISTORY_COLUMNS
+        )
         if letter.get("payload") is not None:
             console.print("\npayload", style="bold")
             console.print(payload_text(letter["payload"]))
@@ -109,9 +114,9 @@ def letter_view(letter: Letter, now: float) -> View:
 def state_text(letter: Letter, now: float) -> str:
     """Return the state of a dead letter, and how it was closed."""
     row = letter["lineage"][-1]
-    if letter["letter_state"] == OPEN:
+    if letter["state"] == OPEN:
         return OPEN
-    found, chunk = str(letter["letter_state"]), letter["chunk_now"]
+    found, chunk = str(letter["state"]), letter["chunk_now"]
     text = f"{found} {ago(row['at'], now)} by {row['by']}: {row['why']}"
     if found == REDRIVEN and chunk:
         text += f"; now {chunk['status']} in generation {chunk['gen']}"
@@ -120,11 +125,11 @@ def state_text(letter: Letter, now: float) -> str:
 
 def closed_as(row: Document) -> str:
     """Return how a death was closed."""
-    if row["letter_state"] == OPEN:
+    if row["state"] == OPEN:
         return OPEN
-    text = f"{row['letter_state']} by {row['by']}"
-    if "redriven_as" in row:
-        text += f" as generation {row['redriven_as']}"
+    text = f"{row['state']} by {row['by']}"
+    if "redriven_gen" in row:
+        text += f" as generation {row['redriven_gen']}"
     return text + (", patched" if "patch" in row else "")
 
 
@@ -134,7 +139,7 @@ def origin(letter: Letter, now: float) -> str:
     if letter["deaths"] == 1:
         return ""
     return (
-        f"died in generation {first['gen']}, {ago(first['died_at'], now)}, "
+        f"died in generation {first['gen']}, {ago(first['dead_lettered_at'], now)}, "
         f"of {first['error_code']}; {letter['deaths']} deaths in all"
     )
 
@@ -145,7 +150,7 @@ def patch_text(letter: Letter) -> str:
     if not changes:
         return ""
     last = changes[-1]
-    return f"since generation {last['redriven_as']}, by {last['by']}: {last['patch']}"
+    return f"since generation {last['redriven_gen']}, by {last['by']}: {last['patch']}"
 
 
 def meaning(letter: Letter) -> str:
@@ -158,7 +163,7 @@ def meaning(letter: Letter) -> str:
 
 def counters(letter: Letter) -> str:
     """Return the counters of the chunk as text."""
-    names = ("attempts", "claims", "deliveries")
+    names = ("attempts", "claims", "receive_count")
     return ", ".join(f"{name} {letter[name]}" for name in names if name in letter)
 
 
@@ -182,7 +187,7 @@ def payload_text(payload: Any) -> str:
 def next_step(letter: Letter) -> str:
     """Return the next command."""
     job, chunk = letter["job"], chunk_name(letter)
-    if letter["letter_state"] != OPEN:
+    if letter["state"] != OPEN:
         return f"piecework chunks show {job} {chunk}"
     only = "" if chunk == "join" else f" --chunk {chunk}"
     return (
@@ -193,7 +198,7 @@ def next_step(letter: Letter) -> str:
 
 LINEAGE_COLUMNS = [
     Column("GEN", "gen", right=True),
-    Column("DIED", "died_at"),
+    Column("DIED", "dead_lettered_at"),
     Column("CODE", "error_code"),
     Column("FINGERPRINT", "fingerprint"),
     Column("CLOSED", closed_as),

@@ -41,11 +41,11 @@ class Filter:
     def matches(self, letter: Item, after: str) -> bool:
         """Return whether a dead letter matches and is not older than an ISO time."""
         return (
-            (self.closed or letter.get("letter_state") == OPEN)
+            (self.closed or letter.get("state") == OPEN)
             and (self.code is None or fnmatchcase(letter["error_code"], self.code))
             and self.fingerprint in {None, letter["fingerprint"]}
             and self.stage in {None, letter.get("stage")}
-            and str(letter["died_at"]) >= after
+            and str(letter["dead_lettered_at"]) >= after
             and (not self.chunks or letter["chunk"] in self.chunks)
         )
 
@@ -66,7 +66,9 @@ async def select(rt: Runtime, wanted: Filter) -> list[Letter]:
         async for letter in candidates(rt, wanted)
         if wanted.matches(letter, after)
     ]
-    return sorted(found, key=lambda letter: str(letter["died_at"]), reverse=True)
+    return sorted(
+        found, key=lambda letter: str(letter["dead_lettered_at"]), reverse=True
+    )
 
 
 async def candidates(rt: Runtime, wanted: Filter) -> AsyncIterator[Letter]:

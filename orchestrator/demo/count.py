@@ -36,7 +36,7 @@ async def count(watch: Watch, death: Death) -> Counts:
         calls_paid_twice=look.model.answered_twice,
         in_hand=len(death.held),
         taken_over=len(death.takeovers),
-        redriven=len([row async for row in rows if row["letter_state"] == "REDRIVEN"]),
+        redriven=len([row async for row in rows if row["state"] == "REDRIVEN"]),
     )
 
 

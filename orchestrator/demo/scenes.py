@@ -70,7 +70,7 @@ async def tell_dead_letters(watch: Watch) -> list[dict[str, Any]]:
     """
     rt, ref = watch.rt, watch.ref
     rows = DeadLetters(rt.dead_letters, rt.settings, rt.clock).of_job(ref)
-    letters = [row async for row in rows if row["letter_state"] == "OPEN"]
+    letters = [row async for row in rows if row["state"] == "OPEN"]
     for row in letters:
         watch.screen.say(
             "dead",

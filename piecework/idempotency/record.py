@@ -72,14 +72,14 @@ class Record:
 
     Attributes:
         value: The answer, or the envelope of the refusal, as JSON; None: not kept.
-        kept_until: From then on it counts as absent; None: as long as nobody decides.
+        valid_until: From then on it counts as absent; None: as long as nobody decides.
     """
 
     state: State
     payload: str
     fence: str
     lease_until: float
-    kept_until: float | None = None
+    valid_until: float | None = None
     value: str | None = None
 
 
@@ -146,7 +146,7 @@ def in_doubt(record: Record, now: float) -> bool:
 
 def expired(record: Record, now: float) -> bool:
     """Say whether a record is over: stores delete late, or never."""
-    return record.kept_until is not None and record.kept_until <= now
+    return record.valid_until is not None and record.valid_until <= now
 
 
 def begun(asked: Asked, now: float) -> Record:
@@ -160,7 +160,7 @@ def begun(asked: Asked, now: float) -> Record:
         asked.slot.payload,
         asked.fence,
         lease_until=until,
-        kept_until=until + asked.kept_s if asked.repeats else None,
+        valid_until=until + asked.kept_s if asked.repeats else None,
     )
 
 
@@ -169,5 +169,5 @@ def settled(
 ) -> Record:
     """Return a record with what came of its operation."""
     if state in {State.DONE, State.REFUSED}:
-        return replace(record, state=state, value=value, kept_until=now + asked.kept_s)
+        return replace(record, state=state, value=value, valid_until=now + asked.kept_s)
     return replace(record, state=state)

@@ -62,7 +62,7 @@ class DeadLetterAlarms:
         count = max(COUNTED, most + 1)
         found = await newest(rt.dead_letters, rt.settings.tenant, count)
         self.open_letters = min(COUNTED, len(found))
-        if len(found) <= most or found[most]["died_at"] < iso(now - window):
+        if len(found) <= most or found[most]["dead_lettered_at"] < iso(now - window):
             return False
         return await self._give(
             "arrivals", now, window, more_than=most, window_s=window
@@ -71,12 +71,14 @@ class DeadLetterAlarms:
     async def _too_old(self, age: float) -> bool:
         rt, now = self.rt, self.rt.clock()
         found = await oldest(rt.dead_letters, rt.settings.tenant)
-        self.oldest_at = str(found["died_at"]) if found else ""
-        if found is None or found["died_at"] > iso(now - age):
+        self.oldest_at = str(found["dead_lettered_at"]) if found else ""
+        if found is None or found["dead_lettered_at"] > iso(now - age):
             return False
         facts = {"job": found["job"], "chunk": found["chunk"]}
-        died_at = found["died_at"]
-        return await self._give("age", now, age, age_s=age, died_at=died_at, **facts)
+        dead_lettered_at = found["dead_lettered_at"]
+        return await self._give(
+            "age", now, age, age_s=age, dead_lettered_at=dead_lettered_at, **facts
+        )
 
     async def _give(self, about: str, now: float, quiet_s: float, **facts: Any) -> bool:
         table, tenant = self.rt.dead_letters, self.rt.settings.tenant

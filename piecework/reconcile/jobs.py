@@ -39,7 +39,7 @@ SIGNS_OF_LIFE = (
     "sent_at",
     "finalizing_at",
     "reopened_at",
-    "seen_to_at",
+    "progress_at",
 )
 
 
@@ -181,7 +181,7 @@ async def look_at(look: Look, job: Job, chunk: Chunk) -> Counter[str]:
 
 def due(chunk: Chunk, job: Job, rt: Runtime) -> bool:
     """Say whether a waiting chunk should have been picked up by now."""
-    since = chunk.item.get("due_at")
+    since = chunk.item.get("redispatch_at")
     if since is not None:
         return moment(str(since)) <= rt.clock()
     # Reopened and perhaps never sent, or a join that nobody took up: soon made up for.

@@ -21,7 +21,7 @@ async def hand_out(look: Look, job: Job) -> Counter[str]:
         return Counter()
     rt = look.rt
     notices, now = Notices(rt.table, rt.clock), iso(rt.clock())
-    pending = [r for r in await notices.of(job.ref) if r["notice_state"] == PENDING]
+    pending = [r for r in await notices.of(job.ref) if r["state"] == PENDING]
     if not pending and job.status.ended:
         return Counter({"job closed": int(await notices.close(job))})
     due = [row for row in pending if row["due_at"] <= now]

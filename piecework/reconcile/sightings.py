@@ -1,6 +1,6 @@
 """Tell a dead lease from a live one without trusting anybody's clock.
 
-A holder that lives changes the chunk's `(fence, heartbeat)` every third of a lease.
+A holder that lives changes the chunk's `(fence, renewals)` every third of a lease.
 Seen unchanged for a whole lease, on our own monotonic clock, it is dead, whatever the
 wall clocks of the two machines say (the DynamoDB lock client's method).
 """

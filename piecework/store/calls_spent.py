@@ -25,7 +25,7 @@ class Calls:
     @property
     def added(self) -> str:
         """What is added to the chunk's own counts."""
-        names = {"late": "late_calls", "cached": "cached_calls"}
+        names = {"late": "calls_after_cancel", "cached": "cached_calls"}
         more = (f", {names.get(n, n)} :{n}" for n in self.values if n != "calls")
         return f"ADD calls :calls{''.join(more)}"
 

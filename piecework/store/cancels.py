@@ -22,14 +22,14 @@ RUNNING_IN_THIS_GEN = "#status = :running AND gen = :gen"
 async def cancel_unclaimed(table: Table, chunk: Chunk, now: float) -> bool:
     """PENDING | WAITING | RUNNING with a dead lease -> CANCELLED."""
     running = chunk.status is ChunkStatus.RUNNING
-    beat = {"heartbeat": chunk.renewal_mark[1]} if running else {}
+    beat = {"renewals": chunk.renewal_mark[1]} if running else {}
     action = table.action(
         "Update",
         chunk.ref.pk,
         chunk.ref.sk,
         condition=f"{UNCLAIMED} AND {NOT_A_BEAT_SINCE}" if running else UNCLAIMED,
-        update="SET #status = :cancelled, settled_at = :now, cancelled = :at"
-        " REMOVE claimed_by, claim_expires_at, claim_token, due_at, retry_at",
+        update="SET #status = :cancelled, settled_at = :now, cancelled_at_stage = :at"
+        " REMOVE claimed_by, claim_expires_at, claim_token, redispatch_at, retry_at",
         values={
             "seen": chunk.status,
             "gen": chunk.gen,
@@ -58,12 +58,12 @@ async def request_cancel(table: Table, chunk: Chunk, asked: CancelRequest) -> bo
 
 
 async def request_undo(
-    table: Table, chunk: Chunk, asked: CancelRequest, due_at: float
+    table: Table, chunk: Chunk, asked: CancelRequest, redispatch_at: float
 ) -> bool:
     """Ask the next worker that meets a PENDING or WAITING chunk to wind it back.
 
     At once, not at `retry_at`. Should the message that goes with it be lost, it is
-    sent again at `due_at`.
+    sent again at `redispatch_at`.
     """
     asking, values = asking_for(asked)
     action = table.action(
@@ -71,12 +71,12 @@ async def request_undo(
         chunk.ref.pk,
         chunk.ref.sk,
         condition=UNCLAIMED,
-        update=f"SET {asking}, due_at = :due REMOVE retry_at",
+        update=f"SET {asking}, redispatch_at = :due REMOVE retry_at",
         values={
             "seen": chunk.status,
             "gen": chunk.gen,
             "fence": chunk.fence,
-            "due": iso(due_at),
+            "due": iso(redispatch_at),
             **values,
         },
     )
@@ -86,9 +86,9 @@ async def request_undo(
 def asking_for(asked: CancelRequest) -> tuple[str, dict[str, Any]]:
     """Return the assignments that ask for a chunk to stop, and their values."""
     if asked.compensate:
-        assignments = "cancel_requested = :asked, undo_requested = :yes"
+        assignments = "cancel_requested_at = :asked, compensate_requested = :yes"
         return assignments, {"asked": asked.at, "yes": True}
-    return "cancel_requested = :asked", {"asked": asked.at}
+    return "cancel_requested_at = :asked", {"asked": asked.at}
 
 
 def cancelled_at(stage: str) -> str:

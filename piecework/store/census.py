@@ -31,14 +31,14 @@ class Census:
 
     Attributes:
         settled_at: When the last of them ended, of those that have.
-        late_calls: How many calls ended after their job was cancelled.
+        calls_after_cancel: How many calls ended after their job was cancelled.
         calls: How many calls were answered outside, and paid for.
         cached_calls: How many calls were answered by a shared response instead.
     """
 
     rows: tuple[Counted, ...]
     settled_at: str = ""
-    late_calls: int = 0
+    calls_after_cancel: int = 0
     calls: int = 0
     cached_calls: int = 0
 
@@ -53,7 +53,7 @@ class Census:
         dead = (row for row in self.rows if row.status is ChunkStatus.DEAD)
         return Counter(row.error_code for row in dead)
 
-    def quiet_at(self, cancelled_at: str) -> str:
+    def quiesced_at(self, cancelled_at: str) -> str:
         """Return when the last chunk was let go after a cancel."""
         return max(cancelled_at, self.settled_at)
 
@@ -73,7 +73,7 @@ class Counting:
 
     rows: list[Counted]
     settled_at: str = ""
-    late_calls: int = 0
+    calls_after_cancel: int = 0
     calls: int = 0
     cached_calls: int = 0
 
@@ -86,11 +86,11 @@ class Counting:
             str(item.get("result_sha256", "")),
             str(item.get("error_code", "")),
             str(item.get("label", "")),
-            str(item["payload_sha256"]) if "patched_as" in item else "",
+            str(item["payload_sha256"]) if "patched_in_gen" in item else "",
         )
         self.rows.append(row)
         self.settled_at = max(self.settled_at, str(item.get("settled_at", "")))
-        self.late_calls += int(item.get("late_calls", 0))
+        self.calls_after_cancel += int(item.get("calls_after_cancel", 0))
         self.calls += int(item.get("calls", 0))
         self.cached_calls += int(item.get("cached_calls", 0))
 
@@ -99,7 +99,7 @@ class Counting:
         return Census(
             tuple(self.rows),
             self.settled_at,
-            self.late_calls,
+            self.calls_after_cancel,
             self.calls,
             self.cached_calls,
         )

@@ -22,7 +22,7 @@ from piecework.store.claims import HELD, NOT_CANCELLED, held
 from piecework.store.ledger import EffectLedger
 from piecework.store.results import NULL
 from piecework.store.table import Action, Item, Refused, Table, Written
-from piecework.store.turns import BACK, turn_put
+from piecework.store.turns import COMPENSATING, turn_put
 
 #: DynamoDB takes 100 actions in a transaction; one looks at the chunk, one records.
 EFFECTS_AT_ONCE = 98
@@ -87,12 +87,12 @@ class ChunkCheckpoints:
                 await self.objects.fetch(item, self.prefix) if item else NULL
             )
         gen = f"{self.claim.gen:04d}"
-        if f"TURN#{gen}" in rows:
-            self.failure = read_error(rows[f"TURN#{gen}"])
+        if f"COMPENSATION#{gen}" in rows:
+            self.failure = read_error(rows[f"COMPENSATION#{gen}"])
         self._undone = {
             row["stage"]: read_error(row) if "error" in row else None
             for name, row in rows.items()
-            if name.startswith(f"UNDO#{gen}#")
+            if name.startswith(f"COMPENSATED#{gen}#")
         }
 
     async def complete(self, index: int, value: str, following: str) -> None:
@@ -185,7 +185,7 @@ class ChunkCheckpoints:
             "Update",
             condition=HELD,
             update="SET direction = :back, error_code = :code",
-            values={"back": BACK, "code": failure.code},
+            values={"back": COMPENSATING, "code": failure.code},
         )
         row = turn_put(self.table, ref, self.claim.gen, stage, failure)
         await self._both(check, row)
@@ -201,7 +201,7 @@ class ChunkCheckpoints:
         """
         ref = self.claim.ref
         check = self._on_chunk("ConditionCheck", condition=HELD, values={})
-        sk = f"{keys.work_prefix(ref.chunk)}UNDO#{self.claim.gen:04d}#{stage}"
+        sk = f"{keys.work_prefix(ref.chunk)}COMPENSATED#{self.claim.gen:04d}#{stage}"
         error = failure.model_dump_json(exclude_none=True) if failure else None
         item = {"stage": stage, "error": error, "finished_at": iso(self.clock())}
         effects = [] if failure else self.ledger.undoing(stage)

@@ -42,7 +42,7 @@ ATTEMPTS_SPENT = "attempts >= :max_attempts"
 #: A cancel is decided here, on the chunk, not on the job's item, which would be hot. A
 #: chunk on its way back, or past its pivot, is not cancelled: it goes to its end.
 ON_ITS_WAY = "attribute_exists(direction)"
-NOT_CANCELLED = f"(attribute_not_exists(cancel_requested) OR {ON_ITS_WAY})"
+NOT_CANCELLED = f"(attribute_not_exists(cancel_requested_at) OR {ON_ITS_WAY})"
 #: Nobody has it, and its wait is over. An ended chunk is never open again.
 OPEN = "#status IN (:pending, :waiting)"
 DUE = "(attribute_not_exists(retry_at) OR retry_at <= :now)"
@@ -55,7 +55,7 @@ LEASE_DEAD = "(#status = :running AND claim_expires_at < :dead_before)"
 HELD = "#status = :running AND gen = :gen AND fence = :fence AND claim_token = :token"
 #: It comes after the renewal that we know of. A late copy of an earlier one would let
 #: the lease end sooner than its holder believes, and the living be robbed.
-NEXT_BEAT = "heartbeat = :beat"
+NEXT_BEAT = "renewals = :beat"
 
 CLAIM = (
     f"{EXISTS} AND {THIS_GEN} AND {NO_CLAIM_SINCE} AND {KNOWN} AND {ATTEMPTS_LEFT}"
@@ -68,10 +68,10 @@ RECOVER = (
 TAKE = (
     "SET v = :schema, #status = :running, claimed_by = :worker, claim_token = :token,"
     " claim_expires_at = :expires, claimed_at = :now, started_at = :now,"
-    " deliveries = :deliveries, heartbeat = :zero"
+    " receive_count = :receive_count, renewals = :zero"
 )
-TRY = f"{TAKE} ADD fence :one, attempts :one REMOVE retry_at, waits_for"
-WIND_UP = f"{TAKE} ADD fence :one, recoveries :one REMOVE retry_at, waits_for"
+TRY = f"{TAKE} ADD fence :one, attempts :one REMOVE retry_at, blocked_on"
+WIND_UP = f"{TAKE} ADD fence :one, recoveries :one REMOVE retry_at, blocked_on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Claims:
     rng: Random
 
     async def acquire(
-        self, ref: ChunkRef, *, gen: int, deliveries: int, last: int = 0
+        self, ref: ChunkRef, *, gen: int, receive_count: int, last: int = 0
     ) -> Claim | Refusal:
         """Claim a chunk for an attempt, or say why not.
 
@@ -110,24 +110,24 @@ class Claims:
         request, and another one where that was wrong, by what the first was told.
         """
         for _ in range(2):
-            answer = await self._take(ref, gen, deliveries, last, CLAIM, TRY)
+            answer = await self._take(ref, gen, receive_count, last, CLAIM, TRY)
             if not isinstance(answer, FenceMismatch):
                 return answer
             last = answer.fence
         return Busy(RECHECK_S)
 
     async def acquire_spent(
-        self, ref: ChunkRef, *, gen: int, deliveries: int, last: int
+        self, ref: ChunkRef, *, gen: int, receive_count: int, last: int
     ) -> Claim | Refusal:
         """Claim a chunk without attempts left, to undo what it did and bury it."""
-        answer = await self._take(ref, gen, deliveries, last, RECOVER, WIND_UP)
+        answer = await self._take(ref, gen, receive_count, last, RECOVER, WIND_UP)
         return Busy(RECHECK_S) if isinstance(answer, FenceMismatch) else answer
 
     async def _take(
         self,
         ref: ChunkRef,
         gen: int,
-        deliveries: int,
+        receive_count: int,
         last: int,
         condition: str,
         update: str,
@@ -142,7 +142,7 @@ class Claims:
             "now": iso(now),
             "expires": iso(now + self.settings.lease_s),
             "dead_before": iso(now - self.settings.clock_skew_s),
-            "deliveries": deliveries,
+            "receive_count": receive_count,
             "max_attempts": self.settings.max_attempts,
             "pending": ChunkStatus.PENDING,
             "waiting": ChunkStatus.WAITING,
@@ -202,7 +202,7 @@ class Claims:
             claim.ref.pk,
             claim.ref.sk,
             condition=f"{HELD} AND {NEXT_BEAT}",
-            update="SET claim_expires_at = :expires, heartbeat = :next",
+            update="SET claim_expires_at = :expires, renewals = :next",
             values={
                 **held(claim),
                 "beat": renewals,
@@ -221,7 +221,7 @@ def is_held_by(item: Mapping[str, Any], token: str) -> bool:
 
 def beats_of(item: Mapping[str, Any], token: str) -> int | None:
     """Return how often a claim was renewed; None: it is over, or spoiled."""
-    renewals = item.get("heartbeat")
+    renewals = item.get("renewals")
     return renewals if is_held_by(item, token) and type(renewals) is int else None
 
 

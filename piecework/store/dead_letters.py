@@ -40,7 +40,7 @@ _LETTER = re.compile(
 )
 
 #: Nobody has dealt with it since it was looked at.
-STILL_OPEN = "letter_state = :open"
+STILL_OPEN = "#state = :open"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class DeadLetters:
         stage = failure.stage or text_or_none(item, "stage")
         return {
             "kind": "dead-letter",
-            "letter_state": OPEN,
+            "state": OPEN,
             "tenant": claim.ref.tenant,
             "job": claim.ref.job,
             "chunk": claim.ref.chunk,
@@ -84,7 +84,7 @@ class DeadLetters:
             "gen": claim.gen,
             "replay_of": whole_or_none(item, "replay_of"),
             "origin_gen": whole_or_none(item, "origin_gen"),
-            "patched_as": whole_or_none(item, "patched_as"),
+            "patched_in_gen": whole_or_none(item, "patched_in_gen"),
             "pipeline": pipeline,
             "owner": owner or None,
             "runbook": runbook or None,
@@ -95,15 +95,15 @@ class DeadLetters:
             "fingerprint": fingerprint(failure.code, stage or "", failure.message),
             "attempts": claim.attempt,
             "claims": claim.fence,
-            "deliveries": whole_or_none(item, "deliveries"),
+            "receive_count": whole_or_none(item, "receive_count"),
             "worker": claim.worker,
             "payload": text_or_none(item, "payload"),
             "payload_sha256": text_or_none(item, "payload_sha256"),
             "compensation": dead.compensation,
-            "stranded": list(dead.uncompensated_stages) or None,
-            "trail": json.dumps([*errors, last | {"worker": claim.worker}]),
+            "uncompensated_stages": list(dead.uncompensated_stages) or None,
+            "error_history": json.dumps([*errors, last | {"worker": claim.worker}]),
             "created_at": text_or_none(item, "created_at"),
-            "died_at": iso(now),
+            "dead_lettered_at": iso(now),
             "expires_at": expires_at(now, self.settings.dead_letter_retention_days),
         }
 
@@ -140,8 +140,8 @@ class DeadLetters:
     ) -> list[Action]:
         """Return OPEN -> REDRIVEN; it goes with what takes the chunk up again."""
         update = (
-            "SET letter_state = :redriven, redriven_at = :now,"
-            " redriven_by = :actor, redrive_reason = :reason, redriven_as = :next"
+            "SET #state = :redriven, redriven_at = :now,"
+            " redriven_by = :actor, redrive_reason = :reason, redriven_gen = :next"
         )
         values = {"redriven": REDRIVEN, "next": next_gen}
         if patched is not None:
@@ -159,7 +159,7 @@ class DeadLetters:
     async def discard(self, letter: Item, by: Closing) -> bool:
         """Move OPEN -> DISCARDED: its chunk stays dead, and somebody decided so."""
         update = (
-            "SET letter_state = :discarded, discarded_at = :now,"
+            "SET #state = :discarded, discarded_at = :now,"
             " discarded_by = :actor, discard_reason = :reason"
         )
         actions = self._closing(letter, update, {"discarded": DISCARDED}, by)
@@ -198,7 +198,7 @@ def read_letter(item: Item) -> Item | None:
     if name is None:
         return None
     tenant, job, chunk, gen = name
-    for field in ("error_code", "died_at", "letter_state", "trail"):
+    for field in ("error_code", "dead_lettered_at", "state", "error_history"):
         text(item, field, f"The dead letter {gen} of {job}/{keys.chunk_name(chunk)}")
     return {**item, "tenant": tenant, "job": job, "chunk": chunk, "gen": gen}
 

@@ -47,10 +47,10 @@ async def settle_doubt(
         },
     )
     facts = {
-        "effect_state": REFUSED if finding.answer is None else DONE,
+        "state": REFUSED if finding.answer is None else DONE,
         "ended_at": finding.at,
-        "settled_by": finding.actor,
-        "settle_reason": finding.reason,
+        "resolved_by": finding.actor,
+        "resolve_reason": finding.reason,
         **(finding.answer or {}),
     }
     settle = table.action(

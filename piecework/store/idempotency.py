@@ -5,7 +5,7 @@ one that says that nothing happened. One in doubt is taken over as it was seen. 
 stream only the number that is due begins, and its end makes the next one due, in one
 transaction.
 
-DynamoDB deletes what has expired days late: so `kept_until` decides, on every read and
+DynamoDB deletes what has expired days late: so `valid_until` decides, on every read and
 in every condition, and `expires_at` is only for the sweep.
 """
 
@@ -40,12 +40,12 @@ from piecework.store.table import Action, Item, Refused, Table, Written
 #: very request: a late copy of it would begin what nobody is at.
 NOBODYS = (
     "attribute_not_exists(pk)"
-    " OR ((kept_until <= :now OR record_state = :released) AND fence <> :fence)"
+    " OR ((valid_until <= :now OR #state = :released) AND owner_token <> :token)"
 )
 #: It is as it was seen, in doubt; its lease and its arguments never change.
-DOUBTFUL_AS_SEEN = "fence = :seen AND record_state IN (:begun, :unknown)"
+DOUBTFUL_AS_SEEN = "owner_token = :seen AND #state IN (:begun, :unknown)"
 #: Nobody has begun it since.
-OUR_FENCE = "fence = :fence"
+STILL_OWNED = "owner_token = :token"
 #: No number of the stream is done yet.
 NO_NUMBER_DONE = "attribute_not_exists(pk)"
 #: All numbers before this one are done, and no other.
@@ -100,14 +100,14 @@ class TableIdempotency:
         self, asked: Asked, seen: Record | None, now: float
     ) -> Written | Refused:
         slot = asked.slot
-        free = {"now": iso(now), "released": State.RELEASED, "fence": asked.fence}
+        free = {"now": iso(now), "released": State.RELEASED, "token": asked.fence}
         record = begun(replace(asked, lease_s=asked.lease_s + self.clock_skew_s), now)
         put = self.table.action(
             "Put",
             *self._place(slot),
             condition=NOBODYS if seen is None else DOUBTFUL_AS_SEEN,
             values=free if seen is None else as_seen(seen),
-            item={"operation": slot.operation, "begun_at": iso(now), **row(record)},
+            item={"operation": slot.operation, "started_at": iso(now), **row(record)},
         )
         if not slot.number:
             return await self.table.put(put)
@@ -132,18 +132,18 @@ class TableIdempotency:
         An answer above 64 KiB is not kept: that it was done is.
         """
         now, slot = self.clock(), asked.slot
-        facts: Item = {"record_state": state, "ended_at": iso(now)}
+        facts: Item = {"state": state, "ended_at": iso(now)}
         if state in {State.DONE, State.REFUSED}:
-            facts |= kept_until(now + asked.kept_s)
+            facts |= valid_until(now + asked.kept_s)
             if value is not None and len(value.encode()) <= INLINE_LIMIT:
                 facts["value"] = value
         assignments = ", ".join(f"#{name} = :{name}" for name in facts)
         end = self.table.action(
             "Update",
             *self._place(slot),
-            condition=OUR_FENCE,
+            condition=STILL_OWNED,
             update=f"SET {assignments}",
-            values={"fence": asked.fence, **facts},
+            values={"token": asked.fence, **facts},
         )
         reply: Written | Refused
         if slot.number and state is State.DONE:
@@ -167,7 +167,7 @@ class TableIdempotency:
             "Update",
             *self._place(slot),
             condition=DOUBTFUL_AS_SEEN,
-            update="SET record_state = :released",
+            update="SET #state = :released",
             values={"released": State.RELEASED, **as_seen(record)},
         )
         reply = await self.table.update(action, returning="NONE")
@@ -200,13 +200,13 @@ def read(item: Item | None) -> Record | None:
     if item is None:
         return None
     item = known(item)
-    until = item.get("kept_until")
+    until = item.get("valid_until")
     return Record(
-        State(item["record_state"]),
+        State(item["state"]),
         item["payload_sha256"],
-        item["fence"],
+        item["owner_token"],
         lease_until=moment(item["lease_until"]),
-        kept_until=None if until is None else moment(until),
+        valid_until=None if until is None else moment(until),
         value=item.get("value"),
     )
 
@@ -214,17 +214,17 @@ def read(item: Item | None) -> Record | None:
 def row(record: Record) -> Item:
     """Return an operation that begins as a row."""
     return {
-        "record_state": record.state,
+        "state": record.state,
         "payload_sha256": record.payload,
-        "fence": record.fence,
+        "owner_token": record.fence,
         "lease_until": iso(record.lease_until),
-        **({} if record.kept_until is None else kept_until(record.kept_until)),
+        **({} if record.valid_until is None else valid_until(record.valid_until)),
     }
 
 
-def kept_until(until: float) -> Item:
+def valid_until(until: float) -> Item:
     """Return until when a row counts, and when it may be swept away: a day later."""
-    return {"kept_until": iso(until), "expires_at": expires_at(until, days=1)}
+    return {"valid_until": iso(until), "expires_at": expires_at(until, days=1)}
 
 
 def as_seen(record: Record) -> dict[str, Any]:

@@ -113,13 +113,13 @@ class Jobs:
             ref.pk,
             keys.META_SK,
             condition="gen = :gen",
-            update="SET seen_to_at = :now",
+            update="SET progress_at = :now",
             values={"gen": gen, "now": iso(self.clock())},
         )
         await self.table.update(action, returning="NONE")
 
     async def note(
-        self, ref: JobRef, code: str, said: str, until: float | None = None
+        self, ref: JobRef, code: str, message: str, until: float | None = None
     ) -> None:
         """Note why a job does not get on, and until when, for those who look at it."""
         action = self.table.action(
@@ -127,10 +127,11 @@ class Jobs:
             ref.pk,
             keys.META_SK,
             condition="attribute_exists(pk)",
-            update="SET notice = :said, notice_code = :code, noticed_at = :now,"
-            " notice_until = :until",
+            update="SET status_reason = :message, status_reason_code = :code,"
+            " status_reason_at = :now,"
+            " status_reason_until = :until",
             values={
-                "said": said,
+                "message": message,
                 "code": code,
                 "now": iso(self.clock()),
                 "until": "" if until is None else iso(until),

@@ -1,6 +1,6 @@
 """The effects of a chunk, written ahead: INTENT before, DONE after.
 
-    (none) -> INTENT -> DONE -> UNDONE -> INTENT ...
+    (none) -> INTENT -> DONE -> COMPENSATED -> INTENT ...
                  |-> REFUSED -> INTENT       it plainly did not happen; or DONE
                  |-> UNKNOWN                 a person has to look
 
@@ -26,20 +26,20 @@ from piecework.ports import AlreadyDone, ClaimLostError, Proceed, Unknown
 from piecework.store.claims import HELD, held
 from piecework.store.table import Action, Item, Refused, Table, Written
 
-INTENT, DONE, UNDONE = "INTENT", "DONE", "UNDONE"
+INTENT, DONE, COMPENSATED = "INTENT", "DONE", "COMPENSATED"
 REFUSED, UNKNOWN = "REFUSED", "UNKNOWN"
 #: The states of an effect that stands, or may stand.
 STANDS = frozenset({INTENT, DONE, UNKNOWN})
 
 #: An effect may be begun if it never was, or if it is known not to stand.
-MAY_BEGIN = "attribute_not_exists(pk) OR effect_state IN (:undone, :refused)"
+MAY_BEGIN = "attribute_not_exists(pk) OR #state IN (:compensated, :refused)"
 #: Only an effect under way can come to something.
-UNDER_WAY = "effect_state IN (:intent, :unknown)"
+UNDER_WAY = "#state IN (:intent, :unknown)"
 #: What was done in a life of the chunk, and undone, says nothing of the next one's.
-SAME_LIFE = "epoch = :epoch"
+SAME_LIFE = "gen = :gen"
 OURS_UNDER_WAY = f"{UNDER_WAY} AND {SAME_LIFE}"
 #: That it was done is the last word, also after somebody else was refused.
-NOT_ENDED = f"effect_state IN (:intent, :unknown, :refused) AND {SAME_LIFE}"
+NOT_ENDED = f"#state IN (:intent, :unknown, :refused) AND {SAME_LIFE}"
 
 
 @dataclass(slots=True)
@@ -72,60 +72,60 @@ class EffectLedger:
     def may_have_happened(self, key: str) -> bool:
         """Say whether an effect stands, or may stand."""
         row = self._rows.get(key)
-        return row is not None and row["effect_state"] in STANDS
+        return row is not None and row["state"] in STANDS
 
     @property
     def under_way_s(self) -> float:
         """Seconds that what earlier claims left under way may take, at most."""
         rows = self._rows.values()
         return max(
-            (row.get("lands_in", 0) for row in rows if row["effect_state"] == INTENT),
+            (row.get("max_duration_s", 0) for row in rows if row["state"] == INTENT),
             default=0.0,
         )
 
     async def begin(
-        self, key: str, stage: str, effect: Effect, lands_in: float
+        self, key: str, stage: str, effect: Effect, max_duration_s: float
     ) -> Proceed | AlreadyDone | Unknown:
         """Write the intent of an effect, or learn what became of an earlier one.
 
-        `lands_in`: seconds that one attempt may take; kept for whoever comes after.
+        `max_duration_s`: seconds that one attempt may take; stored for later claims.
 
         Raises:
             ClaimLostError: The chunk is somebody else's by now.
         """
         row = self._rows.get(key)
-        match row["effect_state"] if row else None:
+        match row["state"] if row else None:
             case "DONE":
                 return AlreadyDone(await self.objects.fetch(row or {}, self.prefix))
             case "INTENT" | "UNKNOWN" if row:
                 if effect is Effect.NON_IDEMPOTENT:
                     await self.mark_unknown(key)
                     return Unknown()
-                seconds = self.clock() - moment(row["begun_at"])
-                return Proceed(row["epoch"], in_doubt=True, seconds=seconds)
+                seconds = self.clock() - moment(row["started_at"])
+                return Proceed(row["gen"], in_doubt=True, seconds=seconds)
             case _:
-                return await self._intend(key, stage, effect, lands_in)
+                return await self._intend(key, stage, effect, max_duration_s)
 
     async def _intend(
-        self, key: str, stage: str, effect: Effect, lands_in: float
+        self, key: str, stage: str, effect: Effect, max_duration_s: float
     ) -> Proceed:
         ref, epoch = self.claim.ref, self.claim.gen
         row = {
             "effect_key": key,
-            "effect_state": INTENT,
+            "state": INTENT,
             "effect": effect,
             "stage": stage,
-            "epoch": epoch,
-            "begun_at": iso(self.clock()),
+            "gen": epoch,
+            "started_at": iso(self.clock()),
             "fence": self.claim.fence,
-            "lands_in": math.ceil(lands_in),
+            "max_duration_s": math.ceil(max_duration_s),
         }
         put = self.table.action(
             "Put",
             ref.pk,
             keys.effect_sk(ref.chunk, key),
             condition=MAY_BEGIN,
-            values={"undone": UNDONE, "refused": REFUSED},
+            values={"compensated": COMPENSATED, "refused": REFUSED},
             item=row,
         )
         reply = await self.table.transact([self._check(), put])
@@ -175,7 +175,7 @@ class EffectLedger:
     ) -> tuple[Action, dict[str, Any]]:
         """Return the write of what an effect came to, and what it puts into the row."""
         ref = self.claim.ref
-        facts = {"effect_state": state, "ended_at": iso(self.clock()), **facts}
+        facts = {"state": state, "ended_at": iso(self.clock()), **facts}
         # `value` is a reserved word of DynamoDB's; attribute names are ours to choose.
         assignments = ", ".join(f"#{name} = :{name}" for name in facts)
         action = self.table.action(
@@ -187,7 +187,7 @@ class EffectLedger:
             values={
                 "intent": INTENT,
                 "unknown": UNKNOWN,
-                "epoch": self._rows[key]["epoch"],
+                "gen": self._rows[key]["gen"],
                 **compared,
                 **facts,
             },
@@ -210,8 +210,8 @@ class EffectLedger:
                 ref.pk,
                 keys.effect_sk(ref.chunk, key),
                 condition="attribute_exists(pk)",
-                update="SET effect_state = :undone",
-                values={"undone": UNDONE},
+                update="SET #state = :compensated",
+                values={"compensated": COMPENSATED},
             )
             for key, row in self._rows.items()
             if row["stage"] == stage

@@ -25,7 +25,7 @@ EXPIRED = f"{IN_STATE} AND deadline_at <= :now"
 BY_DEADLINE = {
     "cancelled_by": "deadline",
     "cancel_code": "job.deadline.passed",
-    "cancel_undoes": True,
+    "cancel_compensates": True,
 }
 
 

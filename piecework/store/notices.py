@@ -4,7 +4,7 @@ A notice is written together with what it tells of, so that neither is without t
 other. Whoever delivers it takes it for a while first; should it die, the next does.
 
     PENDING   to be delivered at `due_at`, or in delivery until then
-    TOLD      the hook returned
+    DELIVERED      the hook returned
     ABANDONED the hook failed each time
 """
 
@@ -19,12 +19,12 @@ from piecework.model import Job, JobRef, JobStatus, iso
 from piecework.store.births import active_mark
 from piecework.store.table import Action, Item, Table, Written
 
-PENDING, TOLD, ABANDONED = "PENDING", "TOLD", "ABANDONED"
-IS_PENDING = "notice_state = :pending"
+PENDING, DELIVERED, ABANDONED = "PENDING", "DELIVERED", "ABANDONED"
+IS_PENDING = "#state = :pending"
 #: The claim is the time at which it ends: who comes later finds another one there.
-OURS = f"{IS_PENDING} AND due_at = :ours AND tries = :tries"
+OURS = f"{IS_PENDING} AND due_at = :ours AND attempts = :attempts"
 DUE = f"{IS_PENDING} AND due_at <= :now"
-UNSENT = f"{IS_PENDING} AND send_at <= :now"
+UNSENT = f"{IS_PENDING} AND redispatch_at <= :now"
 #: As it was looked at; a job that was taken up since is among the active again.
 STILL_ENDED = "#status = :seen AND gen = :gen"
 
@@ -45,12 +45,14 @@ def notice_put(
         "counts": dict(facts.get("outcomes", {})),
         **{name: known.get(name, "") for name in by},
         "at": iso(now),
-        "notice_state": PENDING,
+        "state": PENDING,
         "due_at": iso(now),
-        "send_at": iso(now),
-        "tries": 0,
+        "redispatch_at": iso(now),
+        "attempts": 0,
     }
-    return [table.action("Put", job.ref.pk, keys.notice_sk(job.gen, event), item=item)]
+    return [
+        table.action("Put", job.ref.pk, keys.notification_sk(job.gen, event), item=item)
+    ]
 
 
 @dataclass(slots=True)
@@ -62,7 +64,7 @@ class Notices:
 
     async def of(self, ref: JobRef) -> list[Item]:
         """Return a job's notices in their order."""
-        return [row async for row in self.table.query(ref.pk, keys.NOTICE_PREFIX)]
+        return [row async for row in self.table.query(ref.pk, keys.NOTIFICATION_PREFIX)]
 
     async def take(self, row: Item, seconds: float) -> Item | None:
         """Take a notice that is due for a while, for one try; None: not now."""
@@ -72,7 +74,7 @@ class Notices:
             row["pk"],
             row["sk"],
             condition=DUE,
-            update="SET due_at = :until ADD tries :one",
+            update="SET due_at = :until ADD attempts :one",
             values={
                 "pending": PENDING,
                 "now": iso(now),
@@ -84,28 +86,30 @@ class Notices:
         return reply.item if isinstance(reply, Written) else None
 
     async def told(self, row: Item) -> bool:
-        """PENDING -> TOLD: whoever says so tells the truth."""
-        values = {"told": TOLD, "now": iso(self.clock()), "pending": PENDING}
+        """PENDING -> DELIVERED: whoever says so tells the truth."""
+        values = {"delivered": DELIVERED, "now": iso(self.clock()), "pending": PENDING}
         return await self._write(
-            row, IS_PENDING, "notice_state = :told, told_at = :now", values
+            row, IS_PENDING, "#state = :delivered, delivered_at = :now", values
         )
 
-    async def put_off(self, row: Item, seconds: float, said: str) -> bool:
+    async def put_off(self, row: Item, seconds: float, error: str) -> bool:
         """Try again later."""
-        values = {"due": iso(self.clock() + seconds), "said": said, **ours(row)}
-        return await self._write(row, OURS, "due_at = :due, said = :said", values)
+        values = {"due": iso(self.clock() + seconds), "error": error, **ours(row)}
+        return await self._write(
+            row, OURS, "due_at = :due, last_error = :error", values
+        )
 
-    async def give_up(self, row: Item, said: str) -> bool:
+    async def give_up(self, row: Item, error: str) -> bool:
         """PENDING -> ABANDONED: it was tried often enough."""
-        values = {"abandoned": ABANDONED, "said": said, **ours(row)}
-        assignments = "notice_state = :abandoned, said = :said"
+        values = {"abandoned": ABANDONED, "error": error, **ours(row)}
+        assignments = "#state = :abandoned, last_error = :error"
         return await self._write(row, OURS, assignments, values)
 
     async def send_again(self, row: Item, seconds: float) -> bool:
         """Note that a message is sent for a notice; the next one goes later."""
         now = self.clock()
         values = {"again": iso(now + seconds), "now": iso(now), "pending": PENDING}
-        return await self._write(row, UNSENT, "send_at = :again", values)
+        return await self._write(row, UNSENT, "redispatch_at = :again", values)
 
     async def close(self, job: Job) -> bool:
         """Let go of an ended job of which everybody was told."""
@@ -135,4 +139,4 @@ class Notices:
 
 def ours(row: Item) -> dict[str, Any]:
     """Return the values that `OURS` compares."""
-    return {"pending": PENDING, "ours": row["due_at"], "tries": row["tries"]}
+    return {"pending": PENDING, "ours": row["due_at"], "attempts": row["attempts"]}

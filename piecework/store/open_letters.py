@@ -14,13 +14,15 @@ from piecework.store.table import Action, Item, Table
 
 def open_mark(table: Table, letter: dict[str, Any], kind: str) -> Action:
     """Return the `Put` or `Delete` of the mark of a letter."""
-    names = ("tenant", "job", "chunk", "gen", "died_at", "expires_at")
+    names = ("tenant", "job", "chunk", "gen", "dead_lettered_at", "expires_at")
     facts = {name: letter[name] for name in names if name in letter}
     tenant, job = letter["tenant"], letter["job"]
     return table.action(
         kind,
         keys.open_letters_pk(tenant),
-        keys.open_letter_sk(letter["died_at"], job, letter["chunk"], letter["gen"]),
+        keys.open_letter_sk(
+            letter["dead_lettered_at"], job, letter["chunk"], letter["gen"]
+        ),
         item={"kind": "open", **facts} if kind == "Put" else None,
     )
 

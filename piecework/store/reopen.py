@@ -76,8 +76,8 @@ def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> Action:
     )
     removed = (
         " ADD replays :one REMOVE settled_at, direction, compensation, resume_at,"
-        " recoveries, releases, parks, dispatches, cancel_requested,"
-        " undo_requested, cancelled, late_calls"
+        " recoveries, releases, deferrals, redispatches, cancel_requested_at,"
+        " compensate_requested, cancelled_at_stage, calls_after_cancel"
     )
     values = {
         "seen": chunk.status,
@@ -96,16 +96,16 @@ def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> Action:
         )
     if how.patched is not None:
         assignments += (
-            ", payload = :payload, payload_sha256 = :sha256, patched_as = :next"
+            ", payload = :payload, payload_sha256 = :sha256, patched_in_gen = :next"
         )
         values |= {
             "payload": how.patched.payload,
             "sha256": how.patched.payload_sha256,
         }
     if how.turn is None:
-        removed += ", retry_at, due_at"
+        removed += ", retry_at, redispatch_at"
     else:
-        assignments += ", retry_at = :turn, due_at = :due"
+        assignments += ", retry_at = :turn, redispatch_at = :due"
         values |= {"turn": iso(how.turn.not_before), "due": iso(how.turn.due)}
     return table.action(
         "Update",

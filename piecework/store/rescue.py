@@ -1,6 +1,6 @@
 """The reconciler's two writes: give a dead lease back, and note a resend.
 
-Both are conditional on the very state that was looked at, `heartbeat` included: a
+Both are conditional on the very state that was looked at, `renewals` included: a
 holder that moved in between is alive, and keeps its chunk. A lease that is given back
 takes its token along, so that its holder cannot take our write for its own.
 """
@@ -16,7 +16,7 @@ from piecework.settings import Settings
 from piecework.store.table import Table, Written
 
 AS_SEEN = "#status = :seen AND gen = :gen AND fence = :fence"
-NOT_A_BEAT_SINCE = "heartbeat = :heartbeat"
+NOT_A_BEAT_SINCE = "renewals = :renewals"
 
 
 @dataclass(slots=True)
@@ -36,10 +36,10 @@ class Rescue:
         return await self._write(
             chunk,
             f"{AS_SEEN} AND {NOT_A_BEAT_SINCE}",
-            "SET #status = :waiting, due_at = :due, error_code = :code"
+            "SET #status = :waiting, redispatch_at = :due, error_code = :code"
             " REMOVE claimed_by, claim_expires_at, claim_token",
             {
-                "heartbeat": chunk.renewal_mark[1],
+                "renewals": chunk.renewal_mark[1],
                 "waiting": ChunkStatus.WAITING,
                 "due": iso(self.clock() + self.settings.lease_s / 3),
                 "code": "runtime.worker.lost",
@@ -51,13 +51,13 @@ class Rescue:
 
         Many reconcilers may note the same one at once: it counts as one.
         """
-        dispatches = int(chunk.item.get("dispatches", 0))
-        wait = self.settings.redispatch_s * 2.0 ** min(dispatches, 8)
+        redispatches = int(chunk.item.get("redispatches", 0))
+        wait = self.settings.redispatch_s * 2.0 ** min(redispatches, 8)
         return await self._write(
             chunk,
             AS_SEEN,
-            "SET due_at = :due, dispatches = :sent",
-            {"due": iso(self.clock() + wait), "sent": dispatches + 1},
+            "SET redispatch_at = :due, redispatches = :sent",
+            {"due": iso(self.clock() + wait), "sent": redispatches + 1},
         )
 
     async def _write(

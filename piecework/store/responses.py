@@ -1,6 +1,6 @@
 """Responses that the jobs of a tenant share, in the table; never worth a failed call.
 
-A response stays as it was first written until its time is over; `kept_until` decides
+A response stays as it was first written until its time is over; `valid_until` decides
 that on every read, for DynamoDB deletes late. Above 64 KiB it is not kept: reading it
 from S3 would cost another request, and most calls that are asked twice are small.
 """
@@ -22,7 +22,7 @@ from piecework.store.table import Table
 #: Seconds after which a slow table is not waited for.
 PATIENCE_S = 2.0
 #: Nothing is kept, or what is kept is over.
-NOT_KEPT = "attribute_not_exists(pk) OR kept_until <= :now"
+NOT_KEPT = "attribute_not_exists(pk) OR valid_until <= :now"
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class TableResponses:
         except (StoreError, TimeoutError) as error:
             self._tell(error)
             return None
-        until = text_or_none(item or {}, "kept_until")
+        until = text_or_none(item or {}, "valid_until")
         if until is None or until <= iso(self.clock()):
             return None
         return text_or_none(item or {}, "value")
@@ -61,7 +61,7 @@ class TableResponses:
             values={"now": iso(now)},
             item={
                 "value": value,
-                "kept_until": iso(now + seconds),
+                "valid_until": iso(now + seconds),
                 "expires_at": math.ceil(now + seconds),
             },
         )

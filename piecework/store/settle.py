@@ -82,10 +82,10 @@ class Settlements:
         fail. `pivot_untried` is stored for the next claim.
         """
         counted = counted_as(claim)
-        untried = ", untried = :fence" if deferred.pivot_untried else ""
+        untried = ", pivot_untried_fence = :fence" if deferred.pivot_untried else ""
         update = self._wait(
             claim,
-            "error_code = :code, waits_for = :dependency,"
+            "error_code = :code, blocked_on = :dependency,"
             f" {counted} = {counted} - :one{untried}",
             {
                 "code": deferred.failure.code,
@@ -94,7 +94,7 @@ class Settlements:
             },
             deferred.delay,
             calls,
-            also_added=", parks :one",
+            also_added=", deferrals :one",
         )
         return await self._write(claim, ChunkStatus.WAITING, [update])
 
@@ -161,7 +161,7 @@ class Settlements:
 
         A compensated chunk resumes at `resume_at`, any other chunk at its cursor.
         """
-        assignments = "cancelled = :at"
+        assignments = "cancelled_at_stage = :at"
         values: dict[str, Any] = {"at": cancelled_at(cancelled.stage)}
         if resume_at is not None:
             assignments += ", compensation = :compensation, resume_at = :resume"
@@ -184,7 +184,7 @@ class Settlements:
         return self._update(
             claim,
             f"SET #status = :status, settled_at = :now, {assignments}"
-            f" {calls.added} {CLEAR_OWNER}, due_at{remove}",
+            f" {calls.added} {CLEAR_OWNER}, redispatch_at{remove}",
             {"status": status, **calls.values, **values},
         )
 
@@ -200,7 +200,8 @@ class Settlements:
         again = self.clock() + delay
         return self._update(
             claim,
-            f"SET #status = :status, retry_at = :again, due_at = :due, {assignments}"
+            "SET #status = :status, retry_at = :again, redispatch_at = :due,"
+            f" {assignments}"
             f" {calls.added}{also_added} {CLEAR_OWNER}",
             {
                 "status": ChunkStatus.WAITING,

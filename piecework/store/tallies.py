@@ -39,13 +39,13 @@ class Tallies:
             "Update",
             keys.group_pk(ref.tenant, ref.job, group),
             keys.TALLY_SK,
-            update="ADD settled :settled",
-            values={"settled": settled},
+            update="ADD ended_chunks :ended",
+            values={"ended": settled},
         )
         reply = await self.table.update(action, returning="UPDATED_NEW")
         if not isinstance(reply, Written):
             return False
-        if len(reply.item["settled"]) < layout.group_size(group, chunks):
+        if len(reply.item["ended_chunks"]) < layout.group_size(group, chunks):
             return False
         alone = layout.groups_in(chunks) == 1
         return alone or await self._group_full(ref, group, chunks)
@@ -94,7 +94,7 @@ class Tallies:
             "Update",
             keys.group_pk(ref.tenant, ref.job, group),
             keys.TALLY_SK,
-            update="DELETE settled :removed",
+            update="DELETE ended_chunks :removed",
             values={"removed": removed},
         )
         await self.table.update(tally, returning="NONE")
@@ -123,7 +123,7 @@ class Tallies:
         for group in islice(others, layout.BLOCK_SIZE):
             pk = keys.group_pk(ref.tenant, ref.job, group)
             item = await self.table.get(pk, keys.TALLY_SK)
-            total += len((item or {}).get("settled", ()))
+            total += len((item or {}).get("ended_chunks", ()))
         return total
 
     async def _full_groups(self, ref: JobRef, chunks: int) -> set[int]:

@@ -14,7 +14,7 @@ from piecework.store.rescue import NOT_A_BEAT_SINCE
 from piecework.store.table import Action, Table, Written
 
 #: What `direction` says; an item without it goes onwards, and may still be cancelled.
-BACK, ONWARDS = "compensating", "onwards"
+COMPENSATING, FORWARD = "compensating", "forward"
 
 
 async def turn_unclaimed(
@@ -26,7 +26,7 @@ async def turn_unclaimed(
     once.
     """
     running = chunk.status is ChunkStatus.RUNNING
-    beat = {"heartbeat": chunk.renewal_mark[1]} if running else {}
+    beat = {"renewals": chunk.renewal_mark[1]} if running else {}
     code = {"code": failure.code} if failure else {}
     update = table.action(
         "Update",
@@ -41,7 +41,7 @@ async def turn_unclaimed(
             "gen": chunk.gen,
             "fence": chunk.fence,
             "waiting": ChunkStatus.WAITING,
-            "way": BACK if failure else ONWARDS,
+            "way": COMPENSATING if failure else FORWARD,
             **beat,
             **code,
         },
@@ -56,6 +56,6 @@ def turn_put(
     table: Table, ref: ChunkRef, gen: int, stage: str, failure: ErrorEnvelope
 ) -> Action:
     """Return the write that says why a chunk turned back, and at which stage."""
-    sk = f"{keys.work_prefix(ref.chunk)}TURN#{gen:04d}"
+    sk = f"{keys.work_prefix(ref.chunk)}COMPENSATION#{gen:04d}"
     item = {"stage": stage, "error": failure.model_dump_json(exclude_none=True)}
     return table.action("Put", ref.pk, sk, item=item)

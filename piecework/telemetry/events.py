@@ -34,7 +34,9 @@ _JOB: Final = {
 #: The fields of every event that ends a claim.
 _CLAIM_END: Final = "duration_ms calls replayed cached retried"
 _CHUNK: Final = {
-    "chunk.claimed": event("a worker claimed a chunk", "deliveries waited_ms", "debug"),
+    "chunk.claimed": event(
+        "a worker claimed a chunk", "receive_count waited_ms", "debug"
+    ),
     "chunk.claim_refused": event(
         "a claim was refused", "status reason delay_s", "debug"
     ),
@@ -282,7 +284,7 @@ _WORKER: Final = {
     ),
     "dlq.alarm": event(
         "too many dead letters arrived in the window, or the oldest is too old",
-        "about more_than window_s age_s died_at",
+        "about more_than window_s age_s dead_lettered_at",
         "error",
     ),
     "reconcile.pass": event(

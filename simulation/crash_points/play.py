@@ -171,7 +171,9 @@ class ScenarioDriver:
     def all_know_of_cancel(self) -> bool:
         """Return whether every chunk at work knows of the cancel."""
         return self.ended() or all(
-            item["status"] in ENDED or "cancel_requested" in item or "direction" in item
+            item["status"] in ENDED
+            or "cancel_requested_at" in item
+            or "direction" in item
             for item in self.items.values()
         )
 

@@ -32,7 +32,7 @@ def main() -> None:
     }
     measure(model, "put", "put_item", put)
     measure(model, "claim", "update_item", claim)
-    measure(model, "heartbeat", "update_item", beat)
+    measure(model, "renewals", "update_item", beat)
     measure(model, "refused claim", "update_item", claim)
     measure(model, "get", "get_item", get)
     measure(model, "query of 100 items", "query", lambda _: query, calls=500)
@@ -62,7 +62,7 @@ def put(sk: str) -> dict[str, Any]:
 def claim(sk: str) -> dict[str, Any]:
     compared = {"max_attempts": 5, "pending": "PENDING", "waiting": "WAITING"}
     times = {"now": AT, "dead_before": AT}
-    facts = {"worker": "worker", "deliveries": 1, "zero": 0, "last": 0}
+    facts = {"worker": "worker", "receive_count": 1, "zero": 0, "last": 0}
     return update(
         sk,
         CLAIM,
@@ -72,8 +72,8 @@ def claim(sk: str) -> dict[str, Any]:
 
 
 def beat(sk: str) -> dict[str, Any]:
-    change = "SET claim_expires_at = :expires, heartbeat = :one"
-    condition = f"{HELD} AND heartbeat = :zero"
+    change = "SET claim_expires_at = :expires, renewals = :one"
+    condition = f"{HELD} AND renewals = :zero"
     return update(sk, condition, change, TAKEN | {"fence": 1, "zero": 0})
 
 

@@ -61,7 +61,7 @@ EFFECT_STATES = {
     ledger.DONE,
     ledger.REFUSED,
     ledger.UNKNOWN,
-    ledger.UNDONE,
+    ledger.COMPENSATED,
 }
 
 
@@ -72,7 +72,7 @@ EFFECT_STATES = {
         ("Chunk", set(ChunkStatus)),
         ("Effect", EFFECT_STATES),
         ("Dead letter", {"OPEN", "REDRIVEN", "DISCARDED"}),
-        ("Notice", {notices.PENDING, notices.TOLD, notices.ABANDONED}),
+        ("Notice", {notices.PENDING, notices.DELIVERED, notices.ABANDONED}),
     ],
 )
 def test_a_drawing_has_exactly_the_states_of_the_code(

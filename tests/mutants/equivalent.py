@@ -21,7 +21,7 @@ EQUIVALENT: dict[Key, str] = {
     (
         "piecework/store/ledger.py",
         "_come_to",
-        "without `:unknown of effect_state IN (:intent, :unknown)`",
+        "without `:unknown of #state IN (:intent, :unknown)`",
     ): "only a doubt comes to it by that, and what is UNKNOWN is so already",
     (
         "workers/heart.py",

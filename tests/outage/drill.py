@@ -127,8 +127,10 @@ class Figures:
             "calls_made": made.total(),
             "amplification": round(made.total() / (CHUNKS * CALLS), 3),
             "peak_to_mean": round(max(made.values()) / mean, 2),
-            "chunks_parked": sum("parks" in chunk.item for chunk in self.chunks),
-            "parks": sum(int(chunk.item.get("parks", 0)) for chunk in self.chunks),
+            "chunks_parked": sum("deferrals" in chunk.item for chunk in self.chunks),
+            "deferrals": sum(
+                int(chunk.item.get("deferrals", 0)) for chunk in self.chunks
+            ),
             "attempts_burned": sum(chunk.attempts - 1 for chunk in self.chunks),
             "recover_s": self.recover_s,
             "jobs_complete": int(self.status is JobStatus.SUCCEEDED),

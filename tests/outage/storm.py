@@ -103,27 +103,29 @@ class Storm:
         self, attempts: Attempts, call: Call, breakers: BreakerRegistry
     ) -> None:
         """Make a call until it is answered, each time with a claim's own budget."""
-        parks = 0
+        deferrals = 0
         while True:
             attempts.budget = RetryBudget(60.0, max_delay=34.0)
-            wait = await self.tried(attempts, call, parks)
+            wait = await self.tried(attempts, call, deferrals)
             if breakers.has_pending_writes:
                 await breakers.sync()
             if wait is None:
                 return
-            parks += 1
+            deferrals += 1
             self.parked += 1
             await asyncio.sleep(wait)
 
-    async def tried(self, attempts: Attempts, call: Call, parks: int) -> float | None:
+    async def tried(
+        self, attempts: Attempts, call: Call, deferrals: int
+    ) -> float | None:
         """Make the attempts of a call; return the seconds for which its chunk waits."""
         try:
             await attempts.make(call, "key", [])
         except TransientError as error:
             failure, rng = classify(error), attempts.rng
             if blocked_on(failure):
-                return recovery.deferral_delay(failure, 1, parks, rng)
-            return recovery.backoff(failure, 1 + parks, rng)
+                return recovery.deferral_delay(failure, 1, deferrals, rng)
+            return recovery.backoff(failure, 1 + deferrals, rng)
         self.answered += 1
         return None
 

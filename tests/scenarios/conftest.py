@@ -201,7 +201,7 @@ class Scenario:
 
     async def redrive(self, job: str = "job-1") -> tuple[int, int]:
         """Redrive all dead letters of a job."""
-        letters = [r for r in await self.letters(job) if r["letter_state"] == "OPEN"]
+        letters = [r for r in await self.letters(job) if r["state"] == "OPEN"]
         ref = JobRef("default", job)
         return await redrive(
             self.rt, RedriveRequest(ref, letters, "tester", "it is fixed")

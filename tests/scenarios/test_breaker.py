@@ -26,7 +26,7 @@ async def test_an_outage_parks_every_chunk_burns_no_attempt_and_ends_with_one_pr
         await scenario.until(lambda: all_wait(scenario, "job-1"))
     parked = await scenario.chunks()
     assert [0] * 8 == [chunk.attempts for chunk in parked]
-    assert {"supplier"} == {chunk.item["waits_for"] for chunk in parked}
+    assert {"supplier"} == {chunk.item["blocked_on"] for chunk in parked}
     asked = scenario.happened("asked")
 
     await scenario.submit(leaning, [Item(n=n) for n in range(3)], "job-2")
@@ -34,8 +34,8 @@ async def test_an_outage_parks_every_chunk_burns_no_attempt_and_ends_with_one_pr
         await scenario.until(lambda: all_wait(scenario, "job-2"))
         assert asked == scenario.happened("asked")
         noted = (await scenario.job("job-2")).item
-        assert OPEN_CODE == noted["notice_code"]
-        assert noted["notice"].startswith("waits for dependency supplier until ")
+        assert OPEN_CODE == noted["status_reason_code"]
+        assert noted["status_reason"].startswith("waits for dependency supplier until ")
 
         scenario.fix()
         for job in ("job-1", "job-2"):
@@ -69,8 +69,8 @@ async def test_a_way_back_waits_for_its_dependency_and_goes_on(
         assert JobStatus.FAILED is (await scenario.ended(within=40)).status
     letters = await scenario.letters()
     compensated = [row["compensation"] for row in letters]
-    parks = [chunk.item.get("parks", 0) for chunk in await scenario.chunks()]
-    waited = [n for n, times in enumerate(parks) if times]
+    deferrals = [chunk.item.get("deferrals", 0) for chunk in await scenario.chunks()]
+    waited = [n for n, times in enumerate(deferrals) if times]
     assert waited
     assert {"COMPENSATED"} == {compensated[n] for n in waited}
 
@@ -87,6 +87,6 @@ async def test_a_pivot_that_only_the_breaker_refused_is_known_not_to_have_happen
         assert JobStatus.FAILED is (await scenario.ended()).status
     (letter,) = await scenario.letters()
     (chunk,) = await scenario.chunks()
-    assert (1, 1) == (chunk.item["parks"], scenario.happened("knock"))
+    assert (1, 1) == (chunk.item["deferrals"], scenario.happened("knock"))
     assert "COMPENSATED" == letter["compensation"]
     assert 1 == scenario.happened("unbook", "flight")

@@ -35,7 +35,7 @@ async def test_a_cancel_cuts_off_the_calls_in_flight_and_then_is_quiet(
         await asyncio.sleep(0.3)
 
     chunks = await scenario.chunks()
-    cut_off = [c.item["cancelled"] for c in chunks if c.fence]
+    cut_off = [c.item["cancelled_at_stage"] for c in chunks if c.fence]
     assert job.status in {JobStatus.CANCELLING, JobStatus.CANCELLED}
     assert ended.status is JobStatus.CANCELLED
     assert scenario.happened("call") == made

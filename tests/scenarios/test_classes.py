@@ -156,7 +156,7 @@ async def test_a_person_alone_gives_an_input_more_than_its_attempts(
     assert (3, 3) == (first["attempts"], second["attempts"])
     assert (3, 6) == (first["claims"], second["claims"])
     assert ("REDRIVEN", "it is fixed") == (
-        first["letter_state"],
+        first["state"],
         first["redrive_reason"],
     )
 

@@ -82,7 +82,7 @@ async def test_a_pipeline_that_no_worker_has_waits_for_one_that_has_it(
     await piecework("submit", "their_pkg:review", source, "--job-id", "job-1")
 
     async def noticed() -> bool:
-        return "notice" in (await scenario.job()).item
+        return "status_reason" in (await scenario.job()).item
 
     await scenario.until(noticed)
     shown = await piecework("jobs", "show", "job-1")

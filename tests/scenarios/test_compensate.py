@@ -38,7 +38,7 @@ async def test_a_chunk_in_hand_is_cut_off_and_wound_back(scenario: Scenario) -> 
     assert ended.status is JobStatus.CANCELLED
     assert {chunk.status for chunk in chunks} == {ChunkStatus.CANCELLED}
     assert {c.item["compensation"] for c in chunks} == {"COMPENSATED"}
-    assert {c.item["cancelled"] for c in chunks} == {"cancelled-at-stage-car"}
+    assert {c.item["cancelled_at_stage"] for c in chunks} == {"cancelled-at-stage-car"}
     assert await scenario.letters() == []
     for n in range(4):
         assert bookings(scenario, n) == [
@@ -49,9 +49,9 @@ async def test_a_chunk_in_hand_is_cut_off_and_wound_back(scenario: Scenario) -> 
             "unbook flight",
         ]
     shown = (await job_document(scenario.rt, ended))["cancel"]
-    assert shown["cancel_undoes"] is True
+    assert shown["cancel_compensates"] is True
     assert shown["quiesced_after_s"] <= 2
-    assert shown["late_calls"] == 0
+    assert shown["calls_after_cancel"] == 0
 
 
 async def test_a_chunk_that_waits_is_wound_back_by_whoever_meets_it(
@@ -107,7 +107,7 @@ async def test_a_chunk_at_its_pivot_goes_on_to_its_end(scenario: Scenario) -> No
     )
     assert scenario.happened("tell", "1") == 1
     assert scenario.happened("unbook", "flight", "1") == 0
-    assert (await job_document(scenario.rt, ended))["cancel"]["late_calls"] == 1
+    assert (await job_document(scenario.rt, ended))["cancel"]["calls_after_cancel"] == 1
 
 
 async def test_a_chunk_that_waits_past_its_pivot_goes_on_to_its_end(

@@ -25,7 +25,7 @@ BAD = Item(n=1, trouble="permanent")
 
 async def open_letters(scenario: Scenario) -> dict[object, object]:
     """Return the generation of the open letter of each chunk, which is one."""
-    rows = [r for r in await scenario.letters() if r["letter_state"] == "OPEN"]
+    rows = [r for r in await scenario.letters() if r["state"] == "OPEN"]
     found = {row["chunk"]: row["gen"] for row in rows}
     assert len(found) == len(rows)
     marks = scenario.rt.dead_letters.query(keys.open_letters_pk("default"))
@@ -65,7 +65,7 @@ async def test_a_patched_chunk_runs_with_its_new_payload_and_says_so(
     assert {"1": after["payload_sha256"]} == (await certificate(scenario))["patched"]
     assert 2 == scenario.happened("call", "1000") + scenario.happened("call", "1001")
     shown = await piecework("chunks", "show", "job-1", "1")
-    assert "patched_as" in shown.stdout
+    assert "patched_in_gen" in shown.stdout
     story = await piecework("dlq", "show", "job-1", "1")
     assert '"calls": 2' in story.stdout
     assert "now SUCCEEDED in generation 2" in " ".join(story.stdout.split())
@@ -180,7 +180,7 @@ async def test_a_redrive_that_is_late_revives_nothing_that_was_discarded(
         assert "job.resume.nothing_left" == refused.value.code
     job = await scenario.job()
     assert (JobStatus.PARTIAL, 1) == (job.status, job.gen)
-    assert ["DISCARDED"] == [row["letter_state"] for row in await scenario.letters()]
+    assert ["DISCARDED"] == [row["state"] for row in await scenario.letters()]
 
 
 async def test_a_replay_is_traced_to_its_first_death(scenario: Scenario) -> None:
@@ -194,7 +194,7 @@ async def test_a_replay_is_traced_to_its_first_death(scenario: Scenario) -> None
     told = await piecework("dlq", "show", "job-1", "0", "-o", "json")
     chain = told.document["lineage"]
     assert [(1, None, 2), (2, 1, 3), (3, 2, None)] == [
-        (row["gen"], row["replay_of"], row.get("redriven_as")) for row in chain
+        (row["gen"], row["replay_of"], row.get("redriven_gen")) for row in chain
     ]
     assert ["tester", "tester"] == [row["by"] for row in chain[:2]]
     assert 1 == told.document["origin_gen"]

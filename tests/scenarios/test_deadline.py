@@ -33,7 +33,7 @@ async def test_a_deadline_undoes_everything_exactly_once(scenario: Scenario) -> 
     assert events.count("deadline") == 1
     assert scenario.happened("told", "deadline", "CANCELLING", "deadline") == 1
     assert scenario.happened("told", "ended", "CANCELLED", "deadline") == 1
-    assert [n["notice_state"] for n in shown["notifications"]] == ["TOLD", "TOLD"]
+    assert [n["state"] for n in shown["notifications"]] == ["DELIVERED", "DELIVERED"]
 
 
 async def test_a_worker_that_dies_under_a_deadline_leaves_nothing_standing(

@@ -20,7 +20,7 @@ async def effect_in_doubt(scenario: Scenario) -> str:
     async with scenario.worker():
         await scenario.ended()
     (effect,) = (await piecework("effects", "list", "job-1", "-o", "json")).document
-    assert ("UNKNOWN", "send_fax") == (effect["effect_state"], effect["stage"])
+    assert ("UNKNOWN", "send_fax") == (effect["state"], effect["stage"])
     return str(effect["effect_key"])
 
 
@@ -101,4 +101,4 @@ async def test_an_effect_that_is_not_in_doubt_cannot_be_resolved(
     assert 3 == twice.exit_code
     ref = (await scenario.job()).ref.chunk(0)
     (row,) = (await read_work(scenario.rt.table, ref)).kind("EFFECT")
-    assert "REFUSED" == row["effect_state"]
+    assert "REFUSED" == row["state"]

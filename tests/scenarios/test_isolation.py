@@ -113,9 +113,9 @@ async def test_a_child_killed_in_mid_call_leaves_the_effect_in_doubt(
     ref = (await scenario.job()).ref.chunk(0)
     work = await read_work(scenario.rt.table, ref)
     assert "runtime.effect.unknown" == letter["error_code"]
-    assert ["UNKNOWN"] == [row["effect_state"] for row in work.kind("EFFECT")]
-    assert "runtime.stage.killed" in str(letter["trail"])
-    assert "SIGKILL" in str(letter["trail"])
+    assert ["UNKNOWN"] == [row["state"] for row in work.kind("EFFECT")]
+    assert "runtime.stage.killed" in str(letter["error_history"])
+    assert "SIGKILL" in str(letter["error_history"])
     assert 1 == scenario.happened("transfer")
     assert 3 == scenario.happened("look")
 

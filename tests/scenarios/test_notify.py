@@ -22,7 +22,7 @@ async def closed(scenario: Scenario) -> bool:
 async def states(scenario: Scenario, job: str = "job-1") -> list[str]:
     """Return what became of each notice of a job."""
     document = await job_document(scenario.rt, await scenario.job(job))
-    return [notice["notice_state"] for notice in document["notifications"]]
+    return [notice["state"] for notice in document["notifications"]]
 
 
 async def test_the_worker_that_ends_a_job_tells_of_it(scenario: Scenario) -> None:
@@ -33,7 +33,7 @@ async def test_the_worker_that_ends_a_job_tells_of_it(scenario: Scenario) -> Non
 
     assert scenario.happened("notice") == 1
     assert scenario.happened("told", "ended", "PARTIAL", "nobody") == 1
-    assert await states(scenario) == ["TOLD"]
+    assert await states(scenario) == ["DELIVERED"]
 
 
 async def test_each_life_of_a_job_is_told_of(scenario: Scenario) -> None:
@@ -111,8 +111,8 @@ async def test_a_hook_that_fails_is_told_again_and_then_given_up(
     document = await job_document(scenario.rt, await scenario.job("flaky-1"))
     (notice,) = document["notifications"]
     assert scenario.happened("notice") == 3
-    assert (notice["notice_state"], notice["tries"]) == ("ABANDONED", 3)
-    assert notice["said"] == "tool.stock.busy: not now"
+    assert (notice["state"], notice["attempts"]) == ("ABANDONED", 3)
+    assert notice["last_error"] == "tool.stock.busy: not now"
 
 
 async def test_a_hook_that_works_again_ends_the_trouble(
@@ -126,7 +126,7 @@ async def test_a_hook_that_works_again_ends_the_trouble(
         await scenario.until(lambda: closed(scenario))
 
     assert scenario.happened("told") == 1
-    assert await states(scenario, "flaky-1") == ["TOLD"]
+    assert await states(scenario, "flaky-1") == ["DELIVERED"]
 
 
 async def test_a_pipeline_without_a_hook_costs_no_request_more(

@@ -64,7 +64,7 @@ async def test_transient_trouble_is_tried_again_and_then_undone(
 
     (letter,) = await scenario.letters()
     assert letter["attempts"] == 3
-    assert str(letter["trail"]).count('"code": "tool.stock.busy"') == 3
+    assert str(letter["error_history"]).count('"code": "tool.stock.busy"') == 3
     assert effects(scenario)[-3:] == ["unbook car", "unbook hotel", "unbook flight"]
     assert effects(scenario).count("book flight") == 1
 
@@ -91,7 +91,7 @@ async def test_a_redrive_after_the_undo_books_anew_with_fresh_keys(
         "book payment",
     ]
     assert len({line[3] for line in flights}) == 2
-    assert (letter["letter_state"], letter["redriven_as"]) == ("REDRIVEN", 2)
+    assert (letter["state"], letter["redriven_gen"]) == ("REDRIVEN", 2)
 
 
 async def test_a_redrive_past_the_pivot_repeats_no_effect(scenario: Scenario) -> None:

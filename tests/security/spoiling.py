@@ -35,11 +35,18 @@ WRONG: tuple[dict[str, Any] | None, ...] = (
     {"S": "y" * 100_000},
 )
 #: What the worker reads of each kind of item.
-META = ("status", "gen", "chunks", "pipeline", "notifies", "deadline_at")
+META = ("status", "gen", "chunks", "pipeline", "has_notify_hook", "deadline_at")
 CHUNK = (
     *("status", "gen", "fence", "attempts", "stage", "payload", "payload_sha256"),
-    *("retry_at", "cancel_requested", "direction", "claim_expires_at", "label"),
-    *("recoveries", "releases", "parks", "untried", "due_at", "heartbeat"),
+    *("retry_at", "cancel_requested_at", "direction", "claim_expires_at", "label"),
+    *(
+        "recoveries",
+        "releases",
+        "deferrals",
+        "pivot_untried_fence",
+        "redispatch_at",
+        "renewals",
+    ),
 )
 #: Rows of a chunk that was begun before: what stands there, in the place of what.
 ROWS = (
@@ -47,7 +54,7 @@ ROWS = (
     "CALLS#0001#0001#0001",
     "EFFECT#k",
     "ERROR#0001#0001",
-    "TURN#0001",
+    "COMPENSATION#0001",
 )
 BAD_ROWS: tuple[dict[str, Any], ...] = (
     {},

@@ -82,9 +82,14 @@ async def test_a_strangers_job_is_not_there(
 async def test_a_letter_is_whose_key_says_so() -> None:
     cloud = Cloud(tenant="globex")
     letters = DeadLetters(cloud.rt.dead_letters, cloud.settings, cloud.rt.clock)
-    facts = {"error_code": "a.b.c", "died_at": "", "letter_state": "OPEN"}
+    facts = {"error_code": "a.b.c", "dead_lettered_at": "", "state": "OPEN"}
     for ref in (ACME, GLOBEX):
-        item = {**facts, "trail": "[]", "kind": "dead-letter", "tenant": "globex"}
+        item = {
+            **facts,
+            "error_history": "[]",
+            "kind": "dead-letter",
+            "tenant": "globex",
+        }
         sk = keys.dead_letter_sk(0, 1)
         put = cloud.rt.dead_letters.action("Put", ref.pk, sk, item=item | {"job": "x"})
         await cloud.rt.dead_letters.put(put)

@@ -35,7 +35,7 @@ def without(patch: Patch, module: Any, name: str, part: str, by: str = "") -> No
 
 def cancelled_chunks_are_claimed(patch: Patch) -> None:
     def heedless(ref: Any, item: Any, **facts: Any) -> Any:
-        asked = {"cancel_requested", "undo_requested"}
+        asked = {"cancel_requested_at", "compensate_requested"}
         left = {name: item[name] for name in (item or {}) if name not in asked}
         return explain_refusal(ref, left or None, **facts)
 
@@ -73,7 +73,7 @@ def nothing_is_sent_again(patch: Patch) -> None:
 
 def living_leases_are_given_back(patch: Patch) -> None:
     patch.setattr(sightings.Sightings, "unchanged_for", lambda *_: 1_000.0)
-    patch.setattr(rescue, "NOT_A_BEAT_SINCE", "heartbeat >= :heartbeat")
+    patch.setattr(rescue, "NOT_A_BEAT_SINCE", "renewals >= :renewals")
 
 
 def a_full_tally_is_believed(patch: Patch) -> None:
@@ -115,7 +115,7 @@ def a_late_request_claims_again(patch: Patch) -> None:
 
 
 def a_late_renewal_cuts_the_lease(patch: Patch) -> None:
-    patch.setattr(claims, "NEXT_BEAT", "heartbeat >= :beat")
+    patch.setattr(claims, "NEXT_BEAT", "renewals >= :beat")
 
 
 #: What is taken away, how, and the promises of which one has to break.

@@ -120,7 +120,7 @@ def an_effect_is_on_no_record(_: World, invariants: Invariants) -> None:
 
 def what_is_undone_stands(world: World, invariants: Invariants) -> None:
     an_effect_is_on_no_record(world, invariants)
-    row = {"effect_key": "somewhere", "effect_state": "UNDONE"}
+    row = {"effect_key": "somewhere", "state": "COMPENSATED"}
     put(world, invariants, keys.effect_sk(0, "somewhere"), **row)
 
 

@@ -117,7 +117,7 @@ def a_chunk_is_wound_up_for_ever(story: Story) -> None:
 
 def a_cancelled_chunk_is_claimed(story: Story) -> None:
     story.submit_job()
-    story.write(CHUNK, cancel_requested=True)
+    story.write(CHUNK, cancel_requested_at=True)
     story.claim(CHUNK)
 
 
@@ -130,7 +130,7 @@ def an_effect_begins_after_the_cancel(story: Story) -> None:
 
 
 def an_intent(story: Story, state: str = "INTENT") -> None:
-    row = {"effect_key": "one", "epoch": 1, "effect_state": state}
+    row = {"effect_key": "one", "gen": 1, "state": state}
     story.write(keys.effect_sk(0, "one"), **row)
 
 
@@ -163,7 +163,7 @@ def a_living_lease_is_taken(story: Story) -> None:
 def a_lease_is_cut(story: Story) -> None:
     claimed_chunk(story)
     story.world.sent_at -= 0.001
-    story.write(CHUNK, heartbeat=1, claim_expires_at=iso(story.world.now()))
+    story.write(CHUNK, renewals=1, claim_expires_at=iso(story.world.now()))
 
 
 def the_message_of_a_chunk_at_work_is_deleted(story: Story) -> None:

@@ -123,10 +123,10 @@ def beats_in_order(world: World, change: Change) -> Iterator[str]:
     old, new = pair(world, change)
     if is_claim(old, new) or new["status"] != "RUNNING":
         return
-    beats = new.get("heartbeat", 0) - old.get("heartbeat", 0)
+    beats = new.get("renewals", 0) - old.get("renewals", 0)
     renewed = new.get("claim_expires_at") != old.get("claim_expires_at")
     if beats not in {0, 1} or (renewed and not beats):
-        yield f"renewed {old.get('heartbeat')} times, then {new.get('heartbeat')}"
+        yield f"renewed {old.get('renewals')} times, then {new.get('renewals')}"
 
 
 def settled_by_its_holder(world: World, change: Change) -> Iterator[str]:
@@ -167,7 +167,7 @@ def attempts_counted(world: World, change: Change) -> Iterator[str]:
     begun = new["attempts"] - old["attempts"]
     recovered = new.get("recoveries", 0) - old.get("recoveries", 0)
     released = new.get("releases", 0) - old.get("releases", 0)
-    parked = new.get("parks", 0) - old.get("parks", 0)
+    parked = new.get("deferrals", 0) - old.get("deferrals", 0)
     if is_claim(old, new):
         if (begun, recovered) not in {(1, 0), (0, 1)}:
             yield f"a claim that counts as {begun} attempts, {recovered} recoveries"
@@ -193,7 +193,7 @@ def cancel_is_a_barrier(world: World, change: Change) -> Iterator[str]:
     old, new = pair(world, change)
     if not is_claim(old, new):
         return
-    if "cancel_requested" in old and "direction" not in old:
+    if "cancel_requested_at" in old and "direction" not in old:
         yield "claimed after a cancel was asked for"
     meta = world.meta(change.job)
     if meta.get("gen") == new["gen"] and meta.get("status") in JOB_ENDED:
@@ -208,9 +208,9 @@ def compensated_whole(world: World, change: Change) -> Iterator[str]:
         return
     stages, pivot = world.pipeline(change.job)
     for effect in world.rows(change, "EFFECT"):
-        standing = effect["effect_state"] not in {"UNDONE", "REFUSED"}
+        standing = effect["state"] not in {"COMPENSATED", "REFUSED"}
         if effect["stage"] in stages[:pivot] and standing:
-            yield f"compensated, but {effect['stage']} is {effect['effect_state']}"
+            yield f"compensated, but {effect['stage']} is {effect['state']}"
 
 
 def pair(world: World, change: Change) -> tuple[Item, Item]:

@@ -58,7 +58,7 @@ FAULTS: dict[str, tuple[str, Callable[[History], None]]] = {
     ),
     "an old renewal comes late": (
         "beats-in-order",
-        lambda h: h.fake("parked", heartbeat=0, claim_expires_at=iso(2_000_000.0)),
+        lambda h: h.fake("parked", renewals=0, claim_expires_at=iso(2_000_000.0)),
     ),
     "a living holder's chunk is given back": (
         "settled-by-its-holder",
@@ -110,11 +110,11 @@ FAULTS: dict[str, tuple[str, Callable[[History], None]]] = {
     ),
     "a park hands back what another one took": (
         "attempts-counted",
-        lambda h: h.fake("given back", parks=2),
+        lambda h: h.fake("given back", deferrals=2),
     ),
     "a chunk is claimed after a cancel was asked for": (
         "cancel-is-a-barrier",
-        lambda h: h.fake("given back", cancel_requested=True),
+        lambda h: h.fake("given back", cancel_requested_at=True),
     ),
     "a chunk is claimed in a cancelled job": (
         "cancel-is-a-barrier",
@@ -130,7 +130,7 @@ FAULTS: dict[str, tuple[str, Callable[[History], None]]] = {
     ),
     "an effect is done that was undone": (
         "effects-move-as-drawn",
-        lambda h: h.again("reserved done", "hold undone", effect_state="REFUSED"),
+        lambda h: h.again("reserved done", "hold undone", state="REFUSED"),
     ),
     "an effect has no intent": (
         "intended-first",
@@ -150,7 +150,7 @@ FAULTS: dict[str, tuple[str, Callable[[History], None]]] = {
     ),
     "a refused effect took place": (
         "refused-but-done",
-        lambda h: h.fake("charged done", effect_state="REFUSED"),
+        lambda h: h.fake("charged done", state="REFUSED"),
     ),
     "a stage is undone twice": (
         "undone-once-in-reverse",
@@ -168,7 +168,7 @@ FAULTS: dict[str, tuple[str, Callable[[History], None]]] = {
         "nothing-undone-past-the-pivot",
         lambda h: h.add(
             "redriven ack",
-            replace(h.change("undid hold"), sk="WORK#00000001#UNDO#0002#hold"),
+            replace(h.change("undid hold"), sk="WORK#00000001#COMPENSATED#0002#hold"),
         ),
     ),
     "a chunk is compensated but for one stage": (

@@ -88,14 +88,14 @@ def at_the_end(world: World) -> Iterator[Violation]:
             yield left(change, "left-open", "L2", f"the job is {item['status']}")
         if change.kind == "CHUNK" and item["status"] not in CHUNK_ENDED:
             yield left(change, "left-open", "L1", f"the chunk is {item['status']}")
-        if change.kind == "EFFECT" and item["effect_state"] == "REFUSED":
+        if change.kind == "EFFECT" and item["state"] == "REFUSED":
             yield from refused_but_done(world, change)
 
 
 def refused_but_done(world: World, change: Change) -> Iterator[Violation]:
     """I6: what took effect is not on record as refused."""
     row = world.items[change.pk, change.sk]
-    sent = keys.provider_key(str(row["effect_key"]), int(row["epoch"]))
+    sent = keys.provider_key(str(row["effect_key"]), int(row["gen"]))
     done = sum(
         counted[sent]
         for (_, job, chunk), counted in world.effects.items()

@@ -12,14 +12,14 @@ EFFECT_MOVES = {
     ("INTENT", "DONE"),
     ("INTENT", "REFUSED"),
     ("INTENT", "UNKNOWN"),
-    ("INTENT", "UNDONE"),
+    ("INTENT", "COMPENSATED"),
     ("UNKNOWN", "DONE"),
-    ("UNKNOWN", "UNDONE"),
-    ("DONE", "UNDONE"),
-    ("REFUSED", "UNDONE"),
+    ("UNKNOWN", "COMPENSATED"),
+    ("DONE", "COMPENSATED"),
+    ("REFUSED", "COMPENSATED"),
     ("REFUSED", "INTENT"),
     ("REFUSED", "DONE"),
-    ("UNDONE", "INTENT"),
+    ("COMPENSATED", "INTENT"),
 }
 
 
@@ -50,15 +50,15 @@ def effects_move_as_drawn(world: World, change: Change) -> Iterator[str]:
     """I7: an effect begins as an intent, and what was done stays known."""
     if change.kind != "EFFECT":
         return
-    old = (world.old(change) or NOTHING).get("effect_state", "")
-    new = (change.new or NOTHING).get("effect_state", "nothing")
+    old = (world.old(change) or NOTHING).get("state", "")
+    new = (change.new or NOTHING).get("state", "nothing")
     if old != new and (old, new) not in EFFECT_MOVES:
         yield f"{old or 'nothing'} -> {new}"
 
 
 def undone_once_in_reverse(world: World, change: Change) -> Iterator[str]:
     """I8: each stage once a generation, the later ones first."""
-    if change.kind != "UNDO" or change.new is None:
+    if change.kind != "COMPENSATED" or change.new is None:
         return
     stages, _ = world.pipeline(change.job)
     gen, stage = change.sk.split("#")[3:5]
@@ -74,25 +74,25 @@ def undone_once_in_reverse(world: World, change: Change) -> Iterator[str]:
 
 def nothing_undone_past_the_pivot(world: World, change: Change) -> Iterator[str]:
     """I8: what the pivot decided stands."""
-    if change.kind != "UNDO":
+    if change.kind != "COMPENSATED":
         return
     stages, pivot = world.pipeline(change.job)
     beyond = set(stages[pivot:])
     for effect in world.rows(change, "EFFECT"):
-        if effect["stage"] in beyond and effect["effect_state"] in {"DONE", "UNKNOWN"}:
-            yield f"undone although {effect['stage']} is {effect['effect_state']}"
+        if effect["stage"] in beyond and effect["state"] in {"DONE", "UNKNOWN"}:
+            yield f"undone although {effect['stage']} is {effect['state']}"
 
 
 def is_intent(world: World, change: Change) -> bool:
     """Say whether a write begins an effect."""
     new, old = change.new or NOTHING, world.old(change) or NOTHING
-    begun = (old.get("effect_state"), old.get("begun_at"))
-    return new["effect_state"] == "INTENT" and begun != ("INTENT", new["begun_at"])
+    begun = (old.get("state"), old.get("started_at"))
+    return new["state"] == "INTENT" and begun != ("INTENT", new["started_at"])
 
 
 def is_of(sk: str, gen: str) -> bool:
     """Say whether a row is a step of the way back of that generation."""
-    return sk.split("#")[2:4] == ["UNDO", gen]
+    return sk.split("#")[2:4] == ["COMPENSATED", gen]
 
 
 ROW_RULES: dict[str, tuple[str, Rule]] = {

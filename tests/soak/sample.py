@@ -60,7 +60,7 @@ class Story:
         old = self.items[sk]
         counted = {"attempts": old["attempts"] + 1, "fence": old["fence"] + 1}
         lease = {"claimed_at": iso(now), "claim_expires_at": iso(now + LEASE_S)}
-        held = {"status": "RUNNING", "claimed_by": f"w-{token}", "heartbeat": 0}
+        held = {"status": "RUNNING", "claimed_by": f"w-{token}", "renewals": 0}
         facts = {**counted, **lease, **held, "claim_token": token, **facts}
         self.write(label, sk, "retry_at", **facts)
 
@@ -83,15 +83,15 @@ class Story:
         row = {
             "effect_key": key,
             "stage": stage,
-            "epoch": chunk_item["gen"],
+            "gen": chunk_item["gen"],
             "fence": chunk_item["fence"],
-            "begun_at": iso(self.at),
+            "started_at": iso(self.at),
         }
-        self.put(f"{label} intent", sk, **row, effect_state="INTENT")
-        sent = keys.provider_key(key, row["epoch"])
+        self.put(f"{label} intent", sk, **row, state="INTENT")
+        sent = keys.provider_key(key, row["gen"])
         what = "undone" if undo else "done"
         self.tell(f"{label} effect", Effect(0, what, op, JOB, chunk, sent))
-        self.write(f"{label} done", sk, effect_state="DONE")
+        self.write(f"{label} done", sk, state="DONE")
 
 
 def clean() -> dict[str, Record]:
@@ -124,13 +124,13 @@ def succeed_after_a_death(story: Story) -> None:
     """Tell of the first chunk."""
     story.claim("first claim", 0, "t1")
     story.effect("reserved", 0, "reserve")
-    story.write("beat", keys.chunk_sk(0), heartbeat=1)
+    story.write("beat", keys.chunk_sk(0), renewals=1)
     story.at += LEASE_S + SKEW_S
     letting_go = ["claimed_by", "claim_expires_at", "claim_token"]
     story.write("given back", keys.chunk_sk(0), *letting_go, status="WAITING")
     story.claim("second claim", 0, "t2")
     story.effect("charged", 0, "charge")
-    story.write("parked", keys.chunk_sk(0), heartbeat=1)
+    story.write("parked", keys.chunk_sk(0), renewals=1)
     story.settle("completed", 0, "SUCCEEDED", result_sha256="x")
 
 
@@ -142,10 +142,10 @@ def fail_and_turn_back(story: Story) -> None:
     story.write("turned back", keys.chunk_sk(1), direction="compensating")
     for op, stage in (("drop", "hold"), ("release", "reserve")):
         story.effect(f"{op}ped", 1, op, undo=stage)
-        sk = f"{keys.work_prefix(1)}UNDO#0001#{stage}"
+        sk = f"{keys.work_prefix(1)}COMPENSATED#0001#{stage}"
         story.write(f"undid {stage}", sk, stage=stage)
         row = keys.effect_sk(1, f"key-1-{stage}")
-        story.write(f"{stage} undone", row, effect_state="UNDONE")
+        story.write(f"{stage} undone", row, state="COMPENSATED")
     story.settle("buried", 1, "DEAD", error_code="e", compensation="COMPENSATED")
 
 

@@ -90,7 +90,7 @@ def odd_letters(
 
     It is open, or somebody gave the chunk up. The join has no status here.
     """
-    kept = Counter(r["chunk"] for r in rows if r["letter_state"] != REDRIVEN)
+    kept = Counter(r["chunk"] for r in rows if r["state"] != REDRIVEN)
     for chunk, status in by_status.items():
         expected = int(status is ChunkStatus.DEAD)
         if kept[chunk] != expected:

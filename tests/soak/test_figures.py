@@ -125,7 +125,7 @@ def test_a_chunk_that_died_behind_its_pivot_keeps_what_was_before() -> None:
 def test_a_dead_chunk_has_one_letter_that_was_not_redriven(
     status: ChunkStatus, states: list[str], odd: int
 ) -> None:
-    rows = [{"chunk": 0, "letter_state": state} for state in states]
+    rows = [{"chunk": 0, "state": state} for state in states]
     assert odd == len(list(odd_letters(rows, {0: status})))
 
 

@@ -91,10 +91,10 @@ class World:
             self._chunk(change, change.new)
         if change.kind == "EFFECT" and change.new is not None:
             row = change.new
-            sent = keys.provider_key(str(row["effect_key"]), int(row["epoch"]))
-            if row["effect_state"] == "INTENT":
+            sent = keys.provider_key(str(row["effect_key"]), int(row["gen"]))
+            if row["state"] == "INTENT":
                 self.intents[sent] = change.at
-        if change.kind in {"EFFECT", "UNDO"} and change.new is not None:
+        if change.kind in {"EFFECT", "COMPENSATED"} and change.new is not None:
             self.work[change.job, change.chunk or 0][change.sk] = change.new
         if change.new is None:
             self.items.pop((change.pk, change.sk), None)
@@ -107,7 +107,7 @@ class World:
         fence = int(new.get("fence", 0))
         if is_claim(old, new):
             self.tokens[job, number][new["gen"], fence] = new["claim_token"]
-        if (old.get("fence"), old.get("heartbeat")) != (fence, new.get("heartbeat")):
+        if (old.get("fence"), old.get("renewals")) != (fence, new.get("renewals")):
             self.beats[job, number] = change.at
         if old.get("status") == "RUNNING" and new["status"] != "RUNNING":
             self.settled.add((job, number, fence, new["status"]))

@@ -139,7 +139,7 @@ class Store:
             "claim_token": "ours",
             "claimed_by": "worker",
             "claim_expires_at": iso(self.now + 60),
-            "heartbeat": 7,
+            "renewals": 7,
         }
         chunk = await self.put_chunk(**(item | facts))
         return Claim(self.chunk, chunk.gen, chunk.fence, "ours", "worker", chunk)

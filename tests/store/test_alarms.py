@@ -32,7 +32,7 @@ async def put_letters(store: Store, count: int, *, ago: float = 0.0) -> None:
             "job": store.ref.job,
             "chunk": chunk,
             "gen": 1,
-            "died_at": iso(store.now - ago),
+            "dead_lettered_at": iso(store.now - ago),
         }
         await store.letters.put(open_mark(store.letters, letter, "Put"))
 
@@ -82,7 +82,7 @@ async def test_all_reconcilers_together_give_an_alarm_once_a_window(
 async def test_what_is_redriven_or_discarded_alarms_nobody(store: Store) -> None:
     await put_letters(store, 4)
     for chunk in range(4):
-        letter = {"died_at": iso(store.now), "chunk": chunk, "gen": 1}
+        letter = {"dead_lettered_at": iso(store.now), "chunk": chunk, "gen": 1}
         letter |= {"tenant": store.ref.tenant, "job": store.ref.job}
         await store.letters.transact([open_mark(store.letters, letter, "Delete")])
     assert [] == await given(store)

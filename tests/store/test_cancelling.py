@@ -19,8 +19,8 @@ from tests.store.conftest import NOW, SETTINGS, Store
 from tests.store.deployment import runtime, sent
 from tests.store.writes import Write, defer, schedule_retry
 
-UNDO = {"cancel_requested": iso(NOW), "undo_requested": True}
-RUNNING = {"status": "RUNNING", "fence": 4, "heartbeat": 7}
+UNDO = {"cancel_requested_at": iso(NOW), "compensate_requested": True}
+RUNNING = {"status": "RUNNING", "fence": 4, "renewals": 7}
 #: Asked to stop while it was in hand, it waits for a retry.
 PARKED = {"status": "WAITING", "fence": 4, "retry_at": iso(NOW + 60), **UNDO}
 
@@ -39,8 +39,8 @@ def finished(monkeypatch: pytest.MonkeyPatch) -> None:
         ({}, (1, 0), {"status": "CANCELLED"}),
         ({"status": "WAITING"}, (1, 0), {"status": "CANCELLED"}),
         ({"status": "WAITING", "fence": 4}, (1, 0), {"status": "CANCELLED"}),
-        (RUNNING, (0, 1), {"cancel_requested": iso(NOW)}),
-        ({**RUNNING, "cancel_requested": True}, (0, 0), {}),
+        (RUNNING, (0, 1), {"cancel_requested_at": iso(NOW)}),
+        ({**RUNNING, "cancel_requested_at": True}, (0, 0), {}),
         ({**RUNNING, "direction": "compensating"}, (0, 0), {}),
         ({"status": "WAITING", "direction": "compensating"}, (0, 0), {}),
         ({"gen": 3}, (0, 0), {}),
@@ -59,7 +59,7 @@ async def test_a_sweep_cancels_what_is_free_and_asks_who_holds(
     after = await store.item()
     assert change.items() <= after.items()
     assert change or before == after
-    assert "undo_requested" not in after
+    assert "compensate_requested" not in after
 
 
 async def test_a_sweep_ends_the_job_if_it_may(
@@ -88,7 +88,7 @@ async def test_a_chunk_that_is_gone_when_it_is_swept_is_nobodys(store: Store) ->
 @pytest.mark.parametrize(
     ("state", "asked", "change"),
     [
-        (RUNNING, 1, {"cancel_requested": iso(NOW)}),
+        (RUNNING, 1, {"cancel_requested_at": iso(NOW)}),
         ({"status": "SUCCEEDED", "fence": 4}, 0, {}),
         ({**RUNNING, "gen": 3}, 0, {}),
     ],
@@ -103,7 +103,7 @@ async def test_who_claims_a_chunk_while_it_is_swept_is_asked_at_once(
     assert (0, asked) == (broom.cancelled, broom.asked)
     after = await store.item()
     assert change.items() <= after.items()
-    assert bool(change) == ("cancel_requested" in after)
+    assert bool(change) == ("cancel_requested_at" in after)
 
 
 @pytest.mark.parametrize("status", sorted(CANCELLABLE))
@@ -168,11 +168,11 @@ async def test_a_cancel_that_lost_a_race_looks_again(
         ({"status": "WAITING", "fence": 4, "retry_at": iso(NOW + 60)}, (0, 1), UNDO),
         ({"status": "WAITING", "fence": 4, **UNDO}, (0, 0), {}),
         (PARKED, (0, 1), UNDO),
-        ({**PARKED, "direction": "onwards"}, (0, 0), {}),
+        ({**PARKED, "direction": "forward"}, (0, 0), {}),
         ({**PARKED, "gen": 3}, (0, 0), {}),
         (RUNNING, (0, 1), UNDO),
         ({**RUNNING, **UNDO}, (0, 0), {}),
-        ({**RUNNING, "direction": "onwards"}, (0, 0), {}),
+        ({**RUNNING, "direction": "forward"}, (0, 0), {}),
         ({"status": "WAITING", "fence": 4, "direction": "compensating"}, (0, 0), {}),
         ({"fence": 4, "gen": 3}, (0, 0), {}),
         ({"status": "SUCCEEDED", "fence": 4}, (0, 0), {}),
@@ -184,7 +184,7 @@ async def test_a_sweep_that_undoes_hands_out_what_was_begun(
 ) -> None:
     await store.put_chunk(**state)
     before = await store.item()
-    facts = {"cancelled_at": iso(NOW), "cancel_undoes": True}
+    facts = {"cancelled_at": iso(NOW), "cancel_compensates": True}
     job = await store.put_job(JobStatus.CANCELLING, **facts)
     rt = runtime(store)
     assert counts == await sweep(rt, job)
@@ -198,23 +198,23 @@ async def test_a_sweep_that_undoes_hands_out_what_was_begun(
 
 async def test_what_is_handed_out_to_be_undone_is_due_again_later(store: Store) -> None:
     await store.put_chunk(status="WAITING", fence=4)
-    facts = {"cancelled_at": iso(NOW), "cancel_undoes": True}
+    facts = {"cancelled_at": iso(NOW), "cancel_compensates": True}
     await sweep(runtime(store), await store.put_job(JobStatus.CANCELLING, **facts))
-    assert (await store.item())["due_at"] == iso(NOW + SETTINGS.visibility_s)
+    assert (await store.item())["redispatch_at"] == iso(NOW + SETTINGS.visibility_s)
 
 
-@pytest.mark.parametrize("parks", [schedule_retry, defer])
+@pytest.mark.parametrize("deferrals", [schedule_retry, defer])
 async def test_a_chunk_that_was_asked_and_then_parks_does_not_wait_for_its_retry(
-    store: Store, parks: Write
+    store: Store, deferrals: Write
 ) -> None:
     claim = await store.running()
-    facts = {"cancelled_at": iso(NOW), "cancel_undoes": True}
+    facts = {"cancelled_at": iso(NOW), "cancel_compensates": True}
     job, rt = await store.put_job(JobStatus.CANCELLING, **facts), runtime(store)
     assert (0, 1) == await sweep(rt, job)
-    assert await parks(store, claim)
+    assert await deferrals(store, claim)
     assert [(0, 1), (0, 0)] == [await sweep(rt, job), await sweep(rt, job)]
     assert [Message.about(store.chunk, 2)] == sent(rt)
-    met = await store.claims.acquire(store.chunk, gen=2, deliveries=1)
+    met = await store.claims.acquire(store.chunk, gen=2, receive_count=1)
     assert isinstance(met, CancelPending)
 
 
@@ -233,7 +233,7 @@ async def test_who_claims_what_is_to_be_undone_while_it_is_swept_is_asked_at_onc
 async def test_each_cancel_says_anew_whether_it_undoes(
     store: Store, *, undoes: bool
 ) -> None:
-    await store.put_job(JobStatus.RUNNING, cancel_undoes=not undoes)
+    await store.put_job(JobStatus.RUNNING, cancel_compensates=not undoes)
     who = {"actor": "me", "reason": "enough"}
     job = await cancel(runtime(store), store.ref, **who, compensate=undoes)
     assert job.compensates_on_cancel is undoes

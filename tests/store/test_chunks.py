@@ -59,7 +59,7 @@ async def reopen(store: Store, seen: Chunk) -> bool:
 
 
 ASKED = CancelRequest(iso(NOW), compensate=True)
-RUNNING = {"status": "RUNNING", "fence": 4, "heartbeat": 7, "claimed_by": "other"}
+RUNNING = {"status": "RUNNING", "fence": 4, "renewals": 7, "claimed_by": "other"}
 WAITING = {"status": "WAITING", "fence": 4}
 DEAD = {"status": "DEAD", "fence": 4, "attempts": 3, "resume_at": "second"}
 
@@ -95,7 +95,7 @@ SINCE: dict[str, tuple[dict[str, Any], set[ChunkWrite]]] = {
         {give_back, send_again, ask_to_stop, reopen, *ALL_BUT_ON_ITS_WAY},
     ),
     "fence": ({"fence": 5}, {give_back, send_again, *ALL_BUT_ON_ITS_WAY}),
-    "heartbeat": ({"heartbeat": 8}, {give_back}),
+    "renewals": ({"renewals": 8}, {give_back}),
     "direction": ({"direction": "compensating"}, ALL_BUT_ON_ITS_WAY),
 }
 
@@ -116,7 +116,7 @@ async def test_a_chunk_as_it_was_seen_is_written(store: Store, name: str) -> Non
         (name, what)
         for name, (write, _, _) in CHUNK_WRITES.items()
         for what, (_, concerned) in SINCE.items()
-        if write in concerned or (what == "heartbeat" and name.endswith(", running"))
+        if write in concerned or (what == "renewals" and name.endswith(", running"))
     ],
 )
 async def test_a_chunk_that_moved_since_is_left_alone(
@@ -181,36 +181,36 @@ async def test_a_dead_lease_that_is_given_back_keeps_its_attempt(store: Store) -
 
 async def test_what_is_given_back_is_soon_sent_again(store: Store) -> None:
     await give_back(store, await store.put_chunk(**RUNNING))
-    assert iso(NOW + SETTINGS.lease_s / 3) == (await store.item())["due_at"]
+    assert iso(NOW + SETTINGS.lease_s / 3) == (await store.item())["redispatch_at"]
 
 
 @pytest.mark.parametrize(
-    ("dispatches", "wait"), [(None, 900), (1, 1800), (8, 900 * 256), (99, 900 * 256)]
+    ("redispatches", "wait"), [(None, 900), (1, 1800), (8, 900 * 256), (99, 900 * 256)]
 )
 async def test_each_resend_doubles_the_wait_for_the_next(
-    store: Store, dispatches: int | None, wait: int
+    store: Store, redispatches: int | None, wait: int
 ) -> None:
-    await send_again(store, await store.put_chunk(dispatches=dispatches))
+    await send_again(store, await store.put_chunk(redispatches=redispatches))
     item = await store.item()
-    assert item["due_at"] == iso(NOW + wait)
-    assert item["dispatches"] == (dispatches or 0) + 1
+    assert item["redispatch_at"] == iso(NOW + wait)
+    assert item["redispatches"] == (redispatches or 0) + 1
 
 
 async def test_a_resend_that_many_reconcilers_note_at_once_is_one(store: Store) -> None:
-    seen = await store.put_chunk(dispatches=1)
+    seen = await store.put_chunk(redispatches=1)
     for _ in range(8):
         assert await send_again(store, seen)
     item = await store.item()
-    assert (item["due_at"], item["dispatches"]) == (iso(NOW + 1800), 2)
+    assert (item["redispatch_at"], item["redispatches"]) == (iso(NOW + 1800), 2)
 
 
 async def test_a_reopened_chunk_begins_a_new_life_where_it_has_to(store: Store) -> None:
-    state = DEAD | {"stage": "third", "recoveries": 4, "late_calls": 2}
-    state |= {"cancel_requested": iso(NOW), "undo_requested": True}
+    state = DEAD | {"stage": "third", "recoveries": 4, "calls_after_cancel": 2}
+    state |= {"cancel_requested_at": iso(NOW), "compensate_requested": True}
     await reopen(store, await store.put_chunk(**state))
     item = await store.item()
     assert (item["gen"], item["attempts"], item["fence"]) == (5, 0, 4)
     assert (item["stage"], item["replays"]) == ("second", 1)
-    gone = {"resume_at", "recoveries", "cancel_requested", "settled_at"}
-    gone |= {"undo_requested", "late_calls"}
+    gone = {"resume_at", "recoveries", "cancel_requested_at", "settled_at"}
+    gone |= {"compensate_requested", "calls_after_cancel"}
     assert not gone & set(item)

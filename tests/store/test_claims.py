@@ -22,7 +22,7 @@ from piecework.ports import CancelRequest
 from piecework.store.claims import Lost, Renewed
 from tests.store.conftest import NOW, Before, Deaf, Kept, Store, Stutter
 
-OTHERS = {"claim_token": "theirs", "claimed_by": "other", "heartbeat": 1}
+OTHERS = {"claim_token": "theirs", "claimed_by": "other", "renewals": 1}
 
 
 def lease(left: float) -> dict[str, Any]:
@@ -36,7 +36,7 @@ OPEN: dict[str, dict[str, Any]] = {
     "its wait is over": {"status": "WAITING", "retry_at": iso(NOW)},
     "its lease is dead": lease(-5.001),
     "to be cancelled, but on its way back": {
-        "cancel_requested": True,
+        "cancel_requested_at": True,
         "direction": "compensating",
     },
 }
@@ -49,7 +49,7 @@ CLOSED: dict[str, tuple[dict[str, Any], type]] = {
     ),
     "of a later life": ({"gen": 3}, AlreadyEnded),
     "of an earlier life": ({"gen": 1}, Busy),
-    "to be cancelled": ({"cancel_requested": True}, CancelPending),
+    "to be cancelled": ({"cancel_requested_at": True}, CancelPending),
     "succeeded": ({"status": "SUCCEEDED"}, AlreadyEnded),
     "dead": ({"status": "DEAD"}, AlreadyEnded),
     "cancelled": ({"status": "CANCELLED"}, AlreadyEnded),
@@ -67,7 +67,7 @@ CLOSED: dict[str, tuple[dict[str, Any], type]] = {
 async def acquire(store: Store, attempts: int, gen: int = 2) -> Any:
     take = store.claims.acquire if attempts < 3 else store.claims.acquire_spent
     last = (await store.item()).get("fence", 0)
-    return await take(store.chunk, gen=gen, deliveries=4, last=last)
+    return await take(store.chunk, gen=gen, receive_count=4, last=last)
 
 
 @pytest.mark.parametrize("attempts", [0, 2, 3])
@@ -83,7 +83,7 @@ async def test_an_open_chunk_is_claimed(
     assert (item["claim_token"], item["claimed_by"]) == (claim.token, "worker")
     assert item["claim_expires_at"] == iso(NOW + 60)
     assert item["started_at"] == item["claimed_at"] == iso(NOW)
-    assert (item["deliveries"], item["heartbeat"]) == (4, 0)
+    assert (item["receive_count"], item["renewals"]) == (4, 0)
     assert "retry_at" not in item
     assert claim.chunk.item == item
 
@@ -122,7 +122,7 @@ async def test_spent_attempts_are_not_spent_again(store: Store) -> None:
     await store.put_chunk(attempts=3)
     before = await store.everything()
     assert await store.claims.acquire(
-        store.chunk, gen=2, deliveries=1
+        store.chunk, gen=2, receive_count=1
     ) == AttemptsExhausted(0)
     assert before == await store.everything()
 
@@ -130,7 +130,9 @@ async def test_spent_attempts_are_not_spent_again(store: Store) -> None:
 async def test_attempts_that_are_left_are_not_wound_up(store: Store) -> None:
     await store.put_chunk(attempts=2)
     before = await store.everything()
-    answer = await store.claims.acquire_spent(store.chunk, gen=2, deliveries=1, last=0)
+    answer = await store.claims.acquire_spent(
+        store.chunk, gen=2, receive_count=1, last=0
+    )
     assert answer == Busy(RECHECK_S)
     assert before == await store.everything()
 
@@ -157,7 +159,7 @@ async def test_a_chunk_that_somebody_had_is_claimed_after_them(
 ) -> None:
     await store.put_chunk(status="WAITING", fence=6)
     store.client = sent = Kept(store.client)
-    claim = await store.claims.acquire(store.chunk, gen=2, deliveries=4, last=known)
+    claim = await store.claims.acquire(store.chunk, gen=2, receive_count=4, last=known)
     assert isinstance(claim, Claim)
     assert (7, requests) == (claim.fence, sent.writes)
 
@@ -225,11 +227,11 @@ async def test_a_lease_begins_anew_from_now(store: Store) -> None:
     assert await store.claims.renew(claim, 7) == Renewed(8)
     item = await store.item()
     assert item["claim_expires_at"] == iso(NOW + 80)
-    assert item["heartbeat"] == 8
+    assert item["renewals"] == 8
 
 
 async def test_a_renewal_tells_of_a_cancel(store: Store) -> None:
-    claim = await store.running(cancel_requested=iso(NOW))
+    claim = await store.running(cancel_requested_at=iso(NOW))
     asked = CancelRequest(iso(NOW), compensate=False)
     assert await store.claims.renew(claim, 7) == Renewed(8, asked)
 
@@ -273,7 +275,9 @@ async def test_a_renewal_that_comes_once_more_after_the_next_cuts_no_lease(
 async def test_a_renewal_whose_answer_was_lost_is_ours_and_counted_once(
     store: Store, asked: CancelRequest | None
 ) -> None:
-    cancel = {"cancel_requested": asked.at, "undo_requested": True} if asked else {}
+    cancel = (
+        {"cancel_requested_at": asked.at, "compensate_requested": True} if asked else {}
+    )
     claim = await store.running(**cancel)
     store.client = Stutter(store.client)
     store.now += 20
@@ -302,7 +306,7 @@ async def test_who_holds_a_chunk_by_another_claim_does_not_renew_ours(
     store: Store,
 ) -> None:
     claim = await store.running()
-    theirs = {"fence": 5, "claim_token": "theirs", "heartbeat": 9}
+    theirs = {"fence": 5, "claim_token": "theirs", "renewals": 9}
     await store.change(**theirs, claim_expires_at=iso(NOW + 60))
     assert await store.claims.renew(claim, 7) == Lost()
 
@@ -312,5 +316,5 @@ async def test_a_count_that_somebody_spoiled_ends_the_claim(
     store: Store, spoiled: str | None
 ) -> None:
     claim = await store.running()
-    await store.change(heartbeat=spoiled)
+    await store.change(renewals=spoiled)
     assert await store.claims.renew(claim, 7) == Lost()

@@ -22,12 +22,12 @@ PATCHED = Patched("pack/0+2", "ab", '{"n": 1}')
 def row(store: Store, state: str = "OPEN", chunk: int = 3) -> dict[str, Any]:
     return {
         "kind": "dead-letter",
-        "letter_state": state,
+        "state": state,
         "tenant": store.ref.tenant,
         "job": store.ref.job,
         "chunk": chunk,
         "gen": 2,
-        "died_at": iso(store.now),
+        "dead_lettered_at": iso(store.now),
     }
 
 
@@ -70,15 +70,19 @@ async def test_a_death_leaves_one_open_letter_with_its_mark_and_fingerprint(
 ) -> None:
     assert await dead_letter(store, await store.running()) is True
     letter = await letter_of(store)
-    assert ("OPEN", 12) == (letter["letter_state"], len(letter["fingerprint"]))
+    assert ("OPEN", 12) == (letter["state"], len(letter["fingerprint"]))
     mark = await oldest(store.letters, store.ref.tenant)
     assert mark is not None
-    assert (3, 2, letter["died_at"]) == (mark["chunk"], mark["gen"], mark["died_at"])
+    assert (3, 2, letter["dead_lettered_at"]) == (
+        mark["chunk"],
+        mark["gen"],
+        mark["dead_lettered_at"],
+    )
     assert letter["expires_at"] == mark["expires_at"]
 
 
 async def test_a_death_tells_of_which_death_it_is_the_replay(store: Store) -> None:
-    facts = {"replay_of": 1, "origin_gen": 1, "patched_as": 2}
+    facts = {"replay_of": 1, "origin_gen": 1, "patched_in_gen": 2}
     await dead_letter(store, await store.running(**facts))
     letter = await letter_of(store)
     assert facts == {name: letter[name] for name in facts}
@@ -105,14 +109,14 @@ async def test_a_letter_is_redriven_with_its_chunk(store: Store) -> None:
     assert await reopen(store, await put_letter(store)) is True
     letter, item = await letter_of(store), await store.item()
     assert ("REDRIVEN", 5, "me", "fixed") == (
-        letter["letter_state"],
-        letter["redriven_as"],
+        letter["state"],
+        letter["redriven_gen"],
         letter["redriven_by"],
         letter["redrive_reason"],
     )
     assert ("PENDING", 2, 2) == (item["status"], item["replay_of"], item["origin_gen"])
     assert "patch" not in letter
-    assert "patched_as" not in item
+    assert "patched_in_gen" not in item
     assert [] == await marks(store)
 
 
@@ -130,7 +134,7 @@ async def test_a_chunk_whose_letter_was_closed_is_not_taken_up(
     await dead(store)
     letter = await put_letter(store, state)
     before = await store.everything()
-    assert await reopen(store, letter | {"letter_state": "OPEN"}) is False
+    assert await reopen(store, letter | {"state": "OPEN"}) is False
     assert before == await store.everything()
 
 
@@ -141,7 +145,7 @@ async def test_a_letter_of_a_chunk_that_moved_on_stays_open(store: Store) -> Non
     await store.change(gen=3)
     how = Reopening(also=store.dead_letters.redriving(letter, 5, BY))
     assert await reopen_chunk(store.table, seen, 5, how) is False
-    assert "OPEN" == (await letter_of(store))["letter_state"]
+    assert "OPEN" == (await letter_of(store))["state"]
     assert [3] == await marks(store)
 
 
@@ -154,7 +158,7 @@ async def test_a_patched_chunk_points_to_its_new_payload_and_the_letter_tells(
     assert ("pack/0+2", "ab", 5) == (
         item["payload"],
         item["payload_sha256"],
-        item["patched_as"],
+        item["patched_in_gen"],
     )
     assert ('{"n": 1}', "pack/0+2", "ab") == (
         letter["patch"],
@@ -164,15 +168,17 @@ async def test_a_patched_chunk_points_to_its_new_payload_and_the_letter_tells(
 
 
 async def test_a_chunk_that_has_its_turn_later_waits_for_it(store: Store) -> None:
-    await dead(store, retry_at=iso(NOW - 9), due_at=iso(NOW - 9))
+    await dead(store, retry_at=iso(NOW - 9), redispatch_at=iso(NOW - 9))
     seen = Chunk.read(store.chunk, await store.item())
     how = Reopening(turn=Turn(NOW + 10, NOW + 40))
     assert await reopen_chunk(store.table, seen, 5, how) is True
     item = await store.item()
-    assert (iso(NOW + 10), iso(NOW + 40)) == (item["retry_at"], item["due_at"])
+    assert (iso(NOW + 10), iso(NOW + 40)) == (item["retry_at"], item["redispatch_at"])
     assert (
-        "Held"
-        == type(await store.claims.acquire(store.chunk, gen=5, deliveries=1)).__name__
+        "Busy"
+        == type(
+            await store.claims.acquire(store.chunk, gen=5, receive_count=1)
+        ).__name__
     )
 
 
@@ -190,7 +196,7 @@ async def test_the_letter_of_a_join_is_closed_with_the_move_of_its_job(
     letter = await put_letter(store, chunk=keys.JOIN_CHUNK)
     also = store.dead_letters.redriving(letter, 3, BY)
     assert await store.moves.reopen(job, {}, also) == 3
-    assert "REDRIVEN" == (await letter_of(store, keys.JOIN_CHUNK))["letter_state"]
+    assert "REDRIVEN" == (await letter_of(store, keys.JOIN_CHUNK))["state"]
 
 
 # ── a discard ────────────────────────────────────────────────────────────────
@@ -201,7 +207,7 @@ async def test_an_open_letter_is_discarded_once_with_who_and_why(store: Store) -
     assert await store.dead_letters.discard(letter, BY) is True
     found = await letter_of(store)
     assert ("DISCARDED", "me", "fixed", iso(NOW)) == (
-        found["letter_state"],
+        found["state"],
         found["discarded_by"],
         found["discard_reason"],
         found["discarded_at"],

@@ -22,11 +22,11 @@ PASSED, AHEAD = iso(NOW), iso(NOW + 1)
 async def test_a_deadline_that_passed_cancels_and_undoes(
     store: Store, status: JobStatus
 ) -> None:
-    job = await store.put_job(status, deadline_at=PASSED, notifies=True)
+    job = await store.put_job(status, deadline_at=PASSED, has_notify_hook=True)
     assert await store.moves.expire(job) is True
     item = await store.item(store.ref.pk, keys.META_SK)
     assert item["status"] == "CANCELLING"
-    assert (item["cancelled_by"], item["cancel_undoes"]) == ("deadline", True)
+    assert (item["cancelled_by"], item["cancel_compensates"]) == ("deadline", True)
     assert item["cancel_code"] == "job.deadline.passed"
     assert item["cancelled_at"] == iso(NOW)
     assert [e["event"] for e in await store.jobs.events(store.ref)] == ["deadline"]
@@ -49,7 +49,7 @@ async def test_a_deadline_that_passed_cancels_and_undoes(
 async def test_a_job_that_moved_on_or_has_time_is_not_expired(
     store: Store, change: dict[str, Any]
 ) -> None:
-    job = await store.put_job(S.RUNNING, deadline_at=PASSED, notifies=True)
+    job = await store.put_job(S.RUNNING, deadline_at=PASSED, has_notify_hook=True)
     await store.change(store.ref.pk, keys.META_SK, **change)
     before = await store.everything()
     assert await store.moves.expire(job) is False
@@ -69,7 +69,7 @@ async def test_the_reconciler_sweeps_what_it_expired(store: Store) -> None:
     here = look(store)
     acts = await act_on(here, job)
     assert acts["deadline passed"] == 1
-    assert (await store.item())["undo_requested"] is True
+    assert (await store.item())["compensate_requested"] is True
     assert [m.ref for m in sent(here.rt)] == [store.chunk]
 
 
@@ -92,7 +92,7 @@ async def test_the_reconciler_leaves_other_jobs_alone(
 
 
 async def test_a_job_that_has_time_left_is_looked_at(store: Store) -> None:
-    await store.put_chunk(due_at=PASSED)
+    await store.put_chunk(redispatch_at=PASSED)
     job = await store.put_job(S.RUNNING, sent_at=iso(NOW), deadline_at=AHEAD)
     here = look(store)
     await act_on(here, job)

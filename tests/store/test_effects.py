@@ -16,9 +16,9 @@ from tests.store.writes import (
     rows,
 )
 
-EFFECT_STATES = ["INTENT", "UNKNOWN", "REFUSED", "DONE", "UNDONE", None]
+EFFECT_STATES = ["INTENT", "UNKNOWN", "REFUSED", "DONE", "COMPENSATED", None]
 MAY: dict[str, set[Any]] = {
-    "begin": {None, "UNDONE", "REFUSED"},
+    "begin": {None, "COMPENSATED", "REFUSED"},
     "finish": {"INTENT", "UNKNOWN", "REFUSED"},
     "mark_refused": {"INTENT", "UNKNOWN"},
     "mark_unknown": {"INTENT", "UNKNOWN"},
@@ -40,7 +40,7 @@ async def test_an_effect_moves_only_along_its_states(
     ledger = store.ledger(claim)
     sk = keys.effect_sk(3, "key")
     if state is not None:
-        row = {"effect_state": state, "stage": "first", "epoch": 2}
+        row = {"state": state, "stage": "first", "gen": 2}
         await store.put(store.chunk.pk, sk, **row)
     before = await store.everything()
     if verb == "begin":
@@ -51,11 +51,11 @@ async def test_an_effect_moves_only_along_its_states(
         else:
             await moved
     else:
-        row = {"effect_state": state, "stage": "first", "epoch": 2}
+        row = {"state": state, "stage": "first", "gen": 2}
         ledger.load([{"effect_key": "key", **row}])
         await getattr(ledger, verb)(*(["key", '"x"'] if verb == "finish" else ["key"]))
     if state in MAY[verb]:
-        assert (await store.item(store.chunk.pk, sk))["effect_state"] == BECOMES[verb]
+        assert (await store.item(store.chunk.pk, sk))["state"] == BECOMES[verb]
     else:
         assert before == await store.everything()
 
@@ -66,7 +66,7 @@ async def test_a_refusal_is_not_told_after_the_claim_was_lost(store: Store) -> N
     await ledger.begin("key", "first", Effect.LOOKUP, 9.0)
     await store.change(fence=5, claim_token="theirs")
     await ledger.mark_refused("key")
-    assert (await rows(store))["EFFECT#key"]["effect_state"] == "INTENT"
+    assert (await rows(store))["EFFECT#key"]["state"] == "INTENT"
 
 
 async def test_what_an_effect_came_to_is_told_even_after_the_claim_was_lost(
@@ -78,7 +78,7 @@ async def test_what_an_effect_came_to_is_told_even_after_the_claim_was_lost(
     await store.change(fence=5, claim_token="theirs")
     await ledger.finish("key", '"answer"')
     row = (await rows(store))["EFFECT#key"]
-    assert (row["effect_state"], row["value"]) == ("DONE", '"answer"')
+    assert (row["state"], row["value"]) == ("DONE", '"answer"')
 
 
 @pytest.mark.parametrize("verb", ["finish", "mark_unknown", "mark_refused"])
@@ -89,7 +89,7 @@ async def test_what_came_of_an_effect_says_nothing_of_a_later_life(
     ledger = store.ledger(claim)
     await ledger.begin("key", "first", Effect.LOOKUP, 9.0)
     sk = keys.effect_sk(3, "key")
-    await store.change(store.chunk.pk, sk, epoch=3)
+    await store.change(store.chunk.pk, sk, gen=3)
     before = await store.everything()
     await getattr(ledger, verb)(*(["key", '"x"'] if verb == "finish" else ["key"]))
     assert before == await store.everything()
@@ -101,7 +101,7 @@ async def test_an_effect_stands_unless_it_is_known_not_to(
 ) -> None:
     ledger = store.ledger(await store.running())
     if state is not None:
-        ledger.load([{"effect_key": "key", "stage": "first", "effect_state": state}])
+        ledger.load([{"effect_key": "key", "stage": "first", "state": state}])
     assert (state in {"INTENT", "UNKNOWN", "DONE"}) is ledger.may_have_happened("key")
     assert (
         {"first"} if ledger.may_have_happened("key") else set()
@@ -120,14 +120,14 @@ async def test_a_person_settles_only_what_is_in_doubt(
     chunk = await store.put_chunk(status="DEAD")
     sk = keys.effect_sk(3, "key")
     if state is not None:
-        await store.put(store.chunk.pk, sk, effect_state=state, stage="first")
+        await store.put(store.chunk.pk, sk, state=state, stage="first")
     before = await store.everything()
     settled = await settle_doubt(store.table, chunk, "key", finding)
     assert (state in {"INTENT", "UNKNOWN"}) is settled
     if settled:
         row = await store.item(store.chunk.pk, sk)
-        assert ("DONE" if finding.answer else "REFUSED") == row["effect_state"]
-        assert ("me", finding.reason) == (row["settled_by"], row["settle_reason"])
+        assert ("DONE" if finding.answer else "REFUSED") == row["state"]
+        assert ("me", finding.reason) == (row["resolved_by"], row["resolve_reason"])
     else:
         assert before == await store.everything()
 
@@ -139,7 +139,7 @@ async def test_a_person_settles_nothing_of_a_chunk_that_may_go_on(
 ) -> None:
     chunk = await store.put_chunk(status=status)
     sk = keys.effect_sk(3, "key")
-    await store.put(store.chunk.pk, sk, effect_state="UNKNOWN", stage="first")
+    await store.put(store.chunk.pk, sk, state="UNKNOWN", stage="first")
     await store.change(**moved) if moved else None
     as_seen = not moved or {"status": str(status)} == moved
     may = as_seen and status in {ChunkStatus.DEAD, ChunkStatus.CANCELLED}

@@ -106,7 +106,7 @@ async def test_of_many_ends_one_is_written(store: Store, write: Write) -> None:
 async def test_a_cancel_stops_a_chunk_between_two_stages(
     store: Store, write: Write
 ) -> None:
-    claim = await store.running(cancel_requested=True)
+    claim = await store.running(cancel_requested_at=True)
     before = await store.everything()
     with pytest.raises(CancelRequestedError):
         await write(store, claim)
@@ -121,7 +121,7 @@ async def test_a_cancel_between_two_sends_of_a_step_comes_after_it(
 
     async def ask_to_stop() -> None:
         store.client = client
-        await store.change(cancel_requested=True)
+        await store.change(cancel_requested_at=True)
 
     checkpoints = store.checkpoints(claim)
     checkpoints.table.client = Stutter(client, ask_to_stop)
@@ -149,7 +149,7 @@ async def test_a_step_that_comes_once_more_after_the_next_takes_nothing_back(
 async def test_a_cancel_does_not_keep_a_chunk_from_ending(
     store: Store, write: Write
 ) -> None:
-    claim = await store.running(cancel_requested=True)
+    claim = await store.running(cancel_requested_at=True)
     assert await write(store, claim) is not False
 
 

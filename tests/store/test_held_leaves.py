@@ -96,28 +96,24 @@ async def test_an_undone_stage_undoes_its_effects_however_many(store: Store) -> 
     claim = await store.running()
     kept = store.checkpoints(claim)
     for n in range(120):
-        await store.put(
-            store.chunk.pk, keys.effect_sk(3, f"{n:03d}"), effect_state="DONE"
-        )
+        await store.put(store.chunk.pk, keys.effect_sk(3, f"{n:03d}"), state="DONE")
     stages = ["first"] * 110 + ["second"] * 10
     kept.ledger.load(
         {"effect_key": f"{n:03d}", "stage": stage} for n, stage in enumerate(stages)
     )
     await kept.undo("first", None)
-    found = [
-        row["effect_state"] for n, row in (await rows(store)).items() if "EFF" in n
-    ]
-    assert found == ["UNDONE"] * 110 + ["DONE"] * 10
+    found = [row["state"] for n, row in (await rows(store)).items() if "EFF" in n]
+    assert found == ["COMPENSATED"] * 110 + ["DONE"] * 10
 
 
 async def test_a_failed_compensation_leaves_its_effects_standing(store: Store) -> None:
     claim = await store.running()
     kept = store.checkpoints(claim)
     sk = keys.effect_sk(3, "key")
-    await store.put(store.chunk.pk, sk, effect_state="DONE")
+    await store.put(store.chunk.pk, sk, state="DONE")
     kept.ledger.load([{"effect_key": "key", "stage": "first"}])
     await kept.undo("first", FAILURE)
-    assert (await store.item(store.chunk.pk, sk))["effect_state"] == "DONE"
+    assert (await store.item(store.chunk.pk, sk))["state"] == "DONE"
 
 
 async def test_an_effect_that_is_gone_stops_its_undoing(store: Store) -> None:
@@ -134,19 +130,19 @@ LEFT: dict[Write, dict[str, Any]] = {
     schedule_retry: {
         "status": "WAITING",
         "retry_at": iso(NOW + 30),
-        "due_at": iso(NOW + 120),
+        "redispatch_at": iso(NOW + 120),
         "error_code": "llm.content.filtered",
         "attempts": 2,
     },
     defer: {
         "status": "WAITING",
         "retry_at": iso(NOW + 30),
-        "due_at": iso(NOW + 120),
+        "redispatch_at": iso(NOW + 120),
         "error_code": "runtime.breaker.open",
-        "waits_for": "model",
+        "blocked_on": "model",
         "attempts": 1,
-        "parks": 1,
-        "untried": None,
+        "deferrals": 1,
+        "pivot_untried_fence": None,
     },
     release: {"status": "WAITING", "retry_at": iso(NOW), "attempts": 1, "releases": 1},
     dead_letter: {
@@ -164,13 +160,13 @@ LEFT: dict[Write, dict[str, Any]] = {
 async def test_an_end_says_what_became_of_the_chunk_and_lets_it_go(
     store: Store, write: Write
 ) -> None:
-    claim = await store.running(due_at=iso(NOW))
+    claim = await store.running(redispatch_at=iso(NOW))
     assert await write(store, claim) is True
     item = await store.item()
     assert LEFT[write] == {name: item.get(name) for name in LEFT[write]}
     assert "claimed_by" not in item
     assert "claim_expires_at" not in item
-    assert ("due_at" in item) is (item["status"] == "WAITING")
+    assert ("redispatch_at" in item) is (item["status"] == "WAITING")
 
 
 async def test_a_success_forgets_the_errors_before_it(store: Store) -> None:
@@ -207,9 +203,9 @@ async def test_a_way_back_that_is_cut_short_by_a_stop_is_handed_back_as_often(
 async def test_a_chunk_that_waits_for_a_dependency_never_pays_for_it(
     store: Store,
 ) -> None:
-    await defer(store, await store.running(parks=1000, releases=1000))
+    await defer(store, await store.running(deferrals=1000, releases=1000))
     item = await store.item()
-    assert (item["attempts"], item["parks"], item["releases"]) == (1, 1001, 1000)
+    assert (item["attempts"], item["deferrals"], item["releases"]) == (1, 1001, 1000)
     assert await rows(store) == {}
 
 
@@ -228,7 +224,7 @@ async def test_a_pivot_that_was_not_tried_is_known_by_the_claim_that_met_it(
     claim = await store.running()
     untried = Deferred(REFUSED, 30.0, REFUSED.dependency, pivot_untried=True)
     await store.settlements.defer(claim, untried, calls=Calls(5))
-    assert (await store.item())["untried"] == claim.fence
+    assert (await store.item())["pivot_untried_fence"] == claim.fence
 
 
 async def test_an_error_is_kept_for_the_dead_letter(store: Store) -> None:
@@ -241,11 +237,11 @@ async def test_a_death_and_its_dead_letter_are_one_write(store: Store) -> None:
     await dead_letter(store, await store.running(payload="p/0+1", label="L"))
     (letter,) = [row async for row in store.dead_letters.of_job(store.ref)]
     assert letter["sk"] == "CHUNK#00000003#GEN#0002"
-    assert (letter["letter_state"], letter["error_code"]) == (
+    assert (letter["state"], letter["error_code"]) == (
         "OPEN",
         "llm.content.filtered",
     )
-    assert (letter["attempts"], letter["claims"], letter["stranded"]) == (
+    assert (letter["attempts"], letter["claims"], letter["uncompensated_stages"]) == (
         2,
         4,
         ["first"],

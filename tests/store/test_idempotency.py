@@ -50,13 +50,13 @@ async def test_an_operation_that_nobody_knows_begins(store: Store) -> None:
     assert await operations(store).begin(OURS) == Granted()
     expected = {
         "v": 1,
-        "record_state": "BEGUN",
+        "state": "BEGUN",
         "payload_sha256": "payload",
-        "fence": "ours",
+        "owner_token": "ours",
         "operation": "book",
-        "begun_at": iso(NOW),
+        "started_at": iso(NOW),
         "lease_until": iso(NOW + 65),
-        "kept_until": iso(NOW + 165),
+        "valid_until": iso(NOW + 165),
         "expires_at": int(NOW) + 165 + 86_400,
     }
     found = await row(store)
@@ -71,7 +71,7 @@ async def test_what_is_at_its_end_is_not_begun_again(
     await ops.begin(OURS)
     assert await ops.settle(OURS, state, '"answer"') is True
     assert await ops.begin(THEIRS) == Ended(state, '"answer"')
-    assert (await row(store))["fence"] == "ours"
+    assert (await row(store))["owner_token"] == "ours"
 
 
 @pytest.mark.parametrize("state", [State.DONE, State.REFUSED])
@@ -123,7 +123,7 @@ async def test_what_somebody_is_at_is_held_until_the_lease_is_over(
     assert await ops.begin(THEIRS) == Held(1)
     store.now = NOW + 65
     assert await ops.begin(THEIRS) == Granted(doubtful=True)
-    assert (await row(store))["fence"] == "theirs"
+    assert (await row(store))["owner_token"] == "theirs"
 
 
 async def test_what_is_in_doubt_is_begun_again_at_once(store: Store) -> None:
@@ -143,7 +143,7 @@ async def test_what_must_not_be_repeated_stays_in_doubt_for_ever(
         await ops.settle(ONCE, State.UNKNOWN)
     store.now = NOW + 1e8
     assert await ops.begin(replace(ONCE, fence="next")) == InDoubt()
-    assert not {"kept_until", "expires_at"} & set(await row(store))
+    assert not {"valid_until", "expires_at"} & set(await row(store))
 
 
 @pytest.mark.parametrize("state", [None, State.DONE, State.REFUSED, State.UNKNOWN])
@@ -165,7 +165,7 @@ async def test_of_two_who_take_over_only_one_does(store: Store) -> None:
     quick, client = operations(store), store.client
     store.client = Before(client, 2, lambda: quick.begin(replace(OURS, fence="quick")))
     assert await operations(store).begin(THEIRS) == Held(65)
-    assert (await row(store))["fence"] == "quick"
+    assert (await row(store))["owner_token"] == "quick"
 
 
 async def test_who_is_always_too_late_is_told_to_look_again(store: Store) -> None:
@@ -271,9 +271,7 @@ async def test_a_release_that_comes_too_late_changes_nothing(
 
     store.client = Before(store.client, 1, happens)
     assert await operations(store).release(SLOT) is False
-    assert (await row(store))["record_state"] == (
-        "DONE" if verb == "settle" else "BEGUN"
-    )
+    assert (await row(store))["state"] == ("DONE" if verb == "settle" else "BEGUN")
 
 
 # ── streams ─────────────────────────────────────────────────────────────────

@@ -93,14 +93,17 @@ async def test_a_notice_is_left_on_a_job_and_on_nothing_else(store: Store) -> No
     await store.put_job(S.RUNNING)
     await store.jobs.note(store.ref, "runtime.pipeline.unknown", "said")
     item = await store.item(store.ref.pk, keys.META_SK)
-    assert (item["notice"], item["notice_code"]) == ("said", "runtime.pipeline.unknown")
+    assert (item["status_reason"], item["status_reason_code"]) == (
+        "said",
+        "runtime.pipeline.unknown",
+    )
 
 
 async def test_who_submits_a_job_shows_that_it_is_alive(store: Store) -> None:
     await store.put_job(S.SUBMITTING)
     await store.jobs.seen_to(store.ref, 2)
     item = await store.item(store.ref.pk, keys.META_SK)
-    assert iso(NOW) == item["seen_to_at"]
+    assert iso(NOW) == item["progress_at"]
 
 
 async def test_nobody_is_at_an_earlier_life_of_a_job_or_at_none(store: Store) -> None:

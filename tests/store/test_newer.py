@@ -28,7 +28,7 @@ async def test_a_claim_makes_a_chunk_as_new_as_who_claims_it(
     await store.put_chunk(attempts=attempts, later="news")
     monkeypatch.setattr(claims, "SCHEMA", 2)
     take = store.claims.acquire_spent if attempts else store.claims.acquire
-    await take(store.chunk, gen=2, deliveries=1, last=0)
+    await take(store.chunk, gen=2, receive_count=1, last=0)
 
     row = await store.item()
     assert (row["v"], row["status"], row["later"]) == (2, "RUNNING", "news")
@@ -58,7 +58,7 @@ async def test_a_newer_breaker_is_each_process_s_own_affair(store: Store) -> Non
     breakers = Breakers(store.table, "worker", store.clock)
     try:
         with pytest.raises(SchemaTooNewError):
-            await breakers.all()
+            await breakers.read_all()
         with pytest.raises(SchemaTooNewError):
             await breakers.open(name, 3, NOW + 5, "code")
     finally:

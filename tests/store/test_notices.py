@@ -9,7 +9,7 @@ import pytest
 
 from piecework import keys
 from piecework.model import Job, JobStatus, iso
-from piecework.store.notices import ABANDONED, PENDING, TOLD, Notices
+from piecework.store.notices import ABANDONED, DELIVERED, PENDING, Notices
 from piecework.store.table import Written
 from tests.store.conftest import NOW, Store
 
@@ -26,13 +26,13 @@ async def a_notice(store: Store, **facts: Any) -> dict[str, Any]:
     item = {
         "event": "ended",
         "gen": 2,
-        "notice_state": PENDING,
+        "state": PENDING,
         "due_at": iso(NOW),
-        "send_at": iso(NOW),
-        "tries": 1,
+        "redispatch_at": iso(NOW),
+        "attempts": 1,
         **facts,
     }
-    sk = keys.notice_sk(2, "ended")
+    sk = keys.notification_sk(2, "ended")
     await store.put(store.ref.pk, sk, **item)
     return {"pk": store.ref.pk, "sk": sk, **item}
 
@@ -58,29 +58,29 @@ async def send_again(here: Notices, row: Any) -> Any:
 
 
 LATER = iso(NOW + 1)
-ENDED = [{"notice_state": TOLD}, {"notice_state": ABANDONED}]
+ENDED = [{"state": DELIVERED}, {"state": ABANDONED}]
 #: What each write leaves, and what each of its conditions is refused by.
 WRITES: dict[str, tuple[NoticeWrite, dict[str, Any], list[dict[str, Any]]]] = {
     "take": (
         take,
-        {"tries": 2, "due_at": iso(NOW + 60)},
+        {"attempts": 2, "due_at": iso(NOW + 60)},
         [*ENDED, {"due_at": LATER}],
     ),
-    "told": (told, {"notice_state": TOLD, "told_at": iso(NOW)}, ENDED),
+    "told": (told, {"state": DELIVERED, "delivered_at": iso(NOW)}, ENDED),
     "put off": (
         put_off,
-        {"due_at": iso(NOW + 30), "said": "not now"},
-        [*ENDED, {"due_at": LATER}, {"tries": 2}],
+        {"due_at": iso(NOW + 30), "last_error": "not now"},
+        [*ENDED, {"due_at": LATER}, {"attempts": 2}],
     ),
     "give up": (
         give_up,
-        {"notice_state": ABANDONED, "said": "never"},
-        [*ENDED, {"due_at": LATER}, {"tries": 2}],
+        {"state": ABANDONED, "last_error": "never"},
+        [*ENDED, {"due_at": LATER}, {"attempts": 2}],
     ),
     "send again": (
         send_again,
-        {"send_at": iso(NOW + 900)},
-        [*ENDED, {"send_at": LATER}],
+        {"redispatch_at": iso(NOW + 900)},
+        [*ENDED, {"redispatch_at": LATER}],
     ),
 }
 
@@ -111,7 +111,7 @@ async def test_a_notice_that_moved_since_is_left_alone(
 async def test_a_job_that_notifies_stays_listed_until_it_is_closed(
     store: Store,
 ) -> None:
-    job = await store.put_job(S.FINALIZING, notifies=True)
+    job = await store.put_job(S.FINALIZING, has_notify_hook=True)
     assert await ended(store, job, S.PARTIAL) is True
     (row,) = await notices(store).of(store.ref)
     assert (row["event"], row["job_status"], row["counts"]) == (
@@ -127,7 +127,7 @@ async def test_a_job_that_notifies_stays_listed_until_it_is_closed(
 
 async def test_who_cancelled_a_job_stands_in_its_notice(store: Store) -> None:
     by = {"cancelled_by": "me", "cancel_reason": "enough"}
-    job = await store.put_job(S.CANCELLING, notifies=True, **by)
+    job = await store.put_job(S.CANCELLING, has_notify_hook=True, **by)
     assert await store.moves.cancelled(job, {"outcomes": {"CANCELLED": 5}}) is True
     (row,) = await notices(store).of(store.ref)
     assert by.items() <= row.items()
@@ -138,7 +138,7 @@ async def test_who_cancelled_a_job_stands_in_its_notice(store: Store) -> None:
 async def test_a_job_that_was_taken_up_since_is_not_closed(
     store: Store, change: dict[str, Any]
 ) -> None:
-    job = await store.put_job(S.FINALIZING, notifies=True)
+    job = await store.put_job(S.FINALIZING, has_notify_hook=True)
     await ended(store, job, S.PARTIAL)
     seen = await store.jobs.read(store.ref)
     assert seen is not None

@@ -27,7 +27,7 @@ def checkpoints(store: Store, claim: Claim) -> ChunkCheckpoints:
 
 
 async def test_a_cancel_stops_a_chunk_before_its_pivot(store: Store) -> None:
-    claim = await store.running(cancel_requested=True)
+    claim = await store.running(cancel_requested_at=True)
     with pytest.raises(CancelRequestedError):
         await checkpoints(store, claim).complete(0, '"value"', "second")
 
@@ -36,7 +36,7 @@ async def test_a_cancel_stops_a_chunk_before_its_pivot(store: Store) -> None:
 async def test_a_cancel_does_not_stop_a_chunk_past_its_pivot(
     store: Store, value: str
 ) -> None:
-    claim = await store.running(stage="second", cancel_requested=True)
+    claim = await store.running(stage="second", cancel_requested_at=True)
     await checkpoints(store, claim).complete(1, value, "third")
     assert (await store.item())["stage"] == "third"
 

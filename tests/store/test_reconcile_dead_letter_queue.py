@@ -65,10 +65,10 @@ async def test_what_belongs_to_nothing_is_set_aside(
 @pytest.mark.parametrize(
     ("number", "job", "done"),
     [
-        (keys.JOIN_CHUNK, {"notifies": True}, "notice"),
+        (keys.JOIN_CHUNK, {"has_notify_hook": True}, "notice"),
         (keys.JOIN_CHUNK, {}, "quarantined"),
         (keys.JOIN_CHUNK, None, "quarantined"),
-        (3, {"notifies": True}, "quarantined"),
+        (3, {"has_notify_hook": True}, "quarantined"),
     ],
 )
 async def test_the_message_of_a_notice_may_go(

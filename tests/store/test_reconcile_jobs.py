@@ -27,7 +27,7 @@ LEASE = SETTINGS.lease_s
 QUIET = iso(NOW - SUBMIT_QUIET_S)
 RECENT = iso(NOW - SUBMIT_QUIET_S + 1)
 LONG_AGO = iso(NOW - SETTINGS.redispatch_s)
-RUNNING = {"status": "RUNNING", "fence": 4, "heartbeat": 7, "claimed_by": "other"}
+RUNNING = {"status": "RUNNING", "fence": 4, "renewals": 7, "claimed_by": "other"}
 BACK = {**RUNNING, "direction": "compensating"}
 
 
@@ -84,7 +84,7 @@ async def test_a_resume_that_is_quiet_for_long_is_finished(
     assert status is found.status
 
 
-@pytest.mark.parametrize("seen", ["seen_to_at", "reopened_at"])
+@pytest.mark.parametrize("seen", ["progress_at", "reopened_at"])
 @pytest.mark.parametrize(
     ("act", "status"),
     [
@@ -186,7 +186,7 @@ async def test_a_join_that_nobody_took_up_is_soon_sent_however_young_the_job(
 async def test_a_job_is_finished_when_all_have_ended(
     store: Store, asked: list[str], status: str, begun: list[str]
 ) -> None:
-    await store.put_chunk(status=status, due_at=iso(NOW + 1))
+    await store.put_chunk(status=status, redispatch_at=iso(NOW + 1))
     job = await running_job(store, sent_at=LONG_AGO)
     here = look(store)
     assert (await look_at_chunks(here, job)).total() == 0
@@ -219,10 +219,10 @@ async def test_the_join_of_a_job_that_all_left_is_handed_out(
         (RUNNING, LEASE, 1),
         (RUNNING, LEASE - 1, 0),
         ({}, 0.0, 1),
-        ({"status": "WAITING", "due_at": iso(NOW)}, 0.0, 1),
-        ({"status": "WAITING", "due_at": iso(NOW + 1)}, LEASE, 0),
+        ({"status": "WAITING", "redispatch_at": iso(NOW)}, 0.0, 1),
+        ({"status": "WAITING", "redispatch_at": iso(NOW + 1)}, LEASE, 0),
         ({"status": "SUCCEEDED"}, LEASE, 0),
-        ({"status": "DEAD", "due_at": iso(NOW)}, LEASE, 0),
+        ({"status": "DEAD", "redispatch_at": iso(NOW)}, LEASE, 0),
     ],
 )
 async def test_a_chunk_that_no_message_speaks_for_is_sent(
@@ -267,15 +267,15 @@ SENT_LATE = iso(NOW - SETTINGS.redispatch_s + 1)
 @pytest.mark.parametrize(
     ("chunk_facts", "job_facts", "expected"),
     [
-        ({"due_at": SOON}, {"sent_at": SOON}, True),
-        ({"due_at": LATER}, {"sent_at": LONG_AGO, "reopened_at": QUIET}, False),
+        ({"redispatch_at": SOON}, {"sent_at": SOON}, True),
+        ({"redispatch_at": LATER}, {"sent_at": LONG_AGO, "reopened_at": QUIET}, False),
         ({}, {"reopened_at": QUIET, "sent_at": LONG_AGO}, True),
         ({}, {"reopened_at": RECENT, "sent_at": LONG_AGO}, False),
-        ({}, {"reopened_at": QUIET, "seen_to_at": RECENT}, False),
+        ({}, {"reopened_at": QUIET, "progress_at": RECENT}, False),
         ({}, {"reopened_at": QUIET, "sent_at": SOON}, False),
         ({}, {"sent_at": LONG_AGO}, True),
         ({}, {"sent_at": SENT_LATE}, False),
-        ({}, {"seen_to_at": SOON}, False),
+        ({}, {"progress_at": SOON}, False),
         ({}, {}, True),
     ],
 )

@@ -12,17 +12,17 @@ from piecework.queue import Delivery, Message
 from piecework.reconcile.dead_letter_queue import place
 from piecework.reconcile.jobs import act_on, finish_cancelling
 from piecework.reconcile.notices import hand_out
-from piecework.store.notices import PENDING, TOLD
+from piecework.store.notices import DELIVERED, PENDING
 from tests.store.conftest import NOW, SETTINGS, Store
 from tests.store.deployment import LOG, look, runtime, sent
 
 LEASE = SETTINGS.lease_s
-ASKED = {"cancel_requested": iso(NOW), "undo_requested": True}
-RUNNING = {"status": "RUNNING", "fence": 4, "heartbeat": 7}
+ASKED = {"cancel_requested_at": iso(NOW), "compensate_requested": True}
+RUNNING = {"status": "RUNNING", "fence": 4, "renewals": 7}
 
 
 async def undoing(store: Store) -> Any:
-    facts = {"cancelled_at": iso(NOW), "cancel_undoes": True}
+    facts = {"cancelled_at": iso(NOW), "cancel_compensates": True}
     return await store.put_job(JobStatus.CANCELLING, **facts)
 
 
@@ -34,13 +34,13 @@ async def undoing(store: Store) -> Any:
         ({**RUNNING, **ASKED}, LEASE - 1, "RUNNING", 0),
         ({**RUNNING, **ASKED}, LEASE, "WAITING", 1),
         (
-            {"status": "WAITING", "fence": 4, **ASKED, "due_at": iso(NOW)},
+            {"status": "WAITING", "fence": 4, **ASKED, "redispatch_at": iso(NOW)},
             0,
             "WAITING",
             1,
         ),
         (
-            {"status": "WAITING", "fence": 4, **ASKED, "due_at": iso(NOW + 1)},
+            {"status": "WAITING", "fence": 4, **ASKED, "redispatch_at": iso(NOW + 1)},
             0,
             "WAITING",
             0,
@@ -49,8 +49,8 @@ async def undoing(store: Store) -> Any:
             {
                 "status": "WAITING",
                 "fence": 4,
-                "direction": "onwards",
-                "due_at": iso(NOW),
+                "direction": "forward",
+                "redispatch_at": iso(NOW),
             },
             0,
             "WAITING",
@@ -80,12 +80,12 @@ async def a_notice(store: Store, **facts: Any) -> None:
     item = {
         "event": "ended",
         "gen": 2,
-        "notice_state": PENDING,
+        "state": PENDING,
         "due_at": iso(NOW),
-        "send_at": iso(NOW),
-        "tries": 0,
+        "redispatch_at": iso(NOW),
+        "attempts": 0,
     }
-    await store.put(store.ref.pk, keys.notice_sk(2, "ended"), **(item | facts))
+    await store.put(store.ref.pk, keys.notification_sk(2, "ended"), **(item | facts))
 
 
 @pytest.mark.parametrize(
@@ -93,15 +93,15 @@ async def a_notice(store: Store, **facts: Any) -> None:
     [
         ({}, 1),
         ({"due_at": iso(NOW + 1)}, 0),
-        ({"send_at": iso(NOW + 1)}, 0),
-        ({"notice_state": TOLD}, 0),
+        ({"redispatch_at": iso(NOW + 1)}, 0),
+        ({"state": DELIVERED}, 0),
     ],
 )
 @pytest.mark.parametrize("status", [JobStatus.CANCELLED, JobStatus.CANCELLING])
 async def test_a_notice_that_is_due_is_sent_to_a_worker_once(
     store: Store, facts: dict[str, Any], messages: int, status: JobStatus
 ) -> None:
-    job = await store.put_job(status, notifies=True, cancelled_at=iso(NOW))
+    job = await store.put_job(status, has_notify_hook=True, cancelled_at=iso(NOW))
     await a_notice(store, **facts)
     here = look(store)
     await hand_out(here, job)
@@ -111,7 +111,7 @@ async def test_a_notice_that_is_due_is_sent_to_a_worker_once(
 
 
 async def test_a_worker_beside_is_given_it_without_a_message(store: Store) -> None:
-    job = await store.put_job(JobStatus.CANCELLED, notifies=True)
+    job = await store.put_job(JobStatus.CANCELLED, has_notify_hook=True)
     await a_notice(store)
     taken: list[Any] = []
 
@@ -137,8 +137,8 @@ async def test_a_worker_beside_is_given_it_without_a_message(store: Store) -> No
 async def test_a_job_is_let_go_of_once_it_has_ended_and_all_is_told(
     store: Store, status: JobStatus, closed: int, *, told: bool
 ) -> None:
-    job = await store.put_job(status, notifies=True, cancelled_at=iso(NOW))
-    await a_notice(store, **({"notice_state": TOLD} if told else {}))
+    job = await store.put_job(status, has_notify_hook=True, cancelled_at=iso(NOW))
+    await a_notice(store, **({"state": DELIVERED} if told else {}))
     acts = await hand_out(look(store), job)
     assert acts["job closed"] == closed
 
@@ -151,11 +151,11 @@ async def test_an_ended_job_without_a_hook_is_not_asked_after(store: Store) -> N
     assert sent(here.rt) == []
 
 
-@pytest.mark.parametrize(("notifies", "kept"), [(True, 0), (False, 1)])
+@pytest.mark.parametrize(("has_notify_hook", "kept"), [(True, 0), (False, 1)])
 async def test_a_message_that_only_tells_is_no_orphan(
-    store: Store, *, notifies: bool, kept: int
+    store: Store, *, has_notify_hook: bool, kept: int
 ) -> None:
-    await store.put_job(JobStatus.CANCELLED, notifies=notifies)
+    await store.put_job(JobStatus.CANCELLED, has_notify_hook=has_notify_hook)
     join = Message.about(store.ref.chunk(keys.JOIN_CHUNK), 2)
     delivery = Delivery(join, f"join {store.ref.job}", "receipt", "id", 11)
     await place(runtime(store), delivery, LOG)

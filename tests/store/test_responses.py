@@ -28,7 +28,7 @@ async def test_a_response_is_read_until_its_time_is_over(store: Store) -> None:
     await shared.keep("key", '"answer"', 3600)
     item = await store.item(keys.response_pk(store.ref.tenant, "key"), keys.RESPONSE_SK)
     assert item["value"] == '"answer"'
-    assert item["kept_until"] == iso(NOW + 3600)
+    assert item["valid_until"] == iso(NOW + 3600)
     assert item["expires_at"] == int(NOW) + 3600
     store.now = NOW + 3599
     assert await shared.recall("key") == '"answer"'
@@ -62,7 +62,7 @@ async def test_a_large_response_is_not_kept(
     assert (await shared.recall("key") is not None) is kept
 
 
-@pytest.mark.parametrize("name", ["value", "kept_until"])
+@pytest.mark.parametrize("name", ["value", "valid_until"])
 @pytest.mark.parametrize("spoilt", [None, 9])
 async def test_a_response_that_somebody_spoiled_is_not_there(
     store: Store, name: str, spoilt: int | None

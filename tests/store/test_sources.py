@@ -175,7 +175,7 @@ def test_the_look_at_expressions_sees_them() -> None:
     found = {
         name for path in STORE for text in texts(path) for name in attributes(text)
     }
-    assert {"fence", "gen", "claim_token", "heartbeat", "settled"} <= found
+    assert {"fence", "gen", "claim_token", "renewals", "ended_chunks"} <= found
     assert {"STATUS", "VALUE", "NAME", "OWNER", "TTL"} <= RESERVED
 
 

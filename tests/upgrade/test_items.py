@@ -23,8 +23,8 @@ V1: dict[str, Any] = json.loads(
 )
 #: One of each kind that the record must hold, by the words of its sort key.
 KINDS = {
-    *("META", "CHUNK", "JOIN", "TALLY", "EVENT", "NOTICE", "RESULT"),
-    *("STAGE", "CALLS", "EFFECT", "ERROR", "TURN", "UNDO"),
+    *("META", "CHUNK", "JOIN", "TALLY", "EVENT", "NOTIFICATION", "RESULT"),
+    *("STAGE", "CALLS", "EFFECT", "ERROR", "COMPENSATION", "COMPENSATED"),
 }
 #: What only adds up, and is made by adding: decision 0014.
 COUNTERS = {"TALLY", "COST"}

@@ -123,7 +123,7 @@ async def test_a_worker_without_a_stage_leaves_its_chunks_to_those_that_have_it(
     async with worker(scenario, BEFORE):
 
         async def left() -> bool:
-            return (await scenario.chunks())[0].item.get("waits_for") is not None
+            return (await scenario.chunks())[0].item.get("blocked_on") is not None
 
         await scenario.until(left)
     (chunk,) = await scenario.chunks()
@@ -133,7 +133,7 @@ async def test_a_worker_without_a_stage_leaves_its_chunks_to_those_that_have_it(
         ended = await scenario.ended()
 
     assert (chunk.status, chunk.attempts) == (ChunkStatus.WAITING, tried)
-    assert chunk.item["waits_for"] == "newer workers"
+    assert chunk.item["blocked_on"] == "newer workers"
     assert chunk.item["error_code"] == "runtime.stage.not_found"
     assert notice.startswith("waits for newer workers until")
     assert ended.status is JobStatus.SUCCEEDED

@@ -68,7 +68,7 @@ async def test_a_letter_that_was_closed_meanwhile_starts_no_new_generation(
     deployment: Deployment, reopened: list[list[ReopenRequest]], state: str
 ) -> None:
     late = make_request(deployment)
-    deployment.letter("a", 1, letter_state=state)
+    deployment.letter("a", 1, state=state)
     with pytest.raises(UsageError) as refused:
         await redrive(deployment.runtime(Settings()), late)
     assert "redrive.selection.empty" == refused.value.code
@@ -89,7 +89,7 @@ async def test_an_interrupted_reopening_is_finished_though_no_chunk_is_left(
     deployment: Deployment, reopened: list[list[ReopenRequest]]
 ) -> None:
     late = make_request(deployment)
-    deployment.letter("a", 1, letter_state="REDRIVEN")
+    deployment.letter("a", 1, state="REDRIVEN")
     deployment.job("a", "RESUMING", 2, gen=2)
     assert (0, 3) == await redrive(deployment.runtime(Settings()), late)
     assert [[]] == reopened
@@ -106,7 +106,7 @@ async def test_a_join_is_redriven_while_its_letter_is_open(
     deployment.job("a", "FAILED", 2)
     deployment.letter("a", JOIN_CHUNK)
     late = make_request(deployment)
-    deployment.letter("a", JOIN_CHUNK, letter_state=state)
+    deployment.letter("a", JOIN_CHUNK, state=state)
     rt = deployment.runtime(Settings())
     if generations:
         await redrive(rt, late)
@@ -124,7 +124,7 @@ async def test_a_wave_that_others_have_closed_is_skipped(
 
     monkeypatch.setattr(waving, "wait_for_end", must_not_wait)
     late = make_request(deployment)
-    deployment.letter("a", 1, letter_state="DISCARDED")
+    deployment.letter("a", 1, state="DISCARDED")
     wanted = CanaryRequest(late.letters, lambda *_: late, first=1)
     results: list[Any] = []
     outcome = await canary(
@@ -140,7 +140,7 @@ async def test_a_wave_that_others_have_closed_is_skipped(
 async def test_a_resume_of_discarded_chunks_starts_no_new_generation(
     deployment: Deployment, reopened: list[list[ReopenRequest]]
 ) -> None:
-    deployment.letter("a", 1, letter_state="DISCARDED")
+    deployment.letter("a", 1, state="DISCARDED")
     with pytest.raises(UsageError) as refused:
         await resume(deployment.runtime(Settings()), ResumeRequest(REF, "me", "again"))
     assert "job.resume.nothing_left" == refused.value.code
@@ -151,7 +151,7 @@ async def test_a_resume_of_discarded_chunks_starts_no_new_generation(
 async def test_a_job_is_resumed_without_chunks_if_its_join_has_not_run(
     deployment: Deployment, reopened: list[list[ReopenRequest]], status: str
 ) -> None:
-    deployment.letter("a", 1, letter_state="DISCARDED")
+    deployment.letter("a", 1, state="DISCARDED")
     deployment.job("a", status, 2)
     rt = deployment.runtime(Settings())
     assert (0, 2) == await resume(rt, ResumeRequest(REF, "me", "again"))

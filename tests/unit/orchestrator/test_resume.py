@@ -45,7 +45,7 @@ def test_what_is_kept_of_a_dead_letter_is_enough_to_close_it() -> None:
     letter = letters.row(claim(), death, [], pipeline="review", owner="")
     slim, by = pick(letter, LETTER_ATTRIBUTES), Closing("me", "why")
     assert letters.redriving(letter, 2, by) == letters.redriving(slim, 2, by)
-    assert {"trail", "error"} & slim.keys() == set()
+    assert {"error_history", "error"} & slim.keys() == set()
 
 
 class Slow:

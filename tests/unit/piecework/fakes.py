@@ -84,9 +84,11 @@ class Diary(MemoryJournal):
     said: list[str] = field(default_factory=list)
     in_doubt_for: float = 0.0
 
-    async def begin(self, key: str, stage: str, effect: Any, lands_in: float) -> Any:
+    async def begin(
+        self, key: str, stage: str, effect: Any, max_duration_s: float
+    ) -> Any:
         self.said.append("begin")
-        begun = await MemoryJournal.begin(self, key, stage, effect, lands_in)
+        begun = await MemoryJournal.begin(self, key, stage, effect, max_duration_s)
         if isinstance(begun, Proceed) and begun.in_doubt:
             return replace(begun, seconds=self.in_doubt_for)
         return begun

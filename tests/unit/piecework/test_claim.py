@@ -84,28 +84,28 @@ def test_a_lease_over_for_longer_than_the_skew_holds_nobody_up(left: float) -> N
 
 
 def test_a_living_lease_comes_before_a_cancel() -> None:
-    found = running(20.0, cancel_requested=True)
+    found = running(20.0, cancel_requested_at=True)
     assert Busy(25.0) == judged(found)
 
 
 @pytest.mark.parametrize("status", ["PENDING", "WAITING"])
 def test_what_is_to_be_cancelled_and_nobody_has_is_cancelled(status: str) -> None:
-    found = item(status, cancel_requested=True)
+    found = item(status, cancel_requested_at=True)
     assert cancelling(found) == judged(found)
 
 
 def test_a_dead_lease_does_not_keep_a_cancel_away() -> None:
-    found = running(-6.0, cancel_requested=True)
+    found = running(-6.0, cancel_requested_at=True)
     assert cancelling(found) == judged(found)
 
 
 def test_a_cancel_does_not_wait_for_the_retry() -> None:
-    found = item("WAITING", cancel_requested=True, retry_at=iso(NOW + 60))
+    found = item("WAITING", cancel_requested_at=True, retry_at=iso(NOW + 60))
     assert cancelling(found) == judged(found)
 
 
 def test_what_has_ended_is_not_cancelled() -> None:
-    found = item("SUCCEEDED", cancel_requested=True)
+    found = item("SUCCEEDED", cancel_requested_at=True)
     assert ended(found) == judged(found)
 
 

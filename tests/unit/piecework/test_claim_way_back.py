@@ -29,4 +29,4 @@ def judged(**facts: object) -> Refusal | FenceMismatch:
 def test_a_cancel_ends_only_what_is_on_its_way_on(
     facts: dict[str, str], refusal: type[Refusal]
 ) -> None:
-    assert isinstance(judged(cancel_requested=True, **facts), refusal)
+    assert isinstance(judged(cancel_requested_at=True, **facts), refusal)

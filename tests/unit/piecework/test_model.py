@@ -82,7 +82,7 @@ def test_a_chunk_that_nobody_claimed_has_no_fence_and_no_attempts() -> None:
 
 
 def test_a_chunk_is_read_as_it_stands() -> None:
-    item = {"status": "RUNNING", "gen": 2, "fence": 5, "attempts": 3, "heartbeat": 7}
+    item = {"status": "RUNNING", "gen": 2, "fence": 5, "attempts": 3, "renewals": 7}
     chunk = Chunk.read(ChunkRef("a", "j", 0), item)
     assert (chunk.status, chunk.gen) == (ChunkStatus.RUNNING, 2)
     assert (chunk.attempts, chunk.renewal_mark) == (3, (5, 7))

@@ -82,7 +82,7 @@ def test_a_wait_that_is_none_is_none(said: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "parks", "expected"),
+    ("code", "deferrals", "expected"),
     [
         (OPEN_CODE, 0, "bank"),
         (OPEN_CODE, 1_000, "bank"),
@@ -92,12 +92,12 @@ def test_a_wait_that_is_none_is_none(said: float) -> None:
     ],
 )
 def test_who_waits_for_a_dependency_spends_no_attempt_within_reason(
-    code: str, parks: int, expected: str
+    code: str, deferrals: int, expected: str
 ) -> None:
     failure = envelope(ErrorClass.TRANSIENT, code=code, dependency="bank")
     rules: dict[str, Any] = {"attempt": 1, "pivot": Pivot.AHEAD, "rng": Lowest()}
-    some = recovery.decide(failure, attempts_left=1, deferrals=parks, **rules)
-    none = recovery.decide(failure, attempts_left=0, deferrals=parks, **rules)
+    some = recovery.decide(failure, attempts_left=1, deferrals=deferrals, **rules)
+    none = recovery.decide(failure, attempts_left=0, deferrals=deferrals, **rules)
     assert expected == getattr(some, "blocked_on", None)
     assert none == (some if expected else Compensate())
 

@@ -24,9 +24,9 @@ async def undo(ctx: Any) -> None:
 async def test_a_way_back_waits_for_a_retry_to_be_left_only_so_often() -> None:
     script = Script(undoable="a", fails={"b": PermanentError("no"), "undo a": undo})
     kept, outcomes = checkpoints_of(script.pipeline), []
-    for parks in range(MAX_DEFERRALS + 1):
+    for deferrals in range(MAX_DEFERRALS + 1):
         one = caller(tokens=defaultdict(lambda: RetryTokenBucket(0.0)))
-        one.counts.parks = parks
+        one.counts.deferrals = deferrals
         ctx = context(script.pipeline, caller=one)
         outcomes.append(await run(script.pipeline, kept, ctx=ctx))
     *waited, last = outcomes

@@ -28,7 +28,7 @@ def final_violations(
     book = DeadLetterInvariants(violations.append)
     old: Any = None
     for state in states:
-        new = NAME | {"kind": "dead-letter", "letter_state": state, "gen": gen}
+        new = NAME | {"kind": "dead-letter", "state": state, "gen": gen}
         item = to_item(new)
         book.check_write(Change("t", "pk", "sk", old, item))
         old = item

@@ -98,7 +98,7 @@ class Notified:
     async def becomes(self, status: JobStatus, event: str = "", gen: int = 1) -> None:
         """Bring the job to a state, and with it what its pipeline is to be told."""
         facts = {"status": status, "gen": gen, "chunks": 2, "pipeline": "review"}
-        item = {**facts, "notifies": True}
+        item = {**facts, "has_notify_hook": True}
         meta = self.table.action("Put", REF.pk, keys.META_SK, item=item)
         await self.table.transact([meta, active_mark(self.table, REF, "Put")])
         if event:
@@ -113,7 +113,9 @@ class Notified:
 
     async def notice(self) -> Item:
         """Return the one notice of the job as it stands."""
-        (row,) = [row async for row in self.table.query(REF.pk, keys.NOTICE_PREFIX)]
+        (row,) = [
+            row async for row in self.table.query(REF.pk, keys.NOTIFICATION_PREFIX)
+        ]
         return row
 
     async def listed(self) -> bool:

@@ -47,12 +47,14 @@ class World:
     def clock(self) -> float:
         return NOW
 
-    async def acquire(self, *_: Any, gen: int, deliveries: int, **known: int) -> Any:
-        self.said.append(("acquire", gen, deliveries, *known.values()))
+    async def acquire(self, *_: Any, gen: int, receive_count: int, **known: int) -> Any:
+        self.said.append(("acquire", gen, receive_count, *known.values()))
         return self.answers.pop(0)
 
-    async def acquire_spent(self, *_: Any, gen: int, deliveries: int, last: int) -> Any:
-        self.said.append(("acquire spent", gen, deliveries, last))
+    async def acquire_spent(
+        self, *_: Any, gen: int, receive_count: int, last: int
+    ) -> Any:
+        self.said.append(("acquire spent", gen, receive_count, last))
         return self.answers.pop(0)
 
     async def hide(self, receipts: list[str], seconds: float) -> None:
@@ -81,9 +83,11 @@ def chunk(gen: int, **facts: Any) -> Chunk:
 def came_to(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Say what the work comes to: its outcome, and the wait until its next turn."""
 
-    def tell(outcome: Any, wait: float | None, late_calls: Any = None) -> None:
+    def tell(outcome: Any, wait: float | None, calls_after_cancel: Any = None) -> None:
         async def run_claim(*_: Any) -> Any:
-            return SimpleNamespace(outcome=outcome, late_calls=late_calls)
+            return SimpleNamespace(
+                outcome=outcome, calls_after_cancel=calls_after_cancel
+            )
 
         async def settle(*_: Any) -> float | None:
             if outcome is None:
@@ -130,7 +134,7 @@ async def test_a_loser_leaves_what_is_to_be_undone_to_who_knows_the_pipeline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(executor, "cancel_unclaimed", None)
-    here, found = world(), chunk(2, undo_requested=True)
+    here, found = world(), chunk(2, compensate_requested=True)
     assert await refused(CancelPending(found), TURN, here) is MessageAction.KEEP
     assert here.said == [("hide", "receipt", 0.0)]
 
@@ -149,7 +153,7 @@ async def test_what_is_to_be_undone_is_turned_and_claimed_in_one_turn(
     came_to(Succeeded("1"), None)
     monkeypatch.setattr(executor, "set_unclaimed_direction", turn)
     monkeypatch.setattr(executor, "cancel_unclaimed", cancel)
-    facts = {"undo_requested": True} if compensate_requested else {}
+    facts = {"compensate_requested": True} if compensate_requested else {}
     here = world(CancelPending(chunk(2, fence=4, **facts)), claim(gen=2))
     end = await execute(TURN, JOB, here)
     assert end is (MessageAction.ACK if compensate_requested else MessageAction.KEEP)

@@ -107,7 +107,7 @@ RENAMED = PermanentError("no stage 'third'", code="runtime.stage.not_found")
 
 
 @pytest.mark.parametrize(
-    ("error", "parks", "delay"),
+    ("error", "deferrals", "delay"),
     [
         (SchemaTooNewError("it is newer"), 0, 30),
         (SchemaTooNewError("it is newer"), 100, 900),
@@ -116,9 +116,9 @@ RENAMED = PermanentError("no stage 'third'", code="runtime.stage.not_found")
     ],
 )
 async def test_what_newer_workers_may_know_waits_and_spends_no_attempt(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, parks: int, delay: float
+    monkeypatch: pytest.MonkeyPatch, error: Exception, deferrals: int, delay: float
 ) -> None:
-    outcome = await undertaken(monkeypatch, error, parks=parks)
+    outcome = await undertaken(monkeypatch, error, deferrals=deferrals)
 
     assert isinstance(outcome, Deferred)
     assert (outcome.blocked_on, outcome.delay) == (NEWER_WORKERS, delay)
@@ -128,7 +128,7 @@ async def test_what_newer_workers_may_know_waits_and_spends_no_attempt(
 async def test_a_stage_that_nobody_has_is_a_dead_letter_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    outcome = await undertaken(monkeypatch, RENAMED, parks=10)
+    outcome = await undertaken(monkeypatch, RENAMED, deferrals=10)
 
     assert isinstance(outcome, DeadLettered)
     assert outcome.failure.code == "runtime.stage.not_found"

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from piecework.model import CANCELLABLE, JobStatus
-from piecework.store.notices import ABANDONED, TOLD
+from piecework.store.notices import ABANDONED
 from tests.unit.piecework.fakes import Killed
 from tests.unit.virtual import run_virtually
 from tests.unit.workers.made_up import virtually
@@ -28,7 +28,7 @@ async def test_an_ended_job_is_told_of_and_let_go() -> None:
     assert MessageAction.DISCARD is await job.tell()
     (notice,) = job.heard
     assert ("ended", "PARTIAL", "job") == (notice.event, notice.status, notice.job)
-    assert TOLD == (await job.notice())["notice_state"]
+    assert DELIVERED == (await job.notice())["state"]
     assert ["notification.delivered"] == job.log.names()
     assert [] == job.hidden
     assert not await job.listed()
@@ -134,7 +134,7 @@ async def test_a_hook_that_kills_each_worker_is_given_up() -> None:
     assert telling.TRIES == len(job.heard)
     row = await job.notice()
     said = "each try died with its worker"
-    assert (ABANDONED, said) == (row["notice_state"], row["said"])
+    assert (ABANDONED, said) == (row["state"], row["last_error"])
     assert not await job.listed()
 
 

@@ -23,7 +23,7 @@ async def test_a_hook_that_fails_is_tried_again_when_its_message_shows() -> None
     job.trouble = not_now
     assert MessageAction.KEEP is await job.tell()
     assert [pytest.approx(4.0)] == job.hidden
-    assert "tool.stock.busy: not now" == (await job.notice())["said"]
+    assert "tool.stock.busy: not now" == (await job.notice())["last_error"]
     assert ["notification.failed"] == job.log.names()
     assert await job.listed()
 
@@ -59,7 +59,7 @@ async def test_a_hook_that_fails_each_time_is_tried_ever_later_and_given_up() ->
     assert MessageAction.DISCARD is await job.tell()
     assert telling.TRIES == len(job.heard)
     row = await job.notice()
-    assert (ABANDONED, "tool.stock.busy: not now") == (row["notice_state"], row["said"])
+    assert (ABANDONED, "tool.stock.busy: not now") == (row["state"], row["last_error"])
     assert not await job.listed()
     assert "notification.abandoned" == job.log.names()[-1]
 
@@ -72,7 +72,7 @@ async def test_a_hook_that_hangs_has_failed_after_a_lease() -> None:
     began = time()
     assert MessageAction.KEEP is await job.tell()
     assert pytest.approx(LEASE_S) == time() - began
-    assert PENDING == (await job.notice())["notice_state"]
+    assert PENDING == (await job.notice())["state"]
 
 
 @virtually
@@ -81,5 +81,5 @@ async def test_a_pipeline_that_has_no_hook_any_more_is_not_told() -> None:
     await job.becomes(S.SUCCEEDED, "ended")
     assert MessageAction.DISCARD is await job.tell()
     row = await job.notice()
-    assert (ABANDONED, "there is no hook now") == (row["notice_state"], row["said"])
+    assert (ABANDONED, "there is no hook now") == (row["state"], row["last_error"])
     assert not await job.listed()

@@ -25,7 +25,7 @@ from tests.unit.workers.made_up import (
 from tests.unit.workers.test_undertake import DID, task
 from workers import undertake
 from workers.heart import InterruptReason, Lease
-from workers.undertake import late_calls, wind_back
+from workers.undertake import calls_after_cancel, wind_back
 
 AT = "2026-11-22T01:00:00.000Z"
 PLAIN, UNDO = CancelRequest(AT, compensate=False), CancelRequest(AT, compensate=True)
@@ -155,14 +155,14 @@ async def test_a_cancel_that_undoes_goes_on_backwards(
     report: Any = await undertake.run_claim(lease, nothing, nothing, nothing, log)  # type: ignore[arg-type]
     expected = Cancelled("first", Compensation.COMPENSATED) if wound else came_to
     assert report.outcome == expected
-    assert report.late_calls == (0 if by_hold or by_step else None)
+    assert report.calls_after_cancel == (0 if by_hold or by_step else None)
 
 
 def test_calls_are_late_only_under_a_cancel() -> None:
     one = task()
     one.ctx.caller.counts.end_times.extend([0.0, 4e9])
-    assert late_calls(one, None) is None
-    assert late_calls(one, PLAIN) == 1
+    assert calls_after_cancel(one, None) is None
+    assert calls_after_cancel(one, PLAIN) == 1
 
 
 def test_a_job_is_quiet_when_its_last_chunk_was_let_go() -> None:
@@ -171,7 +171,9 @@ def test_a_job_is_quiet_when_its_last_chunk_was_let_go() -> None:
     counting = Counting([])
     for number, settled_at in enumerate([later, early]):
         ended = {"status": "CANCELLED", "gen": 1, "settled_at": settled_at}
-        counting.add(Chunk.read(REF.of.chunk(number), ended | {"late_calls": 1}))
-    assert counting.census().quiet_at(AT) == later
-    assert counting.census().late_calls == 2
-    assert Counting([]).census().quiet_at(AT) == AT
+        counting.add(
+            Chunk.read(REF.of.chunk(number), ended | {"calls_after_cancel": 1})
+        )
+    assert counting.census().quiesced_at(AT) == later
+    assert counting.census().calls_after_cancel == 2
+    assert Counting([]).census().quiesced_at(AT) == AT

@@ -133,7 +133,7 @@ class Deployment:
         trail = [{"attempt": 1, "at": SETTLED, "worker": "w1", "code": "toy.line.bad"}]
         facts = {
             "kind": "dead-letter",
-            "letter_state": "OPEN",
+            "state": "OPEN",
             "tenant": "default",
             "job": job,
             "chunk": number,
@@ -144,10 +144,10 @@ class Deployment:
             "error": "The line is bad.",
             "attempts": 1,
             "compensation": "NOT_NEEDED",
-            "trail": json.dumps(trail),
+            "error_history": json.dumps(trail),
             "payload": f"p{number}/0+{len(payload)}",
             "payload_sha256": keys.sha256(payload),
-            "died_at": SETTLED,
+            "dead_lettered_at": SETTLED,
         }
         self.letters.add(ref.of.pk, keys.dead_letter_sk(number, 1), **facts | item)
 

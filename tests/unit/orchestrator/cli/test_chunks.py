@@ -53,12 +53,12 @@ def test_a_chunk_is_shown_with_its_stages_calls_effects_and_errors(
         calls={"k1": "1", "k2": "2"},
         large={"k3": {}},
     )
-    add(pk, f"{work}EFFECT#k", effect_key="k", effect_state="UNKNOWN", stage="book")
+    add(pk, f"{work}EFFECT#k", effect_key="k", state="UNKNOWN", stage="book")
     add(pk, f"{work}ERROR#0001#0001", error=error, attempt=1, at=SETTLED, worker="w1")
     found = json.loads(run("chunks", "show", "a", "1", "-o", "json").stdout)
     assert ["cut"] == [stage["stage"] for stage in found["stages"]]
     assert 3 == found["calls_in_journal"]
-    assert ["UNKNOWN"] == [effect["effect_state"] for effect in found["effects"]]
+    assert ["UNKNOWN"] == [effect["state"] for effect in found["effects"]]
     assert ["llm.x.y"] == [error["code"] for error in found["errors"]]
     shown = run("chunks", "show", "a", "1").stdout
     titles = ("completed stages", "effects", "errors")
@@ -73,7 +73,7 @@ def test_what_was_undone_is_shown_in_the_order_of_the_way_back(
         moment = f"2027-01-15T07:59:5{at}.000Z"
         row: dict[str, Any] = {"stage": stage, "finished_at": moment}
         row |= {"error": "{}"} if stage == "hotel" else {}
-        deployment.table.add(pk, f"{work}UNDO#0001#{stage}", **row)
+        deployment.table.add(pk, f"{work}COMPENSATED#0001#{stage}", **row)
     document = json.loads(run("chunks", "show", "a", "1", "-o", "json").stdout)
     found = document["compensated"]
     assert ["car", "hotel", "flight"] == [each["stage"] for each in found]

@@ -92,7 +92,7 @@ def test_a_discarded_letter_shows_its_actor_and_reason(
     deployment.letter(
         "a",
         0,
-        letter_state="DISCARDED",
+        state="DISCARDED",
         discarded_by="me@here",
         discard_reason="a blank page",
     )

@@ -21,10 +21,10 @@ def letters(deployment: Deployment) -> None:
     deployment.job("a", "PARTIAL", 3)
     deployment.job("b", "PARTIAL", 1)
     deployment.letter(
-        "a", 0, error_code="llm.http.500", died_at="2027-01-15T07:00:00.000Z"
+        "a", 0, error_code="llm.http.500", dead_lettered_at="2027-01-15T07:00:00.000Z"
     )
     deployment.letter("a", 1, stage="publish")
-    deployment.letter("a", 2, letter_state="REDRIVEN", redriven_by="me@here")
+    deployment.letter("a", 2, state="REDRIVEN", redriven_by="me@here")
     deployment.letter("b", 0, error_code="llm.http.503")
 
 
@@ -82,7 +82,7 @@ def test_letters_of_an_unknown_job_are_not_found(run: Run) -> None:
 def test_the_story_of_a_letter_has_its_trail_payload_and_next_step(run: Run) -> None:
     found = json.loads(run("dlq", "show", "a", "1", "-o", "json").stdout)
     assert {"text": "line 1"} == found["payload"]
-    assert ["w1"] == [attempt["worker"] for attempt in found["trail"]]
+    assert ["w1"] == [attempt["worker"] for attempt in found["error_history"]]
     shown = run("dlq", "show", "a", "1").stdout
     assert "text: line 1" in shown
     assert "piecework dlq redrive --job a --chunk 1 --reason" in shown

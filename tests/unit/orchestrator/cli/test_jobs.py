@@ -27,7 +27,7 @@ def test_the_list_names_each_job_whole_with_how_far_it_is(
     run: Run, deployment: Deployment
 ) -> None:
     deployment.job("a" * 64, "RUNNING", 3)
-    deployment.table.add(f"T#default#J#{'a' * 64}", "TALLY", settled={0, 2})
+    deployment.table.add(f"T#default#J#{'a' * 64}", "TALLY", ended_chunks={0, 2})
     outcomes = {"SUCCEEDED": 2, "DEAD": 1}
     deployment.job("b", "PARTIAL", 3, outcomes=outcomes, finished_at=SETTLED)
     lines = [line.split() for line in run("jobs", "list").stdout.splitlines()]
@@ -154,8 +154,11 @@ def test_a_job_that_was_taken_up_again_has_not_finished(
 def test_a_notice_is_shown_with_its_code_while_the_job_goes_on(
     run: Run, deployment: Deployment
 ) -> None:
-    noted = {"notice": "worker w1 does not have pipeline toy", "noticed_at": SETTLED}
-    noted["notice_code"] = "runtime.pipeline.unknown"
+    noted = {
+        "status_reason": "worker w1 does not have pipeline toy",
+        "status_reason_at": SETTLED,
+    }
+    noted["status_reason_code"] = "runtime.pipeline.unknown"
     deployment.job("a", "RUNNING", 1, **noted)
     deployment.job("b", "SUCCEEDED", 1, **noted)
     shown = run("jobs", "show", "a").stdout

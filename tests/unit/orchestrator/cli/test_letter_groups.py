@@ -24,10 +24,10 @@ def letters(deployment: Deployment) -> None:
     deployment.job("a", "PARTIAL", 3)
     deployment.job("b", "PARTIAL", 1)
     busy = {"error_code": "llm.http.503", "owner": "ops", "runbook": "https://r/1"}
-    deployment.letter("a", 0, error="Call 1 timed out.", died_at=EARLY, **busy)
-    deployment.letter("b", 0, error="Call 22 timed out.", died_at=LATE, **busy)
+    deployment.letter("a", 0, error="Call 1 timed out.", dead_lettered_at=EARLY, **busy)
+    deployment.letter("b", 0, error="Call 22 timed out.", dead_lettered_at=LATE, **busy)
     deployment.letter("a", 1)
-    deployment.letter("a", 2, letter_state="DISCARDED", discarded_by="me@here")
+    deployment.letter("a", 2, state="DISCARDED", discarded_by="me@here")
 
 
 def groups(run: Run, *options: str) -> list[dict[str, Any]]:
@@ -87,7 +87,7 @@ def test_an_export_is_one_whole_letter_a_line(run: Run) -> None:
     lines = run("dlq", "export", "--job", "a", "--all").stdout.splitlines()
     found = {one["chunk"]: one for one in map(json.loads, lines)}
     assert {0, 1, 2} == found.keys()
-    assert "w1" == found[0]["trail"][0]["worker"]
+    assert "w1" == found[0]["error_history"][0]["worker"]
     assert TIMEOUT == found[0]["fingerprint"]
     assert not {"pk", "sk", "payload_at"} & found[0].keys()
 
@@ -130,7 +130,7 @@ def test_an_export_that_breaks_off_leaves_what_there_was(
 def test_a_letter_that_cannot_be_exported_is_named(
     run: Run, deployment: Deployment
 ) -> None:
-    deployment.letter("a", 1, trail="[")
+    deployment.letter("a", 1, error_history="[")
     done = run("dlq", "export", "--job", "a")
     assert 1 == done.exit_code
     message = "The error history of dead letter a/1"

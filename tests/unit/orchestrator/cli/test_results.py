@@ -142,13 +142,13 @@ async def test_a_follower_prints_each_chunk_once_and_anew_when_it_ends_otherwise
         return [(line["chunk"], line["status"]) for line in lines]
 
     assert [] == await look()
-    deployment.table.add(pk, "TALLY", settled={0})
+    deployment.table.add(pk, "TALLY", ended_chunks={0})
     assert [(0, "SUCCEEDED")] == await look()
     deployment.chunk("a", 1, "DEAD", error_code="x.y.z")
-    deployment.table.add(pk, "TALLY", settled={0, 1})
+    deployment.table.add(pk, "TALLY", ended_chunks={0, 1})
     assert [(1, "DEAD")] == await look()
     deployment.job("a", "RUNNING", 2, gen=2)
-    deployment.table.add(pk, "TALLY", settled={0})
+    deployment.table.add(pk, "TALLY", ended_chunks={0})
     assert [] == await look()
     deployment.succeeded("a", 1, 2)
     deployment.job("a", "SUCCEEDED", 2, gen=2)

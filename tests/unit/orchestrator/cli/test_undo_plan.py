@@ -62,11 +62,11 @@ def job(deployment: Deployment) -> None:
     deployment.chunk("a", 3, "WAITING", stage="tell")
     deployment.chunk("a", 4, "DEAD", stage="hotel")
     deployment.chunk("a", 5, "WAITING", stage="flight")
-    write(deployment, 1, "EFFECT#k", stage="letter", effect_state="DONE")
+    write(deployment, 1, "EFFECT#k", stage="letter", state="DONE")
 
 
 def write(deployment: Deployment, chunk: int, sk: str, **row: Any) -> None:
-    facts = {"begun_at": SETTLED, "finished_at": SETTLED}
+    facts = {"started_at": SETTLED, "finished_at": SETTLED}
     place = JobRef("default", "a").pk, f"{keys.work_prefix(chunk)}{sk}"
     deployment.table.add(*place, **facts | row)
 
@@ -109,9 +109,9 @@ def test_what_is_on_its_way_back_goes_on_there(
     error = {"code": "tool.stock.none", "error_class": "permanent", "message": "no"}
     why, failed = json.dumps(error | {"stage": "pay"}), json.dumps(error)
     deployment.chunk("a", 1, "RUNNING", stage="pay", direction="compensating")
-    write(deployment, 1, "TURN#0001", stage="pay", error=why)
-    write(deployment, 1, "UNDO#0001#car", stage="car")
-    write(deployment, 1, "UNDO#0001#hotel", stage="hotel", error=failed)
+    write(deployment, 1, "COMPENSATION#0001", stage="pay", error=why)
+    write(deployment, 1, "COMPENSATED#0001#car", stage="car")
+    write(deployment, 1, "COMPENSATED#0001#hotel", stage="hotel", error=failed)
     assert [
         ["pay", "nothing to compensate"],
         ["car", "compensated"],
@@ -125,7 +125,7 @@ def test_without_its_pipeline_a_plan_is_what_the_record_tells(
     run: Run, deployment: Deployment
 ) -> None:
     write(deployment, 1, "STAGE#flight", stage="flight", finished_at=SETTLED[:-5])
-    write(deployment, 1, "EFFECT#u", stage="undo:car:1", effect_state="DONE")
+    write(deployment, 1, "EFFECT#u", stage="undo:car:1", state="DONE")
     assert [
         ["1", "car", "in doubt", "None"],
         ["1", "letter", "done", "None"],
@@ -186,7 +186,7 @@ def test_a_plan_reads_no_calls_and_no_chunk_beyond_its_limit(
     # The one beyond the limit tells that there are more.
     works = [prefix.split("#") for prefix in asked if prefix.startswith("WORK#")]
     assert {"00000001", "00000003"} == {work[1] for work in works}
-    assert {"EFFECT", "UNDO"} == {work[2] for work in works}
+    assert {"EFFECT", "COMPENSATED"} == {work[2] for work in works}
 
 
 @pytest.mark.parametrize(

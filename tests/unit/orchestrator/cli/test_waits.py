@@ -11,7 +11,7 @@ NOW = 1_700_000_000.0
 WAITS = {
     "status": "WAITING",
     "error_code": OPEN_CODE,
-    "waits_for": "model",
+    "blocked_on": "model",
     "retry_at": iso(NOW + 42),
 }
 

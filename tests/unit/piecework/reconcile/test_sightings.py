@@ -11,7 +11,7 @@ REF = ChunkRef("acme", "job", 3)
 
 
 def running(ref: ChunkRef = REF, **facts: Any) -> Chunk:
-    item = {"status": "RUNNING", "gen": 1, "fence": 1, "heartbeat": 0, **facts}
+    item = {"status": "RUNNING", "gen": 1, "fence": 1, "renewals": 0, **facts}
     return Chunk.read(ref, item)
 
 
@@ -26,7 +26,7 @@ def test_a_chunk_that_stays_as_it_is_grows_old() -> None:
     assert seen.unchanged_for(running(), 1060.0) == 60.0
 
 
-@pytest.mark.parametrize("change", [{"heartbeat": 1}, {"fence": 2}, {"gen": 2}])
+@pytest.mark.parametrize("change", [{"renewals": 1}, {"fence": 2}, {"gen": 2}])
 def test_any_sign_of_life_begins_anew(change: dict[str, int]) -> None:
     seen = Sightings()
     seen.unchanged_for(running(), 1000.0)
@@ -37,7 +37,7 @@ def test_any_sign_of_life_begins_anew(change: dict[str, int]) -> None:
 def test_what_else_changes_on_the_item_is_no_sign_of_life() -> None:
     seen = Sightings()
     seen.unchanged_for(running(), 1000.0)
-    assert seen.unchanged_for(running(dispatches=3), 1030.0) == 30.0
+    assert seen.unchanged_for(running(redispatches=3), 1030.0) == 30.0
 
 
 def test_chunks_are_watched_one_by_one() -> None:

@@ -31,5 +31,5 @@ async def test_a_chunk_that_died_very_often_can_still_be_buried() -> None:
         owner="",
     )
     assert item_size(to_item(row)) < LARGEST
-    told = [error["attempt"] for error in json.loads(row["trail"])]
+    told = [error["attempt"] for error in json.loads(row["error_history"])]
     assert list(range(601 - TRAIL, 601)) == told

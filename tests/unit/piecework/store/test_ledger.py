@@ -22,16 +22,16 @@ def ledger(table: Paper, **facts: Any) -> EffectLedger:
 def row(state: str, **facts: Any) -> dict[str, Any]:
     return {
         "effect_key": "key",
-        "effect_state": state,
-        "epoch": 1,
+        "state": state,
+        "gen": 1,
         "stage": "a",
-        "begun_at": iso(NOW - 90),
+        "started_at": iso(NOW - 90),
         **facts,
     }
 
 
 def states(table: Paper) -> list[Any]:
-    return [actions[-1].values.get("effect_state") for actions in table.written]
+    return [actions[-1].values.get("state") for actions in table.written]
 
 
 async def test_an_intent_is_written_under_the_claim() -> None:
@@ -46,13 +46,13 @@ async def test_an_intent_is_written_under_the_claim() -> None:
     assert table.items() == [
         {
             "effect_key": "key",
-            "effect_state": "INTENT",
+            "state": "INTENT",
             "effect": "provider_idempotent",
             "stage": "reserve",
-            "epoch": 2,
-            "begun_at": "2023-11-14T22:13:20.000Z",
+            "gen": 2,
+            "started_at": "2023-11-14T22:13:20.000Z",
             "fence": 5,
-            "lands_in": 9,
+            "max_duration_s": 9,
         }
     ]
 
@@ -96,13 +96,13 @@ async def test_what_can_be_neither_repeated_nor_looked_up_becomes_unknown(
     assert states(table) == ["UNKNOWN"]
 
 
-@pytest.mark.parametrize("state", ["UNDONE", "REFUSED"])
+@pytest.mark.parametrize("state", ["COMPENSATED", "REFUSED"])
 async def test_what_does_not_stand_is_begun_anew_in_this_epoch(state: str) -> None:
     table = paper()
     kept = ledger(table, gen=3)
     kept.load([row(state)])
     assert await kept.begin("key", "a", ONCE, 9.0) == Proceed(3)
-    assert table.items()[0]["epoch"] == 3
+    assert table.items()[0]["gen"] == 3
 
 
 async def test_an_answer_is_known_to_the_same_claim_too() -> None:
@@ -162,5 +162,5 @@ def test_undoing_a_stage_marks_its_effects_and_no_others() -> None:
     kept.load([row("DONE"), row("DONE", effect_key="other", stage="b")])
     (action,) = kept.undoing("a")
     assert action.sk == "WORK#00000003#EFFECT#key"
-    assert action.values == {"undone": "UNDONE"}
+    assert action.values == {"compensated": "COMPENSATED"}
     assert kept.undoing("c") == []

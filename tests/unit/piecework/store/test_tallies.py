@@ -15,7 +15,7 @@ REF = JobRef("acme", "job")
 
 
 def settled(count: int) -> Written:
-    return Written({"settled": set(range(count))})
+    return Written({"ended_chunks": set(range(count))})
 
 
 async def added(
@@ -29,8 +29,8 @@ async def test_chunks_are_counted_as_a_set() -> None:
     assert await added(table, 10) is False
     ((action,),) = table.written
     assert (action.pk, action.sk) == (REF.pk, "TALLY")
-    assert action.update == "ADD settled :settled"
-    assert action.values == {"settled": {1, 2}}
+    assert action.update == "ADD ended_chunks :ended"
+    assert action.values == {"ended": {1, 2}}
 
 
 async def test_nothing_to_count_is_no_request() -> None:
@@ -81,7 +81,7 @@ async def test_reopened_chunks_leave_the_tally_and_their_group_the_jobs() -> Non
     await Tallies(table).remove(REF, 1, [257, 258])
     (tally,), (full,) = table.written
     assert (tally.update, tally.values["removed"]) == (
-        "DELETE settled :removed",
+        "DELETE ended_chunks :removed",
         {257, 258},
     )
     assert tally.pk == f"{REF.pk}#G#0001"

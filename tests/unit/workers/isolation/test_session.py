@@ -164,10 +164,10 @@ async def test_an_effect_in_doubt_is_told_to_the_stage_by_its_code() -> None:
         effects: Any
 
         async def begin(
-            self, key: str, stage: str, effect: Effect, lands_in: float
+            self, key: str, stage: str, effect: Effect, max_duration_s: float
         ) -> Any:
             self.effects[key] = None
-            return await super().begin(key, stage, effect, lands_in)
+            return await super().begin(key, stage, effect, max_duration_s)
 
     async def looks_at_it(ctx: Context[Clause]) -> str:
         try:
@@ -262,10 +262,10 @@ async def test_an_answer_can_be_looked_up() -> None:
 
     class Begun(Diary):
         async def begin(
-            self, key: str, stage: str, effect: Effect, lands_in: float
+            self, key: str, stage: str, effect: Effect, max_duration_s: float
         ) -> Any:
             self.effects[key] = None
-            return await super().begin(key, stage, effect, lands_in)
+            return await super().begin(key, stage, effect, max_duration_s)
 
     async def asks(ctx: Context[Clause]) -> str:
         return await ctx.call(shop, hang)

@@ -117,9 +117,9 @@ def notification_text(notification: Document) -> str:
     """Return the state of a notification as text."""
     state = notification["state"]
     text = f"{notification['event']} of generation {notification['gen']}: {state}"
-    number = notification["tries"]
+    number = notification["attempts"]
     attempts = f" in {number} attempts" if number > 1 else ""
-    error = f", {notification['said']}" if "said" in notification else ""
+    error = f", {notification['last_error']}" if "last_error" in notification else ""
     return f"{text}{attempts}{error}"
 
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from piecework.model import CANCELLABLE, JobStatus
-from piecework.store.notices import ABANDONED
+from piecework.store.notices import ABANDONED, DELIVERED
 from tests.unit.piecework.fakes import Killed
 from tests.unit.virtual import run_virtually
 from tests.unit.workers.made_up import virtually

@@ -25,7 +25,7 @@ Document = dict[str, Any]
 
 #: Chunks of the largest job whose chunks are counted one by one: four queries. Of a
 #: larger job the full groups are counted, which stand on the job's own item.
-MAX_COUNTED_CHUNKS = 4 * layout.GROUP_SIZE
+MAX_COUNTED_CHUNKS = 4 * layout.PARTITION_SIZE
 #: Maximum bytes of a chunk in a certificate, which names every chunk of its job. A
 #: chunk with a result takes 80 bytes; a chunk without one also has its label.
 CERTIFICATE_BYTES_PER_CHUNK = 1024
@@ -127,8 +127,8 @@ async def read_certificate(rt: Runtime, job: Job) -> Document | None:
     most = OBJECT_LIMIT + CERTIFICATE_BYTES_PER_CHUNK * job.chunks
     content = await rt.objects.get(key, most=most)
     verify(content, str(job.item["certificate_sha256"]), f"The certificate {key}")
-    bounds = Bounds(most, nodes=keys.MOST_CHUNKS)
-    return record.document(content, f"The certificate {key}", bounds)
+    bounds = Bounds(most, nodes=keys.MAX_CHUNK_NUMBER)
+    return record.read_document(content, f"The certificate {key}", bounds)
 
 
 #: Attributes of an event's row that are not facts of the event.
@@ -245,7 +245,7 @@ def compensation_document(row: Mapping[str, Any]) -> Document:
 
 def error_document(row: Mapping[str, Any]) -> Document:
     """Return the error that ended a claim, as a document."""
-    envelope = record.document(str(row["error"]), "An error on record")
+    envelope = record.read_document(str(row["error"]), "An error on record")
     return {"attempt": row["attempt"], "at": row["at"], "worker": row["worker"]} | {
         **envelope
     }

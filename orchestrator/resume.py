@@ -184,7 +184,7 @@ async def remove_from_tallies(rt: Runtime, job: Job, numbers: Sequence[int]) -> 
     """Remove chunks from the tallies, so that their next end is counted."""
     groups: dict[int, set[int]] = defaultdict(set)
     for number in numbers:
-        groups[layout.group_of(number)].add(number)
+        groups[layout.partition_of(number)].add(number)
     heartbeat = SignsOfLife(rt, job)
     for group, ended in groups.items():
         await heartbeat.show()

@@ -27,7 +27,7 @@ from piecework.idempotency import (
     TimeWindow,
     idempotent,
 )
-from piecework.notice import Notice
+from piecework.notice import Notification
 from piecework.pipeline import Document, Pipeline, Stage
 from piecework.ports import MissingChunk
 from piecework.retry import RetryBudget, RetryPolicy
@@ -48,7 +48,7 @@ __all__ = [
     "JoinContext",
     "MemoryIdempotency",
     "MissingChunk",
-    "Notice",
+    "Notification",
     "PermanentError",
     "PieceworkError",
     "Pipeline",

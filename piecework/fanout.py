@@ -149,8 +149,8 @@ async def spread(entries: AsyncIterator[Entry]) -> AsyncIterator[list[Entry]]:
     One after the other the lists would all go to one partition, which takes 1,000
     write units a second: 500 chunks.
     """
-    step = -(-layout.GROUP_SIZE // CHUNKS_AT_ONCE)
-    async for window in grouped(entries, GROUPS_AT_ONCE * layout.GROUP_SIZE):
+    step = -(-layout.PARTITION_SIZE // CHUNKS_AT_ONCE)
+    async for window in grouped(entries, GROUPS_AT_ONCE * layout.PARTITION_SIZE):
         firsts = range(0, len(window), CHUNKS_AT_ONCE)
         lists = [window[first : first + CHUNKS_AT_ONCE] for first in firsts]
         for offset in range(step):

@@ -37,10 +37,10 @@ class TableHarvest:
                 that its chunk settled with.
         """
         rows = self.census.rows
-        for group in range(layout.groups_in(len(rows))):
+        for group in range(layout.partition_count(len(rows))):
             stored = await self._stored(group)
-            first = group * layout.GROUP_SIZE
-            for row in rows[first : first + layout.GROUP_SIZE]:
+            first = group * layout.PARTITION_SIZE
+            for row in rows[first : first + layout.PARTITION_SIZE]:
                 if row.status is not ChunkStatus.SUCCEEDED:
                     continue
                 value = await self._value(stored.get(row.chunk))
@@ -58,7 +58,7 @@ class TableHarvest:
     async def _stored(self, group: int) -> dict[int, Item | None]:
         """Return what holds the result of each chunk of a group, by its number."""
         chunks = [c async for c in chunks_of_group(self.table, self.ref, group)]
-        pk = keys.group_pk(self.ref.tenant, self.ref.job, group)
+        pk = keys.partition_pk(self.ref.tenant, self.ref.job, group)
         stored = await stored_results(self.table, pk, chunks)
         return {chunk.ref.chunk: item for chunk, item in stored}
 

@@ -27,12 +27,12 @@ import re
 from typing import Any
 
 from piecework.canonical import canonical_json
-from piecework.layout import group_of
+from piecework.layout import partition_of
 
 JOIN_CHUNK = -1
 #: The largest numbers of the width that sorts.
-MOST_CHUNKS = 99_999_999
-MOST_GENS = 9_999
+MAX_CHUNK_NUMBER = 99_999_999
+MAX_GENERATION = 9_999
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}\Z")
@@ -105,14 +105,14 @@ def response_pk(tenant: str, key: str) -> str:
     return f"T#{tenant}#R#{key}"
 
 
-def group_pk(tenant: str, job: str, group: int) -> str:
+def partition_pk(tenant: str, job: str, group: int) -> str:
     """Return the partition of a group of chunks."""
     return job_pk(tenant, job) + (f"#G#{group:04d}" if group else "")
 
 
 def chunk_pk(tenant: str, job: str, chunk: int) -> str:
     """Return the partition of a chunk and of all that belongs to it."""
-    return group_pk(tenant, job, group_of(chunk))
+    return partition_pk(tenant, job, partition_of(chunk))
 
 
 def chunk_name(chunk: int) -> str:

@@ -8,25 +8,25 @@ Both numbers are part of what is stored: they do not change while there are jobs
 
 from __future__ import annotations
 
-GROUP_SIZE = 256
+PARTITION_SIZE = 256
 #: Groups whose fullness one item counts: a set of more of them would be an item that
 #: costs more with each write.
 BLOCK_SIZE = 256
 
 
-def group_of(chunk: int) -> int:
+def partition_of(chunk: int) -> int:
     """Return the group of a chunk; the join belongs to the first."""
-    return max(chunk, 0) // GROUP_SIZE
+    return max(chunk, 0) // PARTITION_SIZE
 
 
-def groups_in(chunks: int) -> int:
+def partition_count(chunks: int) -> int:
     """Return how many groups a job of so many chunks has."""
-    return max(1, -(-chunks // GROUP_SIZE))
+    return max(1, -(-chunks // PARTITION_SIZE))
 
 
-def group_size(group: int, chunks: int) -> int:
+def partition_size(group: int, chunks: int) -> int:
     """Return how many chunks a group of the job has."""
-    return min(GROUP_SIZE, chunks - group * GROUP_SIZE)
+    return min(PARTITION_SIZE, chunks - group * PARTITION_SIZE)
 
 
 def block_of(group: int) -> int:
@@ -34,11 +34,11 @@ def block_of(group: int) -> int:
     return group // BLOCK_SIZE
 
 
-def blocks_in(chunks: int) -> int:
+def block_count(chunks: int) -> int:
     """Return how many blocks of groups a job of so many chunks has."""
-    return -(-groups_in(chunks) // BLOCK_SIZE)
+    return -(-partition_count(chunks) // BLOCK_SIZE)
 
 
 def block_size(block: int, chunks: int) -> int:
     """Return how many groups a block of the job has."""
-    return min(BLOCK_SIZE, groups_in(chunks) - block * BLOCK_SIZE)
+    return min(BLOCK_SIZE, partition_count(chunks) - block * BLOCK_SIZE)

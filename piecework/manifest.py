@@ -56,13 +56,13 @@ class Entry:
 
     @classmethod
     def _read_any(cls, line: bytes) -> Entry:
-        match record.listed(line, "A line of the manifest"):
+        match record.read_value(line, "A line of the manifest"):
             case [int(chunk), str(label), str(payload), str(sha256)] if (
-                type(chunk) is int and 0 <= chunk <= keys.MOST_CHUNKS
+                type(chunk) is int and 0 <= chunk <= keys.MAX_CHUNK_NUMBER
             ):
                 PayloadRef.parse(payload)
                 return cls(chunk, label, payload, sha256)
-        raise record.unreadable("A line of the manifest", "is none of ours")
+        raise record.unreadable_error("A line of the manifest", "is none of ours")
 
     def item(self, stage: str) -> dict[str, str]:
         """Return what a new chunk item takes from the entry."""
@@ -96,12 +96,12 @@ async def read_manifest(objects: Objects, job: Job) -> AsyncIterator[Entry]:
     """
     prefix = keys.object_prefix(job.ref.tenant, job.ref.job)
     what = f"The record of job {job.ref.job}"
-    key = own_key(record.text(job.item, "manifest", what), prefix)
+    key = own_key(record.read_text(job.item, "manifest", what), prefix)
     digest = hashlib.sha256()
     async for line in objects.lines(key):
         digest.update(line + b"\n")
         yield Entry.read(line)
-    if digest.hexdigest() != record.text(job.item, "manifest_sha256", what):
+    if digest.hexdigest() != record.read_text(job.item, "manifest_sha256", what):
         message = f"The manifest of job {job.ref.job} is not the one it was given."
         raise PermanentError(message, code="runtime.payload.corrupt")
 

@@ -151,14 +151,14 @@ class Chunk:
         """
         status, gen = STATUSES.get(str(item.get("status"))), item.get("gen")
         counts = [item[name] for name in COUNTS if name in item]
-        odd = [n for n in counts if type(n) is not int or not 0 <= n <= record.MOST]
-        if status and not odd and type(gen) is int and 1 <= gen <= keys.MOST_GENS:
+        odd = [n for n in counts if type(n) is not int or not 0 <= n <= record.MAX_INT]
+        if status and not odd and type(gen) is int and 1 <= gen <= keys.MAX_GENERATION:
             return cls(ref, status, gen, item.get("fence", 0), item)
         what = f"The record of chunk {ref}"
         for name in COUNTS & item.keys():
-            record.whole(item, name, what)
-        status = record.state(item, ChunkStatus, what)
-        gen = record.whole(item, "gen", what, 1, keys.MOST_GENS)
+            record.read_int(item, name, what)
+        status = record.read_status(item, ChunkStatus, what)
+        gen = record.read_int(item, "gen", what, 1, keys.MAX_GENERATION)
         return cls(ref, status, gen, item.get("fence", 0), item)
 
     @property
@@ -203,10 +203,10 @@ class Job:
         what = f"The record of job {ref.job}"
         return cls(
             ref,
-            record.state(item, JobStatus, what),
-            record.whole(item, "gen", what, 1, keys.MOST_GENS),
-            record.whole(item, "chunks", what, 0, keys.MOST_CHUNKS + 1),
-            record.text(item, "pipeline", what),
+            record.read_status(item, JobStatus, what),
+            record.read_int(item, "gen", what, 1, keys.MAX_GENERATION),
+            record.read_int(item, "chunks", what, 0, keys.MAX_CHUNK_NUMBER + 1),
+            record.read_text(item, "pipeline", what),
             item,
         )
 
@@ -218,7 +218,9 @@ class Job:
     @property
     def cancelled_at(self) -> str:
         """When its last cancel was asked for."""
-        return record.text(self.item, "cancelled_at", f"The record of {self.ref.job}")
+        return record.read_text(
+            self.item, "cancelled_at", f"The record of {self.ref.job}"
+        )
 
     @property
     def has_notify_hook(self) -> bool:

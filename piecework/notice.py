@@ -12,7 +12,7 @@ from piecework.model import Job
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class Notification:
     """A job has ended, or its deadline has passed.
 
     Attributes:
@@ -37,13 +37,13 @@ class Notice:
 
 
 #: Is awaited at least once for each notice, by a worker that has the pipeline.
-NotifyFunction: TypeAlias = Callable[[Notice], Awaitable[None]]
+NotifyFunction: TypeAlias = Callable[[Notification], Awaitable[None]]
 
 
-def read_notice(job: Job, row: Mapping[str, Any]) -> Notice:
+def read_notification(job: Job, row: Mapping[str, Any]) -> Notification:
     """Return a notice as its row keeps it."""
     scope = [job.ref.tenant, job.ref.job, row["gen"], row["event"]]
-    return Notice(
+    return Notification(
         tenant=job.ref.tenant,
         job=job.ref.job,
         pipeline=job.pipeline,

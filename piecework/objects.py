@@ -145,10 +145,10 @@ class Objects:
                 the row is not as it was written.
         """
         if "value_at" not in item:
-            return record.text(item, "value", "A stored value")
-        key = own_key(record.text(item, "value_at", "A stored value"), prefix)
+            return record.read_text(item, "value", "A stored value")
+        key = own_key(record.read_text(item, "value_at", "A stored value"), prefix)
         content = await self.get(key)
-        verify(content, record.text(item, "value_sha256", key), key)
+        verify(content, record.read_text(item, "value_sha256", key), key)
         return content.decode()
 
 
@@ -181,7 +181,9 @@ def own_key(key: str, prefix: str) -> str:
             shown another job's, or another tenant's.
     """
     if not key.startswith(f"{prefix}/") or not is_object_key(key):
-        raise record.unreadable("A row", f"names an object that is not in {prefix}")
+        raise record.unreadable_error(
+            "A row", f"names an object that is not in {prefix}"
+        )
     return key
 
 
@@ -203,7 +205,9 @@ def short(line: bytes, key: str) -> bytes:
         PermanentError: `runtime.record.unreadable`.
     """
     if len(line) > LINE_LIMIT:
-        raise record.unreadable(f"The object {key}", "has a line that is none of ours")
+        raise record.unreadable_error(
+            f"The object {key}", "has a line that is none of ours"
+        )
     return line
 
 

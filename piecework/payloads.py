@@ -52,7 +52,7 @@ class PayloadRef:
         """
         found = _PLACE.match(text)
         if found is None or not 0 < int(found["length"]) <= MOST_BYTES:
-            raise record.unreadable("The place of a payload", "is none of ours")
+            raise record.unreadable_error("The place of a payload", "is none of ours")
         return cls(found["pack"], int(found["offset"]), int(found["length"]))
 
 

@@ -125,8 +125,8 @@ class Pipeline:
     def __post_init__(self) -> None:
         """Check the declaration, so that a mistake shows at import, not at 3 a.m."""
         object.__setattr__(self, "stages", tuple(self.stages))
-        for complaint in complaints(self):
-            message = f"Pipeline {self.name!r}: {complaint}."
+        for problem in validation_errors(self):
+            message = f"Pipeline {self.name!r}: {problem}."
             raise UsageError(
                 message,
                 code="pipeline.declaration.invalid",
@@ -161,7 +161,7 @@ class Pipeline:
         return pivots[0] if pivots else len(self.stages)
 
 
-def complaints(pipeline: Pipeline) -> list[str]:
+def validation_errors(pipeline: Pipeline) -> list[str]:
     """Say which rules of the saga a declaration breaks, each as a sentence's end."""
     names = [stage.name for stage in pipeline.stages]
     pivot = pipeline.pivot_index

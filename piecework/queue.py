@@ -42,7 +42,7 @@ class Address(BaseModel):
 
     tenant: str = Field(pattern=_NAME)
     job: str = Field(pattern=_NAME)
-    chunk: int = Field(ge=keys.JOIN_CHUNK, le=keys.MOST_CHUNKS)
+    chunk: int = Field(ge=keys.JOIN_CHUNK, le=keys.MAX_CHUNK_NUMBER)
 
     @property
     def ref(self) -> ChunkRef:
@@ -56,7 +56,7 @@ class Message(Address):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     v: int = Field(default=MESSAGES, ge=1, le=MESSAGES)
-    gen: int = Field(ge=1, le=keys.MOST_GENS)
+    gen: int = Field(ge=1, le=keys.MAX_GENERATION)
 
     @classmethod
     def about(cls, ref: ChunkRef, gen: int) -> Message:
@@ -236,7 +236,7 @@ def _sound(value: Any) -> bool:
     """Say whether a value may stand in one of our fields: a number, or a clean name."""
     if isinstance(value, str):
         return keys.is_name(value) and redact(value) == value
-    return type(value) is int and abs(value) <= keys.MOST_CHUNKS
+    return type(value) is int and abs(value) <= keys.MAX_CHUNK_NUMBER
 
 
 def batches(things: Iterable[Any]) -> Iterable[list[Any]]:

@@ -13,21 +13,21 @@ S = TypeVar("S", bound=StrEnum)
 
 UNREADABLE = "runtime.record.unreadable"
 #: No number of ours is larger: loops go by some of them.
-MOST = 10**15
+MAX_INT = 10**15
 #: What reading an item raises that somebody edited, where no field was asked for here.
-SPOILT = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+MALFORMED_ERRORS = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 
 #: JSON within an item, or within a line of an object of ours: an error, a certificate.
 BOUNDS = Bounds(4 * MIB, nodes=1_000_000)
 
 
-def unreadable(what: str, why: str) -> PermanentError:
+def unreadable_error(what: str, why: str) -> PermanentError:
     """Return the refusal of something on record that is not as we write it."""
     return PermanentError(f"{what} {why}.", code=UNREADABLE)
 
 
-def whole(
-    item: Mapping[str, Any], name: str, what: str, least: int = 0, most: int = MOST
+def read_int(
+    item: Mapping[str, Any], name: str, what: str, least: int = 0, most: int = MAX_INT
 ) -> int:
     """Return a whole number of an item.
 
@@ -36,11 +36,11 @@ def whole(
     """
     found = item.get(name)
     if type(found) is not int or not least <= found <= most:
-        raise unreadable(what, f"has no sound {name!r}")
+        raise unreadable_error(what, f"has no sound {name!r}")
     return found
 
 
-def text(item: Mapping[str, Any], name: str, what: str) -> str:
+def read_text(item: Mapping[str, Any], name: str, what: str) -> str:
     """Return a text of an item.
 
     Raises:
@@ -48,11 +48,11 @@ def text(item: Mapping[str, Any], name: str, what: str) -> str:
     """
     found = item.get(name)
     if not isinstance(found, str):
-        raise unreadable(what, f"has no sound {name!r}")
+        raise unreadable_error(what, f"has no sound {name!r}")
     return found
 
 
-def state(item: Mapping[str, Any], states: type[S], what: str) -> S:
+def read_status(item: Mapping[str, Any], states: type[S], what: str) -> S:
     """Return the state that an item is in.
 
     Raises:
@@ -61,10 +61,10 @@ def state(item: Mapping[str, Any], states: type[S], what: str) -> S:
     try:
         return states(str(item.get("status")))
     except ValueError as error:
-        raise unreadable(what, "has no sound 'status'") from error
+        raise unreadable_error(what, "has no sound 'status'") from error
 
 
-def text_or_none(item: Mapping[str, Any], name: str) -> str | None:
+def read_optional_text(item: Mapping[str, Any], name: str) -> str | None:
     """Return a text of an item that may be missing; anything else is as good as none.
 
     For what is only told on: it must not keep a chunk from ending.
@@ -73,13 +73,13 @@ def text_or_none(item: Mapping[str, Any], name: str) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def whole_or_none(item: Mapping[str, Any], name: str) -> int | None:
-    """Return a whole number of an item that may be missing; see `text_or_none`."""
+def read_optional_int(item: Mapping[str, Any], name: str) -> int | None:
+    """Return an int field, or None if it is missing or malformed."""
     found = item.get(name)
     return found if type(found) is int else None
 
 
-def document(
+def read_document(
     content: str | bytes, what: str, bounds: Bounds = BOUNDS
 ) -> dict[str, Any]:
     """Return the JSON object that a field or an object of ours holds.
@@ -87,13 +87,13 @@ def document(
     Raises:
         PermanentError: `runtime.record.unreadable`.
     """
-    found = listed(content, what, bounds)
+    found = read_value(content, what, bounds)
     if not isinstance(found, dict):
-        raise unreadable(what, "is no JSON object")
+        raise unreadable_error(what, "is no JSON object")
     return found
 
 
-def listed(content: str | bytes, what: str, bounds: Bounds = BOUNDS) -> Any:
+def read_value(content: str | bytes, what: str, bounds: Bounds = BOUNDS) -> Any:
     """Return the JSON that a field or an object of ours holds.
 
     Raises:
@@ -102,4 +102,4 @@ def listed(content: str | bytes, what: str, bounds: Bounds = BOUNDS) -> Any:
     try:
         return read_json(content, bounds)
     except JsonRefusedError as error:
-        raise unreadable(what, f"cannot be read: {error}") from error
+        raise unreadable_error(what, f"cannot be read: {error}") from error

@@ -40,7 +40,7 @@ from piecework.store.looks import Looks
 from piecework.store.moves import JobMoves
 from piecework.store.table import Table
 from piecework.store.tallies import Tallies
-from piecework.telemetry.throttles import tell_of_throttles
+from piecework.telemetry.throttles import emit_throttles
 from piecework.trust import check_certificates
 from piecework.wire.opening import thin
 
@@ -56,7 +56,7 @@ READ_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 5.0
 #: How long a renewal waits for its answer, of the lease: half of the time until the
 #: next one, so that the second try of one that is lost does not come too late.
-BEAT = 1 / 6
+RENEWAL_TIMEOUT_SHARE = 1 / 6
 #: The account of the embedded AWS.
 EMBEDDED_ACCOUNT = "000000000000"
 
@@ -73,8 +73,8 @@ class Runtime:
     dead_letter_queue: Queue
     #: The same table and queue through clients of their own, so that renewing a lease
     #: never waits behind the work that it protects.
-    heartbeat_table: Table
-    heartbeat_queue: Queue
+    renewal_table: Table
+    renewal_queue: Queue
     objects: Objects
     jobs: Jobs
     moves: JobMoves
@@ -105,19 +105,21 @@ async def connect(
     """
     endpoint = find_endpoint()
     rng = rng or random.Random()
-    told = ServiceClock()
-    time_of_day = clock or told
+    service_clock = ServiceClock()
+    time_of_day = clock or service_clock
     cost = CostMeter(actor, trusted=endpoint.source == "aws")
     async with AsyncExitStack() as stack:
-        with explained(settings, endpoint):
+        with explain_connect_errors(settings, endpoint):
             clients = Clients(session_for(endpoint), stack, settings, endpoint, cost)
             sqs = await clients.open("sqs", settings.receive_wait_s + READ_TIMEOUT_S)
             work = await queue_url(sqs, settings.work_queue)
             dead = await queue_url(sqs, settings.dead_letter_queue)
             dynamodb = await clients.open("dynamodb")
-            table = Table(dynamodb, settings.checkpoints_table, rng, clock=told)
-            beat_s = max(1.0, settings.lease_s * BEAT)
-            beating = await clients.open("dynamodb", beat_s)
+            table = Table(
+                dynamodb, settings.checkpoints_table, rng, clock=service_clock
+            )
+            renewal_timeout_s = max(1.0, settings.lease_s * RENEWAL_TIMEOUT_SHARE)
+            renewals = await clients.open("dynamodb", renewal_timeout_s)
             runtime = Runtime(
                 settings=settings,
                 endpoint=endpoint,
@@ -125,8 +127,10 @@ async def connect(
                 dead_letters=Table(dynamodb, settings.dead_letters_table, rng),
                 work=Queue(sqs, work, rng),
                 dead_letter_queue=Queue(sqs, dead, rng),
-                heartbeat_table=Table(beating, settings.checkpoints_table, rng),
-                heartbeat_queue=Queue(await clients.open("sqs", beat_s), work, rng),
+                renewal_table=Table(renewals, settings.checkpoints_table, rng),
+                renewal_queue=Queue(
+                    await clients.open("sqs", renewal_timeout_s), work, rng
+                ),
                 objects=Objects(
                     await clients.open("s3"),
                     await bucket_name(clients, settings, endpoint),
@@ -186,7 +190,7 @@ class Clients:
         check_certificates(opened)
         listen(opened, self.cost)
         if self.settings.metrics != "off":
-            tell_of_throttles(opened)
+            emit_throttles(opened)
         if self.settings.aws_transport == "thin" and service in THIN:
             return thin(opened, self.stack)
         return opened
@@ -209,7 +213,7 @@ async def bucket_name(clients: Clients, settings: Settings, endpoint: Endpoint) 
 
 
 @contextmanager
-def explained(settings: Settings, endpoint: Endpoint) -> Iterator[None]:
+def explain_connect_errors(settings: Settings, endpoint: Endpoint) -> Iterator[None]:
     """Turn what the SDK raises while connecting into what a person can act on."""
     where = endpoint.url or "AWS"
     try:

@@ -26,7 +26,7 @@ def is_newer(item: Mapping[str, Any]) -> bool:
     return type(version) is int and version > SCHEMA
 
 
-def known(item: Item) -> Item:
+def require_known(item: Item) -> Item:
     """Return an item that this code can read.
 
     Raises:

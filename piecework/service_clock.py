@@ -30,7 +30,7 @@ class ServiceClock:
         offset: Seconds that are added to our own clock.
     """
 
-    own: Callable[[], float] = time.time
+    local: Callable[[], float] = time.time
     offset: float = 0.0
     _least: float = -inf
     _most: float = inf
@@ -38,25 +38,25 @@ class ServiceClock:
 
     def __call__(self) -> float:
         """Return the time."""
-        return self.own() + self.offset
+        return self.local() + self.offset
 
     def due(self) -> bool:
         """Say whether the next answer is worth a look; also after our clock jumped."""
         known = self._most - self._least <= CLOSE_S
-        return not known or abs(self.own() - self._heard_at) >= EVERY_S
+        return not known or abs(self.local() - self._heard_at) >= EVERY_S
 
-    def heard(self, asked: float, answer: Mapping[str, Any]) -> None:
-        """Learn from an answer to a request that was sent at `asked`, our own time.
+    def observe(self, sent_at: float, answer: Mapping[str, Any]) -> None:
+        """Learn from an answer to a request that was sent at `sent_at`, our own time.
 
         The service wrote its date at some moment between then and now, so that the
-        true offset lies in [date - now, date + 1 s - asked]. What was learned before
+        true offset lies in [date - now, date + 1 s - sent_at]. What was learned before
         narrows it further, unless the two exclude each other: then a clock was set.
         """
-        told = told_by(answer)
+        told = read_date(answer)
         if told is None:
             return
-        now = self.own()
-        least, most = told - now, told + RESOLUTION_S - asked
+        now = self.local()
+        least, most = told - now, told + RESOLUTION_S - sent_at
         if max(least, self._least) <= min(most, self._most):
             least, most = max(least, self._least), min(most, self._most)
         self._least, self._most, self._heard_at = least, most, now
@@ -65,7 +65,7 @@ class ServiceClock:
         self.offset = 0.0 if least <= 0.0 <= most else told_last
 
 
-def told_by(answer: Mapping[str, Any]) -> float | None:
+def read_date(answer: Mapping[str, Any]) -> float | None:
     """Return the date of an answer; None: it has none that can be read.
 
     The request was carried out all the same.

@@ -12,17 +12,17 @@ from collections.abc import Iterator, Sequence
 from piecework.pipeline import Pipeline, Stage
 
 
-def advice(pipeline: Pipeline) -> list[str]:
+def lint_stage_order(pipeline: Pipeline) -> list[str]:
     """Return what would make the way back shorter or safer, each as a sentence."""
     before_the_pivot = pipeline.stages[: pipeline.pivot_index]
     pivot = [stage.name for stage in pipeline.stages[pipeline.pivot_index :]][:1]
     return [
-        *too_early(before_the_pivot),
-        *without_a_way_back(before_the_pivot, *pivot),
+        *hard_before_easy(before_the_pivot),
+        *without_compensation(before_the_pivot, *pivot),
     ]
 
 
-def too_early(stages: Sequence[Stage]) -> Iterator[str]:
+def hard_before_easy(stages: Sequence[Stage]) -> Iterator[str]:
     """Yield a sentence for each stage that is harder to undo than one after it."""
     for index, stage in enumerate(stages):
         easier = [s.name for s in stages[index + 1 :] if s.reversibility == "easy"]
@@ -33,7 +33,7 @@ def too_early(stages: Sequence[Stage]) -> Iterator[str]:
             )
 
 
-def without_a_way_back(stages: Sequence[Stage], pivot: str = "") -> Iterator[str]:
+def without_compensation(stages: Sequence[Stage], pivot: str = "") -> Iterator[str]:
     """Yield a sentence for each stage before the pivot whose effect would stay."""
     for stage in stages:
         if stage.reversibility == "impossible":

@@ -14,7 +14,7 @@ from piecework import (
     Dependency,
     Effect,
     JoinContext,
-    Notice,
+    Notification,
     PermanentError,
     Pipeline,
     RetryPolicy,
@@ -143,7 +143,7 @@ async def write(ctx: Context[Item]) -> str:
     return await ctx.call(post, book, "letter", ctx.payload.n)
 
 
-async def tell(notice: Notice) -> None:
+async def tell(notice: Notification) -> None:
     """Accept a notification of a job's end."""
     del notice
 

@@ -12,7 +12,7 @@ from piecework import stage_run
 from piecework.call_names import CallScope, call_key
 from piecework.context import Context
 from piecework.dependency import Dependency, Fallback
-from piecework.notice import Notice
+from piecework.notice import Notification
 from piecework.pipeline import Pipeline, Stage, StageFunction
 from simulation.outside import CURRENT_CALL, PROVIDER, OutgoingCall, ProviderError
 
@@ -36,7 +36,7 @@ def instrument_pipeline(pipeline: Pipeline) -> Pipeline:
     return replace(pipeline, **changed)
 
 
-async def record_notification(notice: Notice) -> None:
+async def record_notification(notice: Notification) -> None:
     """Replace a pipeline's notify hook, which would use the network."""
     provider = PROVIDER.get()
     await asyncio.sleep(provider.world.rng.random())

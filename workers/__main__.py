@@ -20,8 +20,8 @@ from piecework.loading import load_pipelines
 from piecework.pipeline import Pipeline
 from piecework.runtime import connect
 from piecework.settings import Settings, load_settings
-from piecework.step_order import advice
-from piecework.telemetry.measuring import measured
+from piecework.step_order import lint_stage_order
+from piecework.telemetry.measuring import write_metrics
 from piecework.version import version_line
 from workers.beside import beside
 from workers.ecs.task import METADATA, current_task, worker_name
@@ -147,7 +147,7 @@ async def at_work(
         services.isolation = Isolation(names, worker, settings.stage_memory_mb, log)
         tune_gc()
         full = asyncio.create_task(stop_when_full(settings.memory_mb, stop, log))
-        async with measured(settings, rt.clock, partial(gauges, services)):
+        async with write_metrics(settings, rt.clock, partial(gauges, services)):
             try:
                 async with beside(services, stop, os.environ):
                     await serve(services, stop, reconcile=reconcile)
@@ -159,7 +159,11 @@ async def at_work(
 
 def advice_on(pipelines: Mapping[str, Pipeline]) -> list[str]:
     """Return what could be better in the order of the stages, each with whose it is."""
-    return [f"{name}: {said}" for name, p in pipelines.items() for said in advice(p)]
+    return [
+        f"{name}: {said}"
+        for name, p in pipelines.items()
+        for said in lint_stage_order(p)
+    ]
 
 
 def main() -> None:

@@ -107,7 +107,9 @@ class AckBatcher:
         """Make the requests; what fails comes back as a message."""
         groups: dict[tuple[JobRef, int, int], list[Ack]] = defaultdict(list)
         for ack in taken:
-            groups[ack.ref.of, layout.group_of(ack.ref.chunk), ack.chunks].append(ack)
+            groups[ack.ref.of, layout.partition_of(ack.ref.chunk), ack.chunks].append(
+                ack
+            )
         replies = await asyncio.gather(
             *(self._count(*group, acks) for group, acks in groups.items()),
             return_exceptions=True,

@@ -67,9 +67,9 @@ async def load_payload(task: Task, services: WorkerServices) -> None:
     """
     item, ref = task.claim.chunk.item, task.claim.ref
     what, model = f"The record of chunk {ref}", task.stages.payload
-    place = PayloadRef.parse(record.text(item, "payload", what))
+    place = PayloadRef.parse(record.read_text(item, "payload", what))
     content = await services.payloads.read(
-        ref.tenant, ref.job, place, record.text(item, "payload_sha256", what)
+        ref.tenant, ref.job, place, record.read_text(item, "payload_sha256", what)
     )
     try:
         read_json(content, BOUNDS)

@@ -150,7 +150,7 @@ def open_services(
 ) -> WorkerServices:
     """Lay out the tools of a worker."""
     settings, clock = rt.settings, rt.clock
-    beating = Claims(rt.heartbeat_table, settings, worker, clock, rt.rng)
+    beating = Claims(rt.renewal_table, settings, worker, clock, rt.rng)
     liveness = Liveness()
     return WorkerServices(
         rt=rt,
@@ -161,9 +161,7 @@ def open_services(
         settlements=Settlements(rt.table, rt.dead_letters, settings, clock),
         dead_letters=DeadLetters(rt.dead_letters, settings, clock),
         payloads=Payloads(rt.objects),
-        lease_renewer=LeaseRenewer(
-            beating, rt.heartbeat_queue, settings, log, liveness
-        ),
+        lease_renewer=LeaseRenewer(beating, rt.renewal_queue, settings, log, liveness),
         calls=CallLimiter(settings.max_calls_in_flight),
         breakers=BreakerRegistry(clock, rt.rng, log, Breakers(rt.table, worker, clock)),
         liveness=liveness,

@@ -11,7 +11,7 @@ import asyncio
 from piecework import telemetry
 from piecework.classify import classify
 from piecework.model import CANCELLABLE, Job, JobStatus, moment
-from piecework.notice import read_notice
+from piecework.notice import read_notification
 from piecework.store.notices import PENDING, Notices
 from piecework.store.table import Item
 from workers.executor import MessageAction, WorkItem, hide
@@ -73,7 +73,7 @@ async def deliver(
         return
     try:
         async with asyncio.timeout(settings.lease_s):
-            await notify(read_notice(job, taken))
+            await notify(read_notification(job, taken))
     except Exception as error:  # noqa: BLE001 -- whatever a hook raises
         await failed(taken, error, notices, services)
     else:

@@ -144,10 +144,10 @@ def on_load_failure(task: Task, error: Exception, services: WorkerServices) -> O
 
 def spoilt(task: Task, error: Exception) -> Exception:
     """Return what to say of a record that cannot be read: somebody edited a row."""
-    if not isinstance(error, record.SPOILT):
+    if not isinstance(error, record.MALFORMED_ERRORS):
         return error
     what = f"A row of chunk {task.claim.ref}"
-    return record.unreadable(what, f"cannot be read: {type(error).__name__}")
+    return record.unreadable_error(what, f"cannot be read: {type(error).__name__}")
 
 
 async def wind_back(task: Task, stage: str) -> Outcome:

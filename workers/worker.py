@@ -13,7 +13,7 @@ from piecework.errors import PermanentError, SchemaTooNewError
 from piecework.finish import begin_join, end_cancelled
 from piecework.model import ChunkRef, Job, JobRef
 from piecework.queue import Delivery, Message
-from piecework.record import SPOILT, UNREADABLE
+from piecework.record import MALFORMED_ERRORS, UNREADABLE
 from workers.acks import Ack, AckBatcher
 from workers.drain import drain
 from workers.executor import MessageAction, WorkItem, execute
@@ -124,7 +124,7 @@ class Worker:
             if error.code != UNREADABLE:
                 raise
             await self.quarantine(delivery, error.code)
-        except SPOILT:
+        except MALFORMED_ERRORS:
             telemetry.emit(
                 self.services.log, "worker.execution_failed", error_code=UNREADABLE
             )

@@ -9,7 +9,7 @@ from typing import Final
 from bench.limits import model, quotas
 from bench.limits.recorded import Pattern, read_patterns
 from bench.limits.words import duration, number, size
-from piecework.layout import GROUP_SIZE, groups_in
+from piecework.layout import PARTITION_SIZE, partition_count
 
 TEXT: Final = Path(__file__).with_name("limits.md.in")
 SIZES: Final = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000)
@@ -60,7 +60,7 @@ def page() -> str:
         "busy": number(
             quotas.TABLE_WRITES.limit / model.PAGES_A_SECOND,
         ),
-        "busy_group": number(GROUP_SIZE * model.PAGES_A_SECOND),
+        "busy_group": number(PARTITION_SIZE * model.PAGES_A_SECOND),
         "flight_workers": number(quotas.IN_FLIGHT.limit / model.CONCURRENCY),
         "fifo_workers": number(quotas.FIFO_IN_FLIGHT.limit / model.CONCURRENCY),
         "fifo_rate": number(quotas.FIFO_RATE.limit * quotas.MESSAGES.limit),
@@ -114,7 +114,7 @@ def fleet_rows(pattern: Pattern) -> Iterator[list[str]]:
 def size_row(chunks: int, pattern: Pattern) -> list[str]:
     """Return the sizes that grow with the job."""
     units = chunks * (pattern.work_units + model.tally_units(chunks))
-    groups = groups_in(chunks)
+    groups = partition_count(chunks)
     return [
         number(chunks),
         duration(model.submit_s(chunks, pattern)),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from piecework.layout import groups_in
+from piecework.layout import partition_count
 
 FILE: Final = Path(__file__).with_name("recorded.json")
 WRITES: Final = ("PutItem", "UpdateItem", "TransactWriteItems", "DeleteItem")
@@ -69,7 +69,7 @@ def pattern(name: str, sizes: Mapping[str, Any], memory: float) -> Pattern:
         work_units=a_chunk("worker", "units", "group", *WRITES)
         - a_chunk("worker", "units", SHARED, *WRITES),
         final_read_units=a_chunk("worker", "units", "group", "Query"),
-        reads=reads / groups_in(many),
+        reads=reads / partition_count(many),
         manifest_bytes=a_chunk("submitter", "bytes", "object manifest", "PUT"),
         certificate_bytes=a_chunk("worker", "bytes", "object certificate", "PUT"),
         finish_bytes=memory,

@@ -63,7 +63,7 @@ def validate(
         from piecework.errors import UsageError
         from piecework.loading import load_pipelines
         from piecework.settings import load_settings
-        from piecework.step_order import advice
+        from piecework.step_order import lint_stage_order
 
         load_settings()
         unknown = unknown_variables(os.environ)
@@ -72,7 +72,7 @@ def validate(
             message = f"Unknown settings: {names}."
             raise UsageError(message, code="config.setting.invalid")
         found = load_pipelines(pipelines or ())
-        advised = {name: advice(pipeline) for name, pipeline in found.items()}
+        advised = {name: lint_stage_order(pipeline) for name, pipeline in found.items()}
         lines = [
             f"advice on {name}: {text}"
             for name, texts in advised.items()

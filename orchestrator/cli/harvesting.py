@@ -24,7 +24,7 @@ OnError = Callable[[PieceworkError], None]
 
 async def ended_chunks(rt: Runtime, job: Job, on_error: OnError) -> AsyncIterator[Line]:
     """Yield a line for each chunk that has ended, in order."""
-    for group in range(layout.groups_in(job.chunks)):
+    for group in range(layout.partition_count(job.chunks)):
         for chunk, result in await read_group(rt, job, group):
             if (document := await result_line(rt, chunk, result, on_error)) is not None:
                 yield document
@@ -46,7 +46,7 @@ class Follower:
 
     async def poll(self, job: Job) -> None:
         """Print the chunks that have ended since the last poll."""
-        for group in range(layout.groups_in(job.chunks)):
+        for group in range(layout.partition_count(job.chunks)):
             new = await self._newly_ended(job, group)
             if not new and not job.status.ended:
                 continue
@@ -64,9 +64,9 @@ class Follower:
 
     async def _newly_ended(self, job: Job, group: int) -> frozenset[int]:
         seen = self._tallied.get(group, frozenset())
-        if len(seen) == layout.group_size(group, job.chunks) and job.gen == 1:
+        if len(seen) == layout.partition_size(group, job.chunks) and job.gen == 1:
             return frozenset()  # full, and only a reopening removes chunks
-        pk = keys.group_pk(job.ref.tenant, job.ref.job, group)
+        pk = keys.partition_pk(job.ref.tenant, job.ref.job, group)
         item = await self.rt.table.get(pk, keys.TALLY_SK)
         self._tallied[group] = frozenset((item or {}).get("ended_chunks", ()))
         return self._tallied[group] - seen
@@ -79,7 +79,7 @@ async def read_group(
 
     The chunks are read before the results: a chunk that has ended has its result.
     """
-    pk = keys.group_pk(job.ref.tenant, job.ref.job, group)
+    pk = keys.partition_pk(job.ref.tenant, job.ref.job, group)
     if wanted is not None and len(numbers := sorted(wanted)) <= ONE_BY_ONE:
         refs = [job.ref.chunk(number) for number in numbers]
         items = await asyncio.gather(*(rt.table.get(pk, ref.sk) for ref in refs))
@@ -128,4 +128,4 @@ async def value_of(rt: Runtime, chunk: Chunk, result: Item | None) -> Any:
         return json.loads(require_bounded(value, BOUNDS))
     except (JsonRefusedError, ValueError) as error:
         what, why = f"The result of {chunk.ref}", "is not valid JSON within the limits"
-        raise record.unreadable(what, why) from error
+        raise record.unreadable_error(what, why) from error

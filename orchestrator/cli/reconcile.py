@@ -33,11 +33,11 @@ def reconcile(
         from orchestrator.cli.output import Column
         from orchestrator.reconciling import reconcile_until_stopped
         from piecework.reconcile import reconcile_once
-        from piecework.telemetry.measuring import measured
+        from piecework.telemetry.measuring import write_metrics
 
         log = structlog.get_logger().bind(reconciler="cli")
         if loop:
-            async with measured(rt.settings, rt.clock):
+            async with write_metrics(rt.settings, rt.clock):
                 await reconcile_until_stopped(rt, log)
             return
         if out.table:

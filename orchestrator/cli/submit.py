@@ -125,7 +125,7 @@ async def estimate(pipeline: Pipeline, source: str, s3: Any) -> dict[str, Any]:
     """Split the whole source, and return the counts and the first labels."""
     from orchestrator.intake import chunk_inputs
     from piecework.settings import load_settings
-    from piecework.step_order import advice
+    from piecework.step_order import lint_stage_order
 
     labels: list[str] = []
     chunks = size = 0
@@ -146,7 +146,7 @@ async def estimate(pipeline: Pipeline, source: str, s3: Any) -> dict[str, Any]:
             {"stage": stage.name, "timeout_s": stage.timeout}
             for stage in pipeline.stages
         ],
-        "advice": advice(pipeline),
+        "advice": lint_stage_order(pipeline),
         "limits": load_settings().model_dump(
             include={"max_runtime_s", "stall_timeout_s"}
         ),

@@ -14,17 +14,17 @@ async def groups_to_look_at(table: Table, job: Job) -> set[int]:
     Only in its first life: what is tallied there has ended for good. Later somebody
     may count an end of an earlier life, late, of a chunk that was taken up again.
     """
-    groups = set(range(layout.groups_in(job.chunks)))
+    groups = set(range(layout.partition_count(job.chunks)))
     if job.gen > 1 or len(groups) == 1:
         return groups
     full_blocks = job.item.get(FULL_BLOCKS, ())
     groups -= set(job.item.get(FULL_GROUPS, ()))
-    for block in range(layout.blocks_in(job.chunks)):
+    for block in range(layout.block_count(job.chunks)):
         first = block * layout.BLOCK_SIZE
         if block in full_blocks:
             groups -= set(range(first, first + layout.BLOCK_SIZE))
-        elif layout.blocks_in(job.chunks) > 1:
-            pk = keys.group_pk(job.ref.tenant, job.ref.job, first)
+        elif layout.block_count(job.chunks) > 1:
+            pk = keys.partition_pk(job.ref.tenant, job.ref.job, first)
             item = await table.get(pk, keys.BLOCK_SK) or {}
             groups -= set(item.get(FULL_GROUPS, ()))
     return groups

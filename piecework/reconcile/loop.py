@@ -21,7 +21,7 @@ from piecework.reconcile.dead_letter_queue import drain
 from piecework.reconcile.jobs import act_on
 from piecework.reconcile.look import Look, nobody
 from piecework.reconcile.sightings import Sightings
-from piecework.record import SPOILT, UNREADABLE
+from piecework.record import MALFORMED_ERRORS, UNREADABLE
 from piecework.runtime import Runtime
 
 #: Bytes that a consistent read unit covers, and about what a chunk item has.
@@ -122,7 +122,7 @@ class Reconciler:
             )
             if error.code in NOTED:
                 await self._note(ref, error.code, error.message)
-        except SPOILT:
+        except MALFORMED_ERRORS:
             telemetry.emit(
                 self.log, "reconcile.failed", job=ref.job, error_code=UNREADABLE
             )

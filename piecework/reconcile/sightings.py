@@ -40,7 +40,7 @@ class Sightings:
         self._seen = {
             chunk: seen
             for chunk, seen in self._seen.items()
-            if chunk.of != ref or layout.group_of(chunk.chunk) in groups
+            if chunk.of != ref or layout.partition_of(chunk.chunk) in groups
         }
 
     def lost_sight_of(self, chunk: ChunkRef) -> None:

@@ -15,8 +15,8 @@ from piecework.breaker import BreakerPhase
 from piecework.errors import PermanentError
 from piecework.fleet import BreakerSnapshot
 from piecework.model import iso, moment
-from piecework.record import whole
-from piecework.schema import SCHEMA, known
+from piecework.record import read_int
+from piecework.schema import SCHEMA, require_known
 from piecework.store.table import Item, Refused, Table
 
 #: Nobody has moved it on since. Where there is no row, the first change makes it.
@@ -164,13 +164,13 @@ def snapshot(row: Item | None) -> BreakerSnapshot | None:
     """
     if row is None:
         return BreakerSnapshot()
-    row = known(row)
+    row = require_known(row)
     try:
         return BreakerSnapshot(
-            gen=whole(row, "gen", "A breaker"),
+            gen=read_int(row, "gen", "A breaker"),
             phase=BreakerPhase(row["breaker_state"]),
             open_until=moment(row["open_until"]) if "open_until" in row else 0.0,
-            failed_probes=whole(
+            failed_probes=read_int(
                 {"failed_probes": 0} | row, "failed_probes", "A breaker"
             ),
             probe_until=moment(row["probe_until"]) if "probe_until" in row else 0.0,

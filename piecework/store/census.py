@@ -10,7 +10,7 @@ from typing import NamedTuple
 from piecework import keys, layout
 from piecework.model import Chunk, ChunkRef, ChunkStatus, JobRef
 from piecework.ports import MissingChunk
-from piecework.schema import is_newer, known
+from piecework.schema import is_newer, require_known
 from piecework.store.table import Table
 
 
@@ -121,7 +121,7 @@ async def all_chunks(
     Raises:
         SchemaTooNewError: There is such a one, and no list.
     """
-    for group in range(layout.groups_in(chunks)):
+    for group in range(layout.partition_count(chunks)):
         async for chunk in chunks_of_group(table, ref, group, newer):
             yield chunk
 
@@ -130,10 +130,10 @@ async def chunks_of_group(
     table: Table, ref: JobRef, group: int, newer: list[ChunkRef] | None = None
 ) -> AsyncIterator[Chunk]:
     """Yield the chunks of one group of a job; see `all_chunks`."""
-    pk = keys.group_pk(ref.tenant, ref.job, group)
+    pk = keys.partition_pk(ref.tenant, ref.job, group)
     async for item in table.query(pk, keys.CHUNK_PREFIX, any_version=True):
         chunk = ref.chunk(keys.chunk_number(item["sk"]))
         if newer is not None and is_newer(item):
             newer.append(chunk)
         else:
-            yield Chunk.read(chunk, known(item))
+            yield Chunk.read(chunk, require_known(item))

@@ -169,7 +169,7 @@ class ChunkCheckpoints:
             "finished_at": iso(self.clock()),
             "gen": self.claim.gen,
             "fence": self.claim.fence,
-            "label": record.text_or_none(self.claim.chunk.item, "label"),
+            "label": record.read_optional_text(self.claim.chunk.item, "label"),
             **await self.objects.stow(value, at),
         }
         return [self.table.action("Put", ref.pk, sk, item=item)]

@@ -96,10 +96,10 @@ class Jobs:
     ) -> int:
         """Count a job's chunks, strongly consistent; tell how many so far."""
         total = 0
-        groups = layout.groups_in(chunks)
+        groups = layout.partition_count(chunks)
         for first in range(0, groups, COUNTED_AT_ONCE):
             some = range(first, min(first + COUNTED_AT_ONCE, groups))
-            pks = [keys.group_pk(ref.tenant, ref.job, group) for group in some]
+            pks = [keys.partition_pk(ref.tenant, ref.job, group) for group in some]
             counts = [self.table.count(pk, keys.CHUNK_PREFIX) for pk in pks]
             total += sum(await asyncio.gather(*counts))
             if told is not None:

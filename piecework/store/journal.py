@@ -52,7 +52,7 @@ class CallJournal:
         for page in pages:
             calls, large = page.get("calls", {}), page.get("large", {})
             for key in calls:
-                self._known[key] = record.text(calls, key, "A remembered call")
+                self._known[key] = record.read_text(calls, key, "A remembered call")
             for key, entry in large.items():
                 self._known[key] = await self.objects.fetch(entry, self.prefix)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from botocore.exceptions import ClientError
 
-from piecework.schema import SCHEMA, known
+from piecework.schema import SCHEMA, require_known
 from piecework.service_clock import ServiceClock
 from piecework.store.contention import contended, reasons
 from piecework.store.marked import marked_names
@@ -150,9 +150,9 @@ class Table:
         clock = self.clock
         if clock is None or not clock.due():
             return await send(**request)
-        asked = clock.own()
+        asked = clock.local()
         reply = await send(**request)
-        clock.heard(asked, reply)
+        clock.observe(asked, reply)
         return reply
 
     async def get(self, pk: str, sk: str) -> Item | None:
@@ -165,7 +165,7 @@ class Table:
             }
             reply = await self._send(self.client.get_item, request)
         item = reply.get("Item")
-        return None if item is None else known(from_item(item))
+        return None if item is None else require_known(from_item(item))
 
     async def query(
         self,
@@ -179,7 +179,7 @@ class Table:
         request = self._in_partition(pk, prefix) | {"ScanIndexForward": not backwards}
         async for page in self._pages(self.client.query, request):
             for item in map(from_item, page["Items"]):
-                yield item if any_version else known(item)
+                yield item if any_version else require_known(item)
 
     async def first(
         self, pk: str, count: int, *, backwards: bool = False

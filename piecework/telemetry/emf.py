@@ -38,11 +38,11 @@ def line(values: Values, dimensions: Mapping[str, str], moment: float) -> str:
         "CloudWatchMetrics": [directive],
     }
     root: dict[str, Any] = {"_aws": metadata, **dimensions}
-    root |= {name: rounded(value) for name, value in values.items()}
+    root |= {name: round_value(value) for name, value in values.items()}
     return json.dumps(root, separators=(",", ":"))
 
 
-def rounded(value: float | list[float]) -> float | list[float]:
+def round_value(value: float | list[float]) -> float | list[float]:
     """Return a value to the millisecond; nobody reads more of it."""
     if isinstance(value, list):
         return [round(each, 3) for each in value]

@@ -23,7 +23,7 @@ from piecework.telemetry.meter import Gauge, Meter
 FLUSH_S: Final = 60.0
 
 
-class Names(Protocol):
+class MetricSettings(Protocol):
     """The settings that metrics need: whose they are, and whether there are any."""
 
     @property
@@ -48,8 +48,8 @@ def no_gauges() -> Iterable[Gauge]:
 
 
 @asynccontextmanager
-async def measured(
-    settings: Names,
+async def write_metrics(
+    settings: MetricSettings,
     clock: Callable[[], float],
     gauges: Callable[[], Iterable[Gauge]] = no_gauges,
     stream: TextIO | None = None,
@@ -61,10 +61,10 @@ async def measured(
     if settings.metrics == "off":
         yield
         return
-    with as_given(stream) if stream else own_stdout() as out:
+    with borrow_stream(stream) if stream else take_over_stdout() as out:
         meter = Meter(Random())
         writer = Writer(settings, clock, gauges, out, meter)
-        with listening(meter.heard):
+        with listening(meter.count):
             each_minute = asyncio.create_task(writer.run())
             try:
                 yield
@@ -77,7 +77,7 @@ async def measured(
 class Writer:
     """Writes what a meter has counted."""
 
-    settings: Names
+    settings: MetricSettings
     clock: Callable[[], float]
     gauges: Callable[[], Iterable[Gauge]]
     out: TextIO
@@ -100,13 +100,13 @@ class Writer:
 
 
 @contextmanager
-def as_given(stream: TextIO) -> Iterator[TextIO]:
+def borrow_stream(stream: TextIO) -> Iterator[TextIO]:
     """Write to a stream that is somebody else's."""
     yield stream
 
 
 @contextmanager
-def own_stdout() -> Iterator[TextIO]:
+def take_over_stdout() -> Iterator[TextIO]:
     """Take stdout from everybody else, children included: theirs is stderr now."""
     sys.stdout.flush()
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as ours:

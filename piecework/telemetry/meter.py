@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from piecework.telemetry.metrics import OF_EVENT, Metric
+from piecework.telemetry.metrics import METRICS_BY_EVENT, Metric
 
 #: Values of one metric in a line, at the most: CloudWatch takes no more.
-MOST_VALUES: Final = 100
+MAX_VALUES: Final = 100
 #: Dependencies that are told of one by one; they are declared in code, so few.
-MOST_DEPENDENCIES: Final = 50
+MAX_DEPENDENCIES: Final = 50
 
 Values: TypeAlias = dict[str, float | list[float]]
 
@@ -40,9 +40,9 @@ class Samples:
     def add(self, value: float, rng: Random) -> None:
         """Take a value, perhaps in the place of another."""
         self.seen += 1
-        if len(self.values) < MOST_VALUES:
+        if len(self.values) < MAX_VALUES:
             self.values.append(value)
-        elif (place := rng.randrange(self.seen)) < MOST_VALUES:
+        elif (place := rng.randrange(self.seen)) < MAX_VALUES:
             self.values[place] = value
 
 
@@ -62,9 +62,9 @@ class Meter:
     )
     _gauges: dict[str, float] = field(default_factory=dict)
 
-    def heard(self, event: str, fields: Mapping[str, Any]) -> None:
+    def count(self, event: str, fields: Mapping[str, Any]) -> None:
         """Count an event of the catalogue."""
-        for name, metric in OF_EVENT.get(event, ()):
+        for name, metric in METRICS_BY_EVENT.get(event, ()):
             value = metric.amount(fields)
             if value is not None:
                 self._note(name, metric, value, fields)
@@ -93,4 +93,4 @@ class Meter:
         taken[""] |= {name: found.values for name, found in self._samples.items()}
         self._counts.clear()
         self._samples.clear()
-        return dict(list(taken.items())[: 1 + MOST_DEPENDENCIES])
+        return dict(list(taken.items())[: 1 + MAX_DEPENDENCIES])

@@ -209,4 +209,4 @@ def _by_event() -> Mapping[str, tuple[tuple[str, Metric], ...]]:
 
 
 #: The metrics that each event feeds.
-OF_EVENT: Final = MappingProxyType(_by_event())
+METRICS_BY_EVENT: Final = MappingProxyType(_by_event())

@@ -1,7 +1,7 @@
-"""Tell of each answer of AWS that says "too many requests", retried or not.
+"""Emit an event for each response of AWS that is a throttle, retried or not.
 
-botocore asks after every answer whether it is to try again; heard there, the refusals
-that it deals with by itself are told of, too.
+botocore sends the event `needs-retry` after every response. Its handlers see also the
+throttles that botocore retries itself.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from piecework.classify.aws_codes import MEANINGS, Meaning
 from piecework.telemetry.emitting import emit
 from piecework.telemetry.quiet import quiet_log
 
-#: The event of botocore's; its handlers decide about the retry unless they say nothing.
+#: An event of botocore. A handler that returns None leaves the retry to botocore.
 ANSWERED = "needs-retry"
 
 
-def tell_of_throttles(client: Any) -> None:
-    """Listen to the answers of a client."""
-    client.meta.events.register(ANSWERED, heard)
+def emit_throttles(client: Any) -> None:
+    """Register the handler for the responses of a client."""
+    client.meta.events.register(ANSWERED, handle_response)
 
 
-def heard(response: Any = None, operation: Any = None, **_: Any) -> None:
-    """Tell of an answer that is a throttle; decide nothing."""
+def handle_response(response: Any = None, operation: Any = None, **_: Any) -> None:
+    """Emit a throttle; return None, which leaves the retry to botocore."""
     if response is None:
         return
-    code = throttle_of(response[1])
+    code = find_throttle_code(response[1])
     if code:
         name = getattr(operation, "name", "")
         service = getattr(getattr(operation, "service_model", None), "service_name", "")
@@ -38,8 +38,8 @@ def heard(response: Any = None, operation: Any = None, **_: Any) -> None:
         )
 
 
-def throttle_of(answer: Any) -> str:
-    """Return the code of an answer that is a throttle, else nothing."""
+def find_throttle_code(answer: Any) -> str:
+    """Return the error code of a response that is a throttle, else an empty text."""
     error = answer.get("Error") if isinstance(answer, dict) else None
     if not error:
         return ""

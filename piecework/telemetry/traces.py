@@ -42,7 +42,7 @@ def format_exception(
         found = sys.exception()
     error = found[1] if isinstance(found, tuple) else found
     if isinstance(error, BaseException):
-        event["exception"] = shown(error)
+        event["exception"] = format_traceback(error)
     return event
 
 
@@ -54,7 +54,7 @@ def clean_event(
     return event
 
 
-def shown(error: BaseException) -> str:
+def format_traceback(error: BaseException) -> str:
     """Return the tracebacks of an exception and of its causes, outermost last."""
     parts = [_one(each) for each in _chain(error)]
     return "\n\n".join(reversed(parts))[-TRACE_LIMIT:]

@@ -112,7 +112,7 @@ class Ours:
     def has_result(self, chunk: int) -> bool:
         if "value" in self.chunks[chunk]:
             return True
-        partition = keys.group_pk(TENANT, JOB, layout.group_of(chunk))
+        partition = keys.partition_pk(TENANT, JOB, layout.partition_of(chunk))
         table = SETTINGS.checkpoints_table
         return get(self.world, table, partition, keys.result_sk(chunk)) is not None
 

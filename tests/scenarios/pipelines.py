@@ -21,7 +21,7 @@ from piecework import (
     Dependency,
     Effect,
     JoinContext,
-    Notice,
+    Notification,
     PermanentError,
     Pipeline,
     RetryPolicy,
@@ -221,7 +221,7 @@ travel = Pipeline(
 # ── pipelines that want to be told ──────────────────────────────────────────
 
 
-async def told(notice: Notice) -> None:
+async def told(notice: Notification) -> None:
     """Note a notice; fail once, or take its time, where the job's name says so."""
     note("notice", notice.event, notice.status, notice.idempotency_key)
     if notice.job.startswith("slow") and not fixed():

@@ -21,7 +21,7 @@ from tests.scenarios.pipelines import Item, counting
 #: the join asks for.
 LOOKS = 2
 #: One group, and a few chunks of the next.
-CHUNKS = layout.GROUP_SIZE + 8
+CHUNKS = layout.PARTITION_SIZE + 8
 REF = JobRef("default", "job-1")
 
 
@@ -67,7 +67,7 @@ async def test_a_job_of_two_groups_is_decided_by_one_look_in_each_of_its_lives(
     items = [Item(n=n, trouble="permanent" * (n in dead)) for n in range(CHUNKS)]
     await scenario.submit(counting, items)
     table = watched(scenario)
-    groups = {keys.group_pk("default", "job-1", group) for group in (0, 1)}
+    groups = {keys.partition_pk("default", "job-1", group) for group in (0, 1)}
 
     async with scenario.worker(table=table):
         ended = await scenario.ended()

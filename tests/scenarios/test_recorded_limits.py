@@ -33,7 +33,7 @@ async def test_the_recording_of_a_job_is_fresh(
 ) -> None:
     then = pattern(NAME, JOBS, 1.0)
     monkeypatch.setattr("bench.limits.record.POLL_S", 0.1)
-    monkeypatch.setattr("piecework.layout.GROUP_SIZE", 8)
+    monkeypatch.setattr("piecework.layout.PARTITION_SIZE", 8)
     monkeypatch.setenv("PIECEWORK_RECEIVE_WAIT_S", "1")
     jobs = {str(size): await record(deployed, NAME, size) for size in (2, 18)}
     now = pattern(NAME, jobs, 1.0)

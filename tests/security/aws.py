@@ -72,8 +72,8 @@ class Cloud:
             dead_letters=Table(self.dynamodb, names.dead_letters_table, rng),  # type: ignore[arg-type]
             work=Queue(self.sqs, work, rng),  # type: ignore[arg-type]
             dead_letter_queue=Queue(self.sqs, dead, rng),  # type: ignore[arg-type]
-            heartbeat_table=table,
-            heartbeat_queue=Queue(self.sqs, work, rng),  # type: ignore[arg-type]
+            renewal_table=table,
+            renewal_queue=Queue(self.sqs, work, rng),  # type: ignore[arg-type]
             objects=Objects(self.s3, BUCKET),  # type: ignore[arg-type]
             jobs=Jobs(table, time.time),
             moves=JobMoves(table, time.time),

@@ -101,7 +101,7 @@ async def test_reopening_many_chunks_reports_progress(
 
 async def test_removing_many_groups_from_the_tallies_reports_progress() -> None:
     rt: Any = Slow()
-    await remove_from_tallies(rt, JOB, [n * layout.GROUP_SIZE for n in range(5)])
+    await remove_from_tallies(rt, JOB, [n * layout.PARTITION_SIZE for n in range(5)])
     assert SHOWN == rt.shown
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from piecework import keys
 from piecework.canonical import canonical_json
 
-CHUNKS = st.integers(0, keys.MOST_CHUNKS)
+CHUNKS = st.integers(0, keys.MAX_CHUNK_NUMBER)
 
 
 @pytest.mark.parametrize("text", ["a", "A-z_09", "x" * 64])

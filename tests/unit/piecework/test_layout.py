@@ -12,9 +12,9 @@ from piecework import layout
 def test_groups_hold_all_chunks_and_no_more(
     chunks: int, groups: int, last: int
 ) -> None:
-    assert groups == layout.groups_in(chunks)
-    assert last == layout.group_size(groups - 1, chunks)
-    sizes = [layout.group_size(group, chunks) for group in range(groups)]
+    assert groups == layout.partition_count(chunks)
+    assert last == layout.partition_size(groups - 1, chunks)
+    sizes = [layout.partition_size(group, chunks) for group in range(groups)]
     assert chunks == sum(sizes)
 
 
@@ -25,11 +25,11 @@ def test_groups_hold_all_chunks_and_no_more(
 def test_blocks_hold_all_groups_and_no_more(
     chunks: int, blocks: int, last: int
 ) -> None:
-    assert blocks == layout.blocks_in(chunks)
+    assert blocks == layout.block_count(chunks)
     assert last == layout.block_size(blocks - 1, chunks)
     sizes = [layout.block_size(block, chunks) for block in range(blocks)]
-    assert layout.groups_in(chunks) == sum(sizes)
+    assert layout.partition_count(chunks) == sum(sizes)
 
 
 def test_a_job_without_chunks_still_has_the_group_of_its_join() -> None:
-    assert layout.groups_in(0) == 1
+    assert layout.partition_count(0) == 1

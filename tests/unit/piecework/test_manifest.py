@@ -24,7 +24,7 @@ from tests.unit.piecework.bucket import Bucket
 
 ENTRIES = st.builds(
     Entry,
-    chunk=st.integers(0, keys.MOST_CHUNKS),
+    chunk=st.integers(0, keys.MAX_CHUNK_NUMBER),
     label=st.text(st.characters(exclude_categories=["Cs"])),
     payload=st.builds(
         lambda offset, length: f"p/{offset}+{length}",

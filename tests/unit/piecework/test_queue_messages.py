@@ -17,8 +17,8 @@ MESSAGES = st.builds(
     Message,
     tenant=NAMES,
     job=NAMES,
-    chunk=st.integers(keys.JOIN_CHUNK, keys.MOST_CHUNKS),
-    gen=st.integers(1, keys.MOST_GENS),
+    chunk=st.integers(keys.JOIN_CHUNK, keys.MAX_CHUNK_NUMBER),
+    gen=st.integers(1, keys.MAX_GENERATION),
 )
 GOOD: dict[str, Any] = {"v": 1, "tenant": "acme", "job": "j", "chunk": 3, "gen": 1}
 
@@ -75,10 +75,10 @@ def test_a_field_of_a_wrong_type_is_not_believed(wrong: dict[str, Any]) -> None:
         {"chunk": -2},
         {"chunk": "3"},
         {"chunk": 3.0},
-        {"chunk": keys.MOST_CHUNKS + 1},
+        {"chunk": keys.MAX_CHUNK_NUMBER + 1},
         {"chunk": 10**400},
         {"gen": 0},
-        {"gen": keys.MOST_GENS + 1},
+        {"gen": keys.MAX_GENERATION + 1},
         {"gen": True},
         {"more": 1},
     ],

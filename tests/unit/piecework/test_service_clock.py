@@ -19,11 +19,11 @@ class Machine:
 
     def ask(self, *, away: float = 0.01, back: float = 0.01) -> None:
         """Make a request that is so long on its way."""
-        asked = self.clock.own()
+        asked = self.clock.local()
         self.true += away
         answer = told(self.true)
         self.true += back
-        self.clock.heard(asked, answer)
+        self.clock.observe(asked, answer)
 
     @property
     def error(self) -> float:
@@ -80,7 +80,7 @@ def test_it_is_not_asked_all_the_time() -> None:
 
 def test_an_answer_without_a_date_teaches_nothing() -> None:
     clock = ServiceClock(lambda: TRUE)
-    clock.heard(TRUE, {})
+    clock.observe(TRUE, {})
     assert TRUE == clock()
 
 
@@ -98,7 +98,7 @@ def test_a_date_that_says_nothing_is_left_alone(date: str) -> None:
     machine = Machine(0.0)
     answer = {"ResponseMetadata": {"HTTPHeaders": {"date": date}}}
 
-    machine.clock.heard(machine.clock.own(), answer)
+    machine.clock.observe(machine.clock.local(), answer)
 
     assert 0.0 == machine.clock.offset
     assert machine.clock.due()

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from piecework import Context, Pipeline, Stage
 from piecework.errors import UsageError
-from piecework.step_order import advice
+from piecework.step_order import lint_stage_order
 
 
 class Order(BaseModel):
@@ -45,7 +45,9 @@ def test_what_has_a_compensation_is_easy_to_undo_unless_it_says_otherwise() -> N
 
 
 def test_a_hard_stage_before_an_easy_one_is_advised_against() -> None:
-    found = advice(order(undoable(charge, reversibility="hard"), undoable(reserve)))
+    found = lint_stage_order(
+        order(undoable(charge, reversibility="hard"), undoable(reserve))
+    )
 
     assert [
         (
@@ -72,7 +74,7 @@ def test_a_hard_stage_before_an_easy_one_is_advised_against() -> None:
     ],
 )
 def test_there_is_no_advice_on_a_good_order(stages: list[Stage]) -> None:
-    assert [] == advice(order(*stages))
+    assert [] == lint_stage_order(order(*stages))
 
 
 def test_what_cannot_be_undone_belongs_behind_the_pivot() -> None:
@@ -83,21 +85,21 @@ def test_what_cannot_be_undone_belongs_behind_the_pivot() -> None:
             "'ship' cannot be undone, and stands before the pivot: "
             "move it behind 'charge', the pivot."
         )
-    ] == advice(order(*stages))
+    ] == lint_stage_order(order(*stages))
 
 
 def test_what_cannot_be_undone_is_the_pivot_where_there_is_none() -> None:
     stages = [undoable(reserve), Stage(ship, reversibility="impossible")]
 
-    assert ["'ship' cannot be undone, and there is no pivot: make it that."] == advice(
-        order(*stages)
-    )
+    assert [
+        "'ship' cannot be undone, and there is no pivot: make it that."
+    ] == lint_stage_order(order(*stages))
 
 
 def test_what_can_be_undone_and_never_is_gets_a_compensation() -> None:
     assert [
         "'reserve' is easy to undo, and nothing does: give it a compensation."
-    ] == advice(order(Stage(reserve, reversibility="easy")))
+    ] == lint_stage_order(order(Stage(reserve, reversibility="easy")))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 
 from piecework.errors import PermanentError
 from piecework.telemetry import configure, guard_loop, guard_process
-from piecework.telemetry.traces import LINE_LIMIT, TRACE_LIMIT, shown
+from piecework.telemetry.traces import LINE_LIMIT, TRACE_LIMIT, format_traceback
 
 
 def raised(error: BaseException) -> BaseException:
@@ -42,7 +42,7 @@ def raised(error: BaseException) -> BaseException:
 def test_words_are_shown_if_they_are_ours_or_the_sdks(
     error: Exception, words: str
 ) -> None:
-    *frames, last = shown(raised(error)).splitlines()
+    *frames, last = format_traceback(raised(error)).splitlines()
     assert words == last
     assert frames[-1].endswith("in raised")
 
@@ -52,7 +52,7 @@ def test_of_a_chain_a_group_and_notes_the_types_are_shown() -> None:
     group = ExceptionGroup("Dear Ann", [TypeError("Dear Ann")])
     group.add_note("Dear Ann")
     group.__cause__ = cause
-    text = shown(raised(group))
+    text = format_traceback(raised(group))
     assert "Ann" not in text
     for name in ("ValueError", "TypeError", "ExceptionGroup"):
         assert name in text
@@ -60,7 +60,7 @@ def test_of_a_chain_a_group_and_notes_the_types_are_shown() -> None:
 
 def test_a_trace_has_an_end() -> None:
     error = PermanentError("x" * 100_000, code="a.b.c")
-    assert len(shown(raised(error))) <= TRACE_LIMIT
+    assert len(format_traceback(raised(error))) <= TRACE_LIMIT
 
 
 async def test_what_a_forgotten_task_raised_is_logged_without_its_words() -> None:

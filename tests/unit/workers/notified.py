@@ -11,7 +11,7 @@ from typing import Any
 from piecework import keys
 from piecework.errors import TransientError
 from piecework.model import JobRef, JobStatus
-from piecework.notice import Notice
+from piecework.notice import Notification
 from piecework.pipeline import Pipeline, Stage
 from piecework.settings import Settings
 from piecework.store.births import active_mark
@@ -60,7 +60,7 @@ class Notified:
 
     def __init__(self, *, hook: bool = True) -> None:
         self.trouble: Callable[[], Awaitable[None]] | None = None
-        self.heard: list[Notice] = []
+        self.heard: list[Notification] = []
         self.hidden: list[float] = []
         self.log = Log()
         self.client = Client(DynamoDB(time, tables=["table"]))
@@ -84,7 +84,7 @@ class Notified:
             rt=rt, pipelines={"review": pipeline}, log=self.log
         )
 
-    async def hear(self, notice: Notice) -> None:
+    async def hear(self, notice: Notification) -> None:
         """Be the hook."""
         self.heard.append(notice)
         if self.trouble is not None:

@@ -34,7 +34,7 @@ def test_what_the_model_takes_for_granted_is_what_the_code_does() -> None:
     assert loop.CHUNK_BYTES == model.CHUNK_BYTES
     assert settings.journal_flush_s == 1 / model.PAGES_A_SECOND
     assert fanout.GROUPS_AT_ONCE == model.INTERLEAVED_GROUPS
-    assert max(SIZES) == Limits().chunks < keys.MOST_CHUNKS
+    assert max(SIZES) == Limits().chunks < keys.MAX_CHUNK_NUMBER
 
 
 def test_no_limit_makes_work_faster_and_what_binds_is_kept_to() -> None:
@@ -79,8 +79,8 @@ def test_120_000_in_flight_are_kept_to_by_time() -> None:
 
 
 def test_no_item_comes_near_its_limit_however_large_the_job() -> None:
-    assert model.job_item_bytes(keys.MOST_CHUNKS, STAGES) < quotas.ITEM.limit / 40
-    assert model.tally_units(keys.MOST_CHUNKS) < 2
+    assert model.job_item_bytes(keys.MAX_CHUNK_NUMBER, STAGES) < quotas.ITEM.limit / 40
+    assert model.tally_units(keys.MAX_CHUNK_NUMBER) < 2
 
 
 def test_a_new_table_bears_twice_as_much_each_half_hour() -> None:

@@ -9,7 +9,7 @@ from examples.travel_booking import pipeline
 from examples.travel_booking.book import VARIABLE, Book
 from examples.travel_booking.booking import Itinerary, Trip
 from piecework.outcome import Compensation, DeadLettered
-from piecework.step_order import advice
+from piecework.step_order import lint_stage_order
 from piecework.testing import MemoryRun, run_in_memory
 
 BOOKED = ["flight booked", "hotel booked", "car booked"]
@@ -87,7 +87,7 @@ def test_what_came_under_a_key_is_answered_once(book: Book) -> None:
 
 
 def test_the_order_of_its_steps_needs_no_advice() -> None:
-    assert [] == advice(pipeline)
+    assert [] == lint_stage_order(pipeline)
 
 
 def test_its_command_books_in_memory_and_shows_the_book(

@@ -15,7 +15,7 @@ from piecework.endpoint import Endpoint
 from piecework.errors import StateError
 from piecework.metering import CostMeter
 from piecework.model import JobRef
-from piecework.schema import known
+from piecework.schema import require_known
 from piecework.settings import Settings
 from piecework.store.jobs import Jobs
 from piecework.store.moves import JobMoves
@@ -37,7 +37,7 @@ class Rows:
 
     async def get(self, pk: str, sk: str) -> dict[str, Any] | None:
         row = self.rows.get((pk, sk))
-        return None if row is None else known(row)
+        return None if row is None else require_known(row)
 
     async def query(
         self,

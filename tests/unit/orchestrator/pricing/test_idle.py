@@ -24,7 +24,7 @@ from orchestrator.pricing.idle import (
 from orchestrator.pricing.table import load_prices
 from piecework.errors import UsageError
 from piecework.settings import Settings
-from piecework.telemetry.metrics import OF_EVENT
+from piecework.telemetry.metrics import METRICS_BY_EVENT
 from simulation.actors import Cast
 from simulation.faults import Faults
 from simulation.log import Log
@@ -147,7 +147,7 @@ def test_the_default_deployment_matches_the_templates() -> None:
     assert deployment.alarms == sum(number or 1 for number in watched)
     assert deployment.composites == len(resources("AWS::CloudWatch::CompositeAlarm"))
     assert deployment.dashboards == len(resources("AWS::CloudWatch::Dashboard"))
-    assert deployment.metrics == len(OF_EVENT["reconcile.pass"])
+    assert deployment.metrics == len(METRICS_BY_EVENT["reconcile.pass"])
     assert (RECONCILER_VCPU, RECONCILER_GB) == reconciler
 
 

@@ -144,5 +144,5 @@ def test_a_job_says_how_many_have_ended_by_what_is_full(job: Any, ended: int) ->
 
 
 def test_the_item_that_all_workers_read_stays_small_however_large_the_job() -> None:
-    blocks = {str(block) for block in range(layout.blocks_in(keys.MOST_CHUNKS))}
+    blocks = {str(block) for block in range(layout.block_count(keys.MAX_CHUNK_NUMBER))}
     assert item_size({"full_blocks": {"NS": sorted(blocks)}}) < 5_000

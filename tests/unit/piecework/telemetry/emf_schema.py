@@ -15,7 +15,7 @@ UNITS = re.compile(
     r"|(?:Seconds|Microseconds|Milliseconds|Percent|Count|Count/Second|None)\Z"
 )
 #: Bytes of a log event, metrics in a directive, values of one, dimensions in a set.
-MOST_BYTES, MOST_METRICS, MOST_VALUES, MOST_DIMENSIONS = 256 * 1024, 100, 100, 30
+MOST_BYTES, MOST_METRICS, MAX_VALUES, MOST_DIMENSIONS = 256 * 1024, 100, 100, 30
 
 
 def faults(document: dict[str, Any], size: int) -> list[str]:
@@ -66,7 +66,7 @@ def of_metric(metric: dict[str, Any], root: dict[str, Any]) -> list[str]:
         found.append(f"{name} has no unit of CloudWatch's")
     value = root.get(str(name))
     values = value if isinstance(value, list) else [value]
-    if not 1 <= len(values) <= MOST_VALUES:
+    if not 1 <= len(values) <= MAX_VALUES:
         found.append(f"{name} has too few or too many values")
     if any(type(each) not in {int, float} for each in values):
         found.append(f"{name} is no number")

@@ -14,7 +14,7 @@ import pytest
 from piecework.settings import Settings
 from piecework.telemetry import emit
 from piecework.telemetry.emitting import _LISTENERS
-from piecework.telemetry.measuring import FLUSH_S, measured
+from piecework.telemetry.measuring import FLUSH_S, write_metrics
 from piecework.telemetry.meter import Gauge
 from piecework.telemetry.quiet import quiet_log
 from tests.unit.virtual import run_virtually
@@ -30,7 +30,7 @@ def test_a_line_a_minute_and_one_at_the_end() -> None:
     out = io.StringIO()
 
     async def a_minute_and_a_half() -> None:
-        async with measured(
+        async with write_metrics(
             EMF, lambda: 5.0, lambda: [Gauge("ChunksInProgress", 2)], out
         ):
             emit(quiet_log(), "chunk.claimed", chunk=1)
@@ -47,7 +47,7 @@ def test_a_line_a_minute_and_one_at_the_end() -> None:
 
 async def test_off_writes_nothing_and_listens_to_nothing() -> None:
     out = io.StringIO()
-    async with measured(Settings(), lambda: 5.0, stream=out):
+    async with write_metrics(Settings(), lambda: 5.0, stream=out):
         assert not _LISTENERS
         emit(quiet_log(), "chunk.claimed", chunk=1)
 
@@ -58,7 +58,7 @@ async def test_the_last_line_is_written_when_the_process_fails() -> None:
     out = io.StringIO()
 
     async def fail() -> None:
-        async with measured(EMF, lambda: 5.0, stream=out):
+        async with write_metrics(EMF, lambda: 5.0, stream=out):
             emit(quiet_log(), "chunk.dead_lettered", chunk=1)
             raise ZeroDivisionError
 
@@ -74,7 +74,7 @@ class Gone(io.StringIO):
 
 
 async def test_that_nobody_reads_the_lines_ends_nothing() -> None:
-    async with measured(EMF, lambda: 5.0, stream=Gone()):
+    async with write_metrics(EMF, lambda: 5.0, stream=Gone()):
         emit(quiet_log(), "chunk.claimed", chunk=1)
 
 
@@ -82,11 +82,11 @@ PRINTS = """
 import asyncio, os, subprocess, sys
 from piecework.settings import Settings
 from piecework.telemetry import emit
-from piecework.telemetry.measuring import measured
+from piecework.telemetry.measuring import write_metrics
 from piecework.telemetry.quiet import quiet_log
 
 async def main():
-    async with measured(Settings(metrics="emf"), lambda: 5.0):
+    async with write_metrics(Settings(metrics="emf"), lambda: 5.0):
         print("a stage prints")
         subprocess.run(["echo", "a child prints"], check=True)
         emit(quiet_log(), "chunk.claimed", chunk=1)

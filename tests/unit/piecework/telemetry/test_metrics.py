@@ -12,8 +12,8 @@ import pytest
 from piecework.settings import Settings
 from piecework.telemetry import BOUND, EVENTS, emf, emit
 from piecework.telemetry.emitting import listening
-from piecework.telemetry.meter import MOST_DEPENDENCIES, Gauge, Meter
-from piecework.telemetry.metrics import METRICS, OF_EVENT
+from piecework.telemetry.meter import MAX_DEPENDENCIES, Gauge, Meter
+from piecework.telemetry.metrics import METRICS, METRICS_BY_EVENT
 from piecework.telemetry.quiet import quiet_log
 from tests.unit.piecework.telemetry.emf_schema import faults
 
@@ -54,7 +54,7 @@ READ = {"ChunksInProgress", "CallsInFlight", "BreakersOpen"}
 @pytest.fixture
 def meter() -> Iterator[Meter]:
     meter = Meter(Random(1))
-    with listening(meter.heard):
+    with listening(meter.count):
         yield meter
 
 
@@ -74,7 +74,7 @@ def test_no_metric_is_left_out() -> None:
 
 
 def test_a_metric_is_made_of_an_event_of_the_catalogue() -> None:
-    assert set(OF_EVENT) <= set(EVENTS)
+    assert set(METRICS_BY_EVENT) <= set(EVENTS)
 
 
 @pytest.mark.parametrize("event", sorted(EVENTS))
@@ -105,7 +105,7 @@ def test_counts_begin_anew_after_each_line_and_gauges_stay(meter: Meter) -> None
 def test_a_distribution_keeps_a_fair_sample_of_a_hundred() -> None:
     meter = Meter(Random(7))
     for number in range(10_000):
-        meter.heard("call.attempt", {"duration_ms": number, "outcome": "answered"})
+        meter.count("call.attempt", {"duration_ms": number, "outcome": "answered"})
 
     taken = meter.take()[""]
     values = taken["CallSeconds"]
@@ -125,10 +125,10 @@ def test_a_breaker_is_told_of_its_dependency_too(meter: Meter) -> None:
 
 
 def test_however_many_dependencies_there_are_the_lines_are_few(meter: Meter) -> None:
-    for number in range(2 * MOST_DEPENDENCIES):
+    for number in range(2 * MAX_DEPENDENCIES):
         emit(quiet_log(), "breaker.opened", dependency=f"d{number}")
 
-    assert len(meter.take()) == 1 + MOST_DEPENDENCIES
+    assert len(meter.take()) == 1 + MAX_DEPENDENCIES
 
 
 # ── the lines ───────────────────────────────────────────────────────────────
@@ -139,7 +139,7 @@ def full() -> list[str]:
     meter = Meter(Random(1))
     for event, fields in MAKES.values():
         for _ in range(300):
-            meter.heard(event, fields)
+            meter.count(event, fields)
     gauges = [Gauge(name, 1) for name in READ]
     return emf.lines(meter.take(gauges), "piecework", "prod", 1_700_000_000.5)
 

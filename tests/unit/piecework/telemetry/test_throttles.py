@@ -12,7 +12,7 @@ from aiobotocore.httpsession import AIOHTTPSession
 
 from piecework.telemetry.emitting import listening
 from piecework.telemetry.meter import Meter
-from piecework.telemetry.throttles import tell_of_throttles, throttle_of
+from piecework.telemetry.throttles import emit_throttles, find_throttle_code
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ from piecework.telemetry.throttles import tell_of_throttles, throttle_of
     ],
 )
 def test_a_throttle_is_told_from_every_other_answer(answer: Any, code: str) -> None:
-    assert throttle_of(answer) == code
+    assert find_throttle_code(answer) == code
 
 
 class Answer:
@@ -75,8 +75,8 @@ async def test_those_that_the_sdk_retries_by_itself_are_counted(
         "config": AioConfig(retries={"mode": "standard", "total_max_attempts": 4}),
     }
     async with session.create_client("sqs", **given) as client:
-        tell_of_throttles(client)
-        with listening(meter.heard):
+        emit_throttles(client)
+        with listening(meter.count):
             await client.get_queue_url(QueueName="work")
 
     assert network.asked == 3

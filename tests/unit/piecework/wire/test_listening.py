@@ -11,7 +11,7 @@ from piecework.metering.cost_meter import CostMeter
 from piecework.metering.listening import listen
 from piecework.model import JobRef
 from piecework.telemetry.emitting import listening
-from piecework.telemetry.throttles import tell_of_throttles
+from piecework.telemetry.throttles import emit_throttles
 from tests.unit.piecework.wire.both import both
 from tests.unit.piecework.wire.test_answers import ANSWERS, UPDATE
 
@@ -32,7 +32,7 @@ async def test_a_request_costs_and_tells_the_same(case: str) -> None:
     async with both("dynamodb") as pair:
         for client, meter in zip((pair.sdk, pair.alike), meters, strict=True):
             listen(client, meter)
-            tell_of_throttles(client)
+            emit_throttles(client)
         with listening(lambda name, fields: told.append((name, fields))):
             _, thin = await pair.ask("update_item", ANSWERS[case], **UPDATE)
 

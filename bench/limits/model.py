@@ -14,8 +14,8 @@ from typing import Final
 
 from bench.limits import quotas
 from bench.limits.recorded import Pattern
-from piecework.keys import MOST_CHUNKS
-from piecework.layout import GROUP_SIZE, blocks_in, groups_in
+from piecework.keys import MAX_CHUNK_NUMBER
+from piecework.layout import PARTITION_SIZE, block_count, partition_count
 from piecework.metering.units import (
     READ_BYTES,
     number_size,
@@ -92,7 +92,7 @@ def rates(run: Run, pattern: Pattern) -> Iterator[tuple[quotas.Quota, float]]:
     """Yield the maximum chunks a second under each limit."""
     units = units_a_chunk(run, pattern)
     in_progress = min(run.in_progress, quotas.IN_FLIGHT.limit)
-    partitions = math.ceil(in_progress / GROUP_SIZE)
+    partitions = math.ceil(in_progress / PARTITION_SIZE)
     yield quotas.IN_FLIGHT, quotas.IN_FLIGHT.limit / run.seconds
     yield quotas.PARTITION_WRITES, partitions * quotas.PARTITION_WRITES.limit / units
     yield quotas.TABLE_WRITES, quotas.TABLE_WRITES.limit / units
@@ -106,8 +106,8 @@ def units_a_chunk(run: Run, pattern: Pattern) -> float:
 
 def tally_units(chunks: int) -> float:
     """Return the write units of counting a chunk by itself, on an average."""
-    size = min(chunks, GROUP_SIZE)
-    number = number_size(str(MOST_CHUNKS)[: len(str(chunks - 1))])
+    size = min(chunks, PARTITION_SIZE)
+    number = number_size(str(MAX_CHUNK_NUMBER)[: len(str(chunks - 1))])
     return (
         sum(write_units(TALLY_OVERHEAD_BYTES + n * number) for n in range(1, size + 1))
         / size
@@ -116,7 +116,7 @@ def tally_units(chunks: int) -> float:
 
 def job_item_bytes(chunks: int, pattern: Pattern) -> int:
     """Return the size of the job item at its end, with all full groups listed in it."""
-    blocks, groups = blocks_in(chunks), groups_in(chunks)
+    blocks, groups = block_count(chunks), partition_count(chunks)
     members = groups if blocks == 1 else blocks
     return pattern.meta_bytes + sum(number_size(str(n)) for n in range(members))
 
@@ -138,7 +138,7 @@ def payload_reads(workers: int) -> float:
 
 def submit_s(chunks: int, pattern: Pattern) -> float:
     """Return the seconds of writing the chunks, as the partitions allow."""
-    partitions = min(groups_in(chunks), INTERLEAVED_GROUPS)
+    partitions = min(partition_count(chunks), INTERLEAVED_GROUPS)
     rate = partitions * quotas.PARTITION_WRITES.limit / pattern.submit_units
     return chunks / min(rate, quotas.TABLE_WRITES.limit / pattern.submit_units)
 

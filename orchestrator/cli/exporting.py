@@ -11,7 +11,7 @@ from orchestrator.cli.letters import Letter
 from orchestrator.cli.output import Output, encode
 from orchestrator.cli.whole_file import whole_file
 from piecework.model import JobRef
-from piecework.record import listed
+from piecework.record import read_value
 from piecework.runtime import Runtime
 
 
@@ -45,7 +45,7 @@ async def write(
     for letter in letters:
         facts = {k: v for k, v in letter.items() if k not in {"pk", "sk", "expires_at"}}
         ref = JobRef(letter["tenant"], letter["job"]).chunk(letter["chunk"])
-        facts["error_history"] = listed(
+        facts["error_history"] = read_value(
             str(letter["error_history"]), f"The error history of dead letter {ref}"
         )
         if payload:

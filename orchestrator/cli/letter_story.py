@@ -8,7 +8,7 @@ from orchestrator.cli.letters import Letter, with_fingerprint
 from piecework.errors import NotFoundError, PieceworkError, StoreError
 from piecework.model import ChunkRef
 from piecework.payloads import MOST_BYTES, PayloadRef, Payloads
-from piecework.record import listed
+from piecework.record import read_value
 from piecework.runtime import Runtime
 from piecework.store.dead_letters import read_letter
 from piecework.store.table import Item
@@ -39,7 +39,7 @@ async def dead_letter_document(rt: Runtime, ref: ChunkRef) -> Letter:
     chunk = await rt.table.get(ref.pk, ref.sk) or {}
     return {
         **facts,
-        "error_history": listed(
+        "error_history": read_value(
             str(last["error_history"]), "The error history of a dead letter"
         ),
         "deaths": len(letters),

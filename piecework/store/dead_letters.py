@@ -22,7 +22,12 @@ from piecework.fingerprint import fingerprint
 from piecework.model import JobRef, iso
 from piecework.outcome import DeadLettered
 from piecework.queue import Delivery, sketch
-from piecework.record import document, text, text_or_none, whole_or_none
+from piecework.record import (
+    read_document,
+    read_optional_int,
+    read_optional_text,
+    read_text,
+)
 from piecework.settings import Settings
 from piecework.store.expiry import expires_at
 from piecework.store.open_letters import open_mark
@@ -73,18 +78,18 @@ class DeadLetters:
         now, item, failure = self.clock(), claim.chunk.item, dead.failure
         errors = [told(row) for row in trail[1 - TRAIL :]]
         last = failure.model_dump(mode="json", exclude_none=True)
-        stage = failure.stage or text_or_none(item, "stage")
+        stage = failure.stage or read_optional_text(item, "stage")
         return {
             "kind": "dead-letter",
             "state": OPEN,
             "tenant": claim.ref.tenant,
             "job": claim.ref.job,
             "chunk": claim.ref.chunk,
-            "label": text_or_none(item, "label"),
+            "label": read_optional_text(item, "label"),
             "gen": claim.gen,
-            "replay_of": whole_or_none(item, "replay_of"),
-            "origin_gen": whole_or_none(item, "origin_gen"),
-            "patched_in_gen": whole_or_none(item, "patched_in_gen"),
+            "replay_of": read_optional_int(item, "replay_of"),
+            "origin_gen": read_optional_int(item, "origin_gen"),
+            "patched_in_gen": read_optional_int(item, "patched_in_gen"),
             "pipeline": pipeline,
             "owner": owner or None,
             "runbook": runbook or None,
@@ -95,14 +100,14 @@ class DeadLetters:
             "fingerprint": fingerprint(failure.code, stage or "", failure.message),
             "attempts": claim.attempt,
             "claims": claim.fence,
-            "receive_count": whole_or_none(item, "receive_count"),
+            "receive_count": read_optional_int(item, "receive_count"),
             "worker": claim.worker,
-            "payload": text_or_none(item, "payload"),
-            "payload_sha256": text_or_none(item, "payload_sha256"),
+            "payload": read_optional_text(item, "payload"),
+            "payload_sha256": read_optional_text(item, "payload_sha256"),
             "compensation": dead.compensation,
             "uncompensated_stages": list(dead.uncompensated_stages) or None,
             "error_history": json.dumps([*errors, last | {"worker": claim.worker}]),
-            "created_at": text_or_none(item, "created_at"),
+            "created_at": read_optional_text(item, "created_at"),
             "dead_lettered_at": iso(now),
             "expires_at": expires_at(now, self.settings.dead_letter_retention_days),
         }
@@ -199,7 +204,9 @@ def read_letter(item: Item) -> Item | None:
         return None
     tenant, job, chunk, gen = name
     for field in ("error_code", "dead_lettered_at", "state", "error_history"):
-        text(item, field, f"The dead letter {gen} of {job}/{keys.chunk_name(chunk)}")
+        read_text(
+            item, field, f"The dead letter {gen} of {job}/{keys.chunk_name(chunk)}"
+        )
     return {**item, "tenant": tenant, "job": job, "chunk": chunk, "gen": gen}
 
 
@@ -218,7 +225,7 @@ def told(row: Item) -> dict[str, Any]:
     One that somebody spoiled is told as such: it must not keep its chunk from ending.
     """
     try:
-        error = document(text(row, "error", "An error"), "An error")
+        error = read_document(read_text(row, "error", "An error"), "An error")
     except PermanentError as unreadable:
         error = {"code": unreadable.code}
-    return error | {"worker": text_or_none(row, "worker")}
+    return error | {"worker": read_optional_text(row, "worker")}

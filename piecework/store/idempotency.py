@@ -32,7 +32,7 @@ from piecework.idempotency.record import (
 )
 from piecework.model import iso, moment
 from piecework.objects import INLINE_LIMIT
-from piecework.schema import known
+from piecework.schema import require_known
 from piecework.store.expiry import expires_at
 from piecework.store.table import Action, Item, Refused, Table, Written
 
@@ -199,7 +199,7 @@ def read(item: Item | None) -> Record | None:
     """
     if item is None:
         return None
-    item = known(item)
+    item = require_known(item)
     until = item.get("valid_until")
     return Record(
         State(item["state"]),

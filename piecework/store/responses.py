@@ -16,7 +16,7 @@ from piecework import keys, telemetry
 from piecework.errors import StoreError
 from piecework.model import iso
 from piecework.objects import INLINE_LIMIT
-from piecework.record import text_or_none
+from piecework.record import read_optional_text
 from piecework.store.table import Table
 
 #: Seconds after which a slow table is not waited for.
@@ -43,10 +43,10 @@ class TableResponses:
         except (StoreError, TimeoutError) as error:
             self._tell(error)
             return None
-        until = text_or_none(item or {}, "valid_until")
+        until = read_optional_text(item or {}, "valid_until")
         if until is None or until <= iso(self.clock()):
             return None
-        return text_or_none(item or {}, "value")
+        return read_optional_text(item or {}, "value")
 
     async def keep(self, key: str, value: str, seconds: float) -> None:
         """Remember a response, unless one is kept already."""

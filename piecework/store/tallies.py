@@ -37,7 +37,7 @@ class Tallies:
             return False
         action = self.table.action(
             "Update",
-            keys.group_pk(ref.tenant, ref.job, group),
+            keys.partition_pk(ref.tenant, ref.job, group),
             keys.TALLY_SK,
             update="ADD ended_chunks :ended",
             values={"ended": settled},
@@ -45,15 +45,15 @@ class Tallies:
         reply = await self.table.update(action, returning="UPDATED_NEW")
         if not isinstance(reply, Written):
             return False
-        if len(reply.item["ended_chunks"]) < layout.group_size(group, chunks):
+        if len(reply.item["ended_chunks"]) < layout.partition_size(group, chunks):
             return False
-        alone = layout.groups_in(chunks) == 1
+        alone = layout.partition_count(chunks) == 1
         return alone or await self._group_full(ref, group, chunks)
 
     async def _group_full(self, ref: JobRef, group: int, chunks: int) -> bool:
-        block, blocks = layout.block_of(group), layout.blocks_in(chunks)
+        block, blocks = layout.block_of(group), layout.block_count(chunks)
         if blocks == 1:
-            return layout.groups_in(chunks) <= await self._members(
+            return layout.partition_count(chunks) <= await self._members(
                 self._on_job(ref, FULL_GROUPS, group), FULL_GROUPS
             )
         size = layout.block_size(block, chunks)
@@ -81,7 +81,7 @@ class Tallies:
         first = layout.block_of(group) * layout.BLOCK_SIZE
         return self.table.action(
             "Update",
-            keys.group_pk(ref.tenant, ref.job, first),
+            keys.partition_pk(ref.tenant, ref.job, first),
             keys.BLOCK_SK,
             update=f"{verb} {FULL_GROUPS} :full",
             values={"full": {group}},
@@ -92,7 +92,7 @@ class Tallies:
         removed = set(reopened)
         tally = self.table.action(
             "Update",
-            keys.group_pk(ref.tenant, ref.job, group),
+            keys.partition_pk(ref.tenant, ref.job, group),
             keys.TALLY_SK,
             update="DELETE ended_chunks :removed",
             values={"removed": removed},
@@ -107,7 +107,7 @@ class Tallies:
             values={"group": {group}, "block": {layout.block_of(group)}},
         )
         reply = await self.table.update(full)
-        if isinstance(reply, Written) and layout.blocks_in(chunks_of(reply.item)) > 1:
+        if isinstance(reply, Written) and layout.block_count(chunks_of(reply.item)) > 1:
             block = self._on_block(ref, "DELETE", group)
             await self.table.update(block, returning="NONE")
 
@@ -118,10 +118,10 @@ class Tallies:
         chunks are handed out in about their order.
         """
         full = await self._full_groups(ref, chunks)
-        total = sum(layout.group_size(group, chunks) for group in full)
-        others = (g for g in range(layout.groups_in(chunks)) if g not in full)
+        total = sum(layout.partition_size(group, chunks) for group in full)
+        others = (g for g in range(layout.partition_count(chunks)) if g not in full)
         for group in islice(others, layout.BLOCK_SIZE):
-            pk = keys.group_pk(ref.tenant, ref.job, group)
+            pk = keys.partition_pk(ref.tenant, ref.job, group)
             item = await self.table.get(pk, keys.TALLY_SK)
             total += len((item or {}).get("ended_chunks", ()))
         return total
@@ -129,9 +129,9 @@ class Tallies:
     async def _full_groups(self, ref: JobRef, chunks: int) -> set[int]:
         """Return the full groups of a job of more than one block."""
         full: set[int] = set()
-        blocks = layout.blocks_in(chunks)
+        blocks = layout.block_count(chunks)
         for block in range(blocks) if blocks > 1 else ():
-            pk = keys.group_pk(ref.tenant, ref.job, block * layout.BLOCK_SIZE)
+            pk = keys.partition_pk(ref.tenant, ref.job, block * layout.BLOCK_SIZE)
             item = await self.table.get(pk, keys.BLOCK_SK)
             full |= set((item or {}).get(FULL_GROUPS, ()))
         return full
@@ -146,4 +146,4 @@ def ended_at_least(job: Mapping[str, Any]) -> int:
     """Return how many chunks have ended by a large job's item alone."""
     full = len(job.get(FULL_GROUPS, ()))
     full += len(job.get(FULL_BLOCKS, ())) * layout.BLOCK_SIZE
-    return min(full * layout.GROUP_SIZE, chunks_of(job))
+    return min(full * layout.PARTITION_SIZE, chunks_of(job))

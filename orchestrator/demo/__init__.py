@@ -1,8 +1,7 @@
-"""The demo: a contract is reviewed while calls fail and a worker is killed.
+"""The demo reviews a contract while calls fail and a worker is killed.
 
-It starts an AWS, services and workers of its own on this machine, tells what becomes
-of every chunk, and ends with figures that are counted from the tables and from the
-books of the services, never from what the demo itself believes.
+It starts an embedded AWS, services and workers on this machine and reports each step.
+The final figures come from the tables and from the ledgers of the services.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The services' own books: what the model and the add-in say was asked of them."""
+"""Read the services' own ledgers: the requests that model and add-in received."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 from aiohttp import ClientError, ClientSession
 
-from orchestrator.demo.failure import StoryError
+from orchestrator.demo.failure import DemoError
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
-    """What the model counted.
+class ModelStats:
+    """Counts of the model.
 
     Attributes:
-        made: Calls, tries that failed included.
+        made: Calls, including failed attempts.
         answered: Different requests that it answered.
-        answered_twice: Requests that it answered more than once: paid twice.
+        answered_twice: Requests that it answered more than once, so paid twice.
     """
 
     made: int
@@ -27,8 +27,8 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
-class Addin:
-    """What took effect at the add-in, for one job."""
+class AddinStats:
+    """Effects at the add-in for one job."""
 
     effects: Counter[str]
     duplicates: int
@@ -36,24 +36,24 @@ class Addin:
 
 
 @dataclass(frozen=True, slots=True)
-class Books:
-    """Reads both, over HTTP; a StoryError when they do not answer."""
+class ServiceLedgers:
+    """Reads both ledgers over HTTP; raises DemoError if a service does not respond."""
 
     http: ClientSession
     urls: dict[str, str]
 
-    async def model(self) -> Model:
+    async def model(self) -> ModelStats:
         """Read the model's counts."""
-        said = await self._get(self.urls["stats"])
-        return Model(said["calls"], said["answered"], said["answered_twice"])
+        reply = await self._get(self.urls["stats"])
+        return ModelStats(reply["calls"], reply["answered"], reply["answered_twice"])
 
-    async def addin(self, job: str) -> Addin:
+    async def addin(self, job: str) -> AddinStats:
         """Read the add-in's ledger of a job."""
-        said = await self._get(self.urls["ledger"], job=job)
-        return Addin(
-            Counter(said["effects"]),
-            said["duplicate_effects"],
-            len(said["slots_open"]),
+        reply = await self._get(self.urls["ledger"], job=job)
+        return AddinStats(
+            Counter(reply["effects"]),
+            reply["duplicate_effects"],
+            len(reply["slots_open"]),
         )
 
     async def _get(self, url: str, **query: str) -> Any:
@@ -62,5 +62,5 @@ class Books:
                 response.raise_for_status()
                 return await response.json()
         except ClientError as error:
-            message = f"{url} does not answer: {type(error).__name__}"
-            raise StoryError(message) from error
+            message = f"{url} does not respond: {type(error).__name__}"
+            raise DemoError(message) from error

@@ -1,4 +1,4 @@
-"""The processes that the demo starts, and ends by their pid."""
+"""Start child processes, wait for them, and kill them by their pid."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.demo.failure import StoryError
+from orchestrator.demo.failure import DemoError
 
 TAIL_LINES = 6
 #: Two above this package: what has to be importable for the children, too.
@@ -19,8 +19,8 @@ SOURCES = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True, slots=True)
-class Child:
-    """A process of ours, and the file that it writes its log to."""
+class ChildProcess:
+    """A process that this process started, with its log file."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -28,55 +28,55 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         return self.process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process is running."""
         return self.process.poll() is None
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal, unless it has ended."""
+        """Send a signal if the process is running."""
         self.process.send_signal(number)
 
-    async def gone(self, patience_s: float = 15.0) -> None:
-        """Wait for its end."""
+    async def wait_until_exited(self, patience_s: float = 15.0) -> None:
+        """Wait until the process exits."""
         try:
             await asyncio.to_thread(self.process.wait, patience_s)
         except subprocess.TimeoutExpired as error:
             message = f"{self.name} (pid {self.pid}) did not stop in {patience_s:g} s"
-            raise StoryError(message) from error
+            raise DemoError(message) from error
 
-    async def first_line(self) -> bytes:
-        """Return the first line of its output.
+    async def read_first_line(self) -> bytes:
+        """Return the first line of its standard output.
 
         Raises:
-            StoryError: It ended without one.
+            DemoError: The process exited without a line.
         """
         if self.process.stdout is None:
             return b""
         line = await asyncio.to_thread(self.process.stdout.readline)
         if not line:
-            raise StoryError(self.last_words())
+            raise DemoError(self.describe_exit())
         return line
 
-    def last_words(self) -> str:
-        """Say how it ended, with the end of its log."""
+    def describe_exit(self) -> str:
+        """Return the exit code and the last lines of the log."""
         lines = self.log.read_text("utf-8", "replace").splitlines()[-TAIL_LINES:]
-        tail = "\n".join(lines) or "(its log is empty)"
-        return f"{self.name} ended with {self.process.poll()}:\n{tail}"
+        tail = "\n".join(lines) or "(the log is empty)"
+        return f"{self.name} exited with code {self.process.poll()}:\n{tail}"
 
 
-def start(
+def start_process(
     name: str,
     module: Sequence[str],
     environment: Mapping[str, str],
     log: Path,
     *,
     listen: bool = False,
-) -> Child:
-    """Start a Python module; `listen`: its output is for us, else nobody reads it."""
+) -> ChildProcess:
+    """Start a Python module; with `listen`, its standard output can be read."""
     path = [str(SOURCES), environment.get("PYTHONPATH", "")]
     with log.open("wb") as sink:
         process = subprocess.Popen(  # noqa: S603 -- our own modules
@@ -88,11 +88,11 @@ def start(
             # Ctrl-C is the demo's: it ends them in its own order.
             start_new_session=True,
         )
-    return Child(name, process, log)
+    return ChildProcess(name, process, log)
 
 
-def end(children: Iterable[Child]) -> None:
-    """Kill what still lives, and leave no zombie."""
+def kill_all(children: Iterable[ChildProcess]) -> None:
+    """Kill the running processes and collect all of them."""
     children = list(children)
     for child in children:
         if child.alive:

@@ -1,10 +1,10 @@
-"""Count what became of everything: from the tables, the certificate and the books."""
+"""Count the results from the tables, the certificate and the services' ledgers."""
 
 from __future__ import annotations
 
-from orchestrator.demo.killing import Death
+from orchestrator.demo.killing import WorkerKill
 from orchestrator.demo.verdict import Counts
-from orchestrator.demo.watch import Watch
+from orchestrator.demo.watch import JobWatcher
 from piecework.finish import Certificate
 from piecework.harvest import TableHarvest
 from piecework.manifest import read_manifest
@@ -17,40 +17,40 @@ from piecework.store.dead_letters import DeadLetters
 EFFECTS = ("notify", "publish", "reserve")
 
 
-async def count(watch: Watch, death: Death) -> Counts:
-    """Count, when all workers are gone and nothing moves any more."""
-    rt, look = watch.rt, await watch.look()
-    census = await take_census(rt.table, watch.ref, look.job.chunks)
-    listed = await in_manifest(rt, look.job)
-    rows = DeadLetters(rt.dead_letters, rt.settings, rt.clock).of_job(watch.ref)
-    effects = look.addin.effects
+async def count_results(watcher: JobWatcher, kill: WorkerKill) -> Counts:
+    """Count the results after all workers have stopped."""
+    rt, snapshot = watcher.rt, await watcher.take_snapshot()
+    census = await take_census(rt.table, watcher.ref, snapshot.job.chunks)
+    listed = await read_chunk_numbers(rt, snapshot.job)
+    rows = DeadLetters(rt.dead_letters, rt.settings, rt.clock).of_job(watcher.ref)
+    effects = snapshot.addin.effects
     return Counts(
-        status=look.job.status,
+        status=snapshot.job.status,
         chunks=len(listed),
         succeeded=census.by_status[ChunkStatus.SUCCEEDED],
-        lost=len(listed ^ await accounted_for(rt, look.job, census)),
+        lost=len(listed ^ await verified_chunks(rt, snapshot.job, census)),
         effects=sum(effects[name] for name in EFFECTS),
         effects_expected=len(EFFECTS) * len(listed),
-        duplicate_effects=look.addin.duplicates,
-        slots_open=look.addin.slots_open,
-        calls_paid_twice=look.model.answered_twice,
-        in_hand=len(death.held),
-        taken_over=len(death.takeovers),
+        duplicate_effects=snapshot.addin.duplicates,
+        slots_open=snapshot.addin.slots_open,
+        calls_paid_twice=snapshot.model.answered_twice,
+        claimed_at_kill=len(kill.claimed),
+        taken_over=len(kill.takeovers),
         redriven=len([row async for row in rows if row["state"] == "REDRIVEN"]),
     )
 
 
-async def in_manifest(rt: Runtime, job: Job) -> set[int]:
-    """Return the chunks that were handed in."""
+async def read_chunk_numbers(rt: Runtime, job: Job) -> set[int]:
+    """Return the numbers of the submitted chunks."""
     entries = read_manifest(rt.objects, job)
     return {entry.chunk async for entry in entries}
 
 
-async def accounted_for(rt: Runtime, job: Job, census: Census) -> set[int]:
-    """Return the chunks of whose result record, certificate and value agree.
+async def verified_chunks(rt: Runtime, job: Job, census: Census) -> set[int]:
+    """Return the chunks whose record, certificate and stored result agree.
 
     Raises:
-        StateError: A stored value is not the one that its chunk settled with.
+        StateError: A stored result is not the one that its chunk was settled with.
     """
     content = await rt.objects.get(str(job.item["certificate"]))
     certified = Certificate.model_validate_json(content).results
@@ -63,33 +63,35 @@ async def accounted_for(rt: Runtime, job: Job, census: Census) -> set[int]:
     }
 
 
-def tell_counts(counts: Counts, watch: Watch, death: Death) -> None:
-    """Say where each figure of the last line comes from."""
-    watch.screen.say("took", f"{watch.rt.clock() - watch.began:.1f} s from the submit")
-    remembered = sum(
-        watch.logs.replayed.get((held.chunk, held.fence + 1), 0) for held in death.held
+def report_counts(counts: Counts, watcher: JobWatcher, kill: WorkerKill) -> None:
+    """Report the source of each figure of the summary line."""
+    watcher.screen.print_line(
+        "took", f"{watcher.rt.clock() - watcher.started_at:.1f} s from the submit"
     )
-    watch.screen.say(
+    replayed = sum(
+        watcher.logs.replayed.get((claimed.chunk, claimed.fence + 1), 0)
+        for claimed in kill.claimed
+    )
+    watcher.screen.print_line(
         "counted",
         f"chunks: {counts.chunks} in the manifest, {counts.succeeded} SUCCEEDED in the "
         f"table, {counts.lost} without a certified result",
     )
-    watch.screen.say(
+    watcher.screen.print_line(
         "",
-        f"effects: {counts.effects} in the add-in's own ledger, "
-        f"{counts.duplicate_effects} twice, {counts.slots_open} slots left open",
+        f"effects: {counts.effects} in the add-in's ledger, "
+        f"{counts.duplicate_effects} duplicates, {counts.slots_open} open slots",
     )
-    watch.screen.say(
+    watcher.screen.print_line(
         "",
-        f"calls: beside its checkpoints {remembered} journalled calls of the killed "
-        "worker were remembered, "
-        f"{counts.calls_paid_twice} paid twice by the model's own count "
-        f"({death.paid_twice} before the kill): their answers were on the way, or at "
-        "most 250 ms old and not yet written, when it was killed",
+        f"calls: {replayed} calls of the killed worker were replayed from the journal, "
+        f"{counts.calls_paid_twice} were paid twice by the model's count "
+        f"({kill.paid_twice} of them before the kill). When the worker was killed, the "
+        "answers of the others were on the way, or at most 250 ms old and not written",
     )
-    if watch.logs.leases_lost:
-        watch.screen.say(
+    if watcher.logs.leases_lost:
+        watcher.screen.print_line(
             "",
-            f"{watch.logs.leases_lost} leases ran out on living workers: this machine "
-            "is busy, and their calls may be among those paid twice",
+            f"{watcher.logs.leases_lost} leases of running workers expired: this "
+            "machine is busy. Their calls may be among those paid twice",
         )

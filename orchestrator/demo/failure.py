@@ -1,7 +1,7 @@
-"""What ends the story before its end."""
+"""The error that stops the demo early."""
 
 from __future__ import annotations
 
 
-class StoryError(Exception):
-    """Something did not come about that the demo had promised; its text says what."""
+class DemoError(Exception):
+    """A step of the demo failed; the message names the step."""

@@ -1,4 +1,4 @@
-"""The killing: which worker, with what in hand, and who goes on with it."""
+"""Kill one worker while it has chunks, and report the workers that take them over."""
 
 from __future__ import annotations
 
@@ -7,90 +7,102 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from orchestrator.demo.children import Child
+from orchestrator.demo.children import ChildProcess
 from orchestrator.demo.takeover import (
-    CHECKPOINTED,
-    PAYING,
-    Held,
+    CHECKPOINTED_STAGES,
+    PAID_STAGES,
+    ClaimedChunk,
     Takeover,
-    in_hand,
-    in_mid_chunk,
-    taken_over,
+    claimed_chunks,
+    find_takeovers,
+    workers_in_stages,
 )
-from orchestrator.demo.watch import Look, Watch
+from orchestrator.demo.watch import JobWatcher, Snapshot
 
 #: Chunks that have ended before a worker is killed, so that the job is in full swing,
 #: and after which the choice of the worker gets less particular.
-IN_SWING, LATE = 7, 11
+MIN_ENDED_CHUNKS, ANY_PAID_STAGE_FROM = 7, 11
 
 
 @dataclass(slots=True)
-class Death:
-    """A killed worker, the chunks that it had in hand, and who has them now.
+class WorkerKill:
+    """A killed worker, its claimed chunks, and their takeovers.
 
     Attributes:
-        paid_twice: Calls that the model had answered twice by then.
+        at: Time of the kill, in seconds since 1970.
+        paid_twice: Calls that the model had answered twice before the kill.
     """
 
-    worker: Child
+    worker: ChildProcess
     at: float
     paid_twice: int
-    held: list[Held]
+    claimed: list[ClaimedChunk]
     takeovers: list[Takeover] = field(default_factory=list)
 
     @property
-    def waiting(self) -> list[Held]:
-        """The chunks that nobody has taken over yet."""
-        done = {takeover.held for takeover in self.takeovers}
-        return [held for held in self.held if held not in done]
+    def waiting(self) -> list[ClaimedChunk]:
+        """The chunks that no worker has taken over yet."""
+        done = {takeover.claimed for takeover in self.takeovers}
+        return [claimed for claimed in self.claimed if claimed not in done]
 
 
-async def kill_one(watch: Watch, workers: Sequence[Child], rng: Random) -> Death:
-    """Kill a worker with SIGKILL while the table says that it is in mid-chunk.
+async def kill_one(
+    watcher: JobWatcher, workers: Sequence[ChildProcess], rng: Random
+) -> WorkerKill:
+    """Kill a worker with SIGKILL while the table shows that it runs a chunk.
 
-    It is frozen first, so that what the table says still holds when it is killed.
+    SIGSTOP comes first, so that the table still shows this when the worker is killed.
     """
     pids = {worker.pid: worker for worker in workers}
 
-    def candidates(look: Look) -> list[int]:
-        stages = CHECKPOINTED if look.ended < LATE else PAYING
-        return in_mid_chunk(look.chunks, pids, stages) if look.ended >= IN_SWING else []
+    def candidates(snapshot: Snapshot) -> list[int]:
+        stages = (
+            CHECKPOINTED_STAGES if snapshot.ended < ANY_PAID_STAGE_FROM else PAID_STAGES
+        )
+        return (
+            workers_in_stages(snapshot.chunks, pids, stages)
+            if snapshot.ended >= MIN_ENDED_CHUNKS
+            else []
+        )
 
     frozen: list[int] = []
     while not frozen:
-        look = await watch.until(
-            lambda look: bool(candidates(look)), "a worker is in mid-chunk"
+        snapshot = await watcher.wait_until(
+            lambda snapshot: bool(candidates(snapshot)), "a worker runs a chunk"
         )
-        worker = pids[rng.choice(candidates(look))]
+        worker = pids[rng.choice(candidates(snapshot))]
         worker.signal(signal.SIGSTOP)
-        frozen = in_mid_chunk((await watch.look()).chunks, [worker.pid])
+        frozen = workers_in_stages((await watcher.take_snapshot()).chunks, [worker.pid])
         if not frozen:
             worker.signal(signal.SIGCONT)
-    watch.machine.dismissed.add(worker.name)
+    watcher.processes.stopped.add(worker.name)
     worker.signal(signal.SIGKILL)
-    at = watch.rt.clock()
-    await worker.gone()
+    at = watcher.rt.clock()
+    await worker.wait_until_exited()
     # What it had sent before may still have been written: so the table is asked again.
-    look = await watch.look()
-    held = in_hand(look.chunks, worker.pid)
-    said = ", ".join(f"{h.chunk} ({h.stage})" for h in held)
-    watch.screen.say(
+    snapshot = await watcher.take_snapshot()
+    claimed = claimed_chunks(snapshot.chunks, worker.pid)
+    chunks = ", ".join(f"{h.chunk} ({h.stage})" for h in claimed)
+    watcher.screen.print_line(
         "kill",
-        f"SIGKILL to {worker.name} (pid {worker.pid}) with chunks in hand: {said}",
+        f"{worker.name} (pid {worker.pid}) was killed with SIGKILL; "
+        f"its chunks: {chunks}",
     )
-    return Death(worker, at, look.model.answered_twice, held)
+    return WorkerKill(worker, at, snapshot.model.answered_twice, claimed)
 
 
-def tell_takeovers(watch: Watch, death: Death, look: Look) -> None:
-    """Tell which chunks of the dead worker others have claimed since the last look."""
-    fresh = taken_over(death.waiting, look.chunks, look.at - death.at)
+def report_takeovers(watcher: JobWatcher, kill: WorkerKill, snapshot: Snapshot) -> None:
+    """Report the killed worker's chunks that other workers have claimed since then."""
+    fresh = find_takeovers(kill.waiting, snapshot.chunks, snapshot.at - kill.at)
     for takeover in fresh:
-        held = takeover.held
-        by = takeover.by or watch.logs.claimed.get((held.chunk, held.fence + 1), "")
-        watch.screen.say(
-            "takeover",
-            f"chunk {held.chunk}: {death.worker.name} -> "
-            f"{watch.machine.name_of(by) or 'another'} after {takeover.seconds:.1f} s, "
-            f"goes on in {held.stage}",
+        claimed = takeover.claimed
+        by = takeover.by or watcher.logs.claimed.get(
+            (claimed.chunk, claimed.fence + 1), ""
         )
-    death.takeovers += fresh
+        name = watcher.processes.worker_name(by) or "another"
+        watcher.screen.print_line(
+            "takeover",
+            f"chunk {claimed.chunk}: {kill.worker.name} -> {name} "
+            f"after {takeover.seconds:.1f} s, continues in {claimed.stage}",
+        )
+    kill.takeovers += fresh

@@ -1,4 +1,4 @@
-"""What the workers say of themselves: their JSON logs, read as they grow."""
+"""Read the JSON logs of the workers while they grow."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ RATE_LIMITED = {"llm.http.429_rate_limited", "tool.http.429_rate_limited"}
 
 @dataclass(slots=True)
 class Logs:
-    """What the logs in a folder came to so far.
+    """Counts from the logs in a folder.
 
     Attributes:
-        retried: How often a call was tried again, by the error's code.
-        durations: Milliseconds of each answer of the model.
-        claimed: Who won the claim of a chunk, by chunk and fence.
-        replayed: Calls that a claim remembered instead of making them again.
-        leases_lost: Claims of living workers that ran out: the machine is overloaded.
+        retried: Number of retried calls, by error code.
+        durations: Duration of each answered model call, in milliseconds.
+        claimed: The worker that claimed a chunk, by chunk and fence.
+        replayed: Calls that a claim replayed from the journal, by chunk and fence.
+        leases_lost: Expired leases of running workers, a sign of an overloaded machine.
     """
 
     folder: Path
@@ -35,7 +35,7 @@ class Logs:
     _read: dict[Path, int] = field(default_factory=dict)
 
     def read(self) -> None:
-        """Take in what was written since the last look."""
+        """Read the lines written since the last call."""
         for path in sorted(self.folder.glob(WORKER_LOGS)):
             with path.open("rb") as log:
                 log.seek(self._read.get(path, 0))
@@ -43,26 +43,26 @@ class Logs:
                 whole, newline, _ = log.read().rpartition(b"\n")
             self._read[path] = self._read.get(path, 0) + len(whole) + len(newline)
             for line in whole.splitlines():
-                self.take(line)
+                self.add_line(line)
 
-    def take(self, line: bytes) -> None:
-        """Take in one line; what is not an event of ours is passed over."""
+    def add_line(self, line: bytes) -> None:
+        """Count one line; skip a line that is not an event."""
         try:
-            said = json.loads(line)
+            fields = json.loads(line)
         except ValueError:
             return
-        if isinstance(said, dict):
-            self._count(said)
+        if isinstance(fields, dict):
+            self._count(fields)
 
-    def _count(self, said: dict[str, Any]) -> None:
-        match said.get("event"):
-            case "call.attempt" if said["outcome"] == "failed":
-                self.retried[said["error_code"]] += 1
-            case "call.attempt" if said["dependency"] == MODEL:
-                if said["outcome"] == "answered":
-                    self.durations.append(said["duration_ms"])
+    def _count(self, fields: dict[str, Any]) -> None:
+        match fields.get("event"):
+            case "call.attempt" if fields["outcome"] == "failed":
+                self.retried[fields["error_code"]] += 1
+            case "call.attempt" if fields["dependency"] == MODEL:
+                if fields["outcome"] == "answered":
+                    self.durations.append(fields["duration_ms"])
             case "chunk.claimed":
-                self.claimed[said["chunk"], said["fence"]] = said["worker"]
+                self.claimed[fields["chunk"], fields["fence"]] = fields["worker"]
             case (
                 "chunk.succeeded"
                 | "chunk.retry_scheduled"
@@ -71,18 +71,18 @@ class Logs:
                 | "chunk.cancelled"
                 | "chunk.dead_lettered"
             ):
-                self.replayed[said["chunk"], said["fence"]] = said["replayed"]
+                self.replayed[fields["chunk"], fields["fence"]] = fields["replayed"]
             case "lease.lost":
                 self.leases_lost += 1
 
     @property
     def rate_limited(self) -> int:
-        """How many of the retries were asked for with 429."""
+        """Number of retries after a 429."""
         return sum(self.retried[code] for code in RATE_LIMITED)
 
     @property
     def p95_s(self) -> float | None:
-        """Return the seconds within which 19 of 20 answers came; None without any."""
+        """Return the 95th percentile of the durations in seconds, or None."""
         if not self.durations:
             return None
         ordered = sorted(self.durations)

@@ -1,4 +1,4 @@
-"""Everything that runs for the demo: embedded AWS, model and add-in, workers."""
+"""Start and stop the demo's processes: embedded AWS, services and workers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.demo import children
-from orchestrator.demo.children import Child
-from orchestrator.demo.surroundings import only, surroundings
+from orchestrator.demo.children import ChildProcess
+from orchestrator.demo.surroundings import demo_environment, isolated_environ
 from orchestrator.embedded import Emulator, down, up
 from piecework.settings import load_settings
 
@@ -20,35 +20,35 @@ SMALL_MODEL = "anthropic.small-review-v1:0"
 LARGE_MODEL = "anthropic.large-review-v1:0"
 #: Seconds that the model takes for an answer, and after which a worker gives up.
 LATENCY_S = 0.25
-TIMEOUT_S = 3
+MODEL_TIMEOUT_S = 3
 FAULT_RATE = 0.05
 WORKER_LOGS = "w*.jsonl"
 
 
 @dataclass(slots=True)
-class Machine:
-    """What runs.
+class DemoProcesses:
+    """The running processes of the demo.
 
     Attributes:
-        folder: Holds the state of the embedded AWS, and all logs.
-        urls: Where the services are, once they have said so.
-        dismissed: The names of workers that were killed or told to stop.
+        folder: The folder with the state of the embedded AWS and all logs.
+        urls: URLs of the services, known after `listen`.
+        stopped: Names of the workers that were killed or stopped.
     """
 
     folder: Path
     environment: dict[str, str]
     emulator: Emulator
-    services: Child
+    services: ChildProcess
     urls: dict[str, str] = field(default_factory=dict)
-    workers: dict[str, Child] = field(default_factory=dict)
-    dismissed: set[str] = field(default_factory=set)
+    workers: dict[str, ChildProcess] = field(default_factory=dict)
+    stopped: set[str] = field(default_factory=set)
 
     async def listen(self) -> None:
-        """Wait until the services say where they are."""
-        self.urls = json.loads(await self.services.first_line())
+        """Wait until the services print their URLs."""
+        self.urls = json.loads(await self.services.read_first_line())
 
-    def start_worker(self, model: str) -> Child:
-        """Start one more worker, whose calls go to that model."""
+    def start_worker(self, model: str) -> ChildProcess:
+        """Start one more worker that uses the given model."""
         name = f"w{len(self.workers) + 1}"
         environment = {
             **self.environment,
@@ -58,54 +58,56 @@ class Machine:
             "REVIEW_ADDIN_URL": self.urls["addin"],
             "REVIEW_MODEL": "bedrock",
             "REVIEW_MODEL_ID": model,
-            "REVIEW_TIMEOUT_S": str(TIMEOUT_S),
+            "REVIEW_TIMEOUT_S": str(MODEL_TIMEOUT_S),
         }
         module = ["workers", "--pipelines", EXAMPLE]
         log = self.folder / WORKER_LOGS.replace("w*", name)
-        self.workers[name] = children.start(name, module, environment, log)
+        self.workers[name] = children.start_process(name, module, environment, log)
         return self.workers[name]
 
     @property
-    def at_work(self) -> list[Child]:
-        """The workers that are meant to be running."""
-        return [w for name, w in self.workers.items() if name not in self.dismissed]
+    def active_workers(self) -> list[ChildProcess]:
+        """The workers that should be running."""
+        return [w for name, w in self.workers.items() if name not in self.stopped]
 
-    def name_of(self, owner: str) -> str:
-        """Return the short name of the worker that signs its claims so."""
+    def worker_name(self, owner: str) -> str:
+        """Return the short name of the worker with this owner id."""
         pid = owner.rpartition("-")[2]
         named = (name for name, w in self.workers.items() if str(w.pid) == pid)
         return next(named, owner)
 
 
 @contextmanager
-def running(folder: Path, seed: int, *, keep: bool) -> Iterator[Machine]:
-    """Start the embedded AWS and the services; end all that was started.
+def running(folder: Path, seed: int, *, keep: bool) -> Iterator[DemoProcesses]:
+    """Start the embedded AWS and the services; stop all processes at the end.
 
-    Nothing in here is awaited, so that no cancel can come between a process and
-    the note of it.
+    Nothing here is awaited, so that a cancellation cannot come between the start of a
+    process and its registration.
     """
-    environment = surroundings(os.environ, folder)
-    with only(environment):
+    environment = demo_environment(os.environ, folder)
+    with isolated_environ(environment):
         settings = load_settings()
-    started: list[Child] = []
-    machine: Machine | None = None
+    started: list[ChildProcess] = []
+    processes: DemoProcesses | None = None
     try:
         services = start_services(folder, seed, environment)
         started.append(services)
         emulator = up(settings.app, settings.env, folder)
-        machine = Machine(folder, environment, emulator, services)
-        with only(environment):
-            yield machine
+        processes = DemoProcesses(folder, environment, emulator, services)
+        with isolated_environ(environment):
+            yield processes
     finally:
-        children.end(
-            [*(machine.workers.values() if machine is not None else ()), *started]
+        children.kill_all(
+            [*(processes.workers.values() if processes is not None else ()), *started]
         )
-        if machine is None or not keep:
+        if processes is None or not keep:
             down(folder)
 
 
-def start_services(folder: Path, seed: int, environment: dict[str, str]) -> Child:
-    """Start the stand-in for the model, and the add-in with its books."""
+def start_services(
+    folder: Path, seed: int, environment: dict[str, str]
+) -> ChildProcess:
+    """Start the stub of the model and the add-in with its ledger."""
     options = {
         "--port": "0",
         "--state": str(folder / "services.json"),
@@ -119,4 +121,4 @@ def start_services(folder: Path, seed: int, environment: dict[str, str]) -> Chil
     words = [word for option in options.items() for word in option]
     module = [f"{EXAMPLE}.services", *words]
     log = folder / "services.log"
-    return children.start("services", module, environment, log, listen=True)
+    return children.start_process("services", module, environment, log, listen=True)

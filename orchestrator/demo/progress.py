@@ -1,4 +1,4 @@
-"""How far the job is, and what is expected of the rest."""
+"""The progress of the job, and the estimate for the rest."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One moment of the job.
+    """The progress at one moment.
 
     Attributes:
-        calls_made: Calls of the model, tries that failed included.
-        calls_done: Calls of model and add-in that are answered for good.
-        calls_expected: What `calls_done` comes to when every chunk succeeds.
+        calls_made: Calls of the model, including failed attempts.
+        calls_done: Calls of model and add-in with a final answer.
+        calls_expected: The final value of `calls_done` if every chunk succeeds.
         elapsed_s: Seconds since the submit.
-        workers: What each worker has in hand, by its name.
+        workers: The chunks of each worker, by its name.
     """
 
     chunks_ended: int
@@ -30,35 +30,35 @@ class Progress:
 
     @property
     def rate(self) -> float:
-        """Calls a second so far."""
+        """Calls per second so far."""
         return self.calls_done / self.elapsed_s if self.elapsed_s > 0 else 0.0
 
     @property
     def eta_s(self) -> float | None:
-        """Return the seconds that the rest takes at this rate; None: cannot be told."""
+        """Return the estimated seconds for the rest, or None if the rate is 0."""
         if not self.rate:
             return None
         return (self.calls_expected - self.calls_done) / self.rate
 
-    def figures(self) -> str:
-        """Return what stands beside the bars."""
-        eta = "-:--" if self.eta_s is None else minutes(self.eta_s)
+    def format_figures(self) -> str:
+        """Return the figures below the bars."""
+        eta = "-:--" if self.eta_s is None else format_clock(self.eta_s)
         p95 = "-" if self.p95_s is None else f"{self.p95_s:.2f} s"
         return (
             f"eta {eta}  {self.rate:.0f}/s  made {self.calls_made}"
             f"  retries {self.retries}  429s {self.rate_limited}  p95 {p95}"
         )
 
-    def line(self) -> str:
-        """Return everything in one line, for where there is no terminal."""
+    def format_line(self) -> str:
+        """Return the progress as one line, for output without a terminal."""
         chunks = f"{self.chunks_ended}/{self.chunks}"
         return (
             f"chunks {chunks}  calls {self.calls_done}/{self.calls_expected}"
-            f"  {self.figures()}"
+            f"  {self.format_figures()}"
         )
 
 
-def minutes(seconds: float) -> str:
+def format_clock(seconds: float) -> str:
     """Return seconds as 0:07."""
     whole = round(seconds)
     return f"{whole // 60}:{whole % 60:02d}"

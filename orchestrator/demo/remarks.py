@@ -1,48 +1,50 @@
-"""What is said before the story and after it."""
+"""The lines before and after the story."""
 
 from __future__ import annotations
 
 import platform
 
-from orchestrator.demo.machine import FAULT_RATE, Machine
+from orchestrator.demo.machine import FAULT_RATE, DemoProcesses
 from orchestrator.demo.screen import Screen
 
 
-def tell_doctor(machine: Machine, screen: Screen) -> None:
-    """Say what the demo runs on."""
-    screen.say("demo", "a contract is reviewed, and not everything goes well")
-    emulator = machine.emulator
-    screen.say(
+def report_environment(processes: DemoProcesses, screen: Screen) -> None:
+    """Report the environment of the demo."""
+    screen.print_line("demo", "a contract is reviewed, and not everything goes well")
+    emulator = processes.emulator
+    screen.print_line(
         "doctor",
         f"python {platform.python_version()} ok   MiniStack {emulator.version} "
         f"at {emulator.endpoint} ok",
     )
-    screen.say(
+    screen.print_line(
         "",
-        f"model: Bedrock stub at {machine.urls['bedrock']}   no AWS credentials used",
+        f"model: Bedrock stub at {processes.urls['bedrock']}   no AWS credentials used",
     )
 
 
-def tell_faults(screen: Screen, seed: int) -> None:
-    """Say what will go wrong."""
-    screen.say(
+def report_faults(screen: Screen, seed: int) -> None:
+    """Report the faults that the demo injects."""
+    screen.print_line(
         "faults",
-        f"{FAULT_RATE:.0%} of calls answer 429 or 503, come cut off or never, "
-        f"1 of 3 workers is killed in mid-chunk, 1 poison clause (17)   seed {seed}",
+        f"{FAULT_RATE:.0%} of calls fail: 429, 503, a truncated answer or none; "
+        f"1 of 3 workers is killed during a chunk; clause 17 is too long   seed {seed}",
     )
 
 
-def tell_what_next(screen: Screen) -> None:
-    """Name three things to try."""
-    screen.say("", "")
-    screen.say("try", "piecework demo --seed 7 --keep      then look into the tables")
-    screen.say(
+def report_next_steps(screen: Screen) -> None:
+    """Report three commands to try next."""
+    screen.print_line("", "")
+    screen.print_line(
+        "try", "piecework demo --seed 7 --keep      then read the tables"
+    )
+    screen.print_line(
         "",
         "piecework up; piecework-worker --pipelines examples.contract_review   "
-        "and kill it yourself",
+        "then kill the worker yourself",
     )
-    screen.say(
+    screen.print_line(
         "",
         "piecework submit examples.contract_review:pipeline YOUR_CONTRACT.docx --wait",
     )
-    screen.say("", "")
+    screen.print_line("", "")

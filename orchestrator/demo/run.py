@@ -1,4 +1,4 @@
-"""Run the demo and clean up behind it, however it ends."""
+"""Run the demo and always clean up."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from orchestrator.demo.failure import StoryError
+from orchestrator.demo.failure import DemoError
 from orchestrator.demo.machine import running
-from orchestrator.demo.screen import Screen, screen_on
-from orchestrator.demo.story import tell
-from orchestrator.demo.verdict import Counts, failures, last_line
+from orchestrator.demo.screen import Screen, open_screen
+from orchestrator.demo.story import run_story
+from orchestrator.demo.verdict import Counts, failed_checks, summary_line
 from orchestrator.embedded.endpoint import refuse_remote
 from piecework.errors import UsageError
 
@@ -31,13 +31,13 @@ async def run_demo(
     out: Path = Path("out"),
     stream: TextIO | None = None,
 ) -> int:
-    """Tell the story; 0 if everything that it promises was counted to be true.
+    """Run the demo; return 0 if the counted results keep every promise.
 
     Args:
-        seed: Decides which calls fail and which worker is killed.
-        keep: Leave the embedded AWS running, with all the job's records in it.
-        out: The folder that the report and the certificate are written to.
-        stream: Where the story is told; default: standard output.
+        seed: Selects the failing calls and the killed worker.
+        keep: Leave the embedded AWS running, with all records of the job.
+        out: The folder for the report and the certificate.
+        stream: The output stream; the default is standard output.
 
     Raises:
         UsageError: `embedded.endpoint.not_loopback`; a folder cannot be written to.
@@ -45,41 +45,41 @@ async def run_demo(
     """
     refuse_remote(os.environ)
     folder = make_folders(out)
-    screen = screen_on(stream or sys.stdout)
-    broken, figures = ["it did not come to its end"], ""
+    screen = open_screen(stream or sys.stdout)
+    problems, figures = ["the demo did not finish"], ""
     try:
-        with stopping_on_signals() as stopped:
-            counts = await on_stage(folder, screen, seed, keep=keep, out=out)
-        broken, figures = failures(counts), last_line(counts)
-    except StoryError as error:
-        broken = [str(error)]
+        with cancelled_on_signals() as stopped:
+            counts = await run_with_processes(folder, screen, seed, keep=keep, out=out)
+        problems, figures = failed_checks(counts), summary_line(counts)
+    except DemoError as error:
+        problems = [str(error)]
     except asyncio.CancelledError:
-        broken = []  # as somebody wanted it: there is nothing to look into
+        problems = []  # as somebody wanted it: there is nothing to snapshot into
         if not stopped:
             raise
         return INTERRUPTED
     finally:
-        tidy(folder, screen, broken, keep=keep)
-    for promise in broken:
-        screen.say("failed", promise)
+        clean_up(folder, screen, problems, keep=keep)
+    for promise in problems:
+        screen.print_line("failed", promise)
     if figures:
-        screen.figures(figures)
-    return 1 if broken else 0
+        screen.print_figures(figures)
+    return 1 if problems else 0
 
 
-async def on_stage(
+async def run_with_processes(
     folder: Path, screen: Screen, seed: int, *, keep: bool, out: Path
 ) -> Counts:
-    """Tell the story with everything running that it needs."""
+    """Start the processes and run the story."""
     try:
-        with running(folder, seed, keep=keep) as machine:
-            return await tell(machine, screen, seed, out)
+        with running(folder, seed, keep=keep) as processes:
+            return await run_story(processes, screen, seed, out)
     finally:
-        screen.rest()
+        screen.hide_progress()
 
 
 def make_folders(out: Path) -> Path:
-    """Make the folder for the results, and return a new one for what runs."""
+    """Create the folder for the results; return a new folder for state and logs."""
     state = Path.cwd() / ".piecework"
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -87,18 +87,18 @@ def make_folders(out: Path) -> Path:
         return Path(tempfile.mkdtemp(prefix="demo-", dir=state))
     except OSError as error:
         message = f"{error.filename} cannot be written to: {error.strerror}."
-        step = "Run from a folder that you may write to, or pass another `--out`."
+        step = "Run the demo in a writable folder, or pass another `--out`."
         raise UsageError(message, next_step=step) from error
 
 
 @contextmanager
-def stopping_on_signals() -> Iterator[list[int]]:
-    """Let SIGTERM and SIGHUP end the demo as Ctrl-C does; yield those that came."""
+def cancelled_on_signals() -> Iterator[list[int]]:
+    """Let SIGTERM and SIGHUP stop the demo like Ctrl-C; yield the received signals."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    came: list[int] = []
+    received: list[int] = []
 
     def stop(number: int) -> None:
-        came.append(number)
+        received.append(number)
         if task is not None:
             task.cancel()
 
@@ -106,19 +106,19 @@ def stopping_on_signals() -> Iterator[list[int]]:
     for number in numbers:
         loop.add_signal_handler(number, stop, number)
     try:
-        yield came
+        yield received
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
 
 
-def tidy(folder: Path, screen: Screen, broken: list[str], *, keep: bool) -> None:
-    """Remove what nobody needs any more, or say where it is and what to do with it."""
+def clean_up(folder: Path, screen: Screen, problems: list[str], *, keep: bool) -> None:
+    """Remove the folder, or report where it is and how to use it."""
     if keep:
         where = f"PIECEWORK_STATE_DIR={folder}"
-        screen.say("kept", f"{where} piecework jobs list")
-        screen.say("", f"{where} piecework down    # stops it")
-    elif broken:
-        screen.say("logs", str(folder))
+        screen.print_line("kept", f"{where} piecework jobs list")
+        screen.print_line("", f"{where} piecework down    # stops it")
+    elif problems:
+        screen.print_line("logs", str(folder))
     else:
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The scenes of the story: what is done in each, and what is said of it."""
+"""The scenes of the story: each does one step and reports it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
-from orchestrator.demo.children import Child
-from orchestrator.demo.failure import StoryError
-from orchestrator.demo.killing import Death, tell_takeovers
-from orchestrator.demo.machine import EXAMPLE, Machine
+from orchestrator.demo.children import ChildProcess
+from orchestrator.demo.failure import DemoError
+from orchestrator.demo.killing import WorkerKill, report_takeovers
+from orchestrator.demo.machine import EXAMPLE, DemoProcesses
 from orchestrator.demo.screen import Screen
-from orchestrator.demo.watch import Look, Watch
+from orchestrator.demo.watch import JobWatcher, Snapshot
 from orchestrator.intake import chunk_inputs
 from orchestrator.redrive import RedriveRequest, redrive
 from orchestrator.submit import Submission, submit
@@ -31,98 +31,105 @@ CALLS = "12 categories + 11 specialists + 3 to the add-in"
 REASON = "a model with a larger context reads the clause"
 
 
-async def hand_in(rt: Runtime, screen: Screen) -> tuple[Job, Pipeline]:
+async def submit_contract(rt: Runtime, screen: Screen) -> tuple[Job, Pipeline]:
     """Submit the contract, as `piecework submit` does."""
     pipeline = load_pipeline(f"{EXAMPLE}:pipeline")
     ref = JobRef(rt.settings.tenant, f"demo-{uuid.uuid4().hex[:8]}")
     with as_file(files(EXAMPLE) / CONTRACT) as path:
         submission = Submission(ref, pipeline, source=CONTRACT, submitted_by="demo")
         job, _ = await submit(rt, submission, chunk_inputs(str(path), pipeline))
-    screen.say(
+    screen.print_line(
         "submit",
         f"{CONTRACT}   {job.chunks} chunks x {pipeline.calls_per_chunk} calls   "
         f"job {ref.job}",
     )
-    screen.say("", f"({CALLS})")
+    screen.print_line("", f"({CALLS})")
     return job, pipeline
 
 
-async def end_of_job(watch: Watch, expected: JobStatus, death: Death) -> None:
-    """Wait for the end of the job, and tell of takeovers on the way."""
+async def wait_for_job_end(
+    watcher: JobWatcher, expected: JobStatus, kill: WorkerKill
+) -> None:
+    """Wait for the end of the job; report takeovers meanwhile."""
 
-    def notice(look: Look) -> None:
-        tell_takeovers(watch, death, look)
+    def observe(snapshot: Snapshot) -> None:
+        report_takeovers(watcher, kill, snapshot)
 
-    look = await watch.until(
-        lambda look: look.job.status.ended, f"the job ends {expected}", notice
+    snapshot = await watcher.wait_until(
+        lambda snapshot: snapshot.job.status.ended, f"the job ends {expected}", observe
     )
-    watch.screen.rest()
-    outcomes = look.job.item["outcomes"]
-    said = ", ".join(f"{count} {status}" for status, count in outcomes.items())
-    watch.screen.say("job", f"{look.job.status}   {said}   of {look.job.chunks} chunks")
+    watcher.screen.hide_progress()
+    outcomes = snapshot.job.item["outcomes"]
+    totals = ", ".join(f"{count} {status}" for status, count in outcomes.items())
+    watcher.screen.print_line(
+        "job", f"{snapshot.job.status}   {totals}   of {snapshot.job.chunks} chunks"
+    )
 
 
-async def tell_dead_letters(watch: Watch) -> list[dict[str, Any]]:
-    """Show the open dead letters, and what a person would type to see them.
+async def report_dead_letters(watcher: JobWatcher) -> list[dict[str, Any]]:
+    """Report the open dead letters and the commands that show them.
 
     Raises:
-        StoryError: There is none.
+        DemoError: There is no open dead letter.
     """
-    rt, ref = watch.rt, watch.ref
+    rt, ref = watcher.rt, watcher.ref
     rows = DeadLetters(rt.dead_letters, rt.settings, rt.clock).of_job(ref)
     letters = [row async for row in rows if row["state"] == "OPEN"]
     for row in letters:
-        watch.screen.say(
+        watcher.screen.print_line(
             "dead",
             f"chunk {row['chunk']} ({row['label']}): {row['error_code']} in "
             f"{row['stage']}, attempt {row['attempts']}",
         )
         command = f"piecework dlq show {ref.job} {row['chunk']}"
-        watch.screen.say("", f"you would type: {command}")
+        watcher.screen.print_line("", f"you would type: {command}")
     if not letters:
-        message = "the poison clause left no dead letter"
-        raise StoryError(message)
+        message = "the clause that is too long was not dead-lettered"
+        raise DemoError(message)
     return letters
 
 
-async def fix(watch: Watch, model: str) -> None:
-    """Replace the workers by some that use a model with a larger context."""
-    old = watch.machine.at_work
-    watch.screen.say("fix", f"workers restarted with REVIEW_MODEL_ID={model}")
+async def restart_workers(watcher: JobWatcher, model: str) -> None:
+    """Replace the workers by workers that use a model with a larger context."""
+    old = watcher.processes.active_workers
+    watcher.screen.print_line("fix", f"workers restarted with REVIEW_MODEL_ID={model}")
     for _ in old:
-        watch.machine.start_worker(model)
-    await stop(watch.machine, old)
+        watcher.processes.start_worker(model)
+    await stop_workers(watcher.processes, old)
 
 
-async def dismiss(watch: Watch) -> None:
+async def stop_all_workers(watcher: JobWatcher) -> None:
     """Stop all workers."""
-    await stop(watch.machine, watch.machine.at_work)
+    await stop_workers(watcher.processes, watcher.processes.active_workers)
 
 
-async def stop(machine: Machine, workers: Sequence[Child]) -> None:
-    """Stop workers as a deployment would, with SIGTERM."""
-    machine.dismissed.update(worker.name for worker in workers)
+async def stop_workers(
+    processes: DemoProcesses, workers: Sequence[ChildProcess]
+) -> None:
+    """Stop workers with SIGTERM, as a deployment does."""
+    processes.stopped.update(worker.name for worker in workers)
     for worker in workers:
         worker.signal(signal.SIGTERM)
-    await asyncio.gather(*(worker.gone() for worker in workers))
+    await asyncio.gather(*(worker.wait_until_exited() for worker in workers))
 
 
-async def redrive_all(watch: Watch, letters: Sequence[dict[str, Any]]) -> None:
+async def redrive_all(watcher: JobWatcher, letters: Sequence[dict[str, Any]]) -> None:
     """Redrive the dead letters, as `piecework dlq redrive` does."""
-    asked = RedriveRequest(watch.ref, letters, actor="demo", reason=REASON)
-    count, gen = await redrive(watch.rt, asked)
-    watch.screen.say(
-        "redrive", f"{count} dead letter, as generation {gen}; what is done stays done"
+    asked = Redrive(watcher.ref, letters, actor="demo", reason=REASON)
+    count, gen = await redrive(watcher.rt, asked)
+    watcher.screen.print_line(
+        "redrive",
+        f"{count} dead letter, as generation {gen}; completed stages do not run again",
     )
-    watch.screen.say(
+    watcher.screen.print_line(
         "",
-        f"you would type: piecework dlq redrive --job {watch.ref.job} --yes "
+        f"you would type: piecework dlq redrive --job {watcher.ref.job} --yes "
         '--reason "..."',
     )
 
 
-async def save(rt: Runtime, ref: JobRef, out: Path, screen: Screen) -> None:
-    """Save what the job has made."""
+async def save_results(rt: Runtime, ref: JobRef, out: Path, screen: Screen) -> None:
+    """Save report and certificate to the output folder."""
     job = await rt.jobs.read(ref)
     certificate = str(job.item.get("certificate", "")) if job else ""
     wanted = {
@@ -132,4 +139,4 @@ async def save(rt: Runtime, ref: JobRef, out: Path, screen: Screen) -> None:
     }
     for name, key in wanted.items():
         (out / name).write_bytes(await rt.objects.get(key))
-    screen.say("report", "   ".join(str(out / name) for name in wanted))
+    screen.print_line("report", "   ".join(str(out / name) for name in wanted))

@@ -1,4 +1,4 @@
-"""Show the story: live bars below it on a terminal, plain lines elsewhere."""
+"""Print the story: with live bars on a terminal, as plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ STYLES = {
 
 
 class Screen(Protocol):
-    """Where the story is told."""
+    """The output of the demo."""
 
-    def say(self, label: str, text: str) -> None:
-        """Tell that something happened."""
+    def print_line(self, label: str, text: str) -> None:
+        """Print a line with a label."""
 
-    def show(self, progress: Progress) -> None:
-        """Show how far the job is."""
+    def show_progress(self, progress: Progress) -> None:
+        """Show the progress of the job."""
 
-    def rest(self) -> None:
-        """Take the bars away."""
+    def hide_progress(self) -> None:
+        """Remove the bars."""
 
-    def figures(self, line: str) -> None:
-        """Print a line as it is, for people and scripts alike."""
+    def print_figures(self, line: str) -> None:
+        """Print a line unchanged, for people and scripts."""
 
 
-def screen_on(stream: TextIO) -> Screen:
-    """Return the right screen for where the output goes."""
+def open_screen(stream: TextIO) -> Screen:
+    """Return the screen for a terminal or for plain output."""
     if stream.isatty() and os.environ.get("TERM") != "dumb":
         return Terminal(Console(file=stream, highlight=False))
     return Plain(stream)
@@ -53,29 +53,29 @@ def screen_on(stream: TextIO) -> Screen:
 
 @dataclass(slots=True)
 class Plain:
-    """One line for each thing that happens, and one of progress now and then."""
+    """One line for each event, and a line of progress every two seconds."""
 
     stream: TextIO
     _shown_at: float = float("-inf")
 
-    def say(self, label: str, text: str) -> None:
-        """Write a line at once: somebody may follow the file."""
+    def print_line(self, label: str, text: str) -> None:
+        """Write a line and flush it, so that readers of the file see it."""
         encoding = self.stream.encoding or "utf-8"
-        said = f" {label:<{LABEL_WIDTH}}{text}".rstrip()
-        self.stream.write(said.encode(encoding, "replace").decode(encoding) + "\n")
+        line = f" {label:<{LABEL_WIDTH}}{text}".rstrip()
+        self.stream.write(line.encode(encoding, "replace").decode(encoding) + "\n")
         self.stream.flush()
 
-    def show(self, progress: Progress) -> None:
-        """Write a line, if the last one is old enough."""
+    def show_progress(self, progress: Progress) -> None:
+        """Write a line of progress if the last one is old enough."""
         now = asyncio.get_running_loop().time()
         if now - self._shown_at >= PLAIN_EVERY_S:
             self._shown_at = now
-            self.say("progress", progress.line())
+            self.print_line("progress", progress.format_line())
 
-    def rest(self) -> None:
-        """There is nothing to take away."""
+    def hide_progress(self) -> None:
+        """Do nothing: there are no bars."""
 
-    def figures(self, line: str) -> None:
+    def print_figures(self, line: str) -> None:
         """Write the line."""
         self.stream.write(f"{line}\n")
         self.stream.flush()
@@ -83,17 +83,17 @@ class Plain:
 
 @dataclass(slots=True)
 class Terminal:
-    """The story scrolls; below it, the bars stay."""
+    """Lines scroll above the live bars."""
 
     console: Console
     _live: Live | None = field(default=None)
 
-    def say(self, label: str, text: str) -> None:
+    def print_line(self, label: str, text: str) -> None:
         """Print a line, its second column wrapped under itself."""
         self.console.print(columns((label, Text(text, STYLES.get(label, "")))))
 
-    def show(self, progress: Progress) -> None:
-        """Draw the bars, in place of the last ones."""
+    def show_progress(self, progress: Progress) -> None:
+        """Draw the bars in place of the previous ones."""
         if self._live is None:
             self._live = Live(
                 console=self.console,
@@ -105,19 +105,19 @@ class Terminal:
             self._live.start()
         self._live.update(bars(progress), refresh=True)
 
-    def rest(self) -> None:
-        """Take the bars away and give the cursor back."""
+    def hide_progress(self) -> None:
+        """Remove the bars and restore the cursor."""
         if self._live is not None:
             self._live.stop()
             self._live = None
 
-    def figures(self, line: str) -> None:
-        """Print the line; the terminal may break it, we do not."""
+    def print_figures(self, line: str) -> None:
+        """Print the line without a line break."""
         self.console.print(Text(line, "bold"), soft_wrap=True)
 
 
 def bars(progress: Progress) -> RenderableType:
-    """Return the live part: chunks, calls, figures, and what each worker does."""
+    """Return the live display: chunks, calls, figures and the workers' chunks."""
     chunks, calls = Table.grid(padding=(0, 1)), Table.grid(padding=(0, 1))
     chunks.add_row(
         bar(progress.chunks_ended, progress.chunks),
@@ -130,7 +130,7 @@ def bars(progress: Progress) -> RenderableType:
     rows: list[tuple[str, RenderableType]] = [
         ("chunks", chunks),
         ("calls", calls),
-        ("", Text(progress.figures(), overflow="ellipsis", no_wrap=True)),
+        ("", Text(progress.format_figures(), overflow="ellipsis", no_wrap=True)),
     ]
     rows += [
         (name, Text(doing, "dim", overflow="ellipsis", no_wrap=True))
@@ -140,12 +140,12 @@ def bars(progress: Progress) -> RenderableType:
 
 
 def bar(done: int, total: int) -> ProgressBar:
-    """Return a bar."""
+    """Return a progress bar."""
     return ProgressBar(total=total, completed=done, width=BAR_WIDTH)
 
 
 def columns(*rows: tuple[str, RenderableType]) -> Table:
-    """Return rows with labels of one width before them."""
+    """Return a table of rows with labels of equal width."""
     table = Table.grid(padding=(0, 0, 0, 1))
     table.add_column(width=LABEL_WIDTH - 1, style="bold cyan", no_wrap=True)
     table.add_column(ratio=1)

@@ -1,4 +1,4 @@
-"""The story in its order: a scene is one function."""
+"""Run the scenes of the story in order."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from random import Random
 from aiohttp import ClientSession
 
 from orchestrator.demo import remarks, scenes
-from orchestrator.demo.books import Books
-from orchestrator.demo.count import count, tell_counts
+from orchestrator.demo.books import ServiceLedgers
+from orchestrator.demo.count import count_results, report_counts
 from orchestrator.demo.killing import kill_one
 from orchestrator.demo.logs import Logs
-from orchestrator.demo.machine import LARGE_MODEL, SMALL_MODEL, Machine
+from orchestrator.demo.machine import LARGE_MODEL, SMALL_MODEL, DemoProcesses
 from orchestrator.demo.screen import Screen
 from orchestrator.demo.verdict import Counts
-from orchestrator.demo.watch import Watch
+from orchestrator.demo.watch import JobWatcher
 from piecework.model import JobStatus
 from piecework.runtime import connect
 from piecework.settings import load_settings
@@ -23,37 +23,39 @@ from piecework.settings import load_settings
 WORKERS = 3
 
 
-async def tell(machine: Machine, screen: Screen, seed: int, out: Path) -> Counts:
-    """Tell the whole story; return what it came to.
+async def run_story(
+    processes: DemoProcesses, screen: Screen, seed: int, out: Path
+) -> Counts:
+    """Run the whole story; return the counted results.
 
     Raises:
-        StoryError: Something did not come about at all.
+        DemoError: A step of the demo failed.
     """
-    await machine.listen()
+    await processes.listen()
     async with connect(load_settings()) as rt, ClientSession() as http:
-        remarks.tell_doctor(machine, screen)
-        first = [machine.start_worker(SMALL_MODEL) for _ in range(WORKERS)]
-        job, pipeline = await scenes.hand_in(rt, screen)
-        remarks.tell_faults(screen, seed)
-        watch = Watch(
+        remarks.report_environment(processes, screen)
+        first = [processes.start_worker(SMALL_MODEL) for _ in range(WORKERS)]
+        job, pipeline = await scenes.submit_contract(rt, screen)
+        remarks.report_faults(screen, seed)
+        watcher = JobWatcher(
             rt=rt,
-            machine=machine,
-            books=Books(http, machine.urls),
-            logs=Logs(machine.folder),
+            processes=processes,
+            ledgers=ServiceLedgers(http, processes.urls),
+            logs=Logs(processes.folder),
             screen=screen,
             ref=job.ref,
             calls_per_chunk=pipeline.calls_per_chunk or 1,
         )
-        death = await kill_one(watch, first, Random(seed))
-        await scenes.end_of_job(watch, JobStatus.PARTIAL, death)
-        letters = await scenes.tell_dead_letters(watch)
-        await scenes.fix(watch, LARGE_MODEL)
-        await scenes.redrive_all(watch, letters)
-        await scenes.end_of_job(watch, JobStatus.SUCCEEDED, death)
-        await scenes.dismiss(watch)
-        screen.rest()
-        await scenes.save(rt, job.ref, out, screen)
-        counts = await count(watch, death)
-        tell_counts(counts, watch, death)
-        remarks.tell_what_next(screen)
+        kill = await kill_one(watcher, first, Random(seed))
+        await scenes.wait_for_job_end(watcher, JobStatus.PARTIAL, kill)
+        letters = await scenes.report_dead_letters(watcher)
+        await scenes.restart_workers(watcher, LARGE_MODEL)
+        await scenes.redrive_all(watcher, letters)
+        await scenes.wait_for_job_end(watcher, JobStatus.SUCCEEDED, kill)
+        await scenes.stop_all_workers(watcher)
+        screen.hide_progress()
+        await scenes.save_results(rt, job.ref, out, screen)
+        counts = await count_results(watcher, kill)
+        report_counts(counts, watcher, kill)
+        remarks.report_next_steps(screen)
     return counts

@@ -1,4 +1,4 @@
-"""What the demo's processes see of the world: this machine and nothing else."""
+"""The environment of the demo's processes: this machine only, no user settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 #: Short leases, so that a newcomer does not wait a minute for the takeover, and few
 #: chunks and calls at once, so that there is something to see.
-PACE = {
+DEMO_SETTINGS = {
     "PIECEWORK_LEASE_S": "3",
     "PIECEWORK_VISIBILITY_S": "5",
     "PIECEWORK_CLOCK_SKEW_S": "0.5",
@@ -20,7 +20,7 @@ PACE = {
     "PIECEWORK_MAX_CALLS_IN_FLIGHT": "6",
 }
 #: The SDK wants to sign with something, and is to find nothing of the user's.
-NOBODY = {
+NO_CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "demo",
     "AWS_SECRET_ACCESS_KEY": "demo",
     "AWS_CONFIG_FILE": os.devnull,
@@ -28,24 +28,29 @@ NOBODY = {
     "AWS_EC2_METADATA_DISABLED": "true",
     "NO_PROXY": "*",
 }
-LEFT_OUT = ("AWS_", "PIECEWORK_", "REVIEW_")
-KEPT = ("PIECEWORK_CACHE_DIR",)
+DROPPED_PREFIXES = ("AWS_", "PIECEWORK_", "REVIEW_")
+KEPT_VARIABLES = ("PIECEWORK_CACHE_DIR",)
 
 
-def surroundings(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
+def demo_environment(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
     """Return the environment of the demo's own embedded AWS."""
     rest = {
         name: value
         for name, value in environ.items()
-        if name in KEPT
-        or not (name.startswith(LEFT_OUT) or name.lower().endswith("_proxy"))
+        if name in KEPT_VARIABLES
+        or not (name.startswith(DROPPED_PREFIXES) or name.lower().endswith("_proxy"))
     }
-    return {**rest, **NOBODY, **PACE, "PIECEWORK_STATE_DIR": str(folder)}
+    return {
+        **rest,
+        **NO_CREDENTIALS,
+        **DEMO_SETTINGS,
+        "PIECEWORK_STATE_DIR": str(folder),
+    }
 
 
 @contextmanager
-def only(environment: Mapping[str, str]) -> Iterator[None]:
-    """Let this process see that environment alone, for a while."""
+def isolated_environ(environment: Mapping[str, str]) -> Iterator[None]:
+    """Replace the environment variables of this process within the block."""
     before = dict(os.environ)
     os.environ.clear()
     os.environ.update(environment)

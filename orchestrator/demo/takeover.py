@@ -1,4 +1,4 @@
-"""Whose chunks they were, and who has them now: read off the table."""
+"""Find claimed chunks and takeovers in the rows of the table."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from piecework.model import Chunk, ChunkStatus
 
 #: The stages in which a chunk makes the calls that cost money.
-PAYING = frozenset({"score", "analyse"})
+PAID_STAGES = frozenset({"score", "analyse"})
 #: Of those, the one with twelve paid calls behind it.
-CHECKPOINTED = frozenset({"analyse"})
+CHECKPOINTED_STAGES = frozenset({"analyse"})
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A chunk that a worker had claimed when it was killed."""
+class ClaimedChunk:
+    """A chunk that a worker had claimed at the kill."""
 
     chunk: int
     stage: str
@@ -24,49 +24,53 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """A chunk of the dead worker that another has claimed.
+    """A chunk of the killed worker that another worker has claimed.
 
     Attributes:
-        by: The owner as the table names it; empty when it had let go again.
-        seconds: From the kill until the claim was seen.
+        by: The owner in the table; empty if it has released the chunk again.
+        seconds: Seconds from the kill until the claim was observed.
     """
 
-    held: Held
+    claimed: ClaimedChunk
     by: str
     seconds: float
 
 
 def owner_pid(chunk: Chunk) -> int:
-    """Return the pid of a running chunk's owner; 0 for none."""
+    """Return the pid of a running chunk's owner, or 0."""
     if chunk.status is not ChunkStatus.RUNNING:
         return 0
     pid = str(chunk.item.get("claimed_by", "")).rpartition("-")[2]
     return int(pid) if pid.isdecimal() else 0
 
 
-def in_hand(chunks: Iterable[Chunk], pid: int) -> list[Held]:
-    """Return the chunks that the table says are that process's."""
+def claimed_chunks(chunks: Iterable[Chunk], pid: int) -> list[ClaimedChunk]:
+    """Return the chunks that a process has claimed, by the table."""
     return [
-        Held(chunk.ref.chunk, str(chunk.item["stage"]), chunk.fence)
+        ClaimedChunk(chunk.ref.chunk, str(chunk.item["stage"]), chunk.fence)
         for chunk in chunks
         if owner_pid(chunk) == pid
     ]
 
 
-def in_mid_chunk(
-    chunks: Sequence[Chunk], pids: Iterable[int], stages: Collection[str] = PAYING
+def workers_in_stages(
+    chunks: Sequence[Chunk], pids: Iterable[int], stages: Collection[str] = PAID_STAGES
 ) -> list[int]:
-    """Return the processes that have a chunk in hand in one of the stages."""
-    return [pid for pid in pids if any(h.stage in stages for h in in_hand(chunks, pid))]
+    """Return the processes that run a chunk in one of the stages."""
+    return [
+        pid
+        for pid in pids
+        if any(h.stage in stages for h in claimed_chunks(chunks, pid))
+    ]
 
 
-def taken_over(
-    waiting: Iterable[Held], chunks: Sequence[Chunk], seconds: float
+def find_takeovers(
+    waiting: Iterable[ClaimedChunk], chunks: Sequence[Chunk], seconds: float
 ) -> list[Takeover]:
-    """Return which of the chunks another worker has claimed by now."""
+    """Return the chunks that another worker has claimed."""
     now = {chunk.ref.chunk: chunk for chunk in chunks}
     return [
-        Takeover(held, str(now[held.chunk].item.get("claimed_by", "")), seconds)
-        for held in waiting
-        if now[held.chunk].fence > held.fence
+        Takeover(claimed, str(now[claimed.chunk].item.get("claimed_by", "")), seconds)
+        for claimed in waiting
+        if now[claimed.chunk].fence > claimed.fence
     ]

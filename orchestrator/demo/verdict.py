@@ -1,4 +1,4 @@
-"""What the story came to, in figures, and whether it is what was promised."""
+"""The figures of the story, and the checks of its promises."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from piecework.model import JobStatus
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Figures read from the tables and from the services' books, after the end.
+    """Figures from the tables and from the services' ledgers, after the end.
 
     Attributes:
-        chunks: As many as the manifest lists.
-        succeeded: Chunks on record as `SUCCEEDED`.
-        lost: Chunks of the manifest without a result that record, certificate and
-            stored value agree on, and chunks that no manifest lists.
-        effects: What took effect at the add-in, and what should have.
+        chunks: Number of chunks in the manifest.
+        succeeded: Chunks with status `SUCCEEDED`.
+        lost: Chunks whose record, certificate and stored result do not agree, and
+            chunks that are not in the manifest.
+        effects: Effects at the add-in.
+        effects_expected: Effects that should have taken place.
         calls_paid_twice: Requests that the model answered more than once.
-        in_hand: Chunks that the killed worker had claimed when it died.
-        taken_over: Those of them that another worker has claimed since.
-        redriven: Dead letters on record as redriven.
+        claimed_at_kill: Chunks that the killed worker had claimed.
+        taken_over: Of these, the chunks that another worker has claimed.
+        redriven: Redriven dead letters.
     """
 
     status: JobStatus
@@ -32,13 +33,13 @@ class Counts:
     duplicate_effects: int
     slots_open: int
     calls_paid_twice: int
-    in_hand: int
+    claimed_at_kill: int
     taken_over: int
     redriven: int
 
 
-def failures(counts: Counts) -> list[str]:
-    """Return a sentence for each promise that was not kept."""
+def failed_checks(counts: Counts) -> list[str]:
+    """Return a sentence for each promise that the counts break."""
     promises = [
         (counts.status is JobStatus.SUCCEEDED, f"the job ended {counts.status}"),
         (counts.lost == 0, f"{counts.lost} of {counts.chunks} chunks are lost"),
@@ -50,19 +51,19 @@ def failures(counts: Counts) -> list[str]:
             counts.effects == counts.effects_expected,
             f"{counts.effects} effects took place, not {counts.effects_expected}",
         ),
-        (counts.slots_open == 0, f"{counts.slots_open} slots are left open"),
-        (counts.in_hand > 0, "the killed worker had no chunk in hand"),
+        (counts.slots_open == 0, f"{counts.slots_open} slots are still open"),
+        (counts.claimed_at_kill > 0, "the killed worker had no chunk"),
         (
-            counts.taken_over == counts.in_hand,
-            f"{counts.taken_over} of {counts.in_hand} chunks were taken over",
+            counts.taken_over == counts.claimed_at_kill,
+            f"{counts.taken_over} of {counts.claimed_at_kill} chunks were taken over",
         ),
         (counts.redriven > 0, "no dead letter was redriven"),
     ]
-    return [said for kept, said in promises if not kept]
+    return [message for kept, message in promises if not kept]
 
 
-def last_line(counts: Counts) -> str:
-    """Return the figures for people and scripts alike, in less than 80 columns."""
+def summary_line(counts: Counts) -> str:
+    """Return the figures as one line of less than 80 columns."""
     return " ".join(
         [
             f"lost={counts.lost}",

@@ -1,4 +1,4 @@
-"""Look at the job again and again, and show it, until something has come about."""
+"""Poll the job and show its progress until a condition is reached."""
 
 from __future__ import annotations
 
@@ -6,122 +6,125 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from orchestrator.demo.books import Addin, Books, Model
-from orchestrator.demo.failure import StoryError
+from orchestrator.demo.books import AddinStats, ModelStats, ServiceLedgers
+from orchestrator.demo.failure import DemoError
 from orchestrator.demo.logs import Logs
-from orchestrator.demo.machine import Machine
+from orchestrator.demo.machine import DemoProcesses
 from orchestrator.demo.progress import Progress
 from orchestrator.demo.screen import Screen
-from orchestrator.demo.takeover import in_hand
+from orchestrator.demo.takeover import claimed_chunks
 from piecework.model import Chunk, Job, JobRef
 from piecework.runtime import Runtime
 from piecework.store.census import all_chunks
 
-EVERY_S = 0.2
-PATIENCE_S = 60.0
+POLL_S = 0.2
+TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What was seen at one moment (seconds since 1970)."""
+class Snapshot:
+    """The state at one moment (seconds since 1970)."""
 
     at: float
     job: Job
     chunks: tuple[Chunk, ...]
-    model: Model
-    addin: Addin
+    model: ModelStats
+    addin: AddinStats
 
     @property
     def ended(self) -> int:
-        """How many chunks have ended."""
+        """Number of ended chunks."""
         return sum(chunk.status.terminal for chunk in self.chunks)
 
 
 @dataclass(slots=True)
-class Watch:
-    """Who looks, and at what."""
+class JobWatcher:
+    """Polls a job and its services, and shows the progress."""
 
     rt: Runtime
-    machine: Machine
-    books: Books
+    processes: DemoProcesses
+    ledgers: ServiceLedgers
     logs: Logs
     screen: Screen
     ref: JobRef
     calls_per_chunk: int
-    began: float = field(init=False)
+    started_at: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin now."""
-        self.began = self.rt.clock()
+        """Set the start time."""
+        self.started_at = self.rt.clock()
 
-    async def until(
+    async def wait_until(
         self,
-        reached: Callable[[Look], bool],
-        what: str,
-        notice: Callable[[Look], None] = lambda _: None,
-    ) -> Look:
-        """Look until it is so, show each look, and tell `notice` of each.
+        condition: Callable[[Snapshot], bool],
+        description: str,
+        observe: Callable[[Snapshot], None] = lambda _: None,
+    ) -> Snapshot:
+        """Poll until the condition is true; show each snapshot, pass it to `observe`.
 
         Raises:
-            StoryError: A worker ended by itself, or the patience did.
+            DemoError: A worker exited by itself, or the timeout passed.
         """
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 while True:
-                    look = await self.look()
-                    self.show(look)
-                    notice(look)
-                    if reached(look):
-                        return look
+                    snapshot = await self.take_snapshot()
+                    self.show(snapshot)
+                    observe(snapshot)
+                    if condition(snapshot):
+                        return snapshot
                     self.check_workers()
-                    await asyncio.sleep(EVERY_S)
+                    await asyncio.sleep(POLL_S)
         except TimeoutError as error:
-            message = f"after {PATIENCE_S:.0f} s still not: {what}"
-            raise StoryError(message) from error
+            message = f"after {TIMEOUT_S:.0f} s not reached: {description}"
+            raise DemoError(message) from error
 
-    async def look(self) -> Look:
-        """Look at tables, books and logs, the tables strongly consistent."""
+    async def take_snapshot(self) -> Snapshot:
+        """Read tables (strongly consistent), ledgers and logs."""
         job = await self.rt.jobs.read(self.ref)
         if job is None:
-            message = f"job {self.ref.job} is gone"
-            raise StoryError(message)
+            message = f"job {self.ref.job} does not exist"
+            raise DemoError(message)
         chunks = [c async for c in all_chunks(self.rt.table, self.ref, job.chunks)]
         at = self.rt.clock()
-        model, addin = await self.books.model(), await self.books.addin(self.ref.job)
+        model, addin = (
+            await self.ledgers.model(),
+            await self.ledgers.addin(self.ref.job),
+        )
         self.logs.read()
-        return Look(at, job, tuple(chunks), model, addin)
+        return Snapshot(at, job, tuple(chunks), model, addin)
 
-    def show(self, look: Look) -> None:
-        """Show a look."""
-        job = look.job
-        self.screen.show(
+    def show(self, snapshot: Snapshot) -> None:
+        """Show the progress of a snapshot."""
+        job = snapshot.job
+        self.screen.show_progress(
             Progress(
-                chunks_ended=look.ended,
+                chunks_ended=snapshot.ended,
                 chunks=job.chunks,
-                calls_made=look.model.made,
-                calls_done=look.model.answered + look.addin.effects.total(),
+                calls_made=snapshot.model.made,
+                calls_done=snapshot.model.answered + snapshot.addin.effects.total(),
                 calls_expected=job.chunks * self.calls_per_chunk,
                 retries=self.logs.retried.total(),
                 rate_limited=self.logs.rate_limited,
                 p95_s=self.logs.p95_s,
-                elapsed_s=look.at - self.began,
-                workers=self.doing(look),
+                elapsed_s=snapshot.at - self.started_at,
+                workers=self.worker_activity(snapshot),
             )
         )
 
-    def doing(self, look: Look) -> dict[str, str]:
-        """Return what each worker has in hand."""
-        said = {}
-        for name, worker in self.machine.workers.items():
-            held = in_hand(look.chunks, worker.pid)
-            work = ", ".join(f"chunk {h.chunk} {h.stage}" for h in held)
-            if name in self.machine.dismissed:
-                work = f"gone; left {work}" if work else "gone"
-            said[name] = work or "-"
-        return said
+    def worker_activity(self, snapshot: Snapshot) -> dict[str, str]:
+        """Return the chunks of each worker as text."""
+        activity = {}
+        for name, worker in self.processes.workers.items():
+            claimed = claimed_chunks(snapshot.chunks, worker.pid)
+            work = ", ".join(f"chunk {h.chunk} {h.stage}" for h in claimed)
+            if name in self.processes.stopped:
+                work = f"stopped; left {work}" if work else "stopped"
+            activity[name] = work or "-"
+        return activity
 
     def check_workers(self) -> None:
-        """Notice a worker that should be there and is not."""
-        for worker in self.machine.at_work:
+        """Raise if a worker that should be running has exited."""
+        for worker in self.processes.active_workers:
             if not worker.alive:
-                raise StoryError(worker.last_words())
+                raise DemoError(worker.describe_exit())

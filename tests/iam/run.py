@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 
-from orchestrator.demo.surroundings import NOBODY, only
+from orchestrator.demo.surroundings import NO_CREDENTIALS, isolated_environ
 from orchestrator.embedded import Emulator, deploy, environment, server
 from tests.iam.cast import APP, Cast, stage
 from tests.iam.door import Door, door
@@ -26,7 +26,7 @@ async def run(folder: Path, acts: Callable[[Cast], Awaitable[None]]) -> Cast:
         with (
             (folder / "log").open("w") as log,
             redirect_stdout(log),
-            only({**plain, **NOBODY}),
+            isolated_environ({**plain, **NO_CREDENTIALS}),
         ):
             return await behind(ours, emulator, folder, acts)
     finally:

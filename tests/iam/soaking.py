@@ -15,7 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 from orchestrator.demo import children
-from orchestrator.demo.children import Child
+from orchestrator.demo.children import ChildProcess
 from tests.iam.door import Call
 from tests.soak import microburst
 from tests.soak.plan import Plan
@@ -48,8 +48,8 @@ async def soak(plan: Plan, folder: Path, say: Callable[[str], None]) -> dict[str
 @contextmanager
 def behind_a_door(record: Path, folder: Path) -> Iterator[None]:
     """Put a door between the faults and the emulator, and let everybody sign."""
-    start, proxy = children.start, microburst.start
-    doors: list[Child] = []
+    start, proxy = children.start_process, microburst.start
+    doors: list[ChildProcess] = []
 
     def signed(
         name: str,
@@ -57,13 +57,15 @@ def behind_a_door(record: Path, folder: Path) -> Iterator[None]:
         environment: Mapping[str, str],
         *more: Any,
         **how: Any,
-    ) -> Child:
+    ) -> ChildProcess:
         who = next((a for w, a in ACTORS.items() if tuple(module[: len(w)]) == w), "")
         alone = ["--no-reconcile"] if who == "worker" else []
         seen = {**environment, **({"AWS_ACCESS_KEY_ID": who} if who else {})}
         return start(name, [*module, *alone], seen, *more, **how)
 
-    def past_the_door(python: Path, upstream: str, place: Path) -> tuple[Child, str]:
+    def past_the_door(
+        python: Path, upstream: str, place: Path
+    ) -> tuple[ChildProcess, str]:
         words = {
             "--upstream": upstream,
             "--env": ENV,
@@ -76,12 +78,12 @@ def behind_a_door(record: Path, folder: Path) -> Iterator[None]:
 
     try:
         with (
-            patch.object(children, "start", signed),
+            patch.object(children, "start_process", signed),
             patch.object(microburst, "start", past_the_door),
         ):
             yield
     finally:
-        children.end(doors)
+        children.kill_all(doors)
 
 
 def calls(rows: Sequence[Mapping[str, Any]]) -> list[Call]:

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from orchestrator.demo.surroundings import surroundings
+from orchestrator.demo.surroundings import demo_environment
 from orchestrator.embedded import deploy, environment, server
 from piecework import telemetry
 from tests.outage.drill import drill
@@ -22,7 +22,7 @@ def main() -> None:
             environment.ensure_environment(print), Path(folder), "us-east-1"
         )
         try:
-            seen = surroundings(os.environ, Path(folder)) | aws(emulator.endpoint)
+            seen = demo_environment(os.environ, Path(folder)) | aws(emulator.endpoint)
             os.environ.clear()
             os.environ.update(seen)
             deploy.deploy_embedded(

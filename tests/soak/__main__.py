@@ -11,8 +11,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.demo.run import INTERRUPTED, stopping_on_signals
-from orchestrator.demo.surroundings import only
+from orchestrator.demo.run import INTERRUPTED, cancelled_on_signals
+from orchestrator.demo.surroundings import isolated_environ
 from piecework.settings import load_settings
 from tests.soak.history import check
 from tests.soak.plan import PACE, Plan
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def soak(plan: Plan, folder: Path) -> Course:
     """Soak; a signal ends all that was started, too."""
-    with stopping_on_signals():
+    with cancelled_on_signals():
         return await run(plan, folder, say)
 
 
@@ -100,7 +100,7 @@ def look_again(folder: Path) -> int:
     """Judge what a soak recorded, without running one."""
     records = read_records(folder)
     missing = list(blind({type(record).__name__ for record in records}))
-    with only(PACE):
+    with isolated_environ(PACE):
         found = check(records, limits(load_settings()))
     for said in (*missing, *found):
         say(str(said))

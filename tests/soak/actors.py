@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.demo.surroundings import only
+from orchestrator.demo.surroundings import isolated_environ
 from orchestrator.embedded.client import make_client
 from piecework.settings import Settings, load_settings
 from tests.soak.changes import Changes, open_stream
@@ -50,7 +50,7 @@ class Actors:
 
 def gather(plan: Plan, site: Site) -> Actors:
     """Bring them together; nobody has begun yet."""
-    with only(site.calm):
+    with isolated_environ(site.calm):
         settings = load_settings()
     changes = open_stream(site.emulator, TABLE, site.folder / CHANGES)
     crew = Crew(site, plan.workers)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.demo import children
-from orchestrator.demo.children import Child
-from orchestrator.demo.failure import StoryError
+from orchestrator.demo.children import ChildProcess
+from orchestrator.demo.failure import DemoError
 from tests.soak.site import Site
 
 WORKER_LOGS = "w*.jsonl"
@@ -42,13 +42,13 @@ class Crew:
 
     site: Site
     size: int
-    at_work: list[Child] = field(default_factory=list)
+    at_work: list[ChildProcess] = field(default_factory=list)
     frozen: set[int] = field(default_factory=set)
     deaths: list[Death] = field(default_factory=list)
     stuck: list[str] = field(default_factory=list)
     replaced: int = 0
-    started: list[Child] = field(default_factory=list)
-    reconciler: Child | None = None
+    started: list[ChildProcess] = field(default_factory=list)
+    reconciler: ChildProcess | None = None
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def begin(self) -> None:
@@ -64,7 +64,7 @@ class Crew:
         self.at_work.append(self.start(name, module))
 
     @property
-    def ready(self) -> list[Child]:
+    def ready(self) -> list[ChildProcess]:
         """The workers that take messages just now."""
         return [
             worker
@@ -79,10 +79,12 @@ class Crew:
         module = ["orchestrator.cli", "reconcile", "--loop"]
         self.reconciler = self.start(name, module)
 
-    def start(self, name: str, module: Sequence[str]) -> Child:
+    def start(self, name: str, module: Sequence[str]) -> ChildProcess:
         """Start a process of ours."""
         log = self.site.folder / name
-        self.started.append(children.start(name, module, self.site.environment, log))
+        self.started.append(
+            children.start_process(name, module, self.site.environment, log)
+        )
         return self.started[-1]
 
     async def keep_up(self) -> None:
@@ -96,7 +98,7 @@ class Crew:
                 self.start_reconciler()
             await asyncio.sleep(LOOK_S)
 
-    def kill(self, child: Child) -> None:
+    def kill(self, child: ChildProcess) -> None:
         """Kill a worker as the kernel does, and start another."""
         self.at_work.remove(child)
         child.signal(signal.SIGKILL)
@@ -104,28 +106,28 @@ class Crew:
         self.deaths.append(Death(worker_name(child), time.time()))
         self.start_worker()
 
-    def freeze(self, child: Child, seconds: float) -> None:
+    def freeze(self, child: ChildProcess, seconds: float) -> None:
         """Stop a worker in its tracks for a while."""
         self.frozen.add(child.pid)
         child.signal(signal.SIGSTOP)
         self._later(self._thaw(child, seconds))
 
-    async def _thaw(self, child: Child, seconds: float) -> None:
+    async def _thaw(self, child: ChildProcess, seconds: float) -> None:
         await asyncio.sleep(seconds)
         child.signal(signal.SIGCONT)
         self.frozen.discard(child.pid)
 
-    def stop(self, child: Child) -> None:
+    def stop(self, child: ChildProcess) -> None:
         """Ask a worker to stop, as a deployment does, and start another."""
         self.at_work.remove(child)
         child.signal(signal.SIGTERM)
         self.start_worker()
         self._later(self._stopped(child))
 
-    async def _stopped(self, child: Child) -> None:
+    async def _stopped(self, child: ChildProcess) -> None:
         try:
-            await child.gone(STOP_S)
-        except StoryError:
+            await child.wait_until_exited(STOP_S)
+        except DemoError:
             self.stuck.append(f"{child.name} (pid {child.pid})")
             child.signal(signal.SIGKILL)
 
@@ -146,7 +148,7 @@ class Crew:
                 self._later(self._stopped(child))
             await asyncio.gather(*self._tasks)
         finally:
-            children.end(self.started)
+            children.kill_all(self.started)
 
     def _later(self, work: object) -> None:
         task = asyncio.ensure_future(work)  # type: ignore[call-overload]
@@ -154,6 +156,6 @@ class Crew:
         task.add_done_callback(self._tasks.discard)
 
 
-def worker_name(child: Child) -> str:
+def worker_name(child: ChildProcess) -> str:
     """Return what a worker calls itself in the tables."""
     return f"{socket.gethostname()}-{child.pid}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from orchestrator.demo.children import Child
+from orchestrator.demo.children import ChildProcess
 from orchestrator.embedded.client import make_client
 from piecework.model import JobRef
 from piecework.queue import Message
@@ -99,7 +99,7 @@ class Killer:
         if victim := await self.victim("stop"):
             self.crew.stop(victim)
 
-    async def victim(self, blow: str) -> Child | None:
+    async def victim(self, blow: str) -> ChildProcess | None:
         """Return a worker with its hands full, while others are there to go on."""
         until = time.monotonic() + FULL_HANDS_S
         while True:

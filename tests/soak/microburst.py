@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import ProxyHandler, Request, build_opener
 
-from orchestrator.demo.children import Child
+from orchestrator.demo.children import ChildProcess
 from orchestrator.embedded import environment
 from orchestrator.embedded.resources import CHECKOUT
 
@@ -91,7 +91,7 @@ def say(line: str) -> None:
     sys.stderr.write(f"{line}\n")
 
 
-def start(python: Path, upstream: str, folder: Path) -> tuple[Child, str]:
+def start(python: Path, upstream: str, folder: Path) -> tuple[ChildProcess, str]:
     """Start the proxy without a fault yet; return it and where it answers."""
     with socket.create_server((LOOPBACK, 0)) as listener:
         port = int(listener.getsockname()[1])
@@ -108,7 +108,7 @@ def start(python: Path, upstream: str, folder: Path) -> tuple[Child, str]:
         )
     url = f"http://{LOOPBACK}:{port}"
     wait_for(url, process)
-    return Child("microburst", process, log), url
+    return ChildProcess("microburst", process, log), url
 
 
 def wait_for(url: str, process: subprocess.Popen[bytes]) -> None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.demo.surroundings import only
+from orchestrator.demo.surroundings import isolated_environ
 from piecework.runtime import connect
 from tests.soak import microburst
 from tests.soak.actors import Actors, gather
@@ -55,7 +55,7 @@ async def run(plan: Plan, folder: Path, say: Callable[[str], None]) -> Course:
             actors.note_blows()
         requests, faults = microburst.counted(site.faults)
         await actors.changes.catch_up()
-        with only(site.calm):
+        with isolated_environ(site.calm):
             async with connect(actors.settings) as rt:
                 names = [job.name for job in plan.jobs()]
                 accounts = await account(rt, names, plan.chunks)

@@ -11,8 +11,8 @@ from pathlib import Path
 from urllib.request import ProxyHandler, Request, build_opener
 
 from orchestrator.demo import children
-from orchestrator.demo.children import Child
-from orchestrator.demo.surroundings import surroundings
+from orchestrator.demo.children import ChildProcess
+from orchestrator.demo.surroundings import demo_environment
 from orchestrator.embedded import Emulator, deploy, environment, server
 from orchestrator.embedded.client import ACCESS_KEY
 from tests.soak import microburst, tap
@@ -51,12 +51,12 @@ class Site:
 @contextmanager
 def standing(plan: Plan, folder: Path, latency_s: float) -> Iterator[Site]:
     """Start the parts in a folder; end all that was started."""
-    started: list[Child] = []
+    started: list[ChildProcess] = []
     python = environment.ensure_environment(print)
     emulator = server.start(python, folder, "us-east-1", services=STREAMS)
     try:
         deploy.deploy_embedded(emulator, APP, ENV)
-        seen = surroundings(os.environ, folder) | PACE | aws(emulator.endpoint)
+        seen = demo_environment(os.environ, folder) | PACE | aws(emulator.endpoint)
         started.append(start_provider(plan, folder, seen, latency_s))
         provider = url_of(started[-1])
         proxy, faults = microburst.start(microburst.ensure(), emulator.endpoint, folder)
@@ -66,7 +66,7 @@ def standing(plan: Plan, folder: Path, latency_s: float) -> Iterator[Site]:
         faulty = aws(faults) | {"AWS_ENDPOINT_URL_SQS": url_of(started[-1])}
         yield Site(folder, emulator, seen | faulty, seen, faults, provider)
     finally:
-        children.end(started)
+        children.kill_all(started)
         server.stop(emulator.pid, folder)
 
 
@@ -84,19 +84,19 @@ def aws(url: str) -> dict[str, str]:
 
 def start_provider(
     plan: Plan, folder: Path, seen: dict[str, str], latency_s: float
-) -> Child:
+) -> ChildProcess:
     """Start the outside world."""
     options = {"--ledger": folder / LEDGER, "--seed": plan.seed, "--latency": latency_s}
     words = [str(word) for option in options.items() for word in option]
     module = ["tests.soak.provider", *words]
-    return children.start(
+    return children.start_process(
         "provider", module, seen, folder / "provider.log", listen=True
     )
 
 
-def url_of(child: Child) -> str:
+def url_of(child: ChildProcess) -> str:
     """Read where a service says that it is."""
     line = child.process.stdout.readline() if child.process.stdout else b""
     if not line:
-        raise RuntimeError(child.last_words())
+        raise RuntimeError(child.describe_exit())
     return str(json.loads(line)["url"])

@@ -22,7 +22,7 @@ from typing import Any
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
 
 from orchestrator.demo import children
-from orchestrator.demo.children import Child
+from orchestrator.demo.children import ChildProcess
 
 LOOPBACK = "127.0.0.1"
 #: Of a hundred entries of a batch, so many fail alone.
@@ -105,12 +105,12 @@ class Tap:
 
 def start(
     upstream: str, seed: int, acks: Path, seen: dict[str, str], folder: Path
-) -> Child:
+) -> ChildProcess:
     """Start a tap as a process of its own; it says where it is."""
     options = {"--upstream": upstream, "--seed": seed, "--acks": acks}
     words = [str(word) for option in options.items() for word in option]
     module = ["tests.soak.tap", *words]
-    return children.start("tap", module, seen, folder / "tap.log", listen=True)
+    return children.start_process("tap", module, seen, folder / "tap.log", listen=True)
 
 
 async def serve(arguments: argparse.Namespace) -> None:

@@ -77,7 +77,7 @@ class Traffic:
         """Start a command and kill it."""
         child = self._start(words)
         await asyncio.sleep(seconds)
-        children.end([child])
+        children.kill_all([child])
         self.submits_killed += 1
 
     async def command(self, *words: str, may: bool = False) -> bool:
@@ -87,12 +87,12 @@ class Traffic:
         """
         for _ in range(TRIES):
             child = self._start(words)
-            await child.gone(COMMAND_S)
+            await child.wait_until_exited(COMMAND_S)
             if child.process.returncode == 0:
                 return True
             if may and child.process.returncode == REFUSED:
                 return False
-            last = child.last_words()
+            last = child.describe_exit()
         self.failures.append(f"{' '.join(words)}: {last}")
         return False
 
@@ -101,4 +101,4 @@ class Traffic:
         name = f"command{self.commands}-{'-'.join(words[:2])}.log"
         log = self.site.folder / Path(name.replace(":", "-").replace("/", "-")).name
         module = ["orchestrator.cli", *words]
-        return children.start(name, module, self.site.environment, log)
+        return children.start_process(name, module, self.site.environment, log)

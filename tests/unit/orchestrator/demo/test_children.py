@@ -7,30 +7,30 @@ from pathlib import Path
 import pytest
 
 from orchestrator.demo import children
-from orchestrator.demo.children import Child
-from orchestrator.demo.failure import StoryError
+from orchestrator.demo.children import ChildProcess
+from orchestrator.demo.failure import DemoError
 
 
 @pytest.fixture
-def failing(tmp_path: Path) -> Iterator[Child]:
+def failing(tmp_path: Path) -> Iterator[ChildProcess]:
     environment = {"PATH": os.environ["PATH"]}
-    child = children.start(
+    child = children.start_process(
         "w1", ["no_such_module"], environment, tmp_path / "log", listen=True
     )
     yield child
-    children.end([child])
+    children.kill_all([child])
 
 
-async def test_a_child_that_ends_too_early_is_told_with_the_end_of_its_log(
-    failing: Child,
+async def test_a_child_that_exits_early_is_reported_with_the_end_of_its_log(
+    failing: ChildProcess,
 ) -> None:
-    with pytest.raises(StoryError, match="No module named no_such_module"):
-        await failing.first_line()
+    with pytest.raises(DemoError, match="No module named no_such_module"):
+        await failing.read_first_line()
 
 
-def test_ending_leaves_no_process_and_may_be_done_twice(failing: Child) -> None:
-    children.end([failing])
-    children.end([failing])
+def test_killing_twice_leaves_no_process(failing: ChildProcess) -> None:
+    children.kill_all([failing])
+    children.kill_all([failing])
 
     assert not failing.alive
     with pytest.raises(ProcessLookupError):

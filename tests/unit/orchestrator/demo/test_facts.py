@@ -1,4 +1,4 @@
-"""What the demo says of the example is what the example says of itself."""
+"""The demo's constants match the example."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from orchestrator.demo import count, machine, scenes, takeover
 from piecework import Document
 
 
-def test_the_calls_of_a_chunk_are_the_playbook_s() -> None:
+def test_the_calls_of_a_chunk_match_the_playbook() -> None:
     effects = len(count.EFFECTS)
-    said = f"{len(categories())} categories + {len(specialists())} specialists"
+    expected = f"{len(categories())} categories + {len(specialists())} specialists"
 
-    assert f"{said} + {effects} to the add-in" == scenes.CALLS
+    assert f"{expected} + {effects} to the add-in" == scenes.CALLS
     assert len(categories()) + len(specialists()) + effects == pipeline.calls_per_chunk
 
 
-def test_models_and_stages_have_the_example_s_names() -> None:
+def test_models_and_stages_match_the_example() -> None:
     assert (SMALL_MODEL, LARGE_MODEL) == (machine.SMALL_MODEL, machine.LARGE_MODEL)
-    assert takeover.PAYING <= {stage.name for stage in pipeline.stages}
+    assert takeover.PAID_STAGES <= {stage.name for stage in pipeline.stages}
 
 
 def test_the_contract_has_22_clauses_and_the_17th_is_the_longest() -> None:

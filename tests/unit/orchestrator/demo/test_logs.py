@@ -7,11 +7,11 @@ from typing import Any
 from orchestrator.demo.logs import Logs
 
 
-def line(**said: Any) -> bytes:
-    return json.dumps(said).encode() + b"\n"
+def line(**fields: Any) -> bytes:
+    return json.dumps(fields).encode() + b"\n"
 
 
-def test_a_log_is_read_on_where_the_last_look_ended(tmp_path: Path) -> None:
+def test_reading_continues_after_the_last_complete_line(tmp_path: Path) -> None:
     logs, path = Logs(tmp_path), tmp_path / "w1.jsonl"
     retry = line(
         event="call.attempt", outcome="failed", error_code="llm.http.429_rate_limited"
@@ -27,41 +27,45 @@ def test_a_log_is_read_on_where_the_last_look_ended(tmp_path: Path) -> None:
     assert 2 == logs.rate_limited
 
 
-def test_retries_are_counted_by_code_and_only_429s_as_such(tmp_path: Path) -> None:
+def test_retries_are_counted_by_code(tmp_path: Path) -> None:
     logs = Logs(tmp_path)
     for code in ("llm.http.timeout", "tool.http.429_rate_limited"):
-        logs.take(line(event="call.attempt", outcome="failed", error_code=code))
+        logs.add_line(line(event="call.attempt", outcome="failed", error_code=code))
 
     assert 2 == logs.retried.total()
     assert 1 == logs.rate_limited
 
 
-def test_the_95th_percentile_is_of_the_model_s_answers(tmp_path: Path) -> None:
+def test_the_95th_percentile_covers_answered_model_calls(tmp_path: Path) -> None:
     logs = Logs(tmp_path)
     assert logs.p95_s is None
 
     answered = {"event": "call.attempt", "outcome": "answered", "error_code": None}
-    logs.take(line(**answered, dependency="word-addin", duration_ms=9_000))
+    logs.add_line(line(**answered, dependency="word-addin", duration_ms=9_000))
     for ms in range(1, 101):
-        logs.take(line(**answered, dependency="bedrock", duration_ms=ms))
+        logs.add_line(line(**answered, dependency="bedrock", duration_ms=ms))
 
     assert 0.095 == logs.p95_s
 
 
-def test_claims_and_what_they_remembered_are_kept_by_fence(tmp_path: Path) -> None:
+def test_claims_and_replayed_calls_are_counted_by_fence(tmp_path: Path) -> None:
     logs = Logs(tmp_path)
-    logs.take(line(event="chunk.claimed", chunk=3, fence=2, worker="host-9"))
-    logs.take(line(event="chunk.succeeded", chunk=3, fence=2, replayed=11))
-    logs.take(line(event="lease.lost", chunk=3, fence=1))
+    logs.add_line(line(event="chunk.claimed", chunk=3, fence=2, worker="host-9"))
+    logs.add_line(line(event="chunk.succeeded", chunk=3, fence=2, replayed=11))
+    logs.add_line(line(event="lease.lost", chunk=3, fence=1))
 
     assert {(3, 2): "host-9"} == logs.claimed
     assert {(3, 2): 11} == logs.replayed
     assert 1 == logs.leases_lost
 
 
-def test_what_is_no_event_is_passed_over(tmp_path: Path) -> None:
+def test_lines_that_are_not_events_are_skipped(tmp_path: Path) -> None:
     logs = Logs(tmp_path)
-    for said in (b"Traceback (most recent call last):", b"[1]", b'{"level": "info"}'):
-        logs.take(said)
+    for expected in (
+        b"Traceback (most recent call last):",
+        b"[1]",
+        b'{"level": "info"}',
+    ):
+        logs.add_line(expected)
 
     assert 0 == logs.retried.total()

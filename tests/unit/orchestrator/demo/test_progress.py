@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.demo.progress import Progress, minutes
+from orchestrator.demo.progress import Progress, format_clock
 
 HALF_WAY = Progress(
     chunks_ended=9,
@@ -20,24 +20,24 @@ HALF_WAY = Progress(
 )
 
 
-def test_a_line_tells_chunks_calls_and_what_is_expected() -> None:
+def test_a_line_shows_chunks_calls_and_estimate() -> None:
     expected = (
         "chunks 9/22  calls 286/572"
         "  eta 0:10  29/s  made 301  retries 14  429s 9  p95 0.41 s"
     )
-    assert expected == HALF_WAY.line()
+    assert expected == HALF_WAY.format_line()
 
 
-def test_before_the_first_answer_nothing_is_foretold() -> None:
+def test_without_a_finished_call_there_is_no_estimate() -> None:
     start = replace(HALF_WAY, calls_made=0, calls_done=0, elapsed_s=0.0, p95_s=None)
 
     assert start.eta_s is None
-    assert "eta -:--  0/s" in start.line()
-    assert start.line().endswith("p95 -")
+    assert "eta -:--  0/s" in start.format_line()
+    assert start.format_line().endswith("p95 -")
 
 
 @pytest.mark.parametrize(
     ("seconds", "shown"), [(0.4, "0:00"), (7, "0:07"), (59.6, "1:00"), (605, "10:05")]
 )
 def test_seconds_are_shown_as_a_clock(seconds: float, shown: str) -> None:
-    assert shown == minutes(seconds)
+    assert shown == format_clock(seconds)

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.demo.progress import Progress
-from orchestrator.demo.screen import Plain, Terminal, bars, screen_on
+from orchestrator.demo.screen import Plain, Terminal, bars, open_screen
 
 PROGRESS = Progress(9, 22, 301, 286, 572, 14, 9, 0.41, 10.0, {"w1": "chunk 12 score"})
 
@@ -16,32 +16,37 @@ class Tty(io.StringIO):
         return True
 
 
-def test_bars_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bars_are_shown_on_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
-    assert isinstance(screen_on(Tty()), Terminal)
-    assert isinstance(screen_on(io.StringIO()), Plain)
+    assert isinstance(open_screen(Tty()), Terminal)
+    assert isinstance(open_screen(io.StringIO()), Plain)
     monkeypatch.setenv("TERM", "dumb")
-    assert isinstance(screen_on(Tty()), Plain)
+    assert isinstance(open_screen(Tty()), Plain)
 
 
-async def test_elsewhere_progress_is_a_line_now_and_then() -> None:
+async def test_plain_output_limits_the_lines_of_progress() -> None:
     stream = io.StringIO()
     screen = Plain(stream)
 
-    screen.show(PROGRESS)
-    screen.show(PROGRESS)
-    screen.say("kill", "w3")
-    screen.say("", "")
-    screen.figures("lost=0")
+    screen.show_progress(PROGRESS)
+    screen.show_progress(PROGRESS)
+    screen.print_line("kill", "w3")
+    screen.print_line("", "")
+    screen.print_figures("lost=0")
 
     lines = stream.getvalue().splitlines()
-    assert [f" progress {PROGRESS.line()}", " kill     w3", "", "lost=0"] == lines
+    assert [
+        f" progress {PROGRESS.format_line()}",
+        " kill     w3",
+        "",
+        "lost=0",
+    ] == lines
 
 
 def test_a_label_that_the_stream_cannot_write_does_not_end_the_demo() -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
 
-    Plain(stream).say("dead", "§ 17")
+    Plain(stream).print_line("dead", "§ 17")
 
     stream.seek(0)
     assert " dead     ? 17\n" == stream.read()
@@ -60,11 +65,11 @@ def test_the_bars_fit_a_terminal_of_80_columns() -> None:
     assert "w1" == lines[4].split()[0]
 
 
-def test_a_long_line_goes_on_under_itself() -> None:
+def test_a_long_line_wraps_within_its_column() -> None:
     stream = io.StringIO()
     screen = Terminal(Console(file=stream, width=30))
 
-    screen.say("failed", "one two three four five six seven")
+    screen.print_line("failed", "one two three four five six seven")
 
     first, second = stream.getvalue().splitlines()
     assert "failed   one two three four" == first.rstrip()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.demo.surroundings import only, surroundings
+from orchestrator.demo.surroundings import demo_environment, isolated_environ
 from piecework.endpoint import find_endpoint
 from piecework.settings import load_settings
 
@@ -21,8 +21,10 @@ USERS = {
 }
 
 
-def test_nothing_of_the_user_s_aws_or_settings_is_seen(tmp_path: Path) -> None:
-    seen = surroundings(USERS, tmp_path)
+def test_the_environment_contains_none_of_the_users_aws_settings(
+    tmp_path: Path,
+) -> None:
+    seen = demo_environment(USERS, tmp_path)
 
     kept = {name: seen.get(name) for name in USERS}
     assert {
@@ -35,19 +37,19 @@ def test_nothing_of_the_user_s_aws_or_settings_is_seen(tmp_path: Path) -> None:
     assert "aws" == find_endpoint(seen, tmp_path).source  # none is up in that folder
 
 
-def test_the_pace_is_one_that_the_settings_take(tmp_path: Path) -> None:
-    with only(surroundings({}, tmp_path)):
+def test_the_demo_settings_are_valid(tmp_path: Path) -> None:
+    with isolated_environ(demo_environment({}, tmp_path)):
         settings = load_settings()
 
     assert 3.0 == settings.lease_s
     assert "piecework-local-work" == settings.work_queue
 
 
-def test_the_environment_comes_back_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REVIEW_MODEL", "rules")
     before = dict(os.environ)
 
-    with only({"PATH": "/bin"}):
+    with isolated_environ({"PATH": "/bin"}):
         inside = dict(os.environ)
 
     assert {"PATH": "/bin"} == inside

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 from orchestrator.demo.takeover import (
-    CHECKPOINTED,
-    Held,
+    CHECKPOINTED_STAGES,
+    ClaimedChunk,
     Takeover,
-    in_hand,
-    in_mid_chunk,
-    taken_over,
+    claimed_chunks,
+    find_takeovers,
+    workers_in_stages,
 )
 from piecework.model import Chunk, ChunkStatus, JobRef
 
@@ -29,23 +29,26 @@ CHUNKS = [
 ]
 
 
-def test_what_a_worker_has_in_hand_is_what_runs_under_its_pid() -> None:
-    assert [Held(1, "analyse", 1)] == in_hand(CHUNKS, 41)
-    assert [Held(2, "score", 2), Held(3, "publish", 1)] == in_hand(CHUNKS, 42)
-    assert [] == in_hand(CHUNKS, 4)
+def test_a_worker_has_the_running_chunks_with_its_pid() -> None:
+    assert [ClaimedChunk(1, "analyse", 1)] == claimed_chunks(CHUNKS, 41)
+    assert [
+        ClaimedChunk(2, "score", 2),
+        ClaimedChunk(3, "publish", 1),
+    ] == claimed_chunks(CHUNKS, 42)
+    assert [] == claimed_chunks(CHUNKS, 4)
 
 
-def test_a_worker_between_its_paid_calls_and_its_effects_is_not_in_mid_chunk() -> None:
-    assert [41, 42] == in_mid_chunk(CHUNKS, [41, 42, 43])
-    assert [41] == in_mid_chunk(CHUNKS, [41, 42], CHECKPOINTED)
-    assert [] == in_mid_chunk(CHUNKS[3:], [42])
+def test_only_workers_in_a_paid_stage_are_candidates() -> None:
+    assert [41, 42] == workers_in_stages(CHUNKS, [41, 42, 43])
+    assert [41] == workers_in_stages(CHUNKS, [41, 42], CHECKPOINTED_STAGES)
+    assert [] == workers_in_stages(CHUNKS[3:], [42])
 
 
-def test_a_chunk_is_taken_over_once_its_fence_has_risen() -> None:
-    given_back = chunk(1, ChunkStatus.WAITING, "", "analyse", 1)
-    claimed = chunk(2, ChunkStatus.RUNNING, "host-41", "score", 3)
-    held = [Held(1, "analyse", 1), Held(2, "score", 2)]
+def test_a_takeover_is_a_claim_with_a_higher_fence() -> None:
+    released = chunk(1, ChunkStatus.WAITING, "", "analyse", 1)
+    running = chunk(2, ChunkStatus.RUNNING, "host-41", "score", 3)
+    claimed = [ClaimedChunk(1, "analyse", 1), ClaimedChunk(2, "score", 2)]
 
-    found = taken_over(held, [given_back, claimed], 3.4)
+    found = find_takeovers(claimed, [released, running], 3.4)
 
-    assert [Takeover(held[1], "host-41", 3.4)] == found
+    assert [Takeover(claimed[1], "host-41", 3.4)] == found

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.demo.verdict import Counts, failures, last_line
+from orchestrator.demo.verdict import Counts, failed_checks, summary_line
 from piecework.model import JobStatus
 
-AS_PROMISED = Counts(
+EXPECTED_COUNTS = Counts(
     status=JobStatus.SUCCEEDED,
     chunks=22,
     succeeded=22,
@@ -18,40 +18,43 @@ AS_PROMISED = Counts(
     duplicate_effects=0,
     slots_open=0,
     calls_paid_twice=5,
-    in_hand=3,
+    claimed_at_kill=3,
     taken_over=3,
     redriven=1,
 )
 
 
-def test_a_story_that_went_as_promised_has_no_failure() -> None:
-    assert [] == failures(AS_PROMISED)
+def test_expected_counts_pass_all_checks() -> None:
+    assert [] == failed_checks(EXPECTED_COUNTS)
 
 
-def test_calls_paid_twice_are_told_and_are_no_failure() -> None:
-    assert [] == failures(replace(AS_PROMISED, calls_paid_twice=40))
+def test_calls_paid_twice_are_not_a_failure() -> None:
+    assert [] == failed_checks(replace(EXPECTED_COUNTS, calls_paid_twice=40))
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected"),
     [
         ({"status": JobStatus.PARTIAL}, "the job ended PARTIAL"),
         ({"lost": 1}, "1 of 22 chunks are lost"),
         ({"duplicate_effects": 2}, "2 effects happened twice"),
         ({"effects": 65}, "65 effects took place, not 66"),
-        ({"slots_open": 1}, "1 slots are left open"),
-        ({"in_hand": 0, "taken_over": 0}, "the killed worker had no chunk in hand"),
+        ({"slots_open": 1}, "1 slots are still open"),
+        (
+            {"claimed_at_kill": 0, "taken_over": 0},
+            "the killed worker had no chunk",
+        ),
         ({"taken_over": 2}, "2 of 3 chunks were taken over"),
         ({"redriven": 0}, "no dead letter was redriven"),
     ],
 )
-def test_each_broken_promise_is_a_failure_of_its_own(
-    change: dict[str, Any], said: str
+def test_each_broken_promise_is_a_separate_failure(
+    change: dict[str, Any], expected: str
 ) -> None:
-    assert [said] == failures(replace(AS_PROMISED, **change))
+    assert [expected] == failed_checks(replace(EXPECTED_COUNTS, **change))
 
 
-def test_the_last_line_is_figures_by_name_within_80_columns() -> None:
+def test_the_summary_line_has_named_figures_within_80_columns() -> None:
     expected = "lost=0 duplicate_effects=0 calls_paid_twice=5 chunks=22 redriven=1"
-    assert expected == last_line(AS_PROMISED)
-    assert len(last_line(replace(AS_PROMISED, calls_paid_twice=999))) < 80
+    assert expected == summary_line(EXPECTED_COUNTS)
+    assert len(summary_line(replace(EXPECTED_COUNTS, calls_paid_twice=999))) < 80

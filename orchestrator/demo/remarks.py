@@ -35,9 +35,7 @@ def report_faults(screen: Screen, seed: int) -> None:
 def report_next_steps(screen: Screen) -> None:
     """Report three commands to try next."""
     screen.print_line("", "")
-    screen.print_line(
-        "try", "piecework demo --seed 7 --keep      then read the tables"
-    )
+    screen.print_line("try", "piecework demo --seed 7 --keep      then read the tables")
     screen.print_line(
         "",
         "piecework up; piecework-worker --pipelines examples.contract_review   "

@@ -54,7 +54,7 @@ async def run_demo(
     except DemoError as error:
         problems = [str(error)]
     except asyncio.CancelledError:
-        problems = []  # as somebody wanted it: there is nothing to snapshot into
+        problems = []  # the user stopped it, so no logs are needed
         if not stopped:
             raise
         return INTERRUPTED

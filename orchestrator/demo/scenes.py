@@ -115,8 +115,8 @@ async def stop_workers(
 
 async def redrive_all(watcher: JobWatcher, letters: Sequence[dict[str, Any]]) -> None:
     """Redrive the dead letters, as `piecework dlq redrive` does."""
-    asked = Redrive(watcher.ref, letters, actor="demo", reason=REASON)
-    count, gen = await redrive(watcher.rt, asked)
+    request = RedriveRequest(watcher.ref, letters, actor="demo", reason=REASON)
+    count, gen = await redrive(watcher.rt, request)
     watcher.screen.print_line(
         "redrive",
         f"{count} dead letter, as generation {gen}; completed stages do not run again",

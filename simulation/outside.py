@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 #: Maximum seconds that a request to a provider is in transit. It is shorter than the
-#: lease time that remains when an owner gives up: README, "What it rests on".
+#: lease time that remains when an owner gives up: docs/protocol.md, "Limits".
 DELIVERY_S = 4.0
 #: The rate at which a provider's policy refuses a call, where it has one.
 REFUSAL_RATE = 0.3

@@ -49,6 +49,6 @@ ROWS: Final = (
         "pipeline.simulation.out_of_reach",
         ErrorClass.PERMANENT,
         "A function that a simulated pipeline called reached for the network.",
-        'Give it a stand-in: the README, "Simulate your own", says how.',
+        "Give it a stub in a module of yours: docs/simulate.md explains how.",
     ),
 )

@@ -1,4 +1,4 @@
-"""The figures that the README states, computed anew; the floors allow small changes."""
+"""The figures of docs/demo.md, computed again; the floors allow small changes."""
 
 from __future__ import annotations
 

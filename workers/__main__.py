@@ -23,15 +23,15 @@ from piecework.settings import Settings, load_settings
 from piecework.step_order import lint_stage_order
 from piecework.telemetry.measuring import write_metrics
 from piecework.version import version_line
-from workers.beside import beside
+from workers.beside import run_side_tasks
 from workers.ecs.task import METADATA, current_task, worker_name
 from workers.garbage import tune_gc
 from workers.gauges import gauges
 from workers.isolation import Isolation
-from workers.memory import stop_when_full
+from workers.memory import stop_at_memory_limit
 from workers.serving import serve
 from workers.station import open_services
-from workers.stop import end_despite_threads, stop_on_signals
+from workers.stop import exit_despite_threads, stop_on_signals
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -42,9 +42,9 @@ SPARE = 8
 FAILED = 1
 
 
-def version_asked(asked: bool) -> None:  # noqa: FBT001 -- the form of a callback
+def print_version(requested: bool) -> None:  # noqa: FBT001 -- the form of a callback
     """Say which version this is, and end."""
-    if asked:
+    if requested:
         typer.echo(version_line())
         raise typer.Exit
 
@@ -70,7 +70,7 @@ def run(
         typer.Option(
             "--version",
             help="Say which version this is.",
-            callback=version_asked,
+            callback=print_version,
             is_eager=True,
         ),
     ] = False,
@@ -80,23 +80,27 @@ def run(
     telemetry.configure(os.environ.get("PIECEWORK_LOG_LEVEL", "info"))
     telemetry.guard_process()
     try:
-        given = {"max_chunks": max_chunks, "memory_mb": memory_mb}
-        settings = load_settings(**{k: v for k, v in given.items() if v is not None})
-        found = load_pipelines(pipelines)
-        work = connected(settings, found, pipelines, reconcile=reconcile)
+        overrides = {"max_chunks": max_chunks, "memory_mb": memory_mb}
+        settings = load_settings(
+            **{k: v for k, v in overrides.items() if v is not None}
+        )
+        pipelines_by_name = load_pipelines(pipelines)
+        work = run_with_threads(
+            settings, pipelines_by_name, pipelines, reconcile=reconcile
+        )
         code = FAILED
         with asyncio.Runner() as runner:
             try:
                 code = runner.run(work)
             finally:  # whose own end would wait for its threads
-                end_despite_threads(code, structlog.get_logger())
+                exit_despite_threads(code, structlog.get_logger())
     except PieceworkError as error:
         sys.stderr.write(f"{error.code}: {error.message}\n{error.next_step}\n")
         raise SystemExit(error.exit_code) from error
     raise SystemExit(code)
 
 
-async def connected(
+async def run_with_threads(
     settings: Settings,
     pipelines: dict[str, Pipeline],
     names: Sequence[str],
@@ -114,12 +118,12 @@ async def connected(
     loop.set_default_executor(threads)
     telemetry.guard_loop(loop)
     try:
-        return await at_work(settings, pipelines, names, reconcile=reconcile)
+        return await run_services(settings, pipelines, names, reconcile=reconcile)
     finally:  # the last words to AWS may need one
         threads.shutdown(wait=False, cancel_futures=True)
 
 
-async def at_work(
+async def run_services(
     settings: Settings,
     pipelines: dict[str, Pipeline],
     names: Sequence[str],
@@ -132,32 +136,34 @@ async def at_work(
     worker = worker_name(task, socket.gethostname(), os.getpid())
     log = structlog.get_logger().bind(worker=worker)
     async with connect(settings, actor="worker") as rt:
-        placed = log.bind(task=task.id, zone=task.zone) if task else log
+        task_log = log.bind(task=task.id, zone=task.zone) if task else log
         telemetry.emit(
-            placed,
+            task_log,
             "worker.started",
             pipelines=sorted(pipelines),
             max_chunks=settings.max_chunks,
             pid=os.getpid(),
         )
-        advised = advice_on(pipelines)
-        if advised:
-            telemetry.emit(log, "pipeline.lint_warning", advice=advised)
+        warnings = lint_warnings(pipelines)
+        if warnings:
+            telemetry.emit(log, "pipeline.lint_warning", advice=warnings)
         services = open_services(rt, worker, pipelines, log)
         services.isolation = Isolation(names, worker, settings.stage_memory_mb, log)
         tune_gc()
-        full = asyncio.create_task(stop_when_full(settings.memory_mb, stop, log))
+        memory_guard = asyncio.create_task(
+            stop_at_memory_limit(settings.memory_mb, stop, log)
+        )
         async with write_metrics(settings, rt.clock, partial(gauges, services)):
             try:
-                async with beside(services, stop, os.environ):
+                async with run_side_tasks(services, stop, os.environ):
                     await serve(services, stop, reconcile=reconcile)
             finally:
                 await services.isolation.close()
             telemetry.emit(log, "worker.stopped")
-        return await full
+        return await memory_guard
 
 
-def advice_on(pipelines: Mapping[str, Pipeline]) -> list[str]:
+def lint_warnings(pipelines: Mapping[str, Pipeline]) -> list[str]:
     """Return what could be better in the order of the stages, each with whose it is."""
     return [
         f"{name}: {said}"

@@ -22,27 +22,27 @@ from workers.undertake import RunResult
 
 
 def announce(
-    report: RunResult, seconds: float, log: structlog.stdlib.BoundLogger
+    result: RunResult, seconds: float, log: structlog.stdlib.BoundLogger
 ) -> None:
     """Emit the event of a claim's end, and `job.finished` for the join's claim."""
-    task, outcome = report.task, report.outcome
-    counts = task.ctx.caller.counts
+    chunk_run, outcome = result.chunk_run, result.outcome
+    counts = chunk_run.ctx.caller.counts
     facts: dict[str, Any] = {
-        "chunk": task.claim.ref.chunk,
+        "chunk": chunk_run.claim.ref.chunk,
         "duration_ms": round(seconds * 1000),
         "calls": counts.made,
         "replayed": counts.replayed,
         "cached": counts.cached,
         "retried": counts.retried,
     }
-    emit_outcome(outcome, task.claim.attempt, facts, log)
-    compensated = task.checkpoints.compensated
+    emit_outcome(outcome, chunk_run.claim.attempt, facts, log)
+    compensated = chunk_run.checkpoints.compensated
     if compensated and not isinstance(outcome, Retry | Deferred | Released):
         failed = [stage for stage, failure in compensated.items() if failure]
         stages = list(compensated)
         telemetry.emit(log, "chunk.compensated", stages=stages, failed=failed)
-    if task.certificate is not None:
-        certified(task.certificate, log)
+    if chunk_run.certificate is not None:
+        certified(chunk_run.certificate, log)
 
 
 def emit_outcome(

@@ -30,10 +30,10 @@ class WorkerStageRunner:
         isolation = services.isolation if stage.isolate else None
         run = run_in_process if isolation is None else isolation.run
         under_way = RunningStage(ctx.pipeline.name, ctx.stage, now())
-        services.under_way[self.token] = under_way
+        services.running_stages[self.token] = under_way
         try:
             value = await run(stage, ctx, variant)
         finally:
-            del services.under_way[self.token]
-        services.stage_durations.note(under_way, now())
+            del services.running_stages[self.token]
+        services.stage_durations.record(under_way, now())
         return value

@@ -17,7 +17,7 @@ from workers.stop import Stop, log_signal
 
 
 @asynccontextmanager
-async def beside(
+async def run_side_tasks(
     services: WorkerServices, stop: Stop, environ: Mapping[str, str]
 ) -> AsyncIterator[None]:
     """Do it while the work inside is done; what of it fails stops no work.

@@ -24,7 +24,7 @@ from piecework.queue import Message
 from piecework.store.cancels import cancel_unclaimed
 from piecework.store.turns import turn_unclaimed
 from piecework.winding_back import cancellation_cause, may_compensate
-from workers.newer import leave
+from workers.newer import defer_to_newer_worker
 from workers.settle import settle
 from workers.station import WorkerServices
 from workers.undertake import run_claim
@@ -58,7 +58,9 @@ class MessageAction(Enum):
     QUARANTINE = auto()
 
 
-async def execute(turn: WorkItem, job: Job, services: WorkerServices) -> MessageAction:
+async def execute(
+    work_item: WorkItem, job: Job, services: WorkerServices
+) -> MessageAction:
     """Claim a chunk and work on it, or give way."""
     pipeline = services.pipelines.get(job.pipeline)
     if pipeline is None:
@@ -66,26 +68,31 @@ async def execute(turn: WorkItem, job: Job, services: WorkerServices) -> Message
             services.log, "pipeline.unknown", pipeline=job.pipeline, delay_s=UNKNOWN_S
         )
         await services.note_unknown_pipeline(job)
-        return await back_off(turn, UNKNOWN_S, services)
+        return await back_off(work_item, UNKNOWN_S, services)
     requested_at = asyncio.get_running_loop().time()
-    answer = await claim(turn, pipeline, services)
-    if isinstance(answer, Claim):
-        return await carry_out(answer, turn, job, pipeline, requested_at, services)
-    return await refused(answer, turn, services)
+    reply = await acquire(work_item, pipeline, services)
+    if isinstance(reply, Claim):
+        return await run_and_settle(
+            reply, work_item, job, pipeline, requested_at, services
+        )
+    return await handle_refusal(reply, work_item, services)
 
 
-async def claim(
-    turn: WorkItem, pipeline: Pipeline, services: WorkerServices
+async def acquire(
+    work_item: WorkItem, pipeline: Pipeline, services: WorkerServices
 ) -> Claim | Refusal:
     """Claim a chunk: for an attempt, to wind it up, or to wind it back."""
-    claims, told = services.claims, {"gen": turn.gen, "receive_count": turn.received}
-    answer = await claims.acquire(turn.ref, **told)
-    if isinstance(answer, CancelPending) and answer.chunk.compensate_requested:
-        await set_unclaimed_direction(answer.chunk, pipeline, services)
-        answer = await claims.acquire(turn.ref, **told, last=answer.chunk.fence)
-    if isinstance(answer, AttemptsExhausted):
-        answer = await claims.acquire_spent(turn.ref, **told, last=answer.fence)
-    return answer
+    claims, facts = (
+        services.claims,
+        {"gen": work_item.gen, "receive_count": work_item.received},
+    )
+    reply = await claims.acquire(work_item.ref, **facts)
+    if isinstance(reply, CancelPending) and reply.chunk.compensate_requested:
+        await set_unclaimed_direction(reply.chunk, pipeline, services)
+        reply = await claims.acquire(work_item.ref, **facts, last=reply.chunk.fence)
+    if isinstance(reply, AttemptsExhausted):
+        reply = await claims.acquire_spent(work_item.ref, **facts, last=reply.fence)
+    return reply
 
 
 async def set_unclaimed_direction(
@@ -101,9 +108,9 @@ async def set_unclaimed_direction(
     return await turn_unclaimed(rt.table, chunk, failure)
 
 
-async def carry_out(
+async def run_and_settle(
     claim: Claim,
-    turn: WorkItem,
+    work_item: WorkItem,
     job: Job,
     pipeline: Pipeline,
     requested_at: float,
@@ -114,62 +121,79 @@ async def carry_out(
     A turn whose claim was lost leaves its message: whoever holds the chunk now has
     another one, or this one shows again and meets an ended chunk.
     """
-    log = services.log.bind(job=job.ref.job, chunk=turn.ref.chunk, fence=claim.fence)
-    telemetry.emit(
-        log, "chunk.claimed", chunk=turn.ref.chunk, receive_count=turn.received
+    log = services.log.bind(
+        job=job.ref.job, chunk=work_item.ref.chunk, fence=claim.fence
     )
-    with services.lease_renewer.maintain(claim, turn.receipt, requested_at) as lease:
+    telemetry.emit(
+        log,
+        "chunk.claimed",
+        chunk=work_item.ref.chunk,
+        receive_count=work_item.received,
+    )
+    with services.lease_renewer.maintain(
+        claim, work_item.receipt, requested_at
+    ) as lease:
         try:
-            report = await run_claim(lease, job, pipeline, services, log)
-            wait = await settle(report, job, services, log)
+            result = await run_claim(lease, job, pipeline, services, log)
+            wait = await settle(result, job, services, log)
         except ClaimLostError:
             telemetry.emit(log, "lease.lost", reason=str(lease.reason or "refused"))
             return MessageAction.KEEP
     if wait is None:
         return (
             MessageAction.ACK
-            if report.calls_after_cancel is None
+            if result.calls_after_cancel is None
             else MessageAction.ACK_CANCELLED
         )
-    if turn.receipt is None:
-        await services.rt.work.send([Message.about(turn.ref, turn.gen)], delay_s=wait)
-    await hide(turn, wait, services)
+    if work_item.receipt is None:
+        await services.rt.work.send(
+            [Message.about(work_item.ref, work_item.gen)], delay_s=wait
+        )
+    await hide_message(work_item, wait, services)
     return MessageAction.KEEP
 
 
-async def refused(
-    answer: Refusal, turn: WorkItem, services: WorkerServices
+async def handle_refusal(
+    reply: Refusal, work_item: WorkItem, services: WorkerServices
 ) -> MessageAction:
     """Do what becomes the loser of a claim: it costs the chunk nothing."""
-    match answer:
+    match reply:
         case AlreadyEnded(chunk):
-            return MessageAction.ACK if chunk.gen == turn.gen else MessageAction.DISCARD
+            return (
+                MessageAction.ACK
+                if chunk.gen == work_item.gen
+                else MessageAction.DISCARD
+            )
         case Busy(seconds):
-            return await back_off(turn, seconds, services)
+            return await back_off(work_item, seconds, services)
         case CancelPending(chunk):
             if not chunk.compensate_requested:
                 await cancel_unclaimed(services.rt.table, chunk, services.rt.clock())
-            return await back_off(turn, 0.0, services)
+            return await back_off(work_item, 0.0, services)
         case NotFound():
             return MessageAction.QUARANTINE
         case SchemaTooNew():
-            await leave("chunk", turn.received, turn.receipt, services)
+            await defer_to_newer_worker(
+                "chunk", work_item.received, work_item.receipt, services
+            )
             return MessageAction.KEEP
         case AttemptsExhausted():
-            return await back_off(turn, UNKNOWN_S, services)
+            return await back_off(work_item, UNKNOWN_S, services)
 
 
 async def back_off(
-    turn: WorkItem, seconds: float, services: WorkerServices
+    work_item: WorkItem, seconds: float, services: WorkerServices
 ) -> MessageAction:
     """Hide the message until it is worth another look, each loser at its own time."""
-    log = services.log.bind(job=turn.ref.job, chunk=turn.ref.chunk)
+    log = services.log.bind(job=work_item.ref.job, chunk=work_item.ref.chunk)
     telemetry.emit(log, "chunk.claim_refused", delay_s=round(seconds, 3))
-    await hide(turn, seconds + services.rt.rng.uniform(0, 1), services)
+    await hide_message(work_item, seconds + services.rt.rng.uniform(0, 1), services)
     return MessageAction.KEEP
 
 
-async def hide(turn: WorkItem, seconds: float, services: WorkerServices) -> None:
+async def hide_message(
+    work_item: WorkItem, seconds: float, services: WorkerServices
+) -> None:
     """Let the message show again after so many seconds."""
-    if turn.receipt is not None:
-        await services.rt.work.hide([turn.receipt], seconds)
+    if work_item.receipt is not None:
+        await services.rt.work.hide([work_item.receipt], seconds)

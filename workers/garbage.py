@@ -11,11 +11,11 @@ from typing import Final
 
 #: New objects, less those that are gone, after which the youngest are looked at: more
 #: than the calls of some chunks that have just begun.
-YOUNG: Final = 10_000
+GC_THRESHOLD: Final = 10_000
 
 
 def tune_gc() -> None:
     """Take what there is now for what stays; for a process that has just started."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
+    gc.set_threshold(GC_THRESHOLD, *gc.get_threshold()[1:])

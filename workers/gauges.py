@@ -16,12 +16,12 @@ UNTRIED_S = 300.0
 def gauges(services: WorkerServices) -> Iterator[Gauge]:
     """Read the gauges of a worker."""
     yield Gauge("ChunksInProgress", len(services.lease_renewer.leases))
-    yield Gauge("CallsInFlight", services.calls.taken)
+    yield Gauge("CallsInFlight", services.call_limiter.in_use)
     since = services.breakers.clock() - UNTRIED_S
     known = services.breakers.by_name.items()
-    shut = [name for name, each in known if is_open(each.state, since)]
-    yield Gauge("BreakersOpen", len(shut))
-    for name in shut:
+    open_names = [name for name, each in known if is_open(each.state, since)]
+    yield Gauge("BreakersOpen", len(open_names))
+    for name in open_names:
         yield Gauge("BreakersOpen", 1, name)
 
 

@@ -19,28 +19,28 @@ HEALTH_FILE = "PIECEWORK_HEALTH_FILE"
 
 def main() -> int:
     """Check, and say in one line what was found."""
-    found = sickness(os.environ.get(HEALTH_FILE, ""), time.monotonic())
-    sys.stdout.write(f"unhealthy: {found}\n" if found else "healthy\n")
-    return 1 if found else 0
+    problem = find_problem(os.environ.get(HEALTH_FILE, ""), time.monotonic())
+    sys.stdout.write(f"unhealthy: {problem}\n" if problem else "healthy\n")
+    return 1 if problem else 0
 
 
-def sickness(file: str, now: float) -> str:
+def find_problem(file: str, now: float) -> str:
     """Return what is wrong, in words; nothing: nothing is."""
     if not file:
         return f"{HEALTH_FILE} names no file"
     try:
         with open(file, encoding="utf-8") as opened:  # noqa: PTH123 -- pathlib is slow to load
-            told = json.load(opened)
-        if told.get("at", now) > now:
+            record = json.load(opened)
+        if record.get("at", now) > now:
             return f"{file} is of before a restart"
-        return overdue(told["due"], now)
+        return describe_overdue(record["due"], now)
     except FileNotFoundError:
         return f"{file} was not written yet"
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return f"{file} cannot be read: {type(error).__name__}"
 
 
-def overdue(due: Mapping[str, float], now: float) -> str:
+def describe_overdue(due: Mapping[str, float], now: float) -> str:
     """Return the loops that did not show up in time, the longest missing one first."""
     late = sorted((at, name) for name, at in due.items() if at < now)
     return ", ".join(f"{name} is {now - at:.1f} s overdue" for at, name in late)

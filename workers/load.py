@@ -14,7 +14,7 @@ from piecework.payloads import MOST_BYTES, PayloadRef
 from piecework.store.census import take_census
 from piecework.store.work import read_work
 from piecework.strict_json import Bounds, JsonRefusedError, read_json
-from workers.set_up import Task
+from workers.set_up import ChunkRun
 from workers.station import WorkerServices
 
 #: The payload of one chunk: plain data, however it was handed in.
@@ -23,41 +23,41 @@ BOUNDS = Bounds(MOST_BYTES)
 SHOWN = 5
 
 
-async def load(task: Task, job: Job, services: WorkerServices) -> None:
+async def load_state(chunk_run: ChunkRun, job: Job, services: WorkerServices) -> None:
     """Fill a task; a chunk that nobody worked on before costs one read or none.
 
     Raises:
         PieceworkError: The payload or a checkpoint is not what was written.
     """
-    if not task.claim.is_first:
-        await take_over(task, services)
-    if isinstance(task.ctx, JoinContext):
+    if not chunk_run.claim.is_first:
+        await load_progress(chunk_run, services)
+    if isinstance(chunk_run.ctx, JoinContext):
         rt = services.rt
         # Seen by whoever began to finish the job; here, if that was this worker.
-        census = rt.looks.take(job.ref, task.claim.gen)
+        census = rt.looks.take(job.ref, chunk_run.claim.gen)
         if census is None:
             census = await take_census(rt.table, job.ref, job.chunks)
-        task.census = census
-        task.ctx.harvest = TableHarvest(rt.table, rt.objects, job.ref, census)
+        chunk_run.census = census
+        chunk_run.ctx.harvest = TableHarvest(rt.table, rt.objects, job.ref, census)
     else:
-        await load_payload(task, services)
+        await load_payload(chunk_run, services)
 
 
-async def take_over(task: Task, services: WorkerServices) -> None:
+async def load_progress(chunk_run: ChunkRun, services: WorkerServices) -> None:
     """Read the checkpoints, calls, effects and errors of earlier claims."""
-    work = await read_work(services.rt.table, task.claim.ref)
-    item = task.claim.chunk.item
-    task.ctx.caller.counts.deferrals = int(item.get("deferrals", 0))
-    if item.get("pivot_untried_fence") == task.claim.fence - 1:
-        task.ctx.caller.counts.untried = str(item["stage"])
-    task.trail = work.kind("ERROR")
-    task.ledger.load(work.kind("EFFECT"))
-    task.ctx.caller.in_flight.note_earlier_claim(task.ledger.under_way_s)
-    await task.journal.load(work.kind("CALLS"))
-    await task.checkpoints.load(work.rows, work.result)
+    work = await read_work(services.rt.table, chunk_run.claim.ref)
+    item = chunk_run.claim.chunk.item
+    chunk_run.ctx.caller.counts.deferrals = int(item.get("deferrals", 0))
+    if item.get("pivot_untried_fence") == chunk_run.claim.fence - 1:
+        chunk_run.ctx.caller.counts.untried = str(item["stage"])
+    chunk_run.error_history = work.kind("ERROR")
+    chunk_run.ledger.load(work.kind("EFFECT"))
+    chunk_run.ctx.caller.in_flight.note_earlier_claim(chunk_run.ledger.under_way_s)
+    await chunk_run.journal.load(work.kind("CALLS"))
+    await chunk_run.checkpoints.load(work.rows, work.result)
 
 
-async def load_payload(task: Task, services: WorkerServices) -> None:
+async def load_payload(chunk_run: ChunkRun, services: WorkerServices) -> None:
     """Read, check and validate the payload.
 
     Raises:
@@ -65,25 +65,25 @@ async def load_payload(task: Task, services: WorkerServices) -> None:
             model, which must have changed since the submit. The message names the
             fields, never what they hold.
     """
-    item, ref = task.claim.chunk.item, task.claim.ref
-    what, model = f"The record of chunk {ref}", task.stages.payload
+    item, ref = chunk_run.claim.chunk.item, chunk_run.claim.ref
+    what, model = f"The record of chunk {ref}", chunk_run.pipeline.payload
     place = PayloadRef.parse(record.read_text(item, "payload", what))
     content = await services.payloads.read(
         ref.tenant, ref.job, place, record.read_text(item, "payload_sha256", what)
     )
     try:
         read_json(content, BOUNDS)
-        task.ctx.payload = model.model_validate_json(content)
+        chunk_run.ctx.payload = model.model_validate_json(content)
     except JsonRefusedError as error:
         message = f"The payload cannot be read: {error}."
         raise PermanentError(message, code="runtime.payload.invalid") from error
     except ValidationError as error:
-        fields = sorted({place_of(e, model) for e in error.errors()})
+        fields = sorted({field_path(e, model) for e in error.errors()})
         message = f"The payload does not fit {model.__name__}: {fields[:SHOWN]}."
         raise PermanentError(message, code="runtime.payload.invalid") from error
 
 
-def place_of(detail: ErrorDetails, model: type[BaseModel]) -> str:
+def field_path(detail: ErrorDetails, model: type[BaseModel]) -> str:
     """Return where a payload does not fit; a name that the model does not know is data.
 
     A key of a mapping may be anything, and so may one that is too many.

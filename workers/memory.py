@@ -11,12 +11,12 @@ from piecework import telemetry
 from workers.isolation.address_space import MEGABYTE, RESIDENT, memory_used
 
 #: The exit code of a worker that stopped because it was full.
-FULL = 8
+MEMORY_LIMIT_EXIT_CODE = 8
 #: Seconds between two looks.
-LOOK_S = 1.0
+POLL_S = 1.0
 
 
-async def stop_when_full(
+async def stop_at_memory_limit(
     limit_mb: int,
     stop: asyncio.Event,
     log: structlog.stdlib.BoundLogger,
@@ -27,15 +27,15 @@ async def stop_when_full(
     Return the exit code that the worker's end has.
     """
     while limit_mb and not stop.is_set():
-        has_mb = resident() // MEGABYTE
-        if has_mb > limit_mb:
+        used_mb = resident() // MEGABYTE
+        if used_mb > limit_mb:
             telemetry.emit(
-                log, "worker.memory_limit", memory_mb=has_mb, limit_mb=limit_mb
+                log, "worker.memory_limit", memory_mb=used_mb, limit_mb=limit_mb
             )
             stop.set()
-            return FULL
+            return MEMORY_LIMIT_EXIT_CODE
         try:
-            async with asyncio.timeout(LOOK_S):
+            async with asyncio.timeout(POLL_S):
                 await stop.wait()
         except TimeoutError:
             continue

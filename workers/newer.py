@@ -13,14 +13,14 @@ from piecework.settings import Settings
 from workers.station import WorkerServices
 
 #: Seconds that a message is left for, at the most.
-LONGEST_S = 900.0
+MAX_DELAY_S = 900.0
 
 
-async def leave(
+async def defer_to_newer_worker(
     about: str, received: int, receipt: str | None, services: WorkerServices
 ) -> None:
     """Hide the message of a turn that is for newer workers."""
-    most = until_next(received, services.rt.settings)
+    most = retry_delay(received, services.rt.settings)
     seconds = round(most * services.rt.rng.uniform(0.5, 1), 3)
     telemetry.emit(
         services.log,
@@ -33,6 +33,6 @@ async def leave(
         await services.rt.work.hide([receipt], seconds)
 
 
-def until_next(times: int, settings: Settings) -> float:
+def retry_delay(times: int, settings: Settings) -> float:
     """Return the seconds until what was left so often before is met again."""
-    return min(LONGEST_S, max(times, 1) * settings.lease_s / 2)
+    return min(MAX_DELAY_S, max(times, 1) * settings.lease_s / 2)

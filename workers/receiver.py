@@ -18,10 +18,10 @@ from piecework import telemetry
 from piecework.errors import PieceworkError
 from piecework.pulse import REQUEST_S
 from piecework.queue import BATCH, Delivery
-from workers.station import WorkerServices, poll_seconds
+from workers.station import WorkerServices, receive_wait_s
 
 #: Receives under way at once.
-AT_ONCE = 2
+MAX_RECEIVES = 2
 #: Seconds to wait for more free slots before asking for fewer messages than SQS would
 #: give: ten messages cost as much as one.
 GATHER_S = 0.02
@@ -45,13 +45,13 @@ class Receiver:
 
     services: WorkerServices
     stop: asyncio.Event
-    in_hand: Callable[[], int]
-    begin: Callable[[Delivery], None]
-    freed: asyncio.Event = field(default_factory=asyncio.Event)
-    few: float = inf
-    under_way: int = 0
-    asked: int = 0
-    plenty: bool = False
+    active_count: Callable[[], int]
+    on_message: Callable[[Delivery], None]
+    slot_freed: asyncio.Event = field(default_factory=asyncio.Event)
+    wake_at: float = inf
+    receives_in_flight: int = 0
+    reserved_slots: int = 0
+    last_was_full: bool = False
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def run(self) -> None:
@@ -62,42 +62,42 @@ class Receiver:
         """
         try:
             while not self.stop.is_set():
-                if self._tasks and not self._may_begin_another():
-                    await self._one_done()
+                if self._tasks and not self._can_add_receive():
+                    await self._wait_for_one()
                     continue
                 free = await self.free_slots()
                 if not self.stop.is_set() and not self.services.intake_paused:
-                    self._begin(min(free, BATCH))
+                    self._start_receive(min(free, BATCH))
             while self._tasks:
-                await self._one_done()
+                await self._wait_for_one()
         finally:
             for task in self._tasks:
                 task.cancel()
             if self._tasks:
                 await asyncio.wait(self._tasks)
 
-    def _may_begin_another(self) -> bool:
+    def _can_add_receive(self) -> bool:
         """Say whether a receive beside the others is sure to come back full."""
-        room = self._most - self.in_hand() - self.asked
-        return self.plenty and room >= BATCH and len(self._tasks) < AT_ONCE
+        room = self._max_active - self.active_count() - self.reserved_slots
+        return self.last_was_full and room >= BATCH and len(self._tasks) < MAX_RECEIVES
 
-    async def _one_done(self) -> None:
+    async def _wait_for_one(self) -> None:
         """Wait until a receive is over; raise what ended it, if anything did."""
         first = asyncio.FIRST_COMPLETED
         done, self._tasks = await asyncio.wait(self._tasks, return_when=first)
         for task in done:
             task.result()
 
-    def _begin(self, most: int) -> None:
+    def _start_receive(self, most: int) -> None:
         """Begin a receive; from now on the slots are its own."""
-        self.under_way += 1
-        self.asked += most
+        self.receives_in_flight += 1
+        self.reserved_slots += most
         self._tasks.add(asyncio.create_task(self._receive(most)))
 
     async def _receive(self, most: int) -> None:
         """Receive once, and take what came in hand."""
         rt, liveness = self.services.rt, self.services.liveness
-        wait_s = poll_seconds(rt)
+        wait_s = receive_wait_s(rt)
         liveness.expect_within("receiving", REQUEST_S + wait_s)
         deliveries: list[Delivery] = []
         try:
@@ -110,50 +110,50 @@ class Receiver:
             )
             await asyncio.sleep(OUTAGE_S)
         finally:
-            self.under_way -= 1
-            self.asked -= most
-            self.freed.set()
-            if not self.under_way:
+            self.receives_in_flight -= 1
+            self.reserved_slots -= most
+            self.slot_freed.set()
+            if not self.receives_in_flight:
                 liveness.suspend("receiving")
-        self.plenty = len(deliveries) == BATCH
+        self.last_was_full = len(deliveries) == BATCH
         if self.stop.is_set():
             with suppress(PieceworkError):  # they show again by themselves, later
                 await rt.work.hide([delivery.receipt for delivery in deliveries], 0)
             return
         if deliveries:
-            self.services.busy.set()
+            self.services.message_received.set()
             self.services.breakers.prefetch()
         for delivery in deliveries:
-            self.begin(delivery)
+            self.on_message(delivery)
 
     async def free_slots(self) -> int:
         """Wait until there is a free slot, and a moment for a batch's worth of them."""
-        while (self.full() or self._all_asked()) and not self.stop.is_set():
-            self.freed.clear()
-            await self.freed.wait()
-        most = self._most - self.asked
-        self.few = most - min(BATCH, most)
-        if self.in_hand() > self.few:
-            self.freed.clear()
-            late = asyncio.get_running_loop().call_later(GATHER_S, self.freed.set)
-            await self.freed.wait()
+        while (self.is_full() or self._all_slots_reserved()) and not self.stop.is_set():
+            self.slot_freed.clear()
+            await self.slot_freed.wait()
+        most = self._max_active - self.reserved_slots
+        self.wake_at = most - min(BATCH, most)
+        if self.active_count() > self.wake_at:
+            self.slot_freed.clear()
+            late = asyncio.get_running_loop().call_later(GATHER_S, self.slot_freed.set)
+            await self.slot_freed.wait()
             late.cancel()
-        self.few = inf
-        return max(1, most - self.in_hand())
+        self.wake_at = inf
+        return max(1, most - self.active_count())
 
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Say whether to take nothing in hand for now."""
-        return self.services.intake_paused or self.in_hand() >= self._most
+        return self.services.intake_paused or self.active_count() >= self._max_active
 
-    def _all_asked(self) -> bool:
+    def _all_slots_reserved(self) -> bool:
         """Say whether a receive under way may fill each slot that is free."""
-        return self.in_hand() + self.asked >= self._most
+        return self.active_count() + self.reserved_slots >= self._max_active
 
-    def one_less(self) -> None:
+    def on_task_done(self) -> None:
         """Wake who waits for slots, or for several once so few are in hand."""
-        if self.in_hand() <= self.few:
-            self.freed.set()
+        if self.active_count() <= self.wake_at:
+            self.slot_freed.set()
 
     @property
-    def _most(self) -> int:
+    def _max_active(self) -> int:
         return self.services.rt.settings.max_chunks

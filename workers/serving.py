@@ -6,7 +6,7 @@ import asyncio
 
 from piecework.reconcile import reconcile_for_ever
 from workers.station import WorkerServices
-from workers.worker import work
+from workers.worker import run_worker
 
 
 async def serve(
@@ -19,13 +19,17 @@ async def serve(
     """
     side = asyncio.create_task(
         reconcile_for_ever(
-            services.rt, services.log, services.busy, services.take, services.liveness
+            services.rt,
+            services.log,
+            services.message_received,
+            services.offer_chunk,
+            services.liveness,
         )
         if reconcile
         else stop.wait()
     )
     try:
-        await work(services, stop)
+        await run_worker(services, stop)
     finally:
         side.cancel()
         await asyncio.gather(side, return_exceptions=True)

@@ -33,7 +33,7 @@ from workers.station import WorkerServices
 
 
 @dataclass(slots=True)
-class Task:
+class ChunkRun:
     """A claimed chunk on the bench.
 
     Attributes:
@@ -45,13 +45,13 @@ class Task:
     """
 
     claim: Claim
-    stages: Pipeline
+    pipeline: Pipeline
     ctx: Context[Any]
     checkpoints: ChunkCheckpoints
     journal: CallJournal
     ledger: EffectLedger
     limits: saga.Limits
-    trail: list[Item] = field(default_factory=list)
+    error_history: list[Item] = field(default_factory=list)
     loaded: bool = False
     census: Census | None = None
     certificate: Certificate | None = None
@@ -67,7 +67,7 @@ def build_run(
     pipeline: Pipeline,
     services: WorkerServices,
     log: structlog.stdlib.BoundLogger,
-) -> Task:
+) -> ChunkRun:
     """Build the task of a claim."""
     claim, rt = lease.claim, services.rt
     stages = join_as_pipeline(pipeline) if claim.ref.is_join else pipeline
@@ -77,14 +77,14 @@ def build_run(
         budget=RetryBudget(
             rt.settings.retry_budget_s, max_delay=rt.settings.longest_wait_s
         ),
-        slots=services.calls,
+        slots=services.call_limiter,
         rng=rt.rng,
         clock=rt.clock,
         log=log,
         progress=lease.record_progress,
         check_lease=lease.check_deadline,
         breakers=services.breakers,
-        tokens=services.tokens,
+        tokens=services.retry_tokens,
         pacer=services.pacer,
         usage=UsageReporter(functools.partial(rt.cost.spent, job.ref), log),
     )
@@ -117,9 +117,9 @@ def build_run(
     checkpoints = ChunkCheckpoints(
         rt.table, rt.objects, claim, stages, ledger, rt.clock
     )
-    task = Task(
+    chunk_run = ChunkRun(
         claim=claim,
-        stages=stages,
+        pipeline=stages,
         ctx=ctx,
         checkpoints=checkpoints,
         journal=journal,
@@ -128,16 +128,16 @@ def build_run(
     )
     # Before it is loaded there is nothing to go back with.
     lease.is_cancellable = lambda: (
-        task.loaded
+        chunk_run.loaded
         and checkpoints.failure is None
         and may_compensate(stages, ctx.stage)
     )
-    return task
+    return chunk_run
 
 
 def join_as_pipeline(pipeline: Pipeline) -> Pipeline:
     """Return a join as what it is: a chunk with one stage."""
-    run = pipeline.join or nothing_to_join
+    run = pipeline.join or default_join
     stage = Stage(run, name=JOIN)  # type: ignore[arg-type]
     return Pipeline(
         name=pipeline.name,
@@ -148,5 +148,5 @@ def join_as_pipeline(pipeline: Pipeline) -> Pipeline:
     )
 
 
-async def nothing_to_join(ctx: Context[Any]) -> None:
+async def default_join(ctx: Context[Any]) -> None:
     """Stand in for the join of a pipeline without one: its job still ends by it."""

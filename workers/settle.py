@@ -23,13 +23,13 @@ from piecework.store.census import take_census
 from piecework.store.results import lies_on_item
 from piecework.store.table import Action
 from workers.announce import announce
-from workers.set_up import Task
+from workers.set_up import ChunkRun
 from workers.station import WorkerServices
 from workers.undertake import RunResult
 
 
 async def settle(
-    report: RunResult,
+    result: RunResult,
     job: Job,
     services: WorkerServices,
     log: structlog.stdlib.BoundLogger,
@@ -39,114 +39,127 @@ async def settle(
     Raises:
         ClaimLostError: The chunk is somebody else's by now, and so is the last word.
     """
-    task, outcome = report.task, report.outcome
+    chunk_run, outcome = result.chunk_run, result.outcome
     # A redrive finds what a dead chunk had paid for; a finished one needs it no more.
-    await task.journal.close(keep=not isinstance(outcome, Succeeded))
-    ours, wait = await write(report, job, services)
+    await chunk_run.journal.close(keep=not isinstance(outcome, Succeeded))
+    ours, wait = await write(result, job, services)
     if not ours:
         raise ClaimLostError
-    took = asyncio.get_running_loop().time() - task.ctx.caller.in_flight.acquired_at
-    announce(report, took, log)
+    duration_s = (
+        asyncio.get_running_loop().time() - chunk_run.ctx.caller.in_flight.acquired_at
+    )
+    announce(result, duration_s, log)
     if isinstance(outcome, Deferred):
         await services.note_blocked(job, outcome)
     return wait
 
 
 async def write(
-    report: RunResult, job: Job, services: WorkerServices
+    result: RunResult, job: Job, services: WorkerServices
 ) -> tuple[bool, float | None]:
     """Make the one write that ends the claim; return whether it was still ours."""
-    task, outcome = report.task, report.outcome
-    ends, claim = services.settlements, task.claim
-    counts = task.ctx.caller.counts
+    chunk_run, outcome = result.chunk_run, result.outcome
+    settlements, claim = services.settlements, chunk_run.claim
+    counts = chunk_run.ctx.caller.counts
     calls = Calls(
         counts.made,
-        report.calls_after_cancel or 0,
+        result.calls_after_cancel or 0,
         counts.cached,
         counts.tokens_in,
         counts.tokens_out,
     )
     match outcome:
         case Succeeded(value):
-            return await succeed(task, value, job, services, calls), None
+            return await succeed(chunk_run, value, job, services, calls), None
         case Retry() as retry:
-            return await ends.schedule_retry(claim, retry, calls=calls), retry.delay
+            return await settlements.schedule_retry(
+                claim, retry, calls=calls
+            ), retry.delay
         case Deferred() as deferred:
-            return await ends.defer(claim, deferred, calls=calls), deferred.delay
+            return await settlements.defer(claim, deferred, calls=calls), deferred.delay
         case Cancelled() as cancelled:
-            at = None if cancelled.compensation is None else resume_at(task)
-            ours = await ends.cancel(claim, cancelled, resume_at=at, calls=calls)
+            at = None if cancelled.compensation is None else resume_at(chunk_run)
+            ours = await settlements.cancel(claim, cancelled, resume_at=at, calls=calls)
             return ours, None
         case DeadLettered() as dead:
-            return await dead_letter(task, dead, job, services, calls), None
+            return await dead_letter(chunk_run, dead, job, services, calls), None
         case Released():
-            return await ends.release(claim, calls=calls), 0.0
+            return await settlements.release(claim, calls=calls), 0.0
 
 
 async def succeed(
-    task: Task, value: str, job: Job, services: WorkerServices, calls: Calls
+    chunk_run: ChunkRun, value: str, job: Job, services: WorkerServices, calls: Calls
 ) -> bool:
     """Write a success together with the last value and, for a join, the job's end."""
-    last = len(task.stages.stages) - 1
-    sha256 = result_sha256(task, value)
-    if task.stages.result_index == last and lies_on_item(task.claim, value):
+    last = len(chunk_run.pipeline.stages) - 1
+    sha256 = result_sha256(chunk_run, value)
+    if chunk_run.pipeline.result_index == last and lies_on_item(chunk_run.claim, value):
         return await services.settlements.succeed(
-            task.claim, result_sha256=sha256, value=value, calls=calls
+            chunk_run.claim, result_sha256=sha256, value=value, calls=calls
         )
-    also = await task.checkpoints.value_actions(last, value)
-    also += await job_end(task, job, services, join_error="")
+    also = await chunk_run.checkpoints.value_actions(last, value)
+    also += await job_end(chunk_run, job, services, join_error="")
     return await services.settlements.succeed(
-        task.claim, result_sha256=sha256, also=also, calls=calls
+        chunk_run.claim, result_sha256=sha256, also=also, calls=calls
     )
 
 
-def result_sha256(task: Task, last_value: str) -> str:
+def result_sha256(chunk_run: ChunkRun, last_value: str) -> str:
     """Return the hash of the chunk's result, by which the join and people check it."""
-    index = task.stages.result_index
-    if index == len(task.stages.stages) - 1:
+    index = chunk_run.pipeline.result_index
+    if index == len(chunk_run.pipeline.stages) - 1:
         return keys.sha256(last_value.encode())
     return keys.sha256(
-        task.checkpoints.completed[task.stages.stages[index].name].encode()
+        chunk_run.checkpoints.completed[chunk_run.pipeline.stages[index].name].encode()
     )
 
 
 async def dead_letter(
-    task: Task, dead: DeadLettered, job: Job, services: WorkerServices, calls: Calls
+    chunk_run: ChunkRun,
+    dead: DeadLettered,
+    job: Job,
+    services: WorkerServices,
+    calls: Calls,
 ) -> bool:
     """Write the death of a chunk, its dead letter and, for a join, the job's end."""
     letter = services.dead_letters.row(
-        task.claim,
+        chunk_run.claim,
         dead,
-        task.trail,
-        pipeline=task.stages.name,
-        owner=task.stages.owner,
-        runbook=task.stages.runbook,
+        chunk_run.error_history,
+        pipeline=chunk_run.pipeline.name,
+        owner=chunk_run.pipeline.owner,
+        runbook=chunk_run.pipeline.runbook,
     )
-    also = await job_end(task, job, services, join_error=dead.failure.code)
+    also = await job_end(chunk_run, job, services, join_error=dead.failure.code)
     return await services.settlements.dead_letter(
-        task.claim, dead, letter, resume_at=resume_at(task), also=also, calls=calls
+        chunk_run.claim,
+        dead,
+        letter,
+        resume_at=resume_at(chunk_run),
+        also=also,
+        calls=calls,
     )
 
 
-def resume_at(task: Task) -> str:
+def resume_at(chunk_run: ChunkRun) -> str:
     """Return the stage at which a redrive goes on: the first not done, or undone."""
-    names = [stage.name for stage in task.stages.stages]
-    done, undone = task.checkpoints.completed, task.checkpoints.compensated
+    names = [stage.name for stage in chunk_run.pipeline.stages]
+    done, undone = chunk_run.checkpoints.completed, chunk_run.checkpoints.compensated
     return next((n for n in names if n in undone or n not in done), names[-1])
 
 
 async def job_end(
-    task: Task, job: Job, services: WorkerServices, *, join_error: str
+    chunk_run: ChunkRun, job: Job, services: WorkerServices, *, join_error: str
 ) -> list[Action]:
     """Return the writes that end the job together with its join; none for a chunk."""
-    if not task.claim.ref.is_join:
+    if not chunk_run.claim.ref.is_join:
         return []
     rt = services.rt
-    if job.gen != task.claim.gen:
+    if job.gen != chunk_run.claim.gen:
         # What the worker remembers is of an earlier generation.
         job = await rt.jobs.read(job.ref) or job
     # What the join has seen still is so: see `piecework.store.looks`.
-    census = task.census or await take_census(rt.table, job.ref, job.chunks)
-    certificate = task.certificate = certify(job, census, rt.clock(), join_error)
+    census = chunk_run.census or await take_census(rt.table, job.ref, job.chunks)
+    certificate = chunk_run.certificate = certify(job, census, rt.clock(), join_error)
     facts = await store_certificate(rt, certificate)
     return rt.moves.ending(job, certificate.status, facts)

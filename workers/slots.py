@@ -18,10 +18,10 @@ class CallLimiter:
         """Begin with all of them free."""
         self._free = slots
         self._slots = slots
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiters: deque[asyncio.Future[None]] = deque()
 
     @property
-    def taken(self) -> int:
+    def in_use(self) -> int:
         """How many are held."""
         return self._slots - self._free
 
@@ -30,13 +30,13 @@ class CallLimiter:
         if self._free:
             self._free -= 1
             return
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
         try:
-            await turn
+            await waiter
         except asyncio.CancelledError:
-            if not turn.cancelled():
-                self._leave()  # it was ours already
+            if not waiter.cancelled():
+                self._release()  # it was ours already
             raise
 
     async def __aexit__(
@@ -46,12 +46,12 @@ class CallLimiter:
         trace: TracebackType | None,
     ) -> None:
         """Leave the place to the next who waits."""
-        self._leave()
+        self._release()
 
-    def _leave(self) -> None:
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
+    def _release(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
                 return
         self._free += 1

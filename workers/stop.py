@@ -57,7 +57,7 @@ async def log_signal(stop: Stop, metadata: str, log: telemetry.Log) -> None:
     telemetry.emit(log, "worker.signalled", signal=stop.signal, desired_status=status)
 
 
-def end_despite_threads(code: int, log: telemetry.Log) -> None:
+def exit_despite_threads(code: int, log: telemetry.Log) -> None:
     """End the process here if a function in a thread goes on, which Python waits for.
 
     What it was at has been handed back; the less it goes on beside whoever has it now,

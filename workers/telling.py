@@ -14,33 +14,35 @@ from piecework.model import CANCELLABLE, Job, JobStatus, moment
 from piecework.notice import read_notification
 from piecework.store.notices import PENDING, Notices
 from piecework.store.table import Item
-from workers.executor import MessageAction, WorkItem, hide
+from workers.executor import MessageAction, WorkItem, hide_message
 from workers.station import WorkerServices
 
 GIVEN_UP = "job.notification.failed"
 #: Tries of a notice; below the ten receives after which SQS sets a message aside.
-TRIES = 6
+MAX_ATTEMPTS = 6
 #: A failed try is repeated after up to `min(CAP_S, GROWTH**tries)` seconds: soon at
 #: first, and for ten minutes in all, so that a receiver's restart loses no notice.
 GROWTH = 4.0
 CAP_S = 300.0
 
 
-async def tell(turn: WorkItem, services: WorkerServices) -> MessageAction | None:
+async def notify_job(
+    work_item: WorkItem, services: WorkerServices
+) -> MessageAction | None:
     """Tell what there is to tell of a job; None: the turn is the join's own."""
-    job = await services.rt.jobs.read(turn.ref.of)
+    job = await services.rt.jobs.read(work_item.ref.of)
     if job is None or job.status is JobStatus.FINALIZING:
         return None
     if job.status in CANCELLABLE:
         return MessageAction.DISCARD  # taken up again; it is told of at its next end
-    wait = await tell_all(job, services)
+    wait = await deliver_due(job, services)
     if wait is None:
         return MessageAction.DISCARD
-    await hide(turn, wait, services)
+    await hide_message(work_item, wait, services)
     return MessageAction.KEEP
 
 
-async def tell_all(job: Job, services: WorkerServices) -> float | None:
+async def deliver_due(job: Job, services: WorkerServices) -> float | None:
     """Deliver the notices that are due; return the seconds until the next is, if any.
 
     An ended job without any left is let go of.
@@ -67,15 +69,15 @@ async def deliver(
     if taken is None:
         return
     notify = services.pipelines[job.pipeline].notify
-    if notify is None or taken["attempts"] > TRIES:
-        said = "each try died with its worker" if notify else "there is no hook now"
-        await give_up(taken, said, notices, services)
+    if notify is None or taken["attempts"] > MAX_ATTEMPTS:
+        reason = "each try died with its worker" if notify else "there is no hook now"
+        await abandon(taken, reason, notices, services)
         return
     try:
         async with asyncio.timeout(settings.lease_s):
             await notify(read_notification(job, taken))
     except Exception as error:  # noqa: BLE001 -- whatever a hook raises
-        await failed(taken, error, notices, services)
+        await on_delivery_failed(taken, error, notices, services)
     else:
         await notices.told(taken)
         telemetry.emit(
@@ -86,35 +88,35 @@ async def deliver(
         )
 
 
-async def failed(
+async def on_delivery_failed(
     row: Item, error: Exception, notices: Notices, services: WorkerServices
 ) -> None:
     """Put a notice off that could not be delivered, or give it up."""
     failure = classify(error)
-    said, tries = f"{failure.code}: {failure.message}", row["attempts"]
+    reason, tries = f"{failure.code}: {failure.message}", row["attempts"]
     telemetry.emit(
         services.log,
         "notification.failed",
         about=row["event"],
         tries=tries,
-        reason=said,
+        reason=reason,
     )
-    if tries >= TRIES:
-        await give_up(row, said, notices, services)
+    if tries >= MAX_ATTEMPTS:
+        await abandon(row, reason, notices, services)
         return
     cap = min(CAP_S, GROWTH**tries)
-    await notices.put_off(row, services.rt.rng.uniform(cap / 2, cap), said)
+    await notices.put_off(row, services.rt.rng.uniform(cap / 2, cap), reason)
 
 
-async def give_up(
-    row: Item, said: str, notices: Notices, services: WorkerServices
+async def abandon(
+    row: Item, reason: str, notices: Notices, services: WorkerServices
 ) -> None:
     """Tell nobody any more, and say so where a person looks."""
-    if await notices.give_up(row, said):
+    if await notices.give_up(row, reason):
         telemetry.emit(
             services.log,
             "notification.abandoned",
             error_code=GIVEN_UP,
             about=row["event"],
-            reason=said,
+            reason=reason,
         )

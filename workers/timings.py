@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from statistics import median
 
 #: Runs of a stage that are remembered, and fewer than which tell nothing.
-KEPT = 20
-ENOUGH = 3
+MAX_SAMPLES = 20
+MIN_SAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,28 +17,28 @@ class RunningStage:
 
     pipeline: str
     stage: str
-    since: float
+    started_at: float
 
 
 @dataclass(slots=True)
 class StageDurations:
     """What the stages of one worker took, in seconds."""
 
-    _spent: dict[tuple[str, str], deque[float]] = field(default_factory=dict)
+    _durations: dict[tuple[str, str], deque[float]] = field(default_factory=dict)
 
-    def note(self, under_way: RunningStage, now: float) -> None:
+    def record(self, under_way: RunningStage, now: float) -> None:
         """Remember a stage that has ended well."""
         key = under_way.pipeline, under_way.stage
-        spent = self._spent.setdefault(key, deque(maxlen=KEPT))
-        spent.append(now - under_way.since)
+        durations = self._durations.setdefault(key, deque(maxlen=MAX_SAMPLES))
+        durations.append(now - under_way.started_at)
 
-    def fits(self, under_way: RunningStage, now: float, until: float) -> bool:
+    def may_finish_by(self, under_way: RunningStage, now: float, until: float) -> bool:
         """Say whether a stage may end in time, as far as anybody can tell.
 
         One that takes longer than it mostly does may end at any moment.
         """
-        spent = self._spent.get((under_way.pipeline, under_way.stage), ())
-        if len(spent) < ENOUGH:
+        durations = self._durations.get((under_way.pipeline, under_way.stage), ())
+        if len(durations) < MIN_SAMPLES:
             return True
-        ends_at = under_way.since + median(spent)
+        ends_at = under_way.started_at + median(durations)
         return ends_at <= max(now, until)

@@ -27,11 +27,11 @@ from workers.heart import Lease, LeaseRenewer
 #: Seconds for which a chunk is in hand before it is worth a look: most of those that
 #: make no calls have ended by then, and of many small jobs a look at each would cost
 #: nearly a request a job. A cancel is seen that much later at the most.
-YOUNG_S = 0.2
+MIN_AGE_S = 0.2
 #: One item can be read 3,000 times a second. Of a fleet too large for that a worker
 #: that is refused looks half as often, and bit by bit as often as before.
-REFUSED = "aws.service.throttled"
-SLOWER, FASTER = 2.0, 0.9
+THROTTLED = "aws.service.throttled"
+SLOW_DOWN, SPEED_UP = 2.0, 0.9
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class CancelWatcher:
 
     async def run(self) -> None:
         """Look for ever; with nothing in hand there is nothing to look at."""
-        pause = often = self.rt.settings.cancel_poll_s
+        pause = base_pause = self.rt.settings.cancel_poll_s
         while True:
             self.lease_renewer.liveness.expect_within("watch", pause + REQUEST_S)
             with suppress(TimeoutError):
@@ -53,16 +53,16 @@ class CancelWatcher:
                     await self.breakers.changed.wait()
             self.breakers.changed.clear()
             try:
-                await self.look()
-                pause = max(often, pause * FASTER)
+                await self.poll()
+                pause = max(base_pause, pause * SPEED_UP)
             except StoreError as error:
                 telemetry.emit(self.log, "cancel_watch.failed", error_code=error.code)
-                if error.code == REFUSED:
+                if error.code == THROTTLED:
                     # No rarer than the renewal of the lease, which tells, too.
-                    rarest = max(often, self.rt.settings.lease_s / 3)
-                    pause = min(rarest, pause * SLOWER)
+                    longest_pause = max(base_pause, self.rt.settings.lease_s / 3)
+                    pause = min(longest_pause, pause * SLOW_DOWN)
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """Look once at each job that has chunks in hand; one request a job.
 
         And one for all breakers, if a chunk is in hand that may call, or if there is
@@ -72,7 +72,7 @@ class CancelWatcher:
             StoreError: A job could not be read; the others were looked at.
         """
         by_job: dict[JobRef, list[Lease]] = defaultdict(list)
-        since = asyncio.get_running_loop().time() - YOUNG_S
+        since = asyncio.get_running_loop().time() - MIN_AGE_S
         for lease in self.lease_renewer.leases.values():
             if lease.acquired_at <= since:
                 by_job[lease.claim.ref.of].append(lease)
@@ -80,19 +80,19 @@ class CancelWatcher:
         for ref, leases in by_job.items():
             self.lease_renewer.liveness.expect_within("watch", REQUEST_S)
             try:
-                asked = await self.asked(ref)
+                request = await self.read_cancel_request(ref)
             except StoreError as error:
                 failed = error  # it may be this job's alone: look at the others
                 continue
             for lease in leases:
-                if asked is not None:
-                    lease.request_cancel(asked)
+                if request is not None:
+                    lease.request_cancel(request)
         if self.lease_renewer.leases or self.breakers.has_pending_writes:
             await self.breakers.sync()
         if failed is not None:
             raise failed
 
-    async def asked(self, ref: JobRef) -> CancelRequest | None:
+    async def read_cancel_request(self, ref: JobRef) -> CancelRequest | None:
         """Return what a job asks of its chunks.
 
         Of a record that somebody spoiled nothing: its chunks go on to their ends.

@@ -17,14 +17,14 @@ from piecework.record import MALFORMED_ERRORS, UNREADABLE
 from workers.acks import Ack, AckBatcher
 from workers.drain import drain
 from workers.executor import MessageAction, WorkItem, execute
-from workers.newer import leave
+from workers.newer import defer_to_newer_worker
 from workers.receiver import Receiver
 from workers.station import WorkerServices
-from workers.telling import tell
+from workers.telling import notify_job
 from workers.watch import CancelWatcher
 
 
-async def work(services: WorkerServices, stop: asyncio.Event) -> None:
+async def run_worker(services: WorkerServices, stop: asyncio.Event) -> None:
     """Be a worker until `stop` is set.
 
     Raises:
@@ -61,7 +61,7 @@ class Worker:
 
     services: WorkerServices
     stop: asyncio.Event
-    in_hand: set[asyncio.Task[None]] = field(default_factory=set)
+    active_tasks: set[asyncio.Task[None]] = field(default_factory=set)
     closing: bool = False
     receiver: Receiver = field(init=False)
     acks: AckBatcher = field(init=False)
@@ -70,31 +70,36 @@ class Worker:
         """Let ended chunks be counted, and the last one of a job start its join."""
         services = self.services
         self.receiver = Receiver(
-            services, self.stop, lambda: len(self.in_hand), self.take_up
+            services, self.stop, lambda: len(self.active_tasks), self.on_message
         )
         self.acks = AckBatcher(
-            services.rt, lambda: len(self.in_hand) <= 1, self.join, services.log
+            services.rt,
+            lambda: len(self.active_tasks) <= 1,
+            self.start_join,
+            services.log,
         )
-        services.on_chunk_offered = self.take
-        services.unfinished = lambda: len(self.in_hand) + self.receiver.under_way
-        services.wake = self.receiver.freed.set
+        services.on_chunk_offered = self.start_chunk
+        services.count_unfinished = lambda: (
+            len(self.active_tasks) + self.receiver.receives_in_flight
+        )
+        services.wake_receiver = self.receiver.slot_freed.set
 
-    def take_up(self, delivery: Delivery) -> None:
+    def on_message(self, delivery: Delivery) -> None:
         """Take a message in hand."""
-        self.start(self.deliver(delivery))
+        self.start_task(self.handle_delivery(delivery))
 
-    def start(self, work: Coroutine[Any, Any, object]) -> None:
+    def start_task(self, work: Coroutine[Any, Any, object]) -> None:
         """Take something in hand; its failure is its own."""
-        task = asyncio.create_task(self.contain(work))
-        self.in_hand.add(task)
-        task.add_done_callback(self.finished)
+        task = asyncio.create_task(self.contain_failure(work))
+        self.active_tasks.add(task)
+        task.add_done_callback(self.on_task_done)
 
-    def finished(self, task: asyncio.Task[None]) -> None:
+    def on_task_done(self, task: asyncio.Task[None]) -> None:
         """Free the slot."""
-        self.in_hand.discard(task)
-        self.receiver.one_less()
+        self.active_tasks.discard(task)
+        self.receiver.on_task_done()
 
-    async def contain(self, work: Coroutine[Any, Any, object]) -> None:
+    async def contain_failure(self, work: Coroutine[Any, Any, object]) -> None:
         """Keep one chunk's outage from its neighbours: its message shows again.
 
         A cancellation that nobody asked for is a stage's own, left by what it awaited.
@@ -110,16 +115,18 @@ class Worker:
                 self.services.log, "worker.execution_failed", error_code=code
             )
 
-    async def deliver(self, delivery: Delivery) -> None:
+    async def handle_delivery(self, delivery: Delivery) -> None:
         """Carry out what a message asks for, if its record can be read.
 
         Nothing is guessed of one that somebody spoiled; once it is put right, it sends
         another message.
         """
         try:
-            await self.carry_out(delivery)
+            await self.handle_message(delivery)
         except SchemaTooNewError:
-            await leave("record", delivery.received, delivery.receipt, self.services)
+            await defer_to_newer_worker(
+                "record", delivery.received, delivery.receipt, self.services
+            )
         except PermanentError as error:
             if error.code != UNREADABLE:
                 raise
@@ -130,58 +137,67 @@ class Worker:
             )
             await self.quarantine(delivery, UNREADABLE)
 
-    async def carry_out(self, delivery: Delivery) -> None:
+    async def handle_message(self, delivery: Delivery) -> None:
         """Carry out what a message asks for."""
         message = delivery.message
         if delivery.newer:
-            await leave("message", delivery.received, delivery.receipt, self.services)
+            await defer_to_newer_worker(
+                "message", delivery.received, delivery.receipt, self.services
+            )
             return
         if message is None:
             await self.quarantine(delivery, "runtime.message.malformed")
             return
-        turn = WorkItem(message.ref, message.gen, delivery.received, delivery.receipt)
-        job = await self.services.job(turn.ref.of)
+        work_item = WorkItem(
+            message.ref, message.gen, delivery.received, delivery.receipt
+        )
+        job = await self.services.job(work_item.ref.of)
         match (
-            MessageAction.QUARANTINE if job is None else await self.perform(turn, job)
+            MessageAction.QUARANTINE
+            if job is None
+            else await self.process(work_item, job)
         ):
             case MessageAction.DISCARD:
                 await self.services.rt.work.delete([delivery.receipt])
             case MessageAction.QUARANTINE:
                 await self.quarantine(delivery, "runtime.message.orphan")
 
-    async def perform(self, turn: WorkItem, job: Job) -> MessageAction:
+    async def process(self, work_item: WorkItem, job: Job) -> MessageAction:
         """Take a turn of a chunk; if that ends it, see to it that it is counted.
 
         After a join there may be something to tell, and a turn of it may be only that.
         """
-        tells = turn.ref.is_join and self.tells(job)
-        if tells and (told := await tell(turn, self.services)) is not None:
-            return told
-        with self.services.rt.cost.working(job.ref, ends=turn.ref.is_join):
-            end = await execute(turn, job, self.services)
-        if end in {MessageAction.ACK, MessageAction.ACK_CANCELLED}:
-            cancelled = end is MessageAction.ACK_CANCELLED
-            self.acks.add(Ack(turn.ref, job.chunks, turn.receipt, cancelled))
-            if tells:
-                await tell(WorkItem(turn.ref, turn.gen), self.services)
-        return end
+        can_notify = work_item.ref.is_join and self.can_notify(job)
+        if (
+            can_notify
+            and (action := await notify_job(work_item, self.services)) is not None
+        ):
+            return action
+        with self.services.rt.cost.working(job.ref, ends=work_item.ref.is_join):
+            action = await execute(work_item, job, self.services)
+        if action in {MessageAction.ACK, MessageAction.ACK_CANCELLED}:
+            cancelled = action is MessageAction.ACK_CANCELLED
+            self.acks.add(Ack(work_item.ref, job.chunks, work_item.receipt, cancelled))
+            if can_notify:
+                await notify_job(WorkItem(work_item.ref, work_item.gen), self.services)
+        return action
 
-    def tells(self, job: Job) -> bool:
+    def can_notify(self, job: Job) -> bool:
         """Say whether somebody wants to be told of a job, and this worker can."""
         return job.has_notify_hook and job.pipeline in self.services.pipelines
 
-    async def take(self, ref: ChunkRef, gen: int) -> bool:
+    async def start_chunk(self, ref: ChunkRef, gen: int) -> bool:
         """Take a chunk in hand without a message, if there is a slot for it.
 
         For what a reconciler beside us gave back or began to finish: it need not wait
         behind all that is queued.
         """
         job = await self.services.job(ref.of)
-        if job is None or self.receiver.full() or self.stop.is_set():
+        if job is None or self.receiver.is_full() or self.stop.is_set():
             return False
         if job.pipeline not in self.services.pipelines:
             return False
-        self.start(self.perform(WorkItem(ref, gen), job))
+        self.start_task(self.process(WorkItem(ref, gen), job))
         return True
 
     async def quarantine(self, delivery: Delivery, code: str) -> None:
@@ -195,7 +211,7 @@ class Worker:
             error_code=code,
         )
 
-    async def join(self, ref: JobRef) -> None:
+    async def start_join(self, ref: JobRef) -> None:
         """Begin the join of a job whose chunks have all ended, and run it right here.
 
         Should we die now, the reconciler sends the join as a message; where nobody
@@ -207,17 +223,17 @@ class Worker:
         if job is None:
             return
         cancelled = await end_cancelled(rt, job)
-        begun = None if cancelled else await begin_join(rt, job)
-        if cancelled and self.tells(job) and not self.closing:
-            self.start(
-                tell(WorkItem(ref.chunk(keys.JOIN_CHUNK), job.gen), self.services)
+        join_item = None if cancelled else await begin_join(rt, job)
+        if cancelled and self.can_notify(job) and not self.closing:
+            self.start_task(
+                notify_job(WorkItem(ref.chunk(keys.JOIN_CHUNK), job.gen), self.services)
             )
-        if begun is None:
+        if join_item is None:
             return
         log = self.services.log.bind(job=ref.job)
         telemetry.emit(log, "job.finalizing", chunks=job.chunks)
-        join, gen = begun
+        join, gen = join_item
         if self.closing:
             await rt.work.send([Message.about(join, gen)])
             return
-        self.start(self.perform(WorkItem(join, gen), job))
+        self.start_task(self.process(WorkItem(join, gen), job))

@@ -37,7 +37,7 @@ from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
 from piecework.store.census import Census, Counted
 from workers.station import open_services
-from workers.worker import work
+from workers.worker import run_worker as run_services
 
 FILE: Final = Path(__file__).with_name("recorded.json")
 SIZES: Final = (300, 1_000)
@@ -121,7 +121,7 @@ async def run_worker(rt: Runtime, pipeline: Pipeline, ref: JobRef) -> None:
         rt, "recording", {pipeline.name: pipeline}, structlog.get_logger()
     )
     stop = asyncio.Event()
-    working = asyncio.create_task(work(services, stop))
+    working = asyncio.create_task(run_services(services, stop))
     job = None
     while job is None or not job.status.ended:
         await asyncio.sleep(POLL_S)  # rarely: it passes through the same proxy

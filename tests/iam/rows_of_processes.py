@@ -60,19 +60,19 @@ WORKER = (
     row(
         "sqs:DeleteMessage",
         "work",
-        "workers.acks:Acks.add",
+        "workers.acks:AckBatcher.add",
         "lets go of messages whose chunks have ended",
     ),
     row(
         "sqs:ChangeMessageVisibility",
         "work",
-        "workers.executor:hide",
+        "workers.executor:hide_message",
         "keeps a message hidden as long as its chunk is in hand, or waits",
     ),
     row(
         "sqs:SendMessage",
         "work",
-        "workers.executor:carry_out",
+        "workers.executor:run_and_settle",
         "what was begun without a message, as a join is, waits for its retry as one",
     ),
     row(
@@ -91,7 +91,7 @@ WORKER = (
     row(
         "s3:GetObject",
         "calls/ effects/ manifest/ payload/ values/",
-        "workers.load:load",
+        "workers.load:load_state",
         "what it works on, and what was too large for a row; a join checks the list",
     ),
     row(

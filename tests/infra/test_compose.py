@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from tests.infra.image.dockerfile import ROOT, image
-from workers.drain import END_S
+from workers.drain import SHUTDOWN_MARGIN_S
 
 FOLDER = ROOT / "localstack"
 FILE = FOLDER / "compose.yaml"
@@ -63,7 +63,7 @@ RULES: dict[str, Rule] = {
         s["init"] is True and bool(s["mem_limit"]) and s["pids_limit"] > 0
     ),
     "it is given the time to drain": lambda s: (
-        float(s["environment"]["PIECEWORK_SHUTDOWN_GRACE_S"]) + END_S
+        float(s["environment"]["PIECEWORK_SHUTDOWN_GRACE_S"]) + SHUTDOWN_MARGIN_S
         < seconds(s["stop_grace_period"])
         <= 120
     ),

@@ -12,7 +12,7 @@ from piecework.settings import Settings
 from tests.infra.image.context import copied, let_in
 from tests.infra.image.dockerfile import DOCKERFILE, ROOT, image, parse
 from tests.infra.image.rules import RULES
-from workers.drain import END_S
+from workers.drain import SHUTDOWN_MARGIN_S
 
 TEXT = DOCKERFILE.read_text("utf-8")
 HADOLINT = Path(sys.prefix) / "bin" / "hadolint"
@@ -137,4 +137,4 @@ def test_what_the_image_is_not_made_from_is_not_let_in(name: str) -> None:
 
 
 def test_a_worker_in_it_has_stopped_before_docker_or_fargate_lose_patience() -> None:
-    assert Settings().shutdown_grace_s + END_S < 30
+    assert Settings().shutdown_grace_s + SHUTDOWN_MARGIN_S < 30

@@ -28,7 +28,7 @@ from piecework.store.census import all_chunks
 from piecework.store.dead_letters import DeadLetters
 from tests.scenarios import pipelines
 from workers.station import WorkerServices, open_services
-from workers.worker import work
+from workers.worker import run_worker
 
 ROOT = Path(__file__).parents[2]
 ALL = {
@@ -133,7 +133,7 @@ class Scenario:
             never = {"lease_s": 1000.0, "visibility_s": 2000.0}
             services.lease_renewer.settings = settings.model_copy(update=never)
         stop = asyncio.Event()
-        running = asyncio.create_task(work(services, stop))
+        running = asyncio.create_task(run_worker(services, stop))
         try:
             yield services
         finally:

@@ -19,8 +19,8 @@ from tests.scenarios import pipelines
 from tests.scenarios.conftest import ROOT, Scenario
 from tests.scenarios.pipelines import Item, blocking, counting
 from tests.unit.workers.ecs.stub import TASK, agent
-from workers.beside import beside
-from workers.drain import END_S
+from workers.beside import run_side_tasks
+from workers.drain import SHUTDOWN_MARGIN_S
 from workers.ecs import protection, shield
 from workers.health import sickness
 from workers.stop import Stop
@@ -87,7 +87,7 @@ async def test_a_frozen_reconciler_is_found_and_a_stopped_one_ends_well(
         await scenario.until(lambda: "event loop is" in sickness_of(health_file))
         reconciler.send_signal(signal.SIGCONT)
         reconciler.send_signal(signal.SIGTERM)
-        assert 0 == await asyncio.wait_for(reconciler.wait(), END_S)
+        assert 0 == await asyncio.wait_for(reconciler.wait(), SHUTDOWN_MARGIN_S)
     finally:
         if reconciler.returncode is None:
             reconciler.kill()
@@ -126,9 +126,11 @@ async def test_a_worker_that_breathes_takes_nothing_until_it_is_protected_again(
 
     async with agent() as stub, scenario.worker() as services:
         stub.asked = Noted()
-        async with beside(services, Stop(), {"ECS_AGENT_URI": f"{stub.url}/api/c1"}):
+        async with run_side_tasks(
+            services, Stop(), {"ECS_AGENT_URI": f"{stub.url}/api/c1"}
+        ):
             await scenario.until(lambda: services.intake_paused)
-            await scenario.until(lambda: services.unfinished() == 1)
+            await scenario.until(lambda: services.count_unfinished() == 1)
             await scenario.submit(counting, [Item(n=2)], job="next")
             scenario.fix()
             assert (await scenario.ended("next")).status is JobStatus.SUCCEEDED
@@ -164,7 +166,7 @@ async def test_a_stop_is_over_in_time_whatever_is_in_hand(scenario: Scenario) ->
 
     assert 0 == await worker.stop()
 
-    assert now() - began <= scenario.rt.settings.shutdown_grace_s + END_S
+    assert now() - began <= scenario.rt.settings.shutdown_grace_s + SHUTDOWN_MARGIN_S
     for job in jobs:
         (chunk,) = await scenario.chunks(job)
         assert (ChunkStatus.WAITING, 0) == (chunk.status, chunk.attempts)

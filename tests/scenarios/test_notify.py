@@ -75,7 +75,7 @@ async def test_a_worker_that_died_before_it_told_is_stood_in_for(
 
     await scenario.submit(telling, [Item(n=1)])
     with monkeypatch.context() as patched:
-        patched.setattr("workers.worker.tell", dead)
+        patched.setattr("workers.worker.notify_job", dead)
         async with scenario.worker():
             await scenario.ended()
     assert not await closed(scenario)
@@ -103,7 +103,7 @@ async def test_a_hook_that_fails_is_told_again_and_then_given_up(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.telling.CAP_S", 0.2)
-    monkeypatch.setattr("workers.telling.TRIES", 3)
+    monkeypatch.setattr("workers.telling.MAX_ATTEMPTS", 3)
     await scenario.submit(telling, [Item(n=1)], "flaky-1")
     async with scenario.worker(), scenario.reconciler():
         await scenario.until(lambda: closed(scenario))
@@ -136,7 +136,7 @@ async def test_a_pipeline_without_a_hook_costs_no_request_more(
         raise AssertionError
 
     monkeypatch.setattr("piecework.store.notices.Notices.of", never)
-    monkeypatch.setattr("workers.worker.tell", never)
+    monkeypatch.setattr("workers.worker.notify_job", never)
     await scenario.submit(counting, [Item(n=1)])
     async with scenario.worker(), scenario.reconciler():
         await scenario.ended()

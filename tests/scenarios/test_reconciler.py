@@ -64,7 +64,7 @@ async def test_what_is_given_back_waits_behind_no_queue(scenario: Scenario) -> N
     await rt.work.client.purge_queue(QueueUrl=rt.work.url)
 
     async with scenario.worker("heir") as services:
-        reconciler = Reconciler(rt, scenario.log, services.take)
+        reconciler = Reconciler(rt, scenario.log, services.offer_chunk)
 
         async def look() -> int:
             reconciler.look_now()

@@ -104,7 +104,7 @@ async def second(ctx: Context[Leak]) -> str:  # noqa: C901, PLR0912, PLR0915 -- 
             raise PermanentError(f"no clause in {said}", code="tool.clause.none")
         case "transient":
             raise TransientError(
-                f"not now: {said}", code="tool.x.busy", retry_after=0.0
+                f"not now: {said}", code="tool.x.message_received", retry_after=0.0
             )
         case "key":
             raise KeyError(leak.secret, leak.prose)

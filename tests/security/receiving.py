@@ -119,7 +119,7 @@ async def give(
         raw = {"Body": body, "ReceiptHandle": f"r{number}", "MessageId": f"m{number}"}
         try:
             delivery = read(raw)
-            await worker.contain(worker.deliver(delivery))
+            await worker.contain_failure(worker.handle_delivery(delivery))
         except Exception as error:  # noqa: BLE001 -- that is what is looked for
             found.crashed.append(f"{body[:200]!r}: {type(error).__name__}")
             continue

@@ -58,13 +58,13 @@ def writes_are_not_fenced(patch: Patch) -> None:
 
 
 def losers_delete_their_message(patch: Patch) -> None:
-    refused = executor.refused
+    refused = executor.handle_refusal
 
     async def impatient(answer: Any, *more: Any) -> Any:
         held = isinstance(answer, Busy)
         return executor.MessageAction.DISCARD if held else await refused(answer, *more)
 
-    patch.setattr(executor, "refused", impatient)
+    patch.setattr(executor, "handle_refusal", impatient)
 
 
 def nothing_is_sent_again(patch: Patch) -> None:
@@ -107,7 +107,7 @@ def whoever_refused_is_asked_again(patch: Patch) -> None:
 
 
 def any_failure_is_a_refusal(patch: Patch) -> None:
-    patch.setattr(falling_back, "refused", lambda *_: True)
+    patch.setattr(falling_back, "handle_refusal", lambda *_: True)
 
 
 def a_late_request_claims_again(patch: Patch) -> None:

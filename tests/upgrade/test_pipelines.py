@@ -13,7 +13,7 @@ from piecework.model import ChunkStatus, JobStatus
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, first, fixed, note
 from workers.station import open_services
-from workers.worker import work
+from workers.worker import run_worker
 
 
 async def second(ctx: Context[Item]) -> None:
@@ -65,7 +65,7 @@ async def worker(scenario: Scenario, has: Pipeline) -> AsyncIterator[None]:
     """Run a worker that has one version of the pipeline."""
     services = open_services(scenario.rt, "w", {has.name: has}, structlog.get_logger())
     stop = asyncio.Event()
-    running = asyncio.create_task(work(services, stop))
+    running = asyncio.create_task(run_worker(services, stop))
     try:
         yield
     finally:

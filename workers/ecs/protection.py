@@ -28,7 +28,7 @@ class Workload(Protocol):
         """Return how many chunks it has claimed."""
         ...
 
-    def unfinished(self) -> int:
+    def count_unfinished(self) -> int:
         """Return how much it does that may claim one, a receive included."""
         ...
 
@@ -64,7 +64,7 @@ class Protection:
         """Ask for what is due; whoever breathes takes nothing while we look."""
         paused, workload = self.policy.must_pause(now), self.workload
         workload.pause_intake(on=paused)
-        left = workload.unfinished() if paused else workload.lease_count()
+        left = workload.count_unfinished() if paused else workload.lease_count()
         change = self.policy.desired_change(now, busy=left > 0)
         if change is not None:
             await self.set_protection(on=change)

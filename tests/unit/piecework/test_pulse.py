@@ -12,7 +12,7 @@ import pytest
 from piecework.pulse import LEAST_S, Liveness, write, write_health_file
 from tests.unit.piecework.fakes import Log
 from tests.unit.virtual import run_virtually
-from workers.health import sickness
+from workers.health import find_problem
 
 LEASE = 60.0
 
@@ -32,8 +32,8 @@ def test_a_loop_is_due_until_it_rests(tmp_path: Path) -> None:
         liveness.expect_within("heart", 20.0)
         write(liveness, path)
         assert {"heart": 1020.0} == due(path)
-        assert "" == sickness(str(path), 1020.0)
-        assert "heart is 0.5 s overdue" == sickness(str(path), 1020.5)
+        assert "" == find_problem(str(path), 1020.0)
+        assert "heart is 0.5 s overdue" == find_problem(str(path), 1020.5)
         liveness.suspend("heart")
         write(liveness, path)
         assert {} == due(path)
@@ -48,7 +48,7 @@ def test_what_was_written_before_the_machine_started_is_no_sign_of_health(
         liveness, path = Liveness(), tmp_path / "health"
         liveness.expect_within("heart", 20.0)
         write(liveness, path)
-        assert f"{path} is of before a restart" == sickness(str(path), 5.0)
+        assert f"{path} is of before a restart" == find_problem(str(path), 5.0)
 
     run(story())
 

@@ -22,7 +22,7 @@ from simulation.cloud.dynamodb import DynamoDB
 from tests.unit.piecework.fakes import Clause, Highest, Log
 from tests.unit.workers.made_up import time
 from workers.executor import MessageAction, WorkItem
-from workers.telling import tell
+from workers.telling import notify_job
 
 REF = JobRef("acme", "job")
 #: After both, another worker follows one that died as it told.
@@ -106,10 +106,10 @@ class Notified:
             assert job is not None
             await self.table.transact(notice_put(self.table, job, event, time(), facts))
 
-    async def tell(self) -> MessageAction | None:
+    async def notify_job(self) -> MessageAction | None:
         """Take a turn of the join, by a message."""
         turn = WorkItem(REF.chunk(keys.JOIN_CHUNK), 1, 1, "receipt")
-        return await tell(turn, self.services)
+        return await notify_job(turn, self.services)
 
     async def notice(self) -> Item:
         """Return the one notice of the job as it stands."""

@@ -14,7 +14,7 @@ from piecework.settings import Settings
 from tests.unit.piecework.fakes import Log
 from tests.unit.virtual import run_virtually
 from tests.unit.workers.made_up import virtually
-from workers.acks import AT_ONCE, ENOUGH, PATIENCE_S, Ack, AckBatcher
+from workers.acks import MAX_BATCH, MAX_REQUESTS, PATIENCE_S, Ack, AckBatcher
 
 JOB = JobRef("acme", "job")
 
@@ -181,7 +181,7 @@ def test_an_idle_worker_does_not_wait() -> None:
 
 
 def test_enough_chunks_do_not_wait() -> None:
-    (moment,) = counted_at(*[0.1] * ENOUGH)
+    (moment,) = counted_at(*[0.1] * MAX_BATCH)
     assert 0.1 <= moment <= 0.12
 
 
@@ -216,7 +216,7 @@ async def test_what_ends_next_does_not_wait_long_for_the_end_of_another_job() ->
 
 
 @virtually
-async def test_a_flush_sees_the_requests_under_way_through() -> None:
+async def test_a_flush_sees_the_requests_requests_through() -> None:
     world = SlowJoin()
     one = acks(world)
     running = asyncio.create_task(one.run())
@@ -229,15 +229,15 @@ async def test_a_flush_sees_the_requests_under_way_through() -> None:
 
 
 @virtually
-async def test_so_many_requests_are_under_way_at_once_and_no_more() -> None:
+async def test_so_many_requests_are_requests_at_once_and_no_more() -> None:
     world = SlowJoin()
     one = acks(world)
     running = asyncio.create_task(one.run())
-    for chunk in range(AT_ONCE + 1):
+    for chunk in range(MAX_REQUESTS + 1):
         one.add(ack(chunk))
         await asyncio.sleep(2 * PATIENCE_S)
 
-    assert AT_ONCE == len(world.said)
+    assert MAX_REQUESTS == len(world.said)
     running.cancel()
     await asyncio.wait([running])
-    assert not one._under_way
+    assert not one._requests

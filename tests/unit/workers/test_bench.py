@@ -11,7 +11,7 @@ from piecework.pipeline import Pipeline, Stage
 from tests.unit.piecework.fakes import Clause, context
 from tests.unit.workers.made_up import virtually
 from workers.bench import WorkerStageRunner
-from workers.timings import ENOUGH, RunningStage, StageDurations
+from workers.timings import MIN_SAMPLES, RunningStage, StageDurations
 
 
 class Elsewhere:
@@ -23,7 +23,7 @@ class Elsewhere:
 
 def services(isolation: Any = None) -> Any:
     return SimpleNamespace(
-        isolation=isolation, under_way={}, stage_durations=StageDurations()
+        isolation=isolation, running_stages={}, stage_durations=StageDurations()
     )
 
 
@@ -63,18 +63,18 @@ async def test_what_a_stage_took_is_remembered_and_what_is_under_way_is_known() 
     place = services()
     running = asyncio.create_task(run(place, Stage(slow)))
     await asyncio.sleep(1)
-    under_way = dict(place.under_way)
+    under_way = dict(place.running_stages)
     await running
-    for _ in range(ENOUGH - 1):
+    for _ in range(MIN_SAMPLES - 1):
         await run(place, Stage(slow))
 
     now = asyncio.get_running_loop().time()
     assert {"token": RunningStage("review", "slow", 1000.0)} == under_way
-    assert {} == place.under_way
-    assert not place.stage_durations.fits(
+    assert {} == place.running_stages
+    assert not place.stage_durations.may_finish_by(
         RunningStage("review", "slow", now), now, now + 59
     )
-    assert place.stage_durations.fits(
+    assert place.stage_durations.may_finish_by(
         RunningStage("review", "slow", now), now, now + 60
     )
 
@@ -82,12 +82,12 @@ async def test_what_a_stage_took_is_remembered_and_what_is_under_way_is_known() 
 @virtually
 async def test_a_failure_says_nothing_of_how_long_a_stage_takes() -> None:
     place = services()
-    for _ in range(ENOUGH):
+    for _ in range(MIN_SAMPLES):
         with pytest.raises(ValueError, match="broken"):
             await run(place, Stage(broken))
 
     now = asyncio.get_running_loop().time()
-    assert {} == place.under_way
-    assert place.stage_durations.fits(
+    assert {} == place.running_stages
+    assert place.stage_durations.may_finish_by(
         RunningStage("review", "broken", now), now, now + 1
     )

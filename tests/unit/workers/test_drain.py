@@ -8,9 +8,9 @@ import pytest
 
 from tests.unit.piecework.fakes import Log
 from tests.unit.workers.made_up import for_ever, new_lease, time, virtually
-from workers.drain import COUNT_S, END_S, HAND_BACK_S, drain
+from workers.drain import ACK_FLUSH_S, RELEASE_S, SHUTDOWN_MARGIN_S, drain
 from workers.heart import InterruptReason, Lease
-from workers.timings import ENOUGH, RunningStage, StageDurations
+from workers.timings import MIN_SAMPLES, RunningStage, StageDurations
 from workers.worker import Worker
 
 DRAIN = 20.0
@@ -33,12 +33,12 @@ def worker_with(**mostly_takes: float) -> tuple[Any, dict[str, FakeLease]]:
     leases = {name: FakeLease() for name in mostly_takes}
     known, now = StageDurations(), time()
     for name, seconds in mostly_takes.items():
-        for _ in range(ENOUGH):
-            known.note(RunningStage("review", name, now), now + seconds)
+        for _ in range(MIN_SAMPLES):
+            known.record(RunningStage("review", name, now), now + seconds)
     services = SimpleNamespace(
         rt=SimpleNamespace(settings=SimpleNamespace(shutdown_grace_s=DRAIN)),
         lease_renewer=SimpleNamespace(leases=leases),
-        under_way={name: RunningStage("review", name, now) for name in leases},
+        running_stages={name: RunningStage("review", name, now) for name in leases},
         stage_durations=known,
         log=Log(),
     )
@@ -56,11 +56,11 @@ async def drained(
                 await leases[name].told.wait()
         except TimeoutError:
             pass
-        worker.services.under_way.pop(name, None)
+        worker.services.running_stages.pop(name, None)
         leases.pop(name)
 
     for name in leases:
-        worker.start(chunk(name))
+        worker.start_task(chunk(name))
     receiving = asyncio.create_task(asyncio.sleep(0))
     began_at = time()
     await drain(worker, receiving)
@@ -101,10 +101,10 @@ async def test_a_next_stage_that_will_not_end_is_handed_back_when_it_begins() ->
     worker, leases = worker_with(quick=5.0, long=60.0)
     lease = leases.pop("long")
     leases = worker.services.lease_renewer.leases = {"token": lease}
-    worker.services.under_way = {"token": RunningStage("review", "quick", time())}
+    worker.services.running_stages = {"token": RunningStage("review", "quick", time())}
     following = RunningStage("review", "long", time() + 5)
     asyncio.get_running_loop().call_later(
-        5, worker.services.under_way.__setitem__, "token", following
+        5, worker.services.running_stages.__setitem__, "token", following
     )
 
     assert 5.0 <= await drained(worker, leases) < 5.2
@@ -115,14 +115,14 @@ async def test_a_next_stage_that_will_not_end_is_handed_back_when_it_begins() ->
 async def test_a_stop_is_over_in_time_though_nothing_ends_and_nobody_answers() -> None:
     worker, _ = worker_with()
     long_poll = asyncio.create_task(asyncio.sleep(1000.0))
-    worker.start(asyncio.sleep(1000.0))
+    worker.start_task(asyncio.sleep(1000.0))
     worker.acks = SimpleNamespace(flush=for_ever)
     began_at = time()
 
     await drain(worker, long_poll)
 
-    assert DRAIN + HAND_BACK_S + COUNT_S == pytest.approx(time() - began_at)
-    assert DRAIN + END_S > time() - began_at
+    assert DRAIN + RELEASE_S + ACK_FLUSH_S == pytest.approx(time() - began_at)
+    assert DRAIN + SHUTDOWN_MARGIN_S > time() - began_at
     assert ["worker.stopping", "acks.failed"] == worker.services.log.names()
     long_poll.cancel()
 
@@ -133,7 +133,7 @@ async def test_a_claim_that_comes_when_the_drain_is_over_is_handed_back() -> Non
     services: Any = SimpleNamespace(
         rt=SimpleNamespace(settings=SimpleNamespace(shutdown_grace_s=5.0)),
         lease_renewer=SimpleNamespace(leases=leases),
-        under_way={},
+        running_stages={},
         stage_durations=StageDurations(),
         log=Log(),
     )
@@ -146,10 +146,10 @@ async def test_a_claim_that_comes_when_the_drain_is_over_is_handed_back() -> Non
         async with lease:
             await for_ever()
 
-    worker.start(late())
+    worker.start_task(late())
     began_at = time()
     await drain(worker, asyncio.create_task(asyncio.sleep(0)))
 
     assert InterruptReason.STOPPING is lease.reason
-    assert set() == worker.in_hand
-    assert HAND_BACK_S > time() - began_at - 5.0
+    assert set() == worker.active_tasks
+    assert RELEASE_S > time() - began_at - 5.0

@@ -25,7 +25,7 @@ from piecework.queue import Message
 from tests.unit.piecework.fakes import NOW, Log, Lowest
 from tests.unit.piecework.store.tables import REF, claim
 from workers import executor
-from workers.executor import UNKNOWN_S, MessageAction, WorkItem, execute, refused
+from workers.executor import UNKNOWN_S, MessageAction, WorkItem, execute, handle_refusal
 
 TURN = WorkItem(REF, 2, 3, "receipt")
 JOB: Any = SimpleNamespace(ref=REF.of, pipeline="review")
@@ -114,7 +114,7 @@ async def test_a_loser_does_with_its_message_what_the_record_says(
     answer: Any, end: MessageAction, hidden: Any
 ) -> None:
     here = world()
-    assert end is await refused(answer, TURN, here)
+    assert end is await handle_refusal(answer, TURN, here)
     assert hidden == here.said
 
 
@@ -125,7 +125,9 @@ async def test_a_loser_cancels_what_nobody_has(monkeypatch: pytest.MonkeyPatch) 
         cancelled.append((found.gen, now))
 
     monkeypatch.setattr(executor, "cancel_unclaimed", cancel)
-    assert await refused(CancelPending(chunk(2)), TURN, here) is MessageAction.KEEP
+    assert (
+        await handle_refusal(CancelPending(chunk(2)), TURN, here) is MessageAction.KEEP
+    )
     assert cancelled == [(2, NOW)]
     assert here.said == [("hide", "receipt", 0.0)]
 
@@ -135,7 +137,7 @@ async def test_a_loser_leaves_what_is_to_be_undone_to_who_knows_the_pipeline(
 ) -> None:
     monkeypatch.setattr(executor, "cancel_unclaimed", None)
     here, found = world(), chunk(2, compensate_requested=True)
-    assert await refused(CancelPending(found), TURN, here) is MessageAction.KEEP
+    assert await handle_refusal(CancelPending(found), TURN, here) is MessageAction.KEEP
     assert here.said == [("hide", "receipt", 0.0)]
 
 

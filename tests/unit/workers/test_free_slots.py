@@ -15,13 +15,13 @@ from workers.receiver import GATHER_S
 from workers.worker import Worker
 
 
-def worker(most: int, *on_chunk_offered: float) -> Any:
+def worker(most: int, *durations: float) -> Any:
     """Return a worker with things in hand that take so long."""
     rt = SimpleNamespace(settings=Settings(max_chunks=most))
     services: Any = SimpleNamespace(rt=rt, intake_paused=False, log=None)
     one = Worker(services, asyncio.Event())
-    for seconds in on_chunk_offered:
-        one.start(asyncio.sleep(seconds))
+    for seconds in durations:
+        one.start_task(asyncio.sleep(seconds))
     return one
 
 
@@ -64,6 +64,6 @@ async def test_a_small_worker_asks_for_all_that_it_can_take() -> None:
 async def test_a_worker_that_is_told_to_stop_does_not_wait_for_places() -> None:
     one = worker(1, 9.0)
     asyncio.get_running_loop().call_later(1.0, one.stop.set)
-    asyncio.get_running_loop().call_later(1.0, one.receiver.freed.set)
+    asyncio.get_running_loop().call_later(1.0, one.receiver.slot_freed.set)
     _, after = await asked(one)
     assert pytest.approx(1.0 + GATHER_S) == after

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from workers.garbage import YOUNG, tune_gc
+from workers.garbage import GC_THRESHOLD, tune_gc
 
 
 @pytest.fixture(autouse=True)
@@ -20,6 +20,6 @@ def _as_before() -> Iterator[None]:
 
 def test_what_a_worker_has_loaded_is_not_looked_at_again() -> None:
     tune_gc()
-    assert gc.get_freeze_count() > YOUNG
-    assert YOUNG == gc.get_threshold()[0]
+    assert gc.get_freeze_count() > GC_THRESHOLD
+    assert GC_THRESHOLD == gc.get_threshold()[0]
     assert gc.isenabled()

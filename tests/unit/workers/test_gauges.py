@@ -25,7 +25,7 @@ def breaker(
 def services(slots: CallLimiter, **breakers: Any) -> Any:
     return SimpleNamespace(
         lease_renewer=SimpleNamespace(leases={"a": 1, "b": 2}),
-        calls=slots,
+        call_limiter=slots,
         breakers=SimpleNamespace(clock=lambda: NOW, by_name=breakers),
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.health import main, overdue, sickness
+from workers.health import describe_overdue, find_problem, main
 
 NOW = 5000.0
 STANDARD = sys.stdlib_module_names
@@ -30,7 +30,7 @@ STANDARD = sys.stdlib_module_names
 def test_who_does_not_show_up_is_named_the_longest_missing_first(
     due: dict[str, float], said: str
 ) -> None:
-    assert said == overdue(due, NOW)
+    assert said == describe_overdue(due, NOW)
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,11 @@ def test_a_file_that_tells_nothing_is_no_sign_of_health(
     if content is not None:
         path.write_text(content)
 
-    assert f"{path} {said}" == sickness(str(path), NOW)
+    assert f"{path} {said}" == find_problem(str(path), NOW)
 
 
 def test_a_process_without_a_health_file_is_not_called_healthy() -> None:
-    assert "PIECEWORK_HEALTH_FILE names no file" == sickness("", NOW)
+    assert "PIECEWORK_HEALTH_FILE names no file" == find_problem("", NOW)
 
 
 @pytest.mark.parametrize(

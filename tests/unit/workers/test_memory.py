@@ -14,7 +14,7 @@ from workers.isolation.address_space import (
     memory_limit,
     memory_used,
 )
-from workers.memory import FULL, stop_when_full
+from workers.memory import MEMORY_LIMIT_EXIT_CODE, stop_at_memory_limit
 
 
 @virtually
@@ -23,9 +23,9 @@ async def test_a_worker_that_is_full_stops_and_says_so() -> None:
     sizes = iter([100, 200, 201])
     began_at = time()
 
-    code = await stop_when_full(200, stop, log, lambda: next(sizes) * MEGABYTE)  # type: ignore[arg-type]
+    code = await stop_at_memory_limit(200, stop, log, lambda: next(sizes) * MEGABYTE)  # type: ignore[arg-type]
 
-    assert FULL == code
+    assert MEMORY_LIMIT_EXIT_CODE == code
     assert stop.is_set()
     assert [("worker.memory_limit", {"memory_mb": 201, "limit_mb": 200})] == log.said
     assert 2.0 == time() - began_at
@@ -36,7 +36,7 @@ async def test_a_worker_that_is_told_to_stop_ends_well() -> None:
     stop, log = asyncio.Event(), Log()
     asyncio.get_running_loop().call_later(3.5, stop.set)
 
-    assert 0 == await stop_when_full(200, stop, log, lambda: 0)  # type: ignore[arg-type]
+    assert 0 == await stop_at_memory_limit(200, stop, log, lambda: 0)  # type: ignore[arg-type]
     assert [] == log.said
 
 
@@ -48,7 +48,7 @@ async def test_without_a_limit_nobody_looks() -> None:
     def look() -> int:
         raise AssertionError
 
-    assert 0 == await stop_when_full(0, stop, log, look)  # type: ignore[arg-type]
+    assert 0 == await stop_at_memory_limit(0, stop, log, look)  # type: ignore[arg-type]
 
 
 def test_a_process_has_more_address_space_than_memory() -> None:

@@ -16,9 +16,9 @@ from tests.unit.piecework.fakes import Log
 from tests.unit.piecework.store.tables import REF
 from tests.unit.workers.test_undertake import task
 from workers import undertake
-from workers.executor import MessageAction, WorkItem, refused
-from workers.newer import LONGEST_S, until_next
-from workers.undertake import run
+from workers.executor import MessageAction, WorkItem, handle_refusal
+from workers.newer import MAX_DELAY_S, retry_delay
+from workers.undertake import run_from_checkpoint
 from workers.worker import Worker
 
 SETTINGS = Settings(lease_s=60, visibility_s=90)
@@ -46,8 +46,8 @@ def services(job: Any = None) -> Any:
 
 
 def test_each_time_it_is_left_a_little_longer_but_never_for_ever() -> None:
-    assert [until_next(n, SETTINGS) for n in (0, 1, 2, 10)] == [30, 30, 60, 300]
-    assert until_next(1000, SETTINGS) == LONGEST_S
+    assert [retry_delay(n, SETTINGS) for n in (0, 1, 2, 10)] == [30, 30, 60, 300]
+    assert retry_delay(1000, SETTINGS) == MAX_DELAY_S
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ async def test_a_message_that_is_for_newer_workers_is_hidden_and_counted(
 ) -> None:
     here = services(SchemaTooNewError("it is newer"))
     worker: Any = SimpleNamespace(services=here)
-    worker.carry_out = lambda d: Worker.carry_out(worker, d)
+    worker.handle_message = lambda d: Worker.handle_message(worker, d)
 
-    await Worker.deliver(worker, delivery)
+    await Worker.handle_delivery(worker, delivery)
 
     assert here.rt.work.hidden == [("r", 60)]
     ((event, said),) = here.log.said
@@ -77,7 +77,7 @@ async def test_a_message_that_is_for_newer_workers_is_hidden_and_counted(
 
 async def test_a_claim_that_a_newer_worker_s_chunk_refuses_costs_nothing() -> None:
     here = services()
-    end = await refused(SchemaTooNew(), WorkItem(REF, 1, 1, "r"), here)
+    end = await handle_refusal(SchemaTooNew(), WorkItem(REF, 1, 1, "r"), here)
 
     assert (end, here.rt.work.hidden) == (MessageAction.KEEP, [("r", 30)])
     assert here.log.names() == ["message.deferred_newer_schema"]
@@ -86,7 +86,10 @@ async def test_a_claim_that_a_newer_worker_s_chunk_refuses_costs_nothing() -> No
 async def test_a_join_without_a_message_is_just_left() -> None:
     here = services()
 
-    assert await refused(SchemaTooNew(), WorkItem(REF, 1), here) is MessageAction.KEEP
+    assert (
+        await handle_refusal(SchemaTooNew(), WorkItem(REF, 1), here)
+        is MessageAction.KEEP
+    )
     assert here.rt.work.hidden == []
 
 
@@ -99,8 +102,8 @@ async def undertaken(
     async def load(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(undertake, "load", load)
-    return await run(task(**facts), None, services())  # type: ignore[arg-type]
+    monkeypatch.setattr(undertake, "load_state", load)
+    return await run_from_checkpoint(task(**facts), None, services())  # type: ignore[arg-type]
 
 
 RENAMED = PermanentError("no stage 'third'", code="runtime.stage.not_found")

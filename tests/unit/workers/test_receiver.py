@@ -17,7 +17,7 @@ from piecework.queue import BATCH
 from piecework.settings import Settings
 from tests.unit.piecework.fakes import Log
 from tests.unit.workers.made_up import time, virtually
-from workers.receiver import AT_ONCE, OUTAGE_S, Receiver
+from workers.receiver import MAX_RECEIVES, OUTAGE_S, Receiver
 
 #: Seconds of the way to SQS and back, of a long poll, and of a chunk.
 WAY_S, POLL_S, CHUNK_S = 0.02, 20.0, 0.01
@@ -69,20 +69,20 @@ class Hands:
 
     takes_s: float
     receiver: Any = None
-    lease: set[asyncio.Task[None]] = field(default_factory=set)
+    active: set[asyncio.Task[None]] = field(default_factory=set)
     most: int = 0
     begun: int = 0
 
     def begin(self, _: Any) -> None:
         task = asyncio.create_task(asyncio.sleep(self.takes_s))
-        self.lease.add(task)
+        self.active.add(task)
         self.begun += 1
-        self.most = max(self.most, len(self.lease))
+        self.most = max(self.most, len(self.active))
         task.add_done_callback(self.done)
 
     def done(self, task: asyncio.Task[None]) -> None:
-        self.lease.discard(task)
-        self.receiver.one_less()
+        self.active.discard(task)
+        self.receiver.on_task_done()
 
 
 @asynccontextmanager
@@ -97,17 +97,17 @@ async def receiving(
             work=sqs,
         ),
         liveness=Liveness(),
-        busy=asyncio.Event(),
+        message_received=asyncio.Event(),
         breakers=SimpleNamespace(prefetch=lambda: None),
         log=Log(),
         intake_paused=False,
     )
-    one = Receiver(services, asyncio.Event(), lambda: len(hands.lease), hands.begin)
+    one = Receiver(services, asyncio.Event(), lambda: len(hands.active), hands.begin)
     hands.receiver = one
     running = asyncio.create_task(one.run())
     yield one, hands, running
     one.stop.set()
-    one.freed.set()
+    one.slot_freed.set()
     await asyncio.gather(running, return_exceptions=True)
 
 
@@ -117,7 +117,7 @@ async def test_while_batches_come_full_two_receives_are_under_way() -> None:
     async with receiving(sqs) as (_, hands, _running):
         await asyncio.sleep(1.0)
 
-        assert AT_ONCE == sqs.most
+        assert MAX_RECEIVES == sqs.most
         assert 1.4 * BATCH * 1.0 / WAY_S < hands.begun
 
 
@@ -189,12 +189,12 @@ async def test_what_two_receives_bring_after_a_stop_goes_straight_back() -> None
     sqs = Sqs(1000)
     async with receiving(sqs) as (one, hands, running):
         await asyncio.sleep(3.5 * WAY_S)
-        assert AT_ONCE == one.under_way
+        assert MAX_RECEIVES == one.receives_in_flight
         begun, one.stop = hands.begun, one.stop
         one.stop.set()
         await running
 
-        assert AT_ONCE * BATCH == len(sqs.hidden)
+        assert MAX_RECEIVES * BATCH == len(sqs.hidden)
         assert begun == hands.begun
 
 
@@ -206,7 +206,7 @@ async def test_a_receiver_that_is_cut_off_leaves_no_receive_behind() -> None:
         running.cancel()
         await asyncio.wait([running])
 
-        assert 0 == sqs.under_way == one.under_way == one.asked
+        assert 0 == sqs.under_way == one.receives_in_flight == one.reserved_slots
 
 
 @virtually
@@ -236,5 +236,5 @@ async def test_it_is_not_expected_to_receive_once_no_receive_is_under_way() -> N
     async with receiving(sqs, takes_s=60.0) as (one, hands, _):
         await asyncio.sleep(1.0)
 
-        assert 32 == len(hands.lease)
+        assert 32 == len(hands.active)
         assert {} == one.services.liveness.due

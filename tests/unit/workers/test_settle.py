@@ -49,7 +49,7 @@ def task(pipeline: Pipeline = LATE, lease: Claim | None = None, **kept: Any) -> 
     )
     return SimpleNamespace(
         claim=lease or claim(),
-        stages=pipeline,
+        pipeline=pipeline,
         checkpoints=checkpoints,
         journal=Journal(),
         census=None,

@@ -37,10 +37,10 @@ class Crowd:
 async def test_no_more_are_inside_than_there_are_places() -> None:
     crowd = Crowd(2, 5)
     assert [0, 1] == await crowd.settled()
-    assert 2 == crowd.slots.taken
+    assert 2 == crowd.slots.in_use
     await crowd.end()
     assert [0, 1, 2, 3, 4] == crowd.came
-    assert 0 == crowd.slots.taken
+    assert 0 == crowd.slots.in_use
 
 
 async def test_who_came_first_is_next() -> None:
@@ -48,7 +48,7 @@ async def test_who_came_first_is_next() -> None:
     await crowd.settled()
     crowd.leave[1].set()
     assert [0, 1, 2] == await crowd.settled()
-    assert 2 == crowd.slots.taken
+    assert 2 == crowd.slots.in_use
     await crowd.end()
 
 
@@ -60,7 +60,7 @@ async def test_who_gives_up_waiting_is_passed_over() -> None:
     crowd.leave[0].set()
     assert [0, 2] == await crowd.settled()
     await crowd.end()
-    assert 0 == crowd.slots.taken
+    assert 0 == crowd.slots.in_use
 
 
 async def test_who_is_cut_off_with_a_place_just_given_hands_it_on() -> None:
@@ -71,7 +71,7 @@ async def test_who_is_cut_off_with_a_place_just_given_hands_it_on() -> None:
     crowd.tasks[1].cancel()
     assert [0, 2] == await crowd.settled()
     await crowd.end()
-    assert 0 == crowd.slots.taken
+    assert 0 == crowd.slots.in_use
 
 
 async def test_a_call_that_fails_leaves_its_place() -> None:
@@ -79,4 +79,4 @@ async def test_a_call_that_fails_leaves_its_place() -> None:
     with pytest.raises(ValueError, match="bug"):
         async with slots:
             raise ValueError("bug")
-    assert 0 == slots.taken
+    assert 0 == slots.in_use

@@ -14,7 +14,7 @@ from piecework.model import JobRef
 from piecework.outcome import Deferred
 from tests.unit.piecework.fakes import envelope
 from tests.unit.virtual import run_virtually
-from workers.station import JOB_KEPT_S, WorkerServices
+from workers.station import JOB_CACHE_TTL_S, WorkerServices
 
 REF, OTHER = JobRef("acme", "one"), JobRef("acme", "two")
 
@@ -39,7 +39,14 @@ def services(jobs: Jobs) -> Any:
     nothing: Any = SimpleNamespace()
     rt: Any = SimpleNamespace(jobs=jobs)
     parts: dict[str, Any] = dict.fromkeys(
-        ("claims", "settlements", "dead_letters", "payloads", "lease_renewer", "calls"),
+        (
+            "claims",
+            "settlements",
+            "dead_letters",
+            "payloads",
+            "lease_renewer",
+            "call_limiter",
+        ),
         nothing,
     )
     return WorkerServices(
@@ -56,7 +63,7 @@ def test_those_who_ask_for_a_job_at_once_read_it_once() -> None:
         assert [REF, OTHER] == jobs.asked
         await here.job(REF)
         assert [REF, OTHER] == jobs.asked
-        await asyncio.sleep(JOB_KEPT_S)
+        await asyncio.sleep(JOB_CACHE_TTL_S)
         await here.job(REF)
         assert [REF, OTHER, REF] == jobs.asked
 

@@ -85,9 +85,9 @@ async def test_a_join_that_begins_at_a_stop_is_handed_on(
     worker.services.log = Log()  # type: ignore[assignment]
     worker.services.log.bind = lambda **_: Log()  # type: ignore[assignment,method-assign]
 
-    await worker.join(JobRef("acme", "job"))
+    await worker.start_join(JobRef("acme", "job"))
 
-    assert set() == worker.in_hand
+    assert set() == worker.active_tasks
     assert [join] == [message.ref for message in sent]
 
 
@@ -131,7 +131,7 @@ def test_a_worker_that_failed_does_not_wait_for_a_thread_either(
     monkeypatch.setattr(sys, "excepthook", lambda _, error, __: said.append(str(error)))
     monkeypatch.setattr(main, "telemetry", quiet)
     monkeypatch.setattr(main, "load_pipelines", lambda _: {})
-    monkeypatch.setattr(main, "connected", connected)
+    monkeypatch.setattr(main, "run_with_threads", connected)
     monkeypatch.setattr("structlog.get_logger", Log)
 
     with pytest.raises(ValueError, match="a loop has ended"):

@@ -25,7 +25,7 @@ S = JobStatus
 async def test_an_ended_job_is_told_of_and_let_go() -> None:
     job = Notified()
     await job.becomes(S.PARTIAL, "ended")
-    assert MessageAction.DISCARD is await job.tell()
+    assert MessageAction.DISCARD is await job.notify_job()
     (notice,) = job.heard
     assert ("ended", "PARTIAL", "job") == (notice.event, notice.status, notice.job)
     assert DELIVERED == (await job.notice())["state"]
@@ -38,7 +38,7 @@ async def test_an_ended_job_is_told_of_and_let_go() -> None:
 async def test_a_job_whose_deadline_has_passed_is_told_of_and_stays_listed() -> None:
     job = Notified()
     await job.becomes(S.CANCELLING, "deadline")
-    assert MessageAction.DISCARD is await job.tell()
+    assert MessageAction.DISCARD is await job.notify_job()
     assert ["deadline"] == job.events()
     assert await job.listed()
 
@@ -47,9 +47,9 @@ async def test_a_job_whose_deadline_has_passed_is_told_of_and_stays_listed() -> 
 async def test_what_was_told_is_not_written_of_again() -> None:
     job = Notified()
     await job.becomes(S.CANCELLING, "deadline")
-    await job.tell()
+    await job.notify_job()
     job.client.asked.clear()
-    assert MessageAction.DISCARD is await job.tell()
+    assert MessageAction.DISCARD is await job.notify_job()
     assert ["deadline"] == job.events()
     assert {"get_item", "query"} == set(job.client.asked)
 
@@ -58,23 +58,23 @@ async def test_what_was_told_is_not_written_of_again() -> None:
 async def test_the_end_is_told_of_after_the_deadline_was() -> None:
     job = Notified()
     await job.becomes(S.CANCELLING, "deadline")
-    await job.tell()
+    await job.notify_job()
     await job.becomes(S.CANCELLED, "ended")
-    assert MessageAction.DISCARD is await job.tell()
+    assert MessageAction.DISCARD is await job.notify_job()
     assert ["deadline", "ended"] == job.events()
     assert not await job.listed()
 
 
 @virtually
 async def test_the_turn_of_a_job_that_is_not_there_is_left_to_the_join() -> None:
-    assert await Notified().tell() is None
+    assert await Notified().notify_job() is None
 
 
 @virtually
 async def test_a_join_that_is_still_to_run_has_its_turn() -> None:
     job = Notified()
     await job.becomes(S.FINALIZING)
-    assert await job.tell() is None
+    assert await job.notify_job() is None
     assert await job.listed()
 
 
@@ -86,10 +86,10 @@ def test_a_job_that_was_taken_up_again_is_told_of_at_its_next_end(
         job = Notified()
         await job.becomes(S.PARTIAL, "ended")
         await job.becomes(status, gen=2)
-        assert MessageAction.DISCARD is await job.tell()
+        assert MessageAction.DISCARD is await job.notify_job()
         assert [] == job.heard
         await job.becomes(S.SUCCEEDED, "ended", gen=2)
-        assert MessageAction.DISCARD is await job.tell()
+        assert MessageAction.DISCARD is await job.notify_job()
         assert ["PARTIAL", "SUCCEEDED"] == [notice.status for notice in job.heard]
 
     run_virtually(main())
@@ -103,9 +103,9 @@ async def test_of_two_workers_one_tells_and_the_other_comes_back() -> None:
     job = Notified()
     await job.becomes(S.SUCCEEDED, "ended")
     job.trouble = lambda: asyncio.sleep(10.0)
-    first = asyncio.create_task(job.tell())
+    first = asyncio.create_task(job.notify_job())
     await asyncio.sleep(1.0)
-    assert MessageAction.KEEP is await job.tell()
+    assert MessageAction.KEEP is await job.notify_job()
     assert [pytest.approx(LEASE_S + SKEW_S - 1.0)] == job.hidden
     assert MessageAction.DISCARD is await first
     assert ["ended"] == job.events()
@@ -118,7 +118,7 @@ async def test_a_worker_that_dies_as_it_tells_is_followed_by_another() -> None:
     await dies_telling(job)
     await asyncio.sleep(LEASE_S + SKEW_S)
     job.trouble = None
-    assert MessageAction.DISCARD is await job.tell()
+    assert MessageAction.DISCARD is await job.notify_job()
     assert ["ended", "ended"] == job.events()
     assert not await job.listed()
 
@@ -127,11 +127,11 @@ async def test_a_worker_that_dies_as_it_tells_is_followed_by_another() -> None:
 async def test_a_hook_that_kills_each_worker_is_given_up() -> None:
     job = Notified()
     await job.becomes(S.SUCCEEDED, "ended")
-    for _ in range(telling.TRIES):
+    for _ in range(telling.MAX_ATTEMPTS):
         await dies_telling(job)
         await asyncio.sleep(LEASE_S + SKEW_S)
-    assert MessageAction.DISCARD is await job.tell()
-    assert telling.TRIES == len(job.heard)
+    assert MessageAction.DISCARD is await job.notify_job()
+    assert telling.MAX_ATTEMPTS == len(job.heard)
     row = await job.notice()
     said = "each try died with its worker"
     assert (ABANDONED, said) == (row["state"], row["last_error"])
@@ -146,4 +146,4 @@ async def dies_telling(job: Notified) -> None:
 
     job.trouble = kill
     with pytest.raises(Killed):
-        await job.tell()
+        await job.notify_job()

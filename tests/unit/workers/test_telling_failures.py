@@ -21,7 +21,7 @@ async def test_a_hook_that_fails_is_tried_again_when_its_message_shows() -> None
     job = Notified()
     await job.becomes(S.SUCCEEDED, "ended")
     job.trouble = not_now
-    assert MessageAction.KEEP is await job.tell()
+    assert MessageAction.KEEP is await job.notify_job()
     assert [pytest.approx(4.0)] == job.hidden
     assert "tool.stock.busy: not now" == (await job.notice())["last_error"]
     assert ["notification.failed"] == job.log.names()
@@ -29,7 +29,7 @@ async def test_a_hook_that_fails_is_tried_again_when_its_message_shows() -> None
 
     job.trouble = None
     await asyncio.sleep(4.0)
-    assert MessageAction.DISCARD is await job.tell()
+    assert MessageAction.DISCARD is await job.notify_job()
     first, again = job.heard
     assert first == again  # its idempotency key with it
     assert not await job.listed()
@@ -40,9 +40,9 @@ async def test_a_message_that_shows_early_waits_on_and_calls_nobody() -> None:
     job = Notified()
     await job.becomes(S.SUCCEEDED, "ended")
     job.trouble = not_now
-    await job.tell()
+    await job.notify_job()
     await asyncio.sleep(0.5)
-    assert MessageAction.KEEP is await job.tell()
+    assert MessageAction.KEEP is await job.notify_job()
     assert [pytest.approx(4.0), pytest.approx(3.5)] == job.hidden
     assert 1 == len(job.heard)
 
@@ -53,11 +53,11 @@ async def test_a_hook_that_fails_each_time_is_tried_ever_later_and_given_up() ->
     await job.becomes(S.SUCCEEDED, "ended")
     job.trouble = not_now
     for wait in (4.0, 16.0, 64.0, 256.0, 300.0):
-        assert MessageAction.KEEP is await job.tell()
+        assert MessageAction.KEEP is await job.notify_job()
         assert pytest.approx(wait) == job.hidden[-1]
         await asyncio.sleep(wait)
-    assert MessageAction.DISCARD is await job.tell()
-    assert telling.TRIES == len(job.heard)
+    assert MessageAction.DISCARD is await job.notify_job()
+    assert telling.MAX_ATTEMPTS == len(job.heard)
     row = await job.notice()
     assert (ABANDONED, "tool.stock.busy: not now") == (row["state"], row["last_error"])
     assert not await job.listed()
@@ -70,7 +70,7 @@ async def test_a_hook_that_hangs_has_failed_after_a_lease() -> None:
     await job.becomes(S.SUCCEEDED, "ended")
     job.trouble = for_ever
     began = time()
-    assert MessageAction.KEEP is await job.tell()
+    assert MessageAction.KEEP is await job.notify_job()
     assert pytest.approx(LEASE_S) == time() - began
     assert PENDING == (await job.notice())["state"]
 
@@ -79,7 +79,7 @@ async def test_a_hook_that_hangs_has_failed_after_a_lease() -> None:
 async def test_a_pipeline_that_has_no_hook_any_more_is_not_told() -> None:
     job = Notified(hook=False)
     await job.becomes(S.SUCCEEDED, "ended")
-    assert MessageAction.DISCARD is await job.tell()
+    assert MessageAction.DISCARD is await job.notify_job()
     row = await job.notice()
     assert (ABANDONED, "there is no hook now") == (row["state"], row["last_error"])
     assert not await job.listed()

@@ -26,19 +26,19 @@ async def test_a_turn_that_cancels_itself_is_told_of() -> None:
         await forgotten
 
     worker, log = idle_worker()
-    worker.start(turn())
+    worker.start_task(turn())
     await asyncio.sleep(1.0)
 
-    assert set() == worker.in_hand
+    assert set() == worker.active_tasks
     assert ["worker.execution_failed"] == log.names()
 
 
 @virtually
 async def test_a_turn_that_is_cut_off_is_not_told_of() -> None:
     worker, log = idle_worker()
-    worker.start(for_ever())
+    worker.start_task(for_ever())
     await asyncio.sleep(1.0)
-    (turn,) = worker.in_hand
+    (turn,) = worker.active_tasks
     turn.cancel()
     await asyncio.wait([turn])
 

@@ -48,7 +48,7 @@ PIPELINE = Pipeline(
 
 def task(
     *,
-    trail: Any = (),
+    error_history: Any = (),
     gen: int = 1,
     fence: int = 3,
     reached_stage: str = "second",
@@ -64,11 +64,11 @@ def task(
         kept.completed = {"first": "null"}
     return SimpleNamespace(
         claim=claim,
-        stages=PIPELINE,
+        pipeline=PIPELINE,
         ctx=context(PIPELINE, attempt=claim.attempt, stage=""),
         checkpoints=kept,
         limits=limits(),
-        trail=list(trail),
+        error_history=list(error_history),
     )
 
 
@@ -85,20 +85,22 @@ def lost(failure: ErrorEnvelope) -> bool:
 
 
 def test_what_is_on_record_ended_the_last_attempt() -> None:
-    failure = last_failure(task(trail=[ended(attempt=2), ended()]))
+    failure = last_failure(task(error_history=[ended(attempt=2), ended()]))
     assert (failure.code, failure.stage) == ("runtime.stage.permanent", "first")
 
 
 def test_an_attempt_without_a_record_ended_with_its_worker() -> None:
-    failure = last_failure(task(trail=[ended(attempt=2)]))
+    failure = last_failure(task(error_history=[ended(attempt=2)]))
     assert lost(failure)
     assert (failure.stage, failure.attempt) == ("second", 3)
     assert lost(last_failure(task()))
 
 
 def test_the_record_of_an_earlier_life_is_not_of_this_attempt() -> None:
-    assert lost(last_failure(task(gen=2, trail=[ended(gen=1)])))
-    assert not lost(last_failure(task(gen=2, trail=[ended(gen=1), ended(gen=2)])))
+    assert lost(last_failure(task(gen=2, error_history=[ended(gen=1)])))
+    assert not lost(
+        last_failure(task(gen=2, error_history=[ended(gen=1), ended(gen=2)]))
+    )
 
 
 # ── ends from outside ────────────────────────────────────────────────────────
@@ -156,12 +158,12 @@ def test_what_took_too_long_comes_back_even_when_its_attempts_are_spent(
 def nothing_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
     async def load(*_: Any) -> None: ...
 
-    monkeypatch.setattr(undertake, "load", load)
+    monkeypatch.setattr(undertake, "load_state", load)
     DID.clear()
 
 
 async def ran(one: Any) -> Any:
-    return await undertake.run(one, None, None)  # type: ignore[arg-type]
+    return await undertake.run_from_checkpoint(one, None, None)  # type: ignore[arg-type]
 
 
 async def test_a_chunk_whose_attempts_are_spent_is_undone_and_buried() -> None:
@@ -219,7 +221,7 @@ async def test_what_cannot_be_read_is_buried_and_a_person_told_if_it_had_begun(
         message = "not what was submitted"
         raise PermanentError(message, code="runtime.payload.corrupt")
 
-    monkeypatch.setattr(undertake, "load", load)
+    monkeypatch.setattr(undertake, "load_state", load)
     outcome = await ran(task(**facts))
     assert isinstance(outcome, DeadLettered)
     assert outcome.compensation is compensation
@@ -232,7 +234,7 @@ async def test_what_cannot_be_read_for_now_comes_back(
     async def load(*_: Any) -> None:
         raise ConnectionResetError
 
-    monkeypatch.setattr(undertake, "load", load)
+    monkeypatch.setattr(undertake, "load_state", load)
     one = task()
     one.ctx.attempt = 2
     one.limits.rng.__class__ = Lowest

@@ -25,7 +25,7 @@ SUCCEEDED = Succeeded("null")
 def nothing_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
     async def load(*_: Any) -> None: ...
 
-    monkeypatch.setattr(undertake, "load", load)
+    monkeypatch.setattr(undertake, "load_state", load)
     DID.clear()
 
 
@@ -49,7 +49,7 @@ async def test_what_can_never_be_read_is_not_tried_again(
         message = "not what was submitted"
         raise PermanentError(message, code="runtime.payload.corrupt")
 
-    monkeypatch.setattr(undertake, "load", load)
+    monkeypatch.setattr(undertake, "load_state", load)
     one = task()
     one.ctx.attempt = 1
     assert isinstance(await ran(one), DeadLettered)
@@ -62,7 +62,7 @@ async def test_a_row_that_somebody_edited_is_told_as_such(
     async def load(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(undertake, "load", load)
+    monkeypatch.setattr(undertake, "load_state", load)
     outcome = await ran(task())
     assert isinstance(outcome, DeadLettered)
     assert UNREADABLE == outcome.failure.code
@@ -107,7 +107,7 @@ async def test_an_end_from_outside_is_an_outcome_too(
         return came_to
 
     monkeypatch.setattr(undertake, "build_run", lambda *_: bench())
-    monkeypatch.setattr(undertake, "run", run)
+    monkeypatch.setattr(undertake, "run_from_checkpoint", run)
     monkeypatch.setattr(undertake, "outcome_of_interrupt", lambda *_: "interrupted")
     lease: Any = Lease(cuts_off=cuts_off)
     nothing: Any = None
@@ -130,7 +130,7 @@ async def test_a_lost_claim_writes_down_no_more_of_its_calls(
     one = bench()
     one.journal = SimpleNamespace(close=close)
     monkeypatch.setattr(undertake, "build_run", lambda *_: one)
-    monkeypatch.setattr(undertake, "run", run)
+    monkeypatch.setattr(undertake, "run_from_checkpoint", run)
     lease: Any = Lease(cuts_off=False)
     nothing: Any = None
     log: Any = Log()

@@ -18,7 +18,7 @@ from piecework.pulse import Liveness
 from tests.unit.piecework.fakes import Log
 from tests.unit.piecework.store.tables import REF
 from tests.unit.virtual import run_virtually
-from workers.watch import YOUNG_S, CancelWatcher
+from workers.watch import MIN_AGE_S, CancelWatcher
 
 
 class Held:
@@ -56,7 +56,7 @@ async def test_the_chunks_of_a_cancelled_job_are_let_go(
     )
     log: Any = Log()
     breakers = BreakerRegistry(lambda: 0.0, Random(1), log)
-    await CancelWatcher(rt, lease_renewer, breakers, log).look()
+    await CancelWatcher(rt, lease_renewer, breakers, log).poll()
     assert [lease.stopped for lease in leases] == [stopped, stopped]
     assert asked == [REF.of]
 
@@ -80,7 +80,7 @@ async def test_breakers_are_asked_for_when_a_chunk_may_call_or_there_is_news(
     leases = {"token": Held()} if in_hand else {}
     lease_renewer: Any = SimpleNamespace(leases=leases, liveness=Liveness())
     breakers: Any = SimpleNamespace(has_pending_writes=untold, sync=look)
-    await CancelWatcher(rt, lease_renewer, breakers, Log()).look()
+    await CancelWatcher(rt, lease_renewer, breakers, Log()).poll()
     assert looks == asked.count("breakers")
 
 
@@ -129,15 +129,15 @@ async def test_a_chunk_that_was_taken_just_now_is_not_worth_a_look() -> None:
 
     now = asyncio.get_running_loop().time()
     young, older = Held(), Held()
-    young.acquired_at, older.acquired_at = now, now - YOUNG_S
+    young.acquired_at, older.acquired_at = now, now - MIN_AGE_S
     rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read))
     lease_renewer: Any = SimpleNamespace(leases={"token": young}, liveness=Liveness())
     breakers = BreakerRegistry(lambda: 0.0, Random(1), Log())
-    await CancelWatcher(rt, lease_renewer, breakers, Log()).look()
+    await CancelWatcher(rt, lease_renewer, breakers, Log()).poll()
     assert [] == asked
 
     lease_renewer.leases["other"] = older
-    await CancelWatcher(rt, lease_renewer, breakers, Log()).look()
+    await CancelWatcher(rt, lease_renewer, breakers, Log()).poll()
     assert [REF.of] == asked
 
 
@@ -174,7 +174,7 @@ async def test_a_job_that_cannot_be_read_hides_no_cancel_of_another(
     log: Any = Log()
 
     with pytest.raises(StoreError) as told:
-        await CancelWatcher(rt, lease_renewer, breakers, log).look()
+        await CancelWatcher(rt, lease_renewer, breakers, log).poll()
 
     assert error is told.value
     assert [CancelRequest("then", compensate=False)] == second.stopped

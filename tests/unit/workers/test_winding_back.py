@@ -25,7 +25,7 @@ from tests.unit.workers.made_up import (
 from tests.unit.workers.test_undertake import DID, task
 from workers import undertake
 from workers.heart import InterruptReason, Lease
-from workers.undertake import calls_after_cancel, wind_back
+from workers.undertake import calls_after_cancel, compensate_cancelled
 
 AT = "2026-11-22T01:00:00.000Z"
 PLAIN, UNDO = CancelRequest(AT, compensate=False), CancelRequest(AT, compensate=True)
@@ -93,7 +93,7 @@ async def test_a_chunk_past_its_pivot_only_remembers_that_it_was_asked() -> None
 
 async def test_what_was_begun_is_undone_and_ends_cancelled() -> None:
     one = task(reached_stage="first")
-    outcome = await wind_back(one, "first")
+    outcome = await compensate_cancelled(one, "first")
     assert outcome == Cancelled("first", Compensation.COMPENSATED)
     assert DID == ["undo"]
     assert one.checkpoints.failure.code == "job.cancel.requested"
@@ -103,7 +103,9 @@ async def test_what_was_undone_already_is_not_undone_again() -> None:
     one = task(reached_stage="first")
     one.checkpoints.failure = cancellation_cause(one.claim.ref, "first", 0.0)
     one.checkpoints.compensated = {"first": None}
-    assert await wind_back(one, "first") == Cancelled("first", Compensation.COMPENSATED)
+    assert await compensate_cancelled(one, "first") == Cancelled(
+        "first", Compensation.COMPENSATED
+    )
     assert DID == []
     assert iso(0.0) == one.checkpoints.failure.at  # nor turned back again
 
@@ -112,7 +114,7 @@ async def test_a_compensation_that_failed_ends_dead() -> None:
     one = task(reached_stage="first")
     one.checkpoints.failure = cancellation_cause(one.claim.ref, "first", 0.0)
     one.checkpoints.compensated = {"first": envelope(stage="undo:first:1")}
-    outcome = await wind_back(one, "first")
+    outcome = await compensate_cancelled(one, "first")
     assert isinstance(outcome, DeadLettered)
     assert (outcome.compensation, outcome.uncompensated_stages) == (
         Compensation.FAILED,
@@ -148,8 +150,8 @@ async def test_a_cancel_that_undoes_goes_on_backwards(
     one = task(reached_stage="first")
     one.checkpoints = SimpleNamespace(cancel=by_step)
     monkeypatch.setattr(undertake, "build_run", lambda *_: one)
-    monkeypatch.setattr(undertake, "run", run)
-    monkeypatch.setattr(undertake, "wind_back", back)
+    monkeypatch.setattr(undertake, "run_from_checkpoint", run)
+    monkeypatch.setattr(undertake, "compensate_cancelled", back)
     lease, nothing, log = new_lease(), None, Log()
     lease.cancel = by_hold
     report: Any = await undertake.run_claim(lease, nothing, nothing, nothing, log)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from piecework.settings import Settings
 from tests.infra.check.render import Stack
 from tests.infra.check.rules.rule import rule
 from tests.infra.check.templates import Templates
-from workers.drain import END_S
+from workers.drain import SHUTDOWN_MARGIN_S
 
 #: Seconds to spare between the last word of a stopping worker and SIGKILL.
 SPARE_S = 10
@@ -115,7 +115,7 @@ def a_worker_is_done_with_draining_before_it_is_killed(
         stop_s = container.get("StopTimeout", 30)
         if stop_s > FARGATE_STOP_S or (
             "piecework-worker" in container["EntryPoint"]
-            and shutdown_grace_s + END_S + SPARE_S > stop_s
+            and shutdown_grace_s + SHUTDOWN_MARGIN_S + SPARE_S > stop_s
         ):
             yield f"{name}: drains {shutdown_grace_s} s, killed after {stop_s} s"
 

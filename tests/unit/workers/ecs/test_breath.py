@@ -74,7 +74,7 @@ class Busy(Worker):
 
     aws: Aws
 
-    async def deliver(self, delivery: Any) -> None:
+    async def handle_delivery(self, delivery: Any) -> None:
         begun, token = time(), f"token {time()}"
         self.services.lease_renewer.leases[token] = delivery
         await asyncio.sleep(CHUNK_S)
@@ -94,7 +94,7 @@ def services(aws: Aws) -> Any:
         ),
         lease_renewer=SimpleNamespace(leases={}),
         liveness=Liveness(),
-        busy=asyncio.Event(),
+        message_received=asyncio.Event(),
         breakers=SimpleNamespace(prefetch=lambda: None),
         log=Log(),
         intake_paused=False,
@@ -119,8 +119,8 @@ async def working(aws: Aws, agent: str = "http://agent") -> AsyncIterator[Busy]:
         ]
         yield worker
         stop.set()
-        worker.receiver.freed.set()
-        await asyncio.gather(*tasks, *worker.in_hand)
+        worker.receiver.slot_freed.set()
+        await asyncio.gather(*tasks, *worker.active_tasks)
 
 
 @virtually
@@ -166,7 +166,7 @@ def test_nothing_is_in_hand_without_protection_not_even_what_a_poll_brings(
 async def test_no_poll_is_begun_when_the_breath_comes_while_slots_are_awaited() -> None:
     aws = Aws()
     async with working(aws) as worker:
-        worker.start(asyncio.sleep(CHUNK_S))
+        worker.start_task(asyncio.sleep(CHUNK_S))
         await asyncio.sleep(GATHER_S / 2)
         worker.services.pause_intake(on=True)
         await asyncio.sleep(GATHER_S)
@@ -193,10 +193,10 @@ async def test_should_protection_fail_for_good_work_goes_on() -> None:
 async def test_a_worker_that_breathes_takes_nothing_from_a_reconciler_either() -> None:
     async with working(Aws()) as worker:
         worker.services.pause_intake(on=True)
-        assert worker.receiver.full()
-        assert not await worker.take(REF, 1)
+        assert worker.receiver.is_full()
+        assert not await worker.start_chunk(REF, 1)
         worker.services.pause_intake(on=False)
-        assert not worker.receiver.full()
+        assert not worker.receiver.is_full()
 
 
 @virtually

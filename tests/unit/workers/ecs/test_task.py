@@ -14,7 +14,7 @@ from tests.unit.piecework.fakes import Log
 from tests.unit.workers.ecs.stub import ARN, TASK, agent
 from workers import stop as stopping
 from workers.ecs.task import Task, current_task, worker_name
-from workers.stop import Stop, end_despite_threads, log_signal, stop_on_signals
+from workers.stop import Stop, exit_despite_threads, log_signal, stop_on_signals
 
 
 async def test_a_task_is_known_by_what_the_agent_says() -> None:
@@ -90,7 +90,7 @@ def test_a_thread_that_goes_on_does_not_keep_the_process(
     thread = threading.Thread(target=over.wait)
     thread.start()
 
-    end_despite_threads(8, log)
+    exit_despite_threads(8, log)
     over.set()
     thread.join()
 

@@ -50,7 +50,7 @@ def show_changes(out: Output, found: Sequence[StackResult]) -> None:
             out.draw(lambda console, o=outcome: console.print(f"{o.stack}: {o.result}"))  # type: ignore[misc]
             out.rows(rows, CHANGE_COLUMNS, "only outputs change")
         else:
-            out.say(f"{outcome.stack}: no changes")
+            out.say(f"{outcome.stack}: nothing to do")
 
 
 def show_outcomes(out: Output, done: Sequence[StackResult]) -> None:

@@ -42,7 +42,7 @@ async def test_a_worker_that_is_stopped_by_hand_leaves_nothing_to_put_right(
     done = await piecework("submit", COUNTING, source, "--wait", "--timeout", "20s")
     worker.terminate()
     assert (0, 0) == (done.exit_code, (await end(worker)).exit_code)
-    assert "nothing to put right" in (await piecework("reconcile")).stderr
+    assert "nothing to reconcile" in (await piecework("reconcile")).stderr
 
 
 async def test_a_doctor_without_an_emulator_says_what_to_do(

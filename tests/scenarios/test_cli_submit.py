@@ -107,5 +107,5 @@ async def test_a_watch_that_is_interrupted_is_130_and_the_job_goes_on(
     watching.send_signal(signal.SIGINT)
     done = await end(watching)
     assert 130 == done.exit_code
-    assert "the job goes on; next: piecework jobs watch job-1" in done.stderr
+    assert "the job continues; next: piecework jobs watch job-1" in done.stderr
     assert "Traceback" not in done.stderr

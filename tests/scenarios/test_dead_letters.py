@@ -134,7 +134,7 @@ async def test_a_canary_waits_no_longer_than_it_may(scenario: Scenario) -> None:
     done = await piecework(*canary, "--timeout", "1s")
     assert 7 == done.exit_code
     assert "error cli.wait.timeout" in done.stderr
-    assert "Dead letters left alone: 1." in done.stderr
+    assert "Dead letters not redriven: 1." in done.stderr
     assert [1] == list((await open_letters(scenario)).values())
 
 

@@ -1,4 +1,4 @@
-"""A deployment in memory: rows as the stores write them, and a runtime to read them."""
+"""A deployment in memory: rows as the stores write them, and a runtime that reads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SETTLED = "2027-01-15T07:59:30.000Z"
 
 @dataclass
 class Rows:
-    """A table in memory; what a command reads of one."""
+    """A table in memory with the reads that commands use."""
 
     rows: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
 
@@ -87,7 +87,7 @@ class Bucket:
 
 @dataclass
 class Deployment:
-    """Its tables and its bucket, and what a test puts into them."""
+    """Tables and a bucket in memory, and methods that fill them."""
 
     table: Rows = field(default_factory=Rows)
     letters: Rows = field(default_factory=Rows)
@@ -109,7 +109,7 @@ class Deployment:
         self.table.add(listed, f"{CREATED}#{name}", job=name, pipeline="toy")
 
     def chunk(self, job: str, number: int, status: str, **item: Any) -> None:
-        """Add a chunk; one that succeeded needs its result, too."""
+        """Add a chunk; for a succeeded chunk use `succeeded`, which adds its result."""
         ref = JobRef("default", job).chunk(number)
         facts = {"status": status, "gen": 1, "fence": 1, "attempts": 1, "chunk": number}
         facts |= {"label": f"chunk {number}", "stage": "shout", "settled_at": SETTLED}
@@ -152,7 +152,7 @@ class Deployment:
         self.letters.add(ref.of.pk, keys.dead_letter_sk(number, 1), **facts | item)
 
     def certificate(self, job: str, **facts: Any) -> dict[str, str]:
-        """Store a certificate; return what the job's item keeps of it."""
+        """Store a certificate; return its attributes for the job's item."""
         content = json.dumps({"job": job, "join_error": "", **facts}).encode()
         key = f"{keys.object_prefix('default', job)}/certificate/1.json"
         self.bucket.stored[key] = content
@@ -162,7 +162,7 @@ class Deployment:
         }
 
     def runtime(self, settings: Settings) -> Any:
-        """Return what stands in for `piecework.runtime.Runtime`."""
+        """Return a substitute for `piecework.runtime.Runtime`."""
         table: Any = self.table
         return SimpleNamespace(
             settings=settings,
@@ -180,5 +180,5 @@ class Deployment:
 
     @asynccontextmanager
     async def connect(self, settings: Settings) -> AsyncIterator[Any]:
-        """Stand in for `piecework.runtime.connect`."""
+        """Replace `piecework.runtime.connect`."""
         yield self.runtime(settings)

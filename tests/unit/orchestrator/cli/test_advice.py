@@ -1,4 +1,4 @@
-"""Where somebody meets the advice on the order of a pipeline's stages."""
+"""The commands that print the advice on the order of a pipeline's stages."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def test_a_dry_run_gives_advice_on_the_order(
     source = str(tmp_path / "orders.jsonl")
 
     done = run("submit", orders, source, "--dry-run", "-o", "json")
-    (said,) = json.loads(done.stdout)["advice"]
+    (advice,) = json.loads(done.stdout)["advice"]
 
-    assert said.startswith(SAID)
+    assert advice.startswith(SAID)
     assert SAID in run("submit", orders, source, "--dry-run").stdout
 
 

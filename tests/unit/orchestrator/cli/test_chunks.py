@@ -30,12 +30,12 @@ def test_chunks_are_filtered_by_status(run: Run) -> None:
     assert [1] == [json.loads(line)["chunk"] for line in done.stdout.splitlines()]
 
 
-def test_no_chunk_of_a_status_says_so(run: Run) -> None:
+def test_a_status_without_chunks_is_reported(run: Run) -> None:
     done = run("chunks", "list", "a", "--status", "dead")
     assert "no chunk has status DEAD; next: piecework jobs show a" in done.stderr
 
 
-def test_the_token_of_a_claim_is_shown_to_nobody(run: Run) -> None:
+def test_the_claim_token_is_never_shown(run: Run) -> None:
     assert "secret" not in run("chunks", "show", "a", "1", "-o", "json").stdout
     assert "secret" not in run("chunks", "list", "a", "-o", "json").stdout
 
@@ -65,7 +65,7 @@ def test_a_chunk_is_shown_with_its_stages_calls_effects_and_errors(
     assert [] == [title for title in titles if title not in shown]
 
 
-def test_what_was_undone_is_shown_in_the_order_of_the_way_back(
+def test_compensations_are_shown_in_their_order(
     run: Run, deployment: Deployment
 ) -> None:
     pk, work = JobRef("default", "a").pk, keys.work_prefix(1)
@@ -80,12 +80,12 @@ def test_what_was_undone_is_shown_in_the_order_of_the_way_back(
     assert [True, False, True] == [each["ok"] for each in found]
 
 
-def test_a_chunk_that_there_is_not_is_not_found(run: Run) -> None:
+def test_an_unknown_chunk_is_not_found(run: Run) -> None:
     done = run("chunks", "show", "a", "9")
     assert done.exit_code == 3
     assert "error job.chunk.not_found: There is no chunk a/9." in done.stderr
 
 
 @pytest.mark.parametrize("word", ["x", "1.5", "", "\N{ARABIC-INDIC DIGIT ONE}"])
-def test_what_is_no_number_is_no_chunk(run: Run, word: str) -> None:
+def test_a_word_that_is_not_a_number_is_refused_as_a_chunk(run: Run, word: str) -> None:
     assert 2 == run("chunks", "show", "a", word).exit_code

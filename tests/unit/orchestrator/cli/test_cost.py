@@ -50,7 +50,7 @@ notes             the counters of 1 writes were lost
 
 
 def costly(deployment: Deployment) -> None:
-    """Add a job of four chunks, and what it has cost."""
+    """Add a job of four chunks with its cost counters."""
     deployment.job("a", "PARTIAL", 4, finished_at=CREATED)
     for number, status in enumerate(["SUCCEEDED", "SUCCEEDED", "DEAD", "CANCELLED"]):
         spent = {"calls": 20, "tokens_in": 20_000, "tokens_out": 2_000}
@@ -101,7 +101,7 @@ def test_the_bill_of_a_job(run: Run, deployment: Deployment, tmp_path: Path) -> 
     assert 0 == done.exit_code
 
 
-def test_the_bill_for_programs_has_everything(run: Run, deployment: Deployment) -> None:
+def test_the_bill_for_programs_is_complete(run: Run, deployment: Deployment) -> None:
     costly(deployment)
     bill = json.loads(run("jobs", "cost", "a", "-o", "json").stdout)
 
@@ -110,8 +110,8 @@ def test_the_bill_for_programs_has_everything(run: Run, deployment: Deployment) 
     assert {"orchestrator", "worker"} == set(bill["by_actor_usd"])
     assert 50 == bill["calls"]["paid_by_lost_claims"]["calls"]
     assert "2026-11-22" == bill["prices_dated"]
-    said = [note.partition(":")[0] for note in bill["notes"][1:]]
-    assert ["busy time", "fax", "large_1, in", "large_1, out"] == said
+    items = [note.partition(":")[0] for note in bill["notes"][1:]]
+    assert ["busy time", "fax", "large_1, in", "large_1, out"] == items
 
 
 def test_another_region_has_other_prices(run: Run, deployment: Deployment) -> None:
@@ -136,17 +136,17 @@ def test_a_region_without_prices_is_refused_with_the_next_step(
     assert "next: Give one with `--prices FILE`" in done.stderr
 
 
-def test_what_an_earlier_join_paid_is_said_to_stand_among_lost_claims(
+def test_calls_of_an_earlier_join_are_noted_as_lost_claims(
     run: Run, deployment: Deployment
 ) -> None:
     costly(deployment)
     deployment.job("a", "SUCCEEDED", 4, finished_at=CREATED, gen=3)
     notes = json.loads(run("jobs", "cost", "a", "-o", "json").stdout)["notes"]
-    said = "calls of the joins before generation 3 are counted as lost claims"
-    assert said in notes
+    note = "calls of the joins before generation 3 are counted as lost claims"
+    assert note in notes
 
 
-def test_a_job_that_goes_on_has_a_bill_so_far(run: Run, deployment: Deployment) -> None:
+def test_a_running_job_has_a_bill_so_far(run: Run, deployment: Deployment) -> None:
     deployment.job("a", "RUNNING", 1)
     deployment.chunk("a", 0, "RUNNING")
     bill = json.loads(run("jobs", "cost", "a", "-o", "json").stdout)
@@ -170,7 +170,7 @@ def test_the_page_shows_the_price_as_it_is_printed(run: Run) -> None:
     assert f"```\n{run('infra', 'cost').stdout}```\n" in page
 
 
-def test_a_cheaper_idle_month_is_scaled_down(run: Run) -> None:
+def test_the_price_follows_the_options(run: Run) -> None:
     def total(*options: str) -> float:
         done = run("infra", "cost", "-o", "json", *options)
         return float(json.loads(done.stdout)["total_usd"])

@@ -30,15 +30,15 @@ def letters(deployment: Deployment) -> None:
 
 @pytest.fixture
 def redriven(monkeypatch: pytest.MonkeyPatch) -> list[RedriveRequest]:
-    """Return the redrives that were asked for; none is carried out."""
-    asked: list[RedriveRequest] = []
+    """Return the requested redrives; none is executed."""
+    requests: list[RedriveRequest] = []
 
     async def redrive(_: object, one: RedriveRequest) -> tuple[int, int]:
-        asked.append(one)
+        requests.append(one)
         return len(one.letters), 2
 
     monkeypatch.setattr(redriving, "redrive", redrive)
-    return asked
+    return requests
 
 
 def listed(run: Run, *options: str) -> set[tuple[str, int]]:
@@ -67,11 +67,11 @@ def test_letters_are_filtered(
     assert expected == listed(run, *options)
 
 
-def test_a_list_says_how_to_read_the_first(run: Run) -> None:
+def test_a_list_names_the_command_that_shows_the_first_letter(run: Run) -> None:
     assert "next: piecework dlq show " in run("dlq", "list").stderr
 
 
-def test_no_letters_say_so(run: Run) -> None:
+def test_an_empty_list_of_letters_is_reported(run: Run) -> None:
     assert "no dead letter matches" in run("dlq", "list", "--code", "x.*").stderr
 
 
@@ -79,7 +79,9 @@ def test_letters_of_an_unknown_job_are_not_found(run: Run) -> None:
     assert 3 == run("dlq", "list", "--job", "nobody").exit_code
 
 
-def test_the_story_of_a_letter_has_its_trail_payload_and_next_step(run: Run) -> None:
+def test_a_letter_is_shown_with_its_error_history_payload_and_next_step(
+    run: Run,
+) -> None:
     found = json.loads(run("dlq", "show", "a", "1", "-o", "json").stdout)
     assert {"text": "line 1"} == found["payload"]
     assert ["w1"] == [attempt["worker"] for attempt in found["error_history"]]
@@ -88,7 +90,7 @@ def test_the_story_of_a_letter_has_its_trail_payload_and_next_step(run: Run) -> 
     assert "piecework dlq redrive --job a --chunk 1 --reason" in shown
 
 
-def test_a_story_is_told_without_its_payload_too(
+def test_a_letter_is_shown_even_without_its_payload(
     run: Run, deployment: Deployment
 ) -> None:
     deployment.bucket.stored.clear()
@@ -97,7 +99,7 @@ def test_a_story_is_told_without_its_payload_too(
     assert "payload: runtime.object.missing" in done.stdout
 
 
-def test_a_chunk_that_is_not_dead_has_no_story(run: Run) -> None:
+def test_a_chunk_that_never_died_has_no_dead_letter(run: Run) -> None:
     done = run("dlq", "show", "a", "77")
     assert done.exit_code == 3
     assert "error job.dead_letter.not_found" in done.stderr
@@ -120,7 +122,7 @@ def test_a_redrive_without_a_reason_is_refused(
     assert "error redrive.reason.missing" in done.stderr
 
 
-def test_without_a_terminal_a_redrive_wants_a_yes(
+def test_a_redrive_without_a_terminal_requires_yes(
     run: Run, redriven: list[RedriveRequest]
 ) -> None:
     done = run("dlq", "redrive", "--reason", "fixed", stdin="y\n")
@@ -136,18 +138,16 @@ def test_a_redrive_of_nothing_is_refused(
     assert "error redrive.selection.empty" in done.stderr
 
 
-def test_chunks_are_named_together_with_their_job(
-    run: Run, redriven: list[RedriveRequest]
-) -> None:
+def test_chunk_requires_job(run: Run, redriven: list[RedriveRequest]) -> None:
     assert 2 == run("dlq", "redrive", "--chunk", "0", "--reason", "x").exit_code
 
 
-def test_a_redrive_goes_job_by_job_with_who_and_why(
+def test_a_redrive_goes_job_by_job_with_actor_and_reason(
     run: Run, redriven: list[RedriveRequest]
 ) -> None:
     done = run("dlq", "redrive", "--reason", "fixed it", "--yes", "-o", "json")
-    asked = {one.ref.job: {row["chunk"] for row in one.letters} for one in redriven}
-    assert {"a": {0, 1}, "b": {0}} == asked
+    requests = {one.ref.job: {row["chunk"] for row in one.letters} for one in redriven}
+    assert {"a": {0, 1}, "b": {0}} == requests
     assert {"fixed it"} == {one.reason for one in redriven}
     assert all("@" in one.actor for one in redriven)
     counts = {row["job"]: row["redriven"] for row in json.loads(done.stdout)}
@@ -161,7 +161,7 @@ def test_a_redrive_goes_job_by_job_with_who_and_why(
         (NotFoundError("Job a is gone.", code="job.record.not_found"), 3),
     ],
 )
-def test_a_job_that_cannot_be_redriven_does_not_hinder_the_others(
+def test_a_job_that_cannot_be_redriven_is_skipped(
     run: Run, monkeypatch: pytest.MonkeyPatch, error: PieceworkError, exit_code: int
 ) -> None:
     async def redrive(_: object, one: RedriveRequest) -> tuple[int, int]:
@@ -177,7 +177,7 @@ def test_a_job_that_cannot_be_redriven_does_not_hinder_the_others(
     assert exit_code == alone.exit_code
 
 
-def test_where_no_job_can_be_redriven_the_exit_code_says_so(
+def test_the_exit_code_is_an_error_if_no_job_can_be_redriven(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def redrive(_: object, one: RedriveRequest) -> tuple[int, int]:

@@ -37,7 +37,7 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> CloudFormation:
     return made
 
 
-def test_a_deploy_says_where_shows_what_and_answers_with_what_it_did(
+def test_a_deploy_shows_account_changes_and_result(
     run: Run, aws: CloudFormation
 ) -> None:
     done = run("infra", "deploy", *DATA, "--yes")
@@ -60,7 +60,7 @@ def test_without_a_terminal_and_a_yes_nothing_is_changed(
 
 
 @pytest.mark.parametrize("words", [("diff",), ("deploy", "--dry-run")])
-def test_a_look_shows_the_changes_and_makes_none(
+def test_a_dry_run_shows_the_changes_and_makes_none(
     run: Run, aws: CloudFormation, words: tuple[str, ...]
 ) -> None:
     done = run("infra", *words, *DATA)
@@ -87,13 +87,17 @@ def test_a_diff_for_programs_has_every_stack(run: Run, aws: CloudFormation) -> N
     assert "Thing" == found["data"]["changes"][0]["resource"]
 
 
-def test_what_waits_for_an_earlier_stack_is_told(run: Run, aws: CloudFormation) -> None:
+def test_a_stack_that_needs_an_earlier_stack_is_reported(
+    run: Run, aws: CloudFormation
+) -> None:
     done = run("infra", "diff", *ASKED, "--image", "x")
 
     assert "shop-prod-service: waits for VpcId, SubnetIds" in done.stderr
 
 
-def test_what_holds_data_is_marked_and_refused(run: Run, aws: CloudFormation) -> None:
+def test_a_change_of_resources_with_data_is_marked_and_refused(
+    run: Run, aws: CloudFormation
+) -> None:
     aws.add("shop-prod-data")
     kind = "AWS::DynamoDB::Table"
     aws.changes = [change("Modify", "Table", kind, Replacement="True")]
@@ -106,7 +110,7 @@ def test_what_holds_data_is_marked_and_refused(run: Run, aws: CloudFormation) ->
     assert 0 == run("infra", "deploy", *DATA, "--yes", *named).exit_code
 
 
-def test_a_removal_asks_and_then_tells(run: Run, aws: CloudFormation) -> None:
+def test_a_removal_asks_and_then_reports(run: Run, aws: CloudFormation) -> None:
     aws.add("shop-prod-alarms", "REVIEW_IN_PROGRESS")
 
     assert 2 == run("infra", "destroy", *ASKED).exit_code
@@ -117,7 +121,7 @@ def test_a_removal_asks_and_then_tells(run: Run, aws: CloudFormation) -> None:
     )
 
 
-def test_what_stays_is_told_with_the_way_to_remove_it(
+def test_kept_resources_are_reported_with_the_command_to_remove_them(
     run: Run, aws: CloudFormation
 ) -> None:
     aws.add("shop-prod-data", "ROLLBACK_COMPLETE")
@@ -137,7 +141,7 @@ def test_what_stays_is_told_with_the_way_to_remove_it(
     assert [] == aws.calls
 
 
-def test_of_all_data_that_stays_it_is_known_how_it_goes() -> None:
+def test_every_kept_type_has_a_command_to_remove_it() -> None:
     declared = templates.load(Part.DATA).body["Resources"].values()
     stays = {
         found["Type"]
@@ -157,7 +161,7 @@ def test_nothing_to_remove_is_no_error(run: Run, aws: CloudFormation) -> None:
 
 
 @pytest.mark.parametrize("named", [(), ("--confirm-env", "beta")])
-def test_data_goes_only_if_its_environment_is_named_twice(
+def test_data_is_removed_only_if_the_environment_is_named_twice(
     run: Run, aws: CloudFormation, named: tuple[str, ...]
 ) -> None:
     done = run("infra", "destroy", *ASKED, "--with-data", "--yes", *named)
@@ -175,9 +179,7 @@ def test_files_are_printed_or_written(
     assert FILES["data.yaml"] == (tmp_path / "data.yaml").read_text()
 
 
-def test_the_state_is_shown_with_what_the_stacks_tell(
-    run: Run, aws: CloudFormation
-) -> None:
+def test_status_shows_the_outputs_of_the_stacks(run: Run, aws: CloudFormation) -> None:
     assert "next: piecework infra deploy" in run("infra", "status", *ASKED).stderr
     aws.outputs["shop-prod-data"] = {"KeyArn": "arn:key"}
     run("infra", "deploy", *DATA, "--yes", "--parameter", "Protect=false")
@@ -196,7 +198,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(("answer", "meant"), [("y\n", True), ("\n", False)])
-def test_at_a_terminal_it_is_asked(
+def test_a_terminal_is_asked_for_a_confirmation(
     monkeypatch: pytest.MonkeyPatch, answer: str, *, meant: bool
 ) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
@@ -210,7 +212,7 @@ def test_at_a_terminal_it_is_asked(
 
 
 @pytest.mark.parametrize(("answer", "meant"), [("prod\n", True), ("y\n", False)])
-def test_what_cannot_be_made_good_has_to_be_typed(
+def test_an_irreversible_change_requires_a_typed_word(
     monkeypatch: pytest.MonkeyPatch, answer: str, *, meant: bool
 ) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal(answer))

@@ -15,7 +15,7 @@ from tests.unit.orchestrator.cli.deployment import SETTLED, Deployment
 Run = Callable[..., Any]
 
 
-def test_without_jobs_the_list_says_how_to_make_one(
+def test_an_empty_list_names_the_command_that_submits(
     run: Run, deployment: Deployment
 ) -> None:
     done = run("jobs", "list")
@@ -23,7 +23,7 @@ def test_without_jobs_the_list_says_how_to_make_one(
     assert "there are no jobs; next: piecework submit" in done.stderr
 
 
-def test_the_list_names_each_job_whole_with_how_far_it_is(
+def test_the_list_shows_complete_ids_and_progress(
     run: Run, deployment: Deployment
 ) -> None:
     deployment.job("a" * 64, "RUNNING", 3)
@@ -37,7 +37,7 @@ def test_the_list_names_each_job_whole_with_how_far_it_is(
     ]
 
 
-def test_the_list_is_filtered_by_status_however_it_is_typed(
+def test_the_list_is_filtered_by_status_in_any_case(
     run: Run, deployment: Deployment
 ) -> None:
     deployment.job("a", "RUNNING", 1)
@@ -46,7 +46,7 @@ def test_the_list_is_filtered_by_status_however_it_is_typed(
     assert ["b"] == [job["job"] for job in json.loads(done.stdout)]
 
 
-def test_a_status_that_there_is_not_is_refused_with_those_that_there_are(
+def test_an_unknown_status_is_refused_with_the_valid_ones(
     run: Run, deployment: Deployment
 ) -> None:
     done = run("jobs", "list", "--status", "BROKEN")
@@ -69,7 +69,7 @@ def test_a_job_of_a_newer_version_is_not_shown_but_is_named(
     assert "not listed, because a newer version wrote them: a" in listed.stderr
 
 
-def test_a_cut_list_says_that_it_is_cut(run: Run, deployment: Deployment) -> None:
+def test_a_limited_list_says_so(run: Run, deployment: Deployment) -> None:
     for name in "abc":
         deployment.job(name, "FAILED", 1)
     done = run("jobs", "list", "--limit", "2")
@@ -97,7 +97,7 @@ def test_the_counts_of_a_job_add_up_to_its_chunks(
     assert (1, None) == (found["dead_letters"], found["certificate"])
 
 
-def test_a_job_shows_what_it_paid_for_and_what_the_cache_answered(
+def test_a_job_shows_its_paid_calls_and_its_cached_calls(
     run: Run, deployment: Deployment
 ) -> None:
     deployment.job("a", "RUNNING", 2)
@@ -108,7 +108,7 @@ def test_a_job_shows_what_it_paid_for_and_what_the_cache_answered(
     assert "7, and 2 from the cache" in run("jobs", "show", "a").stdout
 
 
-def test_an_ended_job_shows_its_certificate_and_what_to_type_next(
+def test_an_ended_job_shows_its_certificate_and_the_next_command(
     run: Run, deployment: Deployment
 ) -> None:
     missing = [{"chunk": 1, "label": "", "status": "DEAD", "error_code": "x.y.z"}]
@@ -142,16 +142,14 @@ def test_a_certificate_that_was_changed_is_not_shown(
     assert "error runtime.payload.corrupt" in done.stderr
 
 
-def test_a_job_that_was_taken_up_again_has_not_finished(
-    run: Run, deployment: Deployment
-) -> None:
+def test_a_reopened_job_has_not_finished(run: Run, deployment: Deployment) -> None:
     deployment.job("a", "RUNNING", 1, gen=2, finished_at=SETTLED, resumed_by="me")
     found = json.loads(run("jobs", "show", "a", "-o", "json").stdout)
     assert "finished_at" not in found
     assert "2m so far" in run("jobs", "show", "a").stdout
 
 
-def test_a_notice_is_shown_with_its_code_while_the_job_goes_on(
+def test_a_status_reason_is_shown_until_the_job_ends(
     run: Run, deployment: Deployment
 ) -> None:
     noted = {
@@ -188,7 +186,7 @@ def test_a_watched_job_ends_with_its_exit_code(
     assert 0 == run("jobs", "show", "a").exit_code
 
 
-def test_a_watch_that_lasts_too_long_is_7_and_says_that_the_job_goes_on(
+def test_a_watch_that_times_out_is_7_and_says_that_the_job_continues(
     run: Run, deployment: Deployment
 ) -> None:
     deployment.job("a", "RUNNING", 1)
@@ -198,7 +196,7 @@ def test_a_watch_that_lasts_too_long_is_7_and_says_that_the_job_goes_on(
     assert "piecework jobs watch a" in done.stderr
 
 
-def test_the_events_of_a_job_come_in_order_with_its_deaths(
+def test_the_events_of_a_job_are_in_order_with_its_deaths(
     run: Run, deployment: Deployment
 ) -> None:
     ended = "2027-01-15T07:59:59.000Z"
@@ -212,18 +210,20 @@ def test_the_events_of_a_job_come_in_order_with_its_deaths(
     assert {"status": "PARTIAL"} == found[-1]["facts"]
 
 
-def test_a_job_is_not_cancelled_unasked(run: Run, deployment: Deployment) -> None:
+def test_a_job_is_not_cancelled_without_confirmation(
+    run: Run, deployment: Deployment
+) -> None:
     deployment.job("a", "RUNNING", 1)
     done = run("jobs", "cancel", "a", "--reason", "x")
     assert done.exit_code == 2
     assert "error cli.confirmation.needed" in done.stderr
 
 
-def test_where_aws_is_is_said_once_and_to_people_only(
+def test_the_endpoint_is_reported_once_and_only_for_tables(
     run: Run, deployment: Deployment
 ) -> None:
-    said = "embedded AWS at http://127.0.0.1:4566\n"
-    assert 1 == run("jobs", "list").stderr.count(said)
+    remark = "embedded AWS at http://127.0.0.1:4566\n"
+    assert 1 == run("jobs", "list").stderr.count(remark)
     assert "" == run("jobs", "list", "-o", "json").stderr
 
 

@@ -1,4 +1,4 @@
-"""`dlq stats` and `dlq export`: dead letters counted, and taken out."""
+"""`dlq stats` and `dlq export`: dead letters counted, and exported."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def groups(run: Run, *options: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_letters_of_one_cause_are_one_row_with_all_that_is_needed(run: Run) -> None:
+def test_letters_of_one_cause_are_one_complete_row(run: Run) -> None:
     first, second = groups(run)
     assert {
         "fingerprint": TIMEOUT,
@@ -69,13 +69,13 @@ def test_letters_of_one_cause_are_one_row_with_all_that_is_needed(run: Run) -> N
         (["--stage", "nowhere"], []),
     ],
 )
-def test_what_is_counted_is_filtered(
+def test_the_counted_letters_are_filtered(
     run: Run, options: list[str], counts: list[int]
 ) -> None:
     assert counts == [group["count"] for group in groups(run, *options)]
 
 
-def test_the_table_ends_with_what_to_type_next(run: Run) -> None:
+def test_the_table_ends_with_the_next_command(run: Run) -> None:
     done = run("dlq", "stats")
     assert 3 == len(done.stdout.splitlines())
     assert "next: piecework dlq show b 0, then piecework dlq redrive" in done.stderr
@@ -83,7 +83,7 @@ def test_the_table_ends_with_what_to_type_next(run: Run) -> None:
     assert "the first 1 of 2" in run("dlq", "stats", "--limit", "1").stderr
 
 
-def test_an_export_is_one_whole_letter_a_line(run: Run) -> None:
+def test_an_export_has_one_complete_letter_per_line(run: Run) -> None:
     lines = run("dlq", "export", "--job", "a", "--all").stdout.splitlines()
     found = {one["chunk"]: one for one in map(json.loads, lines)}
     assert {0, 1, 2} == found.keys()
@@ -103,20 +103,20 @@ def test_an_export_goes_to_a_file_with_the_payloads(run: Run, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("earlier", ["an older export", ""])
-def test_an_export_that_breaks_off_leaves_what_there_was(
+def test_an_interrupted_export_leaves_the_old_file(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, earlier: str
 ) -> None:
     to = tmp_path / "letters.jsonl"
     if earlier:
         to.write_text(earlier)
-    asked: list[str] = []
+    read_keys: list[str] = []
     held = Bucket.get
 
     async def get(bucket: Bucket, key: str, **how: Any) -> bytes:
-        if asked:
+        if read_keys:
             message = "S3 could not be reached."
             raise StoreError(message, code="aws.service.throttled")
-        asked.append(key)
+        read_keys.append(key)
         return await held(bucket, key, **how)
 
     monkeypatch.setattr(Bucket, "get", get)
@@ -137,7 +137,7 @@ def test_a_letter_that_cannot_be_exported_is_named(
     assert f"runtime.record.unreadable: {message}" in done.stderr
 
 
-def test_an_export_goes_through_a_link_and_keeps_who_may_read_it(
+def test_an_export_follows_a_link_and_keeps_the_file_mode(
     run: Run, tmp_path: Path
 ) -> None:
     to, link = tmp_path / "letters.jsonl", tmp_path / "link"
@@ -149,7 +149,7 @@ def test_an_export_goes_through_a_link_and_keeps_who_may_read_it(
     assert 0o600 == to.stat().st_mode & 0o777
 
 
-def test_an_export_to_a_pipe_is_written_as_it_is(run: Run, tmp_path: Path) -> None:
+def test_an_export_to_a_pipe_is_written_directly(run: Run, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -167,7 +167,7 @@ def test_an_export_of_one_chunk_names_its_job(run: Run) -> None:
     assert [1] == [json.loads(line)["chunk"] for line in lines]
 
 
-def test_an_export_to_nowhere_is_refused(run: Run, tmp_path: Path) -> None:
+def test_an_export_to_an_invalid_path_is_refused(run: Run, tmp_path: Path) -> None:
     done = run("dlq", "export", "--to", str(tmp_path / "no" / "file"))
     assert 2 == done.exit_code
     assert "cannot be written" in done.stderr

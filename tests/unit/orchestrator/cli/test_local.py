@@ -18,7 +18,7 @@ from piecework.settings import Settings
 Run = Callable[..., Any]
 
 
-def test_a_doctor_who_finds_all_well_is_0(
+def test_doctor_exits_with_0_if_all_checks_pass(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -28,7 +28,7 @@ def test_a_doctor_who_finds_all_well_is_0(
     assert (0, "ok  python  3.11") == (done.exit_code, done.stdout.splitlines()[1])
 
 
-def test_a_doctor_who_finds_something_amiss_is_2_and_says_what_to_do(
+def test_doctor_exits_with_2_and_the_next_step_if_a_check_fails(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     amiss = Check("emulator", ok=False, detail="gone", next_step="run it")
@@ -38,7 +38,7 @@ def test_a_doctor_who_finds_something_amiss_is_2_and_says_what_to_do(
     assert "fails  emulator  gone    run it" in done.stdout
 
 
-def test_up_says_where_aws_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_up_prints_the_endpoint(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     found = Emulator("http://127.0.0.1:1", 7, "us-east-1", "1.5")
     monkeypatch.setattr(embedded, "up", lambda *_, **__: found)
     assert "embedded AWS at http://127.0.0.1:1 (MiniStack 1.5)\n" == run("up").stdout
@@ -97,18 +97,18 @@ def test_codes_are_listed_by_class(run: Run) -> None:
     assert 2 == run("explain-code", "--class", "nonsense").exit_code
 
 
-def test_what_is_done_about_a_code_is_said(run: Run) -> None:
+def test_a_code_is_shown_with_the_behaviour_of_the_runtime(run: Run) -> None:
     shown = run("explain-code", "llm.policy.refusal").stdout
     assert "The runtime asks the next of the `fallback` chain" in shown
 
 
-def test_a_code_of_a_pipelines_own_is_not_taken_for_a_slip(run: Run) -> None:
+def test_a_code_of_a_pipeline_is_not_taken_for_a_typing_error(run: Run) -> None:
     done = run("explain-code", "acme.zzz.qqqq")
     assert done.exit_code == 3
     assert "ask the pipeline's owner" in done.stderr
 
 
-def test_an_unknown_code_names_its_neighbours(run: Run) -> None:
+def test_an_unknown_code_names_similar_codes(run: Run) -> None:
     done = run("explain-code", "cli.wait.timeuot")
     assert done.exit_code == 3
     assert "cli.wait.timeout" in done.stderr
@@ -135,7 +135,7 @@ def test_settings_that_contradict_each_other_are_refused(
     assert "error config.setting.invalid" in done.stderr
 
 
-def test_a_setting_that_is_misspelt_is_refused_with_what_may_be_meant(
+def test_a_misspelt_setting_is_refused_with_a_similar_one(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIECEWORK_LEESE_S", "30")
@@ -144,7 +144,7 @@ def test_a_setting_that_is_misspelt_is_refused_with_what_may_be_meant(
     assert "PIECEWORK_LEESE_S (similar: PIECEWORK_LEASE_S)" in done.stderr
 
 
-def test_the_demo_tells_its_story_on_stdout_and_its_exit_code_is_ours(
+def test_the_demo_writes_to_stdout_and_sets_the_exit_code(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def run_demo(*, seed: int, keep: bool, out: Path, stream: TextIO) -> int:
@@ -156,7 +156,7 @@ def test_the_demo_tells_its_story_on_stdout_and_its_exit_code_is_ours(
     assert (5, "7 False there\n") == (done.exit_code, done.stdout)
 
 
-def test_a_doctor_who_cannot_read_where_aws_is_says_what_to_do(
+def test_doctor_names_the_next_step_if_the_state_file_is_unreadable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = tmp_path / ".piecework"

@@ -31,18 +31,20 @@ def test_a_table_has_titles_and_no_trailing_spaces() -> None:
     assert (expected, "") == written(Format.TABLE, ROWS)
 
 
-def test_an_empty_table_says_so_beside_the_result() -> None:
+def test_an_empty_table_is_reported_on_stderr() -> None:
     assert ("", "no things; next: make one\n") == written(Format.TABLE, [])
 
 
 @pytest.mark.parametrize(
     ("form", "text"), [(Format.JSON, "[]\n"), (Format.JSONL, ""), (Format.YAML, "[]\n")]
 )
-def test_an_empty_list_is_one_for_programs(form: Format, text: str) -> None:
+def test_an_empty_list_is_a_valid_document_for_programs(
+    form: Format, text: str
+) -> None:
     assert (text, "") == written(form, [])
 
 
-def test_json_yaml_and_lines_hold_the_same() -> None:
+def test_json_yaml_and_lines_have_the_same_content() -> None:
     lines = written(Format.JSONL, ROWS)[0].splitlines()
     assert ROWS == json.loads(written(Format.JSON, ROWS)[0])
     assert ROWS == yaml.safe_load(written(Format.YAML, ROWS)[0])
@@ -53,16 +55,16 @@ def test_a_text_is_never_read_as_markup() -> None:
     assert "[red]x[/red]" in written(Format.TABLE, [{"id": "[red]x[/red]"}])[0]
 
 
-def test_a_text_cannot_steer_the_terminal() -> None:
+def test_control_characters_do_not_reach_the_terminal() -> None:
     assert "·[31mred·" == clean("\x1b[31mred\x07")
     assert "\x1b" not in written(Format.TABLE, [{"id": "\x1b]0;title\x07"}])[0]
 
 
-def test_only_a_column_that_may_shrink_does() -> None:
+def test_only_shrinkable_columns_shrink() -> None:
     assert [20, 38] == fit_widths([20, 70], COLUMNS, 60)
 
 
-def test_a_column_shrinks_no_further_than_it_can_be_read() -> None:
+def test_a_column_does_not_shrink_below_its_minimum() -> None:
     assert [60, 8] == fit_widths([60, 70], COLUMNS, 60)
 
 
@@ -76,7 +78,7 @@ def test_colours_are_for_terminals() -> None:
     assert "\x1b" not in written(Format.TABLE, [{"id": "FAILED"}])[0]
 
 
-def test_a_terminal_that_wants_no_colour_gets_none(
+def test_no_color_switches_colours_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Terminal(io.StringIO):
@@ -93,7 +95,7 @@ def test_a_terminal_that_wants_no_colour_gets_none(
 
 
 @pytest.mark.parametrize("columns", ["abc", "-4", "0", "", "8.5"])
-def test_a_width_that_is_none_is_as_good_as_no_width(
+def test_an_invalid_width_is_ignored(
     monkeypatch: pytest.MonkeyPatch, columns: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)

@@ -21,7 +21,7 @@ def printed(done: Any) -> list[Any]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_each_ended_chunk_is_a_line_and_a_dead_one_has_its_code(
+def test_each_ended_chunk_is_a_line_and_a_dead_chunk_has_its_code(
     run: Run, deployment: Deployment
 ) -> None:
     deployment.job("a", "RUNNING", 3)
@@ -35,14 +35,14 @@ def test_each_ended_chunk_is_a_line_and_a_dead_one_has_its_code(
     assert "2 of 3 chunks have ended; next: piecework results a --follow" in done.stderr
 
 
-def test_a_result_of_nothing_is_null(run: Run, deployment: Deployment) -> None:
+def test_a_result_of_none_is_null(run: Run, deployment: Deployment) -> None:
     deployment.job("a", "SUCCEEDED", 1)
     deployment.succeeded("a", 0, None)
     deployment.table.rows.pop((JobRef("default", "a").pk, "RESULT#00000000"))
     assert [None] == [line["value"] for line in printed(run("results", "a"))]
 
 
-def test_a_result_that_is_not_the_one_of_the_settling_is_refused(
+def test_a_result_that_does_not_match_its_hash_is_refused(
     run: Run, deployment: Deployment
 ) -> None:
     deployment.job("a", "SUCCEEDED", 1)
@@ -54,7 +54,7 @@ def test_a_result_that_is_not_the_one_of_the_settling_is_refused(
 
 
 @pytest.mark.parametrize("form", [(), ("--follow",), ("-o", "json")])
-def test_a_result_that_is_lost_hides_no_other(
+def test_a_lost_result_does_not_hide_the_others(
     run: Run, deployment: Deployment, form: tuple[str, ...]
 ) -> None:
     deployment.job("a", "SUCCEEDED", 3)
@@ -71,7 +71,7 @@ def test_a_result_that_is_lost_hides_no_other(
 
 
 @pytest.mark.parametrize("value", ["x" * (5 * 1024 * 1024), 10**100])
-def test_a_result_is_printed_however_large_it_was_allowed_to_be(
+def test_a_result_of_the_maximum_size_is_printed(
     run: Run, deployment: Deployment, value: object
 ) -> None:
     deployment.job("a", "SUCCEEDED", 1)
@@ -79,7 +79,7 @@ def test_a_result_is_printed_however_large_it_was_allowed_to_be(
     assert [value] == [line["value"] for line in printed(run("results", "a"))]
 
 
-def test_a_result_that_no_worker_would_take_is_refused(
+def test_a_result_that_workers_would_refuse_is_refused(
     run: Run, deployment: Deployment
 ) -> None:
     deployment.job("a", "SUCCEEDED", 1)
@@ -89,7 +89,7 @@ def test_a_result_that_no_worker_would_take_is_refused(
     assert "error runtime.record.unreadable: The result of a/0" in done.stderr
 
 
-def test_nobody_is_told_to_wait_for_the_rest_of_an_ended_job(
+def test_an_ended_job_without_all_results_gives_no_advice_to_wait(
     run: Run, deployment: Deployment
 ) -> None:
     deployment.job("a", "CANCELLED", 3)  # while it was submitted: two were not written
@@ -99,7 +99,7 @@ def test_nobody_is_told_to_wait_for_the_rest_of_an_ended_job(
     assert "--follow" not in done.stderr
 
 
-def test_results_make_one_document_if_asked_to(
+def test_results_are_one_document_with_output_json(
     run: Run, deployment: Deployment
 ) -> None:
     deployment.job("a", "SUCCEEDED", 1)
@@ -108,7 +108,7 @@ def test_results_make_one_document_if_asked_to(
     assert "SUCCEEDED  chunk 0  7" in run("results", "a", "-o", "table").stdout
 
 
-def test_following_an_ended_job_prints_all_and_ends_with_it(
+def test_following_an_ended_job_prints_all_and_ends(
     run: Run, deployment: Deployment
 ) -> None:
     deployment.job("a", "PARTIAL", 2)
@@ -119,12 +119,12 @@ def test_following_an_ended_job_prints_all_and_ends_with_it(
     assert (5, [0, 1]) == (done.exit_code, [line["chunk"] for line in printed(done)])
 
 
-def test_following_is_for_lines_only(run: Run, deployment: Deployment) -> None:
+def test_follow_requires_jsonl(run: Run, deployment: Deployment) -> None:
     deployment.job("a", "RUNNING", 1)
     assert 2 == run("results", "a", "--follow", "-o", "json").exit_code
 
 
-async def test_a_follower_prints_each_chunk_once_and_anew_when_it_ends_otherwise(
+async def test_a_follower_prints_each_chunk_once_and_again_after_another_end(
     deployment: Deployment,
 ) -> None:
     deployment.job("a", "RUNNING", 2)
@@ -175,7 +175,7 @@ def test_artifacts_and_certificate_are_saved(
 
 
 @pytest.mark.parametrize(
-    ("status", "join_error", "said"),
+    ("status", "join_error", "warned"),
     [
         ("SUCCEEDED", "", False),
         ("PARTIAL", "", False),
@@ -183,24 +183,24 @@ def test_artifacts_and_certificate_are_saved(
         ("CANCELLED", "", True),
     ],
 )
-def test_artifacts_of_an_end_without_a_join_are_told_to_be_of_another(
+def test_artifacts_of_a_failed_join_are_saved_with_a_warning(
     run: Run,
     certified: Deployment,
     tmp_path: Path,
     *,
     status: str,
     join_error: str,
-    said: bool,
+    warned: bool,
 ) -> None:
     own = certified.certificate("a", chunks=1, join_error=join_error)
     certified.job("a", status, 1, **own)
     certified.bucket.stored[f"{ARTIFACTS}/report.md"] = b"# report"
     done = run("results", "a", "--save", str(tmp_path))
-    assert said == ("may not match the certificate" in done.stderr)
+    assert warned == ("may not match the certificate" in done.stderr)
     assert f"saved {tmp_path / 'report.md'}" in done.stderr.replace("\n", "")
 
 
-def test_an_artifact_that_is_larger_than_what_is_held_is_saved(
+def test_an_artifact_larger_than_the_buffer_is_saved(
     run: Run, certified: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certified.bucket.stored[f"{ARTIFACTS}/report.md"] = b"# a long report"
@@ -217,7 +217,7 @@ def test_an_artifact_that_is_larger_than_what_is_held_is_saved(
     assert b"# a long report" == (tmp_path / "report.md").read_bytes()
 
 
-def test_a_folder_that_cannot_be_is_refused(
+def test_an_invalid_folder_is_refused(
     run: Run, certified: Deployment, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
@@ -237,7 +237,7 @@ def test_a_name_that_leads_out_of_the_folder_is_not_saved(
     assert ["certificate.json"] == files
 
 
-def test_an_artifact_of_the_name_of_the_certificate_is_not_overwritten(
+def test_an_artifact_named_like_the_certificate_is_not_overwritten(
     run: Run, certified: Deployment, tmp_path: Path
 ) -> None:
     certified.bucket.stored[f"{ARTIFACTS}/certificate.json"] = b"theirs"

@@ -48,27 +48,27 @@ def test_each_kind_of_error_has_its_exit_code(
     assert code == ended_with(error, capsys)[0]
 
 
-def test_an_error_says_its_code_a_sentence_and_the_next_step(
+def test_an_error_shows_its_code_its_message_and_the_next_step(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     error = NotFoundError("There is no job x.", next_step="piecework jobs list")
-    said = ended_with(error, capsys)[1]
+    stderr = ended_with(error, capsys)[1]
     expected = (
         "error job.record.not_found: There is no job x.\nnext: piecework jobs list\n"
     )
-    assert expected == said
+    assert expected == stderr
 
 
-def test_what_nobody_expected_is_one_line_and_no_traceback(
+def test_an_unexpected_error_is_one_line_without_a_traceback(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    code, said = ended_with(ZeroDivisionError("division by zero"), capsys)
+    code, stderr = ended_with(ZeroDivisionError("division by zero"), capsys)
     assert (1, "error ZeroDivisionError: division by zero") == (
         code,
-        said.split("\n")[0],
+        stderr.split("\n")[0],
     )
-    assert "PIECEWORK_LOG_LEVEL=debug" in said
-    assert "Traceback" not in said
+    assert "PIECEWORK_LOG_LEVEL=debug" in stderr
+    assert "Traceback" not in stderr
 
 
 def test_at_debug_an_error_shows_where_it_was_raised(
@@ -88,27 +88,27 @@ def test_an_endpoint_that_does_not_answer_is_6(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     error = EndpointConnectionError(endpoint_url="http://127.0.0.1:1")
-    code, said = ended_with(error, capsys)
-    assert (6, "error aws.endpoint.unreachable") == (code, said.partition(":")[0])
+    code, stderr = ended_with(error, capsys)
+    assert (6, "error aws.endpoint.unreachable") == (code, stderr.partition(":")[0])
 
 
-def test_a_refusal_by_aws_that_repeating_does_not_heal_is_2(
+def test_a_permanent_refusal_by_aws_is_2(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     answer = {"Error": {"Code": "AccessDeniedException", "Message": "no"}}
-    code, said = ended_with(ClientError(answer, "Query"), capsys)  # type: ignore[arg-type]
+    code, stderr = ended_with(ClientError(answer, "Query"), capsys)  # type: ignore[arg-type]
     assert code == 2
-    assert "AccessDeniedException" in said
+    assert "AccessDeniedException" in stderr
 
 
-def test_a_log_level_that_there_is_not_is_2(
+def test_an_unknown_log_level_is_2(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIECEWORK_LOG_LEVEL", "loud")
     assert ended_with(AssertionError(), capsys)[0] == 2
 
 
-def test_what_others_print_does_not_end_up_in_the_result(
+def test_output_of_user_code_does_not_reach_the_result(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def act(out: Output) -> None:
@@ -143,13 +143,13 @@ def test_an_unknown_option_is_a_mistake_of_usage(run: Callable[..., object]) -> 
     assert run("jobs", "list", "--nonsense").exit_code == 2  # type: ignore[attr-defined]
 
 
-def test_a_disk_that_is_full_is_no_fault_of_ours(
+def test_a_full_disk_is_a_usage_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     error = OSError(errno.ENOSPC, "No space left on device")
-    code, said = ended_with(error, capsys)
+    code, stderr = ended_with(error, capsys)
     assert (2, "error cli.usage.invalid: A disk is full.") == (
         code,
-        said.split("\n")[0],
+        stderr.split("\n")[0],
     )
-    assert "next: Free disk space" in said
+    assert "next: Free disk space" in stderr

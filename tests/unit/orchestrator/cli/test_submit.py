@@ -43,7 +43,7 @@ def test_a_dry_run_counts_and_needs_no_aws(run: Run, toy: str, document: str) ->
     assert "a module that prints" in done.stderr
 
 
-def test_calls_that_the_pipeline_does_not_tell_are_unknown(
+def test_calls_that_the_pipeline_does_not_declare_are_unknown(
     run: Run, toy: str, document: str
 ) -> None:
     shown = run("submit", f"{toy}:other", document, "--dry-run").stdout
@@ -60,7 +60,7 @@ def test_calls_that_the_pipeline_does_not_tell_are_unknown(
         ("{toy}", "pipeline.object.not_a_pipeline"),
     ],
 )
-def test_a_name_that_is_no_pipeline_is_refused(
+def test_an_unknown_pipeline_is_refused(
     run: Run, toy: str, document: str, name: str, code: str
 ) -> None:
     done = run("submit", name.format(toy=toy), document)
@@ -74,7 +74,7 @@ def test_a_module_of_two_pipelines_names_them(
     assert f"{toy}:toy, {toy}:other" in run("submit", toy, document).stderr
 
 
-def test_a_source_that_there_is_not_is_not_found(run: Run, toy: str) -> None:
+def test_a_missing_source_is_not_found(run: Run, toy: str) -> None:
     done = run("submit", f"{toy}:toy", "no-such-file.txt", "--dry-run")
     assert done.exit_code == 3
     assert "error input.source.not_found" in done.stderr
@@ -89,15 +89,13 @@ def test_an_invalid_line_is_named_before_there_is_a_job(run: Run, toy: str) -> N
 
 
 @pytest.mark.parametrize("job", ["a/b", "a#b", "x" * 65, "ü", "a b"])
-def test_an_id_that_cannot_stand_in_keys_is_refused(
+def test_an_id_that_is_not_valid_in_keys_is_refused(
     run: Run, toy: str, document: str, job: str
 ) -> None:
     assert 2 == run("submit", f"{toy}:toy", document, "--job-id", job).exit_code
 
 
-def test_a_timeout_needs_something_to_wait_for(
-    run: Run, toy: str, document: str
-) -> None:
+def test_a_timeout_requires_wait(run: Run, toy: str, document: str) -> None:
     done = run("submit", f"{toy}:toy", document, "--timeout", "5s")
     assert done.exit_code == 2
     assert "--wait" in done.stderr
@@ -123,7 +121,7 @@ def test_new_ids_are_names_that_sort_by_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "said"),
+    ("steps", "created"),
     [
         (["read"], False),
         (["read", "written"], True),
@@ -139,7 +137,7 @@ async def test_an_interrupted_submit_names_the_job_that_continues(
     cut_off: BaseException,
     steps: list[str],
     *,
-    said: bool,
+    created: bool,
 ) -> None:
     async def submit(_: Any, __: Any, ___: Any, progress: Any) -> Any:
         for step in steps:
@@ -150,12 +148,12 @@ async def test_an_interrupted_submit_names_the_job_that_continues(
     out = Output(Format.TABLE, io.StringIO(), io.StringIO())
     rt: Any = None
     chunks: Any = None
-    asked: Any = SimpleNamespace(ref=JobRef("default", "a1"))
+    submission: Any = SimpleNamespace(ref=JobRef("default", "a1"))
     with pytest.raises(type(cut_off)):
-        await submitting.submit_with_progress(rt, out, asked, chunks)
-    told = out.stderr.getvalue()  # type: ignore[attr-defined]
-    assert said is ("a1 was created; a reconciler" in told)
-    assert said is ("next: piecework jobs watch a1" in told)
+        await submitting.submit_with_progress(rt, out, submission, chunks)
+    stderr = out.stderr.getvalue()  # type: ignore[attr-defined]
+    assert created is ("a1 was created; a reconciler" in stderr)
+    assert created is ("next: piecework jobs watch a1" in stderr)
 
 
 async def test_a_submit_interrupted_while_it_creates_the_job_names_the_job(
@@ -176,13 +174,13 @@ async def test_a_submit_interrupted_while_it_creates_the_job_names_the_job(
     rt: Any = SimpleNamespace(objects=bucket, jobs=SimpleNamespace(create=lost))
     pipeline: Any = SimpleNamespace(name="p", stages=[SimpleNamespace(name="s")])
     pipeline.notify = None
-    asked = Submission(JobRef("default", "a1"), pipeline, "in.txt", "me")
+    submission = Submission(JobRef("default", "a1"), pipeline, "in.txt", "me")
     with pytest.raises(StoreError):
-        await submitting.submit_with_progress(rt, out, asked, chunks())
-    told = out.stderr.getvalue()  # type: ignore[attr-defined]
-    assert "job a1 may have been created" in told
-    assert "next: piecework jobs watch a1" in told
-    assert "written" not in told
+        await submitting.submit_with_progress(rt, out, submission, chunks())
+    stderr = out.stderr.getvalue()  # type: ignore[attr-defined]
+    assert "job a1 may have been created" in stderr
+    assert "next: piecework jobs watch a1" in stderr
+    assert "written" not in stderr
 
 
 def test_the_name_of_a_source_is_text_whatever_its_bytes_are(
@@ -192,17 +190,17 @@ def test_the_name_of_a_source_is_text_whatever_its_bytes_are(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[Submission] = []
+    submitted: list[Submission] = []
 
     async def submit(_: Any, submission: Submission, *__: Any) -> Any:
-        asked.append(submission)
+        submitted.append(submission)
         raise StoreError("Enough.", code="aws.service.throttled")
 
     monkeypatch.setattr(submitting, "submit", submit)
     path = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.jsonl")
     Path(path).write_text('{"text": "one"}\n')
     assert 6 == run("submit", f"{toy}:toy", path).exit_code
-    assert [f"{tmp_path}/caf\ufffd.jsonl"] == [each.source for each in asked]
+    assert [f"{tmp_path}/caf\ufffd.jsonl"] == [each.source for each in submitted]
 
 
 @pytest.mark.parametrize(
@@ -214,7 +212,7 @@ def test_the_name_of_a_source_is_text_whatever_its_bytes_are(
         ("PARTIAL", "piecework dlq list --job a"),
     ],
 )
-def test_what_to_type_next_goes_by_how_the_job_stands(
+def test_the_next_command_follows_from_the_status(
     capsys: pytest.CaptureFixture[str], status: str, step: str
 ) -> None:
     item = {"status": status, "gen": 1, "chunks": 1, "pipeline": "p"}

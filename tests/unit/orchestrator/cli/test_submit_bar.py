@@ -1,4 +1,4 @@
-"""How far a submit is: one bar on a terminal, lines in a log, nothing for programs."""
+"""Progress of a submit: a bar on a terminal, lines in a log, nothing for programs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Clock:
 
 @dataclass
 class Kept:
-    """Keeps what it is shown."""
+    """Records the steps that it is shown."""
 
     steps: list[Step] = field(default_factory=list)
     over: list[Step] = field(default_factory=list)
@@ -53,7 +53,7 @@ def run(clock: Clock, progress: SubmitProgress) -> None:
         progress("sent", 100 * part)
 
 
-def test_what_is_read_has_no_end_in_sight_and_no_time_left() -> None:
+def test_reading_has_no_total_and_no_time_left() -> None:
     clock, kept = Clock(), Kept()
     progress = SubmitProgress(kept, 0.0, clock)
     clock.now = 2.0
@@ -62,7 +62,7 @@ def test_what_is_read_has_no_end_in_sight_and_no_time_left() -> None:
     assert "1,000 chunks, 500/s" == str(kept.steps[0])
 
 
-def test_the_time_that_is_left_is_of_writing_and_of_sending() -> None:
+def test_the_time_left_includes_writing_and_sending() -> None:
     clock, kept = Clock(), Kept()
     progress = SubmitProgress(kept, 0.0, clock)
     progress("read", 1000)
@@ -77,7 +77,7 @@ def test_the_time_that_is_left_is_of_writing_and_of_sending() -> None:
     assert "500/1,000 chunks, 250/s, 0:02 left" == str(sent)
 
 
-def test_it_is_shown_at_times_and_each_step_at_its_end() -> None:
+def test_progress_is_shown_at_intervals_and_at_the_end_of_each_step() -> None:
     clock, kept = Clock(), Kept()
     progress = SubmitProgress(kept, 2.0, clock)
     run(clock, progress)
@@ -88,11 +88,11 @@ def test_it_is_shown_at_times_and_each_step_at_its_end() -> None:
 
 
 def test_a_log_has_lines_and_a_short_submit_three_of_them() -> None:
-    clock, said = Clock(), list[str]()
-    progress = SubmitProgress(Lines(said.append), 60.0, clock)
+    clock, lines = Clock(), list[str]()
+    progress = SubmitProgress(Lines(lines.append), 60.0, clock)
     run(clock, progress)
     progress.close()
-    assert ["read 1,000 chunks", "written 1,000 chunks", "sent 500 chunks"] == said
+    assert ["read 1,000 chunks", "written 1,000 chunks", "sent 500 chunks"] == lines
 
 
 def test_a_submit_under_an_id_that_exists_may_only_send() -> None:
@@ -116,13 +116,13 @@ def test_a_terminal_has_one_bar() -> None:
 
 
 @pytest.mark.parametrize("terminal", [Terminal(), io.StringIO()])
-def test_a_program_is_told_nothing(terminal: io.StringIO) -> None:
+def test_no_progress_is_shown_to_programs(terminal: io.StringIO) -> None:
     with submitting(Output(Format.JSON, io.StringIO(), terminal)) as progress:
         progress("read", 3)
     assert "" == terminal.getvalue()
 
 
-def test_what_is_counted_is_no_time_of_sending() -> None:
+def test_counting_does_not_change_the_sending_rate() -> None:
     clock, kept = Clock(), Kept()
     progress = SubmitProgress(kept, 0.0, clock)
     for step, seconds, done in (

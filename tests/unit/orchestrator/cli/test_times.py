@@ -18,12 +18,12 @@ NOW = 1_795_000_000.0
 @pytest.mark.parametrize(
     ("text", "seconds"), [("30s", 30), ("15m", 900), ("1h30m", 5400), ("2d", 172_800)]
 )
-def test_a_span_is_read(text: str, seconds: float) -> None:
+def test_a_span_is_parsed(text: str, seconds: float) -> None:
     assert seconds == parse_span(text)
 
 
 @pytest.mark.parametrize("text", ["", "1", "h", "1 h", "1w", "-1h", "1h x"])
-def test_what_is_no_span_is_refused(text: str) -> None:
+def test_an_invalid_span_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_span(text)
 
@@ -41,22 +41,22 @@ def test_what_is_no_span_is_refused(text: str) -> None:
         (90_000, "1d1h"),
     ],
 )
-def test_a_span_is_said_in_two_units(seconds: float, text: str) -> None:
+def test_a_span_is_formatted_in_two_units(seconds: float, text: str) -> None:
     assert text == span(seconds)
 
 
-def test_a_moment_is_said_from_now() -> None:
+def test_a_time_is_formatted_relative_to_now() -> None:
     assert "10s ago" == ago("1970-01-01T00:00:00.000Z", 10.0)
     assert "in 10s" == ago("1970-01-01T00:00:20.000Z", 10.0)
     assert "" == ago(None, 10.0)
 
 
-def test_two_moments_have_a_span_between_them() -> None:
+def test_the_span_between_two_times_is_formatted() -> None:
     moments = "1970-01-01T00:00:00.000Z", "1970-01-01T00:02:00.000Z"
     assert "2m" == between(*moments)
 
 
-def test_an_eta_reads_as_a_clock() -> None:
+def test_an_eta_is_formatted_as_a_clock() -> None:
     assert ("0:07", "1:02:03") == (clock_time(7), clock_time(3723))
 
 
@@ -69,7 +69,7 @@ def test_an_eta_reads_as_a_clock() -> None:
         ("2026-11-22T18:00:00+01:00", 1_795_366_800.0),
     ],
 )
-def test_a_deadline_is_a_span_from_now_or_a_moment(text: str, moment: float) -> None:
+def test_a_deadline_is_a_span_from_now_or_a_time(text: str, moment: float) -> None:
     assert moment == parse_deadline(text, NOW)
 
 
@@ -83,14 +83,14 @@ def test_a_deadline_is_a_span_from_now_or_a_moment(text: str, moment: float) -> 
         "2001-01-01T00:00Z",
     ],
 )
-def test_a_deadline_that_is_none_or_has_passed_is_refused(text: str) -> None:
+def test_an_invalid_or_past_deadline_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_deadline(text, NOW)
     assert refused.value.code == "cli.usage.invalid"
 
 
 @pytest.mark.parametrize("text", ["99999999d", "36500d1s", "9" * 5000 + "d"])
-def test_a_span_that_leads_out_of_the_calendar_is_refused(text: str) -> None:
+def test_a_span_beyond_the_calendar_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_span(text)
     assert "cli.usage.invalid" == refused.value.code

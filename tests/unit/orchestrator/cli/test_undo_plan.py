@@ -72,7 +72,7 @@ def write(deployment: Deployment, chunk: int, sk: str, **row: Any) -> None:
 
 
 def steps(run: Run, *words: str) -> list[list[str]]:
-    """Return what a plan says: the chunk, the stage, its state, what undoes it."""
+    """Return chunk, stage, state and compensation function of each step of a plan."""
     done = run(*PLAN, *words, "-o", "jsonl")
     assert 0 == done.exit_code, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
@@ -80,7 +80,7 @@ def steps(run: Run, *words: str) -> list[list[str]]:
     return [[str(row[name]) for name in names] for row in found]
 
 
-def test_a_plan_is_in_the_order_of_the_undoing(run: Run) -> None:
+def test_a_plan_is_in_the_order_of_compensation(run: Run) -> None:
     assert [
         ["1", "car", "in doubt", "cancel_car"],
         ["1", "hotel", "done", "cancel_hotel"],
@@ -89,7 +89,7 @@ def test_a_plan_is_in_the_order_of_the_undoing(run: Run) -> None:
     ] == steps(run, "--chunk", "1", "--pipeline", TRIPS)
 
 
-def test_a_plan_of_a_job_is_of_the_chunks_that_were_begun_and_have_no_end(
+def test_a_plan_covers_the_chunks_that_were_started_and_have_not_ended(
     run: Run,
 ) -> None:
     found = steps(run, "--pipeline", TRIPS)
@@ -97,13 +97,13 @@ def test_a_plan_of_a_job_is_of_the_chunks_that_were_begun_and_have_no_end(
     assert [["5", "flight", "in doubt", "cancel_flight"]] == found[-1:]
 
 
-def test_what_is_past_the_pivot_goes_forward(run: Run) -> None:
+def test_a_chunk_past_the_pivot_goes_forward(run: Run) -> None:
     found = steps(run, "--chunk", "3", "--pipeline", TRIPS)
     assert ["tell", "pay", "car", "hotel", "letter", "flight"] == [r[1] for r in found]
     assert {"past the pivot: goes forward"} == {row[2] for row in found}
 
 
-def test_what_is_on_its_way_back_goes_on_there(
+def test_a_compensating_chunk_continues_its_compensation(
     run: Run, deployment: Deployment
 ) -> None:
     error = {"code": "tool.stock.none", "error_class": "permanent", "message": "no"}
@@ -121,7 +121,7 @@ def test_what_is_on_its_way_back_goes_on_there(
     ] == [row[1:3] for row in steps(run, "--chunk", "1", "--pipeline", TRIPS)]
 
 
-def test_without_its_pipeline_a_plan_is_what_the_record_tells(
+def test_a_plan_without_pipeline_shows_only_the_record(
     run: Run, deployment: Deployment
 ) -> None:
     write(deployment, 1, "STAGE#flight", stage="flight", finished_at=SETTLED[:-5])
@@ -136,14 +136,14 @@ def test_without_its_pipeline_a_plan_is_what_the_record_tells(
     assert "unknown" not in shown.stdout
 
 
-def test_a_large_plan_is_cut_and_says_so(run: Run) -> None:
+def test_a_large_plan_is_limited_and_says_so(run: Run) -> None:
     done = run(*PLAN, "--pipeline", TRIPS, "--limit", "1")
     assert "only the first 1 chunks are listed; --limit 0 lists all" in done.stderr
     assert {"1"} == {line.split()[0] for line in done.stdout.splitlines()[1:]}
 
 
 @pytest.mark.parametrize("status", ["SUCCEEDED", "FINALIZING", "CANCELLING"])
-def test_where_no_cancel_undoes_anything_the_plan_is_empty(
+def test_the_plan_is_empty_if_a_cancel_cannot_compensate(
     run: Run, deployment: Deployment, status: str
 ) -> None:
     deployment.job("a", status, 6, pipeline="trips")
@@ -152,7 +152,7 @@ def test_where_no_cancel_undoes_anything_the_plan_is_empty(
     assert f"nothing to compensate; the job is {status}" in done.stderr
 
 
-def test_the_pipeline_has_to_be_that_of_the_job(
+def test_the_pipeline_must_be_the_pipeline_of_the_job(
     run: Run, deployment: Deployment
 ) -> None:
     done = run(*PLAN, "--pipeline", "trips_of_a_test:other")
@@ -165,7 +165,7 @@ def test_the_pipeline_has_to_be_that_of_the_job(
 
 
 @pytest.mark.parametrize("chunk", ["0", "2", "4"])
-def test_nothing_is_undone_of_what_has_an_end_or_was_never_begun(
+def test_chunks_that_ended_or_never_started_are_not_in_the_plan(
     run: Run, chunk: str
 ) -> None:
     assert [] == steps(run, "--chunk", chunk, "--pipeline", TRIPS)
@@ -174,17 +174,17 @@ def test_nothing_is_undone_of_what_has_an_end_or_was_never_begun(
 def test_a_plan_reads_no_calls_and_no_chunk_beyond_its_limit(
     run: Run, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, true = [], deployment.table.query
+    prefixes, query_table = [], deployment.table.query
 
     def query(pk: str, prefix: str = "", **more: Any) -> Any:
-        asked.append(prefix)
-        return true(pk, prefix, **more)
+        prefixes.append(prefix)
+        return query_table(pk, prefix, **more)
 
     monkeypatch.setattr(deployment.table, "query", query)
     run(*PLAN, "--pipeline", TRIPS, "--limit", "1")
 
-    # The one beyond the limit tells that there are more.
-    works = [prefix.split("#") for prefix in asked if prefix.startswith("WORK#")]
+    # The chunk beyond the limit shows that there are more.
+    works = [prefix.split("#") for prefix in prefixes if prefix.startswith("WORK#")]
     assert {"00000001", "00000003"} == {work[1] for work in works}
     assert {"EFFECT", "COMPENSATED"} == {work[2] for work in works}
 

@@ -1,4 +1,4 @@
-"""A person sees what a job, or a chunk, waits for, and for how long."""
+"""Jobs and chunks show what they wait for, and how long."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WAITS = {
 }
 
 
-def test_a_waiting_chunk_says_for_what_and_how_long() -> None:
+def test_a_waiting_chunk_names_its_dependency_and_the_time_left() -> None:
     assert f"{OPEN_CODE}: blocked on model, retry in 42s" == error_cell(WAITS, NOW)
 
 
@@ -25,8 +25,8 @@ def test_any_other_chunk_shows_its_error() -> None:
     assert "" == error_cell({"status": "PENDING"}, NOW)
 
 
-def test_a_notice_is_shown_until_it_is_over() -> None:
-    said = {"code": OPEN_CODE, "message": "waits", "until": iso(NOW + 1)}
-    assert f"{OPEN_CODE}: waits" == current_reason(said, NOW)
-    assert "" == current_reason(said, NOW + 1)
-    assert f"{OPEN_CODE}: waits" == current_reason(said | {"until": ""}, NOW + 9)
+def test_a_reason_is_shown_until_its_time_has_passed() -> None:
+    reason = {"code": OPEN_CODE, "message": "waits", "until": iso(NOW + 1)}
+    assert f"{OPEN_CODE}: waits" == current_reason(reason, NOW)
+    assert "" == current_reason(reason, NOW + 1)
+    assert f"{OPEN_CODE}: waits" == current_reason(reason | {"until": ""}, NOW + 9)

@@ -1,13 +1,13 @@
-"""Do the same operation once, around any async function, inside a pipeline or not.
+"""Execute an operation once: for any async function, inside a pipeline or not.
 
 wrapper     `idempotent`, which wraps a function
-guard       ask the store, make the call, write what came of it
-strategies  what makes two calls the same operation: keys, numbers, a window of time
+guard       begins in the store, makes the call, records the outcome
+strategies  decide which calls are the same: by key, by number, by a time window
 operation   a call as its strategy sees it
-record      what is remembered of it, and what that says to who asks again
-refusals    what a caller is told instead of an answer
-store       what a place for the records has to do
-memory      such a place in this process; `piecework.store.idempotency` is a table
+record      the stored record, and what it means for the next equal call
+refusals    the errors of a call that is neither made nor answered
+store       what a store has to provide
+memory      a store in this process; `piecework.store.idempotency` is a table
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Records in the memory of this process: for one process, and for tests."""
+"""A store in the memory of this process, for one process and for tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, replace
 
 from piecework.idempotency.record import (
-    Asked,
+    BeginRequest,
     Ended,
     Granted,
     OutOfOrder,
@@ -15,78 +15,80 @@ from piecework.idempotency.record import (
     Slot,
     State,
     Verdict,
-    begun,
+    begun_record,
     expired,
     in_doubt,
     judge,
-    settled,
+    settled_record,
 )
 
-#: Records beyond which those that are over are looked for, and taken out.
-SWEPT_AT = 1_024
+#: The number of records at which the expired ones are first deleted.
+SWEEP_SIZE = 1_024
 
 
 @dataclass(slots=True)
 class MemoryIdempotency:
-    """A store that ends with its process.
+    """A store that lives as long as its process.
 
     Attributes:
-        clock: Tells the time in seconds since 1970.
+        tenant: The tenant of the operations; part of every key.
+        clock: Returns the seconds since 1970.
     """
 
     tenant: str = "default"
     _: KW_ONLY
     clock: Callable[[], float] = time.time
     _records: dict[tuple[str, int], Record] = field(default_factory=dict)
-    _due: dict[str, int] = field(default_factory=dict)
-    _sweep_at: int = SWEPT_AT
+    _next_number: dict[str, int] = field(default_factory=dict)
+    _sweep_at: int = SWEEP_SIZE
 
-    async def begin(self, asked: Asked) -> Verdict:
-        """Begin an operation, or learn what stands against it."""
-        now, slot = self.clock(), asked.slot
-        verdict = judge(self._record(slot), asked, now)
+    async def begin(self, request: BeginRequest) -> Verdict:
+        """Begin an operation, or return why it may not begin."""
+        now, slot = self.clock(), request.slot
+        verdict = judge(self._record(slot), request, now)
         if slot.number:
-            due = self._due.get(slot.key, 1)
-            if slot.number > due:
-                return OutOfOrder(due)
-            if slot.number < due and isinstance(verdict, Granted):
+            expected = self._next_number.get(slot.key, 1)
+            if slot.number > expected:
+                return OutOfOrder(expected)
+            if slot.number < expected and isinstance(verdict, Granted):
                 return Ended(State.DONE, None)
         if isinstance(verdict, Granted):
             self._sweep(now)
-            self._keep(slot, begun(asked, now))
+            self._put(slot, begun_record(request, now))
         return verdict
 
     async def settle(
-        self, asked: Asked, state: State, value: str | None = None
+        self, request: BeginRequest, state: State, value: str | None = None
     ) -> bool:
-        """Write what came of an operation; False: somebody else has begun it since."""
-        slot, record = asked.slot, self._record(asked.slot)
-        if record is None or record.fence != asked.fence:
+        """Record the outcome of an operation; False: another call took it over."""
+        slot, record = request.slot, self._record(request.slot)
+        if record is None or record.owner_token != request.owner_token:
             return False
-        self._keep(slot, settled(record, asked, state, value, self.clock()))
+        settled = settled_record(record, request, state, value, self.clock())
+        self._put(slot, settled)
         if slot.number and state is State.DONE:
-            self._due[slot.key] = slot.number + 1
+            self._next_number[slot.key] = slot.number + 1
         return True
 
     async def release(self, slot: Slot) -> bool:
-        """Write that an operation in doubt did not happen; False: none is in doubt."""
+        """Record that an operation did not happen; False: it is not in doubt."""
         record = self._record(slot)
         if record is None or not in_doubt(record, self.clock()):
             return False
-        self._keep(slot, replace(record, state=State.RELEASED))
+        self._put(slot, replace(record, state=State.RELEASED))
         return True
 
     def _record(self, slot: Slot) -> Record | None:
         return self._records.get((slot.key, slot.number))
 
-    def _keep(self, slot: Slot, record: Record) -> None:
+    def _put(self, slot: Slot, record: Record) -> None:
         self._records[slot.key, slot.number] = record
 
     def _sweep(self, now: float) -> None:
-        """Forget what is over, now and then: a process may run for months."""
+        """Delete expired records from time to time: a process may run for months."""
         if len(self._records) < self._sweep_at:
             return
         for place, record in list(self._records.items()):
             if expired(record, now):
                 del self._records[place]
-        self._sweep_at = max(SWEPT_AT, 2 * len(self._records))
+        self._sweep_at = max(SWEEP_SIZE, 2 * len(self._records))

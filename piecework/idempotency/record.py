@@ -1,10 +1,10 @@
-"""What is remembered of an operation, and what that says to whoever asks for it again.
+"""The stored record of an operation, and what it means for the next equal call.
 
-BEGUN      somebody is at it, until the lease ends; after that nobody can tell
-DONE       it was carried out; this was the answer
-REFUSED    it was plainly refused, and is not to be asked again
-RELEASED   it plainly did not happen: the next may begin
-UNKNOWN    a call failed in a way that does not say what happened behind it
+BEGUN      a call is in progress until its lease ends; after that its outcome is unknown
+DONE       the call succeeded; the record has its answer
+REFUSED    the call was refused, and the refusal is the answer of equal calls
+RELEASED   the call certainly did not happen: the next call may begin
+UNKNOWN    the call failed in a way that does not tell whether it happened
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from piecework.keys import provider_key
 
 
 class State(StrEnum):
-    """How far an operation is."""
+    """The state of an operation."""
 
     BEGUN = "BEGUN"
     DONE = "DONE"
@@ -28,13 +28,13 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Which operation is meant.
+    """The place of an operation in a store.
 
     Attributes:
-        key: Equal for the same operation; of a numbered one, that of its stream.
-        payload: The hash of its arguments: the same operation has the same.
-        number: Its place in the stream, from 1; 0: it is in none.
-        operation: Its name, for people who read the store.
+        key: Equal for equal operations; for a numbered one, the key of its stream.
+        payload: The hash of the arguments. Equal operations have the same.
+        number: The position in the stream, from 1; 0: the operation is not in a stream.
+        operation: The name, for people who read the store.
     """
 
     key: str
@@ -44,40 +44,41 @@ class Slot:
 
     @property
     def name(self) -> str:
-        """Its key, 64 hex digits, that of a numbered one included: what is sent."""
+        """The key that the provider sees, 64 hex digits; it includes the number."""
         return provider_key(self.key, self.number) if self.number else self.key
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A wish to begin an operation.
+class BeginRequest:
+    """A request to begin an operation.
 
     Attributes:
-        fence: A word that nobody else has: whoever ends the operation must know it.
-        lease_s: Seconds until somebody else may take it to be cut off.
-        kept_s: Seconds that what came of it is remembered.
-        repeats: Whether what may have happened may be begun again.
+        owner_token: Random token of this call; required to record its outcome.
+        lease_s: Seconds after which another call may regard this one as cut off.
+        ttl_s: Seconds that the outcome is remembered.
+        repeatable: Whether an operation that may have happened may begin again.
     """
 
     slot: Slot
-    fence: str
+    owner_token: str
     lease_s: float
-    kept_s: float
-    repeats: bool = True
+    ttl_s: float
+    repeatable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """An operation as it is remembered; both moments are seconds since 1970.
+    """A stored operation. Both times are seconds since 1970.
 
     Attributes:
-        value: The answer, or the envelope of the refusal, as JSON; None: not kept.
-        valid_until: From then on it counts as absent; None: as long as nobody decides.
+        value: The answer, or the envelope of the refusal, as JSON; None: not stored.
+        valid_until: From then on the record counts as absent; None: until an operator
+            releases it.
     """
 
     state: State
     payload: str
-    fence: str
+    owner_token: str
     lease_until: float
     valid_until: float | None = None
     value: str | None = None
@@ -85,21 +86,21 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """Carry it out; `doubtful`: an earlier call may have done so."""
+    """The call may be made; `doubtful`: an earlier call may have happened."""
 
     doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """Somebody is at it, for so many more seconds at most."""
+class InProgress:
+    """Another call is in progress, for at most this many more seconds."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """It has been carried out, or refused; `value` is None if it is not kept."""
+    """The operation succeeded or was refused; `value` is None if it is not stored."""
 
     state: State
     value: str | None
@@ -107,67 +108,68 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """It was asked for with other arguments."""
+    """The key was used with other arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class InDoubt:
-    """It may have happened, and must not be begun again: a person decides."""
+    """The operation may have happened and is not repeatable: an operator decides."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutOfOrder:
-    """Another number of the stream is due."""
+    """The stream expects another number."""
 
     expected: int
 
 
-Verdict: TypeAlias = Granted | Held | Ended | Mismatch | InDoubt | OutOfOrder
+Verdict: TypeAlias = Granted | InProgress | Ended | Mismatch | InDoubt | OutOfOrder
 
 
-def judge(record: Record | None, asked: Asked, now: float) -> Verdict:
-    """Say what a record means for a wish to begin."""
+def judge(record: Record | None, request: BeginRequest, now: float) -> Verdict:
+    """Return what a record means for a request to begin."""
     if record is None or expired(record, now) or record.state is State.RELEASED:
         return Granted()
-    if record.payload != asked.slot.payload:
+    if record.payload != request.slot.payload:
         return Mismatch()
     if in_doubt(record, now):
-        return Granted(doubtful=True) if asked.repeats else InDoubt()
+        return Granted(doubtful=True) if request.repeatable else InDoubt()
     if record.state is State.BEGUN:
-        return Held(record.lease_until - now)
+        return InProgress(record.lease_until - now)
     return Ended(record.state, record.value)
 
 
 def in_doubt(record: Record, now: float) -> bool:
-    """Say whether nobody can tell what came of an operation."""
+    """Return whether the outcome of an operation is unknown."""
     cut_off = record.state is State.BEGUN and record.lease_until <= now
     return cut_off or record.state is State.UNKNOWN
 
 
 def expired(record: Record, now: float) -> bool:
-    """Say whether a record is over: stores delete late, or never."""
+    """Return whether a record is expired: stores delete late, or never."""
     return record.valid_until is not None and record.valid_until <= now
 
 
-def begun(asked: Asked, now: float) -> Record:
+def begun_record(request: BeginRequest, now: float) -> Record:
     """Return the record of an operation that begins.
 
-    One that must not be repeated stays until its end is known.
+    If the operation must not be repeated, its record stays until its outcome is known.
     """
-    until = now + asked.lease_s
+    until = now + request.lease_s
     return Record(
         State.BEGUN,
-        asked.slot.payload,
-        asked.fence,
+        request.slot.payload,
+        request.owner_token,
         lease_until=until,
-        valid_until=until + asked.kept_s if asked.repeats else None,
+        valid_until=until + request.ttl_s if request.repeatable else None,
     )
 
 
-def settled(
-    record: Record, asked: Asked, state: State, value: str | None, now: float
+def settled_record(
+    record: Record, request: BeginRequest, state: State, value: str | None, now: float
 ) -> Record:
-    """Return a record with what came of its operation."""
+    """Return the record with the outcome of its operation."""
     if state in {State.DONE, State.REFUSED}:
-        return replace(record, state=state, value=value, valid_until=now + asked.kept_s)
+        until = now + request.ttl_s
+        return replace(record, state=state, value=value, valid_until=until)
     return replace(record, state=state)

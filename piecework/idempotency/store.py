@@ -1,36 +1,36 @@
-"""What a place for the records of operations has to do: three verbs, each atomic."""
+"""What a store of operations has to provide: three atomic methods."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from piecework.idempotency.record import Asked, Slot, State, Verdict
+from piecework.idempotency.record import BeginRequest, Slot, State, Verdict
 
 
 class IdempotencyStore(Protocol):
-    """Where operations are remembered."""
+    """Stores the records of operations."""
 
     @property
     def tenant(self) -> str:
-        """Whose operations these are; part of every key."""
+        """The tenant of the operations; part of every key."""
 
-    async def begin(self, asked: Asked) -> Verdict:
-        """Begin an operation, or learn what stands against it.
+    async def begin(self, request: BeginRequest) -> Verdict:
+        """Begin an operation, or return why it may not begin.
 
         Raises:
-            StoreError: The store cannot be reached; nothing was begun.
+            StoreError: The store is unavailable; nothing has begun.
         """
 
     async def settle(
-        self, asked: Asked, state: State, value: str | None = None
+        self, request: BeginRequest, state: State, value: str | None = None
     ) -> bool:
-        """Write what came of an operation; False: somebody else has begun it since.
+        """Record the outcome of an operation; False: another call took it over.
 
-        Of a numbered one that is DONE, the next number is due from then on.
+        If a numbered operation is DONE, the stream expects the next number.
 
         Raises:
-            StoreError: The store cannot be reached.
+            StoreError: The store is unavailable.
         """
 
     async def release(self, slot: Slot) -> bool:
-        """Write that an operation in doubt did not happen; False: none is in doubt."""
+        """Record that an operation did not happen; False: it is not in doubt."""

@@ -1,8 +1,9 @@
-"""What makes two calls the same operation: chosen by the price of a duplicate.
+"""Decide which calls are the same operation; choose by the cost of a duplicate.
 
-ByKey               payments, bookings, mails: what must not happen twice
-SequenceNumbers    the ordered steps of one writer: none left out, none at once
-TimeWindow         much traffic at low stakes: twice after the window, or in an outage
+ByKey              payments, bookings, mails: effects that must not happen twice
+SequenceNumbers    the ordered steps of one writer: no gaps, one step at a time
+TimeWindow         much traffic with cheap duplicates: the call may be repeated after
+                   the window, or if the store is unavailable
 """
 
 from __future__ import annotations
@@ -13,27 +14,27 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from piecework.errors import UsageError
-from piecework.idempotency.operation import Operation, unusable
+from piecework.idempotency.operation import Operation, unusable_key
 from piecework.idempotency.record import Slot
 
 
 class Strategy(Protocol):
-    """How calls are told apart, and how long they are remembered."""
+    """How calls are distinguished, and how long they are remembered."""
 
     @property
     def ttl_s(self) -> float:
-        """Seconds that what came of a call is remembered."""
+        """Seconds that the outcome of a call is remembered."""
 
     @property
     def remembers_refusals(self) -> bool:
-        """Whether a plain refusal is remembered as an answer is."""
+        """Whether a refusal is remembered like an answer."""
 
     @property
     def best_effort(self) -> bool:
-        """Whether a duplicate costs little: in an outage of the store it is made."""
+        """Whether the call is made even if the store is unavailable."""
 
     def slot(self, operation: Operation) -> Slot:
-        """Return where a call is remembered."""
+        """Return the place of a call in a store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +42,15 @@ class ByKey:
     """One record for each key; the same key with other arguments is an error.
 
     Attributes:
-        of: Makes the key of the arguments, given by their names, such as
-            `lambda order, **_: order`: never of a time, an attempt or a random number.
-            None: all arguments are it.
+        of: Returns the key from the arguments, which it receives by name, such as
+            `lambda order, **_: order`. Do not use a time, an attempt or a random
+            number. None: the key is made of all arguments.
         ttl_s: Seconds that an answer is remembered; 24 hours, as most providers do.
-        remembers_refusals: Whether a plain refusal (such as HTTP 422) is remembered,
-            and raised again without a call.
+        remembers_refusals: Whether a permanent refusal (such as HTTP 422) is
+            remembered, and raised again without a call.
+
+    Raises:
+        UsageError: `pipeline.declaration.invalid`.
     """
 
     of: Callable[..., Any] | None = None
@@ -55,11 +59,11 @@ class ByKey:
     best_effort: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Refuse to remember nothing."""
+        """Check the duration."""
         check_seconds("ttl_s", self.ttl_s)
 
     def slot(self, operation: Operation) -> Slot:
-        """Return the place of a call's key.
+        """Return the place of a call in a store.
 
         Raises:
             PermanentError: `idempotency.key.unusable`.
@@ -68,19 +72,22 @@ class ByKey:
             return operation.slot("keys", operation.arguments)
         key = self.of(**operation.arguments)
         if key is None or key == "":
-            raise unusable(operation.names[-1], "`of` makes nothing of its arguments")
+            raise unusable_key(operation.names[-1], "`of` returned an empty key")
         return operation.slot("keys", [key])
 
 
 @dataclass(frozen=True, slots=True)
 class SequenceNumbers:
-    """One stream for each scope: number 1 first, each number once, none left out.
+    """One stream for each scope: numbers from 1, each once, without gaps.
 
-    A number that failed is still due.
+    A number whose call failed remains the next number.
 
     Attributes:
-        of: Takes the number, from 1, out of the arguments, given by their names.
-        ttl_s: Seconds that an answer is remembered. Which number is due is for ever.
+        of: Returns the number, from 1, from the arguments, which it receives by name.
+        ttl_s: Seconds that an answer is remembered. The next number never expires.
+
+    Raises:
+        UsageError: `pipeline.declaration.invalid`.
     """
 
     of: Callable[..., int]
@@ -89,27 +96,30 @@ class SequenceNumbers:
     best_effort: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Refuse to remember nothing."""
+        """Check the duration."""
         check_seconds("ttl_s", self.ttl_s)
 
     def slot(self, operation: Operation) -> Slot:
-        """Return the place of a call's number.
+        """Return the place of a call in a store.
 
         Raises:
             PermanentError: `idempotency.key.unusable`.
         """
         number = self.of(**operation.arguments)
         if number < 1:
-            raise unusable(operation.names[-1], "numbers count from 1")
+            raise unusable_key(operation.names[-1], "numbers start at 1")
         return operation.slot("numbers", [], number)
 
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """Equal calls within a window are one, unless the store cannot be reached.
+    """Equal calls within a window are one call, unless the store is unavailable.
 
     Attributes:
-        window_s: Seconds, from the answer on.
+        window_s: Seconds, counted from the answer.
+
+    Raises:
+        UsageError: `pipeline.declaration.invalid`.
     """
 
     window_s: float = 300.0
@@ -117,25 +127,25 @@ class TimeWindow:
     best_effort: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Refuse a window of nothing."""
+        """Check the duration."""
         check_seconds("window_s", self.window_s)
 
     @property
     def ttl_s(self) -> float:
-        """Seconds that what came of a call is remembered."""
+        """Seconds that the outcome of a call is remembered."""
         return self.window_s
 
     def slot(self, operation: Operation) -> Slot:
-        """Return the place of a call's arguments."""
+        """Return the place of a call in a store."""
         return operation.slot("window", operation.arguments)
 
 
 def check_seconds(name: str, seconds: float) -> None:
-    """Refuse what is no length of time.
+    """Refuse a value that is not a positive, finite duration.
 
     Raises:
         UsageError: `pipeline.declaration.invalid`.
     """
     if not (seconds > 0 and math.isfinite(seconds)):
-        message = f"{name} is {seconds}, and has to be a number of seconds above 0."
+        message = f"{name} is {seconds}; it must be a number of seconds above 0."
         raise UsageError(message, code="pipeline.declaration.invalid")

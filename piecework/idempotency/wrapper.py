@@ -1,4 +1,4 @@
-"""`idempotent`: make an async function do the same operation once."""
+"""`idempotent`: make an async function execute the same operation once."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ BY_ARGUMENTS = ByKey()
 
 
 class Idempotent(Protocol[P, R_co]):
-    """A function that does the same operation once."""
+    """A function that executes the same operation once."""
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Return the answer of the call, or of the one before it.
+        """Return the answer of this call or of an earlier equal one.
 
         Raises:
-            Exception: What the function raised; nothing is remembered then.
+            Exception: The error of the function. It is not remembered.
             PermanentError: `idempotency.key.mismatch`, `idempotency.key.unusable`,
                 `idempotency.sequence.gap`, `idempotency.answer.not_kept`, and
                 `runtime.effect.unknown` with `in_doubt="raise"`.
-            TransientError: `idempotency.key.in_progress`: somebody else is at it.
+            TransientError: `idempotency.key.in_progress`: an equal call is in progress.
             TimeoutError: The call took longer than its lease.
-            StoreError: The store cannot be reached; the call was not made.
+            StoreError: The store is unavailable; the call was not made.
         """
 
     def key(self, *args: P.args, **kwargs: P.kwargs) -> str:
-        """Return the key of a call, 64 hex digits: equal for every repetition."""
+        """Return the key of a call: 64 hex digits, equal for equal calls."""
 
     async def release(self, *args: P.args, **kwargs: P.kwargs) -> bool:
-        """Say that a call in doubt did not happen; False: it is in no doubt."""
+        """Record that a call in doubt did not happen; False: it is not in doubt."""
 
 
 def idempotent(
@@ -55,27 +55,28 @@ def idempotent(
     lease_s: float = 60.0,
     rng: Random | None = None,
 ) -> Callable[[Callable[P, Awaitable[R]]], Idempotent[P, R]]:
-    """Make an async function do the same operation once.
+    """Make an async function execute the same operation once.
 
-    A function with a parameter `idempotency_key` (`str`, by default empty) is given
-    the key, for its provider. What it returns is stored as JSON, typed by its return
-    annotation; what its callers get is what was stored.
+    A function with a parameter `idempotency_key` (`str`, by default empty) receives the
+    key, to send it to its provider. Its return value is stored as JSON, typed by the
+    return annotation. All callers receive the stored value.
 
     Args:
-        store: Where operations are remembered.
-        scope: Whose operation it is, such as `"user-7/task-3"`, or what makes that of
-            the arguments, given by their names. The user has to be in it: equal
-            scopes share their answers.
-        operation: Its name; by default that of the function. ByKey change with it.
+        store: Stores the operations.
+        scope: The user and the task, such as `"user-7/task-3"`, or a function that
+            receives the arguments by name and returns that text. It must contain the
+            user, because equal scopes share their answers.
+        operation: The name of the operation; by default that of the function. The name
+            is part of the key.
         by: The strategy: `ByKey`, `SequenceNumbers` or `TimeWindow`.
-        duplicates: What becomes of an equal call while the first is under way: it
-            waits (two leases at most), or is told with `idempotency.key.in_progress`.
-        in_doubt: What becomes of a call after one that may have happened: it is made
-            again with the same key (with a `TimeWindow`, a fresh one), or raises
-            `runtime.effect.unknown`, which is for providers that do not honour keys.
-        lease_s: Seconds that a call may take, its retries included. It is cut off
-            then; and if its process dies, the next begins after that.
-        rng: Where the fence and the pauses of waiting come from.
+        duplicates: `wait`: an equal call waits for the first, for two leases at most.
+            `raise`: it raises `idempotency.key.in_progress`.
+        in_doubt: For a call after an equal one that may have happened. `repeat`: it is
+            made with the same key (with a `TimeWindow`, with a new one). `raise`: it
+            raises `runtime.effect.unknown`, for providers that do not honour keys.
+        lease_s: Seconds that a call may take, its retries included; then it is cut off.
+            If its process dies, the next call begins after that time.
+        rng: Source of the owner token and of the pauses while waiting.
 
     Raises:
         UsageError: `pipeline.declaration.invalid`.
@@ -84,7 +85,7 @@ def idempotent(
 
     def wrap(function: Callable[P, Awaitable[R]]) -> Idempotent[P, R]:
         if in_doubt == "raise" and has_retries(function):
-            message = 'With in_doubt="raise" a call is not repeated: no `retry` in it.'
+            message = 'With in_doubt="raise" remove `retry`: it would repeat the call.'
             raise UsageError(message, code="pipeline.declaration.invalid")
         name = operation or getattr(function, "__qualname__", "")
         rules = Rules(
@@ -96,17 +97,17 @@ def idempotent(
 
 
 def as_function(function: Callable[P, Awaitable[R]], guard: Guard) -> Idempotent[P, R]:
-    """Return a true coroutine function: frameworks look whether it is one."""
+    """Return a real coroutine function: some frameworks check for one."""
 
     @functools.wraps(function)
     async def call(*args: P.args, **kwargs: P.kwargs) -> R:
         return cast("R", values.decode(function, await guard.call(args, kwargs)))
 
     def key(*args: P.args, **kwargs: P.kwargs) -> str:
-        return guard.asked(args, kwargs).slot.name
+        return guard.begin_request(args, kwargs).slot.name
 
     async def release(*args: P.args, **kwargs: P.kwargs) -> bool:
-        return await guard.store.release(guard.asked(args, kwargs).slot)
+        return await guard.store.release(guard.begin_request(args, kwargs).slot)
 
     vars(call).update(key=key, release=release)
     return cast("Idempotent[P, R]", call)

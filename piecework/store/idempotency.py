@@ -17,16 +17,16 @@ from typing import Any
 
 from piecework import keys
 from piecework.idempotency.record import (
-    Asked,
+    BeginRequest,
     Ended,
     Granted,
-    Held,
+    InProgress,
     OutOfOrder,
     Record,
     Slot,
     State,
     Verdict,
-    begun,
+    begun_record,
     in_doubt,
     judge,
 )
@@ -73,35 +73,41 @@ class TableIdempotency:
     _: KW_ONLY
     clock_skew_s: float = 5.0
 
-    async def begin(self, asked: Asked) -> Verdict:
+    async def begin(self, request: BeginRequest) -> Verdict:
         """Begin an operation, or learn what stands against it."""
         seen: Record | None = None
         for _ in range(LOOKS):
             now = self.clock()
-            reply = await self._put(asked, seen, now)
+            reply = await self._put(request, seen, now)
             doubtful = seen is not None
             if isinstance(reply, Written):
                 return Granted(doubtful)
-            if asked.slot.number and 0 in reply.refused:
-                verdict = await self._out_of_turn(asked, reply.item, now)
+            if request.slot.number and 0 in reply.refused:
+                verdict = await self._out_of_turn(request, reply.item, now)
                 if verdict is not None:
                     return verdict
                 continue
-            seen = read(reply.refused[1] if asked.slot.number else reply.item)
-            if seen is not None and seen.fence == asked.fence:
+            seen = read(reply.refused[1] if request.slot.number else reply.item)
+            if seen is not None and seen.owner_token == request.owner_token:
                 return Granted(doubtful)  # the answer to our own write was lost
-            verdict = judge(seen, asked, now)
+            verdict = judge(seen, request, now)
             if not isinstance(verdict, Granted):
                 return verdict
             seen = seen if verdict.doubtful else None
-        return Held(LOOK_AGAIN_S)
+        return InProgress(LOOK_AGAIN_S)
 
     async def _put(
-        self, asked: Asked, seen: Record | None, now: float
+        self, request: BeginRequest, seen: Record | None, now: float
     ) -> Written | Refused:
-        slot = asked.slot
-        free = {"now": iso(now), "released": State.RELEASED, "token": asked.fence}
-        record = begun(replace(asked, lease_s=asked.lease_s + self.clock_skew_s), now)
+        slot = request.slot
+        free = {
+            "now": iso(now),
+            "released": State.RELEASED,
+            "token": request.owner_token,
+        }
+        record = begun_record(
+            replace(request, lease_s=request.lease_s + self.clock_skew_s), now
+        )
         put = self.table.action(
             "Put",
             *self._place(slot),
@@ -114,27 +120,27 @@ class TableIdempotency:
         return await self.table.transact([self._head("ConditionCheck", slot), put])
 
     async def _out_of_turn(
-        self, asked: Asked, head: Item | None, now: float
+        self, request: BeginRequest, head: Item | None, now: float
     ) -> Verdict | None:
         """Return what is said of a number that is not due; None: it is by now."""
         due = 1 if head is None else int(head["due_number"])
-        if asked.slot.number >= due:
-            return OutOfOrder(due) if asked.slot.number > due else None
-        record = read(await self.table.get(*self._place(asked.slot)))
-        verdict = judge(record, asked, now)
+        if request.slot.number >= due:
+            return OutOfOrder(due) if request.slot.number > due else None
+        record = read(await self.table.get(*self._place(request.slot)))
+        verdict = judge(record, request, now)
         return Ended(State.DONE, None) if isinstance(verdict, Granted) else verdict
 
     async def settle(
-        self, asked: Asked, state: State, value: str | None = None
+        self, request: BeginRequest, state: State, value: str | None = None
     ) -> bool:
         """Write what came of an operation; False: somebody else has begun it since.
 
         An answer above 64 KiB is not kept: that it was done is.
         """
-        now, slot = self.clock(), asked.slot
+        now, slot = self.clock(), request.slot
         facts: Item = {"state": state, "ended_at": iso(now)}
         if state in {State.DONE, State.REFUSED}:
-            facts |= valid_until(now + asked.kept_s)
+            facts |= valid_until(now + request.ttl_s)
             if value is not None and len(value.encode()) <= INLINE_LIMIT:
                 facts["value"] = value
         assignments = ", ".join(f"#{name} = :{name}" for name in facts)
@@ -143,7 +149,7 @@ class TableIdempotency:
             *self._place(slot),
             condition=STILL_OWNED,
             update=f"SET {assignments}",
-            values={"token": asked.fence, **facts},
+            values={"token": request.owner_token, **facts},
         )
         reply: Written | Refused
         if slot.number and state is State.DONE:
@@ -216,7 +222,7 @@ def row(record: Record) -> Item:
     return {
         "state": record.state,
         "payload_sha256": record.payload,
-        "owner_token": record.fence,
+        "owner_token": record.owner_token,
         "lease_until": iso(record.lease_until),
         **({} if record.valid_until is None else valid_until(record.valid_until)),
     }
@@ -229,4 +235,4 @@ def valid_until(until: float) -> Item:
 
 def as_seen(record: Record) -> dict[str, Any]:
     """Return the values by which an operation in doubt is known again."""
-    return {"seen": record.fence, "begun": State.BEGUN, "unknown": State.UNKNOWN}
+    return {"seen": record.owner_token, "begun": State.BEGUN, "unknown": State.UNKNOWN}

@@ -11,11 +11,11 @@ from botocore.exceptions import ClientError
 from piecework import ByKey, idempotent, keys
 from piecework.errors import PermanentError, StoreError
 from piecework.idempotency.record import (
-    Asked,
+    BeginRequest,
     Ended,
     Granted,
-    Held,
     InDoubt,
+    InProgress,
     Mismatch,
     OutOfOrder,
     Slot,
@@ -27,20 +27,20 @@ from piecework.store.idempotency import TableIdempotency
 from tests.store.conftest import NOW, Before, Kept, Store, Stutter
 
 SLOT = Slot("key", "payload", operation="book")
-OURS = Asked(SLOT, "ours", lease_s=60, kept_s=100)
-THEIRS = replace(OURS, fence="theirs")
-ONCE = replace(THEIRS, repeats=False)
+OURS = BeginRequest(SLOT, "ours", lease_s=60, ttl_s=100)
+THEIRS = replace(OURS, owner_token="theirs")
+ONCE = replace(THEIRS, repeatable=False)
 
 
 def operations(store: Store) -> TableIdempotency:
     return TableIdempotency(store.table, store.ref.tenant, store.clock, clock_skew_s=5)
 
 
-def number(n: int, fence: str = "ours", payload: str = "payload") -> Asked:
-    return Asked(Slot("stream", payload, n, "add"), fence, lease_s=60, kept_s=100)
+def number(n: int, fence: str = "ours", payload: str = "payload") -> BeginRequest:
+    return BeginRequest(Slot("stream", payload, n, "add"), fence, lease_s=60, ttl_s=100)
 
 
-async def row(store: Store, asked: Asked = OURS) -> dict[str, Any]:
+async def row(store: Store, asked: BeginRequest = OURS) -> dict[str, Any]:
     slot = asked.slot
     sk = keys.number_sk(slot.number) if slot.number else keys.RECORD_SK
     return await store.item(keys.idempotency_pk(store.ref.tenant, slot.key), sk)
@@ -106,7 +106,7 @@ async def test_a_begin_that_comes_once_more_after_its_end_begins_nothing(
     await operations(store).begin(OURS)
     store.client = late.client
     ops = operations(store)
-    await ops.settle(replace(OURS, kept_s=0), state)
+    await ops.settle(replace(OURS, ttl_s=0), state)
     before = await row(store)
     with pytest.raises(ClientError, match="ConditionalCheckFailed"):
         await late.once_more()
@@ -120,7 +120,7 @@ async def test_what_somebody_is_at_is_held_until_the_lease_is_over(
     ops = operations(store)
     await ops.begin(OURS)
     store.now = NOW + 64
-    assert await ops.begin(THEIRS) == Held(1)
+    assert await ops.begin(THEIRS) == InProgress(1)
     store.now = NOW + 65
     assert await ops.begin(THEIRS) == Granted(doubtful=True)
     assert (await row(store))["owner_token"] == "theirs"
@@ -142,7 +142,7 @@ async def test_what_must_not_be_repeated_stays_in_doubt_for_ever(
     if not cut_off:
         await ops.settle(ONCE, State.UNKNOWN)
     store.now = NOW + 1e8
-    assert await ops.begin(replace(ONCE, fence="next")) == InDoubt()
+    assert await ops.begin(replace(ONCE, owner_token="next")) == InDoubt()
     assert not {"valid_until", "expires_at"} & set(await row(store))
 
 
@@ -163,8 +163,10 @@ async def test_of_two_who_take_over_only_one_does(store: Store) -> None:
     await ops.begin(OURS)
     await ops.settle(OURS, State.UNKNOWN)
     quick, client = operations(store), store.client
-    store.client = Before(client, 2, lambda: quick.begin(replace(OURS, fence="quick")))
-    assert await operations(store).begin(THEIRS) == Held(65)
+    store.client = Before(
+        client, 2, lambda: quick.begin(replace(OURS, owner_token="quick"))
+    )
+    assert await operations(store).begin(THEIRS) == InProgress(65)
     assert (await row(store))["owner_token"] == "quick"
 
 
@@ -175,13 +177,13 @@ async def test_who_is_always_too_late_is_told_to_look_again(store: Store) -> Non
     client, fences = store.client, iter("abcdefghijkl")
 
     async def overtake() -> None:
-        asked = replace(OURS, fence=next(fences))
+        asked = replace(OURS, owner_token=next(fences))
         await quick.begin(asked)
         await quick.settle(asked, State.UNKNOWN)
         store.client.left = 1
 
     store.client = Before(client, 1, overtake)
-    assert await operations(store).begin(THEIRS) == Held(0.1)
+    assert await operations(store).begin(THEIRS) == InProgress(0.1)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +240,7 @@ async def test_what_is_in_doubt_can_be_released(store: Store, *, cut_off: bool) 
         await ops.settle(ONCE, State.UNKNOWN)
     store.now = NOW + (65 if cut_off else 0)
     assert await ops.release(SLOT) is True
-    assert await ops.begin(replace(ONCE, fence="next")) == Granted()
+    assert await ops.begin(replace(ONCE, owner_token="next")) == Granted()
 
 
 @pytest.mark.parametrize("state", [None, State.DONE, State.REFUSED, State.RELEASED])
@@ -293,7 +295,7 @@ async def test_a_number_is_held_taken_over_and_ended_like_any_other(
 ) -> None:
     ops = operations(store)
     await ops.begin(number(1))
-    assert await ops.begin(number(1, "theirs")) == Held(65)
+    assert await ops.begin(number(1, "theirs")) == InProgress(65)
     assert await ops.begin(number(1, "theirs", "other")) == Mismatch()
     store.now = NOW + 65
     assert await ops.begin(number(1, "theirs")) == Granted(doubtful=True)

@@ -13,7 +13,7 @@ import pytest
 
 from piecework.errors import TransientError
 from piecework.idempotency import MemoryIdempotency
-from piecework.idempotency.memory import SWEPT_AT
+from piecework.idempotency.memory import SWEEP_SIZE
 from tests.unit.piecework.gotchas.shop import (
     DAY,
     STABLE,
@@ -163,9 +163,9 @@ async def test_a_client_that_is_wrong_in_one_thing_is_caught(
 async def test_a_store_does_not_grow_with_the_operations_it_has_seen() -> None:
     shop = Shop()
     client = Standalone(shop)
-    for number in range(3 * SWEPT_AT):
+    for number in range(3 * SWEEP_SIZE):
         await client.do("ann", f"t{number}", "charge", amount=7)
         shop.now += DAY / 100
 
     assert isinstance(client.store, MemoryIdempotency)
-    assert len(client.store._records) <= 2 * SWEPT_AT
+    assert len(client.store._records) <= 2 * SWEEP_SIZE

@@ -10,7 +10,7 @@ import pytest
 from piecework import MemoryIdempotency
 from piecework.errors import PermanentError, StoreError, TransientError
 from piecework.idempotency import TimeWindow
-from piecework.idempotency.record import Asked, State
+from piecework.idempotency.record import BeginRequest, State
 from tests.unit.piecework.idempotency.guarding import guard
 from tests.unit.virtual import run_virtually
 
@@ -108,10 +108,10 @@ def test_after_it_a_call_that_must_not_be_repeated_is_left_to_a_person() -> None
 
 def test_nobody_waits_for_ever() -> None:
     class Busy(MemoryIdempotency):
-        async def begin(self, asked: Asked) -> Any:
-            from piecework.idempotency.record import Held
+        async def begin(self, asked: BeginRequest) -> Any:
+            from piecework.idempotency.record import InProgress
 
-            return Held(1.0)
+            return InProgress(1.0)
 
     async def main() -> None:
         began = asyncio.get_running_loop().time()
@@ -129,13 +129,13 @@ class Away(MemoryIdempotency):
         super().__init__()
         self.verb = verb
 
-    async def begin(self, asked: Asked) -> Any:
+    async def begin(self, asked: BeginRequest) -> Any:
         if self.verb == "begin":
             raise StoreError("away", code="aws.service.unavailable")
         return await MemoryIdempotency.begin(self, asked)
 
     async def settle(
-        self, asked: Asked, state: State, value: str | None = None
+        self, asked: BeginRequest, state: State, value: str | None = None
     ) -> bool:
         if self.verb == "settle":
             raise StoreError("away", code="aws.service.unavailable")

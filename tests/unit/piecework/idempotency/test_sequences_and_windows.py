@@ -48,7 +48,7 @@ async def test_each_number_is_carried_out_once() -> None:
 async def test_a_gap_is_an_error_that_names_the_number_that_is_due() -> None:
     add = stream(Account())
     await add(1, 10)
-    with pytest.raises(PermanentError, match="number 2 is due") as caught:
+    with pytest.raises(PermanentError, match="next number is 2") as caught:
         await add(3, 10)
     assert caught.value.code == "idempotency.sequence.gap"
     assert await code_of(stream(Account())(2, 10)) == "idempotency.sequence.gap"

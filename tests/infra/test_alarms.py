@@ -27,7 +27,7 @@ HEADINGS = [
     "What it means",
     "How to see it",
     "What to do",
-    "How to know that it is over",
+    "How to check that it is resolved",
     "How to prevent it",
 ]
 each_alarm = pytest.mark.parametrize("alarm", ALARMS.values(), ids=ALARMS.keys())

@@ -1,7 +1,7 @@
-"""One way back as a whole: its steps, what is told of it, and what it came to.
+"""The compensation of one claim: its steps, events and outcome.
 
-Its events and those of the steps it takes back carry one correlation id, so that a
-trace shows both.
+Its events carry the correlation id of the `stage.completed` events, so that one trace
+shows the stages and their compensations.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from piecework.winding_back import CANCEL_CODE
 
 @dataclass(frozen=True, slots=True)
 class CompensationRun:
-    """The compensations of a chunk's claim."""
+    """The compensation of a chunk by one claim."""
 
     pipeline: Pipeline
     ctx: Context[Any]
@@ -35,16 +35,16 @@ class CompensationRun:
     failure: ErrorEnvelope
 
     def steps(self) -> list[CompensationStep]:
-        """Return the stages that were begun, the last one first, as they stand now."""
-        standing = self.ctx.caller.ledger.stages_with_effects()
+        """Return the started stages with their present states, the last stage first."""
+        affected = self.ctx.caller.ledger.stages_with_effects()
         return compensation_plan(
-            self.pipeline, self.failure, self.checkpoints, standing
+            self.pipeline, self.failure, self.checkpoints, affected
         )
 
     def emit_started(self) -> None:
-        """Tell which steps were taken, and which of them are to be undone now.
+        """Emit which stages were started, and which of them are compensated now.
 
-        Of steps that leave nothing behind there is nothing to tell.
+        Emits nothing if no step needs a compensation.
         """
         steps = self.steps()
         if needs_nothing(steps):
@@ -60,7 +60,7 @@ class CompensationRun:
         )
 
     def emit_step(self, stage: Stage, failed: ErrorEnvelope | None) -> None:
-        """Tell what became of one step; alarms stand on those that failed."""
+        """Emit the result of one step; alarms depend on the failed ones."""
         log, trace = self.ctx.log, self.failure.correlation_id
         if failed is None:
             telemetry.emit(
@@ -79,30 +79,30 @@ class CompensationRun:
             )
 
     def finish(self) -> DeadLettered | Cancelled:
-        """Return what the way back came to, and tell it.
+        """Emit the end of the compensation and return the outcome.
 
-        The dead letter names the stages that are left standing, those that nothing
-        undoes included.
+        The dead letter names the uncompensated stages, including stages without a
+        compensation.
         """
         steps = self.steps()
         left = tuple(step.stage.name for step in steps if step.state in UNRESOLVED)
-        undoes = any(step.stage.compensate for step in steps)
-        came_to = Compensation.COMPENSATED if undoes else Compensation.NOT_NEEDED
+        compensated = any(step.stage.compensate for step in steps)
+        result = Compensation.COMPENSATED if compensated else Compensation.NOT_NEEDED
         if left:
-            came_to = Compensation.FAILED
+            result = Compensation.FAILED
         if not needs_nothing(steps):
             telemetry.emit(
                 self.ctx.log,
                 "compensation.ended",
                 correlation_id=self.failure.correlation_id,
-                compensation=came_to.value,
+                compensation=result.value,
                 uncompensated=list(left),
             )
         if self.failure.code == CANCEL_CODE and not left:
-            return Cancelled(self.failure.stage, came_to)
-        return DeadLettered(self.failure, came_to, left)
+            return Cancelled(self.failure.stage, result)
+        return DeadLettered(self.failure, result, left)
 
 
 def needs_nothing(steps: Sequence[CompensationStep]) -> bool:
-    """Say whether none of the steps is, or was, to be undone or left anything."""
+    """Return whether no step needs, or needed, a compensation."""
     return all(step.state is StepState.NOT_NEEDED for step in steps)

@@ -1,4 +1,4 @@
-"""What a stage is given: its payload, the earlier results, and the only way out.
+"""The context of a stage: its payload, the earlier results, and its calls.
 
 ctx.call = key -> remembered? -> intent -> retries -> remembered
 """
@@ -21,7 +21,7 @@ from piecework.falling_back import FallbackUsed
 from piecework.pipeline import Pipeline
 from piecework.ports import JobResults, MissingChunk, StageRunner
 
-#: What Python calls a function without a name.
+#: The `__name__` of a lambda.
 LAMBDA = "<lambda>"
 
 P = TypeVar("P")
@@ -30,19 +30,20 @@ R = TypeVar("R")
 
 @dataclass(slots=True)
 class Context(Generic[P]):
-    """One chunk in the hands of its stages.
+    """One chunk, as its stages see it.
 
     Attributes:
         payload: The chunk's payload, as the pipeline's payload model.
-        tenant, job, chunk: Whose work this is; `chunk` counts from 0.
-        attempt: Which attempt of the chunk this is, from 1.
+        tenant, job, chunk: The names of the chunk; `chunk` counts from 0.
+        attempt: The number of this attempt of the chunk, from 1.
         log: A structlog logger with the ids bound.
-        bench: Where the stages run; None: right here.
-        failure: Why the stage runs in another way than its own: what it is to plan
-            around, or whom a fallback stands in for; None: it is its first way.
-        lent: The stages whose results were given out, and may be changed since.
-        over: The stage has ended; what it left behind makes no further calls.
-        given: What the last run of a stage was given, or is.
+        runner: Runs the stages; None: they run in this process.
+        failure: The failure that led to this variant of the stage: a replan hook plans
+            around it, and a fallback replaces the refused function. None: the stage
+            runs its own function.
+        shared: The stages whose results a stage has read, and may have changed.
+        closed: Whether the stage has ended; code that it left behind cannot call.
+        current: The context that the present or last run of a stage received.
     """
 
     payload: P
@@ -62,9 +63,10 @@ class Context(Generic[P]):
     current: Self | None = field(default=None, repr=False)
 
     def for_stage(self) -> Self:
-        """Return the context of one run of a stage, which may do to it what it likes.
+        """Return the context for one run of a stage, with its own copy of the payload.
 
-        The next claim finds the payload as it was submitted; so does the next stage.
+        The stage may change the payload. The next stage and the next claim still see it
+        as it was submitted.
         """
         payload = copy.deepcopy(self.payload)
         self.current = replace(self, payload=payload, current=None)
@@ -75,14 +77,14 @@ class Context(Generic[P]):
     @overload
     def result(self, stage: Callable[[Context[Any]], R]) -> R: ...
     def result(self, stage: Callable[[Context[Any]], Any]) -> Any:
-        """Return what an earlier stage returned.
+        """Return the value of an earlier stage.
 
         Raises:
-            UsageError: When that stage is not of this pipeline or has not run yet.
+            UsageError: The stage is not in this pipeline, or has not run yet.
         """
         name = self.pipeline.stages[self.pipeline.index_of(stage)].name
         if name not in self.values:
-            message = f"Stage {self.stage!r} asks for {name!r}, which has not run yet."
+            message = f"Stage {self.stage!r} reads {name!r}, which has not run yet."
             raise UsageError(message, code="pipeline.declaration.invalid")
         self.shared.add(name)
         return self.values[name]
@@ -96,23 +98,23 @@ class Context(Generic[P]):
     ) -> R:
         """Call an outside service: remembered, retried, with an idempotency key.
 
-        `function` is given `*args`, `**kwargs` and `idempotency_key=`. Two calls of a
-        stage are one call if the names of their functions and their arguments are
-        equal: what the function finds around it is no part of a call.
+        `function` receives `*args`, `**kwargs` and `idempotency_key=`. Two calls of a
+        stage are the same call if the names of their functions and their arguments are
+        equal. Variables that the function closes over do not distinguish calls.
 
         Raises:
-            UsageError: The function has no name of its own: it is a lambda.
-            Exception: What the last attempt raised, when the retries are spent.
-            PermanentError: `runtime.effect.unknown`, when nobody can tell whether an
-                effect of an earlier attempt took place.
-            RuntimeError: The stage has ended; this is something that it left behind.
+            UsageError: The function is a lambda, which has no name.
+            Exception: The error of the last attempt, when the retries are spent.
+            PermanentError: `runtime.effect.unknown`: an effect of an earlier attempt
+            may
+                have happened, and its result is unknown.
+            RuntimeError: The stage has ended, and code that it left behind calls.
         """
         if getattr(function, "__name__", LAMBDA) == LAMBDA:
             raise UsageError(
-                f"Stage {self.stage!r} calls what has no name: any two would be one.",
+                f"Stage {self.stage!r} calls a lambda, and all lambdas are one call.",
                 code="pipeline.declaration.invalid",
-                next_step="Call a function that has a name, with all it needs as "
-                "arguments.",
+                next_step="Call a named function, and pass all its data as arguments.",
             )
         if self.closed:
             message = f"{function.__qualname__} is called after the end of its stage."
@@ -124,18 +126,18 @@ class Context(Generic[P]):
 
     @property
     def fallbacks_used(self) -> tuple[FallbackUsed, ...]:
-        """The calls of this stage so far that another of their chain has answered."""
+        """The calls of this stage so far that a fallback answered."""
         calls = self.caller.fallbacks_used.values()
         return tuple(call for call in calls if call.stage == self.stage)
 
     @property
     def sensitive_data(self) -> tuple[Any, ...]:
-        """The data of the chunk, which no error's message is to quote."""
+        """The data of the chunk, which must not appear in error messages."""
         changed = self.current.payload if self.current else None
         return self.payload, changed, self.values, list(self.caller.recent_io)
 
     def progress(self) -> None:
-        """Say that the stage is alive; one silent for too long counts as hung."""
+        """Report progress; without any for `stall_timeout_s` the stage is stopped."""
         self.caller.progress()
 
 
@@ -150,12 +152,12 @@ class ChunkResult:
 
 @dataclass(slots=True)
 class JoinContext(Context[None]):
-    """What the join is given: a stream of results, and those that are missing."""
+    """The context of the join: a stream of results, and the missing chunks."""
 
     harvest: JobResults = field(kw_only=True, repr=False)
 
     async def results(self) -> AsyncIterator[ChunkResult]:
-        """Yield the result of each finished chunk, in chunk order, one at a time."""
+        """Yield the result of each succeeded chunk, in chunk order, one at a time."""
         stage = self.pipeline.stages[self.pipeline.result_index].run
         async for stored in self.harvest.results():
             value = values.decode(stage, stored.value)
@@ -165,7 +167,7 @@ class JoinContext(Context[None]):
 
     @property
     def missing(self) -> tuple[MissingChunk, ...]:
-        """The chunks that have no result, each with its status and error code."""
+        """The chunks without a result, each with its status and error code."""
         return tuple(self.harvest.missing)
 
     async def write(
@@ -174,13 +176,15 @@ class JoinContext(Context[None]):
         content: str | bytes,
         media_type: str = "application/octet-stream",
     ) -> str:
-        """Save a file of the job's and return where it stands.
+        """Save an artifact of the job and return its location.
 
         Raises:
-            UsageError: When the name could be a path.
+            UsageError: `pipeline.artifact.bad_name`: the name could be a path.
         """
         if not keys.is_file_name(name):
-            message = f"{name!r} is no file name: letters, digits, '.', '-' and '_'."
+            message = (
+                f"{name!r} is not a file name. Use letters, digits, '.', '-' and '_'."
+            )
             raise UsageError(message, code="pipeline.artifact.bad_name")
         content = content.encode() if isinstance(content, str) else content
         return await self.harvest.write(name, content, media_type)

@@ -1,4 +1,4 @@
-"""Every string format that is stored: names, table keys, object keys, call keys.
+"""All stored string formats: names, table keys, object keys, call keys.
 
     partition                          sort key
     T#acme#J#<job>                     META, JOIN, TALLY, EVENT#<time>#<event>,
@@ -17,7 +17,7 @@ and in the table of dead letters
     T#acme#OPEN                        <died at>#<job>#CHUNK#<n>#GEN#<gen>
     T#acme#ALARM                       <alarm>
 
-Which group a chunk lies in, and why there are groups, says `layout`.
+`layout` maps chunks to partitions and says why.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from piecework.canonical import canonical_json
 from piecework.layout import partition_of
 
 JOIN_CHUNK = -1
-#: The largest numbers of the width that sorts.
+#: The largest numbers that fit the fixed width, which keeps keys in numeric order.
 MAX_CHUNK_NUMBER = 99_999_999
 MAX_GENERATION = 9_999
 
@@ -39,12 +39,12 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}\Z")
 
 
 def is_name(text: str) -> bool:
-    """Say whether a text may stand in keys: it cannot hold a separator or a path."""
+    """Return whether a text is a safe part of a key: no separator, no path."""
     return _NAME.match(text) is not None
 
 
 def is_file_name(text: str) -> bool:
-    """Say whether a text may name an artifact: no path, nothing hidden."""
+    """Return whether a text may name an artifact: no path, no hidden file."""
     return _FILE_NAME.match(text) is not None
 
 
@@ -86,7 +86,7 @@ def notification_sk(gen: int, event: str) -> str:
 
 
 def cost_sk(actor: str) -> str:
-    """Return the sort key of what one kind of process has cost a job."""
+    """Return the sort key of the cost of one kind of process for a job."""
     return f"{COST_PREFIX}{actor}"
 
 
@@ -105,23 +105,23 @@ def response_pk(tenant: str, key: str) -> str:
     return f"T#{tenant}#R#{key}"
 
 
-def partition_pk(tenant: str, job: str, group: int) -> str:
-    """Return the partition of a group of chunks."""
-    return job_pk(tenant, job) + (f"#G#{group:04d}" if group else "")
+def partition_pk(tenant: str, job: str, partition: int) -> str:
+    """Return the key of the job's partition with this number."""
+    return job_pk(tenant, job) + (f"#G#{partition:04d}" if partition else "")
 
 
 def chunk_pk(tenant: str, job: str, chunk: int) -> str:
-    """Return the partition of a chunk and of all that belongs to it."""
+    """Return the partition of a chunk and its rows."""
     return partition_pk(tenant, job, partition_of(chunk))
 
 
 def chunk_name(chunk: int) -> str:
-    """Return a chunk's number in the width that sorts, or JOIN."""
+    """Return a chunk's number in fixed width, or JOIN."""
     return "JOIN" if chunk == JOIN_CHUNK else f"{chunk:08d}"
 
 
 def chunk_number(sk: str) -> int:
-    """Return the number of the chunk whose sort key this is."""
+    """Return the chunk's number from its sort key."""
     return int(sk.removeprefix(CHUNK_PREFIX))
 
 
@@ -136,7 +136,7 @@ def result_sk(chunk: int) -> str:
 
 
 def work_prefix(chunk: int) -> str:
-    """Return what the sort keys of a chunk's rows share."""
+    """Return the common prefix of the sort keys of a chunk's rows."""
     return f"WORK#{chunk_name(chunk)}#"
 
 
@@ -146,7 +146,7 @@ def stage_sk(chunk: int, stage: str) -> str:
 
 
 def calls_sk(chunk: int, gen: int, fence: int, page: int) -> str:
-    """Return the sort key of a page of the call journal; each claim writes its own."""
+    """Return the sort key of a page of the call journal; each claim has its own."""
     return f"{work_prefix(chunk)}CALLS#{gen:04d}#{fence:04d}#{page:04d}"
 
 
@@ -161,7 +161,7 @@ def error_sk(chunk: int, gen: int, fence: int) -> str:
 
 
 def dead_letter_sk(chunk: int, gen: int) -> str:
-    """Return the sort key of a dead letter: one for each time the chunk died."""
+    """Return the sort key of a dead letter: one for each generation."""
     return f"{chunk_sk(chunk)}#GEN#{gen:04d}"
 
 
@@ -199,9 +199,9 @@ def sha256(content: bytes) -> str:
 def call_key(*scope: str | int, args: Any) -> str:
     """Return the idempotency key of a call.
 
-    The scope is tenant, job, chunk, stage, dependency and function; of what all jobs
-    share, or of a call outside a job, the names that are left. Never a time, an
-    attempt or a random number: the same logical call has the same key for ever.
+    The scope is tenant, job, chunk, stage, dependency and function. A call that all
+    jobs share, or a call outside a job, has only the remaining names. No time, attempt
+    or random number is part of it, so the same logical call always has the same key.
     """
     return sha256(canonical_json([*scope, args]).encode())
 

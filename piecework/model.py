@@ -1,4 +1,4 @@
-"""The records as they are read: a job, a chunk, and their states."""
+"""The records of jobs and chunks as they are read, and their states."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from piecework import keys, record
 
-#: What a chunk's item counts.
+#: The counters of a chunk's item.
 COUNTS = frozenset(
     {"attempts", "fence", "renewals", "deferrals", "recoveries", "releases"}
 )
@@ -21,17 +21,17 @@ MICROS = 1_000_000
 
 
 class JobStatus(StrEnum):
-    """The states of a job; `docs/states.md` draws the ways between them."""
+    """The states of a job; `docs/states.md` draws the transitions."""
 
-    #: Its chunks are being written; none may be claimed to be all.
+    #: The chunks are being written; the list of chunks is not complete yet.
     SUBMITTING = "SUBMITTING"
-    #: All chunks are written; workers are at it.
+    #: All chunks are written; workers process them.
     RUNNING = "RUNNING"
     #: Every chunk has ended; the join runs and the certificate is written.
     FINALIZING = "FINALIZING"
-    #: An operator takes chunks up again; the next generation begins.
+    #: An operator reopens chunks; the next generation begins.
     RESUMING = "RESUMING"
-    #: An operator or its deadline stops it; chunks are let go, or wound back.
+    #: An operator or the deadline stops it; chunks end, or are compensated.
     CANCELLING = "CANCELLING"
     #: Ended: every chunk has a result.
     SUCCEEDED = "SUCCEEDED"
@@ -39,12 +39,12 @@ class JobStatus(StrEnum):
     PARTIAL = "PARTIAL"
     #: Ended: no chunk has a result, or the join is a dead letter.
     FAILED = "FAILED"
-    #: Ended: somebody cancelled it; what had a result keeps it.
+    #: Ended: it was cancelled; chunks keep the results that they have.
     CANCELLED = "CANCELLED"
 
     @property
     def ended(self) -> bool:
-        """Whether nothing will happen any more unless somebody asks for it."""
+        """Whether the job does nothing more without a request of an operator."""
         return self in {
             JobStatus.SUCCEEDED,
             JobStatus.PARTIAL,
@@ -53,7 +53,7 @@ class JobStatus(StrEnum):
         }
 
 
-#: The states in which a job may still be cancelled, by whomever.
+#: The states in which a job can be cancelled.
 CANCELLABLE = frozenset({JobStatus.SUBMITTING, JobStatus.RUNNING, JobStatus.RESUMING})
 
 
@@ -75,7 +75,7 @@ class ChunkStatus(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether only an operator can move it on."""
+        """Whether only an operator can change the state."""
         return self in {ChunkStatus.SUCCEEDED, ChunkStatus.DEAD, ChunkStatus.CANCELLED}
 
 
@@ -84,7 +84,7 @@ STATUSES: Mapping[str, ChunkStatus] = {str(each): each for each in ChunkStatus}
 
 @dataclass(frozen=True, slots=True)
 class JobRef:
-    """A job's name."""
+    """The name of a job."""
 
     tenant: str
     job: str
@@ -95,13 +95,13 @@ class JobRef:
         return keys.job_pk(self.tenant, self.job)
 
     def chunk(self, number: int) -> ChunkRef:
-        """Return the name of one of its chunks."""
+        """Return the name of a chunk of the job."""
         return ChunkRef(self.tenant, self.job, number)
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkRef:
-    """A chunk's name; the join is the chunk with the number `keys.JOIN_CHUNK`."""
+    """The name of a chunk; the join has the number `keys.JOIN_CHUNK`."""
 
     tenant: str
     job: str
@@ -109,7 +109,7 @@ class ChunkRef:
 
     @property
     def of(self) -> JobRef:
-        """The job that it belongs to."""
+        """The job of the chunk."""
         return JobRef(self.tenant, self.job)
 
     @property
@@ -128,13 +128,13 @@ class ChunkRef:
         return self.chunk == keys.JOIN_CHUNK
 
     def __str__(self) -> str:
-        """Return what a person calls it."""
+        """Return the name for people: job/number."""
         return f"{self.job}/{'join' if self.is_join else self.chunk}"
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A chunk as its item says it stands."""
+    """A chunk, read from its item."""
 
     ref: ChunkRef
     status: ChunkStatus
@@ -163,28 +163,28 @@ class Chunk:
 
     @property
     def attempts(self) -> int:
-        """How often the work on it has begun, hand-backs at a stop not counted."""
+        """The attempts so far; releases by stopping workers are not counted."""
         return int(self.item.get("attempts", 0))
 
     @property
     def has_direction(self) -> bool:
-        """Whether it goes on to its end whatever comes: back, or past the pivot."""
+        """Whether it ignores a cancel: it compensates, or passed the pivot."""
         return "direction" in self.item
 
     @property
     def compensate_requested(self) -> bool:
-        """Whether a cancel asks for what it did to be undone."""
+        """Whether a cancel requests its compensation."""
         return "compensate_requested" in self.item
 
     @property
     def renewal_mark(self) -> tuple[int, int]:
-        """What changes as long as its holder lives."""
+        """Fence and renewals: a pair that changes while the lease's worker lives."""
         return self.fence, int(self.item.get("renewals", 0))
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as its META item says it stands."""
+    """A job, read from its META item."""
 
     ref: JobRef
     status: JobStatus
@@ -212,32 +212,32 @@ class Job:
 
     @property
     def compensates_on_cancel(self) -> bool:
-        """Whether its cancel undoes what the chunks have done."""
+        """Whether its cancel compensates the chunks."""
         return bool(self.item.get("cancel_compensates"))
 
     @property
     def cancelled_at(self) -> str:
-        """When its last cancel was asked for."""
+        """When its last cancel was requested, ISO 8601."""
         return record.read_text(
             self.item, "cancelled_at", f"The record of {self.ref.job}"
         )
 
     @property
     def has_notify_hook(self) -> bool:
-        """Whether its pipeline wants to be told of its end."""
+        """Whether its pipeline has a notify hook."""
         return bool(self.item.get("has_notify_hook"))
 
     @property
     def deadline(self) -> float | None:
-        """When it is to be cancelled unless it has ended."""
+        """The time at which it is cancelled unless it has ended, in seconds."""
         at = self.item.get("deadline_at")
         return None if at is None else moment(str(at))
 
 
 def iso(moment: float) -> str:
-    """Return a moment as text that sorts by time and reads without a calculator.
+    """Return seconds since 1970 as ISO 8601 text in UTC, to the millisecond.
 
-    Conditions compare these texts, so they all have one width and one zone.
+    Conditions compare these texts, so all have the same width and zone.
     """
     whole = math.floor(moment)
     carried, micros = divmod(round((moment - whole) * MICROS), MICROS)
@@ -246,7 +246,7 @@ def iso(moment: float) -> str:
 
 @lru_cache(maxsize=64)
 def _to_the_second(seconds: int) -> str:
-    """Return a moment without its fraction: a worker asks for few of them, often."""
+    """Return a moment without its fraction; cached, because values repeat often."""
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 

@@ -1,4 +1,4 @@
-"""What a pipeline's notify hook is told of a job."""
+"""The notification that a pipeline's notify hook receives."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Notification:
     """A job has ended, or its deadline has passed.
 
     Attributes:
-        event: `ended`, or `deadline`: it is being cancelled for that, and will end.
+        event: `ended`, or `deadline`: the job is being cancelled and will end.
         status: SUCCEEDED, PARTIAL, FAILED, CANCELLED; at a deadline CANCELLING.
-        counts: How many chunks ended in which state; nothing at a deadline.
-        cancelled_by, reason: Who cancelled it and why; empty if nobody did.
+        counts: The number of chunks by final state; empty at a deadline.
+        cancelled_by, reason: The operator who cancelled it, and the reason; else empty.
         at: When it happened, ISO 8601, UTC.
-        idempotency_key: The same each time that this notice is delivered.
+        idempotency_key: The same for each delivery of this notification.
     """
 
     tenant: str
@@ -36,12 +36,12 @@ class Notification:
     idempotency_key: str = ""
 
 
-#: Is awaited at least once for each notice, by a worker that has the pipeline.
+#: A worker that has the pipeline awaits it at least once for each notification.
 NotifyFunction: TypeAlias = Callable[[Notification], Awaitable[None]]
 
 
 def read_notification(job: Job, row: Mapping[str, Any]) -> Notification:
-    """Return a notice as its row keeps it."""
+    """Return the notification that a row stores."""
     scope = [job.ref.tenant, job.ref.job, row["gen"], row["event"]]
     return Notification(
         tenant=job.ref.tenant,

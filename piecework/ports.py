@@ -1,7 +1,7 @@
-"""What the engine asks of the world around it; adapters and the in-memory run answer.
+"""The interfaces of the engine; the stores and the in-memory run implement them.
 
-Every write that these verbs stand for is conditional on the claim. When the claim
-was lost the verb raises `ClaimLostError`: whoever holds the chunk now goes on.
+Every write of these methods is conditional on the claim. If the claim is lost, the
+method raises `ClaimLostError`, and the worker that has the lease continues.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ClaimLostError(BaseException):
-    """The chunk belongs to somebody else by now: write nothing, stop at once.
+    """Another worker has the chunk: write nothing, stop at once.
 
     Not an `Exception`, so that a stage's own `except Exception` cannot hide it.
     """
@@ -28,10 +28,10 @@ class ClaimLostError(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class CancelRequest:
-    """A cancel, as the chunk's item tells its holder of it.
+    """A cancel request, as the chunk's item stores it.
 
     Attributes:
-        at: When it was asked for.
+        at: When the cancel was requested.
         compensate: Whether the chunk's completed stages are compensated first.
     """
 
@@ -40,14 +40,14 @@ class CancelRequest:
 
     @classmethod
     def read(cls, item: Mapping[str, Any]) -> CancelRequest | None:
-        """Read it off a chunk's item; None: nobody asks for the chunk to stop."""
+        """Read the request from a chunk's item; None: no cancel is requested."""
         if "cancel_requested_at" not in item:
             return None
         return cls(str(item["cancel_requested_at"]), "compensate_requested" in item)
 
 
 class CancelRequestedError(BaseException):
-    """The chunk is to be cancelled: stop at this stage boundary and record it."""
+    """A cancel is requested: stop at this stage boundary and record it."""
 
 
 class Checkpoints(Protocol):
@@ -55,68 +55,67 @@ class Checkpoints(Protocol):
 
     @property
     def completed(self) -> Mapping[str, str]:
-        """The JSON value of each stage whose checkpoint stands, by stage name."""
+        """The JSON value of each completed stage, by stage name."""
 
     @property
     def failure(self) -> ErrorEnvelope | None:
-        """Why the chunk is on its way back; None while it goes forward."""
+        """The cause of the compensation; None while the chunk goes forward."""
 
     @property
     def compensated(self) -> Mapping[str, ErrorEnvelope | None]:
-        """The stages already compensated on the way back, and what failed there."""
+        """The compensated stages by name; the value is the failure, if it failed."""
 
     @property
     def reached_stage(self) -> str:
-        """The stage that an earlier claim had begun; empty on the first claim."""
+        """The stage that an earlier claim had started; empty on the first claim."""
 
     async def complete(self, index: int, value: str, following: str) -> None:
-        """Checkpoint a stage's value and enter the following stage, in one write."""
+        """Store a stage's value and enter the following stage, in one write."""
 
     async def begin_compensation(self, failure: ErrorEnvelope, stage: str) -> None:
-        """Record that the chunk is compensating from now on, whoever works on it."""
+        """Record that this and all later claims of the chunk compensate."""
 
     async def record_compensation(
         self, stage: str, failure: ErrorEnvelope | None
     ) -> None:
-        """Record that a stage was compensated, or what its compensation died of."""
+        """Record that a stage was compensated, or the failure of its compensation."""
 
 
 class StageRunner(Protocol):
-    """Where a stage runs."""
+    """Runs stages, in this process or in another."""
 
     async def run(self, stage: Stage, ctx: Context[Any], variant: str = RUN) -> str:
-        """Do a stage in one of its ways, or undo it; return its value as JSON."""
+        """Run a variant of a stage; return its value as JSON."""
 
 
 class Journal(Protocol):
-    """The remembered results of pure calls."""
+    """The remembered results of pure calls of a chunk."""
 
     def recall(self, key: str) -> str | None:
-        """Return the JSON result of a call that was made before."""
+        """Return the JSON result of an earlier call, or None."""
 
     async def record(self, key: str, value: str) -> None:
-        """Remember a result; it may be written later, together with others."""
+        """Remember a result; it may be written later, in a batch."""
 
 
 class ResponseCache(Protocol):
     """Responses of pure calls that all jobs of a tenant share.
 
-    Neither verb fails a call: what cannot be read is not there, and what cannot be
-    written is let go.
+    A failure of the cache never fails a call: it counts as a miss, or is ignored.
     """
 
     async def recall(self, key: str) -> str | None:
-        """Return the JSON response of a call that any job has made."""
+        """Return the JSON response of any job's call, or None."""
 
     async def keep(self, key: str, value: str, seconds: float) -> None:
-        """Remember a response for so long."""
+        """Remember a response for so many seconds."""
 
 
 class NoResponseCache:
-    """A cache that remembers nothing."""
+    """A cache that is always empty."""
 
     async def recall(self, key: str) -> str | None:
-        """Return nothing."""
+        """Return None."""
         del key
         return None
 
@@ -127,10 +126,11 @@ class NoResponseCache:
 
 @dataclass(frozen=True, slots=True)
 class Proceed:
-    """An effect may be carried out now, with this epoch in its idempotency key.
+    """An effect may be executed now, with this generation in its idempotency key.
 
     Attributes:
-        in_doubt: It was begun before, so many seconds ago, and may have happened.
+        in_doubt: An earlier claim started it, and it may have happened.
+        seconds: The time since that start.
     """
 
     epoch: int
@@ -140,46 +140,46 @@ class Proceed:
 
 @dataclass(frozen=True, slots=True)
 class AlreadyDone:
-    """An effect has been carried out before; this is what it answered."""
+    """An effect was executed before; `value` is its answer as JSON."""
 
     value: str
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """An effect may have happened and cannot be asked after: a person decides."""
+    """An effect may have happened and cannot be looked up; an operator decides."""
 
 
 class Ledger(Protocol):
-    """The effects of a chunk, each written ahead: INTENT before, DONE after."""
+    """The effects of a chunk: INTENT is written before each one, DONE after it."""
 
     async def begin(
         self, key: str, stage: str, effect: Effect, max_duration_s: float
     ) -> Proceed | AlreadyDone | Unknown:
-        """Write the intent of an effect, or learn what became of an earlier one.
+        """Write the intent of an effect, or return the state of an earlier one.
 
         `max_duration_s`: seconds that one attempt may take.
         """
 
     def stages_with_effects(self) -> set[str]:
-        """Return the stages of which an effect stands, or may stand."""
+        """Return the stages with an effect that may have happened."""
 
     def may_have_happened(self, key: str) -> bool:
-        """Say whether an effect stands, or may stand."""
+        """Return whether an effect may have happened."""
 
     async def finish(self, key: str, value: str) -> None:
-        """Record that an effect was carried out, and its answer."""
+        """Record that an effect was executed, and its answer."""
 
     async def mark_refused(self, key: str) -> None:
-        """Record that an effect was plainly refused: it does not stand."""
+        """Record that an effect was refused: it did not happen."""
 
     async def mark_unknown(self, key: str) -> None:
-        """Record that nobody can tell whether an effect stands."""
+        """Record that it is unknown whether an effect happened."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredResult:
-    """A chunk's result as it is stored."""
+    """A chunk's result as it is stored: the value is JSON."""
 
     chunk: int
     label: str
@@ -188,7 +188,7 @@ class StoredResult:
 
 @dataclass(frozen=True, slots=True)
 class MissingChunk:
-    """A chunk without a result, and why."""
+    """A chunk without a result, with its status and error code."""
 
     chunk: int
     label: str
@@ -197,14 +197,14 @@ class MissingChunk:
 
 
 class JobResults(Protocol):
-    """What the join reads, and where it writes."""
+    """The results that a join reads, and the artifacts that it writes."""
 
     @property
     def missing(self) -> Sequence[MissingChunk]:
-        """The chunks that have no result."""
+        """The chunks without a result."""
 
     def results(self) -> AsyncIterator[StoredResult]:
-        """Yield the results of all chunks that have one, in chunk order."""
+        """Yield the results of all succeeded chunks, in chunk order."""
 
     async def write(self, name: str, content: bytes, media_type: str) -> str:
-        """Save an artifact of the job; return where it stands."""
+        """Save an artifact of the job; return its location."""

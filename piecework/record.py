@@ -1,4 +1,4 @@
-"""The fields of an item, read as what they have to be: anybody may have edited it."""
+"""Read the fields of an item with type checks: a user may have edited the item."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ from piecework.strict_json import MIB, Bounds, JsonRefusedError, read_json
 S = TypeVar("S", bound=StrEnum)
 
 UNREADABLE = "runtime.record.unreadable"
-#: No number of ours is larger: loops go by some of them.
+#: The largest accepted number; some numbers bound loops.
 MAX_INT = 10**15
-#: What reading an item raises that somebody edited, where no field was asked for here.
+#: Errors of reading a malformed item without the functions of this module.
 MALFORMED_ERRORS = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 
-#: JSON within an item, or within a line of an object of ours: an error, a certificate.
+#: Bounds of JSON in an item or in a line of an object: an error, a certificate.
 BOUNDS = Bounds(4 * MIB, nodes=1_000_000)
 
 
 def unreadable_error(what: str, why: str) -> PermanentError:
-    """Return the refusal of something on record that is not as we write it."""
+    """Return the error for a malformed record, with the message "{what} {why}."."""
     return PermanentError(f"{what} {why}.", code=UNREADABLE)
 
 
 def read_int(
     item: Mapping[str, Any], name: str, what: str, least: int = 0, most: int = MAX_INT
 ) -> int:
-    """Return a whole number of an item.
+    """Return an int field of an item, from `least` to `most`.
 
     Raises:
         PermanentError: `runtime.record.unreadable`.
     """
     found = item.get(name)
     if type(found) is not int or not least <= found <= most:
-        raise unreadable_error(what, f"has no sound {name!r}")
+        raise unreadable_error(what, f"has a missing or malformed {name!r}")
     return found
 
 
 def read_text(item: Mapping[str, Any], name: str, what: str) -> str:
-    """Return a text of an item.
+    """Return a str field of an item.
 
     Raises:
         PermanentError: `runtime.record.unreadable`.
     """
     found = item.get(name)
     if not isinstance(found, str):
-        raise unreadable_error(what, f"has no sound {name!r}")
+        raise unreadable_error(what, f"has a missing or malformed {name!r}")
     return found
 
 
 def read_status(item: Mapping[str, Any], states: type[S], what: str) -> S:
-    """Return the state that an item is in.
+    """Return the `status` field of an item as an enum.
 
     Raises:
         PermanentError: `runtime.record.unreadable`.
@@ -61,13 +61,13 @@ def read_status(item: Mapping[str, Any], states: type[S], what: str) -> S:
     try:
         return states(str(item.get("status")))
     except ValueError as error:
-        raise unreadable_error(what, "has no sound 'status'") from error
+        raise unreadable_error(what, "has a missing or malformed 'status'") from error
 
 
 def read_optional_text(item: Mapping[str, Any], name: str) -> str | None:
-    """Return a text of an item that may be missing; anything else is as good as none.
+    """Return a str field, or None if it is missing or malformed.
 
-    For what is only told on: it must not keep a chunk from ending.
+    For fields that are only reported: they must not keep a chunk from ending.
     """
     found = item.get(name)
     return found if isinstance(found, str) else None
@@ -82,19 +82,19 @@ def read_optional_int(item: Mapping[str, Any], name: str) -> int | None:
 def read_document(
     content: str | bytes, what: str, bounds: Bounds = BOUNDS
 ) -> dict[str, Any]:
-    """Return the JSON object that a field or an object of ours holds.
+    """Parse JSON text and return the object in it.
 
     Raises:
         PermanentError: `runtime.record.unreadable`.
     """
     found = read_value(content, what, bounds)
     if not isinstance(found, dict):
-        raise unreadable_error(what, "is no JSON object")
+        raise unreadable_error(what, "is not a JSON object")
     return found
 
 
 def read_value(content: str | bytes, what: str, bounds: Bounds = BOUNDS) -> Any:
-    """Return the JSON that a field or an object of ours holds.
+    """Parse JSON text and return its value.
 
     Raises:
         PermanentError: `runtime.record.unreadable`.

@@ -1,9 +1,9 @@
-"""Carry one chunk through its stages: forward, or backwards when it fails for good.
+"""Run one chunk through its stages, or compensate them after a final failure.
 
-The steps of a run, in order: restore what earlier claims have checkpointed, run each
-further stage, checkpoint it. A failure is classified, decided (`recovery.py`) and
-becomes an outcome; the way back undoes in reverse, one recorded step at a time, so
-that a worker that dies on it is followed by another that goes on backwards.
+A run restores the checkpoints of earlier claims, runs each further stage and writes its
+checkpoint. A failure is classified and decided (`recovery.py`), and becomes an outcome.
+Compensation goes in reverse order and records each step, so that another worker can
+continue it after a crash.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from piecework.recovery import DeadLetter, Pivot, RetryLater
 from piecework.stage_run import drop_traceback, run_on, run_with_fallbacks
 from piecework.ways import COMPENSATE
 
-#: Codes of failures that come after the work of a stage or of a call, or may do.
+#: Codes of failures that may come after the effect of a stage or a call.
 POST_EFFECT_CODES = {
     "runtime.effect.unknown",
     "runtime.value.too_large",
@@ -47,7 +47,7 @@ POST_EFFECT_CODES = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a run may spend before it is handed out again or given up."""
+    """The limit of attempts, the clock and the random source of a run."""
 
     max_attempts: int
     clock: Callable[[], float]
@@ -57,7 +57,12 @@ class Limits:
 async def run(
     pipeline: Pipeline, ctx: Context[Any], checkpoints: Checkpoints, limits: Limits
 ) -> Outcome:
-    """Walk the stages from the last checkpoint; on failure decide, then recover."""
+    """Run the stages from the last checkpoint, and return the outcome.
+
+    Raises:
+        StoreError: A table could not be reached.
+        ClaimLostError: Another worker has the chunk.
+    """
     unreadable = restore_values(pipeline, ctx, checkpoints)
     if checkpoints.failure is not None:
         return await compensate(pipeline, ctx, checkpoints, checkpoints.failure)
@@ -77,7 +82,7 @@ async def run(
             return Cancelled(stage.name)
         except StoreError:
             raise
-        except Exception as error:  # noqa: BLE001 -- whatever a stage raises
+        except Exception as error:  # noqa: BLE001 -- a stage may raise anything
             failure = describe_failure(error, ctx, limits)
             drop_traceback(error)
             return await recover(pipeline, ctx, checkpoints, limits, index, failure)
@@ -93,8 +98,8 @@ def restore_values(
 ) -> PermanentError | None:
     """Put the values of completed stages into the context, as the next claim would.
 
-    Return what keeps one of them from being read, if anything; the others are there
-    all the same, for the way back.
+    Return the error of a value that cannot be read, or None. All other values are
+    restored, because compensations may need them.
     """
     unreadable = None
     for stage in pipeline.stages[: count_completed(pipeline, checkpoints)]:
@@ -110,9 +115,9 @@ def restore_values(
 
 
 def count_completed(pipeline: Pipeline, checkpoints: Checkpoints) -> int:
-    """Return the longest run of completed stages from the start.
+    """Return how many stages from the first one are completed without a gap.
 
-    What came after a stage that was undone since is done again.
+    A stage after a compensated one runs again.
     """
     names = [stage.name for stage in pipeline.stages]
     return next(
@@ -128,7 +133,7 @@ async def run_stage(
     limits: Limits,
     index: int,
 ) -> str:
-    """Do a stage, whichever way it has to go, and return its value as JSON."""
+    """Run a stage with all its variants, and return its value as JSON."""
     restore_values(pipeline, ctx, checkpoints)
     ctx.caller.counts.start_stage()
     return await run_with_fallbacks(
@@ -143,7 +148,7 @@ async def run_stage(
 def describe_failure(
     error: BaseException, ctx: Context[Any], limits: Limits
 ) -> ErrorEnvelope:
-    """Return the only form in which an error is decided on and stored, without data."""
+    """Classify an error and redact it; only this form is decided on and stored."""
     now = limits.clock()
     trace = f"{ctx.job}/{ctx.chunk}"
     place: dict[str, Any] = {"stage": ctx.stage, "attempt": ctx.attempt}
@@ -159,7 +164,7 @@ async def recover(
     index: int,
     failure: ErrorEnvelope,
 ) -> Outcome:
-    """Turn a stage's failure into an outcome; undo first where that is decided."""
+    """Decide on a stage's failure, carry the decision out and return the outcome."""
     pivot = pivot_position(pipeline, index, failure, checkpoints, ctx)
     decision = recovery.decide(
         failure,
@@ -189,12 +194,12 @@ def pivot_position(
     checkpoints: Checkpoints,
     ctx: Context[Any],
 ) -> Pivot:
-    """Say whether the point of no return is passed, ahead, or nobody can tell.
+    """Return where the pivot lies, seen from the failed stage at `index`.
 
-    A pivot that failed has plainly not happened only if it was refused outright: on
-    its first try, in its first claim, with an error that is not transient, while no
-    effect of it stands, or may, and not for what it answered. What the breaker refused
-    was not even tried, in as many claims as it may be.
+    A failed pivot counts as not executed only if all of these hold: it was its first
+    attempt in its first claim, the error is not transient, the error is not about the
+    answer, and no effect of the stage may have happened. If the circuit breaker refused
+    the call, the pivot was not attempted; this holds for any number of claims.
     """
     if index < pipeline.pivot_index:
         return Pivot.AHEAD
@@ -216,10 +221,10 @@ async def compensate(
     checkpoints: Checkpoints,
     failure: ErrorEnvelope,
 ) -> DeadLettered | Cancelled | Deferred:
-    """Undo in reverse every stage that was begun, the one in doubt included.
+    """Compensate every started stage in reverse order, including one in doubt.
 
-    A compensation that fails does not stop the others: it is recorded, and told. One
-    whose dependency nobody may ask now is no failure: it is begun again later.
+    A failed compensation is recorded and emitted, and the others still run. If the
+    dependency's breaker is open, the compensation is deferred, not failed.
     """
     ctx.caller.start_compensating()
     await ctx.caller.in_flight.wait()
@@ -243,12 +248,12 @@ async def compensate(
 async def compensate_stage(
     stage: Stage, ctx: Context[Any], failure: ErrorEnvelope
 ) -> ErrorEnvelope | None:
-    """Run one compensation; return what it died of."""
+    """Run one compensation; return its failure, or None if it succeeded."""
     try:
         await run_on(stage, ctx, COMPENSATE)
     except StoreError:
         raise
-    except Exception as error:  # noqa: BLE001 -- whatever it raises is its failure
+    except Exception as error:  # noqa: BLE001 -- any error is its failure
         failed = classify(
             error,
             stage=ctx.stage,

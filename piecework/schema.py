@@ -1,8 +1,9 @@
-"""The versions of what is stored and sent: a reader leaves what is newer to others.
+"""The schema versions of items and messages; a reader leaves newer ones to others.
 
-They rise only when a reader of the version before would do wrong; what may be left out
-is just added. Each claim writes its own version on its chunk, so that the rows below a
-chunk are never newer than the chunk says, and no older worker can claim it any more.
+A version rises only if a reader of the version before would act wrongly. Optional
+fields are added without a new version. Each claim writes its own version on its chunk:
+the rows of a chunk are never newer than the chunk, and no older worker can claim it
+again.
 """
 
 from __future__ import annotations
@@ -14,25 +15,27 @@ from piecework.errors import SchemaTooNewError
 
 Item = TypeVar("Item", bound=Mapping[str, Any])
 
-#: Of every item, in its attribute `v`; one without it is of the first.
+#: The version of items, in the attribute `v`; an item without it has version 1.
 SCHEMA: Final = 1
-#: Of every message, in its field `v`.
+#: The version of messages, in the field `v`.
 MESSAGES: Final = 1
 
 
 def is_newer(item: Mapping[str, Any]) -> bool:
-    """Say whether an item is of a later version than this code knows."""
+    """Return whether an item has a later version than this code reads."""
     version = item.get("v")
     return type(version) is int and version > SCHEMA
 
 
 def require_known(item: Item) -> Item:
-    """Return an item that this code can read.
+    """Return the item if this code can read it.
 
     Raises:
-        SchemaTooNewError: It is of a later version.
+        SchemaTooNewError: The item has a later version.
     """
     if is_newer(item):
-        message = f"An item is of version {item['v']}; this version knows {SCHEMA}."
+        message = (
+            f"An item has schema version {item['v']}; this code reads up to {SCHEMA}."
+        )
         raise SchemaTooNewError(message)
     return item

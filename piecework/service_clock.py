@@ -1,9 +1,9 @@
-"""The time of day as the table's service tells it, where our own clock is wrong.
+"""Correct the local clock by the `Date` header of AWS responses.
 
-Leases and delays are written by one machine and read by others. Every answer of AWS
-carries its time; a clock that is off by more than those answers allow is corrected as
-if they had come back at once. Safety never rests on it, but a clock that
-runs ahead would take living workers' chunks away, and one that lags would wait.
+One machine writes leases and delays, and others read them. If the local clock differs
+from AWS by more than the responses allow, it is corrected as if the last response had
+taken no time. Correctness does not depend on it. But a worker whose clock runs ahead
+would take the chunks of living workers, and one whose clock lags would wait too long.
 """
 
 from __future__ import annotations
@@ -15,60 +15,62 @@ from email.utils import parsedate_to_datetime
 from math import inf
 from typing import Any
 
-#: Seconds between two looks at the service's clock, unless we know little of it yet.
+#: Seconds between two observations, once the offset is known to CLOSE_S seconds.
 EVERY_S = 10.0
 CLOSE_S = 2.0
-#: `Date` has whole seconds: the service's clock was within this much after it.
+#: `Date` has whole seconds: the service's time was up to this much later.
 RESOLUTION_S = 1.0
 
 
 @dataclass(slots=True)
 class ServiceClock:
-    """A clock; call it for the seconds since 1970.
+    """A clock; calling it returns the seconds since 1970.
 
     Attributes:
-        offset: Seconds that are added to our own clock.
+        local: The clock of this machine.
+        offset: Seconds that are added to the local clock.
     """
 
     local: Callable[[], float] = time.time
     offset: float = 0.0
     _least: float = -inf
     _most: float = inf
-    _heard_at: float = -inf
+    _observed_at: float = -inf
 
     def __call__(self) -> float:
-        """Return the time."""
+        """Return the corrected time in seconds since 1970."""
         return self.local() + self.offset
 
     def due(self) -> bool:
-        """Say whether the next answer is worth a look; also after our clock jumped."""
+        """Return whether to observe the next response; also after a clock jump."""
         known = self._most - self._least <= CLOSE_S
-        return not known or abs(self.local() - self._heard_at) >= EVERY_S
+        return not known or abs(self.local() - self._observed_at) >= EVERY_S
 
     def observe(self, sent_at: float, answer: Mapping[str, Any]) -> None:
-        """Learn from an answer to a request that was sent at `sent_at`, our own time.
+        """Update the offset from the response to a request sent at `sent_at`.
 
-        The service wrote its date at some moment between then and now, so that the
-        true offset lies in [date - now, date + 1 s - sent_at]. What was learned before
-        narrows it further, unless the two exclude each other: then a clock was set.
+        `sent_at` is local time. The service wrote its date between then and now, so the
+        true offset lies in [date - now, date + 1 s - sent_at]. The interval of earlier
+        responses narrows it further. If both exclude each other, a clock was set, and
+        the earlier interval is dropped.
         """
-        told = read_date(answer)
-        if told is None:
+        date = read_date(answer)
+        if date is None:
             return
         now = self.local()
-        least, most = told - now, told + RESOLUTION_S - sent_at
+        least, most = date - now, date + RESOLUTION_S - sent_at
         if max(least, self._least) <= min(most, self._most):
             least, most = max(least, self._least), min(most, self._most)
-        self._least, self._most, self._heard_at = least, most, now
-        # An answer that took several tries was written at the last of them.
-        told_last = min(least + RESOLUTION_S / 2, most)
-        self.offset = 0.0 if least <= 0.0 <= most else told_last
+        self._least, self._most, self._observed_at = least, most, now
+        # After retries the response belongs to the last attempt.
+        nearest = min(least + RESOLUTION_S / 2, most)
+        self.offset = 0.0 if least <= 0.0 <= most else nearest
 
 
 def read_date(answer: Mapping[str, Any]) -> float | None:
-    """Return the date of an answer; None: it has none that can be read.
+    """Return the date of a response in seconds since 1970; None if it is missing.
 
-    The request was carried out all the same.
+    A malformed date does not fail the request, which was executed.
     """
     headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
     try:

@@ -1,7 +1,8 @@
-"""JSON from outside, read strictly: weighed before it is parsed, and never ambiguous.
+"""Parse untrusted JSON strictly: bounded before parsing, and never ambiguous.
 
-Of two equal keys one parser takes the first and another the last; a million brackets
-fit into a megabyte. Whatever comes from a queue, a table or the bucket is read here.
+Parsers disagree on duplicate keys: one takes the first, another the last. And a
+megabyte holds a million brackets. All JSON from a queue, a table or the bucket is read
+here.
 """
 
 from __future__ import annotations
@@ -16,24 +17,24 @@ from typing import Any, Final, NoReturn
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
-#: A string up to its end, or to the end of the text. Possessive: read once, whatever
-#: it holds.
+#: A string up to its end, or to the end of the text. Possessive, so that each character
+#: is read once.
 _STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _BRACKETS: Final = re.compile(r"[\[\]{}]")
 _OPENING: Final = frozenset("[{")
-#: Halves of a character, as JSON may spell them.
+#: Escaped surrogates: halves of a character.
 _HALVES: Final = re.compile(r"\\u[dD][89a-fA-F]")
-#: More than any number that we write; beyond it Python's own limit is not far.
+#: Longer than any number that piecework writes, and below Python's own limit.
 _DIGITS: Final = 64
 
 
 class JsonRefusedError(ValueError):
-    """It is no JSON, or more than may be; the message quotes nothing of it."""
+    """The text is not JSON, or exceeds its bounds; the message does not quote it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much JSON may be: bytes, brackets within brackets, values in all."""
+    """The limits of a JSON text: bytes, nesting depth, and number of values."""
 
     size: int
     depth: int = 32
@@ -41,10 +42,10 @@ class Bounds:
 
 
 def read_json(content: bytes | str, bounds: Bounds) -> Any:
-    """Return what a JSON text says.
+    """Parse a JSON text and return its value.
 
     Raises:
-        JsonRefusedError: It is too much, ambiguous, or no JSON.
+        JsonRefusedError: It exceeds the bounds, is ambiguous, or is not JSON.
     """
     text = require_bounded(content, bounds)
     try:
@@ -52,7 +53,7 @@ def read_json(content: bytes | str, bounds: Bounds) -> Any:
     except JsonRefusedError:
         raise
     except (ValueError, RecursionError) as error:
-        message = "it is no JSON"
+        message = "it is not JSON"
         raise JsonRefusedError(message) from error
     if _HALVES.search(text):
         _require_whole_characters(found)
@@ -60,10 +61,10 @@ def read_json(content: bytes | str, bounds: Bounds) -> Any:
 
 
 def require_bounded(content: bytes | str, bounds: Bounds) -> str:
-    """Return the text of JSON that may be parsed: weighed, not read yet.
+    """Return the text of JSON that is within the bounds; it is not parsed yet.
 
     Raises:
-        JsonRefusedError: It is no UTF-8, too long, too deep, or too much.
+        JsonRefusedError: It is not UTF-8, too long, too deep, or has too many values.
     """
     if len(content) > bounds.size:
         message = f"it is longer than {bounds.size:,} bytes"
@@ -72,13 +73,13 @@ def require_bounded(content: bytes | str, bounds: Bounds) -> str:
         text = content.decode() if isinstance(content, bytes) else content
         size = len(text) if text.isascii() else len(text.encode())
     except UnicodeError as error:
-        message = "it is no UTF-8"
+        message = "it is not UTF-8"
         raise JsonRefusedError(message) from error
     if size > bounds.size:
         message = f"it is longer than {bounds.size:,} bytes"
         raise JsonRefusedError(message)
     if len(text) < bounds.nodes and text.count("[") + text.count("{") <= bounds.depth:
-        return text  # so few characters, and brackets, cannot be too much
+        return text  # too short to exceed the bounds
     bare = _STRING.sub("", text)
     if bare.count(",") + bare.count("[") + bare.count("{") >= bounds.nodes:
         message = f"it holds more than {bounds.nodes:,} values"
@@ -90,7 +91,7 @@ def require_bounded(content: bytes | str, bounds: Bounds) -> str:
 
 
 def _depth(brackets: Sequence[str], most: int) -> int:
-    """Return how deep brackets go; beyond the most it does not matter how far."""
+    """Return the depth of brackets; stop counting beyond `most`."""
     depth = deepest = 0
     for bracket in brackets:
         depth += 1 if bracket in _OPENING else -1
@@ -103,7 +104,7 @@ def _depth(brackets: Sequence[str], most: int) -> int:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        message = "it holds a key twice"
+        message = "it has a duplicate key"
         raise JsonRefusedError(message)
     return found
 
@@ -128,15 +129,15 @@ def _real(digits: str) -> float:
 
 
 def _require_whole_characters(found: Any) -> None:
-    """Refuse halves of characters that are not beside their other halves."""
+    """Refuse unpaired surrogates."""
     try:
         json.dumps(found, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        message = "it holds half a character"
+        message = "it holds an unpaired surrogate"
         raise JsonRefusedError(message) from error
 
 
-#: Made once: it costs as much as what it reads, which is mostly a hundred bytes.
+#: Created once: creating it costs as much as parsing a hundred bytes, a usual text.
 _STRICT: Final = json.JSONDecoder(
     object_pairs_hook=_object,
     parse_constant=_no_number,

@@ -1,10 +1,10 @@
-"""Let a client of the SDK speak to none but the host that it asks.
+"""Make a client of the SDK verify the certificate of its host.
 
-aiobotocore leaves out two looks at certificates that botocore takes: at the name in
-one, so that anybody's would do, and behind a proxy at all of it.
+aiobotocore omits two checks of botocore. It does not check the host name, so any valid
+certificate passes. Behind a proxy it does not check the certificate at all.
 """
 
-# ruff: noqa: SLF001 -- there is no setting for either
+# ruff: noqa: SLF001 -- aiobotocore has no setting for either
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 
 
 def check_certificates(client: Any) -> None:
-    """Let a client that has sent nothing yet check whom it speaks to.
+    """Make a client that has sent no request yet check certificates.
 
     Raises:
-        AttributeError: It is not made as the one that this was written for; better
-            no client than one that trusts anybody.
+        AttributeError: The internals of the SDK have changed. It is safer to fail than
+            to use a client that trusts every host.
     """
     http = client._endpoint.http_session
     make, behind_proxy = http._get_ssl_context, http._setup_proxy_ssl_context

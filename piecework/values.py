@@ -1,10 +1,11 @@
-"""Values that outlive a process: JSON, typed by the annotation of the function.
+"""Encode the values of stages as JSON, by the return annotation of the function.
 
-The first run hands on what a resumed run would read back, never the object itself,
-so that a pipeline cannot come to depend on something a checkpoint loses.
+A stage receives the decoded JSON of an earlier value, never the object itself. So a
+first run sees what a resumed run sees, and no pipeline depends on state that a
+checkpoint loses.
 
-JSON is written and read by the names of the fields: an alias may differ between
-writing and reading, a field's own name cannot.
+JSON uses the names of the fields, not their aliases: an alias may differ between
+writing and reading.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from pydantic import TypeAdapter, ValidationError
 from piecework.errors import PermanentError
 from piecework.strict_json import MIB, Bounds, require_bounded
 
-#: Bytes of a value as JSON: it is held several times over on its way.
+#: Bytes of a value as JSON; memory holds several copies of it at once.
 VALUE_LIMIT = 16 * MIB
-#: A value may be a long list of numbers; deep it is only by mistake.
+#: A value may be a long list of numbers. A deep value is a mistake.
 BOUNDS = Bounds(VALUE_LIMIT, nodes=4_000_000)
-#: Functions whose type is remembered; bounded, since a stage may make new ones.
+#: Functions whose type is cached; bounded, because a stage may create functions.
 FUNCTIONS_KEPT = 1_024
 
 
@@ -32,37 +33,38 @@ def encode(function: Callable[..., Any], value: Any) -> str:
     """Return a function's value as JSON.
 
     Raises:
-        PermanentError: When the value is not what the function's annotation says, or
-            too large to be kept.
+        PermanentError: `runtime.value.unserialisable`: the value does not match the
+            function's annotation; `runtime.value.too_large`.
     """
     try:
         adapter = result_type(function)
-        # The adapter's own methods fill in a dozen defaults each time.
+        # The serializer directly: the adapter's own method fills in a dozen defaults.
         content = adapter.serializer.to_json(value, round_trip=True, warnings="error")
         if b"null" in content:
-            # So NaN and infinity are written; their own type does not read it.
+            # NaN and infinity are written as null, which their own type does not read.
             adapter.validator.validate_json(content, by_alias=False, by_name=True)
     except (ValidationError, ValueError, TypeError) as error:
         name = getattr(function, "__qualname__", repr(function))
-        message = f"What {name} returned is not of the type that it declares."
+        message = f"The value of {name} does not match its return annotation."
         raise PermanentError(
             message,
             code="runtime.value.unserialisable",
-            next_step="Correct the return annotation, or return what it says.",
+            next_step="Correct the return annotation, or the returned value.",
         ) from error
     if len(content) > VALUE_LIMIT:
         name = getattr(function, "__qualname__", repr(function))
-        message = f"What {name} returned has {len(content):,} bytes as JSON."
+        message = f"The value of {name} has {len(content):,} bytes as JSON."
         raise PermanentError(message, code="runtime.value.too_large")
     return content.decode()
 
 
 def decode(function: Callable[..., Any], text: str) -> Any:
-    """Return the value that JSON text stands for.
+    """Return the value of a JSON text.
 
     Raises:
-        PermanentError: When the text is not of the function's declared type, as
-            after a deployment that changed the type under a running job.
+        PermanentError: `runtime.value.unreadable`: the text does not match the
+            function's return annotation, for example because a deployment changed the
+            type during the job.
     """
     try:
         validator = result_type(function).validator
@@ -70,17 +72,17 @@ def decode(function: Callable[..., Any], text: str) -> Any:
         return validator.validate_json(text, by_alias=False, by_name=True)
     except ValueError as error:
         name = getattr(function, "__qualname__", repr(function))
-        message = f"The stored value of {name} is not of the type that it declares."
+        message = f"The stored value of {name} does not match its return annotation."
         raise PermanentError(
             message,
             code="runtime.value.unreadable",
-            next_step="Deploy a type that reads the old values too.",
+            next_step="Deploy a type that also reads the old values.",
         ) from error
 
 
 @functools.lru_cache(FUNCTIONS_KEPT)
 def result_type(function: Callable[..., Any]) -> TypeAdapter[Any]:
-    """Return the type of a function's result; without an annotation any JSON."""
+    """Return the type of a function's result; any JSON without an annotation."""
     whole = inspect.unwrap(function)
     if isinstance(whole, functools.partial):
         whole = whole.func

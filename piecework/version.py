@@ -1,4 +1,4 @@
-"""Which version this is."""
+"""The version of piecework."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from platform import python_version
 
 
 def versions() -> dict[str, str]:
-    """Return Piecework's version, and that of the Python which runs it."""
+    """Return the versions of piecework and Python."""
     return {"piecework": version("piecework"), "python": python_version()}
 
 
 def version_line() -> str:
-    """Return both as a line for people."""
+    """Return both versions as a line for people."""
     ours, python = versions().values()
     return f"piecework {ours} (Python {python})"

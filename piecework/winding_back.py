@@ -1,4 +1,4 @@
-"""Why a chunk turns back without having failed: a cancel wants it undone."""
+"""The cause of a compensation that a cancel requests for an unfailed chunk."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from piecework.errors import ErrorEnvelope
 from piecework.model import ChunkRef, iso
 from piecework.pipeline import Pipeline
 
-#: A chunk that turned back for this reason ends CANCEL_CODE; for any other, DEAD.
+#: A chunk that compensates with this code ends CANCELLED; with any other code, DEAD.
 CANCEL_CODE: Final = "job.cancel.requested"
 
 
 def cancellation_cause(ref: ChunkRef, stage: str, at: float) -> ErrorEnvelope:
-    """Return the reason in the form in which records keep reasons."""
+    """Return the envelope that records store as the cause of the compensation."""
     return ErrorEnvelope(
         code=CANCEL_CODE,
         error_class=ErrorClass.PERMANENT,
-        message="The job was cancelled, and what the chunk had done is undone.",
+        message="The job was cancelled, and the chunk's stages are compensated.",
         stage=stage,
         at=iso(at),
         correlation_id=f"{ref.job}/{ref.chunk}",
@@ -26,6 +26,6 @@ def cancellation_cause(ref: ChunkRef, stage: str, at: float) -> ErrorEnvelope:
 
 
 def may_compensate(pipeline: Pipeline, stage: str) -> bool:
-    """Say whether a chunk that stands at a stage has not entered its pivot yet."""
+    """Return whether a chunk at this stage has not reached its pivot yet."""
     names = [s.name for s in pipeline.stages]
     return stage not in names or names.index(stage) < pipeline.pivot_index

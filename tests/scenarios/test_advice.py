@@ -47,7 +47,7 @@ async def test_a_worker_gives_advice_on_the_order_in_one_event(
     ]
     assert [
         (
-            "orders: 'ship' cannot be undone, and stands before the pivot: "
-            "move it behind 'charge', the pivot."
+            "orders: 'ship' cannot be reversed, and runs before the pivot: "
+            "move it after 'charge', the pivot."
         )
     ] == said[1]["advice"]

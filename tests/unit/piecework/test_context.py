@@ -61,7 +61,7 @@ def test_a_stage_reads_what_an_earlier_one_returned() -> None:
 
 def test_a_stage_that_has_not_run_has_no_result() -> None:
     ctx = context(PIPELINE, stage="extract")
-    with pytest.raises(UsageError, match="'extract' asks for 'count'"):
+    with pytest.raises(UsageError, match="'extract' reads 'count'"):
         ctx.result(count)
 
 

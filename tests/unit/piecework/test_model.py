@@ -89,7 +89,9 @@ def test_a_chunk_is_read_as_it_stands() -> None:
 
 
 def test_a_state_that_nobody_knows_is_not_read_as_another() -> None:
-    with pytest.raises(PermanentError, match="chunk j/0 has no sound 'status'"):
+    with pytest.raises(
+        PermanentError, match="chunk j/0 has a missing or malformed 'status'"
+    ):
         Chunk.read(ChunkRef("a", "j", 0), {"status": "LOST", "gen": 1})
 
 

@@ -51,8 +51,8 @@ def test_a_hard_stage_before_an_easy_one_is_advised_against() -> None:
 
     assert [
         (
-            "'charge' is hard to undo and stands before 'reserve', "
-            "which is easy to undo: move it behind 'reserve'."
+            "'charge' is hard to reverse and runs before 'reserve', "
+            "which is easy to reverse: move it after 'reserve'."
         )
     ] == found
 
@@ -82,8 +82,8 @@ def test_what_cannot_be_undone_belongs_behind_the_pivot() -> None:
 
     assert [
         (
-            "'ship' cannot be undone, and stands before the pivot: "
-            "move it behind 'charge', the pivot."
+            "'ship' cannot be reversed, and runs before the pivot: "
+            "move it after 'charge', the pivot."
         )
     ] == lint_stage_order(order(*stages))
 
@@ -92,13 +92,13 @@ def test_what_cannot_be_undone_is_the_pivot_where_there_is_none() -> None:
     stages = [undoable(reserve), Stage(ship, reversibility="impossible")]
 
     assert [
-        "'ship' cannot be undone, and there is no pivot: make it that."
+        "'ship' cannot be reversed, and there is no pivot: make it the pivot."
     ] == lint_stage_order(order(*stages))
 
 
 def test_what_can_be_undone_and_never_is_gets_a_compensation() -> None:
     assert [
-        "'reserve' is easy to undo, and nothing does: give it a compensation."
+        "'reserve' is easy to reverse, but has no compensation: add one."
     ] == lint_stage_order(order(Stage(reserve, reversibility="easy")))
 
 

@@ -28,7 +28,7 @@ orders = Pipeline("orders", payload=Order, stages=[
     Stage(reserve, compensate=release),
 ])
 """
-SAID = "'charge' is hard to undo and stands before 'reserve'"
+SAID = "'charge' is hard to reverse and runs before 'reserve'"
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_config_validate_gives_advice_on_pipelines_and_it_is_no_error(
 
 
 def test_a_wrong_declaration_is_not_valid(run: Run, tmp_path: Path) -> None:
-    wrong = MODULE.replace('undo="hard"', 'undo="impossible"')
+    wrong = MODULE.replace('reversibility="hard"', 'reversibility="impossible"')
     (tmp_path / "wrong_of_a_test.py").write_text(wrong)
     sys.path.insert(0, str(tmp_path))
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from piecework.settings import Settings
 from tests.docs.pages import FENCE, ROOT, SPAN
 
 GLOSSARY = ROOT / "docs/glossary.md"
@@ -44,6 +45,7 @@ EXEMPT = (
     "tests/docs/test_words.py",
 )
 
+COLUMNS = 4
 ANY = r"\w+"
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: Between two words of a phrase: a space, or a line break with its comment or quotes.
@@ -131,6 +133,32 @@ def retired_names(files: dict[str, str]) -> list[str]:
             lines = places(text, whole)
             found += [f"{file}:{line}: {name}: {names[name]}" for line, _ in lines]
     return found
+
+
+def names_of_the_glossary() -> Iterator[tuple[str, str]]:
+    """Yield each term with each name that its column *seen as* has."""
+    terms = GLOSSARY.read_text("utf-8").partition("## Words that are not used")[0]
+    for line in terms.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if line.startswith("| ") and len(cells) == COLUMNS:
+            for span in SPAN.findall(cells[2]):
+                yield from ((cells[0], name) for name in WORD.findall(span))
+
+
+def test_every_name_in_the_glossary_is_in_the_code() -> None:
+    names = {word for text in texts(PRODUCT).values() for word in WORD.findall(text)}
+    names |= {f"PIECEWORK_{name.upper()}" for name in Settings.model_fields}
+
+    assert [] == [row for row in names_of_the_glossary() if row[1] not in names]
+
+
+def test_each_term_of_the_glossary_has_one_row() -> None:
+    terms = list(dict.fromkeys(term for term, _ in names_of_the_glossary()))
+    lines = GLOSSARY.read_text("utf-8").splitlines()
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in lines]
+
+    assert len(terms) >= 60
+    assert [] == [term for term in terms if rows.count(term) != 1]
 
 
 def test_no_retired_name_is_used() -> None:

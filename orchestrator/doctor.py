@@ -42,34 +42,36 @@ class Target:
     emulator: Emulator | None = None
 
 
-def checks(settings: Settings, environ: Mapping[str, str] = os.environ) -> list[Check]:
+def run_checks(
+    settings: Settings, environ: Mapping[str, str] = os.environ
+) -> list[Check]:
     """Check the machine, then the endpoint, then the deployed resources."""
-    done = [_python(), _packages()]
+    done = [_check_python(), _check_packages()]
     try:
-        target = _target(environ)
+        target = _find_target(environ)
     except PieceworkError as error:
         message, step = error.message, error.next_step
         return [*done, Check("endpoint", ok=False, detail=message, next_step=step)]
-    done += [_endpoint(target), _loopback(target)]
+    done += [_check_endpoint(target), _check_loopback(target)]
     if target.emulator:
-        done.append(_emulator(target.emulator))
-    region = _region(target, environ)
+        done.append(_check_emulator(target.emulator))
+    region = _check_region(target, environ)
     done.append(region)
-    credentials = _credentials(target)
+    credentials = _check_credentials(target)
     done.append(credentials)
     if all(check.ok for check in done):
-        done += _resources(settings, target, region.detail.split()[0])
+        done += _check_resources(settings, target, region.detail.split()[0])
     return done
 
 
-def _python() -> Check:
+def _check_python() -> Check:
     found = ".".join(str(part) for part in sys.version_info[:3])
     wanted = ".".join(str(part) for part in OLDEST_PYTHON)
     ok = sys.version_info >= OLDEST_PYTHON
     return Check("python", ok, found, "" if ok else f"install Python {wanted} or newer")
 
 
-def _packages() -> Check:
+def _check_packages() -> Check:
     found, missing = [], []
     for name in PACKAGES:
         try:
@@ -81,7 +83,7 @@ def _packages() -> Check:
     return Check("packages", not missing, detail, step)
 
 
-def _target(environ: Mapping[str, str]) -> Target:
+def _find_target(environ: Mapping[str, str]) -> Target:
     """Find the endpoint as the runtime does: environment, state file, then AWS."""
     for name in ENDPOINT_VARIABLES:
         if environ.get(name):
@@ -91,19 +93,19 @@ def _target(environ: Mapping[str, str]) -> Target:
     return Target(None, "no endpoint variable, no emulator of this folder")
 
 
-def _endpoint(target: Target) -> Check:
+def _check_endpoint(target: Target) -> Check:
     return Check(
         "endpoint", ok=True, detail=f"{target.endpoint or 'AWS'}: {target.reason}"
     )
 
 
-def _loopback(target: Target) -> Check:
+def _check_loopback(target: Target) -> Check:
     if target.endpoint and is_loopback(target.endpoint):
         return Check("loopback", ok=True, detail="yes: no call leaves this machine")
     return Check("loopback", ok=True, detail="no: `demo` and `down` refuse to run")
 
 
-def _emulator(emulator: Emulator) -> Check:
+def _check_emulator(emulator: Emulator) -> Check:
     try:
         found = server.fetch_version(emulator.endpoint, HEALTH_S)
     except (OSError, ValueError) as error:
@@ -112,7 +114,7 @@ def _emulator(emulator: Emulator) -> Check:
     return Check("emulator", ok=True, detail=f"MiniStack {found}, pid {emulator.pid}")
 
 
-def _region(target: Target, environ: Mapping[str, str]) -> Check:
+def _check_region(target: Target, environ: Mapping[str, str]) -> Check:
     """Check the region; the two variables for it may differ."""
     from botocore.exceptions import BotoCoreError
 
@@ -127,62 +129,64 @@ def _region(target: Target, environ: Mapping[str, str]) -> Check:
     if chosen := default or plain:
         return Check("region", ok=True, detail=chosen)
     try:
-        profile = _session().region_name
+        profile = _make_session().region_name
     except BotoCoreError as error:
-        return _unreadable("region", error)
+        return _config_failure("region", error)
     if profile:
         return Check("region", ok=True, detail=f"{profile} (from the profile)")
     step = f"set AWS_REGION; for the embedded AWS, {START}"
     return Check("region", ok=False, detail="none", next_step=step)
 
 
-def _credentials(target: Target) -> Check:
+def _check_credentials(target: Target) -> Check:
     from botocore.exceptions import BotoCoreError
 
     if target.emulator:
         detail = "test credentials of the embedded AWS; your own are not used"
         return Check("credentials", ok=True, detail=detail)
     try:
-        found = _session().get_credentials()
+        found = _make_session().get_credentials()
     except BotoCoreError as error:
-        return _unreadable("credentials", error)
+        return _config_failure("credentials", error)
     if found is None:
         step = f"sign in with the AWS CLI; for the embedded AWS, {START}"
         return Check("credentials", ok=False, detail="none", next_step=step)
     return Check("credentials", ok=True, detail=f"from {found.method}")
 
 
-def _unreadable(name: str, error: Exception) -> Check:
+def _config_failure(name: str, error: Exception) -> Check:
     """Return the failed check of an AWS configuration, in the words of the SDK."""
     step = f"correct the profile or the variables; for the embedded AWS, {START}"
     return Check(name, ok=False, detail=str(error), next_step=step)
 
 
-def _resources(settings: Settings, target: Target, region: str) -> Iterator[Check]:
+def _check_resources(
+    settings: Settings, target: Target, region: str
+) -> Iterator[Check]:
     """Check each resource by name, even if another check failed."""
     sqs, dynamodb, s3 = (
-        _client(name, target, region) for name in ("sqs", "dynamodb", "s3")
+        _make_client(name, target, region) for name in ("sqs", "dynamodb", "s3")
     )
     for queue in (settings.work_queue, settings.dead_letter_queue):
-        yield _request(f"queue {queue}", partial(sqs.get_queue_url, QueueName=queue))
+        yield _check_call(f"queue {queue}", partial(sqs.get_queue_url, QueueName=queue))
     for table in (settings.checkpoints_table, settings.dead_letters_table):
-        yield _request(
+        yield _check_call(
             f"table {table}", partial(dynamodb.describe_table, TableName=table)
         )
     account = EMBEDDED_ACCOUNT
     if not target.emulator:
-        sts = _client("sts", target, region)
-        identity = _request("account", sts.get_caller_identity, shown="Account")
+        sts = _make_client("sts", target, region)
+        identity = _check_call("account", sts.get_caller_identity, shown="Account")
         yield identity
         account = identity.detail
     bucket = settings.bucket(account, region)
     # The role of one tenant may list only the prefix of that tenant.
     prefix = f"tenants/{settings.tenant}/"
     call = partial(s3.list_objects_v2, Bucket=bucket, Prefix=prefix, MaxKeys=1)
-    yield _request(f"bucket {bucket}", call)
+    yield _check_call(f"bucket {bucket}", call)
 
 
-def _request(name: str, call: Callable[[], Any], shown: str = "") -> Check:
+def _check_call(name: str, call: Callable[[], Any], shown: str = "") -> Check:
     """Call AWS once; `shown` is the key of the answer to show."""
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -198,7 +202,7 @@ def _request(name: str, call: Callable[[], Any], shown: str = "") -> Check:
     return Check(name, ok=True, detail=str(answer[shown]) if shown else "found")
 
 
-def _client(service: str, target: Target, region: str) -> Any:
+def _make_client(service: str, target: Target, region: str) -> Any:
     from botocore.config import Config
 
     if target.emulator:
@@ -207,10 +211,10 @@ def _client(service: str, target: Target, region: str) -> Any:
         connect_timeout=2, read_timeout=5, retries={"total_max_attempts": 2}
     )
     # No endpoint is passed, because the endpoint variables decide.
-    return _session().client(service, region_name=region, config=config)
+    return _make_session().client(service, region_name=region, config=config)
 
 
-def _session() -> Any:
+def _make_session() -> Any:
     import boto3
 
     return boto3.Session()

@@ -57,10 +57,10 @@ async def submit(
         PieceworkError: The input is invalid; no job was created.
     """
     with acting_as("orchestrator"):
-        return await start(rt, submission, chunks, progress)
+        return await create_and_fan_out(rt, submission, chunks, progress)
 
 
-async def start(
+async def create_and_fan_out(
     rt: Runtime,
     submission: Submission,
     chunks: AsyncIterator[ChunkInput],

@@ -118,7 +118,7 @@ async def plan_chunk(
             "stage": step.stage.name,
             "state": str(step.state),
             "compensate": function_name(step.stage.compensate) if pipeline else None,
-            "undo": step.stage.reversibility if pipeline else None,
+            "reversibility": step.stage.reversibility if pipeline else None,
         }
         for step in plan_steps(rt, chunk, known, progress)
     ]

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from orchestrator.cli.output import Output, console_of
-from orchestrator.cli.times import clock_time
+from orchestrator.cli.times import format_clock
 from orchestrator.waiting import ProgressSnapshot, Watcher
 from piecework.model import ChunkStatus
 
@@ -20,7 +20,7 @@ LINE_EVERY_S = 2.0
 
 
 @contextmanager
-def watching(out: Output, no_worker_hint: str) -> Iterator[Watcher]:
+def show_progress(out: Output, no_worker_hint: str) -> Iterator[Watcher]:
     """Yield a watcher that shows the job's progress."""
     if not out.stderr.isatty():
         yield Watcher(line_writer(out), remark=out.say, no_worker_hint=no_worker_hint)
@@ -68,7 +68,7 @@ def details(snapshot: ProgressSnapshot) -> str:
     words += [f"{waiting} waiting"] if waiting else []
     words += [f"{snapshot.dead} dead"] if snapshot.dead else []
     if snapshot.eta and not snapshot.job.status.ended:
-        words.append(f"eta {clock_time(snapshot.eta)}")
+        words.append(f"eta {format_clock(snapshot.eta)}")
     return "  ".join(words)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from orchestrator.cli.output import Column, Document, facts
-from orchestrator.cli.times import ago, epoch, span
+from orchestrator.cli.times import epoch, format_ago, format_span
 from orchestrator.cli.views import ERROR_HISTORY_COLUMNS, View, section
 
 
@@ -19,7 +19,7 @@ def chunk_columns(now: float) -> list[Column]:
         Column("STAGE", "stage"),
         Column("ATTEMPTS", lambda chunk: chunk.get("attempts", 0), right=True),
         Column("CALLS", "calls", right=True),
-        Column("CHANGED", lambda chunk: ago(last_change(chunk), now)),
+        Column("CHANGED", lambda chunk: format_ago(last_change(chunk), now)),
         Column("ERROR", lambda chunk: error_cell(chunk, now)),
         Column("LABEL", "label", shrinks=True),
     ]
@@ -31,7 +31,7 @@ def error_cell(chunk: Document, now: float) -> str:
     if chunk["status"] != "WAITING" or "blocked_on" not in chunk:
         return code
     left = max(0.0, epoch(chunk["retry_at"]) - now)
-    return f"{code}: blocked on {chunk['blocked_on']}, retry in {span(left)}"
+    return f"{code}: blocked on {chunk['blocked_on']}, retry in {format_span(left)}"
 
 
 def last_change(chunk: Document) -> Any:
@@ -47,7 +47,7 @@ def chunk_view(chunk: Document, now: float) -> View:
 
     def draw(console: Console) -> None:
         shown = [
-            (name, f"{value}  ({ago(value, now)})" if name in moments else value)
+            (name, f"{value}  ({format_ago(value, now)})" if name in moments else value)
             for name, value in chunk.items()
             if name not in listed
         ]

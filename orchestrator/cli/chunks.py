@@ -38,13 +38,13 @@ def list_chunks(
 
     async def run(rt: Runtime, out: Output) -> None:
         from orchestrator.cli.chunk_views import chunk_columns
-        from orchestrator.cli.lists import first, known_status
+        from orchestrator.cli.lists import parse_status, take_first
         from orchestrator.inspector import read_chunks, require_job
         from piecework.model import ChunkStatus
 
-        wanted = known_status(status, ChunkStatus)
+        wanted = parse_status(status, ChunkStatus)
         record = await require_job(rt, job)
-        found, more = await first(read_chunks(rt, record, wanted), limit)
+        found, more = await take_first(read_chunks(rt, record, wanted), limit)
         empty = (
             f"no chunk has status {wanted}; next: piecework jobs show {job}"
             if wanted
@@ -65,11 +65,11 @@ def show_chunk(
 
     async def run(rt: Runtime, out: Output) -> None:
         from orchestrator.cli.chunk_views import chunk_view
-        from orchestrator.cli.lists import chunk_number
+        from orchestrator.cli.lists import parse_chunk
         from orchestrator.inspector import chunk_document, require_job
 
         record = await require_job(rt, job)
-        document = await chunk_document(rt, record.ref.chunk(chunk_number(chunk)))
+        document = await chunk_document(rt, record.ref.chunk(parse_chunk(chunk)))
         out.document(document, chunk_view(document, rt.clock()))
 
     run_connected(run, output)

@@ -18,14 +18,14 @@ FINE, COARSE = 6, 2
 COLUMNS = [
     Column("GROUP", "group"),
     Column("ITEM", "item"),
-    Column("COUNT", lambda line: amount(line["count"]), right=True),
+    Column("COUNT", lambda line: format_amount(line["count"]), right=True),
     Column("UNIT", "unit"),
-    Column("REQUESTS", lambda line: amount(line["requests"]), right=True),
-    Column("USD", lambda line: money(line["usd"], FINE), right=True),
+    Column("REQUESTS", lambda line: format_amount(line["requests"]), right=True),
+    Column("USD", lambda line: format_money(line["usd"], FINE), right=True),
 ]
 IDLE_COLUMNS = [
     *(column for column in COLUMNS[:4]),
-    Column("USD A MONTH", lambda line: money(line["usd"], COARSE), right=True),
+    Column("USD A MONTH", lambda line: format_money(line["usd"], COARSE), right=True),
 ]
 
 
@@ -44,22 +44,30 @@ def summary(bill: Document) -> list[tuple[str, object]]:
     """Return the names and values below the lines."""
     per_thousand = bill["chunk_usd"] * 1000
     return [
-        ("total", f"{money(bill['total_usd'], FINE)} USD for {bill['chunks']} chunks"),
-        ("per 1,000 chunks", f"{money(per_thousand, FINE)} USD"),
-        ("by process", by_actor(bill["by_actor_usd"])),
+        (
+            "total",
+            f"{format_money(bill['total_usd'], FINE)} USD for {bill['chunks']} chunks",
+        ),
+        ("per 1,000 chunks", f"{format_money(per_thousand, FINE)} USD"),
+        ("by process", actor_costs_text(bill["by_actor_usd"])),
         ("paid calls", usage_text(bill["calls"]["paid"])),
-        ("without result", without_result(bill["calls"])),
-        ("saved", saved(bill["calls"])),
-        ("retries", f"{amount(bill['retries'])} requests" if bill["retries"] else ""),
+        ("without result", without_result_text(bill["calls"])),
+        ("saved", saved_text(bill["calls"])),
+        (
+            "retries",
+            f"{format_amount(bill['retries'])} requests" if bill["retries"] else "",
+        ),
         ("prices", f"{bill['region']}, as of {bill['prices_dated']}"),
         ("units from", bill["units_by"]),
         ("notes", "\n".join(bill["notes"])),
     ]
 
 
-def by_actor(sums: Document) -> str:
+def actor_costs_text(sums: Document) -> str:
     """Return the cost of each kind of process."""
-    return ", ".join(f"{actor} {money(usd, FINE)}" for actor, usd in sums.items())
+    return ", ".join(
+        f"{actor} {format_money(usd, FINE)}" for actor, usd in sums.items()
+    )
 
 
 def usage_text(part: Document) -> str:
@@ -70,10 +78,10 @@ def usage_text(part: Document) -> str:
     text = f"{part['calls']:,}"
     if tokens:
         text += f", {part['tokens_in']:,} tokens in, {part['tokens_out']:,} out"
-    return f"{text}, {money(part['usd'], FINE)} USD" if part["usd"] else text
+    return f"{text}, {format_money(part['usd'], FINE)} USD" if part["usd"] else text
 
 
-def without_result(calls: Document) -> str:
+def without_result_text(calls: Document) -> str:
     """Return the paid calls of lost claims and of dead chunks."""
     parts = [
         ("by lost claims, paid twice", calls["paid_by_lost_claims"]),
@@ -84,7 +92,7 @@ def without_result(calls: Document) -> str:
     )
 
 
-def saved(calls: Document) -> str:
+def saved_text(calls: Document) -> str:
     """Return the calls that were answered without paying again."""
     parts = [("from the journal", "replayed"), ("from other jobs", "cached")]
     return "\n".join(
@@ -111,7 +119,7 @@ def idle_view(document: Document) -> View:
         print_table(console, document["lines"], IDLE_COLUMNS)
         console.print()
         pairs = [
-            ("total", f"{money(document['total_usd'], COARSE)} USD a month"),
+            ("total", f"{format_money(document['total_usd'], COARSE)} USD a month"),
             ("prices", f"{document['region']}, as of {document['prices_dated']}"),
         ]
         console.print(facts(pairs))
@@ -119,7 +127,7 @@ def idle_view(document: Document) -> View:
     return draw
 
 
-def amount(count: float) -> str:
+def format_amount(count: float) -> str:
     """Return a count as text, without decimals if it is whole; empty for zero."""
     if not count:
         return ""
@@ -128,6 +136,6 @@ def amount(count: float) -> str:
     return f"{count:,.3f}" if count >= 1 else f"{count:.6f}"
 
 
-def money(usd: float | None, digits: int) -> str:
+def format_money(usd: float | None, digits: int) -> str:
     """Return an amount of dollars as text; empty if it is unknown."""
     return "" if usd is None else f"{usd:,.{digits}f}"

@@ -39,7 +39,10 @@ def discard_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
     yes: YesOption = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Discard dead letters: their chunks stay dead in later redrives and retries."""
+    """Discard dead letters: their chunks stay dead.
+
+    Later redrives and retries leave these chunks out.
+    """
 
     async def run(rt: Runtime, out: Output) -> None:
         from orchestrator.cli import discarding, selecting
@@ -115,7 +118,10 @@ def redrive_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
     yes: YesOption = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Redrive dead letters: process their chunks again after the cause was fixed."""
+    """Redrive dead letters after a fix.
+
+    Their chunks are processed again, in a new generation of their job.
+    """
 
     async def run(rt: Runtime, out: Output) -> int:
         from orchestrator.cli import editing, redriving, selecting

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from piecework.runtime import Runtime
 
 app = typer.Typer(
-    help="List, count and export dead letters; redrive or discard them.",
+    help="List, redrive, discard and export dead letters.",
     no_args_is_help=True,
 )
 
@@ -73,16 +73,19 @@ def list_letters(
 def show_letter(
     job: JobArgument, chunk: ChunkArgument, output: OutputOption = Format.TABLE
 ) -> None:
-    """Show the last dead letter of a chunk: error history, lineage and payload."""
+    """Show the last dead letter of a chunk.
+
+    With its error history, its earlier deaths and its payload.
+    """
 
     async def run(rt: Runtime, out: Output) -> None:
         from orchestrator.cli.letter_story import dead_letter_document
         from orchestrator.cli.letter_views import letter_view
-        from orchestrator.cli.lists import chunk_number
+        from orchestrator.cli.lists import parse_chunk
         from orchestrator.inspector import require_job
 
         record = await require_job(rt, job)
-        document = await dead_letter_document(rt, record.ref.chunk(chunk_number(chunk)))
+        document = await dead_letter_document(rt, record.ref.chunk(parse_chunk(chunk)))
         out.document(document, letter_view(document, rt.clock()))
 
     run_connected(run, output)

@@ -39,14 +39,14 @@ def list_effects(
     """List the effects in doubt of the chunks that ended without a result."""
 
     async def run(rt: Runtime, out: Output) -> None:
-        from orchestrator.cli.lists import chunk_number, first
+        from orchestrator.cli.lists import parse_chunk, take_first
         from orchestrator.cli.output import Column
         from orchestrator.doubt import effects_in_doubt
         from orchestrator.inspector import require_job
 
         record = await require_job(rt, job)
-        only = chunk_number(chunk) if chunk else None
-        found, more = await first(effects_in_doubt(rt, record, only), limit)
+        only = parse_chunk(chunk) if chunk else None
+        found, more = await take_first(effects_in_doubt(rt, record, only), limit)
         columns = [
             Column("CHUNK", "chunk", right=True),
             Column("STATUS", "status"),
@@ -76,8 +76,8 @@ def resolve_effect(
     outcome: Annotated[
         EffectOutcome | None,
         typer.Option(
-            help="Whether the other system executed the effect.",
-            show_default="required",
+            help="Whether the other system executed the effect; required.",
+            show_default=False,
         ),
     ] = None,
     answer: Annotated[
@@ -100,7 +100,7 @@ def resolve_effect(
 
     async def run(rt: Runtime, out: Output) -> None:
         from orchestrator.cli import asking
-        from orchestrator.cli.lists import chunk_number
+        from orchestrator.cli.lists import parse_chunk
         from orchestrator.cli.output import facts
         from orchestrator.cli.settling import read_resolution
         from orchestrator.doubt import resolve
@@ -108,7 +108,7 @@ def resolve_effect(
 
         request = read_resolution(key, answer, reason, outcome)
         record = await require_job(rt, job)
-        ref = record.ref.chunk(chunk_number(chunk))
+        ref = record.ref.chunk(parse_chunk(chunk))
         word = "happened" if request.answer is not None else "did not happen"
         await asking.confirm(f"Record that {key} of {ref} {word}", out, yes=yes)
         resolved = await resolve(rt, ref, request)

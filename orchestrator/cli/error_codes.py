@@ -36,7 +36,10 @@ def explain_code(
     ] = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Explain an error code and its next step; without a code, list the codes."""
+    """Explain an error code, or list all.
+
+    Show the cause of a code, what the runtime does, and the next step.
+    """
 
     def run(out: Output) -> None:
         if not code:

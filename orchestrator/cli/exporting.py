@@ -24,17 +24,17 @@ async def export(
         UsageError: `cli.usage.invalid`: the file cannot be written to.
     """
     if not to:
-        await write(rt, out.stdout.write, letters, payload=payload)
+        await write_letters(rt, out.stdout.write, letters, payload=payload)
         return
     with whole_file(Path(to)) as file:
-        await write(
+        await write_letters(
             rt, lambda text: file.write(text.encode()), letters, payload=payload
         )
     count = len(letters)
     out.say(f"{count} dead letter{'s' * (count != 1)} written to {to}")
 
 
-async def write(
+async def write_letters(
     rt: Runtime,
     put: Callable[[str], object],
     letters: Sequence[Letter],

@@ -68,7 +68,9 @@ def deploy_stacks(  # noqa: PLR0913, PLR0917 -- options of a command
     region: RegionOption = "",
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Deploy the stacks: show the change sets, ask, execute and follow them.
+    """Deploy the stacks after a confirmation.
+
+    Each change set is shown first, then executed and followed to its end.
 
     A second deploy without changes does nothing. Parameters that are not named keep
     the values of the stacks.
@@ -161,9 +163,10 @@ def destroy_stacks(  # noqa: PLR0913, PLR0917 -- safeguards, each wanted alone
     region: RegionOption = "",
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Remove the stacks, the last first; the data stays without --with-data.
+    """Remove the stacks, but keep the data.
 
-    Refused while jobs run. This command never removes the bucket and the keys.
+    --with-data also removes tables and queues. Refused while jobs run. This command
+    never removes the bucket and the keys.
     """
 
     def run(out: Output) -> None:
@@ -198,7 +201,10 @@ def render_templates(  # noqa: PLR0913, PLR0917 -- as deploy
     region: RegionOption = "",
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Print or write templates, parameters and AWS CLI commands; do not call AWS."""
+    """Print or write the templates.
+
+    With parameters and AWS CLI commands; no call goes to AWS.
+    """
 
     def run(out: Output) -> None:
         from orchestrator.cli.infra_views import show_files
@@ -223,7 +229,7 @@ def show_status(
     region: RegionOption = "",
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Show the stacks: their status, their differences, their outputs."""
+    """Show the status, differences and outputs."""
 
     def run(out: Output) -> None:
         from orchestrator.cli.infra_views import show_stacks

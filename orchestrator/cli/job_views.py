@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rich.console import Console
 
 from orchestrator.cli.output import Column, Document, facts
-from orchestrator.cli.times import ago, between, epoch, span
+from orchestrator.cli.times import epoch, format_ago, format_between, format_span
 from orchestrator.cli.views import View
 
 
@@ -16,25 +16,25 @@ def job_columns(now: float) -> list[Column]:
     return [
         Column("JOB", "job"),
         Column("STATUS", "status"),
-        Column("DONE", done, right=True),
+        Column("DONE", progress_text, right=True),
         Column("PIPELINE", "pipeline", shrinks=True),
-        Column("CREATED", lambda job: ago(job["created_at"], now)),
-        Column("TOOK", lambda job: took(job, now)),
+        Column("CREATED", lambda job: format_ago(job["created_at"], now)),
+        Column("TOOK", lambda job: duration_text(job, now)),
     ]
 
 
-def done(job: Document) -> str:
+def progress_text(job: Document) -> str:
     """Return how many chunks have a result; of an open job, how many have ended."""
     outcomes = job.get("outcomes")
     ended = outcomes.get("SUCCEEDED", 0) if outcomes else job.get("ended_chunks", 0)
     return f"{ended}/{job['chunks']}"
 
 
-def took(job: Document, now: float) -> str:
+def duration_text(job: Document, now: float) -> str:
     """Return how long a job took, or how long it has existed."""
     if job.get("finished_at"):
-        return between(job["created_at"], job["finished_at"])
-    return f"{span(now - epoch(job['created_at']))} so far"
+        return format_between(job["created_at"], job["finished_at"])
+    return f"{format_span(now - epoch(job['created_at']))} so far"
 
 
 def job_view(job: Document, now: float) -> View:
@@ -50,23 +50,23 @@ def job_view(job: Document, now: float) -> View:
                     ("status", job["status"]),
                     ("pipeline", job["pipeline"]),
                     ("source", job.get("source")),
-                    ("created", created(job, now)),
-                    ("took", took(job, now)),
-                    ("resumed", resumed(job)),
-                    ("deadline", deadline(job, now)),
-                    ("cancelled", cancelled(job)),
-                    ("quiesced", quiesced(job)),
-                    ("chunks", counted(job)),
-                    ("calls", paid(job)),
-                    ("errors", tally(job["error_codes"])),
+                    ("created", creation_text(job, now)),
+                    ("took", duration_text(job, now)),
+                    ("resumed", reopening_text(job)),
+                    ("deadline", deadline_text(job, now)),
+                    ("cancelled", cancel_text(job)),
+                    ("quiesced", quiescence_text(job)),
+                    ("chunks", chunk_counts_text(job)),
+                    ("calls", calls_text(job)),
+                    ("errors", format_counts(job["error_codes"])),
                     ("dead letters", f"{dead} open" if dead else ""),
                     ("reason", current_reason(reason, now) if reason else ""),
                     (
                         "notified",
                         "\n".join(map(notification_text, job.get("notifications", ()))),
                     ),
-                    ("certificate", certified(job)),
-                    ("next", next_step(job)),
+                    ("certificate", certificate_text(job)),
+                    ("next", next_command(job)),
                 ]
             )
         )
@@ -81,13 +81,13 @@ def current_reason(reason: Document, now: float) -> str:
     return f"{reason['code']}: {reason['message']}"
 
 
-def created(job: Document, now: float) -> str:
+def creation_text(job: Document, now: float) -> str:
     """Return when and by whom a job was submitted."""
     by = f" by {job['submitted_by']}" if job.get("submitted_by") else ""
-    return f"{ago(job['created_at'], now)}{by}"
+    return f"{format_ago(job['created_at'], now)}{by}"
 
 
-def resumed(job: Document) -> str:
+def reopening_text(job: Document) -> str:
     """Return how often a job was reopened, and the last actor and reason."""
     if "resumed_by" not in job:
         return ""
@@ -95,7 +95,7 @@ def resumed(job: Document) -> str:
     return f"{times} x, last by {job['resumed_by']}: {job.get('resume_reason', '')}"
 
 
-def cancelled(job: Document) -> str:
+def cancel_text(job: Document) -> str:
     """Return the actor and the reason of a cancel; empty if the job was reopened."""
     facts = job.get("cancel")
     if not facts:
@@ -104,12 +104,12 @@ def cancelled(job: Document) -> str:
     return f"{by}; with compensation" if facts.get("cancel_compensates") else by
 
 
-def quiesced(job: Document) -> str:
+def quiescence_text(job: Document) -> str:
     """Return how long a cancel took, and the calls that ended after it."""
     facts = job.get("cancel", {})
     if "quiesced_after_s" not in facts:
         return ""
-    took = span(facts["quiesced_after_s"])
+    took = format_span(facts["quiesced_after_s"])
     return f"{took} after the cancel, with {facts['calls_after_cancel']} calls after it"
 
 
@@ -123,30 +123,30 @@ def notification_text(notification: Document) -> str:
     return f"{text}{attempts}{error}"
 
 
-def deadline(job: Document, now: float) -> str:
+def deadline_text(job: Document, now: float) -> str:
     """Return the deadline of a job and the time left."""
     until = job.get("deadline_at")
-    return f"{until}  ({ago(until, now)})" if until else ""
+    return f"{until}  ({format_ago(until, now)})" if until else ""
 
 
-def counted(job: Document) -> str:
+def chunk_counts_text(job: Document) -> str:
     """Return the number of chunks, and the number by status."""
-    return f"{job['chunks']}: {tally(job['counts'])}"
+    return f"{job['chunks']}: {format_counts(job['counts'])}"
 
 
-def paid(job: Document) -> str:
+def calls_text(job: Document) -> str:
     """Return how many calls were paid, and how many came from the cache."""
     made, cached = job["calls"]["paid"], job["calls"]["cached"]
     return f"{made}, and {cached} from the cache" if cached else f"{made}"
 
 
-def tally(counts: Mapping[str, int]) -> str:
+def format_counts(counts: Mapping[str, int]) -> str:
     """Return counts as text, the largest first."""
     ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     return ", ".join(f"{count} {name}" for name, count in ordered)
 
 
-def certified(job: Document) -> str:
+def certificate_text(job: Document) -> str:
     """Return a certificate as a line."""
     found = job.get("certificate")
     if not found:
@@ -163,7 +163,7 @@ def certified(job: Document) -> str:
     return f"{text}; manifest {found['manifest_sha256'][:12]}"
 
 
-def next_step(job: Document) -> str:
+def next_command(job: Document) -> str:
     """Return the next command."""
     name = job["job"]
     reason = job.get("status_reason")

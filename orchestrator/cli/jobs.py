@@ -46,13 +46,13 @@ def list_jobs(
 
     async def run(rt: Runtime, out: Output) -> None:
         from orchestrator.cli.job_views import job_columns
-        from orchestrator.cli.lists import first, known_status
+        from orchestrator.cli.lists import parse_status, take_first
         from orchestrator.job_list import read_jobs
         from piecework.model import JobRef, JobStatus
 
-        wanted = known_status(status, JobStatus)
+        wanted = parse_status(status, JobStatus)
         too_new: list[JobRef] = []
-        found, more = await first(read_jobs(rt, wanted, too_new), limit)
+        found, more = await take_first(read_jobs(rt, wanted, too_new), limit)
         empty = (
             f"no job has status {wanted}; next: piecework jobs list"
             if wanted
@@ -173,7 +173,7 @@ def cancel_job(  # noqa: PLR0913, PLR0917 -- options of a command
     async def run(rt: Runtime, out: Output) -> None:
         from orchestrator.cancel import cancel
         from orchestrator.cli.asking import confirm
-        from orchestrator.cli.submitting import show, whoami
+        from orchestrator.cli.submitting import show_job, whoami
         from orchestrator.cli.undoing import check_options, show_plan
         from orchestrator.inspector import MAX_COUNTED_CHUNKS, require_job
 
@@ -200,7 +200,7 @@ def cancel_job(  # noqa: PLR0913, PLR0917 -- options of a command
             compensate=compensate,
             on_recorded=report_recorded,
         )
-        show(out, cancelled)
+        show_job(out, cancelled)
 
     run_connected(run, output)
 
@@ -212,11 +212,11 @@ def retry_job(
     deadline: DeadlineOption = "",
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Retry every chunk without a result of a job that ended PARTIAL or FAILED.
+    """Retry a job that ended PARTIAL or FAILED.
 
-    Discarded chunks stay dead. A future deadline stays in force unless --deadline
-    replaces it; a deadline that has passed is removed. For a cancelled job use
-    `jobs resume`.
+    Every chunk without a result is processed again from its checkpoint. Discarded
+    chunks stay dead. A future deadline stays in force unless --deadline replaces it; a
+    deadline that has passed is removed. For a cancelled job use `jobs resume`.
     """
     run_connected(reopening(job, reason, deadline, command="retry"), output)
 
@@ -228,11 +228,11 @@ def resume_job(
     deadline: DeadlineOption = "",
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Resume a CANCELLED job: continue every chunk that has no result.
+    """Resume a CANCELLED job.
 
-    Discarded chunks stay dead. A future deadline stays in force unless --deadline
-    replaces it; a deadline that has passed is removed. For a job that ended PARTIAL
-    or FAILED use `jobs retry`.
+    Every chunk without a result continues from its checkpoint. Discarded chunks stay
+    dead. A future deadline stays in force unless --deadline replaces it; a deadline
+    that has passed is removed. For a job that ended PARTIAL or FAILED use `jobs retry`.
     """
     run_connected(reopening(job, reason, deadline, command="resume"), output)
 
@@ -244,7 +244,7 @@ def reopening(job: str, reason: str, deadline: str, *, command: str) -> Connecte
     """
 
     async def run(rt: Runtime, out: Output) -> None:
-        from orchestrator.cli.submitting import read_deadline, show, whoami
+        from orchestrator.cli.submitting import read_deadline, show_job, whoami
         from orchestrator.inspector import require_job
         from orchestrator.resume import ResumeRequest, resume
         from piecework.model import JobStatus
@@ -266,6 +266,6 @@ def reopening(job: str, reason: str, deadline: str, *, command: str) -> Connecte
             rt, ResumeRequest(record.ref, whoami(), reason, until)
         )
         out.say(f"{count} chunks are reopened in generation {gen}")
-        show(out, await require_job(rt, job))
+        show_job(out, await require_job(rt, job))
 
     return run

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from orchestrator.cli.letters import Letter, chunk_name
 from orchestrator.cli.output import Column, Document
-from orchestrator.cli.times import ago
+from orchestrator.cli.times import format_ago
 
 
 def group_by_cause(letters: Sequence[Letter]) -> list[Document]:
@@ -54,8 +54,8 @@ def group_columns(now: float) -> list[Column]:
         Column("JOBS", lambda group: len(group["jobs"]), right=True),
         Column("CODE", "error_code"),
         Column("STAGE", "stage"),
-        Column("FIRST", lambda group: ago(group["first_died_at"], now)),
-        Column("LAST", lambda group: ago(group["last_died_at"], now)),
+        Column("FIRST", lambda group: format_ago(group["first_died_at"], now)),
+        Column("LAST", lambda group: format_ago(group["last_died_at"], now)),
         Column("OWNER", "owner"),
         Column("SAMPLE", lambda group: group["sample"]["error"], shrinks=True),
     ]

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from orchestrator.cli.letters import Letter, chunk_name
 from orchestrator.cli.output import Column, Document, facts
-from orchestrator.cli.times import ago
+from orchestrator.cli.times import format_ago
 from orchestrator.cli.views import ERROR_HISTORY_COLUMNS, View, pretty, section
 from piecework.store.dead_letters import OPEN, REDRIVEN
 
@@ -62,14 +62,15 @@ def letter_columns(now: float, *, all_: bool) -> list[Column]:
         Column("CODE", "error_code"),
         Column("STAGE", "stage"),
         Column("ATTEMPTS", "attempts", right=True),
-        Column("DIED", lambda letter: ago(letter["dead_lettered_at"], now)),
+        Column("DIED", lambda letter: format_ago(letter["dead_lettered_at"], now)),
         Column("LABEL", "label", shrinks=True),
     ]
 
 
 def letter_view(letter: Letter, now: float) -> View:
     """Return a view of a dead letter."""
-    stranded = letter.get("uncompensated_stages")
+    died = format_ago(letter["dead_lettered_at"], now)
+    uncompensated = letter.get("uncompensated_stages")
 
     def draw(console: Console) -> None:
         console.print(
@@ -80,16 +81,13 @@ def letter_view(letter: Letter, now: float) -> View:
                     ("state", state_text(letter, now)),
                     ("error", f"{letter['error_code']}  ({letter['error_class']})"),
                     ("", letter.get("error")),
-                    ("means", meaning(letter)),
+                    ("means", cause_text(letter)),
                     ("stage", letter.get("stage")),
-                    (
-                        "died",
-                        f"{ago(letter['dead_lettered_at'], now)}, {counters(letter)}",
-                    ),
+                    ("died", f"{died}, {counters_text(letter)}"),
                     ("compensation", letter.get("compensation")),
-                    ("not compensated", ", ".join(stranded) if stranded else ""),
+                    ("not compensated", ", ".join(uncompensated or ())),
                     ("fingerprint", letter["fingerprint"]),
-                    ("origin", origin(letter, now)),
+                    ("origin", origin_text(letter, now)),
                     ("patched", patch_text(letter)),
                     ("owner", letter.get("owner")),
                     ("runbook", letter.get("runbook")),
@@ -106,7 +104,7 @@ def letter_view(letter: Letter, now: float) -> View:
             console.print(payload_text(letter["payload"]))
         elif "payload_error" in letter:
             console.print(f"\npayload: {letter['payload_error']}")
-        console.print(facts([("\nnext", f"\n{next_step(letter)}")]))
+        console.print(facts([("\nnext", f"\n{next_command(letter)}")]))
 
     return draw
 
@@ -117,7 +115,7 @@ def state_text(letter: Letter, now: float) -> str:
     if letter["state"] == OPEN:
         return OPEN
     found, chunk = str(letter["state"]), letter["chunk_now"]
-    text = f"{found} {ago(row['at'], now)} by {row['by']}: {row['why']}"
+    text = f"{found} {format_ago(row['at'], now)} by {row['by']}: {row['why']}"
     if found == REDRIVEN and chunk:
         text += f"; now {chunk['status']} in generation {chunk['gen']}"
     return text
@@ -133,13 +131,14 @@ def closed_as(row: Document) -> str:
     return text + (", patched" if "patch" in row else "")
 
 
-def origin(letter: Letter, now: float) -> str:
+def origin_text(letter: Letter, now: float) -> str:
     """Return the first death of a chunk that died several times."""
     first = letter["lineage"][0]
     if letter["deaths"] == 1:
         return ""
+    ago = format_ago(first["dead_lettered_at"], now)
     return (
-        f"died in generation {first['gen']}, {ago(first['dead_lettered_at'], now)}, "
+        f"died in generation {first['gen']}, {ago}, "
         f"of {first['error_code']}; {letter['deaths']} deaths in all"
     )
 
@@ -153,7 +152,7 @@ def patch_text(letter: Letter) -> str:
     return f"since generation {last['redriven_gen']}, by {last['by']}: {last['patch']}"
 
 
-def meaning(letter: Letter) -> str:
+def cause_text(letter: Letter) -> str:
     """Return the cause of the code; a pipeline's own code is not in the registry."""
     from piecework.codes import REGISTRY
 
@@ -161,7 +160,7 @@ def meaning(letter: Letter) -> str:
     return found.cause if found else ""
 
 
-def counters(letter: Letter) -> str:
+def counters_text(letter: Letter) -> str:
     """Return the counters of the chunk as text."""
     names = ("attempts", "claims", "receive_count")
     return ", ".join(f"{name} {letter[name]}" for name in names if name in letter)
@@ -184,7 +183,7 @@ def payload_text(payload: Any) -> str:
     return clean("\n".join(lines))
 
 
-def next_step(letter: Letter) -> str:
+def next_command(letter: Letter) -> str:
     """Return the next command."""
     job, chunk = letter["job"], chunk_name(letter)
     if letter["state"] != OPEN:

@@ -12,7 +12,7 @@ from piecework.errors import UsageError
 T = TypeVar("T")
 
 
-async def first(found: AsyncIterator[T], limit: int) -> tuple[list[T], bool]:
+async def take_first(found: AsyncIterator[T], limit: int) -> tuple[list[T], bool]:
     """Return the first items, and whether there are more; limit 0 returns all."""
     taken: list[T] = []
     generator: Any = found
@@ -24,7 +24,7 @@ async def first(found: AsyncIterator[T], limit: int) -> tuple[list[T], bool]:
     return taken, False
 
 
-def known_status(status: str | None, statuses: type[StrEnum]) -> str | None:
+def parse_status(status: str | None, statuses: type[StrEnum]) -> str | None:
     """Return a status in upper case, as it is stored.
 
     Raises:
@@ -39,7 +39,7 @@ def known_status(status: str | None, statuses: type[StrEnum]) -> str | None:
     return status.upper()
 
 
-def chunk_number(text: str) -> int:
+def parse_chunk(text: str) -> int:
     """Return the number of a chunk; `join` has a number of its own.
 
     Raises:

@@ -26,7 +26,10 @@ def demo(
         Path, typer.Option(help="The folder for the report.", file_okay=False)
     ] = Path("out"),
 ) -> None:
-    """Run a demo on this machine: review a contract while faults are injected."""
+    """Run the demo: review a contract under faults.
+
+    Everything runs on this machine, on the embedded AWS.
+    """
 
     async def run(output: Output) -> int:
         from orchestrator.demo import run_demo
@@ -79,10 +82,10 @@ def doctor(output: OutputOption = Format.TABLE) -> None:
         from dataclasses import asdict
 
         from orchestrator.cli.output import Column
-        from orchestrator.doctor import checks
+        from orchestrator.doctor import run_checks
         from piecework.settings import load_settings
 
-        found = checks(load_settings())
+        found = run_checks(load_settings())
         columns = [
             Column("", lambda check: "ok" if check["ok"] else "fails"),
             Column("CHECK", "name", shrinks=True),
@@ -103,7 +106,10 @@ def worker(context: typer.Context) -> None:
 
 
 def simulate(context: typer.Context) -> None:
-    """Simulate a pipeline under crashes, lost replies and duplicate messages."""
+    """Simulate a pipeline under injected faults.
+
+    The faults are crashes, lost replies and duplicate messages; time is simulated.
+    """
     # The simulator imports this package, so this package cannot import the simulator.
     os.execv(sys.executable, [sys.executable, "-m", "simulation", *context.args])  # noqa: S606 -- no shell is the point
 

@@ -57,7 +57,7 @@ def run_async(
             try:
                 return runner.run(run(out))
             except KeyboardInterrupt:
-                leave_interrupted(out)
+                exit_interrupted(out)
 
     run_local(local, form)
 
@@ -73,11 +73,11 @@ def run_local(run: Local, form: Format) -> None:
         with redirect_stdout(out.stderr):
             code = run(out) or 0
     except KeyboardInterrupt:
-        code = interrupted(out)
+        code = report_interrupt(out)
     except BrokenPipeError:
-        code = pipe_closed()
+        code = silence_closed_pipe()
     except Exception as error:  # noqa: BLE001 -- the edge: each becomes an exit code
-        code = explain(error, out)
+        code = report_exception(error, out)
     raise typer.Exit(code)
 
 
@@ -93,7 +93,7 @@ async def connection(out: Output) -> AsyncIterator[Runtime]:
         yield rt
 
 
-def explain(error: Exception, out: Output) -> int:
+def report_exception(error: Exception, out: Output) -> int:
     """Write an error and the next step; return the exit code."""
     from piecework.errors import PieceworkError
 
@@ -141,22 +141,22 @@ def from_aws_error(error: Exception) -> PieceworkError | None:
     return kind(f"AWS refused the request{reason}.", code=found.code)
 
 
-def interrupted(out: Output) -> int:
+def report_interrupt(out: Output) -> int:
     """Report the interrupt; return its exit code."""
     out.say("interrupted")
     return INTERRUPTED
 
 
-def leave_interrupted(out: Output) -> NoReturn:
+def exit_interrupted(out: Output) -> NoReturn:
     """End the process now if a thread is blocked, for example on the terminal."""
     if threading.active_count() > 1:
-        code = interrupted(out)
+        code = report_interrupt(out)
         out.stdout.flush()
         os._exit(code)
     raise KeyboardInterrupt
 
 
-def pipe_closed() -> int:
+def silence_closed_pipe() -> int:
     """Silence the interpreter's error about a closed pipe; return the exit code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return PIPE_CLOSED

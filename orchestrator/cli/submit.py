@@ -56,14 +56,16 @@ def submit(
         from orchestrator.cli import submitting
         from piecework.loading import load_pipeline
 
-        limit_s = submitting.check(job_id, wait=wait, timeout=timeout)
+        limit_s = submitting.check_options(job_id, wait=wait, timeout=timeout)
         found = load_pipeline(pipeline)
         if dry_run:
             await show_estimate(out, found, source)
             return None
         request = submitting.SubmitRequest(pipeline, found, source, job_id, deadline)
         async with connection(out) as rt:
-            return await submitting.start(rt, out, request, wait=wait, limit_s=limit_s)
+            return await submitting.start_job(
+                rt, out, request, wait=wait, limit_s=limit_s
+            )
 
     run_async(run, output)
 

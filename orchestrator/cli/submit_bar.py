@@ -14,7 +14,7 @@ from typing import Protocol
 from rich.progress import BarColumn, Progress, TextColumn
 
 from orchestrator.cli.output import Output, console_of
-from orchestrator.cli.times import clock_time
+from orchestrator.cli.times import format_clock
 from piecework import fanout
 
 #: Seconds between two updates of the bar, and between two plain lines.
@@ -23,7 +23,7 @@ LINE_EVERY_S = 2.0
 
 
 @contextmanager
-def submitting(out: Output) -> Iterator[fanout.Progress]:
+def show_submit(out: Output) -> Iterator[fanout.Progress]:
     """Yield a callback that shows the progress of a submit."""
     if not out.table:
         yield lambda *_: None
@@ -71,7 +71,7 @@ class Step:
         words = [f"{self.done:,}{of} chunks"]
         words += [f"{self.rate:,.0f}/s"] if self.rate else []
         if self.rate and self.ahead:
-            words.append(f"{clock_time(self.ahead / self.rate)} left")
+            words.append(f"{format_clock(self.ahead / self.rate)} left")
         return ", ".join(words)
 
 

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from orchestrator.cli.job_views import next_step
+from orchestrator.cli.job_views import next_command
 from orchestrator.cli.output import Output, facts
-from orchestrator.cli.submit_bar import submitting
+from orchestrator.cli.submit_bar import show_submit
 from orchestrator.cli.times import parse_deadline, parse_limit
 from orchestrator.cli.waited import wait_for
 from orchestrator.inspector import job_facts
@@ -45,7 +45,7 @@ class SubmitRequest:
         return self.name.partition(":")[0]
 
 
-def check(job_id: str, *, wait: bool, timeout: str) -> float | None:
+def check_options(job_id: str, *, wait: bool, timeout: str) -> float | None:
     """Refuse arguments that do not fit together; return the timeout in seconds.
 
     Raises:
@@ -61,7 +61,7 @@ def check(job_id: str, *, wait: bool, timeout: str) -> float | None:
     return parse_limit(timeout)
 
 
-async def start(
+async def start_job(
     rt: Runtime,
     out: Output,
     request: SubmitRequest,
@@ -84,7 +84,7 @@ async def start(
             out.say(f"job {ref.job} exists with the same content")
         return await wait_for(rt, out, ref.job, module=request.module, limit_s=limit_s)
     job = await rt.jobs.read(ref) or job
-    show(out, job, new=new)
+    show_job(out, job, new=new)
     return 0
 
 
@@ -98,7 +98,7 @@ async def submit_with_progress(
     steps: dict[str, int] = {}
     job = submission.ref.job
     try:
-        with submitting(out) as progress:
+        with show_submit(out) as progress:
 
             def report(step: str, done: int) -> None:
                 steps[step] = done
@@ -117,7 +117,7 @@ async def submit_with_progress(
         raise
 
 
-def show(out: Output, job: Job, *, new: bool | None = None) -> None:
+def show_job(out: Output, job: Job, *, new: bool | None = None) -> None:
     """Write a job as it is now; `new` is whether this submit created it."""
     document = job_facts(job) | ({} if new is None else {"new": new})
     shown = facts(
@@ -133,7 +133,7 @@ def show(out: Output, job: Job, *, new: bool | None = None) -> None:
         ]
     )
     out.document(document, lambda console: console.print(shown))
-    out.say(f"next: {next_step(document)}")
+    out.say(f"next: {next_command(document)}")
 
 
 def read_deadline(text: str, now: float) -> float | None:

@@ -75,7 +75,7 @@ def require_future(moment: float, text: str, now: float) -> float:
     return moment
 
 
-def span(seconds: float) -> str:
+def format_span(seconds: float) -> str:
     """Return seconds as their two largest units."""
     if seconds < 1:
         return f"{max(seconds, 0) * 1000:.0f}ms"
@@ -90,24 +90,26 @@ def span(seconds: float) -> str:
     return f"{whole}s"
 
 
-def clock_time(seconds: float) -> str:
+def format_clock(seconds: float) -> str:
     """Return seconds as a clock shows them: 0:12, 1:02:03."""
     minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
 
 
-def ago(moment: Any, now: float) -> str:
+def format_ago(moment: Any, now: float) -> str:
     """Return the time since an ISO time as text; empty for no time."""
     if not moment:
         return ""
     seconds = now - epoch(moment)
-    return f"{span(seconds)} ago" if seconds >= 0 else f"in {span(-seconds)}"
+    return (
+        f"{format_span(seconds)} ago" if seconds >= 0 else f"in {format_span(-seconds)}"
+    )
 
 
-def between(start: Any, end: Any) -> str:
+def format_between(start: Any, end: Any) -> str:
     """Return the span between two ISO times as text; empty unless both are given."""
-    return span(epoch(end) - epoch(start)) if start and end else ""
+    return format_span(epoch(end) - epoch(start)) if start and end else ""
 
 
 def epoch(moment: Any) -> float:

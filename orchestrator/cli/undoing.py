@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orchestrator.cli.lists import chunk_number, first
+from orchestrator.cli.lists import parse_chunk, take_first
 from orchestrator.cli.output import Column
 from orchestrator.undo_plan import PlanRequest, compensation_plans, pipeline_of
 from piecework.errors import UsageError
@@ -19,7 +19,7 @@ COLUMNS = [
     Column("STAGE", "stage"),
     Column("STATE", "state"),
     Column("COMPENSATE", "compensate"),
-    Column("UNDO", "undo"),
+    Column("REVERSIBILITY", "reversibility"),
 ]
 
 
@@ -44,9 +44,9 @@ async def show_plan(
     rt: Runtime, out: Output, job: Job, chunk: str, pipeline: str, limit: int
 ) -> None:
     """Write what a cancel with --compensate would compensate, in order."""
-    only = chunk_number(chunk) if chunk else None
+    only = parse_chunk(chunk) if chunk else None
     request = PlanRequest(job, pipeline_of(job, pipeline), only)
-    found, more = await first(compensation_plans(rt, request), limit)
+    found, more = await take_first(compensation_plans(rt, request), limit)
     rows = [row for plan in found for row in plan]
     out.rows(rows, COLUMNS, f"nothing to compensate; the job is {job.status}")
     if out.table and rows and not pipeline:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from orchestrator.cli.bars import watching
+from orchestrator.cli.bars import show_progress
 from orchestrator.cli.job_views import job_view
 from orchestrator.cli.output import Output
 from orchestrator.inspector import Document, job_document
@@ -28,7 +28,7 @@ async def wait_for(
         f"`piecework-worker --pipelines {module}`"
     )
     try:
-        with watching(out, hint) as watcher:
+        with show_progress(out, hint) as watcher:
             ended = await watch(rt, job, watcher, limit_s)
     except asyncio.CancelledError:
         out.say(f"the job continues; next: piecework jobs watch {job}")

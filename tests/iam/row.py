@@ -81,13 +81,13 @@ LOOKS = (
     row(
         "dynamodb:DescribeTable",
         "checkpoints dead-letters",
-        "orchestrator.doctor:_resources",
+        "orchestrator.doctor:_check_resources",
         "doctor: are the tables there?",
     ),
     row(
         "s3:ListBucket",
         "bucket",
-        "orchestrator.doctor:_resources",
+        "orchestrator.doctor:_check_resources",
         "doctor: is the bucket there? results --save: which artifacts are there?",
     ),
 )

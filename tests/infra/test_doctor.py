@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.doctor import Check, checks
+from orchestrator.doctor import Check, run_checks
 from orchestrator.embedded import Emulator, state
 from piecework.settings import Settings
 
@@ -15,7 +15,7 @@ LOOPBACK = "http://127.0.0.1:9"
 
 
 def look(environ: dict[str, str]) -> dict[str, Check]:
-    return {check.name: check for check in checks(Settings(), environ)}
+    return {check.name: check for check in run_checks(Settings(), environ)}
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def state_dir(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.mark.usefixtures("deployed")
 def test_the_doctor_finds_everything_that_was_deployed() -> None:
-    found = {check.name: check for check in checks(Settings())}
+    found = {check.name: check for check in run_checks(Settings())}
     assert [name for name, check in found.items() if not check.ok] == []
     queues = [name for name in found if name.startswith(("queue", "table", "bucket"))]
     assert len(queues) == 5
@@ -36,7 +36,7 @@ def test_the_doctor_finds_everything_that_was_deployed() -> None:
 
 @pytest.mark.usefixtures("deployed")
 def test_the_doctor_names_what_is_missing_and_the_next_step() -> None:
-    found = {check.name: check for check in checks(Settings(env="elsewhere"))}
+    found = {check.name: check for check in run_checks(Settings(env="elsewhere"))}
     missing = found["table piecework-elsewhere-checkpoints"]
     assert not missing.ok
     assert "piecework up" in missing.next_step

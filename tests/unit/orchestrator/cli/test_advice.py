@@ -28,7 +28,7 @@ orders = Pipeline("orders", payload=Order, stages=[
     Stage(reserve, compensate=release),
 ])
 """
-SAID = "'charge' is hard to reverse and runs before 'reserve'"
+ADVICE = "'charge' is hard to undo and stands before 'reserve'"
 
 
 @pytest.fixture
@@ -49,8 +49,8 @@ def test_a_dry_run_gives_advice_on_the_order(
     done = run("submit", orders, source, "--dry-run", "-o", "json")
     (advice,) = json.loads(done.stdout)["advice"]
 
-    assert advice.startswith(SAID)
-    assert SAID in run("submit", orders, source, "--dry-run").stdout
+    assert advice.startswith(ADVICE)
+    assert ADVICE in run("submit", orders, source, "--dry-run").stdout
 
 
 def test_config_validate_gives_advice_on_pipelines_and_it_is_no_error(
@@ -61,7 +61,7 @@ def test_config_validate_gives_advice_on_pipelines_and_it_is_no_error(
     assert 0 == done.exit_code
     assert ["orders"] == list(json.loads(done.stdout)["advice"])
     shown = run("config", "validate", "--pipelines", orders).stdout
-    assert f"advice on orders: {SAID}" in shown
+    assert f"advice on orders: {ADVICE}" in shown
     assert "the settings and the pipelines are valid" in shown
 
 
@@ -74,4 +74,4 @@ def test_a_wrong_declaration_is_not_valid(run: Run, tmp_path: Path) -> None:
 
     sys.path.remove(str(tmp_path))
     assert 2 == done.exit_code
-    assert "says that to undo it is impossible" in done.stderr
+    assert "its reversibility is 'impossible'" in done.stderr

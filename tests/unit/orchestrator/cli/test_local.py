@@ -22,7 +22,7 @@ def test_doctor_exits_with_0_if_all_checks_pass(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        doctor, "checks", lambda _: [Check("python", ok=True, detail="3.11")]
+        doctor, "run_checks", lambda _: [Check("python", ok=True, detail="3.11")]
     )
     done = run("doctor")
     assert (0, "ok  python  3.11") == (done.exit_code, done.stdout.splitlines()[1])
@@ -32,7 +32,7 @@ def test_doctor_exits_with_2_and_the_next_step_if_a_check_fails(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     amiss = Check("emulator", ok=False, detail="gone", next_step="run it")
-    monkeypatch.setattr(doctor, "checks", lambda _: [amiss])
+    monkeypatch.setattr(doctor, "run_checks", lambda _: [amiss])
     done = run("doctor")
     assert done.exit_code == 2
     assert "fails  emulator  gone    run it" in done.stdout
@@ -163,6 +163,6 @@ def test_doctor_names_the_next_step_if_the_state_file_is_unreadable(
     state.mkdir()
     (state / "emulator.json").write_text("{bad")
     monkeypatch.chdir(tmp_path)
-    (*_, last) = doctor.checks(Settings(), {})
+    (*_, last) = doctor.run_checks(Settings(), {})
     assert ("endpoint", False) == (last.name, last.ok)
     assert "then `piecework up`" in last.next_step

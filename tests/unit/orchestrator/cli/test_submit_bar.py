@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.cli.formats import Format
 from orchestrator.cli.output import Output
-from orchestrator.cli.submit_bar import Lines, Step, SubmitProgress, submitting
+from orchestrator.cli.submit_bar import Lines, Step, SubmitProgress, show_submit
 
 #: What a terminal is sent where more than one line is drawn anew.
 UP_A_LINE = "\x1b[1A"
@@ -105,7 +105,7 @@ def test_a_submit_under_an_id_that_exists_may_only_send() -> None:
 
 def test_a_terminal_has_one_bar() -> None:
     terminal = Terminal()
-    with submitting(Output(Format.TABLE, io.StringIO(), terminal)) as progress:
+    with show_submit(Output(Format.TABLE, io.StringIO(), terminal)) as progress:
         progress("read", 3)
         progress("written", 3)
         progress("sent", 3)
@@ -117,7 +117,7 @@ def test_a_terminal_has_one_bar() -> None:
 
 @pytest.mark.parametrize("terminal", [Terminal(), io.StringIO()])
 def test_no_progress_is_shown_to_programs(terminal: io.StringIO) -> None:
-    with submitting(Output(Format.JSON, io.StringIO(), terminal)) as progress:
+    with show_submit(Output(Format.JSON, io.StringIO(), terminal)) as progress:
         progress("read", 3)
     assert "" == terminal.getvalue()
 

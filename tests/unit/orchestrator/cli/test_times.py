@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.cli.times import (
-    ago,
-    between,
-    clock_time,
+    format_ago,
+    format_between,
+    format_clock,
+    format_span,
     parse_deadline,
     parse_span,
-    span,
 )
 from piecework.errors import UsageError
 
@@ -42,22 +42,22 @@ def test_an_invalid_span_is_refused(text: str) -> None:
     ],
 )
 def test_a_span_is_formatted_in_two_units(seconds: float, text: str) -> None:
-    assert text == span(seconds)
+    assert text == format_span(seconds)
 
 
 def test_a_time_is_formatted_relative_to_now() -> None:
-    assert "10s ago" == ago("1970-01-01T00:00:00.000Z", 10.0)
-    assert "in 10s" == ago("1970-01-01T00:00:20.000Z", 10.0)
-    assert "" == ago(None, 10.0)
+    assert "10s ago" == format_ago("1970-01-01T00:00:00.000Z", 10.0)
+    assert "in 10s" == format_ago("1970-01-01T00:00:20.000Z", 10.0)
+    assert "" == format_ago(None, 10.0)
 
 
 def test_the_span_between_two_times_is_formatted() -> None:
     moments = "1970-01-01T00:00:00.000Z", "1970-01-01T00:02:00.000Z"
-    assert "2m" == between(*moments)
+    assert "2m" == format_between(*moments)
 
 
 def test_an_eta_is_formatted_as_a_clock() -> None:
-    assert ("0:07", "1:02:03") == (clock_time(7), clock_time(3723))
+    assert ("0:07", "1:02:03") == (format_clock(7), format_clock(3723))
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ orders = Pipeline("orders", payload=Order, stages=[
     Stage(reserve, compensate=release),
 ])
 """
-ADVICE = "'charge' is hard to undo and stands before 'reserve'"
+ADVICE = "'charge' is hard to reverse and runs before 'reserve'"
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ async def cancel(
     }
     job = await rt.jobs.read(ref)
     while job is not None and job.status in CANCELLABLE:
-        if await rt.moves.cancel(job, facts):
+        if await rt.transitions.cancel(job, facts):
             event = {"actor": actor, "reason": reason, "compensate": compensate}
             await rt.jobs.record(ref, "cancelled", event)
         job = await rt.jobs.read(ref)

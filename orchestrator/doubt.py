@@ -12,7 +12,7 @@ from piecework.errors import NotFoundError, UsageError
 from piecework.model import Chunk, ChunkRef, ChunkStatus, Job, iso
 from piecework.runtime import Runtime
 from piecework.store.census import all_chunks
-from piecework.store.doubts import Finding, settle_doubt
+from piecework.store.doubts import Resolution, resolve_effect
 from piecework.store.ledger import DONE, INTENT, REFUSED, UNKNOWN
 from piecework.store.work import read_work
 
@@ -85,8 +85,8 @@ async def resolve(
     if request.answer is not None:
         at = f"{keys.object_prefix(ref.tenant, ref.job)}/effects/{key}"
         answer = await rt.objects.stow(request.answer, at)
-    finding = Finding(request.actor, request.reason, iso(rt.clock()), answer)
-    if chunk.status not in ENDED_WITHOUT_RESULT or not await settle_doubt(
+    finding = Resolution(request.actor, request.reason, iso(rt.clock()), answer)
+    if chunk.status not in ENDED_WITHOUT_RESULT or not await resolve_effect(
         rt.table, chunk, key, finding
     ):
         message = (

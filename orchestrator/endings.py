@@ -6,7 +6,7 @@ from typing import Any
 
 from piecework.model import Job, JobStatus, moment
 from piecework.runtime import Runtime
-from piecework.store.notices import Notices
+from piecework.store.notices import Notifications
 
 
 def cancel_facts(job: Job) -> dict[str, Any] | None:
@@ -33,5 +33,5 @@ def cancel_facts(job: Job) -> dict[str, Any] | None:
 async def read_notifications(rt: Runtime, job: Job) -> list[dict[str, Any]]:
     """Return the notifications of the job: those delivered, and those outstanding."""
     names = ("event", "gen", "at", "state", "attempts", "delivered_at", "last_error")
-    rows = await Notices(rt.table, rt.clock).of(job.ref)
+    rows = await Notifications(rt.table, rt.clock).of(job.ref)
     return [{name: row[name] for name in names if name in row} for row in rows]

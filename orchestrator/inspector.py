@@ -16,8 +16,8 @@ from piecework.errors import NotFoundError
 from piecework.model import Chunk, ChunkRef, Job, JobRef
 from piecework.objects import OBJECT_LIMIT, own_key, verify
 from piecework.runtime import Runtime
-from piecework.store.census import all_chunks, take_census
-from piecework.store.results import has_on_item
+from piecework.store.census import all_chunks, take_snapshot
+from piecework.store.results import is_inline
 from piecework.store.work import Work, read_work
 from piecework.strict_json import Bounds
 
@@ -61,7 +61,7 @@ async def require_job(rt: Runtime, job: str) -> Job:
 
 async def job_document(rt: Runtime, job: Job) -> Document:
     """Return a job with its chunks by status, its dead letters and its certificate."""
-    census = await take_census(rt.table, job.ref, job.chunks)
+    snapshot = await take_snapshot(rt.table, job.ref, job.chunks)
     return {
         **job_facts(job),
         **(
@@ -69,9 +69,9 @@ async def job_document(rt: Runtime, job: Job) -> Document:
             if job.has_notify_hook
             else {}
         ),
-        "counts": dict(sorted(census.by_status.items())),
-        "error_codes": dict(sorted(census.by_code.items())),
-        "calls": {"paid": census.calls, "cached": census.cached_calls},
+        "counts": dict(sorted(snapshot.by_status.items())),
+        "error_codes": dict(sorted(snapshot.by_code.items())),
+        "calls": {"paid": snapshot.calls, "cached": snapshot.cached_calls},
         "dead_letters": await count_open_letters(rt, job.ref),
         "certificate": await read_certificate(rt, job),
     }
@@ -220,7 +220,7 @@ async def chunk_document(rt: Runtime, ref: ChunkRef) -> Document:
 def stage_documents(chunk: Chunk, work: Work) -> list[Document]:
     """Return the stages with a stored value, in the order of their end."""
     result = work.result
-    if has_on_item(chunk):
+    if is_inline(chunk):
         result = {**chunk.item, "finished_at": chunk.item["settled_at"]}
     rows = [*work.kind("STAGE"), *([result] if result else [])]
     names = ("stage", "finished_at", "gen", "fence")

@@ -17,8 +17,8 @@ from typing import Any
 from orchestrator.pace import DispatchRate
 from piecework import keys, layout
 from piecework.errors import NotFoundError, UsageError
-from piecework.fanout import SignsOfLife, fan_out
-from piecework.finish import begin_finish
+from piecework.fanout import ProgressHeartbeat, fan_out
+from piecework.finish import start_finalizing
 from piecework.model import Chunk, ChunkRef, ChunkStatus, Job, JobRef, JobStatus, iso
 from piecework.queue import Message, batches
 from piecework.runtime import Runtime
@@ -142,7 +142,7 @@ async def reopen(
         if request.deadline is not None:
             facts["deadline_at"] = iso(request.deadline)
         also = await close_join_letter(rt, job, request.closing)
-        if await rt.moves.reopen(job, facts, also) is None:
+        if await rt.transitions.reopen(job, facts, also) is None:
             return await reopen(
                 rt,
                 await require_reopenable(rt, request.ref),
@@ -154,7 +154,7 @@ async def reopen(
     await remove_from_tallies(rt, job, [one.chunk.ref.chunk for one in to_reopen])
     rate = DispatchRate(request.rate, rt.clock()) if request.rate else None
     reopened = await reopen_chunks(rt, job, to_reopen, request.closing, rate)
-    await rt.moves.resume(job)
+    await rt.transitions.resume(job)
     await dispatch(rt, job, reopened, rate)
     recorded: dict[str, Any] = {
         "actor": request.actor,
@@ -185,7 +185,7 @@ async def remove_from_tallies(rt: Runtime, job: Job, numbers: Sequence[int]) -> 
     groups: dict[int, set[int]] = defaultdict(set)
     for number in numbers:
         groups[layout.partition_of(number)].add(number)
-    heartbeat = SignsOfLife(rt, job)
+    heartbeat = ProgressHeartbeat(rt, job)
     for group, ended in groups.items():
         await heartbeat.show()
         await rt.tallies.remove(job.ref, group, ended)
@@ -204,7 +204,7 @@ async def reopen_chunks(
     """
     letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
     reopened: list[ChunkRef] = []
-    heartbeat = SignsOfLife(rt, job)
+    heartbeat = ProgressHeartbeat(rt, job)
     for one in to_reopen:
         await heartbeat.show()
         slot = rate.slot(len(reopened)) if rate else None
@@ -232,13 +232,13 @@ async def dispatch(
         await fan_out(rt, now)
         return
     by_delay = rate.group_by_delay(refs, rt.clock()) if rate else {0: list(refs)}
-    heartbeat = SignsOfLife(rt, job)
+    heartbeat = ProgressHeartbeat(rt, job)
     for seconds, due in by_delay.items():
         for some in batches(due):
             await heartbeat.show()
             messages = [Message.about(chunk, job.gen) for chunk in some]
             await rt.work.send(messages, delay_s=seconds)
     if not refs:
-        begun = await begin_finish(rt, job.ref)
+        begun = await start_finalizing(rt, job.ref)
         if begun is not None:
             await rt.work.send([Message.about(*begun)])

@@ -24,7 +24,7 @@ from piecework.pipeline import Pipeline, Stage, StageFunction
 from piecework.runtime import Runtime
 from piecework.store.census import all_chunks
 from piecework.store.checkpoints import read_error
-from piecework.store.ledger import STANDS
+from piecework.store.ledger import MAY_HAVE_HAPPENED
 from piecework.store.table import Item
 from piecework.store.turns import FORWARD
 from piecework.way_back import CompensationStep, StepState, compensation_plan, preview
@@ -166,7 +166,7 @@ async def read_progress(
             for row in compensated
         },
         standing=frozenset(
-            str(row["stage"]) for row in effects if row["state"] in STANDS
+            str(row["stage"]) for row in effects if row["state"] in MAY_HAVE_HAPPENED
         ),
         cause=read_error(cause) if cause else None,
     )

@@ -154,12 +154,12 @@ class ChunkResult:
 class JoinContext(Context[None]):
     """The context of the join: a stream of results, and the missing chunks."""
 
-    harvest: JobResults = field(kw_only=True, repr=False)
+    job_results: JobResults = field(kw_only=True, repr=False)
 
     async def results(self) -> AsyncIterator[ChunkResult]:
         """Yield the result of each succeeded chunk, in chunk order, one at a time."""
         stage = self.pipeline.stages[self.pipeline.result_index].run
-        async for stored in self.harvest.results():
+        async for stored in self.job_results.results():
             value = values.decode(stage, stored.value)
             self.caller.recent_io.append(stored.value)
             yield ChunkResult(stored.chunk, stored.label, value)
@@ -168,7 +168,7 @@ class JoinContext(Context[None]):
     @property
     def missing(self) -> tuple[MissingChunk, ...]:
         """The chunks without a result, each with its status and error code."""
-        return tuple(self.harvest.missing)
+        return tuple(self.job_results.missing)
 
     async def write(
         self,
@@ -187,4 +187,4 @@ class JoinContext(Context[None]):
             )
             raise UsageError(message, code="pipeline.artifact.bad_name")
         content = content.encode() if isinstance(content, str) else content
-        return await self.harvest.write(name, content, media_type)
+        return await self.job_results.write(name, content, media_type)

@@ -28,12 +28,12 @@ SENDERS = 8
 #: Groups of chunks that are written by turns; their lines of the manifest are held.
 GROUPS_AT_ONCE = 16
 #: Seconds between two signs of life of who submits, or resumes, a large job.
-LIFE_EVERY_S = 10.0
+HEARTBEAT_S = 10.0
 #: Told of each step: its name, and how many chunks it has done.
 Progress = Callable[[str, int], None]
 
 
-class MovedOnError(Exception):
+class JobStateChangedError(Exception):
     """The job is not being submitted any more: cancelled, or opened by another."""
 
 
@@ -47,25 +47,25 @@ async def fan_out(rt: Runtime, job: Job, progress: Progress = lambda *_: None) -
     if job.status is JobStatus.SUBMITTING:
         try:
             await write_chunks(rt, job, progress)
-        except MovedOnError:
+        except JobStateChangedError:
             return
-        if not await rt.moves.open(job.ref, job.gen):
+        if not await rt.transitions.open(job.ref, job.gen):
             return
     elif job.status is not JobStatus.RUNNING:
         return
     await send_chunks(rt, job, progress)
-    await rt.moves.sent(job.ref, job.gen)
+    await rt.transitions.sent(job.ref, job.gen)
 
 
 async def write_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
     """Write every chunk of the manifest, and check that they are all there."""
     stage = str(job.item["first_stage"])
-    written, life = Counter("written", progress), SignsOfLife(rt, job)
+    written, life = Counter("written", progress), ProgressHeartbeat(rt, job)
 
     async def write(entries: list[Entry]) -> None:
         chunks = [(entry.chunk, entry.item(stage)) for entry in entries]
         if not await rt.jobs.add_chunks(job.ref, job.gen, chunks):
-            raise MovedOnError
+            raise JobStateChangedError
         written.add(len(entries))
         await life.show()
 
@@ -78,7 +78,7 @@ async def write_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
 
 
 async def count_chunks(
-    rt: Runtime, job: Job, progress: Progress, life: SignsOfLife
+    rt: Runtime, job: Job, progress: Progress, life: ProgressHeartbeat
 ) -> int:
     """Count the chunks that are there, which takes a large job long, too."""
     counted = Counter("counted", progress)
@@ -93,7 +93,7 @@ async def count_chunks(
 
 async def send_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
     """Send every chunk of the manifest; one that has ended by now is not run again."""
-    sent, life = Counter("sent", progress), SignsOfLife(rt, job)
+    sent, life = Counter("sent", progress), ProgressHeartbeat(rt, job)
 
     async def send(entries: list[Entry]) -> None:
         messages = [Message.about(job.ref.chunk(e.chunk), job.gen) for e in entries]
@@ -105,7 +105,7 @@ async def send_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
 
 
 @dataclass(slots=True)
-class SignsOfLife:
+class ProgressHeartbeat:
     """Shows now and then that the job is being seen to, as long as that gets on.
 
     Else a reconciler would take a submit that is merely large for one that stopped
@@ -118,15 +118,15 @@ class SignsOfLife:
 
     def __post_init__(self) -> None:
         """Let a small job be done without one."""
-        self._due = self.rt.clock() + LIFE_EVERY_S
+        self._due = self.rt.clock() + HEARTBEAT_S
 
     async def show(self) -> None:
         """Show one if it is time to; the next will do if this one cannot be written."""
         now = self.rt.clock()
         if now >= self._due:
-            self._due = now + LIFE_EVERY_S
+            self._due = now + HEARTBEAT_S
             with suppress(StoreError):
-                await self.rt.jobs.seen_to(self.job.ref, self.job.gen)
+                await self.rt.jobs.touch(self.job.ref, self.job.gen)
 
 
 @dataclass(slots=True)

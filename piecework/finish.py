@@ -22,7 +22,7 @@ from piecework.model import ChunkRef, ChunkStatus, Job, JobRef, JobStatus, iso
 from piecework.pipeline import JOIN
 from piecework.ports import MissingChunk
 from piecework.runtime import Runtime
-from piecework.store.census import Census, Counted
+from piecework.store.census import Counted, JobSnapshot
 
 #: Results of a certificate that are written at once.
 RESULTS_AT_ONCE = 4096
@@ -55,13 +55,13 @@ class Certificate(BaseModel):
     join_error: str = ""
 
 
-async def begin_finish(rt: Runtime, ref: JobRef) -> tuple[ChunkRef, int] | None:
-    """Begin the end of a job as it stands now: see `begin_join`."""
+async def start_finalizing(rt: Runtime, ref: JobRef) -> tuple[ChunkRef, int] | None:
+    """Begin the end of a job as it stands now: see `start_join`."""
     job = await rt.jobs.read(ref)
-    return None if job is None else await begin_join(rt, job)
+    return None if job is None else await start_join(rt, job)
 
 
-async def begin_join(rt: Runtime, job: Job) -> tuple[ChunkRef, int] | None:
+async def start_join(rt: Runtime, job: Job) -> tuple[ChunkRef, int] | None:
     """Move a job whose chunks have all ended to its join; return the join and its gen.
 
     None: chunks are still at work, or the job is past it or has moved on since it was
@@ -75,23 +75,23 @@ async def begin_join(rt: Runtime, job: Job) -> tuple[ChunkRef, int] | None:
     join = job.ref.chunk(keys.JOIN_CHUNK)
     if job.status is JobStatus.FINALIZING:
         return join, job.gen
-    census = await rt.looks.ended(rt.table, job)
-    if census is None:
+    snapshot = await rt.snapshots.ended(rt.table, job)
+    if snapshot is None:
         return None
-    await check_against_manifest(rt, job, census)
-    if not await rt.moves.finalize(job, {"stage": JOIN, "label": JOIN}):
+    await verify_against_manifest(rt, job, snapshot)
+    if not await rt.transitions.finalize(job, {"stage": JOIN, "label": JOIN}):
         return None
-    rt.looks.keep(job, census)
+    rt.snapshots.keep(job, snapshot)
     return join, job.gen
 
 
-async def check_against_manifest(rt: Runtime, job: Job, census: Census) -> None:
+async def verify_against_manifest(rt: Runtime, job: Job, snapshot: JobSnapshot) -> None:
     """Compare the set of chunks with the manifest's, number by number.
 
     Raises:
         StateError: `job.manifest.mismatch`, naming the first that differ.
     """
-    found = [row.chunk for row in census.rows]
+    found = [row.chunk for row in snapshot.rows]
     entries = read_manifest(rt.objects, job)
     listed = [entry.chunk async for entry in entries]
     if found != listed and (different := set(found) ^ set(listed)):
@@ -114,35 +114,37 @@ async def end_cancelled(rt: Runtime, job: Job) -> bool:
     """
     if job.status is not JobStatus.CANCELLING:
         return False
-    census = await rt.looks.ended(rt.table, job)
-    if census is None:
+    snapshot = await rt.snapshots.ended(rt.table, job)
+    if snapshot is None:
         return False
-    if len(census.rows) < job.chunks:
-        census = await with_unwritten(rt, job, census)
-    certificate = certify(job, census, rt.clock(), "", JobStatus.CANCELLED)
+    if len(snapshot.rows) < job.chunks:
+        snapshot = await add_unwritten_chunks(rt, job, snapshot)
+    certificate = certify(job, snapshot, rt.clock(), "", JobStatus.CANCELLED)
     measured = {
-        "quiesced_at": census.quiesced_at(job.cancelled_at),
-        "calls_after_cancel": census.calls_after_cancel,
+        "quiesced_at": snapshot.quiesced_at(job.cancelled_at),
+        "calls_after_cancel": snapshot.calls_after_cancel,
     }
     facts = await store_certificate(rt, certificate) | measured
-    return await rt.moves.cancelled(job, facts)
+    return await rt.transitions.cancelled(job, facts)
 
 
-async def with_unwritten(rt: Runtime, job: Job, census: Census) -> Census:
+async def add_unwritten_chunks(
+    rt: Runtime, job: Job, snapshot: JobSnapshot
+) -> JobSnapshot:
     """Count the chunks, too, that a submit which was cut off has never written."""
-    written = {row.chunk for row in census.rows}
+    written = {row.chunk for row in snapshot.rows}
     entries = read_manifest(rt.objects, job)
     unwritten = [
         Counted(e.chunk, ChunkStatus.CANCELLED, "", "", e.label)
         async for e in entries
         if e.chunk not in written
     ]
-    return replace(census, rows=tuple(sorted([*census.rows, *unwritten])))
+    return replace(snapshot, rows=tuple(sorted([*snapshot.rows, *unwritten])))
 
 
 def certify(
     job: Job,
-    census: Census,
+    snapshot: JobSnapshot,
     finished_at: float,
     join_error: str,
     status: JobStatus | None = None,
@@ -153,30 +155,30 @@ def certify(
         tenant=job.ref.tenant,
         pipeline=job.pipeline,
         gen=job.gen,
-        status=status or verdict(census, join_error),
+        status=status or verdict(snapshot, join_error),
         finished_at=iso(finished_at),
         chunks=job.chunks,
         manifest=str(job.item["manifest"]),
         manifest_sha256=str(job.item["manifest_sha256"]),
-        outcomes=dict(sorted(census.by_status.items())),
-        error_codes=dict(sorted(census.by_code.items())),
+        outcomes=dict(sorted(snapshot.by_status.items())),
+        error_codes=dict(sorted(snapshot.by_code.items())),
         results={
             row.chunk: row.result_sha256
-            for row in census.rows
+            for row in snapshot.rows
             if row.status is ChunkStatus.SUCCEEDED
         },
-        missing=list(census.missing),
-        patched={r.chunk: r.patched_sha256 for r in census.rows if r.patched_sha256},
+        missing=list(snapshot.missing),
+        patched={r.chunk: r.patched_sha256 for r in snapshot.rows if r.patched_sha256},
         join_error=join_error,
     )
 
 
-def verdict(census: Census, join_error: str) -> JobStatus:
+def verdict(snapshot: JobSnapshot, join_error: str) -> JobStatus:
     """Say how the job ended."""
-    succeeded = census.by_status[ChunkStatus.SUCCEEDED]
+    succeeded = snapshot.by_status[ChunkStatus.SUCCEEDED]
     if join_error or succeeded == 0:
         return JobStatus.FAILED
-    if succeeded == len(census.rows):
+    if succeeded == len(snapshot.rows):
         return JobStatus.SUCCEEDED
     return JobStatus.PARTIAL
 

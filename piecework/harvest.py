@@ -10,24 +10,24 @@ from piecework.errors import StateError
 from piecework.model import ChunkStatus, JobRef
 from piecework.objects import Objects
 from piecework.ports import MissingChunk, StoredResult
-from piecework.store.census import Census, chunks_of_group
+from piecework.store.census import JobSnapshot, chunks_of_group
 from piecework.store.results import NULL, stored_results
 from piecework.store.table import Item, Table
 
 
 @dataclass(frozen=True, slots=True)
-class TableHarvest:
+class StoredJobResults:
     """The harvest of one job, whose chunks have all ended."""
 
     table: Table
     objects: Objects
     ref: JobRef
-    census: Census
+    snapshot: JobSnapshot
 
     @property
     def missing(self) -> Sequence[MissingChunk]:
         """The chunks that have no result."""
-        return self.census.missing
+        return self.snapshot.missing
 
     async def results(self) -> AsyncIterator[StoredResult]:
         """Yield the result of each chunk that succeeded, in order.
@@ -36,7 +36,7 @@ class TableHarvest:
             StateError: `runtime.state.checkpoint_corrupt`: a result is not the one
                 that its chunk settled with.
         """
-        rows = self.census.rows
+        rows = self.snapshot.rows
         for group in range(layout.partition_count(len(rows))):
             stored = await self._stored(group)
             first = group * layout.PARTITION_SIZE

@@ -36,8 +36,8 @@ from piecework.service_clock import ServiceClock
 from piecework.settings import Settings
 from piecework.store.costs import Costs
 from piecework.store.jobs import Jobs
-from piecework.store.looks import Looks
-from piecework.store.moves import JobMoves
+from piecework.store.looks import SnapshotCache
+from piecework.store.moves import JobTransitions
 from piecework.store.table import Table
 from piecework.store.tallies import Tallies
 from piecework.telemetry.throttles import emit_throttles
@@ -77,13 +77,13 @@ class Runtime:
     renewal_queue: Queue
     objects: Objects
     jobs: Jobs
-    moves: JobMoves
+    transitions: JobTransitions
     tallies: Tallies
     clock: Callable[[], float]
     rng: random.Random
     #: What its requests and calls are billed as, for each job.
     cost: CostMeter = field(default_factory=CostMeter)
-    looks: Looks = field(default_factory=Looks)
+    snapshots: SnapshotCache = field(default_factory=SnapshotCache)
 
 
 @asynccontextmanager
@@ -136,7 +136,7 @@ async def connect(
                     await bucket_name(clients, settings, endpoint),
                 ),
                 jobs=Jobs(table, time_of_day),
-                moves=JobMoves(table, time_of_day),
+                transitions=JobTransitions(table, time_of_day),
                 tallies=Tallies(table),
                 clock=time_of_day,
                 rng=rng,

@@ -17,18 +17,22 @@ from piecework.model import Chunk, ChunkRef, ChunkStatus, Job
 from piecework.ports import CancelRequest
 from piecework.queue import BATCH, Message
 from piecework.runtime import Runtime
-from piecework.store.cancels import cancel_unclaimed, request_cancel, request_undo
+from piecework.store.cancels import (
+    cancel_unclaimed,
+    request_cancel,
+    request_compensation,
+)
 from piecework.store.census import all_chunks
 
 #: Requests of a sweep under way at once, and the chunks that each goes through.
-BROOMS = 16
-CHUNKS_EACH = 4
+SWEEPERS = 16
+CHUNKS_PER_SWEEPER = 4
 
 
 async def sweep(rt: Runtime, job: Job) -> tuple[int, int]:
     """Cancel and ask; return how many chunks were cancelled, and how many asked."""
     asked = CancelRequest(job.cancelled_at, job.compensates_on_cancel)
-    broom = Broom(rt, asked)
+    broom = CancelSweep(rt, asked)
 
     async def some(chunks: list[Chunk]) -> None:
         for chunk in chunks:
@@ -39,7 +43,7 @@ async def sweep(rt: Runtime, job: Job) -> tuple[int, int]:
     # Workers go on claiming as long as it takes.
     newer: list[ChunkRef] = []
     chunks = all_chunks(rt.table, job.ref, job.chunks, newer)
-    await side_by_side(some, grouped(chunks, CHUNKS_EACH), BROOMS)
+    await side_by_side(some, grouped(chunks, CHUNKS_PER_SWEEPER), SWEEPERS)
     await broom.send()
     if not newer:  # else theirs are swept by the reconciler of that version
         await finish_cancel(rt, job.ref)
@@ -47,7 +51,7 @@ async def sweep(rt: Runtime, job: Job) -> tuple[int, int]:
 
 
 @dataclass(slots=True)
-class Broom:
+class CancelSweep:
     """Brings chunks to their end."""
 
     rt: Runtime
@@ -62,7 +66,7 @@ class Broom:
             if "cancel_requested_at" not in chunk.item:
                 self.asked += await request_cancel(self.rt.table, chunk, self.cancel)
         elif not chunk.status.terminal and not await self.sweep_waiting(chunk):
-            await self.ask_who_took(chunk)
+            await self.request_cancel_of_claimed(chunk)
 
     async def sweep_waiting(self, chunk: Chunk) -> bool:
         """Cancel a chunk that nobody has, or hand it out; False: somebody took it."""
@@ -76,17 +80,17 @@ class Broom:
         if "cancel_requested_at" in chunk.item and "retry_at" not in chunk.item:
             return True
         again = now + self.rt.settings.visibility_s
-        asked = await request_undo(table, chunk, self.cancel, again)
+        asked = await request_compensation(table, chunk, self.cancel, again)
         if asked:
             await self.hand_out(chunk)
         return asked
 
-    async def ask_who_took(self, seen: Chunk) -> None:
+    async def request_cancel_of_claimed(self, seen: Chunk) -> None:
         """Ask the worker that claimed a chunk since it was looked at."""
         with suppress(SchemaTooNewError):
-            await self.ask_again(seen)
+            await self.repeat_requests(seen)
 
-    async def ask_again(self, seen: Chunk) -> None:
+    async def repeat_requests(self, seen: Chunk) -> None:
         """Ask the holder of a chunk as it stands now."""
         item = await self.rt.table.get(seen.ref.pk, seen.ref.sk)
         if item is not None and item["gen"] == seen.gen:

@@ -123,7 +123,7 @@ class MemoryJournal:
 
 
 @dataclass(slots=True)
-class MemoryHarvest:
+class MemoryJobResults:
     """The results of a run, for its join."""
 
     stored: list[StoredResult]
@@ -170,7 +170,7 @@ async def run_in_memory(
             missing.append(_missing(number, label, outcome))
     if pipeline.join is not None:
         ctx = _join_context(
-            pipeline, MemoryHarvest(stored, missing, run.artifacts), limits
+            pipeline, MemoryJobResults(stored, missing, run.artifacts), limits
         )
         value = await stage_run.invoke(pipeline.join, ctx)
         run.join_value = values.decode(
@@ -203,7 +203,7 @@ async def _run_chunk(
 
 
 def _join_context(
-    pipeline: Pipeline, harvest: MemoryHarvest, limits: saga.Limits
+    pipeline: Pipeline, job_results: MemoryJobResults, limits: saga.Limits
 ) -> JoinContext:
     return JoinContext(
         payload=None,
@@ -215,7 +215,7 @@ def _join_context(
         caller=_caller(MemoryJournal(), limits),
         log=quiet_log(),
         stage=JOIN,
-        harvest=harvest,
+        job_results=job_results,
     )
 
 

@@ -16,7 +16,7 @@ from piecework.runtime import Runtime
 from piecework.service_clock import ServiceClock
 from piecework.settings import Settings
 from piecework.store.jobs import Jobs
-from piecework.store.moves import JobMoves
+from piecework.store.moves import JobTransitions
 from piecework.store.table import Table
 from piecework.store.tallies import Tallies
 from simulation.cloud.dynamodb import DynamoDB
@@ -172,7 +172,7 @@ class World:
             renewal_queue=queue(settings.work_queue, beat_s),
             objects=Objects(open_client(self, "s3", self.s3, process), BUCKET),
             jobs=Jobs(checkpoints, clock),
-            moves=JobMoves(checkpoints, clock),
+            transitions=JobTransitions(checkpoints, clock),
             tallies=Tallies(checkpoints),
             clock=clock,
             rng=rng,

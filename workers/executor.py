@@ -22,7 +22,7 @@ from piecework.pipeline import Pipeline
 from piecework.ports import ClaimLostError
 from piecework.queue import Message
 from piecework.store.cancels import cancel_unclaimed
-from piecework.store.turns import turn_unclaimed
+from piecework.store.turns import set_direction
 from piecework.winding_back import cancellation_cause, may_compensate
 from workers.newer import defer_to_newer_worker
 from workers.settle import settle
@@ -91,7 +91,9 @@ async def acquire(
         await set_unclaimed_direction(reply.chunk, pipeline, services)
         reply = await claims.acquire(work_item.ref, **facts, last=reply.chunk.fence)
     if isinstance(reply, AttemptsExhausted):
-        reply = await claims.acquire_spent(work_item.ref, **facts, last=reply.fence)
+        reply = await claims.acquire_for_recovery(
+            work_item.ref, **facts, last=reply.fence
+        )
     return reply
 
 
@@ -105,7 +107,7 @@ async def set_unclaimed_direction(
     rt, stage = services.rt, str(chunk.item["stage"])
     back = may_compensate(pipeline, stage)
     failure = cancellation_cause(chunk.ref, stage, rt.clock()) if back else None
-    return await turn_unclaimed(rt.table, chunk, failure)
+    return await set_direction(rt.table, chunk, failure)
 
 
 async def run_and_settle(

@@ -8,10 +8,10 @@ from pydantic_core import ErrorDetails
 from piecework import record
 from piecework.context import JoinContext
 from piecework.errors import PermanentError
-from piecework.harvest import TableHarvest
+from piecework.harvest import StoredJobResults
 from piecework.model import Job
 from piecework.payloads import MOST_BYTES, PayloadRef
-from piecework.store.census import take_census
+from piecework.store.census import take_snapshot
 from piecework.store.work import read_work
 from piecework.strict_json import Bounds, JsonRefusedError, read_json
 from workers.set_up import ChunkRun
@@ -34,11 +34,13 @@ async def load_state(chunk_run: ChunkRun, job: Job, services: WorkerServices) ->
     if isinstance(chunk_run.ctx, JoinContext):
         rt = services.rt
         # Seen by whoever began to finish the job; here, if that was this worker.
-        census = rt.looks.take(job.ref, chunk_run.claim.gen)
-        if census is None:
-            census = await take_census(rt.table, job.ref, job.chunks)
-        chunk_run.census = census
-        chunk_run.ctx.harvest = TableHarvest(rt.table, rt.objects, job.ref, census)
+        snapshot = rt.snapshots.take(job.ref, chunk_run.claim.gen)
+        if snapshot is None:
+            snapshot = await take_snapshot(rt.table, job.ref, job.chunks)
+        chunk_run.snapshot = snapshot
+        chunk_run.ctx.job_results = StoredJobResults(
+            rt.table, rt.objects, job.ref, snapshot
+        )
     else:
         await load_payload(chunk_run, services)
 

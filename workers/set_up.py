@@ -15,12 +15,12 @@ from piecework.calls import Caller
 from piecework.claim import Claim
 from piecework.context import Context, JoinContext
 from piecework.finish import Certificate
-from piecework.harvest import TableHarvest
+from piecework.harvest import StoredJobResults
 from piecework.model import Job
 from piecework.pipeline import JOIN, Pipeline, Stage
 from piecework.retry import RetryBudget
 from piecework.spending import UsageReporter
-from piecework.store.census import Census
+from piecework.store.census import JobSnapshot
 from piecework.store.checkpoints import ChunkCheckpoints
 from piecework.store.journal import CallJournal
 from piecework.store.ledger import EffectLedger
@@ -40,7 +40,7 @@ class ChunkRun:
         stages: The pipeline; for the join, the one stage that the join is.
         trail: The errors that ended earlier claims.
         loaded: Whether the payload and what earlier claims left are read.
-        census: Of a join, once it is loaded: every chunk of the job, all ended.
+        snapshot: Of a join, once it is loaded: every chunk of the job, all ended.
         certificate: What the job came to, once its join has ended here.
     """
 
@@ -53,7 +53,7 @@ class ChunkRun:
     limits: saga.Limits
     error_history: list[Item] = field(default_factory=list)
     loaded: bool = False
-    census: Census | None = None
+    snapshot: JobSnapshot | None = None
     certificate: Certificate | None = None
 
 
@@ -110,8 +110,8 @@ def build_run(
     }
     ctx: Context[Any]
     if claim.ref.is_join:
-        unread = TableHarvest(rt.table, rt.objects, job.ref, Census(()))
-        ctx = JoinContext(**facts, harvest=unread)
+        unread = StoredJobResults(rt.table, rt.objects, job.ref, JobSnapshot(()))
+        ctx = JoinContext(**facts, job_results=unread)
     else:
         ctx = Context(**facts)
     checkpoints = ChunkCheckpoints(

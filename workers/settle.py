@@ -19,8 +19,8 @@ from piecework.outcome import (
 )
 from piecework.ports import ClaimLostError
 from piecework.store.calls_spent import Calls
-from piecework.store.census import take_census
-from piecework.store.results import lies_on_item
+from piecework.store.census import take_snapshot
+from piecework.store.results import fits_inline
 from piecework.store.table import Action
 from workers.announce import announce
 from workers.set_up import ChunkRun
@@ -93,7 +93,7 @@ async def succeed(
     """Write a success together with the last value and, for a join, the job's end."""
     last = len(chunk_run.pipeline.stages) - 1
     sha256 = result_sha256(chunk_run, value)
-    if chunk_run.pipeline.result_index == last and lies_on_item(chunk_run.claim, value):
+    if chunk_run.pipeline.result_index == last and fits_inline(chunk_run.claim, value):
         return await services.settlements.succeed(
             chunk_run.claim, result_sha256=sha256, value=value, calls=calls
         )
@@ -159,7 +159,7 @@ async def job_end(
         # What the worker remembers is of an earlier generation.
         job = await rt.jobs.read(job.ref) or job
     # What the join has seen still is so: see `piecework.store.looks`.
-    census = chunk_run.census or await take_census(rt.table, job.ref, job.chunks)
-    certificate = chunk_run.certificate = certify(job, census, rt.clock(), join_error)
+    snapshot = chunk_run.snapshot or await take_snapshot(rt.table, job.ref, job.chunks)
+    certificate = chunk_run.certificate = certify(job, snapshot, rt.clock(), join_error)
     facts = await store_certificate(rt, certificate)
-    return rt.moves.ending(job, certificate.status, facts)
+    return rt.transitions.ending(job, certificate.status, facts)

@@ -12,7 +12,7 @@ from piecework import telemetry
 from piecework.classify import classify
 from piecework.model import CANCELLABLE, Job, JobStatus, moment
 from piecework.notice import read_notification
-from piecework.store.notices import PENDING, Notices
+from piecework.store.notices import PENDING, Notifications
 from piecework.store.table import Item
 from workers.executor import MessageAction, WorkItem, hide_message
 from workers.station import WorkerServices
@@ -47,7 +47,7 @@ async def deliver_due(job: Job, services: WorkerServices) -> float | None:
 
     An ended job without any left is let go of.
     """
-    notices = Notices(services.rt.table, services.rt.clock)
+    notices = Notifications(services.rt.table, services.rt.clock)
     for row in await notices.of(job.ref):
         if row["state"] == PENDING:
             await deliver(row, job, notices, services)
@@ -61,7 +61,7 @@ async def deliver_due(job: Job, services: WorkerServices) -> float | None:
 
 
 async def deliver(
-    row: Item, job: Job, notices: Notices, services: WorkerServices
+    row: Item, job: Job, notices: Notifications, services: WorkerServices
 ) -> None:
     """Call the hook, once, if nobody else is at it."""
     settings = services.rt.settings
@@ -89,7 +89,7 @@ async def deliver(
 
 
 async def on_delivery_failed(
-    row: Item, error: Exception, notices: Notices, services: WorkerServices
+    row: Item, error: Exception, notices: Notifications, services: WorkerServices
 ) -> None:
     """Put a notice off that could not be delivered, or give it up."""
     failure = classify(error)
@@ -109,7 +109,7 @@ async def on_delivery_failed(
 
 
 async def abandon(
-    row: Item, reason: str, notices: Notices, services: WorkerServices
+    row: Item, reason: str, notices: Notifications, services: WorkerServices
 ) -> None:
     """Tell nobody any more, and say so where a person looks."""
     if await notices.give_up(row, reason):

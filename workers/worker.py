@@ -10,7 +10,7 @@ from typing import Any
 from piecework import keys, telemetry
 from piecework.classify import classify
 from piecework.errors import PermanentError, SchemaTooNewError
-from piecework.finish import begin_join, end_cancelled
+from piecework.finish import end_cancelled, start_join
 from piecework.model import ChunkRef, Job, JobRef
 from piecework.queue import Delivery, Message
 from piecework.record import MALFORMED_ERRORS, UNREADABLE
@@ -223,7 +223,7 @@ class Worker:
         if job is None:
             return
         cancelled = await end_cancelled(rt, job)
-        join_item = None if cancelled else await begin_join(rt, job)
+        join_item = None if cancelled else await start_join(rt, job)
         if cancelled and self.can_notify(job) and not self.closing:
             self.start_task(
                 notify_job(WorkItem(ref.chunk(keys.JOIN_CHUNK), job.gen), self.services)

@@ -35,7 +35,7 @@ from piecework.model import ChunkStatus, Job, JobRef
 from piecework.pipeline import Pipeline
 from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
-from piecework.store.census import Census, Counted
+from piecework.store.census import Counted, JobSnapshot
 from workers.station import open_services
 from workers.worker import run_worker as run_services
 
@@ -140,7 +140,7 @@ def finish_bytes() -> int:
             Counted(n, ChunkStatus.SUCCEEDED, sha256(b"%d" % n), "", "")
             for n in range(SAMPLE)
         )
-        to_json(certify(job, Census(tuple(rows)), 0.0, ""), indent=1)
+        to_json(certify(job, JobSnapshot(tuple(rows)), 0.0, ""), indent=1)
         return tracemalloc.get_traced_memory()[1] // SAMPLE
     finally:
         tracemalloc.stop()

@@ -6,11 +6,11 @@ from orchestrator.demo.killing import WorkerKill
 from orchestrator.demo.verdict import Counts
 from orchestrator.demo.watch import JobWatcher
 from piecework.finish import Certificate
-from piecework.harvest import TableHarvest
+from piecework.harvest import StoredJobResults
 from piecework.manifest import read_manifest
 from piecework.model import ChunkStatus, Job
 from piecework.runtime import Runtime
-from piecework.store.census import Census, take_census
+from piecework.store.census import JobSnapshot, take_snapshot
 from piecework.store.dead_letters import DeadLetters
 
 #: What every clause does at the add-in, once.
@@ -20,15 +20,15 @@ EFFECTS = ("notify", "publish", "reserve")
 async def count_results(watcher: JobWatcher, kill: WorkerKill) -> Counts:
     """Count the results after all workers have stopped."""
     rt, snapshot = watcher.rt, await watcher.take_snapshot()
-    census = await take_census(rt.table, watcher.ref, snapshot.job.chunks)
+    job_snapshot = await take_snapshot(rt.table, watcher.ref, snapshot.job.chunks)
     listed = await read_chunk_numbers(rt, snapshot.job)
     rows = DeadLetters(rt.dead_letters, rt.settings, rt.clock).of_job(watcher.ref)
     effects = snapshot.addin.effects
     return Counts(
         status=snapshot.job.status,
         chunks=len(listed),
-        succeeded=census.by_status[ChunkStatus.SUCCEEDED],
-        lost=len(listed ^ await verified_chunks(rt, snapshot.job, census)),
+        succeeded=job_snapshot.by_status[ChunkStatus.SUCCEEDED],
+        lost=len(listed ^ await verified_chunks(rt, snapshot.job, job_snapshot)),
         effects=sum(effects[name] for name in EFFECTS),
         effects_expected=len(EFFECTS) * len(listed),
         duplicate_effects=snapshot.addin.duplicates,
@@ -46,7 +46,7 @@ async def read_chunk_numbers(rt: Runtime, job: Job) -> set[int]:
     return {entry.chunk async for entry in entries}
 
 
-async def verified_chunks(rt: Runtime, job: Job, census: Census) -> set[int]:
+async def verified_chunks(rt: Runtime, job: Job, snapshot: JobSnapshot) -> set[int]:
     """Return the chunks whose record, certificate and stored result agree.
 
     Raises:
@@ -54,11 +54,11 @@ async def verified_chunks(rt: Runtime, job: Job, census: Census) -> set[int]:
     """
     content = await rt.objects.get(str(job.item["certificate"]))
     certified = Certificate.model_validate_json(content).results
-    harvest = TableHarvest(rt.table, rt.objects, job.ref, census)
-    stored = {result.chunk async for result in harvest.results()}
+    job_results = StoredJobResults(rt.table, rt.objects, job.ref, snapshot)
+    stored = {result.chunk async for result in job_results.results()}
     return {
         row.chunk
-        for row in census.rows
+        for row in snapshot.rows
         if row.chunk in stored and certified.get(row.chunk) == row.result_sha256
     }
 

@@ -19,7 +19,7 @@ from piecework.runtime import Runtime
 from piecework.store.alarms import give_alarm
 from piecework.store.open_letters import newest, oldest
 
-#: Looks in each window, or age.
+#: Reads in each window, or age.
 LOOKS = 5
 #: Open letters that are counted: a page of the list, read anyway.
 COUNTED = 100

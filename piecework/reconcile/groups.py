@@ -8,7 +8,7 @@ from piecework.store.table import Table
 from piecework.store.tallies import FULL_BLOCKS, FULL_GROUPS
 
 
-async def groups_to_look_at(table: Table, job: Job) -> set[int]:
+async def groups_to_read(table: Table, job: Job) -> set[int]:
     """Return the groups of a job but those that are full by its tallies.
 
     Only in its first life: what is tallied there has ended for good. Later somebody

@@ -10,7 +10,7 @@ from collections import Counter
 
 from piecework import keys
 from piecework.fanout import fan_out
-from piecework.finish import begin_finish
+from piecework.finish import start_finalizing
 from piecework.model import (
     CANCELLABLE,
     Chunk,
@@ -21,19 +21,19 @@ from piecework.model import (
     moment,
 )
 from piecework.queue import Message
-from piecework.reconcile.groups import groups_to_look_at
+from piecework.reconcile.groups import groups_to_read
 from piecework.reconcile.look import Look
 from piecework.reconcile.notices import hand_out
 from piecework.runtime import Runtime
 from piecework.store.cancels import cancel_unclaimed
 from piecework.store.census import all_chunks, chunks_of_group
-from piecework.store.rescue import Rescue
+from piecework.store.rescue import Reclaimer
 from piecework.sweep import sweep
 
 #: Seconds without a sign of life after which a submit counts as stopped half-way.
-SUBMIT_QUIET_S = 30.0
+SUBMIT_TIMEOUT_S = 30.0
 #: What a job's item says of when somebody handed out its work, or was about to.
-SIGNS_OF_LIFE = (
+PROGRESS_ATTRIBUTES = (
     "created_at",
     "opened_at",
     "sent_at",
@@ -43,7 +43,7 @@ SIGNS_OF_LIFE = (
 )
 
 
-async def act_on(  # noqa: PLR0911 -- a return a state
+async def reconcile_job(  # noqa: PLR0911 -- a return a state
     look: Look, job: Job
 ) -> Counter[str]:
     """Do what the state of a job, its deadline and its notices ask for."""
@@ -53,7 +53,7 @@ async def act_on(  # noqa: PLR0911 -- a return a state
         case JobStatus.SUBMITTING:
             return await finish_submit(look, job)
         case JobStatus.RUNNING:
-            return await look_at_chunks(look, job)
+            return await reconcile_chunks(look, job)
         case JobStatus.FINALIZING:
             return await send_join(look, job)
         case JobStatus.CANCELLING:
@@ -71,7 +71,7 @@ def deadline_passed(job: Job, rt: Runtime) -> bool:
 
 async def finish_submit(look: Look, job: Job) -> Counter[str]:
     """Finish a submit that stopped half-way, from its manifest."""
-    if quiet_for(look.rt, job) < SUBMIT_QUIET_S:
+    if quiet_for(look.rt, job) < SUBMIT_TIMEOUT_S:
         return Counter()
     await fan_out(look.rt, job, look.progress)
     return Counter({"submit finished": 1})
@@ -79,22 +79,22 @@ async def finish_submit(look: Look, job: Job) -> Counter[str]:
 
 async def finish_resume(rt: Runtime, job: Job) -> Counter[str]:
     """Let a job run on whose resume stopped half-way: with what it had reopened."""
-    if quiet_for(rt, job) < SUBMIT_QUIET_S:
+    if quiet_for(rt, job) < SUBMIT_TIMEOUT_S:
         return Counter()
-    await rt.moves.resume(job)
+    await rt.transitions.resume(job)
     return Counter({"resume finished": 1})
 
 
 def quiet_for(rt: Runtime, job: Job) -> float:
     """Return for how long nobody has been seen to hand out a job's work."""
-    seen_to = max(str(job.item.get(name, "")) for name in SIGNS_OF_LIFE)
-    return rt.clock() - moment(seen_to)
+    touch = max(str(job.item.get(name, "")) for name in PROGRESS_ATTRIBUTES)
+    return rt.clock() - moment(touch)
 
 
 async def expire(look: Look, job: Job) -> Counter[str]:
     """Cancel a job whose deadline has passed, and undo what its chunks have done."""
     rt = look.rt
-    acts = Counter({"deadline passed": int(await rt.moves.expire(job))})
+    acts = Counter({"deadline passed": int(await rt.transitions.expire(job))})
     now = await rt.jobs.read(job.ref)
     if now is not None and now.status is JobStatus.CANCELLING:
         acts += await finish_cancelling(look, now)
@@ -132,25 +132,25 @@ async def send_join(look: Look, job: Job) -> Counter[str]:
     return await look_at(look, job, Chunk.read(ref, item))
 
 
-async def look_at_chunks(look: Look, job: Job) -> Counter[str]:
+async def reconcile_chunks(look: Look, job: Job) -> Counter[str]:
     """Look at every chunk that may be open; finish the job if none is."""
     rt = look.rt
     acts: Counter[str] = Counter()
     # What was reopened is sent by whoever did it, else chunk by chunk: see `due`.
     unsent = not {"sent_at", "reopened_at"} & job.item.keys()
-    if unsent and quiet_for(rt, job) >= SUBMIT_QUIET_S:
+    if unsent and quiet_for(rt, job) >= SUBMIT_TIMEOUT_S:
         await fan_out(rt, job, look.progress)
         return Counter({"submit finished": 1})
     open_chunks = 0
     newer: list[ChunkRef] = []
-    groups = await groups_to_look_at(rt.table, job)
+    groups = await groups_to_read(rt.table, job)
     look.sightings.keep_only(job.ref, groups)
     for group in sorted(groups):
         async for chunk in chunks_of_group(rt.table, job.ref, group, newer):
             open_chunks += not chunk.status.terminal
             acts += await look_at(look, job, chunk)
     if open_chunks == 0 and not newer:
-        begun = await begin_finish(rt, job.ref)
+        begun = await start_finalizing(rt, job.ref)
         if begun is not None:
             await look.hand_out(*begun)
             acts["finish begun"] += 1
@@ -161,19 +161,19 @@ async def look_at(look: Look, job: Job, chunk: Chunk) -> Counter[str]:
     """Send a chunk again that nobody works on and no message speaks for any more."""
     rt = look.rt
     look.overdue.saw(job, chunk, rt.clock())
-    rescue = Rescue(rt.table, rt.settings, rt.clock)
+    rescue = Reclaimer(rt.table, rt.settings, rt.clock)
     if chunk.status is ChunkStatus.RUNNING:
         now = asyncio.get_running_loop().time()
         if look.sightings.unchanged_for(chunk, now) < rt.settings.lease_s:
             return Counter()
-        if not await rescue.give_back(chunk):
+        if not await rescue.release_expired(chunk):
             return Counter()
         await look.hand_out(chunk.ref, chunk.gen)
         return Counter({"dead lease given back": 1})
     look.sightings.lost_sight_of(chunk.ref)
     if chunk.status.terminal or not due(chunk, job, rt):
         return Counter()
-    if not await rescue.send_again(chunk):
+    if not await rescue.mark_redispatched(chunk):
         return Counter()
     await rt.work.send([Message.about(chunk.ref, chunk.gen)])
     return Counter({"sent again": 1})
@@ -186,4 +186,6 @@ def due(chunk: Chunk, job: Job, rt: Runtime) -> bool:
         return moment(str(since)) <= rt.clock()
     # Reopened and perhaps never sent, or a join that nobody took up: soon made up for.
     soon = "reopened_at" in job.item or chunk.ref.is_join
-    return quiet_for(rt, job) >= (SUBMIT_QUIET_S if soon else rt.settings.redispatch_s)
+    return quiet_for(rt, job) >= (
+        SUBMIT_TIMEOUT_S if soon else rt.settings.redispatch_s
+    )

@@ -9,7 +9,7 @@ from piecework.fanout import Progress
 from piecework.model import ChunkRef
 from piecework.queue import Message
 from piecework.reconcile.overdue import Overdue
-from piecework.reconcile.sightings import Sightings
+from piecework.reconcile.sightings import LeaseObserver
 from piecework.runtime import Runtime
 
 
@@ -29,7 +29,7 @@ class Look:
 
     rt: Runtime
     take: Callable[[ChunkRef, int], Awaitable[bool]] = nobody
-    sightings: Sightings = field(default_factory=Sightings)
+    sightings: LeaseObserver = field(default_factory=LeaseObserver)
     overdue: Overdue = field(default_factory=Overdue)
     progress: Progress = lambda *_: None
 

@@ -18,9 +18,9 @@ from piecework.model import CANCELLABLE, ChunkRef, Job, JobRef
 from piecework.pulse import Liveness
 from piecework.reconcile.dead_letter_alarms import DeadLetterAlarms
 from piecework.reconcile.dead_letter_queue import drain
-from piecework.reconcile.jobs import act_on
+from piecework.reconcile.jobs import reconcile_job
 from piecework.reconcile.look import Look, nobody
-from piecework.reconcile.sightings import Sightings
+from piecework.reconcile.sightings import LeaseObserver
 from piecework.record import MALFORMED_ERRORS, UNREADABLE
 from piecework.runtime import Runtime
 
@@ -58,7 +58,7 @@ class Reconciler:
         self._alarms = DeadLetterAlarms(self.rt, self.log)
 
     @property
-    def sightings(self) -> Sightings:
+    def sightings(self) -> LeaseObserver:
         """What has been seen of running chunks."""
         return self._look.sightings
 
@@ -94,7 +94,7 @@ class Reconciler:
         )
         return acts
 
-    def look_now(self) -> None:
+    def request_pass(self) -> None:
         """Let the next look spare no job."""
         self._next_look = dict.fromkeys(self._next_look, 0.0)
 
@@ -145,7 +145,7 @@ class Reconciler:
             self._forget(ref)
         else:
             self._next_look[ref] = asyncio.get_running_loop().time() + self.pause(job)
-        return Counter() if job is None else await act_on(self._look, job)
+        return Counter() if job is None else await reconcile_job(self._look, job)
 
     async def _drain(self) -> Counter[str]:
         try:
@@ -185,7 +185,7 @@ async def reconcile_once(
         acts = await reconciler.look()
         if reconciler.sightings.waiting:
             await asyncio.sleep(rt.settings.lease_s if observe_s is None else observe_s)
-            reconciler.look_now()
+            reconciler.request_pass()
             acts += await reconciler.look()
     return acts
 

@@ -8,7 +8,7 @@ from piecework import keys
 from piecework.model import Job, iso
 from piecework.queue import Message
 from piecework.reconcile.look import Look
-from piecework.store.notices import PENDING, Notices
+from piecework.store.notices import PENDING, Notifications
 
 
 async def hand_out(look: Look, job: Job) -> Counter[str]:
@@ -20,7 +20,7 @@ async def hand_out(look: Look, job: Job) -> Counter[str]:
     if not job.has_notify_hook:
         return Counter()
     rt = look.rt
-    notices, now = Notices(rt.table, rt.clock), iso(rt.clock())
+    notices, now = Notifications(rt.table, rt.clock), iso(rt.clock())
     pending = [r for r in await notices.of(job.ref) if r["state"] == PENDING]
     if not pending and job.status.ended:
         return Counter({"job closed": int(await notices.close(job))})
@@ -29,7 +29,7 @@ async def hand_out(look: Look, job: Job) -> Counter[str]:
     if not due or await look.take(join, job.gen):
         return Counter()
     again = rt.settings.redispatch_s
-    sent = [row for row in due if await notices.send_again(row, again)]
+    sent = [row for row in due if await notices.mark_redispatched(row, again)]
     if sent:
         await rt.work.send([Message.about(join, job.gen)])
     return Counter({"notice sent": len(sent)})

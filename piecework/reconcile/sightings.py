@@ -15,7 +15,7 @@ from piecework.model import Chunk, ChunkRef, JobRef
 
 
 @dataclass(slots=True)
-class Sightings:
+class LeaseObserver:
     """When each running chunk was first seen as it is now."""
 
     _seen: dict[ChunkRef, tuple[tuple[int, int, int], float]] = field(

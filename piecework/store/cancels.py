@@ -10,12 +10,12 @@ from typing import Any
 
 from piecework.model import Chunk, ChunkStatus, iso
 from piecework.ports import CancelRequest
-from piecework.store.rescue import AS_SEEN, NOT_A_BEAT_SINCE
+from piecework.store.rescue import AS_READ, NOT_RENEWED_SINCE
 from piecework.store.table import Table, Written
 
 #: Nothing has decided yet that it goes to its end, be it back or onwards.
-NOT_ON_ITS_WAY = "attribute_not_exists(direction)"
-UNCLAIMED = f"{AS_SEEN} AND {NOT_ON_ITS_WAY}"
+HAS_NO_DIRECTION = "attribute_not_exists(direction)"
+UNCLAIMED = f"{AS_READ} AND {HAS_NO_DIRECTION}"
 RUNNING_IN_THIS_GEN = "#status = :running AND gen = :gen"
 
 
@@ -27,7 +27,7 @@ async def cancel_unclaimed(table: Table, chunk: Chunk, now: float) -> bool:
         "Update",
         chunk.ref.pk,
         chunk.ref.sk,
-        condition=f"{UNCLAIMED} AND {NOT_A_BEAT_SINCE}" if running else UNCLAIMED,
+        condition=f"{UNCLAIMED} AND {NOT_RENEWED_SINCE}" if running else UNCLAIMED,
         update="SET #status = :cancelled, settled_at = :now, cancelled_at_stage = :at"
         " REMOVE claimed_by, claim_expires_at, claim_token, redispatch_at, retry_at",
         values={
@@ -45,7 +45,7 @@ async def cancel_unclaimed(table: Table, chunk: Chunk, now: float) -> bool:
 
 async def request_cancel(table: Table, chunk: Chunk, asked: CancelRequest) -> bool:
     """Ask the holder of a RUNNING chunk to stop; no claim after it succeeds."""
-    asking, values = asking_for(asked)
+    asking, values = cancel_assignments(asked)
     action = table.action(
         "Update",
         chunk.ref.pk,
@@ -57,7 +57,7 @@ async def request_cancel(table: Table, chunk: Chunk, asked: CancelRequest) -> bo
     return isinstance(await table.update(action, returning="NONE"), Written)
 
 
-async def request_undo(
+async def request_compensation(
     table: Table, chunk: Chunk, asked: CancelRequest, redispatch_at: float
 ) -> bool:
     """Ask the next worker that meets a PENDING or WAITING chunk to wind it back.
@@ -65,7 +65,7 @@ async def request_undo(
     At once, not at `retry_at`. Should the message that goes with it be lost, it is
     sent again at `redispatch_at`.
     """
-    asking, values = asking_for(asked)
+    asking, values = cancel_assignments(asked)
     action = table.action(
         "Update",
         chunk.ref.pk,
@@ -83,7 +83,7 @@ async def request_undo(
     return isinstance(await table.update(action, returning="NONE"), Written)
 
 
-def asking_for(asked: CancelRequest) -> tuple[str, dict[str, Any]]:
+def cancel_assignments(asked: CancelRequest) -> tuple[str, dict[str, Any]]:
     """Return the assignments that ask for a chunk to stop, and their values."""
     if asked.compensate:
         assignments = "cancel_requested_at = :asked, compensate_requested = :yes"

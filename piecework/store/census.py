@@ -15,7 +15,7 @@ from piecework.store.table import Table
 
 
 class Counted(NamedTuple):
-    """What the census keeps of a chunk: a job may have very many."""
+    """What the snapshot keeps of a chunk: a job may have very many."""
 
     chunk: int
     status: ChunkStatus
@@ -26,7 +26,7 @@ class Counted(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class JobSnapshot:
     """Every chunk of a job as it stood.
 
     Attributes:
@@ -68,8 +68,8 @@ class Census:
 
 
 @dataclass(slots=True)
-class Counting:
-    """A census that is being taken."""
+class SnapshotBuilder:
+    """A snapshot that is being taken."""
 
     rows: list[Counted]
     settled_at: str = ""
@@ -94,9 +94,9 @@ class Counting:
         self.calls += int(item.get("calls", 0))
         self.cached_calls += int(item.get("cached_calls", 0))
 
-    def census(self) -> Census:
+    def build(self) -> JobSnapshot:
         """Return what was counted."""
-        return Census(
+        return JobSnapshot(
             tuple(self.rows),
             self.settled_at,
             self.calls_after_cancel,
@@ -105,12 +105,12 @@ class Counting:
         )
 
 
-async def take_census(table: Table, ref: JobRef, chunks: int) -> Census:
+async def take_snapshot(table: Table, ref: JobRef, chunks: int) -> JobSnapshot:
     """Look at every chunk of a job."""
-    counting = Counting([])
+    builder = SnapshotBuilder([])
     async for chunk in all_chunks(table, ref, chunks):
-        counting.add(chunk)
-    return counting.census()
+        builder.add(chunk)
+    return builder.build()
 
 
 async def all_chunks(

@@ -18,11 +18,11 @@ from piecework.model import iso
 from piecework.objects import Objects
 from piecework.pipeline import Pipeline
 from piecework.ports import CancelRequest, CancelRequestedError, ClaimLostError
-from piecework.store.claims import HELD, NOT_CANCELLED, held
+from piecework.store.claims import NOT_CANCELLED, OWNED, ownership_values
 from piecework.store.ledger import EffectLedger
 from piecework.store.results import NULL
 from piecework.store.table import Action, Item, Refused, Table, Written
-from piecework.store.turns import COMPENSATING, turn_put
+from piecework.store.turns import COMPENSATING, compensation_put
 
 #: DynamoDB takes 100 actions in a transaction; one looks at the chunk, one records.
 EFFECTS_AT_ONCE = 98
@@ -132,8 +132,8 @@ class ChunkCheckpoints:
         A cancel stops a chunk before its pivot; past it there is only onwards.
         """
         if following > self.pipeline.pivot_index:
-            return f"{HELD} AND {AT_STAGE}"
-        return f"{HELD} AND {AT_STAGE} AND {NOT_CANCELLED}"
+            return f"{OWNED} AND {AT_STAGE}"
+        return f"{OWNED} AND {AT_STAGE} AND {NOT_CANCELLED}"
 
     def _explain(self, refused: Refused, following: str) -> None:
         item = refused.item or {}
@@ -183,11 +183,11 @@ class ChunkCheckpoints:
         ref = self.claim.ref
         check = self._on_chunk(
             "Update",
-            condition=HELD,
+            condition=OWNED,
             update="SET direction = :back, error_code = :code",
             values={"back": COMPENSATING, "code": failure.code},
         )
-        row = turn_put(self.table, ref, self.claim.gen, stage, failure)
+        row = compensation_put(self.table, ref, self.claim.gen, stage, failure)
         await self._both(check, row)
         self.failure = failure
 
@@ -200,7 +200,7 @@ class ChunkCheckpoints:
             ClaimLostError: The chunk is somebody else's by now.
         """
         ref = self.claim.ref
-        check = self._on_chunk("ConditionCheck", condition=HELD, values={})
+        check = self._on_chunk("ConditionCheck", condition=OWNED, values={})
         sk = f"{keys.work_prefix(ref.chunk)}COMPENSATED#{self.claim.gen:04d}#{stage}"
         error = failure.model_dump_json(exclude_none=True) if failure else None
         item = {"stage": stage, "error": error, "finished_at": iso(self.clock())}
@@ -215,7 +215,11 @@ class ChunkCheckpoints:
     def _on_chunk(self, kind: str, *, values: dict[str, str], **parts: str) -> Action:
         ref = self.claim.ref
         return self.table.action(
-            kind, ref.pk, ref.sk, values={**held(self.claim), **values}, **parts
+            kind,
+            ref.pk,
+            ref.sk,
+            values={**ownership_values(self.claim), **values},
+            **parts,
         )
 
     async def _both(self, *actions: Action) -> None:

@@ -41,8 +41,8 @@ ATTEMPTS_LEFT = "attempts < :max_attempts"
 ATTEMPTS_SPENT = "attempts >= :max_attempts"
 #: A cancel is decided here, on the chunk, not on the job's item, which would be hot. A
 #: chunk on its way back, or past its pivot, is not cancelled: it goes to its end.
-ON_ITS_WAY = "attribute_exists(direction)"
-NOT_CANCELLED = f"(attribute_not_exists(cancel_requested_at) OR {ON_ITS_WAY})"
+HAS_DIRECTION = "attribute_exists(direction)"
+NOT_CANCELLED = f"(attribute_not_exists(cancel_requested_at) OR {HAS_DIRECTION})"
 #: Nobody has it, and its wait is over. An ended chunk is never open again.
 OPEN = "#status IN (:pending, :waiting)"
 DUE = "(attribute_not_exists(retry_at) OR retry_at <= :now)"
@@ -50,28 +50,30 @@ DUE = "(attribute_not_exists(retry_at) OR retry_at <= :now)"
 #: claim is over: it would begin one that nobody has.
 NO_CLAIM_SINCE = "fence = :last"
 #: Somebody had it, and was silent for longer than two clocks may differ.
-LEASE_DEAD = "(#status = :running AND claim_expires_at < :dead_before)"
+LEASE_EXPIRED = "(#status = :running AND claim_expires_at < :dead_before)"
 #: We still are who we think we are.
-HELD = "#status = :running AND gen = :gen AND fence = :fence AND claim_token = :token"
+OWNED = "#status = :running AND gen = :gen AND fence = :fence AND claim_token = :token"
 #: It comes after the renewal that we know of. A late copy of an earlier one would let
 #: the lease end sooner than its holder believes, and the living be robbed.
-NEXT_BEAT = "renewals = :beat"
+NEXT_RENEWAL = "renewals = :beat"
 
 CLAIM = (
     f"{EXISTS} AND {THIS_GEN} AND {NO_CLAIM_SINCE} AND {KNOWN} AND {ATTEMPTS_LEFT}"
-    f" AND {NOT_CANCELLED} AND (({OPEN} AND {DUE}) OR {LEASE_DEAD})"
+    f" AND {NOT_CANCELLED} AND (({OPEN} AND {DUE}) OR {LEASE_EXPIRED})"
 )
 RECOVER = (
     f"{EXISTS} AND {THIS_GEN} AND {NO_CLAIM_SINCE} AND {KNOWN} AND {ATTEMPTS_SPENT}"
-    f" AND {NOT_CANCELLED} AND (({OPEN} AND {DUE}) OR {LEASE_DEAD})"
+    f" AND {NOT_CANCELLED} AND (({OPEN} AND {DUE}) OR {LEASE_EXPIRED})"
 )
-TAKE = (
+SET_OWNER = (
     "SET v = :schema, #status = :running, claimed_by = :worker, claim_token = :token,"
     " claim_expires_at = :expires, claimed_at = :now, started_at = :now,"
     " receive_count = :receive_count, renewals = :zero"
 )
-TRY = f"{TAKE} ADD fence :one, attempts :one REMOVE retry_at, blocked_on"
-WIND_UP = f"{TAKE} ADD fence :one, recoveries :one REMOVE retry_at, blocked_on"
+START_ATTEMPT = f"{SET_OWNER} ADD fence :one, attempts :one REMOVE retry_at, blocked_on"
+START_RECOVERY = (
+    f"{SET_OWNER} ADD fence :one, recoveries :one REMOVE retry_at, blocked_on"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +112,21 @@ class Claims:
         request, and another one where that was wrong, by what the first was told.
         """
         for _ in range(2):
-            answer = await self._take(ref, gen, receive_count, last, CLAIM, TRY)
+            answer = await self._take(
+                ref, gen, receive_count, last, CLAIM, START_ATTEMPT
+            )
             if not isinstance(answer, FenceMismatch):
                 return answer
             last = answer.fence
         return Busy(RECHECK_S)
 
-    async def acquire_spent(
+    async def acquire_for_recovery(
         self, ref: ChunkRef, *, gen: int, receive_count: int, last: int
     ) -> Claim | Refusal:
         """Claim a chunk without attempts left, to undo what it did and bury it."""
-        answer = await self._take(ref, gen, receive_count, last, RECOVER, WIND_UP)
+        answer = await self._take(
+            ref, gen, receive_count, last, RECOVER, START_RECOVERY
+        )
         return Busy(RECHECK_S) if isinstance(answer, FenceMismatch) else answer
 
     async def _take(
@@ -161,7 +167,7 @@ class Claims:
         reply = await self.table.update(action)
         # Refused, but by our own token: the SDK sent it twice, the first was applied
         # and its answer was lost.
-        ours = reply.item is not None and is_held_by(reply.item, token)
+        ours = reply.item is not None and is_owned_by(reply.item, token)
         if isinstance(reply, Written) or ours:
             chunk = Chunk.read(ref, reply.item or {})
             is_recovery = condition is RECOVER
@@ -184,7 +190,7 @@ class Claims:
         expires = iso(self.clock() + self.settings.lease_s)
         for _ in range(2):
             item = (await self._renew_row(claim, renewals, expires)).item or {}
-            counted = beats_of(item, claim.token)
+            counted = renewals_of(item, claim.token)
             if counted is None or counted == renewals:
                 break
             renewals = counted
@@ -201,10 +207,10 @@ class Claims:
             "Update",
             claim.ref.pk,
             claim.ref.sk,
-            condition=f"{HELD} AND {NEXT_BEAT}",
+            condition=f"{OWNED} AND {NEXT_RENEWAL}",
             update="SET claim_expires_at = :expires, renewals = :next",
             values={
-                **held(claim),
+                **ownership_values(claim),
                 "beat": renewals,
                 "next": renewals + 1,
                 "expires": expires,
@@ -213,20 +219,20 @@ class Claims:
         return await self.table.update(action)
 
 
-def is_held_by(item: Mapping[str, Any], token: str) -> bool:
+def is_owned_by(item: Mapping[str, Any], token: str) -> bool:
     """Say whether a claim with this token lasts: it stays on the item when it ends."""
     running = item.get("status") == ChunkStatus.RUNNING
     return running and item.get("claim_token") == token
 
 
-def beats_of(item: Mapping[str, Any], token: str) -> int | None:
+def renewals_of(item: Mapping[str, Any], token: str) -> int | None:
     """Return how often a claim was renewed; None: it is over, or spoiled."""
     renewals = item.get("renewals")
-    return renewals if is_held_by(item, token) and type(renewals) is int else None
+    return renewals if is_owned_by(item, token) and type(renewals) is int else None
 
 
-def held(claim: Claim) -> dict[str, Any]:
-    """Return the values that `HELD` compares."""
+def ownership_values(claim: Claim) -> dict[str, Any]:
+    """Return the values that `OWNED` compares."""
     return {
         "running": ChunkStatus.RUNNING,
         "gen": claim.gen,

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from piecework import keys
 from piecework.model import Chunk, ChunkStatus
-from piecework.store.ledger import DONE, INTENT, REFUSED, UNDER_WAY, UNKNOWN
-from piecework.store.reopen import ENDED_AS_SEEN
+from piecework.store.ledger import DONE, IN_PROGRESS, INTENT, REFUSED, UNKNOWN
+from piecework.store.reopen import ENDED_AS_READ
 from piecework.store.table import Table, Written
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Resolution:
     """What became of an effect, and on whose word.
 
     Attributes:
@@ -30,15 +30,15 @@ class Finding:
     answer: Mapping[str, str] | None
 
 
-async def settle_doubt(
-    table: Table, chunk: Chunk, effect_key: str, finding: Finding
+async def resolve_effect(
+    table: Table, chunk: Chunk, effect_key: str, finding: Resolution
 ) -> bool:
     """Settle an effect in doubt of a chunk that has ended and that nobody works on."""
     check = table.action(
         "ConditionCheck",
         chunk.ref.pk,
         chunk.ref.sk,
-        condition=ENDED_AS_SEEN,
+        condition=ENDED_AS_READ,
         values={
             "seen": chunk.status,
             "dead": ChunkStatus.DEAD,
@@ -57,7 +57,7 @@ async def settle_doubt(
         "Update",
         chunk.ref.pk,
         keys.effect_sk(chunk.ref.chunk, effect_key),
-        condition=UNDER_WAY,
+        condition=IN_PROGRESS,
         update="SET " + ", ".join(f"#{name} = :{name}" for name in facts),
         values={"intent": INTENT, "unknown": UNKNOWN, **facts},
     )

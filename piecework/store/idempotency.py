@@ -38,12 +38,12 @@ from piecework.store.table import Action, Item, Refused, Table, Written
 
 #: Nobody is at it, and nothing is known to have come of it. It was not begun by this
 #: very request: a late copy of it would begin what nobody is at.
-NOBODYS = (
+NOT_OWNED = (
     "attribute_not_exists(pk)"
     " OR ((valid_until <= :now OR #state = :released) AND owner_token <> :token)"
 )
 #: It is as it was seen, in doubt; its lease and its arguments never change.
-DOUBTFUL_AS_SEEN = "owner_token = :seen AND #state IN (:begun, :unknown)"
+IN_DOUBT_AS_READ = "owner_token = :seen AND #state IN (:begun, :unknown)"
 #: Nobody has begun it since.
 STILL_OWNED = "owner_token = :token"
 #: No number of the stream is done yet.
@@ -111,7 +111,7 @@ class TableIdempotency:
         put = self.table.action(
             "Put",
             *self._place(slot),
-            condition=NOBODYS if seen is None else DOUBTFUL_AS_SEEN,
+            condition=NOT_OWNED if seen is None else IN_DOUBT_AS_READ,
             values=free if seen is None else as_seen(seen),
             item={"operation": slot.operation, "started_at": iso(now), **row(record)},
         )
@@ -172,7 +172,7 @@ class TableIdempotency:
         action = self.table.action(
             "Update",
             *self._place(slot),
-            condition=DOUBTFUL_AS_SEEN,
+            condition=IN_DOUBT_AS_READ,
             update="SET #state = :released",
             values={"released": State.RELEASED, **as_seen(record)},
         )

@@ -106,7 +106,7 @@ class Jobs:
                 await told(total)
         return total
 
-    async def seen_to(self, ref: JobRef, gen: int) -> None:
+    async def touch(self, ref: JobRef, gen: int) -> None:
         """Note that somebody is at it to submit, or to resume, this life of a job."""
         action = self.table.action(
             "Update",

@@ -23,23 +23,23 @@ from piecework.dependency import Effect
 from piecework.model import iso, moment
 from piecework.objects import Objects
 from piecework.ports import AlreadyDone, ClaimLostError, Proceed, Unknown
-from piecework.store.claims import HELD, held
+from piecework.store.claims import OWNED, ownership_values
 from piecework.store.table import Action, Item, Refused, Table, Written
 
 INTENT, DONE, COMPENSATED = "INTENT", "DONE", "COMPENSATED"
 REFUSED, UNKNOWN = "REFUSED", "UNKNOWN"
 #: The states of an effect that stands, or may stand.
-STANDS = frozenset({INTENT, DONE, UNKNOWN})
+MAY_HAVE_HAPPENED = frozenset({INTENT, DONE, UNKNOWN})
 
 #: An effect may be begun if it never was, or if it is known not to stand.
-MAY_BEGIN = "attribute_not_exists(pk) OR #state IN (:compensated, :refused)"
+MAY_START = "attribute_not_exists(pk) OR #state IN (:compensated, :refused)"
 #: Only an effect under way can come to something.
-UNDER_WAY = "#state IN (:intent, :unknown)"
+IN_PROGRESS = "#state IN (:intent, :unknown)"
 #: What was done in a life of the chunk, and undone, says nothing of the next one's.
-SAME_LIFE = "gen = :gen"
-OURS_UNDER_WAY = f"{UNDER_WAY} AND {SAME_LIFE}"
+SAME_GEN = "gen = :gen"
+OWN_IN_PROGRESS = f"{IN_PROGRESS} AND {SAME_GEN}"
 #: That it was done is the last word, also after somebody else was refused.
-NOT_ENDED = f"#state IN (:intent, :unknown, :refused) AND {SAME_LIFE}"
+NOT_ENDED = f"#state IN (:intent, :unknown, :refused) AND {SAME_GEN}"
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class EffectLedger:
     def may_have_happened(self, key: str) -> bool:
         """Say whether an effect stands, or may stand."""
         row = self._rows.get(key)
-        return row is not None and row["state"] in STANDS
+        return row is not None and row["state"] in MAY_HAVE_HAPPENED
 
     @property
     def under_way_s(self) -> float:
@@ -124,7 +124,7 @@ class EffectLedger:
             "Put",
             ref.pk,
             keys.effect_sk(ref.chunk, key),
-            condition=MAY_BEGIN,
+            condition=MAY_START,
             values={"compensated": COMPENSATED, "refused": REFUSED},
             item=row,
         )
@@ -158,7 +158,7 @@ class EffectLedger:
         key: str,
         state: str,
         facts: dict[str, Any],
-        condition: str = OURS_UNDER_WAY,
+        condition: str = OWN_IN_PROGRESS,
         **compared: str,
     ) -> None:
         action, facts = self._ending(key, state, facts, condition, **compared)
@@ -170,7 +170,7 @@ class EffectLedger:
         key: str,
         state: str,
         facts: dict[str, Any],
-        condition: str = OURS_UNDER_WAY,
+        condition: str = OWN_IN_PROGRESS,
         **compared: str,
     ) -> tuple[Action, dict[str, Any]]:
         """Return the write of what an effect came to, and what it puts into the row."""
@@ -198,7 +198,11 @@ class EffectLedger:
         """Return the look at the chunk that refuses a write of a lost claim."""
         ref = self.claim.ref
         return self.table.action(
-            "ConditionCheck", ref.pk, ref.sk, condition=HELD, values=held(self.claim)
+            "ConditionCheck",
+            ref.pk,
+            ref.sk,
+            condition=OWNED,
+            values=ownership_values(self.claim),
         )
 
     def undoing(self, stage: str) -> list[Action]:

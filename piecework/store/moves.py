@@ -16,7 +16,7 @@ from typing import Any
 from piecework import keys
 from piecework.model import Job, JobRef, JobStatus, iso
 from piecework.store.births import active_mark, event_put, new_chunk
-from piecework.store.notices import notice_put
+from piecework.store.notices import notification_put
 from piecework.store.table import Action, Refused, Table, Written
 
 IN_STATE = "#status = :from AND gen = :gen"
@@ -30,7 +30,7 @@ BY_DEADLINE = {
 
 
 @dataclass(slots=True)
-class JobMoves:
+class JobTransitions:
     """The moves of one deployment's jobs."""
 
     table: Table
@@ -89,7 +89,7 @@ class JobMoves:
     def _farewell(self, job: Job, now: float, facts: dict[str, Any]) -> list[Action]:
         """Let go of a job that ends; one that is to be told of is found until it is."""
         if job.has_notify_hook:
-            return notice_put(self.table, job, "ended", now, facts)
+            return notification_put(self.table, job, "ended", now, facts)
         return [active_mark(self.table, job.ref, "Delete")]
 
     async def reopen(
@@ -151,7 +151,7 @@ class JobMoves:
         actions = [
             replace(move, values={**move.values, "now": iso(now)}),
             event_put(self.table, job.ref, "deadline", now, told),
-            *notice_put(self.table, job, "deadline", now, facts),
+            *notification_put(self.table, job, "deadline", now, facts),
         ]
         return isinstance(await self.table.transact(actions), Written)
 

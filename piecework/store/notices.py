@@ -29,7 +29,7 @@ UNSENT = f"{IS_PENDING} AND redispatch_at <= :now"
 STILL_ENDED = "#status = :seen AND gen = :gen"
 
 
-def notice_put(
+def notification_put(
     table: Table, job: Job, event: str, now: float, facts: dict[str, Any]
 ) -> list[Action]:
     """Return the write of a notice; none where the pipeline wants to hear nothing."""
@@ -56,7 +56,7 @@ def notice_put(
 
 
 @dataclass(slots=True)
-class Notices:
+class Notifications:
     """The notices of one deployment's jobs."""
 
     table: Table
@@ -105,7 +105,7 @@ class Notices:
         assignments = "#state = :abandoned, last_error = :error"
         return await self._write(row, OURS, assignments, values)
 
-    async def send_again(self, row: Item, seconds: float) -> bool:
+    async def mark_redispatched(self, row: Item, seconds: float) -> bool:
         """Note that a message is sent for a notice; the next one goes later."""
         now = self.clock()
         values = {"again": iso(now + seconds), "now": iso(now), "pending": PENDING}

@@ -10,7 +10,7 @@ from piecework.model import Chunk, ChunkStatus, JobStatus, iso
 from piecework.store.table import Action, Table, Written
 
 #: Still ended as it was, in the life that was looked at. A result is never undone.
-ENDED_AS_SEEN = "#status = :seen AND #status IN (:dead, :cancelled) AND gen = :gen"
+ENDED_AS_READ = "#status = :seen AND #status IN (:dead, :cancelled) AND gen = :gen"
 #: What has ended in this very life already, is taken up in the next: the rows of its
 #: way back would be taken for those of a new one.
 EARLIER = "gen < :next"
@@ -111,7 +111,7 @@ def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> Action:
         "Update",
         chunk.ref.pk,
         chunk.ref.sk,
-        condition=f"{ENDED_AS_SEEN} AND {EARLIER}",
+        condition=f"{ENDED_AS_READ} AND {EARLIER}",
         update=assignments + removed,
         values=values,
     )

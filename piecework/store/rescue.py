@@ -15,19 +15,19 @@ from piecework.model import Chunk, ChunkStatus, iso
 from piecework.settings import Settings
 from piecework.store.table import Table, Written
 
-AS_SEEN = "#status = :seen AND gen = :gen AND fence = :fence"
-NOT_A_BEAT_SINCE = "renewals = :renewals"
+AS_READ = "#status = :seen AND gen = :gen AND fence = :fence"
+NOT_RENEWED_SINCE = "renewals = :renewals"
 
 
 @dataclass(slots=True)
-class Rescue:
+class Reclaimer:
     """The reconciler's writes."""
 
     table: Table
     settings: Settings
     clock: Callable[[], float]
 
-    async def give_back(self, chunk: Chunk) -> bool:
+    async def release_expired(self, chunk: Chunk) -> bool:
         """Move RUNNING with a dead lease -> WAITING; the attempt stays spent.
 
         It has waited for a lease already, so its message is soon made up for if SQS
@@ -35,7 +35,7 @@ class Rescue:
         """
         return await self._write(
             chunk,
-            f"{AS_SEEN} AND {NOT_A_BEAT_SINCE}",
+            f"{AS_READ} AND {NOT_RENEWED_SINCE}",
             "SET #status = :waiting, redispatch_at = :due, error_code = :code"
             " REMOVE claimed_by, claim_expires_at, claim_token",
             {
@@ -46,7 +46,7 @@ class Rescue:
             },
         )
 
-    async def send_again(self, chunk: Chunk) -> bool:
+    async def mark_redispatched(self, chunk: Chunk) -> bool:
         """Note a resend of a PENDING or WAITING chunk; the next comes later.
 
         Many reconcilers may note the same one at once: it counts as one.
@@ -55,7 +55,7 @@ class Rescue:
         wait = self.settings.redispatch_s * 2.0 ** min(redispatches, 8)
         return await self._write(
             chunk,
-            AS_SEEN,
+            AS_READ,
             "SET redispatch_at = :due, redispatches = :sent",
             {"due": iso(self.clock() + wait), "sent": redispatches + 1},
         )

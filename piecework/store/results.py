@@ -20,18 +20,18 @@ from piecework.store.table import Item, Table
 NULL = "null"
 NULL_SHA256 = keys.sha256(NULL.encode())
 #: Bytes of a result on its chunk's item, which every look at the chunks reads, too.
-ON_ITEM = 1024
+INLINE_BYTES = 1024
 #: Results that are read one by one; for more, those of the whole group are.
 ONE_BY_ONE = 16
 
 
-def lies_on_item(claim: Claim, value: str) -> bool:
+def fits_inline(claim: Claim, value: str) -> bool:
     """Say whether a chunk that ends with this result is to have it on its own item."""
     first_life = claim.gen == 1 and not claim.ref.is_join
-    return first_life and value != NULL and len(value.encode()) <= ON_ITEM
+    return first_life and value != NULL and len(value.encode()) <= INLINE_BYTES
 
 
-def has_on_item(chunk: Chunk) -> bool:
+def is_inline(chunk: Chunk) -> bool:
     """Say whether a chunk has its result on its own item."""
     return "value" in chunk.item
 
@@ -44,21 +44,21 @@ async def stored_results(
     None: it has none, or it is null. The chunks must have been read before: one that
     has succeeded has its result.
     """
-    beside = [chunk for chunk in chunks if lies_beside(chunk)]
+    beside = [chunk for chunk in chunks if is_separate(chunk)]
     rows = await rows_of(table, pk, beside)
     return [(c, holder(c, rows.get(keys.result_sk(c.ref.chunk)))) for c in chunks]
 
 
 def holder(chunk: Chunk, row: Item | None) -> Item | None:
     """Return the item that holds a chunk's result: its own, or the row beside it."""
-    return dict(chunk.item) if has_on_item(chunk) else row
+    return dict(chunk.item) if is_inline(chunk) else row
 
 
-def lies_beside(chunk: Chunk) -> bool:
+def is_separate(chunk: Chunk) -> bool:
     """Say whether a chunk has its result in a row of its own."""
     succeeded = chunk.status is ChunkStatus.SUCCEEDED
     written = chunk.item.get("result_sha256") != NULL_SHA256
-    return succeeded and written and not has_on_item(chunk)
+    return succeeded and written and not is_inline(chunk)
 
 
 async def rows_of(table: Table, pk: str, chunks: Sequence[Chunk]) -> dict[str, Item]:

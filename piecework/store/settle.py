@@ -18,10 +18,10 @@ from piecework.outcome import Cancelled, DeadLettered, Deferred, Retry
 from piecework.settings import Settings
 from piecework.store.calls_spent import Calls
 from piecework.store.cancels import cancelled_at
-from piecework.store.claims import HELD, held
+from piecework.store.claims import OWNED, ownership_values
 from piecework.store.open_letters import open_mark
 from piecework.store.table import Action, Refused, Table, Written
-from piecework.store.trail import trail_put
+from piecework.store.trail import error_put
 
 #: Clears the owner. The token stays: it identifies the last writer.
 CLEAR_OWNER = "REMOVE claimed_by, claim_expires_at"
@@ -218,14 +218,14 @@ class Settlements:
             "Update",
             claim.ref.pk,
             claim.ref.sk,
-            condition=HELD,
+            condition=OWNED,
             update=update,
-            values={**held(claim), **now, **values},
+            values={**ownership_values(claim), **now, **values},
         )
 
     def _trail(self, claim: Claim, failure: ErrorEnvelope) -> Action:
         days = self.settings.job_retention_days
-        return trail_put(self.table, claim, failure, self.clock(), days)
+        return error_put(self.table, claim, failure, self.clock(), days)
 
     async def _write(
         self, claim: Claim, status: ChunkStatus, actions: list[Action]

@@ -10,7 +10,7 @@ from piecework.store.expiry import expires_at
 from piecework.store.table import Action, Table
 
 
-def trail_put(
+def error_put(
     table: Table, claim: Claim, failure: ErrorEnvelope, now: float, keep_days: float
 ) -> Action:
     """Return the write of the error that ended a claim; it goes with that end."""

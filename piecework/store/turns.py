@@ -10,14 +10,14 @@ from piecework import keys
 from piecework.errors import ErrorEnvelope
 from piecework.model import Chunk, ChunkRef, ChunkStatus
 from piecework.store.cancels import UNCLAIMED
-from piecework.store.rescue import NOT_A_BEAT_SINCE
+from piecework.store.rescue import NOT_RENEWED_SINCE
 from piecework.store.table import Action, Table, Written
 
 #: What `direction` says; an item without it goes onwards, and may still be cancelled.
 COMPENSATING, FORWARD = "compensating", "forward"
 
 
-async def turn_unclaimed(
+async def set_direction(
     table: Table, chunk: Chunk, failure: ErrorEnvelope | None
 ) -> bool:
     """PENDING | WAITING | RUNNING with a dead lease -> WAITING, on its way to its end.
@@ -32,7 +32,7 @@ async def turn_unclaimed(
         "Update",
         chunk.ref.pk,
         chunk.ref.sk,
-        condition=f"{UNCLAIMED} AND {NOT_A_BEAT_SINCE}" if running else UNCLAIMED,
+        condition=f"{UNCLAIMED} AND {NOT_RENEWED_SINCE}" if running else UNCLAIMED,
         update="SET #status = :waiting, direction = :way"
         + (", error_code = :code" if failure else "")
         + " REMOVE claimed_by, claim_expires_at, claim_token, retry_at",
@@ -48,11 +48,13 @@ async def turn_unclaimed(
     )
     if failure is None:
         return isinstance(await table.update(update, returning="NONE"), Written)
-    row = turn_put(table, chunk.ref, chunk.gen, str(chunk.item["stage"]), failure)
+    row = compensation_put(
+        table, chunk.ref, chunk.gen, str(chunk.item["stage"]), failure
+    )
     return isinstance(await table.transact([update, row]), Written)
 
 
-def turn_put(
+def compensation_put(
     table: Table, ref: ChunkRef, gen: int, stage: str, failure: ErrorEnvelope
 ) -> Action:
     """Return the write that says why a chunk turned back, and at which stage."""

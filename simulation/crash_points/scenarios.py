@@ -87,7 +87,7 @@ def six_step_violations(driver: ScenarioDriver) -> Iterable[str]:
 
 
 COUNTED = ("", "analyse:thrice", "analyse:refused", "", "", "", "")
-HELD = ("", "analyse:held", "analyse:later", "", "analyse:held", "")
+OWNED = ("", "analyse:held", "analyse:later", "", "analyse:held", "")
 BOOKED = ("hotel:refused", "pay:refused", "write:refused", "", "", "", "")
 THOUGHT = ("hotel:thinking", "", "hotel:later", "write:thinking", "", "hotel:thinking")
 #: Compensation waits for a booking in progress; one such customer is enough.
@@ -102,8 +102,8 @@ SCENARIOS = {
     "plain": Scenario(counting, COUNTED, submit_and_wait, beside=True),
     "saga": Scenario(travel, BOOKED, submit_and_wait, beside=False),
     "redrive": Scenario(travel, BOOKED, redrive_dead_letters, beside=True),
-    "cancel": Scenario(counting, HELD, cancel_midway, beside=True),
-    "resume": Scenario(counting, HELD, resume_after_cancel, beside=False),
+    "cancel": Scenario(counting, OWNED, cancel_midway, beside=True),
+    "resume": Scenario(counting, OWNED, resume_after_cancel, beside=False),
     "undo": Scenario(travel, BEGUN, undone, beside=False),
     "redo": Scenario(travel, BEGUN, resume_after_compensation, beside=True),
     "six": Scenario(

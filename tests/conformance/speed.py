@@ -10,7 +10,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from piecework.store.claims import CLAIM, HELD, TAKE
+from piecework.store.claims import CLAIM, OWNED, SET_OWNER
 from piecework.store.table import Action
 from simulation.cloud.dynamodb import DynamoDB
 
@@ -66,14 +66,14 @@ def claim(sk: str) -> dict[str, Any]:
     return update(
         sk,
         CLAIM,
-        f"{TAKE} ADD fence :one, attempts :one REMOVE retry_at",
+        f"{SET_OWNER} ADD fence :one, attempts :one REMOVE retry_at",
         TAKEN | compared | times | facts,
     )
 
 
 def beat(sk: str) -> dict[str, Any]:
     change = "SET claim_expires_at = :expires, renewals = :one"
-    condition = f"{HELD} AND renewals = :zero"
+    condition = f"{OWNED} AND renewals = :zero"
     return update(sk, condition, change, TAKEN | {"fence": 1, "zero": 0})
 
 

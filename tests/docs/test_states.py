@@ -15,9 +15,9 @@ from piecework.store.claims import Claims
 from piecework.store.dead_letters import DeadLetters
 from piecework.store.jobs import Jobs
 from piecework.store.ledger import EffectLedger
-from piecework.store.moves import JobMoves
-from piecework.store.notices import Notices
-from piecework.store.rescue import Rescue
+from piecework.store.moves import JobTransitions
+from piecework.store.notices import Notifications
+from piecework.store.rescue import Reclaimer
 from piecework.store.settle import Settlements
 from tests.docs.pages import ROOT, prose
 
@@ -26,10 +26,10 @@ STORES = (
     Claims,
     DeadLetters,
     EffectLedger,
-    JobMoves,
+    JobTransitions,
     Jobs,
-    Notices,
-    Rescue,
+    Notifications,
+    Reclaimer,
     Settlements,
 )
 
@@ -72,7 +72,7 @@ EFFECT_STATES = {
         ("Chunk", set(ChunkStatus)),
         ("Effect", EFFECT_STATES),
         ("Dead letter", {"OPEN", "REDRIVEN", "DISCARDED"}),
-        ("Notice", {notices.PENDING, notices.DELIVERED, notices.ABANDONED}),
+        ("Notification", {notices.PENDING, notices.DELIVERED, notices.ABANDONED}),
     ],
 )
 def test_a_drawing_has_exactly_the_states_of_the_code(

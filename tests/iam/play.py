@@ -125,7 +125,7 @@ async def puts_right(cast: Cast) -> None:
     with patch.object(submitting, "fan_out", nothing):
         await submit(cast, "cut-off", items)
     await cast.command("reconciler", "reconcile", "--once")
-    with patch.object(reconciling, "SUBMIT_QUIET_S", 0.0):
+    with patch.object(reconciling, "SUBMIT_TIMEOUT_S", 0.0):
         async with cast.scenario("reconciler") as scenario, scenario.reconciler():
             await scenario.ended("late", PATIENCE_S)
             await scenario.until(lambda: sent(scenario, "cut-off"), PATIENCE_S)

@@ -124,7 +124,7 @@ def counted(at: At) -> Job:
 
 
 def look(at: At) -> Iterator[Step]:
-    """`begin_finish`: read the job, then all chunks; the write comes later."""
+    """`start_finalizing`: read the job, then all chunks; the write comes later."""
     whole = not at.census & SEES_OPEN or not at.cfg.has("census")
     if at.j.st == Js.RUNNING and whole:
         facts = {"target": at.cfg.chunks, "epoch": at.j.gen}

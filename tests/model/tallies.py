@@ -96,7 +96,7 @@ def rest(s: State, me: int, w: Worker) -> State:
 
 
 def reads(has: Has, s: State, me: int, w: Worker) -> Iterator[Move]:
-    """`begin_finish`: first the job, then its chunks, one after the other."""
+    """`start_finalizing`: first the job, then its chunks, one after the other."""
     if s.st == Js.RUNNING:
         looking = Worker(Pc.LOOK, w.at << 2, s.gen)
         yield Move(put(s, me, looking), "reads the job")

@@ -33,7 +33,7 @@ class At:
 
     @property
     def held(self) -> bool:
-        """HELD: status, gen, fence and token are all still ours."""
+        """OWNED: status, gen, fence and token are all still ours."""
         c = self.c
         if not self.cfg.has("held in settle"):
             return True

@@ -7,17 +7,17 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from piecework import keys, layout
-from piecework.finish import Certificate, begin_finish
+from piecework.finish import Certificate, start_finalizing
 from piecework.model import JobRef, JobStatus
 from piecework.queue import Message
-from piecework.store.looks import Looks
+from piecework.store.looks import SnapshotCache
 from piecework.store.table import Item as Row
 from piecework.store.table import Table
 from piecework.store.tallies import Tallies
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting
 
-#: Looks at all chunks in a life of a job: one decides, one is for the results, which
+#: Reads of all chunks in a generation: one decides, one is for the results, which
 #: the join asks for.
 LOOKS = 2
 #: One group, and a few chunks of the next.
@@ -97,11 +97,11 @@ async def test_a_join_that_another_worker_takes_up_looks_for_itself(
         await scenario.until(lambda: settled(scenario))
 
     # The first finishes the job and dies; the second has seen nothing of it.
-    begun = await begin_finish(scenario.rt, REF)
+    begun = await start_finalizing(scenario.rt, REF)
     assert begun is not None
     await scenario.rt.work.send([Message.about(*begun)])
     table = watched(scenario)
-    async with scenario.worker("heir", table=table, looks=Looks()):
+    async with scenario.worker("heir", table=table, snapshots=SnapshotCache()):
         ended = await scenario.ended()
 
     assert JobStatus.SUCCEEDED is ended.status

@@ -18,7 +18,7 @@ from piecework.runtime import Runtime
 from piecework.settings import Settings
 from piecework.store.births import new_chunk
 from piecework.store.jobs import Jobs
-from piecework.store.moves import JobMoves
+from piecework.store.moves import JobTransitions
 from piecework.store.table import Table
 from piecework.store.tallies import Tallies
 from simulation.cloud.dynamodb import DynamoDB
@@ -76,7 +76,7 @@ class Cloud:
             renewal_queue=Queue(self.sqs, work, rng),  # type: ignore[arg-type]
             objects=Objects(self.s3, BUCKET),  # type: ignore[arg-type]
             jobs=Jobs(table, time.time),
-            moves=JobMoves(table, time.time),
+            transitions=JobTransitions(table, time.time),
             tallies=Tallies(table),
             clock=time.time,
             rng=rng,

@@ -76,7 +76,7 @@ async def artifact(name: str) -> bool:
         written.append(to)
         return to
 
-    ctx: Any = SimpleNamespace(harvest=SimpleNamespace(write=write))
+    ctx: Any = SimpleNamespace(job_results=SimpleNamespace(write=write))
     return await refused(JoinContext.write(ctx, name, b"")) and not written
 
 

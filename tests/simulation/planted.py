@@ -54,7 +54,7 @@ def ended_chunks_are_claimed(patch: Patch) -> None:
 
 def writes_are_not_fenced(patch: Patch) -> None:
     for module in (claims, settle, ledger, checkpoints):
-        patch.setattr(module, "HELD", OF_NOBODY)
+        patch.setattr(module, "OWNED", OF_NOBODY)
 
 
 def losers_delete_their_message(patch: Patch) -> None:
@@ -72,8 +72,8 @@ def nothing_is_sent_again(patch: Patch) -> None:
 
 
 def living_leases_are_given_back(patch: Patch) -> None:
-    patch.setattr(sightings.Sightings, "unchanged_for", lambda *_: 1_000.0)
-    patch.setattr(rescue, "NOT_A_BEAT_SINCE", "renewals >= :renewals")
+    patch.setattr(sightings.LeaseObserver, "unchanged_for", lambda *_: 1_000.0)
+    patch.setattr(rescue, "NOT_RENEWED_SINCE", "renewals >= :renewals")
 
 
 def a_full_tally_is_believed(patch: Patch) -> None:
@@ -115,7 +115,7 @@ def a_late_request_claims_again(patch: Patch) -> None:
 
 
 def a_late_renewal_cuts_the_lease(patch: Patch) -> None:
-    patch.setattr(claims, "NEXT_BEAT", "renewals >= :beat")
+    patch.setattr(claims, "NEXT_RENEWAL", "renewals >= :beat")
 
 
 #: What is taken away, how, and the promises of which one has to break.

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from piecework.errors import PieceworkError
 from piecework.finish import Certificate
-from piecework.harvest import TableHarvest
+from piecework.harvest import StoredJobResults
 from piecework.manifest import read_manifest
 from piecework.model import ChunkStatus, Job, JobRef, JobStatus
 from piecework.runtime import Runtime
-from piecework.store.census import Census, take_census
+from piecework.store.census import JobSnapshot, take_snapshot
 from piecework.store.dead_letters import REDRIVEN, DeadLetters
 from piecework.store.table import Item
 
@@ -46,19 +46,19 @@ async def account(rt: Runtime, jobs: Iterable[str], expected: int) -> Accounts:
             complaints.append(f"{name} is {status}")
         if job is None:
             continue
-        census = await take_census(rt.table, job.ref, job.chunks)
+        snapshot = await take_snapshot(rt.table, job.ref, job.chunks)
         listed = {e.chunk async for e in read_manifest(rt.objects, job)}
-        missing, said = await unaccounted(rt, job, census, listed)
+        missing, said = await unaccounted(rt, job, snapshot, listed)
         complaints += said
         chunks += len(listed)
         lost += len(missing)
-        succeeded += census.by_status[ChunkStatus.SUCCEEDED]
+        succeeded += snapshot.by_status[ChunkStatus.SUCCEEDED]
     lost += max(0, expected - chunks)
     return Accounts(chunks, succeeded, lost, nonterminal, tuple(complaints))
 
 
 async def unaccounted(
-    rt: Runtime, job: Job, census: Census, listed: set[int]
+    rt: Runtime, job: Job, snapshot: JobSnapshot, listed: set[int]
 ) -> tuple[set[int], list[str]]:
     """Return the chunks of which nobody can tell what they came to, in words too."""
     certificate = await certificate_of(rt, job)
@@ -66,9 +66,9 @@ async def unaccounted(
         return listed, [f"{job.ref.job} has no certificate"]
     rows = [row async for row in letters(rt).of_job(job.ref)]
     dead = {int(str(row["chunk"])) for row in rows}
-    stored = await stored_results(rt, job, census)
+    stored = await stored_results(rt, job, snapshot)
     known = set(certificate.results) & stored
-    by_status = {row.chunk: row.status for row in census.rows}
+    by_status = {row.chunk: row.status for row in snapshot.rows}
     known |= {n for n in dead if by_status.get(n) is ChunkStatus.DEAD}
     if job.status is JobStatus.CANCELLED:
         ended = {n for n in listed if by_status.get(n) is not ChunkStatus.SUCCEEDED}
@@ -107,11 +107,11 @@ async def certificate_of(rt: Runtime, job: Job) -> Certificate | None:
     return found if same else None
 
 
-async def stored_results(rt: Runtime, job: Job, census: Census) -> set[int]:
+async def stored_results(rt: Runtime, job: Job, snapshot: JobSnapshot) -> set[int]:
     """Return the chunks whose stored value is the one that they settled with."""
-    harvest = TableHarvest(rt.table, rt.objects, job.ref, census)
+    job_results = StoredJobResults(rt.table, rt.objects, job.ref, snapshot)
     try:
-        return {result.chunk async for result in harvest.results()}
+        return {result.chunk async for result in job_results.results()}
     except PieceworkError:
         return set()
 

@@ -24,8 +24,8 @@ from piecework.store.claims import Claims
 from piecework.store.dead_letters import DeadLetters
 from piecework.store.jobs import Jobs
 from piecework.store.ledger import EffectLedger
-from piecework.store.moves import JobMoves
-from piecework.store.rescue import Rescue
+from piecework.store.moves import JobTransitions
+from piecework.store.rescue import Reclaimer
 from piecework.store.settle import Settlements
 from piecework.store.table import Table
 from piecework.store.tallies import Tallies
@@ -78,12 +78,12 @@ class Store:
         return Jobs(self.table, self.clock)
 
     @property
-    def moves(self) -> JobMoves:
-        return JobMoves(self.table, self.clock)
+    def transitions(self) -> JobTransitions:
+        return JobTransitions(self.table, self.clock)
 
     @property
-    def rescue(self) -> Rescue:
-        return Rescue(self.table, SETTINGS, self.clock)
+    def rescue(self) -> Reclaimer:
+        return Reclaimer(self.table, SETTINGS, self.clock)
 
     @property
     def tallies(self) -> Tallies:

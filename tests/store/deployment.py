@@ -8,7 +8,7 @@ from typing import Any
 
 from piecework.queue import Delivery, Message
 from piecework.reconcile.look import Look
-from piecework.reconcile.sightings import Sightings
+from piecework.reconcile.sightings import LeaseObserver
 from piecework.runtime import Runtime
 from tests.store.conftest import SETTINGS, Store, bucket
 from tests.unit.piecework.fakes import Log
@@ -42,7 +42,7 @@ class Sent:
         self.deleted += receipts
 
 
-class Seen(Sightings):
+class Seen(LeaseObserver):
     """Has seen every chunk unchanged for so many seconds."""
 
     def __init__(self, seconds: float) -> None:
@@ -68,7 +68,7 @@ def runtime(store: Store) -> Runtime:
         renewal_queue=work,
         objects=bucket(),
         jobs=store.jobs,
-        moves=store.moves,
+        transitions=store.transitions,
         tallies=store.tallies,
         clock=store.clock,
         rng=Random(1),

@@ -93,7 +93,7 @@ async def test_a_look_is_two_small_reads_and_comes_a_few_times_a_window(
 ) -> None:
     await put_letters(store, 9)
     watch, _ = alarms(store)
-    counting = Counting(store.client)
+    counting = CountingClient(store.client)
     store.client = counting
     watch.rt = replace(watch.rt, dead_letters=store.letters)
     await watch.look(1.0)
@@ -123,7 +123,7 @@ async def test_an_alarm_whose_answer_was_lost_is_ours(store: Store) -> None:
     assert 1 == stutter.sent
 
 
-class Counting:
+class CountingClient:
     """A client that counts the requests, and the items that were read."""
 
     def __init__(self, client: Any) -> None:

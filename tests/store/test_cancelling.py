@@ -80,7 +80,9 @@ async def test_a_sweep_ends_the_job_if_it_may(
 async def test_a_chunk_that_is_gone_when_it_is_swept_is_nobodys(store: Store) -> None:
     seen = await store.put_chunk()
     await store.drop()
-    broom = sweeping.Broom(runtime(store), CancelRequest(iso(NOW), compensate=False))
+    broom = sweeping.CancelSweep(
+        runtime(store), CancelRequest(iso(NOW), compensate=False)
+    )
     await broom.sweep(seen)
     assert (0, 0) == (broom.cancelled, broom.asked)
 
@@ -98,7 +100,9 @@ async def test_who_claims_a_chunk_while_it_is_swept_is_asked_at_once(
 ) -> None:
     seen = await store.put_chunk()
     await store.put_chunk(**state)
-    broom = sweeping.Broom(runtime(store), CancelRequest(iso(NOW), compensate=False))
+    broom = sweeping.CancelSweep(
+        runtime(store), CancelRequest(iso(NOW), compensate=False)
+    )
     await broom.sweep(seen)
     assert (0, asked) == (broom.cancelled, broom.asked)
     after = await store.item()
@@ -223,7 +227,9 @@ async def test_who_claims_what_is_to_be_undone_while_it_is_swept_is_asked_at_onc
 ) -> None:
     seen = await store.put_chunk(status="WAITING", fence=3)
     await store.put_chunk(**RUNNING)
-    broom = sweeping.Broom(runtime(store), CancelRequest(iso(NOW), compensate=True))
+    broom = sweeping.CancelSweep(
+        runtime(store), CancelRequest(iso(NOW), compensate=True)
+    )
     await broom.sweep(seen)
     assert (0, 1) == (broom.cancelled, broom.asked)
     assert UNDO.items() <= (await store.item()).items()

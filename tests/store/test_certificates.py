@@ -14,7 +14,7 @@ from piecework.finish import (
 )
 from piecework.model import JobStatus
 from piecework.objects import verify
-from piecework.store.census import Census
+from piecework.store.census import JobSnapshot
 from tests.store.conftest import NOW, Store
 from tests.store.deployment import runtime
 
@@ -27,7 +27,7 @@ async def test_a_late_certificate_does_not_stand_in_the_place_of_the_first(
     job = await store.put_job(JobStatus.CANCELLING, **facts)
     kept = [
         await store_certificate(
-            rt, certify(job, Census(()), NOW + late, "", JobStatus.CANCELLED)
+            rt, certify(job, JobSnapshot(()), NOW + late, "", JobStatus.CANCELLED)
         )
         for late in (0.0, 1.0)
     ]

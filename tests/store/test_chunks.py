@@ -12,9 +12,13 @@ from piecework.model import Chunk, JobStatus, iso
 from piecework.outcome import Cancelled, Retry
 from piecework.ports import CancelRequest
 from piecework.store.calls_spent import Calls
-from piecework.store.cancels import cancel_unclaimed, request_cancel, request_undo
+from piecework.store.cancels import (
+    cancel_unclaimed,
+    request_cancel,
+    request_compensation,
+)
 from piecework.store.reopen import reopen_chunk
-from piecework.store.turns import turn_unclaimed
+from piecework.store.turns import set_direction
 from tests.store.conftest import NOW, SETTINGS, Store
 from tests.unit.piecework.fakes import envelope
 
@@ -26,12 +30,12 @@ async def _a_job_being_resumed(store: Store) -> None:
     await store.put_job(JobStatus.RESUMING, gen=5)
 
 
-async def give_back(store: Store, seen: Chunk) -> bool:
-    return await store.rescue.give_back(seen)
+async def release_expired(store: Store, seen: Chunk) -> bool:
+    return await store.rescue.release_expired(seen)
 
 
 async def send_again(store: Store, seen: Chunk) -> bool:
-    return await store.rescue.send_again(seen)
+    return await store.rescue.mark_redispatched(seen)
 
 
 async def cancel_chunk(store: Store, seen: Chunk) -> bool:
@@ -43,15 +47,15 @@ async def ask_to_stop(store: Store, seen: Chunk) -> bool:
 
 
 async def ask_to_undo(store: Store, seen: Chunk) -> bool:
-    return await request_undo(store.table, seen, ASKED, store.now + 90)
+    return await request_compensation(store.table, seen, ASKED, store.now + 90)
 
 
 async def turn_back(store: Store, seen: Chunk) -> bool:
-    return await turn_unclaimed(store.table, seen, envelope())
+    return await set_direction(store.table, seen, envelope())
 
 
 async def turn_onwards(store: Store, seen: Chunk) -> bool:
-    return await turn_unclaimed(store.table, seen, None)
+    return await set_direction(store.table, seen, None)
 
 
 async def reopen(store: Store, seen: Chunk) -> bool:
@@ -65,7 +69,7 @@ DEAD = {"status": "DEAD", "fence": 4, "attempts": 3, "resume_at": "second"}
 
 #: A write, the state it is for, and the status that it leaves.
 CHUNK_WRITES: dict[str, tuple[ChunkWrite, dict[str, Any], str]] = {
-    "give back": (give_back, RUNNING, "WAITING"),
+    "give back": (release_expired, RUNNING, "WAITING"),
     "send again, pending": (send_again, {}, "PENDING"),
     "send again, waiting": (send_again, WAITING, "WAITING"),
     "cancel, pending": (cancel_chunk, {}, "CANCELLED"),
@@ -83,20 +87,20 @@ CHUNK_WRITES: dict[str, tuple[ChunkWrite, dict[str, Any], str]] = {
     "reopen, cancelled": (reopen, DEAD | {"status": "CANCELLED"}, "PENDING"),
 }
 #: Those that leave alone what is on its way to its end.
-ALL_BUT_ON_ITS_WAY = {cancel_chunk, ask_to_undo, turn_back, turn_onwards}
+ALL_BUT_HAS_DIRECTION = {cancel_chunk, ask_to_undo, turn_back, turn_onwards}
 #: What may have changed since the look, and the writes that care.
 SINCE: dict[str, tuple[dict[str, Any], set[ChunkWrite]]] = {
     "status": (
         {"status": "SUCCEEDED"},
-        {give_back, send_again, ask_to_stop, reopen, *ALL_BUT_ON_ITS_WAY},
+        {release_expired, send_again, ask_to_stop, reopen, *ALL_BUT_HAS_DIRECTION},
     ),
     "gen": (
         {"gen": 3},
-        {give_back, send_again, ask_to_stop, reopen, *ALL_BUT_ON_ITS_WAY},
+        {release_expired, send_again, ask_to_stop, reopen, *ALL_BUT_HAS_DIRECTION},
     ),
-    "fence": ({"fence": 5}, {give_back, send_again, *ALL_BUT_ON_ITS_WAY}),
-    "renewals": ({"renewals": 8}, {give_back}),
-    "direction": ({"direction": "compensating"}, ALL_BUT_ON_ITS_WAY),
+    "fence": ({"fence": 5}, {release_expired, send_again, *ALL_BUT_HAS_DIRECTION}),
+    "renewals": ({"renewals": 8}, {release_expired}),
+    "direction": ({"direction": "compensating"}, ALL_BUT_HAS_DIRECTION),
 }
 
 
@@ -153,7 +157,7 @@ async def test_of_many_who_saw_the_same_one_writes(store: Store, name: str) -> N
     assert sum(done) == 1
 
 
-@pytest.mark.parametrize("write", [give_back, cancel_chunk])
+@pytest.mark.parametrize("write", [release_expired, cancel_chunk])
 async def test_a_holder_that_was_given_up_does_not_take_that_for_its_own_end(
     store: Store, write: ChunkWrite
 ) -> None:
@@ -173,14 +177,14 @@ async def test_a_holder_that_was_given_up_does_not_take_that_for_its_own_end(
 
 
 async def test_a_dead_lease_that_is_given_back_keeps_its_attempt(store: Store) -> None:
-    await give_back(store, await store.put_chunk(**(RUNNING | {"attempts": 2})))
+    await release_expired(store, await store.put_chunk(**(RUNNING | {"attempts": 2})))
     item = await store.item()
     assert (item["attempts"], item["error_code"]) == (2, "runtime.worker.lost")
     assert "retry_at" not in item
 
 
 async def test_what_is_given_back_is_soon_sent_again(store: Store) -> None:
-    await give_back(store, await store.put_chunk(**RUNNING))
+    await release_expired(store, await store.put_chunk(**RUNNING))
     assert iso(NOW + SETTINGS.lease_s / 3) == (await store.item())["redispatch_at"]
 
 

@@ -65,7 +65,7 @@ CLOSED: dict[str, tuple[dict[str, Any], type]] = {
 
 
 async def acquire(store: Store, attempts: int, gen: int = 2) -> Any:
-    take = store.claims.acquire if attempts < 3 else store.claims.acquire_spent
+    take = store.claims.acquire if attempts < 3 else store.claims.acquire_for_recovery
     last = (await store.item()).get("fence", 0)
     return await take(store.chunk, gen=gen, receive_count=4, last=last)
 
@@ -130,7 +130,7 @@ async def test_spent_attempts_are_not_spent_again(store: Store) -> None:
 async def test_attempts_that_are_left_are_not_wound_up(store: Store) -> None:
     await store.put_chunk(attempts=2)
     before = await store.everything()
-    answer = await store.claims.acquire_spent(
+    answer = await store.claims.acquire_for_recovery(
         store.chunk, gen=2, receive_count=1, last=0
     )
     assert answer == Busy(RECHECK_S)

@@ -195,7 +195,7 @@ async def test_the_letter_of_a_join_is_closed_with_the_move_of_its_job(
     job = await store.put_job(JobStatus.FAILED)
     letter = await put_letter(store, chunk=keys.JOIN_CHUNK)
     also = store.dead_letters.redriving(letter, 3, BY)
-    assert await store.moves.reopen(job, {}, also) == 3
+    assert await store.transitions.reopen(job, {}, also) == 3
     assert "REDRIVEN" == (await letter_of(store, keys.JOIN_CHUNK))["state"]
 
 

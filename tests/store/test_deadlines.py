@@ -9,8 +9,8 @@ import pytest
 
 from piecework import keys
 from piecework.model import JobStatus, iso
-from piecework.reconcile.jobs import act_on
-from piecework.store.notices import Notices
+from piecework.reconcile.jobs import reconcile_job
+from piecework.store.notices import Notifications
 from tests.store.conftest import NOW, Store
 from tests.store.deployment import look, sent
 
@@ -23,14 +23,14 @@ async def test_a_deadline_that_passed_cancels_and_undoes(
     store: Store, status: JobStatus
 ) -> None:
     job = await store.put_job(status, deadline_at=PASSED, has_notify_hook=True)
-    assert await store.moves.expire(job) is True
+    assert await store.transitions.expire(job) is True
     item = await store.item(store.ref.pk, keys.META_SK)
     assert item["status"] == "CANCELLING"
     assert (item["cancelled_by"], item["cancel_compensates"]) == ("deadline", True)
     assert item["cancel_code"] == "job.deadline.passed"
     assert item["cancelled_at"] == iso(NOW)
     assert [e["event"] for e in await store.jobs.events(store.ref)] == ["deadline"]
-    (row,) = await Notices(store.table, store.clock).of(store.ref)
+    (row,) = await Notifications(store.table, store.clock).of(store.ref)
     assert (row["event"], row["job_status"]) == ("deadline", "CANCELLING")
     assert row["cancelled_by"] == "deadline"
 
@@ -52,13 +52,13 @@ async def test_a_job_that_moved_on_or_has_time_is_not_expired(
     job = await store.put_job(S.RUNNING, deadline_at=PASSED, has_notify_hook=True)
     await store.change(store.ref.pk, keys.META_SK, **change)
     before = await store.everything()
-    assert await store.moves.expire(job) is False
+    assert await store.transitions.expire(job) is False
     assert before == await store.everything()
 
 
 async def test_of_many_reconcilers_one_expires_the_job(store: Store) -> None:
     job = await store.put_job(S.RUNNING, deadline_at=PASSED)
-    done = await asyncio.gather(*(store.moves.expire(job) for _ in range(8)))
+    done = await asyncio.gather(*(store.transitions.expire(job) for _ in range(8)))
     assert sum(done) == 1
     assert len(await store.jobs.events(store.ref)) == 1
 
@@ -67,7 +67,7 @@ async def test_the_reconciler_sweeps_what_it_expired(store: Store) -> None:
     await store.put_chunk(status="WAITING", fence=4)
     job = await store.put_job(S.RUNNING, deadline_at=PASSED)
     here = look(store)
-    acts = await act_on(here, job)
+    acts = await reconcile_job(here, job)
     assert acts["deadline passed"] == 1
     assert (await store.item())["compensate_requested"] is True
     assert [m.ref for m in sent(here.rt)] == [store.chunk]
@@ -87,7 +87,7 @@ async def test_the_reconciler_leaves_other_jobs_alone(
 ) -> None:
     await store.put_chunk(status="RUNNING", fence=1)
     job = await store.put_job(status, sent_at=iso(NOW), **facts)
-    await act_on(look(store), job)
+    await reconcile_job(look(store), job)
     assert (await store.item(store.ref.pk, keys.META_SK))["status"] == status
 
 
@@ -95,7 +95,7 @@ async def test_a_job_that_has_time_left_is_looked_at(store: Store) -> None:
     await store.put_chunk(redispatch_at=PASSED)
     job = await store.put_job(S.RUNNING, sent_at=iso(NOW), deadline_at=AHEAD)
     here = look(store)
-    await act_on(here, job)
+    await reconcile_job(here, job)
     assert [store.chunk] == [m.ref for m in sent(here.rt)]
 
 
@@ -109,7 +109,7 @@ async def test_the_reconciler_cancels_no_chunk_of_a_job_that_moved_on(
     if status is None:
         key = {"pk": {"S": store.ref.pk}, "sk": {"S": keys.META_SK}}
         await store.client.delete_item(TableName=store.table.name, Key=key)
-    assert (await act_on(look(store), job)).total() == 0
+    assert (await reconcile_job(look(store), job)).total() == 0
     assert (await store.item())["status"] == "PENDING"
 
 
@@ -128,6 +128,6 @@ async def test_a_job_is_reopened_without_the_deadline_that_passed(
 ) -> None:
     facts = {"deadline_at": until} if until else {}
     job = await store.put_job(S.CANCELLED, **facts)
-    assert await store.moves.reopen(job, {"deadline_at": new} if new else {}) == 3
+    assert await store.transitions.reopen(job, {"deadline_at": new} if new else {}) == 3
     item = await store.item(store.ref.pk, keys.META_SK)
     assert item.get("deadline_at") == left

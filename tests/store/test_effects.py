@@ -10,7 +10,7 @@ from piecework import keys
 from piecework.dependency import Effect
 from piecework.model import ChunkStatus
 from piecework.ports import ClaimLostError
-from piecework.store.doubts import Finding, settle_doubt
+from piecework.store.doubts import Resolution, resolve_effect
 from tests.store.conftest import Store
 from tests.store.writes import (
     rows,
@@ -108,21 +108,21 @@ async def test_an_effect_stands_unless_it_is_known_not_to(
     ) == ledger.stages_with_effects()
 
 
-SEEN = Finding("me", "seen there", "2026-11-22T00:00:00.000Z", {"value": '"x"'})
-NOT_SEEN = Finding("me", "not there", "2026-11-22T00:00:00.000Z", None)
+SEEN = Resolution("me", "seen there", "2026-11-22T00:00:00.000Z", {"value": '"x"'})
+NOT_SEEN = Resolution("me", "not there", "2026-11-22T00:00:00.000Z", None)
 
 
 @pytest.mark.parametrize("finding", [SEEN, NOT_SEEN])
 @pytest.mark.parametrize("state", EFFECT_STATES)
 async def test_a_person_settles_only_what_is_in_doubt(
-    store: Store, state: str | None, finding: Finding
+    store: Store, state: str | None, finding: Resolution
 ) -> None:
     chunk = await store.put_chunk(status="DEAD")
     sk = keys.effect_sk(3, "key")
     if state is not None:
         await store.put(store.chunk.pk, sk, state=state, stage="first")
     before = await store.everything()
-    settled = await settle_doubt(store.table, chunk, "key", finding)
+    settled = await resolve_effect(store.table, chunk, "key", finding)
     assert (state in {"INTENT", "UNKNOWN"}) is settled
     if settled:
         row = await store.item(store.chunk.pk, sk)
@@ -143,4 +143,4 @@ async def test_a_person_settles_nothing_of_a_chunk_that_may_go_on(
     await store.change(**moved) if moved else None
     as_seen = not moved or {"status": str(status)} == moved
     may = as_seen and status in {ChunkStatus.DEAD, ChunkStatus.CANCELLED}
-    assert may is await settle_doubt(store.table, chunk, "key", NOT_SEEN)
+    assert may is await resolve_effect(store.table, chunk, "key", NOT_SEEN)

@@ -71,7 +71,7 @@ async def test_the_way_back_is_on_record(store: Store) -> None:
     claim = await store.running()
     await turn_back(store, claim)
     await undo(store, claim)
-    await store.checkpoints(claim).undo("second", FAILURE)
+    await store.checkpoints(claim).record_compensation("second", FAILURE)
     item = await store.item()
     assert (item["direction"], item["error_code"]) == (
         "compensating",
@@ -80,7 +80,7 @@ async def test_the_way_back_is_on_record(store: Store) -> None:
     later = store.checkpoints(claim)
     await later.load(await rows(store), None)
     assert later.failure == FAILURE
-    assert later.undone == {"first": None, "second": FAILURE}
+    assert later.compensated == {"first": None, "second": FAILURE}
 
 
 async def test_the_way_back_of_an_earlier_life_is_over(store: Store) -> None:
@@ -89,7 +89,7 @@ async def test_the_way_back_of_an_earlier_life_is_over(store: Store) -> None:
     later = store.checkpoints(await store.running(gen=3))
     await later.load(await rows(store), None)
     assert later.failure is None
-    assert later.undone == {}
+    assert later.compensated == {}
 
 
 async def test_an_undone_stage_undoes_its_effects_however_many(store: Store) -> None:
@@ -101,7 +101,7 @@ async def test_an_undone_stage_undoes_its_effects_however_many(store: Store) -> 
     kept.ledger.load(
         {"effect_key": f"{n:03d}", "stage": stage} for n, stage in enumerate(stages)
     )
-    await kept.undo("first", None)
+    await kept.record_compensation("first", None)
     found = [row["state"] for n, row in (await rows(store)).items() if "EFF" in n]
     assert found == ["COMPENSATED"] * 110 + ["DONE"] * 10
 
@@ -112,7 +112,7 @@ async def test_a_failed_compensation_leaves_its_effects_standing(store: Store) -
     sk = keys.effect_sk(3, "key")
     await store.put(store.chunk.pk, sk, state="DONE")
     kept.ledger.load([{"effect_key": "key", "stage": "first"}])
-    await kept.undo("first", FAILURE)
+    await kept.record_compensation("first", FAILURE)
     assert (await store.item(store.chunk.pk, sk))["state"] == "DONE"
 
 
@@ -121,7 +121,7 @@ async def test_an_effect_that_is_gone_stops_its_undoing(store: Store) -> None:
     kept = store.checkpoints(claim)
     kept.ledger.load([{"effect_key": "key", "stage": "first"}])
     with pytest.raises(ClaimLostError):
-        await kept.undo("first", None)
+        await kept.record_compensation("first", None)
     assert await rows(store) == {}
 
 

@@ -18,37 +18,41 @@ S = JobStatus
 
 
 async def open_job(store: Store, job: Job) -> Any:
-    return await store.moves.open(job.ref, job.gen)
+    return await store.transitions.open(job.ref, job.gen)
 
 
 async def sent(store: Store, job: Job) -> Any:
-    return await store.moves.sent(job.ref, job.gen)
+    return await store.transitions.sent(job.ref, job.gen)
 
 
 async def finalize(store: Store, job: Job) -> Any:
-    return await store.moves.finalize(job, {"stage": "join"})
+    return await store.transitions.finalize(job, {"stage": "join"})
 
 
 async def ending(store: Store, job: Job) -> Any:
-    actions = store.moves.ending(job, S.PARTIAL, {"certificate": "c", "outcomes": {}})
+    actions = store.transitions.ending(
+        job, S.PARTIAL, {"certificate": "c", "outcomes": {}}
+    )
     return isinstance(await store.table.transact(actions), Written)
 
 
 async def reopen_job(store: Store, job: Job) -> Any:
     facts = {"reopened_by": "me", "reopen_reason": "why"}
-    return await store.moves.reopen(job, facts) == job.gen + 1
+    return await store.transitions.reopen(job, facts) == job.gen + 1
 
 
 async def resume(store: Store, job: Job) -> Any:
-    return await store.moves.resume(job)
+    return await store.transitions.resume(job)
 
 
 async def cancel_job(store: Store, job: Job) -> Any:
-    return await store.moves.cancel(job, {"cancelled_by": "me", "cancel_reason": "why"})
+    return await store.transitions.cancel(
+        job, {"cancelled_by": "me", "cancel_reason": "why"}
+    )
 
 
 async def cancelled(store: Store, job: Job) -> Any:
-    return await store.moves.cancelled(job, {"certificate": "c"})
+    return await store.transitions.cancelled(job, {"certificate": "c"})
 
 
 #: A write, the state it is for, the one that it leaves, and by how much gen rises.
@@ -132,7 +136,7 @@ async def test_a_move_whose_answer_was_lost_was_made(
 
 async def test_a_job_that_had_opened_is_resumed_to_running(store: Store) -> None:
     job = await store.put_job(S.RESUMING, opened_at=iso(NOW))
-    assert await store.moves.resume(job) is True
+    assert await store.transitions.resume(job) is True
     assert (await store.item(store.ref.pk, keys.META_SK))["status"] == "RUNNING"
 
 

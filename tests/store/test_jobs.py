@@ -101,17 +101,17 @@ async def test_a_notice_is_left_on_a_job_and_on_nothing_else(store: Store) -> No
 
 async def test_who_submits_a_job_shows_that_it_is_alive(store: Store) -> None:
     await store.put_job(S.SUBMITTING)
-    await store.jobs.seen_to(store.ref, 2)
+    await store.jobs.touch(store.ref, 2)
     item = await store.item(store.ref.pk, keys.META_SK)
     assert iso(NOW) == item["progress_at"]
 
 
 async def test_nobody_is_at_an_earlier_life_of_a_job_or_at_none(store: Store) -> None:
-    await store.jobs.seen_to(store.ref, 2)
+    await store.jobs.touch(store.ref, 2)
     assert await store.jobs.read(store.ref) is None
     await store.put_job(S.RESUMING, gen=3)
     before = await store.everything()
-    await store.jobs.seen_to(store.ref, 2)
+    await store.jobs.touch(store.ref, 2)
     assert before == await store.everything()
 
 

@@ -12,11 +12,11 @@ from piecework.model import ChunkRef, JobStatus
 from piecework.ports import CancelRequest
 from piecework.queue import Delivery, Message
 from piecework.reconcile.dead_letter_queue import place
-from piecework.reconcile.jobs import look_at_chunks
+from piecework.reconcile.jobs import reconcile_chunks
 from piecework.store import claims, table
 from piecework.store.breakers import Breakers
-from piecework.store.census import all_chunks, take_census
-from piecework.sweep import Broom, sweep
+from piecework.store.census import all_chunks, take_snapshot
+from piecework.sweep import CancelSweep, sweep
 from tests.store.conftest import NOW, Store
 from tests.store.deployment import LOG, look, runtime, sent
 
@@ -27,7 +27,7 @@ async def test_a_claim_makes_a_chunk_as_new_as_who_claims_it(
 ) -> None:
     await store.put_chunk(attempts=attempts, later="news")
     monkeypatch.setattr(claims, "SCHEMA", 2)
-    take = store.claims.acquire_spent if attempts else store.claims.acquire
+    take = store.claims.acquire_for_recovery if attempts else store.claims.acquire
     await take(store.chunk, gen=2, receive_count=1, last=0)
 
     row = await store.item()
@@ -72,7 +72,7 @@ async def test_a_newer_job_or_chunk_is_not_read_but_refused(store: Store) -> Non
     with pytest.raises(SchemaTooNewError) as refused:
         await store.jobs.read(store.ref)
     with pytest.raises(SchemaTooNewError):
-        await take_census(store.table, store.ref, 4)
+        await take_snapshot(store.table, store.ref, 4)
     assert (refused.value.code, refused.value.exit_code) == (
         "runtime.record.schema_too_new",
         2,
@@ -121,7 +121,7 @@ async def test_chunks_of_a_newer_version_are_told_apart(store: Store) -> None:
 
 async def test_a_job_is_not_ended_while_a_newer_worker_is_at_it(store: Store) -> None:
     job = await mixed(store, "RUNNING")
-    acts = await look_at_chunks(look(store), job)
+    acts = await reconcile_chunks(look(store), job)
 
     after = await store.jobs.read(store.ref)
     assert acts.total() == 0
@@ -147,7 +147,7 @@ async def test_a_cancel_passes_over_who_was_claimed_by_a_newer_worker_meanwhile(
 ) -> None:
     seen = await store.put_chunk()
     await store.put(store.chunk.pk, store.chunk.sk, v=2, status="PONDERING", gen=2)
-    broom = Broom(
+    broom = CancelSweep(
         runtime(store), CancelRequest("2026-01-01T00:00:00.000Z", compensate=False)
     )
     await broom.sweep(seen)

@@ -9,16 +9,16 @@ import pytest
 
 from piecework import keys
 from piecework.model import Job, JobStatus, iso
-from piecework.store.notices import ABANDONED, DELIVERED, PENDING, Notices
+from piecework.store.notices import ABANDONED, DELIVERED, PENDING, Notifications
 from piecework.store.table import Written
 from tests.store.conftest import NOW, Store
 
-NoticeWrite = Callable[[Notices, Any], Awaitable[Any]]
+NoticeWrite = Callable[[Notifications, Any], Awaitable[Any]]
 S = JobStatus
 
 
-def notices(store: Store) -> Notices:
-    return Notices(store.table, store.clock)
+def notices(store: Store) -> Notifications:
+    return Notifications(store.table, store.clock)
 
 
 async def a_notice(store: Store, **facts: Any) -> dict[str, Any]:
@@ -37,24 +37,24 @@ async def a_notice(store: Store, **facts: Any) -> dict[str, Any]:
     return {"pk": store.ref.pk, "sk": sk, **item}
 
 
-async def take(here: Notices, row: Any) -> Any:
+async def take(here: Notifications, row: Any) -> Any:
     return await here.take(row, 60.0) is not None
 
 
-async def told(here: Notices, row: Any) -> Any:
+async def told(here: Notifications, row: Any) -> Any:
     return await here.told(row)
 
 
-async def put_off(here: Notices, row: Any) -> Any:
+async def put_off(here: Notifications, row: Any) -> Any:
     return await here.put_off(row, 30.0, "not now")
 
 
-async def give_up(here: Notices, row: Any) -> Any:
+async def give_up(here: Notifications, row: Any) -> Any:
     return await here.give_up(row, "never")
 
 
-async def send_again(here: Notices, row: Any) -> Any:
-    return await here.send_again(row, 900.0)
+async def send_again(here: Notifications, row: Any) -> Any:
+    return await here.mark_redispatched(row, 900.0)
 
 
 LATER = iso(NOW + 1)
@@ -128,7 +128,9 @@ async def test_a_job_that_notifies_stays_listed_until_it_is_closed(
 async def test_who_cancelled_a_job_stands_in_its_notice(store: Store) -> None:
     by = {"cancelled_by": "me", "cancel_reason": "enough"}
     job = await store.put_job(S.CANCELLING, has_notify_hook=True, **by)
-    assert await store.moves.cancelled(job, {"outcomes": {"CANCELLED": 5}}) is True
+    assert (
+        await store.transitions.cancelled(job, {"outcomes": {"CANCELLED": 5}}) is True
+    )
     (row,) = await notices(store).of(store.ref)
     assert by.items() <= row.items()
     assert (row["job_status"], row["counts"]) == ("CANCELLED", {"CANCELLED": 5})
@@ -148,7 +150,7 @@ async def test_a_job_that_was_taken_up_since_is_not_closed(
 
 
 async def ended(store: Store, job: Job, status: JobStatus) -> bool:
-    await store.moves.table.put(
+    await store.transitions.table.put(
         store.table.action(
             "Put",
             keys.ACTIVE_PK,
@@ -157,7 +159,7 @@ async def ended(store: Store, job: Job, status: JobStatus) -> bool:
         )
     )
     facts = {"certificate": "c", "outcomes": {"SUCCEEDED": 1}}
-    actions = store.moves.ending(job, status, facts)
+    actions = store.transitions.ending(job, status, facts)
     return isinstance(await store.table.transact(actions), Written)
 
 

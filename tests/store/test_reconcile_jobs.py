@@ -11,21 +11,21 @@ from piecework.model import Job, JobStatus, iso
 from piecework.queue import Message
 from piecework.reconcile import jobs
 from piecework.reconcile.jobs import (
-    SUBMIT_QUIET_S,
+    SUBMIT_TIMEOUT_S,
     due,
     finish_cancelling,
     finish_resume,
     finish_submit,
     look_at,
-    look_at_chunks,
+    reconcile_chunks,
     send_join,
 )
 from tests.store.conftest import NOW, SETTINGS, Store
 from tests.store.deployment import look, runtime, sent
 
 LEASE = SETTINGS.lease_s
-QUIET = iso(NOW - SUBMIT_QUIET_S)
-RECENT = iso(NOW - SUBMIT_QUIET_S + 1)
+QUIET = iso(NOW - SUBMIT_TIMEOUT_S)
+RECENT = iso(NOW - SUBMIT_TIMEOUT_S + 1)
 LONG_AGO = iso(NOW - SETTINGS.redispatch_s)
 RUNNING = {"status": "RUNNING", "fence": 4, "renewals": 7, "claimed_by": "other"}
 BACK = {**RUNNING, "direction": "compensating"}
@@ -42,7 +42,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return keep
 
-    for name in ("fan_out", "begin_finish", "sweep"):
+    for name in ("fan_out", "start_finalizing", "sweep"):
         monkeypatch.setattr(jobs, name, kept(name))
 
     async def swept(*_: Any) -> tuple[int, int]:
@@ -90,7 +90,7 @@ async def test_a_resume_that_is_quiet_for_long_is_finished(
     [
         (finish_submit, JobStatus.SUBMITTING),
         (finish_resume, JobStatus.RESUMING),
-        (look_at_chunks, JobStatus.RUNNING),
+        (reconcile_chunks, JobStatus.RUNNING),
     ],
 )
 async def test_what_somebody_is_still_seen_to_do_is_left_to_them(
@@ -120,7 +120,7 @@ async def test_what_an_opened_job_did_not_send_is_sent(
 ) -> None:
     await store.put_chunk()
     job = await running_job(store, **facts)
-    await look_at_chunks(look(store), job)
+    await reconcile_chunks(look(store), job)
     assert begun == asked
 
 
@@ -181,7 +181,7 @@ async def test_a_join_that_nobody_took_up_is_soon_sent_however_young_the_job(
 
 
 @pytest.mark.parametrize(
-    ("status", "begun"), [("SUCCEEDED", ["begin_finish"]), ("PENDING", [])]
+    ("status", "begun"), [("SUCCEEDED", ["start_finalizing"]), ("PENDING", [])]
 )
 async def test_a_job_is_finished_when_all_have_ended(
     store: Store, asked: list[str], status: str, begun: list[str]
@@ -189,7 +189,7 @@ async def test_a_job_is_finished_when_all_have_ended(
     await store.put_chunk(status=status, redispatch_at=iso(NOW + 1))
     job = await running_job(store, sent_at=LONG_AGO)
     here = look(store)
-    assert (await look_at_chunks(here, job)).total() == 0
+    assert (await reconcile_chunks(here, job)).total() == 0
     assert begun == asked
     assert sent(here.rt) == []
 
@@ -202,11 +202,11 @@ async def test_the_join_of_a_job_that_all_left_is_handed_out(
     async def begin(*_: Any) -> Any:
         return join, 2
 
-    monkeypatch.setattr(jobs, "begin_finish", begin)
+    monkeypatch.setattr(jobs, "start_finalizing", begin)
     await store.put_chunk(status="SUCCEEDED")
     job = await running_job(store, sent_at=LONG_AGO)
     here = look(store)
-    assert (await look_at_chunks(here, job))["finish begun"] == 1
+    assert (await reconcile_chunks(here, job))["finish begun"] == 1
     assert sent(here.rt) == [Message.about(join, 2)]
 
 

@@ -10,7 +10,7 @@ from piecework import keys
 from piecework.model import JobStatus, iso
 from piecework.queue import Delivery, Message
 from piecework.reconcile.dead_letter_queue import place
-from piecework.reconcile.jobs import act_on, finish_cancelling
+from piecework.reconcile.jobs import finish_cancelling, reconcile_job
 from piecework.reconcile.notices import hand_out
 from piecework.store.notices import DELIVERED, PENDING
 from tests.store.conftest import NOW, SETTINGS, Store
@@ -147,7 +147,7 @@ async def test_an_ended_job_without_a_hook_is_not_asked_after(store: Store) -> N
     job = await store.put_job(JobStatus.CANCELLED)
     await a_notice(store)
     here = look(store)
-    assert (await act_on(here, job)).total() == 0
+    assert (await reconcile_job(here, job)).total() == 0
     assert sent(here.rt) == []
 
 

@@ -21,15 +21,18 @@ UNCONDITIONAL = {
     ("tallies.py", "_on_block"): "as for a group: a set, added to or taken from",
     ("tallies.py", "remove"): "taking from a set twice is taking once",
     ("checkpoints.py", "value_actions"): "goes with the fenced step of the cursor",
-    ("turns.py", "turn_put"): "goes with a conditional write on the chunk",
-    ("notices.py", "notice_put"): "goes with the move of the job that it tells of",
+    ("turns.py", "compensation_put"): "goes with a conditional write on the chunk",
+    (
+        "notices.py",
+        "notification_put",
+    ): "goes with the move of the job that it tells of",
     ("costs.py", "add"): "what is counted decides nothing; a refused one is dropped",
-    ("checkpoints.py", "undo"): "goes with a fenced check of the chunk",
+    ("checkpoints.py", "record_compensation"): "goes with a fenced check of the chunk",
     ("dead_letters.py", "quarantine"): "the same message, written again",
     ("jobs.py", "create"): "goes with the birth of the job, which is conditional",
     ("births.py", "active_mark"): "goes with a move of the job, which is conditional",
     ("open_letters.py", "open_mark"): "goes with its letter's own write",
-    ("trail.py", "trail_put"): "goes with the fenced end of the claim",
+    ("trail.py", "error_put"): "goes with the fenced end of the claim",
     ("settle.py", "dead_letter"): "goes with the fenced end of the claim",
 }
 

@@ -43,15 +43,15 @@ async def complete_result(store: Store, claim: Claim) -> Any:
 
 
 async def turn_back(store: Store, claim: Claim) -> Any:
-    return await store.checkpoints(claim).turn_back(FAILURE, "second")
+    return await store.checkpoints(claim).begin_compensation(FAILURE, "second")
 
 
 async def undo(store: Store, claim: Claim) -> Any:
-    return await store.checkpoints(claim).undo("first", None)
+    return await store.checkpoints(claim).record_compensation("first", None)
 
 
 async def undo_failed(store: Store, claim: Claim) -> Any:
-    return await store.checkpoints(claim).undo("first", FAILURE)
+    return await store.checkpoints(claim).record_compensation("first", FAILURE)
 
 
 async def begin(store: Store, claim: Claim) -> Any:

@@ -18,7 +18,7 @@ from orchestrator.resume import (
     reopen_chunks,
 )
 from piecework import layout
-from piecework.fanout import LIFE_EVERY_S
+from piecework.fanout import HEARTBEAT_S
 from piecework.model import Chunk, Job
 from piecework.outcome import Compensation, DeadLettered
 from piecework.settings import Settings
@@ -63,7 +63,7 @@ class Slow:
         return self.now
 
     async def slowly(self, *_: object) -> bool:
-        self.now += LIFE_EVERY_S / 2
+        self.now += HEARTBEAT_S / 2
         return True
 
     remove = slowly
@@ -72,7 +72,7 @@ class Slow:
         self.sent += [message.chunk for message in messages]
         await self.slowly()
 
-    async def seen_to(self, _: object, gen: int) -> None:
+    async def touch(self, _: object, gen: int) -> None:
         self.shown.append((gen, self.now))
 
     async def read(self, _: object) -> Job:
@@ -83,7 +83,7 @@ JOB = Job.read(
     REF.of, {"status": "RESUMING", "gen": 2, "chunks": 5000, "pipeline": "p"}
 )
 #: The progress reports of five requests in a row.
-SHOWN = [(2, LIFE_EVERY_S), (2, 2 * LIFE_EVERY_S)]
+SHOWN = [(2, HEARTBEAT_S), (2, 2 * HEARTBEAT_S)]
 
 
 async def test_reopening_many_chunks_reports_progress(

@@ -40,7 +40,7 @@ class JobResults:
         return f"at/{name}"
 
 
-def join(harvest: JobResults, **facts: Any) -> JoinContext:
+def join(job_results: JobResults, **facts: Any) -> JoinContext:
     return JoinContext(
         payload=None,
         pipeline=PIPELINE,
@@ -50,7 +50,7 @@ def join(harvest: JobResults, **facts: Any) -> JoinContext:
         attempt=1,
         caller=caller(**facts),
         log=Log(),  # type: ignore[arg-type]
-        harvest=harvest,
+        job_results=job_results,
     )
 
 
@@ -97,8 +97,10 @@ def test_progress_reaches_whoever_watches() -> None:
 
 async def test_a_join_reads_results_as_the_result_stage_declares_them() -> None:
     signs: list[int] = []
-    harvest = JobResults([StoredResult(0, "a", "[1,2]"), StoredResult(2, "c", "[3]")])
-    ctx = join(harvest, progress=lambda: signs.append(1))
+    job_results = JobResults(
+        [StoredResult(0, "a", "[1,2]"), StoredResult(2, "c", "[3]")]
+    )
+    ctx = join(job_results, progress=lambda: signs.append(1))
     found = [result async for result in ctx.results()]
     assert found == [ChunkResult(0, "a", (1, 2)), ChunkResult(2, "c", (3,))]
     assert len(signs) == 2
@@ -117,11 +119,11 @@ def test_a_join_sees_who_is_missing() -> None:
 
 
 async def test_an_artifact_is_saved_as_bytes_with_its_media_type() -> None:
-    harvest = JobResults()
-    ctx = join(harvest)
+    job_results = JobResults()
+    ctx = join(job_results)
     assert await ctx.write("a.md", "\u00e9", media_type="text/markdown") == "at/a.md"
     await ctx.write("b.bin", b"\x00")
-    assert harvest.written == {
+    assert job_results.written == {
         "a.md": ("\u00e9".encode(), "text/markdown"),
         "b.bin": (b"\x00", "application/octet-stream"),
     }
@@ -129,11 +131,11 @@ async def test_an_artifact_is_saved_as_bytes_with_its_media_type() -> None:
 
 @pytest.mark.parametrize("name", ["../a", "a/b", ".a", "", "a b"])
 async def test_an_artifact_may_not_name_a_path(name: str) -> None:
-    harvest = JobResults()
+    job_results = JobResults()
     with pytest.raises(UsageError) as caught:
-        await join(harvest).write(name, "text")
+        await join(job_results).write(name, "text")
     assert caught.value.code == "pipeline.artifact.bad_name"
-    assert harvest.written == {}
+    assert job_results.written == {}
 
 
 @pytest.mark.parametrize("nameless", [lambda **_: extract("a"), partial(extract, "a")])

@@ -11,7 +11,7 @@ import pytest
 
 from piecework import layout
 from piecework.errors import StoreError
-from piecework.fanout import LIFE_EVERY_S, SignsOfLife, count_chunks, spread
+from piecework.fanout import HEARTBEAT_S, ProgressHeartbeat, count_chunks, spread
 from piecework.manifest import Entry
 from piecework.model import Job, JobRef
 
@@ -32,33 +32,33 @@ class World:
     def clock(self) -> float:
         return self.now
 
-    async def seen_to(self, ref: JobRef, gen: int) -> None:
+    async def touch(self, ref: JobRef, gen: int) -> None:
         self.shown.append((ref, gen, self.now))
 
 
 async def test_a_large_submit_shows_a_sign_of_life_now_and_then() -> None:
     world: Any = World()
     item = {"status": "SUBMITTING", "gen": 2, "chunks": 1, "pipeline": "p"}
-    life = SignsOfLife(world, Job.read(REF, item))
-    for seconds in (0.0, LIFE_EVERY_S - 1, 1.0, 1.0, LIFE_EVERY_S):
+    life = ProgressHeartbeat(world, Job.read(REF, item))
+    for seconds in (0.0, HEARTBEAT_S - 1, 1.0, 1.0, HEARTBEAT_S):
         world.now += seconds
         await life.show()
-    first = 100.0 + LIFE_EVERY_S
-    assert [(REF, 2, first), (REF, 2, first + LIFE_EVERY_S + 1)] == world.shown
+    first = 100.0 + HEARTBEAT_S
+    assert [(REF, 2, first), (REF, 2, first + HEARTBEAT_S + 1)] == world.shown
 
 
 async def test_a_sign_of_life_that_fails_ends_no_submit() -> None:
     """Its request meets the transactions of the submit on the job's one item."""
 
     class Contended(World):
-        async def seen_to(self, ref: JobRef, gen: int) -> None:
-            await super().seen_to(ref, gen)
+        async def touch(self, ref: JobRef, gen: int) -> None:
+            await super().touch(ref, gen)
             raise StoreError("contended", code="aws.transaction.conflict")
 
     world: Any = Contended()
     item = {"status": "SUBMITTING", "gen": 2, "chunks": 1, "pipeline": "p"}
-    life = SignsOfLife(world, Job.read(REF, item))
-    world.now += LIFE_EVERY_S
+    life = ProgressHeartbeat(world, Job.read(REF, item))
+    world.now += HEARTBEAT_S
     await life.show()
     assert 1 == len(world.shown)
 
@@ -100,7 +100,7 @@ async def counted_by(blocks: list[int], chunks: int) -> tuple[World, list[Any]]:
     world: Any = Slow()
     item = {"status": "SUBMITTING", "gen": 2, "chunks": chunks, "pipeline": "p"}
     job, told = Job.read(REF, item), list[Any]()
-    life = SignsOfLife(world, job)
+    life = ProgressHeartbeat(world, job)
     progress = lambda *step: told.append(step)  # noqa: E731 -- it returns nothing
     assert blocks[-1] == await count_chunks(world, job, progress, life)
     return world, told

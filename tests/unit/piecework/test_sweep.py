@@ -7,7 +7,7 @@ from typing import Any
 from piecework.model import Chunk, JobRef
 from piecework.ports import CancelRequest
 from piecework.queue import Message
-from piecework.sweep import Broom
+from piecework.sweep import CancelSweep
 
 JOB = JobRef("default", "job-1")
 
@@ -25,7 +25,7 @@ class Sent:
 async def test_what_is_to_be_wound_back_is_sent_in_full_batches() -> None:
     queue = Sent()
     runtime: Any = SimpleNamespace(work=queue)
-    broom = Broom(runtime, CancelRequest("now", compensate=True))
+    broom = CancelSweep(runtime, CancelRequest("now", compensate=True))
     for number in range(25):
         item = {"gen": 1, "status": "WAITING", "fence": 1, "attempts": 1}
         await broom.hand_out(Chunk.read(JOB.chunk(number), item))

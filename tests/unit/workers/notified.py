@@ -16,7 +16,7 @@ from piecework.pipeline import Pipeline, Stage
 from piecework.settings import Settings
 from piecework.store.births import active_mark
 from piecework.store.jobs import Jobs
-from piecework.store.notices import notice_put
+from piecework.store.notices import notification_put
 from piecework.store.table import Item, Table
 from simulation.cloud.dynamodb import DynamoDB
 from tests.unit.piecework.fakes import Clause, Highest, Log
@@ -104,7 +104,9 @@ class Notified:
         if event:
             job = await self.jobs.read(REF)
             assert job is not None
-            await self.table.transact(notice_put(self.table, job, event, time(), facts))
+            await self.table.transact(
+                notification_put(self.table, job, event, time(), facts)
+            )
 
     async def notify_job(self) -> MessageAction | None:
         """Take a turn of the join, by a message."""

@@ -51,7 +51,7 @@ class World:
         self.said.append(("acquire", gen, receive_count, *known.values()))
         return self.answers.pop(0)
 
-    async def acquire_spent(
+    async def acquire_for_recovery(
         self, *_: Any, gen: int, receive_count: int, last: int
     ) -> Any:
         self.said.append(("acquire spent", gen, receive_count, last))
@@ -176,7 +176,7 @@ async def test_a_chunk_goes_back_before_its_pivot_and_onwards_from_it(
         said.append((found.item["stage"], failure and failure.code))
         return True
 
-    monkeypatch.setattr(executor, "turn_unclaimed", turn)
+    monkeypatch.setattr(executor, "set_direction", turn)
     names = [SimpleNamespace(name=name) for name in ("first", "pivot", "last")]
     pipeline: Any = SimpleNamespace(stages=names, pivot_index=1)
     await executor.set_unclaimed_direction(chunk(2, stage=stage), pipeline, world())

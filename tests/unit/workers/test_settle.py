@@ -52,7 +52,7 @@ def task(pipeline: Pipeline = LATE, lease: Claim | None = None, **kept: Any) -> 
         pipeline=pipeline,
         checkpoints=checkpoints,
         journal=Journal(),
-        census=None,
+        snapshot=None,
         certificate=None,
         ctx=SimpleNamespace(
             caller=SimpleNamespace(
@@ -134,7 +134,7 @@ async def test_the_end_of_the_join_is_that_of_the_job_in_its_generation(
 ) -> None:
     said: list[Any] = []
     monkeypatch.setattr(settling, "certify", lambda *a: SimpleNamespace(status=a[3]))
-    monkeypatch.setattr(settling, "take_census", answer(None))
+    monkeypatch.setattr(settling, "take_snapshot", answer(None))
     monkeypatch.setattr(settling, "store_certificate", answer({"certificate": "key"}))
     now: Any = SimpleNamespace(ref=REF.of, chunks=3, gen=gen)
     asked: list[Any] = []
@@ -147,7 +147,9 @@ async def test_the_end_of_the_join_is_that_of_the_job_in_its_generation(
         jobs=SimpleNamespace(read=read),
         table=None,
         clock=lambda: 0.0,
-        moves=SimpleNamespace(ending=lambda *facts: said.append(facts) or ["action"]),
+        transitions=SimpleNamespace(
+            ending=lambda *facts: said.append(facts) or ["action"]
+        ),
     )
     lease = claim(ref=REF.of.chunk(keys.JOIN_CHUNK), gen=gen)
     services: Any = SimpleNamespace(rt=rt)

@@ -17,7 +17,7 @@ from piecework.outcome import (
     Succeeded,
 )
 from piecework.pipeline import Pipeline
-from piecework.store.results import ON_ITEM
+from piecework.store.results import INLINE_BYTES
 from tests.unit.piecework.fakes import Log, envelope
 from tests.unit.piecework.store.tables import claim
 from tests.unit.workers.test_settle import EARLY, JOB, LATE, task
@@ -25,7 +25,7 @@ from workers.settle import settle, write
 from workers.undertake import RunResult
 
 LATER = claim(gen=2)
-LARGE = f'"{"x" * ON_ITEM}"'
+LARGE = f'"{"x" * INLINE_BYTES}"'
 
 
 class Ends:

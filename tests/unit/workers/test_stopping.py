@@ -81,7 +81,7 @@ async def test_a_join_that_begins_at_a_stop_is_handed_on(
     worker.closing = True
     join = ChunkRef("acme", "job", keys.JOIN_CHUNK)
     monkeypatch.setattr("workers.worker.end_cancelled", lambda *_: answered(None))
-    monkeypatch.setattr("workers.worker.begin_join", lambda *_: answered((join, 1)))
+    monkeypatch.setattr("workers.worker.start_join", lambda *_: answered((join, 1)))
     worker.services.log = Log()  # type: ignore[assignment]
     worker.services.log.bind = lambda **_: Log()  # type: ignore[assignment,method-assign]
 

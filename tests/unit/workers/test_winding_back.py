@@ -10,7 +10,7 @@ import pytest
 from piecework.model import Chunk, iso
 from piecework.outcome import Cancelled, Compensation, DeadLettered, Succeeded
 from piecework.ports import CancelRequest
-from piecework.store.census import Counting
+from piecework.store.census import SnapshotBuilder
 from piecework.winding_back import cancellation_cause
 from tests.unit.piecework.fakes import Log, envelope
 from tests.unit.piecework.store.tables import REF
@@ -170,12 +170,10 @@ def test_calls_are_late_only_under_a_cancel() -> None:
 def test_a_job_is_quiet_when_its_last_chunk_was_let_go() -> None:
     later = AT.replace("00.000", "01.500")
     early = AT.replace("01:00:00", "00:59:00")
-    counting = Counting([])
+    builder = SnapshotBuilder([])
     for number, settled_at in enumerate([later, early]):
         ended = {"status": "CANCELLED", "gen": 1, "settled_at": settled_at}
-        counting.add(
-            Chunk.read(REF.of.chunk(number), ended | {"calls_after_cancel": 1})
-        )
-    assert counting.census().quiesced_at(AT) == later
-    assert counting.census().calls_after_cancel == 2
-    assert Counting([]).census().quiesced_at(AT) == AT
+        builder.add(Chunk.read(REF.of.chunk(number), ended | {"calls_after_cancel": 1}))
+    assert builder.build().quiesced_at(AT) == later
+    assert builder.build().calls_after_cancel == 2
+    assert SnapshotBuilder([]).build().quiesced_at(AT) == AT

@@ -18,7 +18,7 @@ from piecework.model import JobRef
 from piecework.schema import require_known
 from piecework.settings import Settings
 from piecework.store.jobs import Jobs
-from piecework.store.moves import JobMoves
+from piecework.store.moves import JobTransitions
 from piecework.store.tallies import Tallies
 
 NOW = 1_800_000_000.0  # 2027-01-15T08:00:00Z
@@ -171,7 +171,7 @@ class Deployment:
             dead_letters=self.letters,
             objects=self.bucket,
             jobs=Jobs(table, lambda: NOW),
-            moves=JobMoves(table, lambda: NOW),
+            transitions=JobTransitions(table, lambda: NOW),
             tallies=Tallies(table),
             clock=lambda: NOW,
             rng=random.Random(1),

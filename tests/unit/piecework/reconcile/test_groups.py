@@ -9,8 +9,8 @@ import pytest
 
 from piecework import keys, layout
 from piecework.model import Chunk, Job, JobRef
-from piecework.reconcile.groups import groups_to_look_at
-from piecework.reconcile.sightings import Sightings
+from piecework.reconcile.groups import groups_to_read
+from piecework.reconcile.sightings import LeaseObserver
 from piecework.store.table import Item, Table
 
 REF = JobRef("acme", "job")
@@ -50,20 +50,20 @@ async def test_a_full_group_is_spared_in_the_first_life_of_a_job(
     found: Job, groups: set[int]
 ) -> None:
     table = Blocks()
-    assert groups == await groups_to_look_at(table, found)
+    assert groups == await groups_to_read(table, found)
     assert 0 == table.asked
 
 
 async def test_a_very_large_job_is_spared_its_full_blocks_and_groups() -> None:
     table = Blocks(**{"0512": {513, 514}})
     huge = job(2 * BLOCK + 4 * layout.PARTITION_SIZE, full_blocks={0})
-    groups = await groups_to_look_at(table, huge)
+    groups = await groups_to_read(table, huge)
     assert {*range(256, 512), 512, 515} == groups
     assert 2 == table.asked
 
 
 def test_what_was_seen_in_a_spared_group_is_dropped() -> None:
-    sightings = Sightings()
+    sightings = LeaseObserver()
     item = {"status": "RUNNING", "gen": 1, "fence": 1}
     others = JobRef("acme", "other")
     for ref in (REF.chunk(3), REF.chunk(300), others.chunk(300)):

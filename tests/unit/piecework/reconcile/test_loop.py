@@ -62,7 +62,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     times: list[float] = []
     item = {"status": "RUNNING", "gen": 1, "fence": 1}
 
-    async def look_at_chunks(look: Any, job: Job) -> Counter[str]:
+    async def reconcile_chunks(look: Any, job: Job) -> Counter[str]:
         times.append(now())
         look.sightings.unchanged_for(Chunk.read(job.ref.chunk(0), item), now())
         return Counter({"looked": 1})
@@ -73,7 +73,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def no_alarm(*_: Any) -> Counter[str]:
         return Counter()
 
-    monkeypatch.setattr(jobs, "look_at_chunks", look_at_chunks)
+    monkeypatch.setattr(jobs, "reconcile_chunks", reconcile_chunks)
     monkeypatch.setattr(loop, "drain", drain)
     monkeypatch.setattr(loop.DeadLetterAlarms, "look", no_alarm)
     return times
@@ -86,7 +86,7 @@ def test_a_job_is_spared_until_its_next_look(looks: list[float]) -> None:
         assert (await here.look())["looked"] == 0
         await asyncio.sleep(SETTINGS.reconcile_s)
         assert (await here.look())["looked"] == 1
-        here.look_now()
+        here.request_pass()
         assert (await here.look())["looked"] == 1
 
     run_virtually(look())
@@ -123,7 +123,7 @@ def test_a_job_that_has_ended_is_forgotten(
         await here.look()
         assert here.sightings.waiting
         world.status = status
-        here.look_now()
+        here.request_pass()
         assert (await here.look()).total() == 0
         assert not here.sightings.waiting
 
@@ -156,7 +156,7 @@ def test_a_job_that_left_the_list_is_not_overdue_for_ever(
         look.overdue.saw(job, Chunk.read(job.ref.chunk(0), item), look.rt.clock())
         return Counter()
 
-    monkeypatch.setattr(jobs, "look_at_chunks", saw)
+    monkeypatch.setattr(jobs, "reconcile_chunks", saw)
     log: Any = Log()
 
     async def look() -> None:
@@ -177,7 +177,7 @@ def test_who_finishes_a_large_submit_stays_healthy(
     class Submitting(World):
         async def read(self, ref: JobRef) -> Job | None:
             item = {"status": "SUBMITTING", "gen": 1, "chunks": 1, "pipeline": "p"}
-            return Job.read(ref, item | {"created_at": iso(-jobs.SUBMIT_QUIET_S)})
+            return Job.read(ref, item | {"created_at": iso(-jobs.SUBMIT_TIMEOUT_S)})
 
     late: list[float] = []
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from piecework.model import Chunk, ChunkRef, JobRef
-from piecework.reconcile.sightings import Sightings
+from piecework.reconcile.sightings import LeaseObserver
 
 REF = ChunkRef("acme", "job", 3)
 
@@ -16,11 +16,11 @@ def running(ref: ChunkRef = REF, **facts: Any) -> Chunk:
 
 
 def test_the_first_sight_says_nothing() -> None:
-    assert Sightings().unchanged_for(running(), 1000.0) == 0.0
+    assert LeaseObserver().unchanged_for(running(), 1000.0) == 0.0
 
 
 def test_a_chunk_that_stays_as_it_is_grows_old() -> None:
-    seen = Sightings()
+    seen = LeaseObserver()
     seen.unchanged_for(running(), 1000.0)
     assert seen.unchanged_for(running(), 1030.0) == 30.0
     assert seen.unchanged_for(running(), 1060.0) == 60.0
@@ -28,26 +28,26 @@ def test_a_chunk_that_stays_as_it_is_grows_old() -> None:
 
 @pytest.mark.parametrize("change", [{"renewals": 1}, {"fence": 2}, {"gen": 2}])
 def test_any_sign_of_life_begins_anew(change: dict[str, int]) -> None:
-    seen = Sightings()
+    seen = LeaseObserver()
     seen.unchanged_for(running(), 1000.0)
     assert seen.unchanged_for(running(**change), 1030.0) == 0.0
     assert seen.unchanged_for(running(**change), 1040.0) == 10.0
 
 
 def test_what_else_changes_on_the_item_is_no_sign_of_life() -> None:
-    seen = Sightings()
+    seen = LeaseObserver()
     seen.unchanged_for(running(), 1000.0)
     assert seen.unchanged_for(running(redispatches=3), 1030.0) == 30.0
 
 
 def test_chunks_are_watched_one_by_one() -> None:
-    seen = Sightings()
+    seen = LeaseObserver()
     seen.unchanged_for(running(), 1000.0)
     assert seen.unchanged_for(running(ChunkRef("acme", "job", 4)), 1030.0) == 0.0
 
 
 def test_a_chunk_that_stopped_running_is_seen_anew_later() -> None:
-    seen = Sightings()
+    seen = LeaseObserver()
     seen.unchanged_for(running(), 1000.0)
     seen.lost_sight_of(REF)
     assert seen.waiting is False
@@ -55,7 +55,7 @@ def test_a_chunk_that_stopped_running_is_seen_anew_later() -> None:
 
 
 def test_an_ended_job_is_forgotten_and_the_others_are_not() -> None:
-    seen, other = Sightings(), ChunkRef("acme", "other", 3)
+    seen, other = LeaseObserver(), ChunkRef("acme", "other", 3)
     seen.unchanged_for(running(), 1000.0)
     seen.unchanged_for(running(other), 1000.0)
     seen.forget(JobRef("acme", "job"))
@@ -65,6 +65,6 @@ def test_an_ended_job_is_forgotten_and_the_others_are_not() -> None:
 
 
 def test_losing_sight_of_what_was_never_seen_is_nothing() -> None:
-    seen = Sightings()
+    seen = LeaseObserver()
     seen.lost_sight_of(REF)
     assert seen.waiting is False

@@ -10,8 +10,8 @@ import pytest
 
 from piecework import keys
 from piecework.model import ChunkStatus, Job, JobRef
-from piecework.store.census import Census, Counted
-from piecework.store.looks import MOST_ROWS, Looks
+from piecework.store.census import Counted, JobSnapshot
+from piecework.store.looks import MOST_ROWS, SnapshotCache
 from piecework.store.table import Item, Table
 
 REF = JobRef("acme", "job")
@@ -46,16 +46,16 @@ def job(ref: JobRef = REF, gen: int = 1, chunks: int = 3) -> Job:
 
 async def test_a_look_counts_all_when_all_have_ended() -> None:
     table = Chunks("SUCCEEDED", "DEAD", "CANCELLED")
-    census = await Looks().ended(table, job())
-    assert census is not None
-    assert ["SUCCEEDED", "DEAD", "CANCELLED"] == [str(r.status) for r in census.rows]
+    snapshot = await SnapshotCache().ended(table, job())
+    assert snapshot is not None
+    assert ["SUCCEEDED", "DEAD", "CANCELLED"] == [str(r.status) for r in snapshot.rows]
 
 
 @pytest.mark.parametrize("status", ["PENDING", "RUNNING", "WAITING"])
 async def test_a_look_ends_at_the_first_that_is_open_and_the_next_begins_there(
     status: str,
 ) -> None:
-    table, looks = Chunks("SUCCEEDED", status, "SUCCEEDED"), Looks()
+    table, looks = Chunks("SUCCEEDED", status, "SUCCEEDED"), SnapshotCache()
     assert await looks.ended(table, job()) is None
     assert [0, 1] == table.read
     assert await looks.ended(table, job()) is None
@@ -66,7 +66,7 @@ async def test_a_look_ends_at_the_first_that_is_open_and_the_next_begins_there(
 
 
 async def test_a_look_at_another_job_is_not_kept_from_it() -> None:
-    table, looks = Chunks("PENDING"), Looks()
+    table, looks = Chunks("PENDING"), SnapshotCache()
     assert await looks.ended(table, job(chunks=1)) is None
     table.statuses[0] = "SUCCEEDED"
     assert await looks.ended(table, job(OTHER, chunks=1)) is not None
@@ -76,35 +76,35 @@ async def test_a_look_at_another_job_is_not_kept_from_it() -> None:
 def test_what_was_seen_is_for_the_join_of_that_life_of_that_job(
     ref: JobRef, gen: int
 ) -> None:
-    looks, census = Looks(), Census(())
-    looks.keep(job(gen=2), census)
+    looks, snapshot = SnapshotCache(), JobSnapshot(())
+    looks.keep(job(gen=2), snapshot)
     assert looks.take(ref, gen) is None
-    assert looks.take(REF, 2) is census
+    assert looks.take(REF, 2) is snapshot
 
 
 def test_what_was_seen_is_handed_out_once() -> None:
-    looks = Looks()
-    looks.keep(job(), Census(()))
+    looks = SnapshotCache()
+    looks.keep(job(), JobSnapshot(()))
     looks.take(REF, 1)
     assert looks.take(REF, 1) is None
 
 
 def test_what_was_seen_of_many_small_jobs_is_kept() -> None:
-    looks, censuses = Looks(), [rows(10) for _ in range(50)]
-    for number, census in enumerate(censuses):
-        looks.keep(job(JobRef("acme", f"j{number}")), census)
+    looks, censuses = SnapshotCache(), [rows(10) for _ in range(50)]
+    for number, snapshot in enumerate(censuses):
+        looks.keep(job(JobRef("acme", f"j{number}")), snapshot)
     kept = [looks.take(JobRef("acme", f"j{n}"), 1) for n in range(50)]
     assert censuses == kept
 
 
 def test_of_what_is_too_much_the_oldest_goes_and_the_last_stays() -> None:
-    looks, large = Looks(), rows(MOST_ROWS + 1)
+    looks, large = SnapshotCache(), rows(MOST_ROWS + 1)
     looks.keep(job(OTHER), rows(1))
     looks.keep(job(), large)
     assert looks.take(OTHER, 1) is None
     assert looks.take(REF, 1) is large
 
 
-def rows(count: int) -> Census:
+def rows(count: int) -> JobSnapshot:
     one = Counted(1, ChunkStatus.SUCCEEDED, "", "", "")
-    return Census((one,) * count)
+    return JobSnapshot((one,) * count)

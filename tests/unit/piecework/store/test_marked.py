@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from piecework.store.claims import CLAIM, TRY
+from piecework.store.claims import CLAIM, START_ATTEMPT
 from piecework.store.marked import marked_names
 
 
@@ -14,4 +14,4 @@ def test_an_expression_without_marked_names_needs_none() -> None:
 
 
 def test_the_claim_marks_what_it_has_to() -> None:
-    assert {"#status": "status"} == marked_names(TRY, CLAIM)
+    assert {"#status": "status"} == marked_names(START_ATTEMPT, CLAIM)

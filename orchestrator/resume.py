@@ -79,7 +79,7 @@ async def resume(rt: Runtime, request: ResumeRequest) -> tuple[int, int]:
 
     Raises:
         NotFoundError: `job.record.not_found`.
-        UsageError: `job.state.not_finished`; `job.resume.nothing_left`: no chunk is
+        UsageError: `job.state.not_finished`; `job.retry.nothing_left`: no chunk is
             left to reopen, and the join has run.
     """
     job = await require_reopenable(rt, request.ref)
@@ -98,7 +98,7 @@ async def resume(rt: Runtime, request: ResumeRequest) -> tuple[int, int]:
     if not to_reopen and job.status is JobStatus.PARTIAL:
         message = f"Job {job.ref.job} has no chunk left to reopen."
         step = f"`piecework results {job.ref.job}`"
-        raise UsageError(message, code="job.resume.nothing_left", next_step=step)
+        raise UsageError(message, code="job.retry.nothing_left", next_step=step)
     reopened, gen = await reopen(rt, job, to_reopen, request, "resumed")
     return len(reopened), gen
 

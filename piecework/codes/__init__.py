@@ -1,13 +1,14 @@
-"""The registry of error codes: what each means and what to do, so none needs guessing.
+"""The registry of error codes: the cause of each, and the next step for the user.
 
-A code is `layer.kind.detail`. Codes are added, never renamed: tables, alarms and
-users' own programs hold them. The layers, one file each (`http` serves two):
+A code has the form `layer.kind.detail`. Released codes are never renamed, because
+tables, alarms and users' programs contain them. The layers, one file each (`http`
+serves two):
 
-    llm       a call to a model               submit    making a job
-    tool      a call to any other service     job       looking at a job
-    aws       SQS, DynamoDB, S3               redrive   sending dead letters back
+    llm       a call to a model               submit    submitting a job
+    tool      a call to any other service     job       a job as a whole
+    aws       SQS, DynamoDB, S3               redrive   redriving dead letters
     runtime   the worker and its state        config    settings
-    input     what the user hands over        embedded  the emulator on this machine
+    input     the input of `submit`           embedded  the emulator on this machine
     pipeline  the user's declaration          cli       the command line
 
     infra         stacks on AWS

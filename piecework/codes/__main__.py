@@ -1,4 +1,4 @@
-"""Print the page of error codes, or the list that a release is held to.
+"""Print the page of error codes, or the list of the released codes.
 
 python -m piecework.codes > docs/error-codes.md
 python -m piecework.codes released > tests/unit/piecework/released_codes.txt

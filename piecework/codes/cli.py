@@ -12,19 +12,19 @@ ROWS: Final = (
     Code(
         "cli.confirmation.needed",
         _P,
-        "The command changes things and there is no terminal to ask at.",
-        "Look first, with `--dry-run` where there is one, then add `--yes`.",
+        "The command changes data and there is no terminal for a confirmation.",
+        "Check the change with `--dry-run` if the command has it, then add `--yes`.",
     ),
     Code(
         "cli.usage.invalid",
         _P,
-        "The command's arguments do not fit together.",
+        "The command's arguments are not valid together.",
         "See `piecework COMMAND --help`.",
     ),
     Code(
         "cli.wait.timeout",
         ErrorClass.TRANSIENT,
-        "The job was not finished when the time to wait for it was over.",
-        "The job goes on: look with `piecework jobs watch JOB`.",
+        "The job had not ended when the time to wait was over.",
+        "The job goes on. Watch it with `piecework jobs watch JOB`.",
     ),
 )

@@ -1,4 +1,4 @@
-"""What stands on the page beside the tables: errors as an author meets them."""
+"""The text of the page of error codes beside its tables, for authors of pipelines."""
 
 from __future__ import annotations
 
@@ -7,28 +7,31 @@ from typing import Final
 GUIDE: Final = """\
 ## The envelope
 
-Every error is turned into an envelope, by its structure (type, HTTP status, the
-provider's code) and never by its message. Envelopes stand in the chunk's trail, in its
-dead letter and in `piecework dlq show JOB CHUNK`:
+Every error is converted to an envelope. Its code depends on the structure of the
+error (type, HTTP status, the provider's code) and never on its message. Envelopes are
+stored in the chunk's error history and in its dead letter; `piecework dlq show JOB
+CHUNK` shows them:
 
-| field | what it says |
+| field | content |
 | --- | --- |
-| `code`, `error_class` | what it is, and what is done about it |
-| `message` | what the error said: secrets masked, then cut at 512 characters |
-| `http_status`, `provider_code` | the evidence, where there is any |
-| `retry_after` | seconds that the other side asked us to wait |
-| `stage`, `attempt`, `at` | where and when |
-| `cause` | the chain of exceptions, each with its code: at most 256 characters |
+| `code`, `error_class` | the kind of error, and the class that decides the recovery |
+| `message` | the error's message, with secrets masked, at most 512 characters |
+| `http_status`, `provider_code` | the evidence, if there is any |
+| `retry_after` | the seconds of the provider's Retry-After |
+| `stage`, `attempt`, `at` | where and when the error occurred |
+| `cause` | the chain of exceptions, each with its code, at most 256 characters |
 | `correlation_id` | `job/chunk`, as in the log |
-| `dependency` | whose breaker is open |
+| `dependency` | the dependency whose breaker is open |
 
-Known without being imported are the errors of botocore (Bedrock's, too), aiohttp,
-httpx, requests, Anthropic's and OpenAI's SDK, and of those that are shaped like them.
+Piecework recognises, without importing them, the errors of botocore (with Bedrock's),
+aiohttp, httpx, requests, and the SDKs of Anthropic and OpenAI. Errors of other
+libraries with the same attributes are recognised too.
 
 ## Plan around an error
 
-`envelope_of` returns the envelope of what `ctx.call` raised. A stage can go by its
-code; a model that plans is given `envelope.model_dump_json(exclude_defaults=True)`.
+`envelope_of` returns the envelope of an error that `ctx.call` raised. A stage can
+decide by its code. Pass `envelope.model_dump_json(exclude_defaults=True)` to a model
+that plans.
 
 ```python
 from pydantic import BaseModel
@@ -66,11 +69,11 @@ pipeline = Pipeline(name="reading", payload=Text, stages=[Stage(read)])
 
 ## Errors of your own services
 
-A dependency can say what its errors mean: `classify` is given an error, or what that
-was raised from, and returns one of the five errors of Piecework with a code of your
-own, or None. What it does not know is judged by its shape. `ctx.call` still raises the
-error itself. With `http_status=` it can hand a status on: a 4xx, but for 408 and 409,
-says that an effect was refused and has not happened.
+A dependency can declare what its errors mean. Its `classify` receives an error, or a
+cause of the error. It returns one of the five Piecework errors with a code of your
+own, or None. If it returns None, the structure of the error decides. `ctx.call` still
+raises the original error. Pass the status with `http_status=` if there is one: a 4xx
+other than 408 and 409 proves that an effect was refused and has not happened.
 
 ```python
 from piecework import Dependency, PermanentError, TransientError
@@ -104,16 +107,16 @@ them apart, so count the tokens before the call, as
 
 ## Counters and alarms
 
-Every event of the log that tells of an error has its code in `error_code`;
-`call.attempt` is one attempt of a call. In CloudWatch Logs Insights, for each code and
-minute:
+Every log event of an error has its code in the field `error_code`. `call.attempt` is
+one attempt of a call. This query of CloudWatch Logs Insights counts errors by code
+and minute:
 
 ```
 filter error_code like /[.]/
 | stats count(*) as errors by bin(1m), event, error_code
 ```
 
-As a metric with a dimension for each code, on which an alarm can stand:
+This command creates a metric with a dimension for each code, for use in alarms:
 
 ```
 aws logs put-metric-filter --log-group-name GROUP --filter-name piecework-errors \\
@@ -123,5 +126,6 @@ aws logs put-metric-filter --log-group-name GROUP --filter-name piecework-errors
 'dimensions={error_code=$.error_code}'
 ```
 
-The same with `chunk.dead_lettered` in place of `call.attempt` counts dead letters.
+The same command with `chunk.dead_lettered` in place of `call.attempt` counts dead
+letters.
 """

@@ -1,4 +1,4 @@
-"""Codes of `idempotent`: the same operation is asked for again, or out of its turn."""
+"""Codes of `idempotent`: repeated, conflicting and out-of-order operations."""
 
 from __future__ import annotations
 
@@ -10,32 +10,35 @@ ROWS: Final = (
     Code(
         "idempotency.answer.not_kept",
         ErrorClass.PERMANENT,
-        "The operation was carried out before, and its answer is not kept any more.",
-        "Ask the other system for it; it is not done a second time.",
+        "The operation was executed before, and its answer is not stored.",
+        "Request the answer from the other system. The operation is not executed "
+        "again.",
     ),
     Code(
         "idempotency.key.in_progress",
         ErrorClass.TRANSIENT,
-        "The same operation is being carried out by somebody else right now.",
-        "Ask again after the time that `retry_after` names; it is not done twice.",
+        "The same operation is in progress in another call.",
+        "Repeat the call after `retry_after` seconds. The operation is not "
+        "executed twice.",
     ),
     Code(
         "idempotency.key.mismatch",
         ErrorClass.PERMANENT,
-        "The same key, or number, came with other arguments before.",
-        "Give another operation another key or number; repeat one with its own "
-        "arguments.",
+        "The same key or number was used before with other arguments.",
+        "Use another key or number for another operation. Repeat an operation "
+        "with its own arguments.",
     ),
     Code(
         "idempotency.key.unusable",
         ErrorClass.PERMANENT,
-        "The arguments, the scope or the number do not make a stable key.",
-        "Make it of text and numbers: `ByKey(of=lambda …: …)`; numbers count from 1.",
+        "No stable key can be computed from the arguments, the scope or the number.",
+        "Compute it from text and numbers: `ByKey(of=lambda …: …)`. Numbers start "
+        "at 1.",
     ),
     Code(
         "idempotency.sequence.gap",
         ErrorClass.PERMANENT,
-        "A number of a stream came before the one that is due.",
+        "A number of a stream came before the next expected number.",
         "Send the number that the message names first.",
     ),
 )

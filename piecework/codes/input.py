@@ -1,4 +1,4 @@
-"""Codes of the input that a user hands to `submit`: nothing is submitted by halves."""
+"""Codes of the input of `submit`: an input is submitted as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ ROWS: Final = (
     Code(
         "input.chunks.too_many",
         _P,
-        "The input holds more chunks than one job may have.",
-        "Submit it in parts, or make chunks larger.",
+        "The input has more chunks than one job may have.",
+        "Submit it in parts, or make the chunks larger.",
     ),
     Code(
         "input.directory.empty",
         _P,
-        "The directory has no file of a kind that can be read.",
+        "The directory has no file of a supported kind.",
         "Put .md, .txt, .docx or .pdf files into it, or name one file.",
     ),
     Code(
         "input.file.empty",
         _P,
-        "The file has no text in it.",
-        "Check that it is the right file; a scanned PDF needs text recognition first.",
+        "The file has no text.",
+        "Check that it is the right file. A scanned PDF needs text recognition first.",
     ),
     Code(
         "input.file.encrypted",
@@ -38,13 +38,13 @@ ROWS: Final = (
         "input.file.too_large",
         _P,
         "The file is larger than the limit for one document.",
-        "Cut it into several files, or submit a JSONL manifest, which is streamed.",
+        "Split it into several files, or submit a JSONL manifest, which is streamed.",
     ),
     Code(
         "input.file.unreadable",
         _P,
         "The file cannot be opened, or its content is damaged.",
-        "Check its permissions and that its own program opens it.",
+        "Check its permissions, and check that its own program opens it.",
     ),
     Code(
         "input.file.unsupported",
@@ -55,14 +55,14 @@ ROWS: Final = (
     Code(
         "input.label.failed",
         _P,
-        "The pipeline's `label` raised an error, or returned no text.",
+        "The pipeline's `label` raised an error, or did not return a text.",
         "Correct it; it must return a short text for any payload.",
     ),
     Code(
         "input.manifest.empty",
         _P,
-        "The manifest has no line.",
-        "Write one JSON object a line, one line a chunk.",
+        "The manifest has no lines.",
+        "Write one JSON object in each line, one line for each chunk.",
     ),
     Code(
         "input.manifest.invalid_line",
@@ -79,31 +79,31 @@ ROWS: Final = (
     Code(
         "input.payload.invalid",
         _P,
-        "A chunk does not fit the pipeline's payload type.",
+        "A chunk does not match the pipeline's payload type.",
         f"Correct the chunk that the message names, {_DRY_RUN}",
     ),
     Code(
         "input.payload.too_large",
         _P,
         "A chunk's payload is larger than the limit.",
-        "Split finer, or hand over a reference in place of the data.",
+        "Make smaller chunks, or pass a reference in place of the data.",
     ),
     Code(
         "input.s3.denied",
         _P,
-        "S3 denies reading the manifest.",
+        "S3 denied access to the manifest.",
         "Allow `s3:GetObject` on it, or use other credentials.",
     ),
     Code(
         "input.s3.unreachable",
         _P,
         "The `s3://` input cannot be read.",
-        "Check bucket, key and permissions, then `piecework doctor`.",
+        "Check bucket, key and permissions, then run `piecework doctor`.",
     ),
     Code(
         "input.source.not_found",
         _P,
-        "There is no file, directory or object under the name given.",
+        "The file, directory or object does not exist.",
         "Check the path; `-` reads a manifest from standard input.",
     ),
     Code(
@@ -115,13 +115,13 @@ ROWS: Final = (
     Code(
         "input.split.missing",
         _P,
-        "The pipeline has no `split`, so it takes manifests only.",
-        "Submit a .jsonl manifest, or give the pipeline a `split`.",
+        "The pipeline has no `split`, so it accepts only manifests.",
+        "Submit a .jsonl manifest, or add a `split` to the pipeline.",
     ),
     Code(
         "input.split.none",
         _P,
-        "The pipeline's `split` made no chunk of this input.",
-        f"Check that the document has what `split` looks for, {_DRY_RUN}",
+        "The pipeline's `split` returned no chunks for this input.",
+        f"Check that the document contains what `split` expects, {_DRY_RUN}",
     ),
 )

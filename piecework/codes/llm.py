@@ -8,7 +8,7 @@ from piecework.codes.http import http_rows
 from piecework.codes.row import Code, ErrorClass
 
 ROWS: Final = (
-    *http_rows("llm", who="model provider"),
+    *http_rows("llm", service="model provider"),
     Code(
         "llm.context.overflow",
         ErrorClass.PERMANENT,
@@ -18,46 +18,46 @@ ROWS: Final = (
     Code(
         "llm.model.failed",
         ErrorClass.TRANSIENT,
-        "The model itself failed while it worked on the request.",
-        "Nothing at first: it is retried; if it stays, try another model.",
+        "The model failed while it processed the request.",
+        "Wait: the call is retried. If the error persists, use another model.",
     ),
     Code(
         "llm.model.not_ready",
         ErrorClass.TRANSIENT,
-        "The model is still being loaded.",
-        "Nothing: it is retried until the model is there.",
+        "The model is still loading.",
+        "Wait: the call is retried until the model is ready.",
     ),
     Code(
         "llm.output.invalid",
         ErrorClass.SEMANTIC,
-        "The model answered, but not with what the stage asked for.",
-        "Read the answer's fault with `piecework dlq show JOB CHUNK`, change the "
-        "prompt, then `piecework dlq redrive --job JOB --yes --reason …`.",
+        "The model's answer does not have the content that the stage requires.",
+        "Read the error with `piecework dlq show JOB CHUNK`, change the prompt, "
+        "then run `piecework dlq redrive --job JOB --yes --reason …`.",
     ),
     Code(
         "llm.output.truncated",
         ErrorClass.SEMANTIC,
-        "The model's answer was cut off at the most tokens that it may give.",
-        "Ask for less at once or allow more tokens, then `piecework dlq redrive --job "
-        "JOB --yes --reason …`.",
+        "The model's answer reached the limit of output tokens and was cut off.",
+        "Request less in one call or allow more tokens, then run `piecework dlq "
+        "redrive --job JOB --yes --reason …`.",
     ),
     Code(
         "llm.policy.content_filtered",
         ErrorClass.POLICY,
         "A content filter of the provider stopped the prompt or the answer.",
-        "Have a person look at the chunk: `piecework dlq show JOB CHUNK`.",
+        "Review the chunk with `piecework dlq show JOB CHUNK`.",
     ),
     Code(
         "llm.policy.quota_exceeded",
         ErrorClass.POLICY,
-        "The account has used its quota of this model.",
-        "Have the quota raised or use another model, then `piecework dlq redrive "
+        "The account has used up its quota for this model.",
+        "Raise the quota or use another model, then run `piecework dlq redrive "
         "--job JOB --yes --reason …`.",
     ),
     Code(
         "llm.policy.refusal",
         ErrorClass.POLICY,
-        "The model refused to work on this input.",
-        "Have a person look at the chunk: `piecework dlq show JOB CHUNK`.",
+        "The model refused to process this input.",
+        "Review the chunk with `piecework dlq show JOB CHUNK`.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Render the registry as a Markdown page, so that documentation cannot lag behind."""
+"""Render the registry as a Markdown page, so that the page is always up to date."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _HEAD: Final = """\
 
 Generated from `piecework/codes/` by `python -m piecework.codes`; do not edit.
 
-A code is `layer.kind.detail`. Codes are added, never renamed, removed or moved to
-another class: a test holds them to the list of the last release. The commands
-`piecework explain-code` and `piecework explain-code CODE` print the same as this page.
+A code has the form `layer.kind.detail`. After a release, codes are added but never
+renamed, removed or moved to another class; a test checks that. The commands
+`piecework explain-code` and `piecework explain-code CODE` print the same rows.
 
-Its class alone decides what the runtime does:
+The class of a code alone decides what the runtime does:
 
 | class | the runtime |
 | --- | --- |
@@ -29,11 +29,11 @@ _TITLES: Final = {
     "tool": "calls to other services",
     "aws": "SQS, DynamoDB and S3",
     "runtime": "the worker and its state",
-    "input": "what is handed to `submit`",
+    "input": "the input of `submit`",
     "pipeline": "the pipeline's declaration",
-    "submit": "making a job",
-    "job": "looking at a job",
-    "redrive": "sending dead letters back",
+    "submit": "submitting a job",
+    "job": "a job as a whole",
+    "redrive": "redriving dead letters",
     "idempotency": "functions wrapped with `idempotent`",
     "config": "settings",
     "embedded": "the emulator on this machine",
@@ -43,9 +43,10 @@ _TITLES: Final = {
 
 
 def page() -> str:
-    """Return the whole page: one table a layer."""
+    """Return the whole page, with one table for each layer."""
     behaviours = "\n".join(
-        f"| `{known}` | {does} |" for known, does in BEHAVIOUR.items()
+        f"| `{error_class}` | {behaviour} |"
+        for error_class, behaviour in BEHAVIOUR.items()
     )
     tables = [_table(layer, rows) for layer, rows in LAYERS.items()]
     return "\n".join([_HEAD.format(behaviours=behaviours), GUIDE, *tables])

@@ -1,4 +1,4 @@
-"""Codes of sending dead letters back to work."""
+"""Codes of redriving dead letters."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ ROWS: Final = (
     Code(
         "redrive.reason.missing",
         _P,
-        "A redrive or a discard without a reason would leave no trace of why.",
-        "Say why: `piecework dlq redrive --job JOB --yes --reason …`.",
+        "A redrive or a discard needs a reason, which is stored.",
+        "Add one: `piecework dlq redrive --job JOB --yes --reason …`.",
     ),
     Code(
         "redrive.payload.invalid",
         _P,
-        "What is to be the new payload of a dead chunk is none.",
-        "Correct the JSON of `--edit` or `--patch`; `--dry-run` tries it.",
+        "The new payload of a dead-lettered chunk is not valid.",
+        "Correct the JSON of `--edit` or `--patch`; `--dry-run` checks it.",
     ),
     Code(
         "redrive.selection.empty",
         _P,
-        "No dead letter fits the filter.",
-        "See what there is with `piecework dlq list --job JOB`.",
+        "No dead letter matches the filter.",
+        "List the dead letters with `piecework dlq list --job JOB`.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Join the rows of all layers into one registry, and look codes up in it."""
+"""Join the rows of all layers into one registry, and look up codes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from piecework.codes import (
 )
 from piecework.codes.row import Code
 
-# In the order of the documentation page: what a running chunk meets comes first.
+# In the order of the documentation page: the errors of running chunks come first.
 LAYERS: Final[Mapping[str, tuple[Code, ...]]] = MappingProxyType(
     {
         "llm": llm.ROWS,
@@ -55,19 +55,23 @@ _WELL_FORMED: Final = re.compile(r"[a-z][a-z0-9_]*(\.[a-z0-9][a-z0-9_]*){2}")
 
 
 class UnknownCodeError(AssertionError):
-    """A code without a row: a mistake of the programmer, never of the user."""
+    """A code without a row: an error of the programmer, not of the user."""
 
 
 def lookup(code: str) -> Code:
-    """Return the code's row; a code without one raises and names its neighbours."""
+    """Return the row of a code.
+
+    Raises:
+        UnknownCodeError: The code has no row; the message names similar codes.
+    """
     row = REGISTRY.get(code)
     if row is None:
         near = ", ".join(get_close_matches(code, REGISTRY, cutoff=0.5)) or "none"
-        message = f"no row for the error code {code!r}; near it: {near}"
+        message = f"The error code {code!r} has no row; similar codes: {near}."
         raise UnknownCodeError(message)
     return row
 
 
 def is_well_formed(code: str) -> bool:
-    """Tell whether a code reads `layer.kind.detail` in lower case."""
+    """Return whether a code has the form `layer.kind.detail` in lower case."""
     return _WELL_FORMED.fullmatch(code) is not None

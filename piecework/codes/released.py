@@ -1,4 +1,4 @@
-"""The registry as a release is held to it: what must never be renamed or reclassed."""
+"""The codes of a release: they must not be renamed, removed or reclassified."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ CLASSES: Final[Mapping[str, str]] = {
 
 
 def released() -> str:
-    """Return the list to check in with a release: one code and its class a line."""
+    """Return the list to commit with a release: one code and its class in each line."""
     return "".join(f"{code} {known}\n" for code, known in sorted(CLASSES.items()))
 
 
-def broken_promises(listed: str, classes: Mapping[str, str] = CLASSES) -> list[str]:
-    """Say which codes of a released list are gone, or are of another class now."""
+def incompatible_codes(listed: str, classes: Mapping[str, str] = CLASSES) -> list[str]:
+    """Return the codes of a released list that are gone or have another class."""
     before = dict(line.split() for line in listed.splitlines())
     return [
         f"{code}: {was} -> {classes.get(code, 'gone')}"

@@ -1,4 +1,4 @@
-"""One row of the registry, and the five classes that decide what happens next."""
+"""One row of the registry, and the five classes that decide the recovery."""
 
 from __future__ import annotations
 
@@ -10,36 +10,35 @@ from typing import Final
 
 
 class ErrorClass(StrEnum):
-    """What the runtime does with an error; the only thing that it decides by."""
+    """The class of an error: it alone decides the recovery."""
 
-    TRANSIENT = "transient"  # back off and try again
-    PERMANENT = "permanent"  # trying again cannot help
-    SEMANTIC = "semantic"  # a valid answer with the wrong content: do not just repeat
-    POLICY = "policy"  # refused by a rule or a quota: not with the same input
-    STATE = "state"  # our own state was lost: restore, then try again
+    TRANSIENT = "transient"  # retry after a delay
+    PERMANENT = "permanent"  # a retry cannot help
+    SEMANTIC = "semantic"  # a valid answer with the wrong content: do not only repeat
+    POLICY = "policy"  # refused by a rule or a quota: the same input is refused again
+    STATE = "state"  # our own state was lost: restore it, then retry
 
 
 BEHAVIOUR: Final[Mapping[ErrorClass, str]] = MappingProxyType(
     {
         ErrorClass.TRANSIENT: (
-            "tries the call again with full jitter within the budgets, then the chunk"
+            "retries the call with full jitter within its budgets, then the chunk"
         ),
-        ErrorClass.PERMANENT: "compensates and writes a dead letter",
+        ErrorClass.PERMANENT: "compensates the chunk and writes a dead letter",
         ErrorClass.SEMANTIC: (
-            "runs the stage's `replan` hook, which is told the code; without one as "
-            "permanent"
+            "runs the stage's `replan` hook with the code; without a hook as permanent"
         ),
         ErrorClass.POLICY: (
-            "asks the next of the `fallback` chain; without one as permanent"
+            "calls the next `fallback`; without a fallback as permanent"
         ),
-        ErrorClass.STATE: ("restores the last checkpoint and tries the chunk again"),
+        ErrorClass.STATE: "restores the last checkpoint and retries the chunk",
     }
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A stable code, why it appears (one sentence) and what to do (one sentence)."""
+    """A stable code with its class, its cause and the next step for the user."""
 
     code: str
     error_class: ErrorClass
@@ -48,5 +47,5 @@ class Code:
 
     @property
     def layer(self) -> str:
-        """The part of the system that met the error."""
+        """The part of the system in which the error occurred."""
         return self.code.partition(".")[0]

@@ -1,4 +1,4 @@
-"""Codes of the worker: its messages, leases and state, and all that it runs."""
+"""Codes of the worker: its messages, leases, state and stored values."""
 
 from __future__ import annotations
 
@@ -11,28 +11,30 @@ _STATE: Final = (
     Code(
         "runtime.object.missing",
         ErrorClass.STATE,
-        "The record names an object in S3 that is gone, or that may not be read: S3 "
-        "tells the two apart only for who may list the bucket.",
-        "Nothing at first: what can be made again is; look for deletions or lifecycle "
-        "rules on the bucket, and for a missing right.",
+        "An object in S3 that the record names does not exist or may not be read. "
+        "S3 distinguishes the two only for roles that may list the bucket.",
+        "Wait: the stage is run again if possible. Check the bucket for "
+        "deletions, lifecycle rules and a missing permission.",
     ),
     Code(
         "runtime.object.too_large",
         ErrorClass.PERMANENT,
-        "The record names an object in S3 that is larger than any that we write.",
-        f"Find who replaced it, and put back the version before; then {REDRIVE}.",
+        "An object in S3 that the record names is larger than any that Piecework "
+        "writes.",
+        "Find out what replaced it and restore the version before, then run "
+        f"{REDRIVE}.",
     ),
     Code(
         "runtime.state.checkpoint_corrupt",
         ErrorClass.STATE,
-        "A checkpoint's content is not what was written.",
-        "Nothing at first: the stage before it is run again.",
+        "The content of a checkpoint is not what was written.",
+        "Wait: the stage before it is run again.",
     ),
     Code(
         "runtime.state.checkpoint_missing",
         ErrorClass.STATE,
-        "The record names a checkpoint that is absent.",
-        "Nothing at first: the stage is run again from the last one that is there.",
+        "A checkpoint that the record names does not exist.",
+        "Wait: the stages after the last existing checkpoint are run again.",
     ),
 )
 
@@ -40,39 +42,41 @@ _MESSAGE: Final = (
     Code(
         "runtime.message.malformed",
         ErrorClass.PERMANENT,
-        "A message in the queue is not one of ours or is damaged.",
-        "Find who else sends to the queue; the chunk itself is sent again by "
-        "`piecework reconcile`.",
+        "A message in the queue is damaged or does not come from Piecework.",
+        "Find out what else sends to the queue. `piecework reconcile` sends the "
+        "chunk's message again.",
     ),
     Code(
         "runtime.message.schema_too_new",
         ErrorClass.PERMANENT,
-        "A message says that it is of a newer version, but not which chunk it is for.",
-        "Find who else sends to the queue; a chunk is sent again by its record.",
+        "A message has a newer schema version and does not name its chunk.",
+        "Find out what else sends to the queue. The chunk's message is sent again "
+        "from its record.",
     ),
     Code(
         "runtime.message.orphan",
         ErrorClass.PERMANENT,
         "A message names a chunk that has no record.",
-        "Check with `piecework doctor` that queue and tables belong together.",
+        "Run `piecework doctor` to check that queue and tables belong together.",
     ),
     Code(
         "runtime.record.schema_too_new",
         ErrorClass.TRANSIENT,
-        "What is stored was written by a later version than this one.",
-        "Install the later version, and ask again; workers of it go on by themselves.",
+        "A later version of Piecework wrote this record.",
+        "Install that version and run the command again. Workers of that version "
+        "continue the work.",
     ),
     Code(
         "runtime.payload.corrupt",
         ErrorClass.PERMANENT,
-        "The payload's SHA-256 is not the one noted at submit.",
-        "Restore the object in S3 or submit the input again as a new job.",
+        "The payload's SHA-256 differs from the one that was recorded at submit.",
+        "Restore the object in S3, or submit the input again as a new job.",
     ),
     Code(
         "runtime.payload.invalid",
         ErrorClass.PERMANENT,
-        "The payload does not fit the pipeline's payload type in this worker.",
-        f"Deploy the pipeline version that the job was made with, then {REDRIVE}.",
+        "The payload does not match the payload type of this worker's pipeline.",
+        f"Deploy the pipeline version of the job, then run {REDRIVE}.",
     ),
     Code(
         "runtime.pipeline.unknown",
@@ -83,34 +87,34 @@ _MESSAGE: Final = (
     Code(
         "runtime.record.unreadable",
         ErrorClass.PERMANENT,
-        "An item or an object of ours is not as it was written: somebody edited it.",
-        "Put back what the message names, from a backup of the table or the bucket; "
-        "its job waits for that.",
+        "A stored item or object is not as Piecework wrote it: it was edited.",
+        "Restore what the message names from a backup of the table or the bucket. "
+        "The job waits for that.",
     ),
     Code(
         "runtime.value.invalid",
         ErrorClass.PERMANENT,
-        "A value inside a stage did not fit its pydantic model.",
-        f"Read which field with {SHOW}, correct the stage, then {REDRIVE}.",
+        "A value inside a stage does not match its pydantic model.",
+        f"See the field with {SHOW}, correct the stage, then run {REDRIVE}.",
     ),
     Code(
         "runtime.value.too_large",
         ErrorClass.PERMANENT,
         "A function returned more than 16 MiB of JSON.",
-        "Write it to the bucket and return where it lies, or make smaller chunks; then "
-        f"{REDRIVE}.",
+        "Write the data to the bucket and return its address, or make smaller "
+        f"chunks, then run {REDRIVE}.",
     ),
     Code(
         "runtime.value.unreadable",
         ErrorClass.PERMANENT,
-        "A stored value no longer fits the return annotation of its function.",
-        f"Deploy a type that reads the old values too, then {REDRIVE}.",
+        "A stored value does not match the return annotation of its function any more.",
+        f"Deploy a type that also reads the old values, then run {REDRIVE}.",
     ),
     Code(
         "runtime.value.unserialisable",
         ErrorClass.PERMANENT,
-        "A function returned what its return annotation does not say.",
-        f"Correct the annotation or return what it says, then {REDRIVE}.",
+        "A function returned a value that does not match its return annotation.",
+        f"Correct the annotation or the value, then run {REDRIVE}.",
     ),
 )
 
@@ -118,47 +122,49 @@ _WORKER: Final = (
     Code(
         "runtime.worker.exhausted",
         ErrorClass.TRANSIENT,
-        "The worker ran out of memory, disk or file handles.",
-        "Give the workers more, or lower `PIECEWORK_MAX_CHUNKS`; the chunk is tried "
-        "again.",
+        "The worker ran out of memory, disk space or file handles.",
+        "Give the workers more, or lower `PIECEWORK_MAX_CHUNKS`. The chunk is retried.",
     ),
     Code(
         "runtime.attempts.exhausted",
         ErrorClass.PERMANENT,
         "The chunk has used all its attempts.",
-        f"Read the trail with {SHOW}, correct the cause, then {REDRIVE}.",
+        f"Read the error history with {SHOW}, correct the cause, then run {REDRIVE}.",
     ),
     Code(
         "runtime.breaker.open",
         ErrorClass.TRANSIENT,
-        "A call was not made: the calls to its dependency fail, and all workers wait.",
-        "Nothing: the chunk waits, at no attempt's cost, until one call is tried; "
-        "`piecework jobs show JOB` says until when.",
+        "A call was not made because the circuit breaker of its dependency is "
+        "open: too many of the fleet's calls to it failed.",
+        "Wait: the chunk is deferred without spending an attempt. `piecework jobs "
+        "show JOB` shows until when.",
     ),
     Code(
         "runtime.budget.retry_exhausted",
         ErrorClass.TRANSIENT,
-        "The run's waits, or the share of retries among the calls to a dependency, are "
-        "used up.",
-        "Nothing at first: the chunk is put back and tried again later.",
+        "The retry budget of the run or of the fleet is exhausted.",
+        "Wait: the chunk is retried later.",
     ),
     Code(
         "runtime.join.failed",
         ErrorClass.PERMANENT,
-        "The join of the job failed; every chunk's result is safe.",
-        f"Read why with `piecework jobs show JOB`, correct it, then {REDRIVE}.",
+        "The join of the job failed. The results of all chunks are stored.",
+        "Read the error with `piecework jobs show JOB`, correct the cause, then "
+        f"run {REDRIVE}.",
     ),
     Code(
         "runtime.lease.lost",
         ErrorClass.STATE,
-        "Another worker took the chunk over, or the lease ran out unrenewed.",
-        "Nothing: whoever holds the lease goes on; this worker wrote nothing more.",
+        "Another worker took over the chunk, or the lease expired without renewal.",
+        "Do nothing: the worker that owns the lease continues. This worker wrote "
+        "nothing more.",
     ),
     Code(
         "runtime.worker.lost",
         ErrorClass.PERMANENT,
-        "Worker after worker died with this chunk until SQS took its message away.",
-        f"Look for memory or crashes in the workers' logs, then {REDRIVE}.",
+        "Several workers in a row died with this chunk, until SQS moved its "
+        "message to the dead-letter queue.",
+        f"Check the workers' logs for memory limits and crashes, then run {REDRIVE}.",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Codes of making a job."""
+"""Codes of submitting a job."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ ROWS: Final = (
         "submit.job.incomplete",
         ErrorClass.STATE,
         "The submit ended before all chunks were recorded.",
-        "Run the same submit again, or `piecework reconcile`: both finish it.",
+        "Run the same submit again, or `piecework reconcile`: both complete the job.",
     ),
     Code(
         "submit.token.conflict",
         ErrorClass.PERMANENT,
-        "A job with this token exists and was made from other content.",
+        "A job with this token exists and has other content.",
         "Use another `--job-id`, or see that job with `piecework jobs show JOB`.",
     ),
 )

@@ -8,18 +8,18 @@ from piecework.codes.http import http_rows
 from piecework.codes.row import Code, ErrorClass
 
 ROWS: Final = (
-    *http_rows("tool", who="service"),
+    *http_rows("tool", service="service"),
     Code(
         "tool.output.invalid",
         ErrorClass.SEMANTIC,
-        "The service answered in the right form with content that cannot be right.",
-        "Read the answer's fault with `piecework dlq show JOB CHUNK`, then `piecework "
+        "The service's answer has the right form and invalid content.",
+        "Read the error with `piecework dlq show JOB CHUNK`, then run `piecework "
         "dlq redrive --job JOB --yes --reason …`.",
     ),
     Code(
         "tool.policy.refusal",
         ErrorClass.POLICY,
         "The service refused the request by a rule or a quota of its own.",
-        "Have a person look at the chunk: `piecework dlq show JOB CHUNK`.",
+        "Review the chunk with `piecework dlq show JOB CHUNK`.",
     ),
 )

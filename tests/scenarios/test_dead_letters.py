@@ -177,7 +177,7 @@ async def test_a_redrive_that_is_late_revives_nothing_that_was_discarded(
         assert "redrive.selection.empty" == refused.value.code
         with pytest.raises(UsageError) as refused:
             await resume(scenario.rt, ResumeRequest(REF, "me", "late"))
-        assert "job.resume.nothing_left" == refused.value.code
+        assert "job.retry.nothing_left" == refused.value.code
     job = await scenario.job()
     assert (JobStatus.PARTIAL, 1) == (job.status, job.gen)
     assert ["DISCARDED"] == [row["state"] for row in await scenario.letters()]

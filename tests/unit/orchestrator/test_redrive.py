@@ -143,7 +143,7 @@ async def test_a_resume_of_discarded_chunks_starts_no_new_generation(
     deployment.letter("a", 1, state="DISCARDED")
     with pytest.raises(UsageError) as refused:
         await resume(deployment.runtime(Settings()), ResumeRequest(REF, "me", "again"))
-    assert "job.resume.nothing_left" == refused.value.code
+    assert "job.retry.nothing_left" == refused.value.code
     assert [] == reopened
 
 

@@ -1,6 +1,7 @@
-"""Piecework: work cut into pieces, each done once and accounted for.
+"""Piecework: split work into chunks, process each once, and account for all.
 
-The public names. Everything else is the engine, the stores and the processes.
+These are the public names. The other modules are the engine, the stores and the
+processes.
 """
 
 from __future__ import annotations

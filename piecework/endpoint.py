@@ -1,6 +1,6 @@
-"""Where AWS is: what the environment says, else what `piecework up` left behind.
+"""Find the AWS endpoint: from the environment, else from the state of `piecework up`.
 
-On AWS neither is there, and the SDK's own chain of credentials and regions decides.
+On AWS neither exists, and the SDK's own chain of credentials and regions applies.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from piecework.errors import UsageError
 
 STATE_FOLDER = ".piecework"
 STATE_FILE = "emulator.json"
-#: The variables that say where our own AWS is. Those of other services, such as a
-#: model's, say nothing of it.
+#: The variables that select the endpoint of piecework's services. Variables of other
+#: services, such as Bedrock, do not count.
 ENDPOINT_VARIABLES = (
     "AWS_ENDPOINT_URL",
     "AWS_ENDPOINT_URL_DYNAMODB",
@@ -27,7 +27,7 @@ ENDPOINT_VARIABLES = (
     "AWS_ENDPOINT_URL_S3",
 )
 DEFAULT_REGION = "us-east-1"
-#: The embedded AWS asks for a signature and does not check it.
+#: The embedded AWS requires a signature and does not check it.
 DUMMY_CREDENTIALS = {
     "aws_access_key_id": "embedded",
     "aws_secret_access_key": "embedded",
@@ -36,7 +36,7 @@ DUMMY_CREDENTIALS = {
 
 @dataclass(frozen=True, slots=True)
 class Emulator:
-    """Where the embedded AWS answers, and which process it is."""
+    """The address and the process of the embedded AWS."""
 
     endpoint: str
     pid: int
@@ -46,12 +46,12 @@ class Emulator:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where AWS is, and who says so.
+    """The endpoint of AWS, and the source of that information.
 
     Attributes:
-        url: Of the endpoint; empty for AWS itself or one endpoint a service.
+        url: The endpoint; empty for AWS itself, or if each service has its own.
         source: `environment`, `embedded` or `aws`.
-        region: Empty when the SDK's own configuration is to say.
+        region: Empty if the SDK's own configuration applies.
     """
 
     url: str
@@ -60,31 +60,31 @@ class Endpoint:
 
     @property
     def loopback(self) -> bool:
-        """Whether it is on this machine, where a mistake costs nothing."""
+        """Whether it is on this machine, where mistakes cost nothing."""
         return is_loopback(self.url)
 
     def session_arguments(self) -> dict[str, Any]:
-        """Return what a boto session is to be made with."""
+        """Return the arguments of a boto session."""
         region = {"region_name": self.region} if self.region else {}
         return region | (DUMMY_CREDENTIALS if self.source == "embedded" else {})
 
     def client_arguments(self) -> dict[str, Any]:
-        """Return what each client is to be made with."""
+        """Return the arguments of each client."""
         return {"endpoint_url": self.url} if self.source == "embedded" else {}
 
 
 def find_endpoint(
     environment: Mapping[str, str] = os.environ, directory: Path | None = None
 ) -> Endpoint:
-    """Find out where AWS is.
+    """Return the endpoint of AWS.
 
-    botocore reads `AWS_DEFAULT_REGION` only; `AWS_REGION`, which ECS and most people
-    set, is mapped here.
+    botocore reads only `AWS_DEFAULT_REGION`; ECS and most users set `AWS_REGION`, so
+    this function reads both.
     """
     region = environment.get("AWS_DEFAULT_REGION") or environment.get("AWS_REGION", "")
     named = [url for name in ENDPOINT_VARIABLES if (url := environment.get(name))]
     if named:
-        # An emulator needs some region; AWS behind an address of its own, the true one.
+        # An emulator accepts any region; a private AWS endpoint needs the true one.
         some = DEFAULT_REGION if all(map(is_loopback, named)) else ""
         return Endpoint(named[0], "environment", region or some)
     state = read_state(state_folder(environment, directory or Path.cwd()))
@@ -94,7 +94,7 @@ def find_endpoint(
 
 
 def state_folder(environment: Mapping[str, str], directory: Path) -> Path:
-    """Return the state folder: the named one, the nearest upwards, or one to make."""
+    """Return the state folder: the configured, the nearest parent's, or a new one."""
     named = environment.get("PIECEWORK_STATE_DIR")
     if named:
         return Path(named).absolute()
@@ -106,7 +106,7 @@ def state_folder(environment: Mapping[str, str], directory: Path) -> Path:
 
 
 def read_state(folder: Path) -> Emulator | None:
-    """Return what the state file says; None without one.
+    """Return the content of the state file; None without one.
 
     Raises:
         UsageError: `embedded.state.unreadable`.
@@ -129,15 +129,15 @@ def read_state(folder: Path) -> Emulator | None:
             message, code="embedded.state.unreadable", next_step=step
         ) from error
     except (ValueError, KeyError, TypeError) as error:
-        message = f"{path} is not what `piecework up` writes."
-        step = f"Remove {path}, then `piecework up`."
+        message = f"{path} is not a state file of `piecework up`."
+        step = f"Remove {path}, then run `piecework up`."
         raise UsageError(
             message, code="embedded.state.unreadable", next_step=step
         ) from error
 
 
 def is_loopback(url: str) -> bool:
-    """Say whether a URL's host is this machine, without asking DNS."""
+    """Return whether a URL's host is this machine, without a DNS request."""
     host = urlsplit(url).hostname or ""
     if host == "localhost":
         return True

@@ -1,9 +1,10 @@
-"""Find pipelines by the names that people give on a command line.
+"""Load pipelines by the names on a command line.
 
     my_pkg.review:pipeline     that object
     my_pkg.review              every pipeline in the module
 
-Names come from people and deployments, never from a message.
+Names come from operators and deployments, never from a message: importing a name runs
+its module.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from piecework.pipeline import Pipeline
 
 
 def load_pipelines(names: Iterable[str]) -> dict[str, Pipeline]:
-    """Return the pipelines of all the names, by their own names.
+    """Return the pipelines of all names, as a dict by pipeline name.
 
     Raises:
         UsageError: `pipeline.module.not_found`, `pipeline.module.failed`,
-            `pipeline.object.not_a_pipeline`; `pipeline.declaration.invalid` for two
-            of one name.
+            `pipeline.object.not_a_pipeline`; `pipeline.declaration.invalid` if two
+            pipelines have the same name.
     """
     found: dict[str, Pipeline] = {}
     for pipeline in (p for name in names for p in _pipelines_of(name)):
         if found.setdefault(pipeline.name, pipeline) is not pipeline:
             message = f"Two pipelines have the name {pipeline.name!r}."
-            step = "Rename one: the jobs of both would go to the same."
+            step = "Rename one of them: jobs find their pipeline by its name."
             raise UsageError(
                 message, code="pipeline.declaration.invalid", next_step=step
             )
@@ -37,10 +38,10 @@ def load_pipelines(names: Iterable[str]) -> dict[str, Pipeline]:
 
 
 def load_pipeline(name: str) -> Pipeline:
-    """Return the one pipeline that a name stands for.
+    """Return the only pipeline of a name.
 
     Raises:
-        UsageError: As `load_pipelines`, and when the module holds several.
+        UsageError: As `load_pipelines`, and if the module holds several.
     """
     found = _pipelines_of(name)
     if len(found) > 1:
@@ -71,8 +72,8 @@ def _pipelines_of(name: str) -> list[Pipeline]:
 
 
 def _import(name: str) -> ModuleType:
-    # A console script does not have the working directory on its path; `python -m`
-    # does. People expect their own module beside them to be found either way.
+    # `python -m` has the working directory on its path; a console script does not. Both
+    # must find the user's module in it.
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:

@@ -1,8 +1,8 @@
-"""What a user declares: a pipeline is a name and a table of stages.
+"""The declaration of a pipeline: a name and a table of stages.
 
-The order of the stages is the order of the work, and read backwards the order of
-the undoing. The one stage marked `pivot` is the point of no return: above it every
-stage can be undone or leaves nothing behind, below it there is only onwards.
+The stages run in order, and are compensated in reverse order. The stage marked `pivot`
+is the point of no return. Each stage before it has a compensation or leaves no effect.
+After it the chunk only goes forward.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from piecework.context import Context, JoinContext
     from piecework.notice import NotifyFunction
 
-#: `async def` runs on the event loop; a plain `def` runs in a thread beside it.
+#: An `async def` runs on the event loop; a plain `def` runs in a thread.
 StageFunction: TypeAlias = Callable[["Context[Any]"], Any]
 JoinFunction: TypeAlias = Callable[["JoinContext"], Awaitable[Any]]
 
-#: How hard it is to take back what a stage leaves behind.
+#: How hard it is to reverse the effect of a stage.
 Reversibility: TypeAlias = Literal["easy", "hard", "impossible"]
 
 JOIN = "join"
@@ -34,7 +34,7 @@ JOIN = "join"
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text that was submitted: its name as the user gave it, and what it says."""
+    """A submitted text, with the name that the user gave it."""
 
     name: str
     text: str
@@ -42,25 +42,25 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One step of a chunk, checkpointed when it is done.
+    """One step of a chunk; its value is checkpointed.
 
     Attributes:
         run: The step. Its return annotation types `ctx.result(run)`.
-        compensate: Undoes the step; must be safe when there is nothing to undo.
+        compensate: Reverses the step; must be safe if the step had no effect.
         pivot: The point of no return.
-        timeout: Seconds one run of the stage may take; None: the chunk's own limit.
-        isolate: Run the stage, and what undoes it, in a process of its own: for what
-            may kill its process or hang in code that cannot be cut off.
-        memory_mb: Megabytes that an isolated stage may take beyond what its process
-            has at the start; 0: no limit; None: the setting `stage_memory_mb`.
-        name: Stands in tables and keys; defaults to the function's name.
-        replan: Runs in place of `run` when that failed semantically: a stage function
-            that returns the same type, and finds the failure in `ctx.failure`.
-        max_replans: How often it may, in one attempt of the chunk.
-        fallback: Stage functions that return the same type; the next of them runs
-            when the one before was refused by a policy.
-        undo: How hard its effect is to take back; `advice` asks it for the order of
-            the stages. None, without a compensation: it leaves nothing behind.
+        timeout: Seconds that one run of the stage may take; None: the chunk's limit.
+        isolate: Run the stage and its compensation in a separate process: for code that
+            may kill its process, or hang without a way to interrupt it.
+        memory_mb: Megabytes that an isolated stage may use in addition to its process
+            at the start; 0: no limit; None: the setting `stage_memory_mb`.
+        name: The name in tables and keys; defaults to the function's name.
+        replan: Runs instead of `run` after a semantic failure: a stage function that
+            returns the same type, and reads the failure in `ctx.failure`.
+        max_replans: The largest number of replans in one attempt of the chunk.
+        fallback: Stage functions that return the same type; the next one runs if a
+            policy refused the one before.
+        reversibility: How hard its effect is to reverse; `lint_stage_order` uses it.
+            None without a compensation: the stage leaves no effect.
     """
 
     run: StageFunction
@@ -76,7 +76,7 @@ class Stage:
     reversibility: Reversibility | None = None
 
     def __post_init__(self) -> None:
-        """Name the stage after its function; what can be undone is easily undone."""
+        """Set the defaults of name and reversibility."""
         if not self.name:
             object.__setattr__(self, "name", self.run.__name__)
         object.__setattr__(self, "fallback", tuple(self.fallback))
@@ -89,21 +89,21 @@ class Pipeline:
     """A name, a split, ordered stages and a join.
 
     Attributes:
-        payload: What one chunk carries; validated at submit and at the worker.
-        split: Cuts a document into payloads; without one only manifests of
-            chunks (JSONL) can be submitted.
+        payload: The model of a chunk's payload; validated at submit and at the worker.
+        split: Splits a document into payloads; without it only manifests of chunks
+            (JSONL) can be submitted.
         result: The stage whose value is the chunk's result; default: the last.
-        join: Runs once, after the last chunk, with whatever finished.
+        join: Runs once after the last chunk, with the results that exist.
         label: A few words (64 characters) that name a chunk in tables.
         calls_per_chunk: For the estimate of `submit --dry-run`.
-        owner: Who is told of dead letters; stands in each of them.
-        runbook: Where it says what to do about them; stands there, too.
-        notify: Is told when a job has ended or its deadline has passed: at least
-            once, by a worker. Jobs submitted without one stay without one.
+        owner: The person or team for its dead letters; each dead letter has it.
+        runbook: The address of the instructions for dead letters; each one has it.
+        notify: The hook that a worker calls, at least once, when a job has ended or its
+            deadline has passed. A job that was submitted without it never has it.
 
     Raises:
-        UsageError: `pipeline.declaration.invalid`, when the table of stages breaks
-            a rule of the saga.
+        UsageError: `pipeline.declaration.invalid`: the table of stages breaks a rule of
+            the saga.
     """
 
     name: str
@@ -123,7 +123,7 @@ class Pipeline:
     )
 
     def __post_init__(self) -> None:
-        """Check the declaration, so that a mistake shows at import, not at 3 a.m."""
+        """Validate the declaration, so that a mistake shows at import."""
         object.__setattr__(self, "stages", tuple(self.stages))
         for problem in validation_errors(self):
             message = f"Pipeline {self.name!r}: {problem}."
@@ -138,7 +138,7 @@ class Pipeline:
         """Return the position of the stage that runs `function`.
 
         Raises:
-            UsageError: When no stage of this pipeline runs it.
+            UsageError: No stage of this pipeline runs it.
         """
         try:
             return self._by_function[function]
@@ -156,13 +156,13 @@ class Pipeline:
 
     @property
     def pivot_index(self) -> int:
-        """The position of the pivot; past the end when everything can be undone."""
+        """The position of the pivot; past the end without a pivot."""
         pivots = [i for i, stage in enumerate(self.stages) if stage.pivot]
         return pivots[0] if pivots else len(self.stages)
 
 
 def validation_errors(pipeline: Pipeline) -> list[str]:
-    """Say which rules of the saga a declaration breaks, each as a sentence's end."""
+    """Return a clause for each rule of the saga that a declaration breaks."""
     names = [stage.name for stage in pipeline.stages]
     pivot = pipeline.pivot_index
     found = []
@@ -174,9 +174,9 @@ def validation_errors(pipeline: Pipeline) -> list[str]:
     if len(set(names)) < len(names):
         found.append("two stages have the same name")
     if sum(stage.pivot for stage in pipeline.stages) > 1:
-        found.append("it has two pivots, but there is one point of no return")
+        found.append("it has more than one pivot")
     found += [
-        f"{stage.name!r} has a compensation, but stands at or after the pivot"
+        f"{stage.name!r} has a compensation, but is at or after the pivot"
         for stage in pipeline.stages[pivot:]
         if stage.compensate
     ]
@@ -192,7 +192,7 @@ def validation_errors(pipeline: Pipeline) -> list[str]:
         if stage.reversibility == "impossible" and stage.compensate
     ]
     found += [
-        f"{stage.name!r} has a memory limit, but only an isolated stage can"
+        f"{stage.name!r} has a memory limit, but is not isolated"
         for stage in pipeline.stages
         if stage.memory_mb is not None and not stage.isolate
     ]

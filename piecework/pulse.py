@@ -1,8 +1,8 @@
-"""Write down by when each loop of a process has to show up again, for a health check.
+"""Write the health file: the time by which each loop of a process must report next.
 
-The check (`python -m workers.health`) reads that one file and needs nothing else, so
-that it is quick. The moments are those of the machine's monotonic clock, which all
-processes of a container share: a frozen process is found by those it did not move.
+The health check (`python -m workers.health`) reads only this file, so it is fast. The
+times are those of the monotonic clock, which all processes of a container share. The
+check detects a frozen process because its times pass.
 """
 
 from __future__ import annotations
@@ -16,63 +16,63 @@ from pathlib import Path
 
 from piecework.telemetry import Log, emit
 
-#: Seconds between two writings of the file, and the least that a loop is given.
+#: Seconds between two writes of the file, and the shortest time that a loop gets.
 EVERY_S = 1.0
 LEAST_S = 3.0
-#: Seconds that one request to AWS may take: four tries, and the waits between them.
-#: An outage is no sickness of the process: a loop that is refused shows up, too.
+#: Seconds that one request to AWS may take: four attempts and the waits between them.
+#: An outage of AWS does not make a process unhealthy: a refused loop reports, too.
 REQUEST_S = 120.0
-#: Seconds that the reconciler may take for one job, however large.
+#: Seconds that the reconciler may take for one job of any size.
 RECONCILE_S = 600.0
 
 
 @dataclass(slots=True)
 class Liveness:
-    """By when each loop has to show up again, on the clock of the event loop."""
+    """The time by which each loop must report next, on the event loop's clock."""
 
     due: dict[str, float] = field(default_factory=dict)
 
     def expect_within(self, loop: str, again_in: float) -> None:
-        """Note that a loop is alive, and when it has to show up next."""
+        """Record that a loop is alive, and that it reports again in so many seconds."""
         now = asyncio.get_running_loop().time()
         self.due[loop] = now + max(again_in, LEAST_S)
 
     def suspend(self, loop: str) -> None:
-        """Expect nothing of a loop for now: it waits for what may take for ever."""
+        """Expect no report of a loop for now: it waits without a time limit."""
         self.due.pop(loop, None)
 
     def expect_reconciler(self) -> None:
-        """Note that the reconciler goes from one job to the next."""
+        """Record that the reconciler proceeds to its next job."""
         self.expect_within("reconciler", RECONCILE_S)
 
 
 async def write_health_file(
     liveness: Liveness, file: str, again_in: float, log: Log
 ) -> None:
-    """Keep the file fresh for ever; without a file there is nothing to do.
+    """Write the file every second until cancelled; do nothing without a file name.
 
-    Whoever blocks the event loop keeps this from being written, and so is found.
+    Code that blocks the event loop stops these writes, so the check detects it.
     """
-    path, said = Path(file), False
+    path, emitted = Path(file), False
     while file:
         liveness.expect_within("event loop", again_in)
         try:
             write(liveness, path)
         except OSError as error:
-            if not said:
+            if not emitted:
                 emit(log, "health.unwritable", reason=f"{path}: {error.strerror}")
-            said = True
+            emitted = True
         await asyncio.sleep(EVERY_S)
 
 
 def write(liveness: Liveness, path: Path) -> None:
-    """Replace the file in one step, so that no reader meets half of it."""
+    """Replace the file atomically, so that no reader sees a part of it."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
-    # A clock that is behind it has begun anew: the machine was restarted.
+    # `at` tells the check whether the clock was restarted with the machine.
     at = asyncio.get_running_loop().time()
-    told = {"pid": os.getpid(), "at": at, "due": liveness.due}
+    content = {"pid": os.getpid(), "at": at, "due": liveness.due}
     try:
-        fresh.write_text(json.dumps(told), "utf-8")
+        fresh.write_text(json.dumps(content), "utf-8")
         fresh.replace(path)
     except OSError:
         with suppress(OSError):

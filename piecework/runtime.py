@@ -1,7 +1,7 @@
-"""Open the AWS clients once and build everything that stands on them.
+"""Open the AWS clients once, and build the stores and queues on them.
 
-No endpoint is ever passed in code: the AWS variables decide, and without them the
-embedded AWS that `piecework up` left in `.piecework/` (see `piecework.endpoint`).
+The code never passes an endpoint. The AWS variables select it; without them it is the
+embedded AWS that `piecework up` recorded in `.piecework/` (see `piecework.endpoint`).
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ from piecework.telemetry.throttles import emit_throttles
 from piecework.trust import check_certificates
 from piecework.wire.opening import thin
 
-#: Tier one of our own AWS calls is botocore's: few tries, so that the tiers do not
-#: multiply; what is still refused then is tier two's.
+#: botocore retries an AWS request only a few times, so that its retries and those of
+#: piecework do not multiply. A request that still fails is retried by piecework.
 RETRIES = {"mode": "standard", "total_max_attempts": 4}
 USER_AGENT = "piecework"
-#: Services whose hot requests need not go all the SDK's way.
+#: Services whose frequent requests may bypass the SDK.
 THIN = frozenset({"dynamodb", "sqs"})
-#: Seconds to wait for an answer; a long poll is waited for that much longer.
+#: Seconds to wait for a response; a long poll waits so much longer.
 READ_TIMEOUT_S = 10.0
-#: Seconds to wait for a connection, and never longer than for an answer.
+#: Seconds to wait for a connection, and never longer than for a response.
 CONNECT_TIMEOUT_S = 5.0
-#: How long a renewal waits for its answer, of the lease: half of the time until the
-#: next one, so that the second try of one that is lost does not come too late.
+#: The time that a renewal waits for its response, as a share of the lease. It is half
+#: of the time until the next renewal, so that a second attempt is still in time.
 RENEWAL_TIMEOUT_SHARE = 1 / 6
 #: The account of the embedded AWS.
 EMBEDDED_ACCOUNT = "000000000000"
@@ -63,7 +63,7 @@ EMBEDDED_ACCOUNT = "000000000000"
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What both processes stand on."""
+    """The clients, stores and settings of a worker or an orchestrator process."""
 
     settings: Settings
     endpoint: Endpoint
@@ -71,8 +71,8 @@ class Runtime:
     dead_letters: Table
     work: Queue
     dead_letter_queue: Queue
-    #: The same table and queue through clients of their own, so that renewing a lease
-    #: never waits behind the work that it protects.
+    #: The same table and queue through separate clients, so that the renewal of a lease
+    #: never waits for the requests of the work.
     renewal_table: Table
     renewal_queue: Queue
     objects: Objects
@@ -81,7 +81,7 @@ class Runtime:
     tallies: Tallies
     clock: Callable[[], float]
     rng: random.Random
-    #: What its requests and calls are billed as, for each job.
+    #: Meters the cost of requests and calls for each job.
     cost: CostMeter = field(default_factory=CostMeter)
     snapshots: SnapshotCache = field(default_factory=SnapshotCache)
 
@@ -96,7 +96,7 @@ async def connect(
 ) -> AsyncIterator[Runtime]:
     """Connect to the deployment that the settings name.
 
-    Without a `clock` it is the machine's own, corrected by what AWS says of the time.
+    The default `clock` is the machine's, corrected by the dates of AWS responses.
 
     Raises:
         UnreachableError: `aws.endpoint.unreachable`.
@@ -147,9 +147,10 @@ async def connect(
 
 
 def session_for(endpoint: Endpoint) -> aioboto3.Session:
-    """Return the session; that of the embedded AWS knows nothing of the user's account.
+    """Return the session; for the embedded AWS it ignores the user's profile.
 
-    A broken profile must not stop the embedded AWS, and a good one is not to be used.
+    A broken profile must not stop the embedded AWS, and a valid one must not be used
+    for it.
     """
     arguments = endpoint.session_arguments()
     if endpoint.source == "embedded":
@@ -161,7 +162,7 @@ def session_for(endpoint: Endpoint) -> aioboto3.Session:
 
 @dataclass(slots=True)
 class Clients:
-    """Opens AWS clients; they close together with the stack."""
+    """Opens AWS clients; the stack closes them."""
 
     session: aioboto3.Session
     stack: AsyncExitStack
@@ -176,11 +177,10 @@ class Clients:
             max_pool_connections=self.settings.max_chunks + 16,
             connect_timeout=min(CONNECT_TIMEOUT_S, read_timeout),
             read_timeout=read_timeout,
-            # Our parameters are built in one place and tested; checking each one
-            # again costs a tenth of a request's CPU.
+            # The parameters are built in one place and tested there. The SDK's check
+            # costs a tenth of a request's CPU.
             parameter_validation=False,
-            # Left to itself the SDK puts its name together anew for each request, at
-            # another tenth.
+            # Without this the SDK builds its name for each request, at another tenth.
             user_agent=USER_AGENT,
         )
         client = self.session.client(
@@ -197,13 +197,13 @@ class Clients:
 
 
 async def queue_url(sqs: Any, name: str) -> str:
-    """Return a queue's address."""
+    """Return the URL of a queue."""
     reply = await sqs.get_queue_url(QueueName=name)
     return str(reply["QueueUrl"])
 
 
 async def bucket_name(clients: Clients, settings: Settings, endpoint: Endpoint) -> str:
-    """Return the bucket's name, which holds the account's number to be unique."""
+    """Return the name of the bucket; the account number makes it unique."""
     if endpoint.source == "embedded":
         return settings.bucket(EMBEDDED_ACCOUNT, endpoint.region)
     sts = await clients.open("sts")
@@ -214,7 +214,7 @@ async def bucket_name(clients: Clients, settings: Settings, endpoint: Endpoint) 
 
 @contextmanager
 def explain_connect_errors(settings: Settings, endpoint: Endpoint) -> Iterator[None]:
-    """Turn what the SDK raises while connecting into what a person can act on."""
+    """Convert errors of connecting into usage errors with a next step."""
     where = endpoint.url or "AWS"
     try:
         yield

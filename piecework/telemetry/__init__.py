@@ -1,4 +1,4 @@
-"""What the processes say of themselves: a catalogue of events, and how they look."""
+"""Emit events and metrics of the processes, from a catalogue."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """CloudWatch's embedded metric format: a line of JSON that becomes metrics.
 
-Written here, and not by aws-embedded-metrics 3.5.0, because on ECS that library asks
-the instance's metadata service over HTTP, sends to an agent on TCP port 25888 unless a
-variable says otherwise, and keeps a list entry for each increment of a count.
+piecework does not use aws-embedded-metrics 3.5.0. On ECS that library requests the
+instance's metadata over HTTP, and by default sends to an agent on TCP port 25888. It
+also keeps a list entry for each increment of a count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from piecework.telemetry.metrics import DEPENDENCY, DIMENSIONS, METRICS, NAMESPA
 
 
 def lines(taken: Mapping[str, Values], app: str, env: str, moment: float) -> list[str]:
-    """Return what was counted: a line for all, and one for each dependency."""
+    """Return a line for the process, and one for each dependency with values."""
     named = {"App": app, "Env": env}
     return [
         line(values, named | ({DEPENDENCY: name} if name else {}), moment)
@@ -26,7 +26,7 @@ def lines(taken: Mapping[str, Values], app: str, env: str, moment: float) -> lis
 
 
 def line(values: Values, dimensions: Mapping[str, str], moment: float) -> str:
-    """Return one line: the metrics at the root, and what they are under `_aws`."""
+    """Return one line: the values at the root, their definition under `_aws`."""
     names = [*DIMENSIONS, *(name for name in dimensions if name not in DIMENSIONS)]
     directive = {
         "Namespace": NAMESPACE,
@@ -43,7 +43,7 @@ def line(values: Values, dimensions: Mapping[str, str], moment: float) -> str:
 
 
 def round_value(value: float | list[float]) -> float | list[float]:
-    """Return a value to the millisecond; nobody reads more of it."""
+    """Return a value round_value to three decimals."""
     if isinstance(value, list):
         return [round(each, 3) for each in value]
     return round(value, 3)

@@ -1,4 +1,4 @@
-"""Set logging up once a process: lines of JSON for machines, colours for a person."""
+"""Configure the logs of a process: JSON lines, or colours on a terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from piecework.telemetry.traces import clean_event, format_exception
 
 _HANDLER: Final = "piecework"
 
-# For our own events and for those that libraries send through the standard library.
+# For events of piecework and for lines that libraries log by the standard library.
 _SHARED: Final[tuple[structlog.typing.Processor, ...]] = (
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_log_level,
@@ -32,9 +32,12 @@ def configure(
     stream: TextIO | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> None:
-    """Send all logs to the stream (stderr), as JSON unless it is a terminal.
+    """Send all logs to `stream`, by default stderr, as JSON unless it is a terminal.
 
-    Results go to stdout, so that a log line never ends up in somebody's pipe.
+    Commands write their results to stdout, so logs must not go there.
+
+    Raises:
+        UsageError: `config.setting.invalid`: there is no such level.
     """
     stream = sys.stderr if stream is None else stream
     learn_secrets(environ)
@@ -75,7 +78,7 @@ def _renderer(*, as_json: bool, colors: bool) -> structlog.typing.Processor:
 def _adopt_standard_library(
     stream: TextIO, renderer: structlog.typing.Processor, level: int
 ) -> None:
-    """Give warnings of asyncio and botocore the same form: one stream, one format."""
+    """Send the warnings of libraries to the same stream in the same format."""
     handler = logging.StreamHandler(stream)
     handler.set_name(_HANDLER)
     handler.setLevel(level)

@@ -1,7 +1,7 @@
 """Write the metrics of a process to stdout, once a minute and once at its end.
 
-Nothing else goes there as long as it lasts: what a pipeline or a library prints comes
-out on stderr, so that no line of metrics is cut in two.
+Meanwhile everything that a pipeline or a library prints goes to stderr, so that no
+print splits a line of metrics.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from piecework.telemetry.emf import lines
 from piecework.telemetry.emitting import listening
 from piecework.telemetry.meter import Gauge, Meter
 
-#: Seconds between two lines: CloudWatch keeps no finer figures unless it is paid to.
+#: Seconds between two lines: the resolution of CloudWatch's standard metrics.
 FLUSH_S: Final = 60.0
 
 
 class MetricSettings(Protocol):
-    """The settings that metrics need: whose they are, and whether there are any."""
+    """The settings that metrics need: their dimensions and the switch."""
 
     @property
     def app(self) -> str:
@@ -54,9 +54,9 @@ async def write_metrics(
     gauges: Callable[[], Iterable[Gauge]] = no_gauges,
     stream: TextIO | None = None,
 ) -> AsyncIterator[None]:
-    """Measure what happens inside, if the settings ask for it.
+    """Count events inside the context and write them, if the settings enable it.
 
-    Without a stream it takes the process's stdout.
+    Without a `stream` the lines go to the process's stdout.
     """
     if settings.metrics == "off":
         yield
@@ -75,7 +75,7 @@ async def write_metrics(
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Writes what a meter has counted."""
+    """Writes the counts of a meter."""
 
     settings: MetricSettings
     clock: Callable[[], float]
@@ -84,13 +84,13 @@ class Writer:
     meter: Meter
 
     async def run(self) -> None:
-        """Write for ever."""
+        """Write every minute until cancelled."""
         while True:
             await asyncio.sleep(FLUSH_S)
             self.flush()
 
     def flush(self) -> None:
-        """Write what was counted; that nobody takes it is no reason to die."""
+        """Write the counts; a failed write must not end the process."""
         taken = self.meter.take(self.gauges())
         settings = self.settings
         found = lines(taken, settings.app, settings.env, self.clock())
@@ -101,18 +101,21 @@ class Writer:
 
 @contextmanager
 def borrow_stream(stream: TextIO) -> Iterator[TextIO]:
-    """Write to a stream that is somebody else's."""
+    """Yield a stream that the caller owns."""
     yield stream
 
 
 @contextmanager
 def take_over_stdout() -> Iterator[TextIO]:
-    """Take stdout from everybody else, children included: theirs is stderr now."""
+    """Yield the process's stdout, and point descriptor 1 at stderr meanwhile.
+
+    So child processes and prints of other code write to stderr.
+    """
     sys.stdout.flush()
-    with os.fdopen(os.dup(1), "w", encoding="utf-8") as ours:
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as stdout:
         os.dup2(2, 1)
         try:
-            yield ours
+            yield stdout
         finally:
             sys.stdout.flush()
-            os.dup2(ours.fileno(), 1)
+            os.dup2(stdout.fileno(), 1)

@@ -1,7 +1,7 @@
-"""What one process has counted since its last line of metrics.
+"""Count the events of a process since its last line of metrics.
 
-A distribution keeps at most as many values as a line may hold, each as likely as any
-other: what is said of a busy minute is said of a fair sample, and memory stays flat.
+A distribution keeps a uniform random sample of as many values as a line may hold. So
+memory is bounded, and the percentiles of a busy minute are unbiased.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from piecework.telemetry.metrics import METRICS_BY_EVENT, Metric
 
-#: Values of one metric in a line, at the most: CloudWatch takes no more.
+#: The largest number of values of a metric in a line that CloudWatch accepts.
 MAX_VALUES: Final = 100
-#: Dependencies that are told of one by one; they are declared in code, so few.
+#: Dependencies with a line of their own; they are declared in code, so they are few.
 MAX_DEPENDENCIES: Final = 50
 
 Values: TypeAlias = dict[str, float | list[float]]
 
 
 class Gauge(NamedTuple):
-    """What a gauge reads now, of all or of one dependency."""
+    """The present value of a gauge, for the process or for one dependency."""
 
     name: str
     value: float
@@ -32,13 +32,13 @@ class Gauge(NamedTuple):
 
 @dataclass(slots=True)
 class Samples:
-    """A fair sample of a distribution's values."""
+    """A uniform random sample of a distribution's values (reservoir sampling)."""
 
     values: list[float] = field(default_factory=list)
     seen: int = 0
 
     def add(self, value: float, rng: Random) -> None:
-        """Take a value, perhaps in the place of another."""
+        """Add a value; in a full sample it may replace another one."""
         self.seen += 1
         if len(self.values) < MAX_VALUES:
             self.values.append(value)
@@ -48,9 +48,9 @@ class Samples:
 
 @dataclass(slots=True)
 class Meter:
-    """Counts events; hands out and forgets what it has counted.
+    """Counts events, and resets when its counts are taken.
 
-    A gauge that an event told is told again until another one tells better.
+    A gauge keeps the value of the last event that set it.
     """
 
     rng: Random
@@ -83,7 +83,7 @@ class Meter:
                 self._samples[name].add(value, self.rng)
 
     def take(self, gauges: Iterable[Gauge] = ()) -> dict[str, Values]:
-        """Return what was counted since the last time, by dependency; "": of all."""
+        """Return and reset the counts by dependency; "" is the whole process."""
         taken: dict[str, Values] = {"": dict(self._gauges)}
         for gauge in gauges:
             taken.setdefault(gauge.dependency, {})[gauge.name] = gauge.value

@@ -1,4 +1,4 @@
-"""The log of a program that never set one up: nothing is said."""
+"""The log of a program that has not configured one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import structlog
 
 
 def quiet_log() -> structlog.stdlib.BoundLogger:
-    """Return the logger that the user configured; without one, nothing is logged.
+    """Return the logger that the program configured, or a silent one.
 
-    structlog left to itself prints every debug line to stdout.
+    An unconfigured structlog would print every debug line to stdout.
     """
     if structlog.is_configured():
         return cast("structlog.stdlib.BoundLogger", structlog.get_logger())

@@ -45,7 +45,7 @@ async def cancel(
             await rt.jobs.record(ref, "cancelled", event)
         job = await rt.jobs.read(ref)
     if job is None:
-        message = f"There is no job {ref.job}."
+        message = f"Job {ref.job} does not exist."
         raise NotFoundError(message, code="job.record.not_found")
     if job.status is not JobStatus.CANCELLING:
         message = f"Job {ref.job} is {job.status}: it cannot be cancelled."

@@ -54,7 +54,7 @@ async def require_job(rt: Runtime, job: str) -> Job:
     ref = JobRef(rt.settings.tenant, job)
     found = await rt.jobs.read(ref) if keys.is_name(job) else None
     if found is None:
-        message = f"There is no job {job[:128]} of tenant {rt.settings.tenant}."
+        message = f"Job {job[:128]} of tenant {rt.settings.tenant} does not exist."
         raise NotFoundError(message, code="job.record.not_found")
     return found
 
@@ -189,7 +189,7 @@ async def require_chunk(rt: Runtime, ref: ChunkRef) -> Chunk:
     """
     item = await rt.table.get(ref.pk, ref.sk)
     if item is None:
-        message = f"There is no chunk {ref}."
+        message = f"Chunk {ref} does not exist."
         step = f"`piecework chunks list {ref.job}`"
         raise NotFoundError(message, code="job.chunk.not_found", next_step=step)
     return Chunk.read(ref, item)

@@ -52,7 +52,7 @@ async def redrive(rt: Runtime, request: RedriveRequest) -> tuple[int, int]:
     """Redrive dead letters of a job; return how many, and the new generation.
 
     A dead letter is skipped if its chunk is not dead any more, or if the letter is
-    closed. If all are skipped there is no new generation: its join would cost money and
+    closed. If all are skipped, no generation is started: its join would cost money and
     change nothing. The dead letter of a join is redriven by finishing the job again.
 
     Raises:

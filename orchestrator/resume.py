@@ -117,7 +117,7 @@ async def require_reopenable(rt: Runtime, ref: JobRef) -> Job:
     """
     job = await rt.jobs.read(ref)
     if job is None:
-        message = f"There is no job {ref.job}."
+        message = f"Job {ref.job} does not exist."
         raise NotFoundError(message, code="job.record.not_found")
     if job.status not in {*REOPENABLE, JobStatus.RESUMING}:
         message = f"Job {ref.job} is {job.status}: it cannot be reopened now."

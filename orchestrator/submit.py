@@ -2,8 +2,8 @@
 
     read and pack -> manifest -> META -> chunks -> count -> messages
 
-There is no job until META is written, so bad input leaves no unfinished job. From then
-on the manifest defines the job, and any process can finish the submit.
+The job does not exist until META is written, so bad input leaves no unfinished job.
+From then on the manifest defines the job, and any process can finish the submit.
 """
 
 from __future__ import annotations

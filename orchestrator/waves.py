@@ -51,8 +51,8 @@ def split_into_waves(items: Sequence[T], first: int) -> Iterator[Sequence[T]]:
 def judge_wave(result: WaveResult, fingerprints: set[str]) -> Verdict:
     """Return whether the next wave starts, given the fingerprints that are redriven.
 
-    A wave of which nothing was redriven lets the next one start: others had redriven
-    its dead letters before.
+    A wave without any redriven letter lets the next wave start: others had redriven its
+    letters before.
     """
     if fingerprints & result.died.keys():
         return Verdict.CAUSE_RECURRED

@@ -13,7 +13,7 @@ async def confirm(what: str, out: Output, *, yes: bool) -> None:
     """Return if the operator confirms, or if `--yes` was given.
 
     Raises:
-        UsageError: `cli.confirmation.needed`: there is no terminal to ask on, or the
+        UsageError: `cli.confirmation.needed`: the command has no terminal, or the
             operator did not confirm.
     """
     if yes:
@@ -40,7 +40,7 @@ def confirm_word(what: str, out: Output, word: str) -> None:
 def prompt(question: str, what: str, out: Output) -> None:
     """Write a prompt if there is a terminal, else raise."""
     if not (sys.stdin.isatty() and out.stderr.isatty()):
-        message = f"'{what}' needs a confirmation, and there is no terminal to ask on."
+        message = f"'{what}' needs a confirmation, but the command has no terminal."
         raise UsageError(message, code="cli.confirmation.needed")
     out.stderr.write(question)
     out.stderr.flush()

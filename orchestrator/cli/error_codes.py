@@ -80,7 +80,7 @@ def require_choice(value: str | None, what: str, choices: list[str]) -> None:
     from piecework.errors import UsageError
 
     if value is not None and value not in choices:
-        message = f"There is no {what} {value}."
+        message = f"{value} is not a known {what}."
         raise UsageError(message, next_step=f"Use one of {', '.join(choices)}.")
 
 
@@ -99,7 +99,7 @@ def show_code(out: Output, code: str) -> None:
     found = REGISTRY.get(code)
     if found is None:
         similar = get_close_matches(code, REGISTRY, n=3)
-        message = f"There is no error code {code}."
+        message = f"{code} is not a known error code."
         step = "`piecework explain-code` lists all codes."
         if similar:
             commands = " or ".join(f"`piecework explain-code {s}`" for s in similar)

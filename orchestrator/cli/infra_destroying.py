@@ -84,7 +84,7 @@ def show_and_destroy(session: AwsSession, request: DestroyRequest, out: Output) 
 def show_resources(out: Output, resources: Sequence[ResourcePlan]) -> None:
     """Show the fate of each resource on stderr."""
     rows = [resource.document() for resource in resources]
-    out.draw(lambda console: print_table(console, rows, COLUMNS), beside=True)
+    out.draw(lambda console: print_table(console, rows, COLUMNS), on_stderr=True)
 
 
 def confirm_destroy(

@@ -30,7 +30,7 @@ class CommandInteraction:
         """Show the planned changes of one stack."""
         self.out.say(f"{stack}:")
         rows = [change.document() for change in changes]
-        self.out.draw(lambda c: print_table(c, rows, CHANGE_COLUMNS), beside=True)
+        self.out.draw(lambda c: print_table(c, rows, CHANGE_COLUMNS), on_stderr=True)
 
     def confirm(self, action: str) -> None:
         """Return if the user confirms the action."""

@@ -96,9 +96,9 @@ def show_files(out: Output, files: Mapping[str, str], written: Sequence[str]) ->
 def differences(rows: Sequence[Mapping[str, str]]) -> str:
     """Return the parameters with an unexpected value, as a line."""
     return ", ".join(
-        f"{row['name']}={row['value']} ({said})"
+        f"{row['name']}={row['value']} ({expected})"
         for row in rows
-        for said in [
+        for expected in [
             f"wanted {row['wanted']}"
             if "wanted" in row
             else f"default {row['default']}"

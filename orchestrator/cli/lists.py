@@ -34,7 +34,7 @@ def parse_status(status: str | None, statuses: type[StrEnum]) -> str | None:
         return None
     names = [str(each) for each in statuses]
     if status.upper() not in names:
-        message = f"There is no status {status}."
+        message = f"{status} is not a status."
         raise UsageError(message, next_step=f"Use one of {', '.join(names)}.")
     return status.upper()
 

@@ -108,12 +108,12 @@ class Output:
         else:
             self.stdout.write(encode(document, self.format))
 
-    def draw(self, view: Callable[[Console], None], *, beside: bool = False) -> None:
-        """Draw for people, on stdout, or on stderr if `beside` is true.
+    def draw(self, view: Callable[[Console], None], *, on_stderr: bool = False) -> None:
+        """Draw for people, on stdout, or on stderr if `on_stderr` is true.
 
         Trailing blanks of a line are removed, for pipes.
         """
-        stream = self.stderr if beside else self.stdout
+        stream = self.stderr if on_stderr else self.stdout
         console = console_of(stream)
         with console.capture() as drawn:
             view(console)

@@ -38,7 +38,7 @@ class Plan:
 
 
 async def make_plan(rt: Runtime, wanted: Filter, limit: int) -> Plan:
-    """Find the dead letters to close, the oldest first; 0 is no limit.
+    """Find the dead letters to close, the oldest first; 0 selects all.
 
     Raises:
         UsageError: `redrive.selection.empty`.

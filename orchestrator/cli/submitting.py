@@ -107,7 +107,7 @@ async def submit_with_progress(
 
             return await submit(rt, submission, chunks, report)
     except (asyncio.CancelledError, StoreError):
-        if steps.keys() - {"read"}:  # before that there is no job
+        if steps.keys() - {"read"}:  # only then the job may exist
             sure = any(done for step, done in steps.items() if step != "read")
             was = "was created;" if sure else "may have been created; if so,"
             out.say(

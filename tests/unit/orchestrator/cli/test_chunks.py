@@ -83,7 +83,7 @@ def test_compensations_are_shown_in_their_order(
 def test_an_unknown_chunk_is_not_found(run: Run) -> None:
     done = run("chunks", "show", "a", "9")
     assert done.exit_code == 3
-    assert "error job.chunk.not_found: There is no chunk a/9." in done.stderr
+    assert "error job.chunk.not_found: Chunk a/9 does not exist." in done.stderr
 
 
 @pytest.mark.parametrize("word", ["x", "1.5", "", "\N{ARABIC-INDIC DIGIT ONE}"])

@@ -51,10 +51,10 @@ def test_each_kind_of_error_has_its_exit_code(
 def test_an_error_shows_its_code_its_message_and_the_next_step(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    error = NotFoundError("There is no job x.", next_step="piecework jobs list")
+    error = NotFoundError("Job x does not exist.", next_step="piecework jobs list")
     stderr = ended_with(error, capsys)[1]
     expected = (
-        "error job.record.not_found: There is no job x.\nnext: piecework jobs list\n"
+        "error job.record.not_found: Job x does not exist.\nnext: piecework jobs list\n"
     )
     assert expected == stderr
 

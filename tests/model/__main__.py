@@ -1,7 +1,8 @@
-"""`python -m tests.model --states N`: look at N states, and at every ablation.
+"""`python -m tests.model --states N`: explore N states, and every ablation.
 
-Only a run whose line says `all` was looked at whole; only there is it judged whether
-a quiet end can be reached from every state. The other properties hold state by state.
+A line with `all` marks a configuration that was explored completely. Only such a run
+proves that a quiet end can be reached from every state. The other properties hold in
+each explored state.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def main() -> int:
 
 
 def hold(pool: ProcessPoolExecutor, asked: int) -> tuple[int, int]:
-    """Explore the smaller configurations whole; what is left over goes round."""
+    """Explore small configurations completely; others share the remaining states."""
     shares = [asked // cfg.share for cfg in CONFIGURATIONS]
     found = pool.map(look, CONFIGURATIONS, shares)
     results = dict(zip(CONFIGURATIONS, found, strict=True))
@@ -54,12 +55,12 @@ def hold(pool: ProcessPoolExecutor, asked: int) -> tuple[int, int]:
 
 
 def look(cfg: Config | Theme, limit: int) -> Found:
-    """Explore one configuration, in a process of its own."""
+    """Explore one configuration in a process of its own."""
     return explore(model_of(cfg), limit)
 
 
 def tell(cfg: Config | Theme, found: Found) -> None:
-    """Print what a configuration came to."""
+    """Print the result of a configuration."""
     whole = "all" if found.complete else "first"
     say(f"{cfg.name}: {whole} {found.states} states, {len(found.broken)} violations")
     for name, trace in found.broken.items():
@@ -67,7 +68,7 @@ def tell(cfg: Config | Theme, found: Found) -> None:
 
 
 def ablate(ablation: Ablation) -> bool:
-    """Look for what a missing guard breaks, and print the shortest way there."""
+    """Find what a missing guard breaks, and print the shortest trace to it."""
     began = time.monotonic()
     found = explore(model_of(ablation.without), ENOUGH, ablation.breaks)
     trace = found.broken.get(ablation.breaks)

@@ -1,4 +1,4 @@
-"""One guard of the protocol taken away at a time, and what must break without it."""
+"""Remove one guard of the protocol at a time, and name the property that must fail."""
 
 from __future__ import annotations
 

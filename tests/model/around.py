@@ -1,11 +1,11 @@
-"""What moves beside the workers: time, SQS, submitter, operator, reconciler."""
+"""Model everything but the workers: time, SQS, submitter, operator, reconciler."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from tests.model.cancels import cancel, deadline, sweep
-from tests.model.endings import finalized, ran_ahead
+from tests.model.endings import finalized, wrong_reopen
 from tests.model.provider import lands
 from tests.model.state import (
     ENDED,
@@ -27,7 +27,7 @@ from tests.model.state import (
 
 
 def around_chunk(cfg: Config, number: int, c: Chunk, job: Job) -> Iterator[Step]:
-    """Yield what may happen to one chunk, or to the join."""
+    """Yield the possible events of one chunk, or of the join."""
     for step in all_around(cfg, number, c, job):
         label, chunk, *more = step
         facts = dict(zip(("job", "fault", "broken"), more, strict=False))
@@ -92,7 +92,7 @@ def submit(cfg: Config, number: int, c: Chunk, job: Job) -> Iterator[tuple]:
 
 
 def resume(cfg: Config, number: int, c: Chunk, job: Job) -> Iterator[tuple]:
-    """An operator's reopening of a chunk, however long ago it looked."""
+    """Reopen a chunk as the operator, at any time after the operator read it."""
     bit = 1 << number
     if job.resumer and job.todo & bit:
         left = job._replace(todo=job.todo & ~bit)
@@ -116,12 +116,12 @@ def reopened(c: Chunk, gen: int) -> Chunk:
 
 
 def done(job: Job) -> Job:
-    """Let the operator go once it has sent all."""
+    """End the operator once it has sent everything."""
     return job if job.send or job.todo else job._replace(resumer=0, let_run=0)
 
 
 def rescue(cfg: Config, number: int, c: Chunk, job: Job) -> Iterator[tuple]:
-    """`look_at`: resend what waits, give back what is dead."""
+    """Model the reconciler: resend waiting chunks, release dead leases."""
     waits = c.st in OPEN and not c.queue[c.gen - 1] % 3
     on_its_way = c.way or (c.asked == 2 and cfg.has("undo in rescue"))
     looks = job.st in {Js.RUNNING, Js.FINALIZING} or (
@@ -142,7 +142,7 @@ def rescue(cfg: Config, number: int, c: Chunk, job: Job) -> Iterator[tuple]:
 
 
 def around_job(cfg: Config, job: Job, join: Chunk, census: int) -> Iterator[Step]:
-    """Yield what may happen to the job as a whole, and to its join."""
+    """Yield the possible events of the job, and of its join."""
     for label, after, *more in all_around_job(cfg, job, join, census):
         new_join = more[0] if more and more[0] else join
         fault = len(more) > 1 and bool(more[1])
@@ -160,25 +160,25 @@ def all_around_job(cfg: Config, job: Job, join: Chunk, census: int) -> Iterator[
         yield "job opens", to(st=Js.RUNNING, opened=1)
     if job.st == Js.RUNNING and whole and cfg.has("finish"):
         new, after = finalized(join, job, job.gen)
-        yield "reconciler FINALIZES", after, new, False, ran_ahead(job)
+        yield "reconciler FINALIZES", after, new, False, wrong_reopen(job)
     yield from cancel(cfg, job, census, whole=whole)
     yield from deadline(cfg, job)
     yield from take_up(cfg, job, census)
 
 
-#: What is told of the deadline of a resumed job.
+#: The state of a resumed job's deadline.
 BY = ("", " with a deadline", "", " with the deadline that has passed")
 
 
 def deadlines(cfg: Config, job: Job) -> tuple[int, ...]:
-    """Return the deadlines of a resumed job: one that has passed goes."""
+    """Return the deadlines of a resumed job; a deadline that has passed is removed."""
     if job.late <= 1:
         return (job.late,)
     return (0, 1) if cfg.has("deadline goes") else (3,)
 
 
 def take_up(cfg: Config, job: Job, census: int) -> Iterator[tuple]:
-    """Redrive and resume: `jobs resume` takes what has no result."""
+    """Model redrive and resume: reopen the chunks without a result."""
     to, everything = job._replace, (1 << cfg.chunks) - 1
     if job.resumer:
         yield (

@@ -1,7 +1,7 @@
-"""How a chunk is asked by a cancel that undoes, and parks: its retry is not waited for.
+"""Model a compensating cancel of a chunk that is deferred; its retry is not awaited.
 
-One chunk before its pivot, with a worker and a sweep that each take as long as they
-like. The time of a retry never comes here: who waits for it, waits for ever.
+The model has one chunk before its pivot, a worker and a sweep, at any speed. The time
+of a retry never comes here. So a chunk that waits for its retry would wait for ever.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tests.model.state import St
 from tests.model.theme import Has, Move, Theme
 
-#: Claims that are told apart.
+#: The maximum number of claims that are distinguished.
 FENCES = 3
 
 
@@ -49,7 +49,7 @@ def moves(has: Has, s: State) -> Iterator[Move]:
 
 
 def holds(s: State) -> Iterator[Move]:
-    """The holder hears of the cancel, or does not before it has let go."""
+    """Let the owner see the cancel, or not before it has released the chunk."""
     if s.asked:
         yield Move(ended(), "holder winds it back")
     if s.fence < FENCES:
@@ -69,7 +69,7 @@ def meets(s: State) -> Iterator[Move]:
 
 
 def sweep(has: Has, s: State) -> Iterator[Move]:
-    """A look, and after it one conditional write."""
+    """Model the sweep: one read, and later one conditional write."""
     if s.seen is None:
         if not s.back:
             saw = (s.st, s.fence, s.asked, s.retry)

@@ -1,4 +1,4 @@
-"""A job that is being submitted: its chunks, and those who fan out."""
+"""Define the state of a job during its submit: chunks and fan-out processes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import NamedTuple
 from tests.model.state import Js
 
 CHUNKS, GENS = 2, 2
-#: After so many ticks without a sign of life a submit counts as stopped half-way.
+#: Ticks without progress after which a submit counts as stopped midway.
 QUIET = 2
 
 
 class At(IntEnum):
-    """Where one that fans out stands."""
+    """The position of a fan-out process."""
 
     IDLE, WRITE, OPEN, SEND = range(4)
 
@@ -46,7 +46,7 @@ class Chunk(NamedTuple):
 
 
 class State(NamedTuple):
-    """A job, its chunks, those who fan out, and the ticks since a sign of life."""
+    """A job, its chunks, its fan-out processes, and the ticks without progress."""
 
     st: Js = Js.SUBMITTING
     gen: int = 1

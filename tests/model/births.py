@@ -41,7 +41,7 @@ def fans_out(has: Has, s: State, me: int, fan: Fan) -> Iterator[Move]:
     who = f"fan {me}"
     if fan.at == At.IDLE:
         if me:
-            yield from begins(has, s, me)
+            yield from start_fan_out(has, s, me)
         return
     yield Move(put(s, me, Fan()), f"{who} DIES", fault=True)
     alive = s
@@ -62,8 +62,8 @@ def fans_out(has: Has, s: State, me: int, fan: Fan) -> Iterator[Move]:
         yield Move(after, f"{who} sends chunk {fan.next}")
 
 
-def begins(has: Has, s: State, me: int) -> Iterator[Move]:
-    """A second submit, and a reconciler that finishes one that stopped half-way."""
+def start_fan_out(has: Has, s: State, me: int) -> Iterator[Move]:
+    """Start a second submit, or a reconciler that finishes a submit stopped midway."""
     if not has("absent in create"):
         born = s._replace(st=Js.SUBMITTING, gen=1, opened=0)
         broken = "" if s.st == Js.SUBMITTING else "a job that exists is not made again"
@@ -80,7 +80,7 @@ def begins(has: Has, s: State, me: int) -> Iterator[Move]:
 
 
 def writes(has: Has, s: State, me: int, fan: Fan) -> Move:
-    """One transaction: a look at the job, and a chunk where there is none."""
+    """One transaction: a check of the job, and a chunk where none exists."""
     life = fan.gen == s.gen or not has("life in birth")
     if has("job in birth") and not (s.st == Js.SUBMITTING and life):
         return Move(put(s, me, Fan()), f"fan {me} finds that the job moved on")
@@ -114,7 +114,7 @@ def opens(has: Has, s: State, me: int, fan: Fan) -> Move:
 
 
 def runs(s: State) -> str:
-    """What is wrong with a job that runs."""
+    """Return what is wrong with a running job."""
     absent = any(c.st == B.ABSENT for c in s.chunks)
     return "a job that runs has all its chunks" if absent else ""
 
@@ -126,7 +126,7 @@ def sends(s: State, fan: Fan) -> State:
 
 
 def time(s: State) -> Iterator[Move]:
-    """A tick: ten seconds, or a little more; who gets on shows a sign in each."""
+    """One tick, of ten seconds or a little more; each active process shows progress."""
     if s.age < QUIET:
         frozen = any(f.pulse == 1 for f in s.fans)
         fans = tuple(f._replace(pulse=int(f.at > At.IDLE)) for f in s.fans)
@@ -176,7 +176,7 @@ def job(has: Has, s: State) -> Iterator[Move]:
 
 
 def resumes(has: Has, s: State) -> Iterator[Move]:
-    """Some of the chunks are taken up before the job runs on; the rest stay ended."""
+    """Reopen some chunks before the job runs again; the others stay ended."""
     for number, chunk in enumerate(s.chunks):
         if chunk.st == B.CANCELLED and chunk.gen < s.gen:
             again = chunk._replace(st=B.PENDING, gen=s.gen)
@@ -187,19 +187,19 @@ def resumes(has: Has, s: State) -> Iterator[Move]:
 
 
 def ended(s: State) -> bool:
-    """Whether the job has ended, nobody fans out and no message lies about."""
+    """Return whether the job has ended, without fan-out processes and messages."""
     speaks = any(c.messages for c in s.chunks)
     return s.st in ENDED and not speaks and not any(f.at for f in s.fans)
 
 
-#: All that may happen, for whom time does not matter.
+#: All events, for the configuration without time.
 BIRTHS = Theme("births", State(age=QUIET), moves, ended)
-#: One life, and its clock.
+#: One generation, and its clock.
 SIGNS = Theme(
     "births, signs of life",
     State(gen=GENS, fans=(Fan(At.WRITE, GENS), Fan())),
     moves,
     ended,
 )
-#: Nobody is there but who submits again.
-ALONE = BIRTHS._replace(begins=State(fans=(Fan(), Fan(At.WRITE, 1)), age=QUIET))
+#: Only the second submitter exists.
+ALONE = BIRTHS._replace(start_fan_out=State(fans=(Fan(), Fan(At.WRITE, 1)), age=QUIET))

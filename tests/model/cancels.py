@@ -1,10 +1,10 @@
-"""Cancels: an operator's or the deadline's, its sweep, and the end that it comes to."""
+"""Model cancels: by the operator or by the deadline, with the sweep and its end."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.model.provider import left_standing
+from tests.model.provider import leftover_effects
 from tests.model.state import (
     CANCELLABLE,
     ENDED,
@@ -33,8 +33,8 @@ def sweep(cfg: Config, c: Chunk, job: Job) -> Iterator[tuple]:
     if c.way:
         broken = "no undo is cut off"
     undoes = bool(job.undoes)
-    if at_once(cfg, c, undoes=undoes):
-        broken = broken or left_standing(c, undoes=undoes)
+    if is_cancelled_at_once(cfg, c, undoes=undoes):
+        broken = broken or leftover_effects(c, undoes=undoes)
         yield "sweep cancels", ended(c, St.CANCELLED), None, False, broken
     elif not c.asked:
         asked = c._replace(asked=1 + undoes)
@@ -42,8 +42,8 @@ def sweep(cfg: Config, c: Chunk, job: Job) -> Iterator[tuple]:
         yield "sweep asks for", asked, None, False, broken
 
 
-def at_once(cfg: Config, c: Chunk, *, undoes: bool) -> bool:
-    """Whether a chunk that nobody works on is cancelled, and not handed out."""
+def is_cancelled_at_once(cfg: Config, c: Chunk, *, undoes: bool) -> bool:
+    """Return whether an unclaimed chunk is cancelled at once, and not dispatched."""
     if c.st in OPEN:
         return not (undoes and c.begun and cfg.has("begun in sweep"))
     spared = undoes and cfg.has("dead leases are wound back")
@@ -67,7 +67,7 @@ def cancel(cfg: Config, job: Job, census: int, *, whole: bool) -> Iterator[tuple
 
 
 def deadline(cfg: Config, job: Job) -> Iterator[tuple]:
-    """The clock, and a reconciler that acts however long after it has looked."""
+    """Model the clock, and a reconciler that acts at any time after its read."""
     to = job._replace
     if job.late == 1:
         yield "time: the deadline passes", to(late=2), None, True

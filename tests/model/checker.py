@@ -1,4 +1,4 @@
-"""Breadth-first search of every state of a model, and shortest ways to what breaks."""
+"""Search all states of a model breadth first, with shortest traces to violations."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ STUCK = "a quiet end can always be reached"
 
 
 class Model(Protocol):
-    """What is explored."""
+    """The interface of a model."""
 
     def start(self) -> Hashable:
         """Return the first state."""
 
     def after(self, state: Any) -> Iterable[tuple[Hashable, str, bool, str]]:
-        """Yield each state that may follow: by what, if a fault, what it breaks."""
+        """Yield each next state: its label, whether it is a fault, what it breaks."""
 
     def wrong(self, state: Any) -> str:
-        """Return what is broken in a state as such."""
+        """Return the violations of a state itself."""
 
     def quiet(self, state: Any) -> bool:
-        """Say whether all has come to its end."""
+        """Return whether everything has ended."""
 
 
 @dataclass(slots=True)
 class Found:
-    """What a run found: for each broken property, a shortest trace."""
+    """The result of a run: a shortest trace to each violated property."""
 
     states: int
     complete: bool
@@ -36,7 +36,7 @@ class Found:
 
 
 def explore(model: Model, limit: int, expect: str = "") -> Found:
-    """Look at every state, up to a limit; stop early at an expected violation."""
+    """Explore the states up to a limit; stop early at an expected violation."""
     start = model.start()
     order, index = [start], {start: 0}
     parent, source, target = array("l", [-1]), array("l"), array("l")

@@ -1,5 +1,7 @@
-"""What is explored: each run leaves some things out, so that the rest is looked at
-whole; together they have everything.
+"""Define the explored configurations.
+
+Each omits some parts, so that the rest can be explored completely. Together they cover
+everything.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from tests.model.state import Config
 from tests.model.tallies import TALLIES
 from tests.model.theme import Theme
 
-#: A step that can be undone, and the pivot.
+#: A step with a compensation, and the pivot.
 UNDO = Config(
     "a cancel that undoes",
     chunks=1,
@@ -25,7 +27,7 @@ UNDO = Config(
     sent=True,
     workers=1,
 )
-#: What is a part of the protocol by itself.
+#: The small models of single parts of the protocol.
 THEMES: tuple[Theme, ...] = (
     BIRTHS,
     SIGNS,

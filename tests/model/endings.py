@@ -1,10 +1,10 @@
-"""How a turn ends: the settlement, the count, the finish, the message."""
+"""Model the end of a work item: settlement, tally, finish, message."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.model.provider import left_standing
+from tests.model.provider import leftover_effects
 from tests.model.state import (
     ENDED,
     SEES_NO_RESULT,
@@ -19,9 +19,10 @@ from tests.model.state import (
     ended,
     sent,
 )
-from tests.model.turn import At, undo_asked
+from tests.model.turn import At, is_compensation_requested
 
-#: `fresh` of a turn that counted its chunk before it settled it: an ablation.
+#: The `fresh` value of a worker that counted its chunk before it settled it: an
+#: ablation.
 COUNTED_EARLY = 2
 
 
@@ -75,7 +76,7 @@ def bury(at: At) -> Iterator[Step]:
 
 
 def stop(at: At) -> Iterator[Step]:
-    broken = left_standing(at.c, undoes=undo_asked(at))
+    broken = leftover_effects(at.c, undoes=is_compensation_requested(at))
     yield from settled(at, St.CANCELLED, "settles CANCELLED", broken)
 
 
@@ -124,7 +125,7 @@ def counted(at: At) -> Job:
 
 
 def look(at: At) -> Iterator[Step]:
-    """`start_finalizing`: read the job, then all chunks; the write comes later."""
+    """`start_finalizing`: read the job, then all chunks; the write follows later."""
     whole = not at.census & SEES_OPEN or not at.cfg.has("census")
     if at.j.st == Js.RUNNING and whole:
         facts = {"target": at.cfg.chunks, "epoch": at.j.gen}
@@ -134,12 +135,12 @@ def look(at: At) -> Iterator[Step]:
 
 
 def finalize(at: At) -> Iterator[Step]:
-    """Here the chunk at hand is the join; the turn then goes back to its own."""
+    """Finalize the job; the worker then returns to its own chunk."""
     back = {"pc": Pc.DELETE, "target": at.w.stage, "epoch": 0}
     fits = at.j.st == Js.RUNNING and at.j.gen == at.w.epoch
     if fits or not at.cfg.has("state in finalize"):
         join, job = finalized(at.c, at.j, at.w.epoch)
-        broken = ran_ahead(at.j) if fits else FOREIGN
+        broken = wrong_reopen(at.j) if fits else FOREIGN
         yield at.to("FINALIZES", join, **back, job=job, broken=broken)
     else:
         yield at.to("is too late to finalize", **back)
@@ -148,14 +149,14 @@ def finalize(at: At) -> Iterator[Step]:
 FOREIGN = "a finisher moves only its own generation"
 
 
-def ran_ahead(job: Job) -> str:
-    """What is wrong if an operator has yet to reopen chunks of this generation."""
+def wrong_reopen(job: Job) -> str:
+    """Return what is wrong if chunks of this generation are not yet reopened."""
     early = job.resumer == job.gen and job.todo and not job.let_run
     return "a finisher waits for the reopening" if early else ""
 
 
 def finalized(join: Chunk, job: Job, gen: int) -> tuple[Chunk, Job]:
-    """RUNNING -> FINALIZING, and a new join; its finalizer takes it up as if sent."""
+    """RUNNING -> FINALIZING, with a new join, which the finalizer claims."""
     new = Chunk(St.PENDING, gen, results=join.results, queue=join.queue)
     return sent(new, gen), job._replace(st=Js.FINALIZING)
 

@@ -11,7 +11,7 @@ GENS, TRIES = 2, 2
 
 
 class N(IntEnum):
-    """What a notice's row says; NONE: there is none."""
+    """The state of a notification's row; NONE: there is no row."""
 
     NONE, PENDING, TOLD, ABANDONED = range(4)
 
@@ -32,13 +32,13 @@ class Notice(NamedTuple):
 
 
 class Pc(IntEnum):
-    """Where one that tells stands."""
+    """The position of a notifying process."""
 
     IDLE, CALL, TELL, PUT_OFF, CLOSE = range(5)
 
 
-class Teller(NamedTuple):
-    """A worker: the notice that it took, and as which try; or the life it closes."""
+class NotifierState(NamedTuple):
+    """A worker: its notification and attempt, or the generation that it closes."""
 
     pc: Pc = Pc.IDLE
     row: int = 0
@@ -60,12 +60,12 @@ class State(NamedTuple):
     found: int = 1
     owed: int = 0
     rows: tuple[Notice, ...] = (Notice(),) * (2 * GENS)
-    tellers: tuple[Teller, ...] = (Teller(), Teller())
+    tellers: tuple[NotifierState, ...] = (NotifierState(), NotifierState())
     message: int = 0
     timed: int = 0
 
 
-def put(s: State, me: int, teller: Teller) -> State:
+def put(s: State, me: int, teller: NotifierState) -> State:
     return s._replace(tellers=(*s.tellers[:me], teller, *s.tellers[me + 1 :]))
 
 

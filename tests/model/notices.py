@@ -1,7 +1,7 @@
-"""How a pipeline is told what became of its job: an outbox, and who empties it.
+"""Model the notifications of a job's end: an outbox, and the workers that empty it.
 
-Two workers tell, each however slowly. A job's life is cut down to its ends: by itself,
-or cancelled by its deadline, of which there is a notice as well.
+Two workers notify, at any speed. A generation of the job is reduced to its ends: by
+itself, or cancelled by its deadline, which has a notification of its own.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from tests.model.notice_state import (
     TRIES,
     N,
     Notice,
+    NotifierState,
     Pc,
     State,
-    Teller,
     put,
     with_row,
 )
@@ -32,11 +32,11 @@ def moves(has: Has, s: State) -> Iterator[Move]:
         for move in STEPS[teller.pc](has, s, me, teller):
             yield move._replace(label=f"worker {me} {move.label}")
         if teller.pc:
-            yield Move(put(s, me, Teller()), f"worker {me} DIES", fault=True)
+            yield Move(put(s, me, NotifierState()), f"worker {me} DIES", fault=True)
 
 
 def job(has: Has, s: State) -> Iterator[Move]:
-    """The job's ends, each with its notice in the same write; and its next life."""
+    """Model the job's ends, each with its notification in one write, and reopening."""
     end = 2 * s.gen - 1
     if s.st == Js.RUNNING:
         yield from ends(has, s, Js.PARTIAL, end, "job ends")
@@ -48,7 +48,7 @@ def job(has: Has, s: State) -> Iterator[Move]:
     if s.st in ENDED and s.gen < GENS:
         marked = 1 if has("mark in reopen") else s.found
         after = s._replace(st=Js.RUNNING, gen=s.gen + 1, found=marked, timed=0)
-        yield Move(after, "operator RESUMES", fault=True, broken=unfound(after))
+        yield Move(after, "operator RESUMES", fault=True, broken=wrong_unfound(after))
 
 
 def ends(has: Has, s: State, st: Js, row: int, label: str) -> Iterator[Move]:
@@ -63,8 +63,8 @@ def ends(has: Has, s: State, st: Js, row: int, label: str) -> Iterator[Move]:
         yield Move(told, label)
 
 
-def unfound(s: State) -> str:
-    """What is wrong with a job that no reconciler finds."""
+def wrong_unfound(s: State) -> str:
+    """Return what is wrong with a job that reconcilers do not find."""
     lost = s.st not in ENDED and not s.found
     return "a job that goes on is found" if lost else ""
 
@@ -86,10 +86,10 @@ def around(has: Has, s: State) -> Iterator[Move]:
         yield Move(s._replace(found=0), "reconciler lets the job go")
 
 
-def begins(has: Has, s: State, me: int, t: Teller) -> Iterator[Move]:
-    """Take what is due; or, if nothing is, look whether the job may be let go.
+def start_fan_out(has: Has, s: State, me: int, t: NotifierState) -> Iterator[Move]:
+    """Claim a due notification; without one, check whether the job may be closed.
 
-    Of a job that was taken up again nothing is told before its next end.
+    A reopened job has no notification before its next end.
     """
     if s.message and s.st != Js.RUNNING:
         for at in pending_rows(s):
@@ -97,7 +97,7 @@ def begins(has: Has, s: State, me: int, t: Teller) -> Iterator[Move]:
     if s.message and (s.st not in ENDED or not pending_rows(s)):
         after = s._replace(message=0)
         if s.st in ENDED:
-            after = put(after, me, Teller(Pc.CLOSE, s.gen))
+            after = put(after, me, NotifierState(Pc.CLOSE, s.gen))
         yield Move(after, "has nothing to tell")
 
 
@@ -107,7 +107,7 @@ def takes(has: Has, s: State, me: int, at: int) -> Iterator[Move]:
         return
     taken = row._replace(due=0, tries=min(row.tries, TRIES) + 1)
     spent = taken.tries > TRIES and has("tries are bounded")
-    mine = Teller(Pc.PUT_OFF if spent else Pc.CALL, at, taken.tries)
+    mine = NotifierState(Pc.PUT_OFF if spent else Pc.CALL, at, taken.tries)
     broken = "" if row.due else "nobody takes what another one has"
     if taken.tries > TRIES and not spent:
         broken = "a hook is called so often and no more"
@@ -119,7 +119,7 @@ def pending_rows(s: State) -> list[int]:
     return [at for at, row in enumerate(s.rows) if row.st == N.PENDING]
 
 
-def calls(has: Has, s: State, me: int, t: Teller) -> Iterator[Move]:
+def calls(has: Has, s: State, me: int, t: NotifierState) -> Iterator[Move]:
     heard = with_row(s, t.row, s.rows[t.row]._replace(heard=1))
     yield Move(put(heard, me, t._replace(pc=Pc.TELL)), "calls the hook")
     if not has("told after the call"):
@@ -134,16 +134,16 @@ def untold(row: Notice) -> str:
     return "what is TOLD was heard" if wrong else ""
 
 
-def tells(has: Has, s: State, me: int, t: Teller) -> Iterator[Move]:
-    """PENDING -> TOLD, whoever has it now: it is the truth."""
+def tells(has: Has, s: State, me: int, t: NotifierState) -> Iterator[Move]:
+    """PENDING -> DELIVERED, by any process: the hook was called."""
     row = s.rows[t.row]
     after = row._replace(st=N.TOLD) if row.st == N.PENDING else row
-    yield Move(put(with_row(s, t.row, after), me, Teller()), "writes TOLD")
+    yield Move(put(with_row(s, t.row, after), me, NotifierState()), "writes TOLD")
 
 
-def puts_off(has: Has, s: State, me: int, t: Teller) -> Iterator[Move]:
-    """Try again later, or give up: only as long as nobody else has taken it since."""
-    row, rest = s.rows[t.row], put(s, me, Teller())
+def puts_off(has: Has, s: State, me: int, t: NotifierState) -> Iterator[Move]:
+    """Retry later or give up, only if no other process has claimed it since."""
+    row, rest = s.rows[t.row], put(s, me, NotifierState())
     ours = row.st == N.PENDING and row.tries == t.tries
     if not ours and has("ours in give-up"):
         yield Move(rest, "is too late to put it off")
@@ -157,18 +157,18 @@ def puts_off(has: Has, s: State, me: int, t: Teller) -> Iterator[Move]:
         yield Move(later, "puts it off", broken=broken)
 
 
-def closes(has: Has, s: State, me: int, t: Teller) -> Iterator[Move]:
-    """Let go of the job, as it was looked at: it may have been taken up since."""
-    rest = put(s, me, Teller())
+def closes(has: Has, s: State, me: int, t: NotifierState) -> Iterator[Move]:
+    """Close the job as it was read; it may have been reopened since."""
+    rest = put(s, me, NotifierState())
     if (s.st in ENDED and s.gen == t.row) or not has("life in close"):
         gone = rest._replace(found=0)
-        yield Move(gone, "lets the job go", broken=unfound(gone))
+        yield Move(gone, "lets the job go", broken=wrong_unfound(gone))
     else:
         yield Move(rest, "finds that the job goes on")
 
 
 def ended(s: State) -> bool:
-    """Whether the job has ended and everybody was told, or was called often enough."""
+    """Return whether the job has ended and each notification is settled."""
     open_ = [at for at in range(len(s.rows)) if s.owed >> at & 1 and not over(s, at)]
     idle = not any(t.pc for t in s.tellers)
     return s.st in ENDED and not open_ and idle and not s.message and not s.found
@@ -179,13 +179,15 @@ def over(s: State, at: int) -> bool:
 
 
 STEPS = {
-    Pc.IDLE: begins,
+    Pc.IDLE: start_fan_out,
     Pc.CALL: calls,
     Pc.TELL: tells,
     Pc.PUT_OFF: puts_off,
     Pc.CLOSE: closes,
 }
 NOTICES = Theme("notices", State(), moves, ended)
-#: One life, which may end by its deadline.
+#: One generation, which may end by its deadline.
 TIMED = Theme("notices, deadline", State(gen=GENS, timed=1), moves, ended)
-TOLD_BY_ONE = TIMED._replace(begins=TIMED.begins._replace(tellers=(Teller(),)))
+TOLD_BY_ONE = TIMED._replace(
+    start_fan_out=TIMED.start_fan_out._replace(tellers=(NotifierState(),))
+)

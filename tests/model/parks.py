@@ -1,8 +1,8 @@
-"""How a chunk waits for a dependency that nobody may ask: what that costs, and ends.
+"""Model how a chunk waits for a dependency with an open breaker: its cost and its end.
 
-One chunk of two stages, a step that can be undone and the pivot, all of one
-dependency. Its worker dies at any step; who may claim is left to the whole model. A
-breaker may be open, and a retry may not be left.
+The model has one chunk of two stages, a step with a compensation and the pivot, both of
+one dependency. Its worker dies at any step. The whole model covers the competition for
+claims.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from typing import NamedTuple
 
 from tests.model.theme import Has, Move, Theme
 
-#: Attempts, waits for want of a retry, and claims only to wind up.
+#: Attempts, deferrals for want of a retry, and recovery claims.
 ATTEMPTS, MAX_DEFERRALS, RECOVERIES = 2, 2, 1
 PIVOT = 1
-#: How many claims ago the pivot was not even tried; NEVER: it was, or nobody knows.
+#: The number of claims since the pivot was known to be untried; NEVER: it was tried, or
+#: this is unknown.
 NEVER = 3
 
 
 class Pc(IntEnum):
-    """Where the worker stands; the chunk waits while there is none."""
+    """The position of the worker; without a worker, the chunk waits."""
 
     NONE, STAGE, UNDO, ENDED = range(4)
 
@@ -84,7 +85,7 @@ def outside(s: State) -> Iterator[Move]:
 
 
 def claims(s: State) -> Move:
-    """A claim for an attempt; once they are spent, one to undo and bury."""
+    """Claim the chunk for an attempt, or for recovery once attempts are spent."""
     untried = min(s.untried + 1, NEVER)
     taken = s._replace(pc=Pc.STAGE, fresh=0, asked=0, untried=untried)
     if s.attempts < ATTEMPTS:
@@ -126,8 +127,8 @@ def calls(has: Has, s: State) -> Iterator[Move]:
             yield Move(asked, f"fails{behind}", fault=True)
 
 
-def pivot_ahead(has: Has, s: State) -> bool:
-    """Whether the pivot has plainly not happened, if what failed now said so."""
+def is_pivot_untried(has: Has, s: State) -> bool:
+    """Return whether the pivot surely did not happen, by the present failure."""
     if s.cursor < PIVOT:
         return True
     untried = s.untried == 1 or (s.untried < NEVER and not has("fence of the untried"))
@@ -136,7 +137,7 @@ def pivot_ahead(has: Has, s: State) -> bool:
 
 
 def refused(has: Has, s: State) -> Iterator[Move]:
-    """By the breaker: the chunk waits, however often."""
+    """The breaker refuses: the chunk waits, without a limit."""
     yield from puts_off(has, s, "is refused by the breaker")
 
 
@@ -149,8 +150,8 @@ def spent(has: Has, s: State) -> Iterator[Move]:
 
 
 def puts_off(has: Has, s: State, label: str) -> Iterator[Move]:
-    """RUNNING -> WAITING: what the claim was counted as is handed back."""
-    untried = 0 if s.cursor == PIVOT and pivot_ahead(has, s) else NEVER
+    """RUNNING -> WAITING: the attempt of the claim is returned."""
+    untried = 0 if s.cursor == PIVOT and is_pivot_untried(has, s) else NEVER
     if s.back:
         untried = s.untried
     given = {"attempts": s.attempts - 1}
@@ -166,17 +167,17 @@ def puts_off(has: Has, s: State, label: str) -> Iterator[Move]:
 
 
 def gives_up(has: Has, s: State, label: str, *, said_no: bool) -> Iterator[Move]:
-    """A failure: again, undo, or bury where the pivot may be behind."""
+    """A failure: retry, compensate, or dead-letter if the pivot may have happened."""
     if not said_no and s.attempts < ATTEMPTS:
         yield Move(rests(s, failed=1), f"{label}, and is parked")
-    elif s.cursor < PIVOT or (said_no and pivot_ahead(has, s)):
+    elif s.cursor < PIVOT or (said_no and is_pivot_untried(has, s)):
         yield Move(s._replace(pc=Pc.UNDO, back=1), f"{label}, and turns back")
     else:
         yield Move(ends(s), f"{label}, and is buried")
 
 
 def undoes(has: Has, s: State) -> Iterator[Move]:
-    """The step's compensation; one that fails for good is on record, and that is it."""
+    """The step's compensation; a permanent failure is recorded and final."""
     bounded = s.parks == MAX_DEFERRALS and has("the way back waits no more often")
     if s.open:
         yield from puts_off(has, s, "may not undo")
@@ -191,7 +192,7 @@ def undoes(has: Has, s: State) -> Iterator[Move]:
 
 
 def rests(s: State, failed: int = 0) -> State:
-    """Nobody has it: it waits for the next claim."""
+    """Release the chunk: it waits for the next claim."""
     failed = min(s.failed + failed, ATTEMPTS + RECOVERIES)
     return s._replace(pc=Pc.NONE, failed=failed, fresh=0, asked=0, winding=0)
 

@@ -1,4 +1,4 @@
-"""The provider outside: what it carries out, and what must not stand there."""
+"""Model the provider: executed requests, and effects that must not remain."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from tests.model.state import Chunk, Config, Effect
 
 
-def carried_out(cfg: Config, row: Effect, epoch: int) -> tuple[Effect, str]:
-    """What the provider does with a request: nothing, if it knows the key."""
+def execute_request(cfg: Config, row: Effect, epoch: int) -> tuple[Effect, str]:
+    """Execute a request, unless the provider knows its key."""
     bit = 1 << epoch
     if row.keys & bit and cfg.has("provider key"):
         return row._replace(flying=0), ""
@@ -22,10 +22,10 @@ def carried_out(cfg: Config, row: Effect, epoch: int) -> tuple[Effect, str]:
 
 
 def lands(cfg: Config, c: Chunk) -> Iterator[tuple[str, Chunk, None, bool, str]]:
-    """Carry out what is on its way, however long after it was sent."""
+    """Execute a request in transit, at any time after it was sent."""
     for at, row in enumerate(c.effects):
         if row.flying:
-            done, broken = carried_out(cfg, row, row.flying)
+            done, broken = execute_request(cfg, row, row.flying)
             effects = (*c.effects[:at], done, *c.effects[at + 1 :])
             chunk = c._replace(effects=effects)
             yield (
@@ -37,7 +37,7 @@ def lands(cfg: Config, c: Chunk) -> Iterator[tuple[str, Chunk, None, bool, str]]
             )
 
 
-def left_standing(c: Chunk, *, undoes: bool) -> str:
-    """What is wrong if a chunk is let go as CANCELLED by a cancel that undoes."""
+def leftover_effects(c: Chunk, *, undoes: bool) -> str:
+    """Return what is wrong if a compensating cancel leaves effects."""
     stands = any(row.stands or row.flying for row in c.effects)
     return "what a cancel winds back does not stand" if undoes and stands else ""

@@ -1,8 +1,7 @@
-"""The states of the protocol as a whole, by numbered parts and remembered steps.
+"""Model the states of the whole protocol, as numbered parts with cached steps.
 
-A state is a tuple of numbers, one for each part: job, chunks, join, workers. What an
-action does depends on few parts, so that it is worked out once for each of their
-combinations.
+A state is a tuple of numbers, one for each part: job, chunks, join, workers. An action
+depends on few parts, so it is computed once for each combination of them.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from tests.model.state import (
 )
 
 State: TypeAlias = tuple[int, ...]
-#: Which parts change to what; a label; whether it is a fault; what it breaks.
+#: The changed parts; a label; whether it is a fault; what it breaks.
 Move: TypeAlias = tuple[tuple[tuple[int, int], ...], str, bool, str]
 LEFT_BEHIND = "a job ends after its chunks"
 
@@ -74,7 +73,7 @@ class Space:
         )
 
     def after(self, state: State) -> Iterator[tuple[State, str, bool, str]]:
-        """Yield each state that may follow: by what, if a fault, what it breaks."""
+        """Yield each next state: its label, whether it is a fault, what it breaks."""
         for changed, label, fault, broken in self.moved(state):
             new = list(state)
             for at, part in changed:
@@ -144,7 +143,7 @@ class Space:
         return found
 
     def quiet(self, state: State) -> bool:
-        """Whether the job has ended, nobody is at work and no message lies about."""
+        """Return whether the job has ended, without active processes and messages."""
         n, parts = self.cfg.chunks, self.parts
         return (
             parts[state[0]].st in JOB_ENDED
@@ -153,7 +152,7 @@ class Space:
         )
 
     def wrong(self, state: State) -> str:
-        """Return what is broken in a state as such."""
+        """Return the violations of a state itself."""
         job = self.parts[state[0]].st
         if job not in JOB_ENDED:
             return ""
@@ -165,7 +164,7 @@ class Space:
 
 
 def seen(chunk: Chunk) -> int:
-    """What the census sees of a chunk."""
+    """Return a chunk as the snapshot sees it."""
     if chunk.st == St.ABSENT:
         return SEES_ABSENT | SEES_NO_RESULT
     open_ = chunk.st in OPEN or chunk.st not in ENDED

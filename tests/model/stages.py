@@ -1,11 +1,11 @@
-"""The work on a claimed chunk: its effects, and the way back."""
+"""Model the work on a claimed chunk: its effects, and its compensation."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from tests.model.endings import succeed
-from tests.model.provider import carried_out
+from tests.model.provider import execute_request
 from tests.model.state import Led, Pc, Step, Way
 from tests.model.turn import At, entered, stopping
 
@@ -41,7 +41,7 @@ def call(at: At) -> Iterator[Step]:
         sent = at.effect(flying=at.w.epoch)
         yield at.to("sends a request", sent, pc=Pc.LANDING)
         return
-    done, broken = carried_out(at.cfg, row, at.w.epoch)
+    done, broken = execute_request(at.cfg, row, at.w.epoch)
     chunk = at.effect(**done._asdict())
     yield at.to("calls the provider", chunk, pc=Pc.RECORD, broken=broken)
     if at.cfg.failures:
@@ -51,7 +51,7 @@ def call(at: At) -> Iterator[Step]:
 
 
 def landing(at: At) -> Iterator[Step]:
-    """Wait for an answer; a request may be carried out after nobody waits any more."""
+    """Wait for a reply; a request may be executed after its sender stopped waiting."""
     if not at.c.effects[at.w.stage].flying:
         yield at.to("hears the answer", pc=Pc.RECORD)
     if at.cfg.failures:
@@ -84,7 +84,7 @@ def complete(at: At) -> Iterator[Step]:
 
 
 def failed(at: At) -> Iterator[Step]:
-    """`recovery.decide`: again, undo, or bury."""
+    """`recovery.decide`: retry, compensate, or dead-letter."""
     if at.c.attempts < at.cfg.attempts:
         yield at.to("will try again", pc=Pc.PARK)
     undone = at.cfg.effects and not at.is_join

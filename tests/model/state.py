@@ -1,4 +1,4 @@
-"""What a state of the model is made of, and what an action is told of it."""
+"""Define the parts of a state, and the arguments of an action."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ class St(IntEnum):
 
 
 class Js(IntEnum):
-    """A job's status. PARTIAL stands for FAILED as well: both may be redriven."""
+    """A job's status. PARTIAL also stands for FAILED: both may be redriven."""
 
     (SUBMITTING, RUNNING, FINALIZING, SUCCEEDED, PARTIAL) = range(5)
     (CANCELLING, CANCELLED, RESUMING) = range(5, 8)
 
 
 class Led(IntEnum):
-    """What the ledger says of an effect."""
+    """The ledger's state of an effect."""
 
     NONE, INTENT, DONE, UNDONE = range(4)
 
 
 class Way(IntEnum):
-    """Which way a chunk goes to its end, once that is decided: `direction`.
+    """The direction of a chunk, once it is decided: `direction`.
 
-    BACK: it failed; WOUND: a cancel wants it undone; ONWARDS: it may be past its pivot.
+    BACK: it failed; WOUND: a cancel compensates it; ONWARDS: it may be past its pivot.
     """
 
     NONE, BACK, WOUND, ONWARDS = range(4)
 
 
 class Pc(IntEnum):
-    """Where a worker stands in its turn: the next step that it takes."""
+    """The position of a worker: its next step."""
 
     IDLE, CLAIM, STAGE, CALL, RECORD, COMPLETE = range(6)
     FAILED, TURN, UNDO, UNDID, BURY, PARK, RELEASE, STOP = range(6, 14)
@@ -47,7 +47,7 @@ ENDED = (St.SUCCEEDED, St.DEAD, St.CANCELLED)
 JOB_ENDED = (Js.SUCCEEDED, Js.PARTIAL, Js.CANCELLED)
 CANCELLABLE = (Js.SUBMITTING, Js.RUNNING, Js.RESUMING)
 
-#: What the census sees of a chunk, as bits that are joined over all chunks.
+#: What the snapshot sees of a chunk, as bits that are combined over all chunks.
 SEES_OPEN, SEES_ABSENT, SEES_NO_RESULT = 1, 2, 4
 
 
@@ -132,8 +132,9 @@ class Job(NamedTuple):
 
 
 class Worker(NamedTuple):
-    """A worker's turn. `stage` is the stage it stands at, or, while it finishes a
-    job, the chunk that it came from; `fresh`: it entered the stage in this claim.
+    """A worker. `stage` is its stage, or, while it finishes a job, its own chunk.
+
+    `fresh`: it entered the stage in this claim.
     """
 
     pc: Pc = Pc.IDLE
@@ -181,12 +182,12 @@ class Config(NamedTuple):
     off: frozenset[str] = frozenset()
 
     def has(self, guard: str) -> bool:
-        """Whether the protocol still has a guard."""
+        """Return whether the protocol still has a guard."""
         return guard not in self.off
 
 
 class Step(NamedTuple):
-    """What an action makes of the worker, the chunk and the job that it touches."""
+    """The worker, the chunk and the job after an action."""
 
     label: str
     worker: Worker
@@ -203,17 +204,17 @@ def sent(chunk: Chunk, gen: int) -> Chunk:
 
 
 def deleted(chunk: Chunk, gen: int) -> Chunk:
-    """Take one copy of a message from the queue, if there is any."""
+    """Delete one copy of a message from the queue, if there is one."""
     number = chunk.queue[gen - 1]
     return queued(chunk, gen, number - 1) if number % 3 else chunk
 
 
 def queued(chunk: Chunk, gen: int, number: int) -> Chunk:
-    """Set what the queues hold for a generation."""
+    """Set the messages of a generation."""
     queue = (*chunk.queue[: gen - 1], number, *chunk.queue[gen:])
     return chunk._replace(queue=queue)
 
 
 def ended(chunk: Chunk, status: St) -> Chunk:
-    """Let go of a chunk in its last state."""
+    """Release a chunk in its final state."""
     return chunk._replace(st=status, own=0, alive=0, mark=0)

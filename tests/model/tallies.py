@@ -1,8 +1,7 @@
-"""How a job comes to its end: tallies of tallies, one look at all chunks, the join.
+"""Model the end of a job: tallies of tallies, one snapshot of all chunks, the join.
 
-Two groups, of two chunks and of one. What ends a chunk is left out: here it ends, and
-somebody counts it, however much later. A look reads one chunk after the other, and
-what it saw is what the join and the certificate go by.
+There are two groups, of two chunks and of one. A chunk simply ends here, and a worker
+counts it at any later time. A snapshot reads one chunk after another.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def chunks(has: Has, s: State) -> Iterator[Move]:
             yield Move(lost, f"SQS loses chunk {number}", fault=True)
 
 
-def begins(has: Has, s: State, me: int, w: Worker) -> Iterator[Move]:
+def start_fan_out(has: Has, s: State, me: int, w: Worker) -> Iterator[Move]:
     for number in range(CHUNKS):
         if s.uncounted >> number & 1:
             counting = w._replace(pc=Pc.COUNT, at=number)
@@ -89,7 +88,7 @@ def groups(has: Has, s: State, me: int, w: Worker) -> Iterator[Move]:
 
 
 def rest(s: State, me: int, w: Worker) -> State:
-    """Delete the message of what was counted; keep what was seen."""
+    """Delete the message of a counted chunk; keep the snapshot."""
     after = s._replace(uncounted=s.uncounted & ~(1 << w.at))
     kept = w.saw if w.kept else 0
     return put(after, me, Worker(saw=kept, kept=w.kept))
@@ -130,7 +129,7 @@ def finalizes(has: Has, s: State, me: int, w: Worker) -> Iterator[Move]:
 
 
 def joins(has: Has, s: State, me: int, w: Worker) -> Move:
-    """Run the join by what was seen in this life; else by a look of its own."""
+    """Run the join with the snapshot of this generation, or with a new one."""
     dead = sum((c != C.DONE) << n for n, c in enumerate(s.chunks))
     own = bool(w.kept) and (w.kept == s.gen or not has("life in what is kept"))
     joining = Worker(Pc.JOIN, gen=s.gen, saw=w.saw if own else dead)
@@ -138,7 +137,7 @@ def joins(has: Has, s: State, me: int, w: Worker) -> Move:
 
 
 def join_ends(has: Has, s: State, me: int, w: Worker) -> Iterator[Move]:
-    """The join's end and the job's, in one write: its claim is of this life."""
+    """End the join and the job in one write: the claim is of this generation."""
     if s.st != Js.FINALIZING or s.gen != w.gen:
         yield Move(put(s, me, Worker()), "is refused the end")
         return
@@ -149,7 +148,7 @@ def join_ends(has: Has, s: State, me: int, w: Worker) -> Iterator[Move]:
 
 
 def reconciler(has: Has, s: State) -> Iterator[Move]:
-    """Send again what is lost, of the groups that are not full; finish the job."""
+    """Resend lost messages of groups that are not full; finish the job."""
     if s.st != Js.RUNNING:
         return
     spared = s.full if s.gen == 1 or not has("first life in sparing") else 0
@@ -163,7 +162,7 @@ def reconciler(has: Has, s: State) -> Iterator[Move]:
 
 
 def operator(has: Has, s: State) -> Iterator[Move]:
-    """Take what died out of the tallies, then take it up again."""
+    """Remove dead chunks from the tallies, then reopen them."""
     if s.st == Js.PARTIAL and s.gen < GENS:
         after = s._replace(st=Js.RESUMING, gen=s.gen + 1, reopens=1)
         yield Move(after, "operator RESUMES", fault=True)
@@ -180,13 +179,13 @@ def operator(has: Has, s: State) -> Iterator[Move]:
 
 
 def ended(s: State) -> bool:
-    """Whether the job has ended, and nothing is left to be counted."""
+    """Return whether the job has ended and every chunk is counted."""
     over = s.st in {Js.SUCCEEDED, Js.PARTIAL}
     return over and not s.uncounted and not any(w.pc for w in s.workers)
 
 
 STEPS = {
-    Pc.IDLE: begins,
+    Pc.IDLE: start_fan_out,
     Pc.COUNT: counts,
     Pc.GROUP: groups,
     Pc.READ: reads,
@@ -195,9 +194,9 @@ STEPS = {
     Pc.JOIN: join_ends,
 }
 TALLIES = Theme("tallies", State(), moves, ended)
-#: All have ended, and the worker that has filled the last tally is about to look.
+#: All chunks have ended, and the worker that filled the last tally is about to read.
 ALL_ENDED = TALLIES._replace(
-    begins=State(
+    start_fan_out=State(
         chunks=(C.DEAD, C.DONE, C.DONE),
         tallies=(3, 4),
         full=3,
@@ -205,10 +204,10 @@ ALL_ENDED = TALLIES._replace(
         workers=(Worker(Pc.READ, at=2), Worker()),
     )
 )
-ONE_COUNTS = TALLIES._replace(begins=State(workers=(Worker(),)))
-#: A worker has filled a group, and is slow to say so: the job has ended meanwhile.
+ONE_COUNTS = TALLIES._replace(start_fan_out=State(workers=(Worker(),)))
+#: A worker has filled a group and reports it late: the job has ended meanwhile.
 LATE_COUNT = TALLIES._replace(
-    begins=State(
+    start_fan_out=State(
         st=Js.PARTIAL,
         chunks=(C.DEAD, C.DONE, C.DONE),
         tallies=(3, 4),

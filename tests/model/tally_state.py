@@ -13,13 +13,13 @@ FULL = (1 << len(GROUPS)) - 1
 
 
 class C(IntEnum):
-    """A chunk: OPEN has something left to do; DEAD may be taken up again."""
+    """A chunk: OPEN has work left; DEAD may be reopened."""
 
     OPEN, DONE, DEAD = range(3)
 
 
 class Pc(IntEnum):
-    """Where a worker stands."""
+    """The position of a worker."""
 
     IDLE, COUNT, GROUP, READ, LOOK, FINALIZE, JOIN = range(7)
 

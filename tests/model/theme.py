@@ -1,4 +1,4 @@
-"""A part of the protocol by itself: a small model, whose states are whole tuples."""
+"""Define small models of parts of the protocol; their states are plain tuples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.model.state import Config
 
 
 class Move(NamedTuple):
-    """What follows a state: by what, as a fault or not, and what it breaks."""
+    """A next state with its label, whether it is a fault, and what it breaks."""
 
     state: Any
     label: str
@@ -19,22 +19,22 @@ class Move(NamedTuple):
     broken: str = ""
 
 
-#: Says whether the protocol still has a guard.
+#: Returns whether the protocol still has a guard.
 Has: TypeAlias = Callable[[str], bool]
 
 
 class Theme(NamedTuple):
-    """A small model. What its moves break, they say themselves."""
+    """A small model. Its moves return their own violations."""
 
     name: str
-    begins: Any
+    start_fan_out: Any
     moves: Callable[[Has, Any], Iterator[Move]]
     ended: Callable[[Any], bool]
     off: frozenset[str] = frozenset()
     share: int = 4
 
     def start(self) -> Any:
-        return self.begins
+        return self.start_fan_out
 
     def after(self, state: Any) -> Iterator[Move]:
         return self.moves(self.has, state)
@@ -50,5 +50,5 @@ class Theme(NamedTuple):
 
 
 def model_of(run: Config | Theme) -> Model:
-    """Return what is explored in a run."""
+    """Return the model of a run."""
     return Space(run) if isinstance(run, Config) else run

@@ -1,4 +1,4 @@
-"""A worker in its turn: what it knows, and how it goes on."""
+"""Model a worker's knowledge, and how it continues."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.model.state import Chunk, Config, Job, Js, Pc, St, Step, Worker
 
 
 class At:
-    """A worker (by its number, from 1), the chunk it looks at, the job, the census."""
+    """A worker (by its number, from 1), its chunk, the job, and the snapshot."""
 
     __slots__ = ("c", "census", "cfg", "j", "me", "number", "w")
 
@@ -33,7 +33,7 @@ class At:
 
     @property
     def held(self) -> bool:
-        """OWNED: status, gen, fence and token are all still ours."""
+        """OWNED: status, gen, fence and token are all unchanged."""
         c = self.c
         if not self.cfg.has("held in settle"):
             return True
@@ -42,12 +42,12 @@ class At:
 
     @property
     def cut(self) -> bool:
-        """By its own clock a holder stops before anybody else may take over."""
+        """An owner stops, by its own clock, before another worker may take over."""
         ours = self.c.own == self.me and self.c.st == St.RUNNING
         return self.cfg.has("cut by own clock") and not ours
 
     def to(self, label: str, c: Chunk | None = None, **facts: object) -> Step:
-        """Go on with the turn."""
+        """Continue with a step."""
         job = facts.pop("job", self.j)
         broken = str(facts.pop("broken", ""))
         fault = bool(facts.pop("fault", False))
@@ -55,7 +55,7 @@ class At:
         return Step(label, w, c or self.c, job, fault, broken)  # type: ignore[arg-type]
 
     def rest(self, label: str, c: Chunk | None = None, **facts: object) -> Step:
-        """End the turn."""
+        """End the work item."""
         facts |= {"pc": Pc.IDLE, "target": 0, "gen": 0, "stage": 0}
         return self.to(label, c, fresh=0, winding=0, epoch=0, **facts)
 
@@ -66,15 +66,19 @@ class At:
 
 
 def entered(at: At, c: Chunk) -> int:
-    """How many stages may have to be undone: those before the pivot, once entered."""
+    """Return how many stages may need compensation: those entered before the pivot."""
     return min(c.cursor + 1, at.cfg.pivot, at.stages)
 
 
-def undo_asked(at: At) -> bool:
-    """Whether the cancel that asks for a chunk wants it undone."""
+def is_compensation_requested(at: At) -> bool:
+    """Return whether the cancel of a chunk compensates."""
     return at.c.asked == 2 or (at.j.st == Js.CANCELLING and bool(at.j.undoes))
 
 
 def stopping(at: At) -> Pc:
-    """How a holder stops that a cancel asks to: at once, or by the way back."""
-    return Pc.WIND if undo_asked(at) and at.cfg.has("holder winds back") else Pc.STOP
+    """Return how an owner stops for a cancel: at once, or after compensation."""
+    return (
+        Pc.WIND
+        if is_compensation_requested(at) and at.cfg.has("holder winds back")
+        else Pc.STOP
+    )

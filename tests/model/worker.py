@@ -1,11 +1,11 @@
-"""A worker's turn, one step of the outside world at a time; it may die at each."""
+"""Model a worker, one external step at a time; it may die at each step."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
 from tests.model.endings import bury, delete, finalize, look, park, release, stop, tally
-from tests.model.provider import left_standing
+from tests.model.provider import leftover_effects
 from tests.model.stages import (
     call,
     complete,
@@ -20,12 +20,12 @@ from tests.model.stages import (
 from tests.model.state import ENDED, OPEN, Chunk, Js, Pc, St, Step, Way, ended
 from tests.model.turn import At, entered, stopping
 
-#: Where a cancel may cut a holder off.
+#: The steps at which a cancel may interrupt an owner.
 WORKING = {Pc.STAGE, Pc.CALL, Pc.LANDING, Pc.RECORD, Pc.COMPLETE}
 
 
 def steps(at: At) -> Iterator[Step]:
-    """Yield what the worker may do next."""
+    """Yield the worker's possible next steps."""
     if at.w.pc == Pc.IDLE:
         yield from receive(at)
         return
@@ -36,14 +36,14 @@ def steps(at: At) -> Iterator[Step]:
             yield at.to("renews", at.c._replace(alive=1, mark=min(mark, 2)))
         if at.cfg.releases and at.w.pc in {Pc.STAGE, Pc.UNDO}:
             yield at.to("is told to stop", pc=Pc.RELEASE, fault=True)
-        if at.w.pc in WORKING and may_stop(at):
+        if at.w.pc in WORKING and may_interrupt(at):
             yield at.to("is told of the cancel", pc=stopping(at))
         if at.w.pc == Pc.UNDO and not at.cfg.has("way back is not cut off"):
             yield at.to("is told of the cancel on its way back", pc=Pc.STOP)
     yield at.rest(f"CRASHES at {at.w.pc.name}", fault=True)
 
 
-def may_stop(at: At) -> bool:
+def may_interrupt(at: At) -> bool:
     told = at.c.asked or at.j.st == Js.CANCELLING
     return bool(told) and not at.is_join and at.w.stage < at.cfg.pivot
 
@@ -82,10 +82,10 @@ def claim(at: At) -> Iterator[Step]:
 
 
 def stopped(at: At) -> Step:
-    """What becomes of a chunk that is asked to stop, and that nobody has."""
+    """Return an unclaimed chunk after its cancel."""
     c, undoes = at.c, at.c.asked == 2
     if not undoes or not at.cfg.has("undo in claim"):
-        broken = left_standing(c, undoes=undoes)
+        broken = leftover_effects(c, undoes=undoes)
         gone = ended(c, St.CANCELLED)
         return at.rest("cancels a chunk asked to stop", gone, broken=broken)
     back = c.cursor < at.cfg.pivot or not at.cfg.has("pivot in turn")

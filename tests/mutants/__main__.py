@@ -1,4 +1,4 @@
-"""Drop each guard of the protocol in turn, and see that a test notices."""
+"""Remove each guard of the protocol in turn, and check that a test fails."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(folder: Path, asked: argparse.Namespace) -> int:
-    """Find the mutants, try those that were asked for, and count."""
+    """Find the mutants, try the selected ones, and count the results."""
     sources = folder / "sources"
     everything = [*condition_mutants(sources), *guard_mutants(sources)]
     stale = set(EQUIVALENT) - {mutant.key for mutant in everything}
     for key in sorted(stale):
         say(f"no such mutant any more: {key}")
-    mutants = chosen(everything, asked)
+    mutants = selected_mutants(everything, asked)
     if asked.list:
         for mutant in mutants:
             say(str(mutant))
@@ -63,8 +63,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def chosen(everything: list[Mutant], asked: argparse.Namespace) -> list[Mutant]:
-    """Return the mutants that were asked for, once each."""
+def selected_mutants(
+    everything: list[Mutant], asked: argparse.Namespace
+) -> list[Mutant]:
+    """Return the selected mutants, each once."""
     unique = {(m.key, m.start): m for m in everything if asked.only in str(m)}
     mutants = list(unique.values())
     if not 0 < asked.sample < len(mutants):
@@ -103,7 +105,7 @@ def work(
     asked: argparse.Namespace,
     ends: list[str],
 ) -> None:
-    """Take mutants until there are none left."""
+    """Try mutants until none is left."""
     with lane(folder.parent / "sources", folder, shared) as here:
         while not shared.stopping.is_set():
             try:
@@ -111,7 +113,7 @@ def work(
             except Empty:
                 return
             try:
-                test = here.catcher(mutant, with_scenarios=not asked.narrow)
+                test = here.find_catching_test(mutant, with_scenarios=not asked.narrow)
             except UnusableRunError as error:
                 say(f"{mutant}: UNUSABLE\n{error}")
                 ends.append("unusable")

@@ -1,8 +1,8 @@
-"""Each condition of a write in the store, without one of its parts.
+"""Mutate each condition of a store write by removing one of its parts.
 
-A condition is found where it is given to a write (`condition=`), and put together from
-the constants that it names; the part is dropped there alone, so that a condition which
-several writes share has to be tested by each.
+A condition is found at the write (`condition=`), and composed of the constants that it
+names. The part is removed at this write only, so that a condition shared by several
+writes has a mutant for each.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mutants.grammar import droppings
+from tests.mutants.grammar import removals
 from tests.mutants.mutant import Mutant, scopes, span
 
 STORE = "piecework/store"
@@ -34,7 +34,7 @@ def condition_mutants(root: Path) -> Iterator[Mutant]:
             target, scope = assignment(tree, node) or (node, where[node])
             start, end = span(target, source)
             name = path.relative_to(root).as_posix()
-            for part, rest in droppings(text):
+            for part, rest in removals(text):
                 what = f"without `{part}`"
                 quoted = repr(rest)
                 line = target.lineno
@@ -43,13 +43,13 @@ def condition_mutants(root: Path) -> Iterator[Mutant]:
 
 @dataclass(frozen=True)
 class Names:
-    """What the names of a module stand for: its own constants, or another's."""
+    """Resolve the names of a module: its own constants, and imported ones."""
 
     own: Mapping[str, ast.expr]
     imported: dict[str, Names]
 
     def resolve(self, node: ast.expr) -> str | None:
-        """Return the text of an expression; None if only the running program knows."""
+        """Return the text of an expression; None if only a running program knows it."""
         match node:
             case ast.Constant(value=str(text)):
                 return text
@@ -122,7 +122,7 @@ def defaults(args: ast.arguments) -> Iterator[ast.expr]:
 def branches(
     node: ast.expr, functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef]
 ) -> Iterator[ast.expr]:
-    """Follow a choice into both its branches, and a method into what it returns."""
+    """Follow a choice into both its branches, and a method into its return value."""
     match node:
         case ast.IfExp(body=body, orelse=orelse):
             yield from (body, orelse)
@@ -135,9 +135,10 @@ def branches(
 
 
 def assignment(tree: ast.Module, node: ast.expr) -> tuple[ast.expr, str] | None:
-    """Return the assignment of a constant that this is the only use of.
+    """Return the assignment of a constant if this is its only use.
 
-    There the change keeps the constant one object: it may be compared with `is`.
+    The mutation then keeps the constant a single object, which code may compare with
+    `is`.
     """
     if not isinstance(node, ast.Name):
         return None

@@ -1,6 +1,6 @@
-"""The mutants that no test can tell from the original, each with its reason.
+"""List the equivalent mutants, each with its reason.
 
-Reviewed by hand; an entry that names no mutant any more fails the run.
+A person has reviewed them. An entry that names no mutant fails the run.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ WORD = re.compile(r"\s+(AND|OR)\s+")
 IN = re.compile(r"(\S+) IN \(([^()]*)\)")
 
 
-def droppings(condition: str) -> Iterator[tuple[str, str]]:
-    """Yield what is dropped, and the condition without it."""
+def removals(condition: str) -> Iterator[tuple[str, str]]:
+    """Yield each removed part, and the condition without it."""
     yield from _within(condition, 0, condition)
 
 
@@ -23,7 +23,7 @@ def _within(text: str, at: int, whole: str) -> Iterator[tuple[str, str]]:
     word, parts = split(text)
     for offset, part in parts:
         begin, end = at + offset, at + offset + len(part)
-        neutral = f"({part} AND NOT ({part}))" if word == "OR" else anything(part)
+        neutral = f"({part} AND NOT ({part}))" if word == "OR" else always_true(part)
         yield part, whole[:begin] + neutral + whole[end:]
         inner = part[1:-1]
         if part.startswith("(") and split(inner)[0]:
@@ -46,8 +46,8 @@ def split(text: str) -> tuple[str, list[tuple[int, str]]]:
     return "", [(0, text)]
 
 
-def anything(part: str) -> str:
-    """Return what always holds, in the same names."""
+def always_true(part: str) -> str:
+    """Return a condition that always holds, with the same names."""
     return f"({part} OR NOT ({part}))"
 
 

@@ -1,4 +1,4 @@
-"""Each guard on the ways of losers, ends, rescue and cancel, as True and as False."""
+"""Replace each guard of claims, ends, reclaims and cancels by True and False."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def guard_mutants(root: Path) -> Iterator[Mutant]:
 
 
 def tests(node: ast.AST) -> Iterator[tuple[ast.expr, list[str]]]:
-    """Yield what a node decides by, and what to put there instead."""
+    """Yield the condition of a node, and its replacements."""
     both = ["True", "False"]
     match node:
         case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
@@ -62,12 +62,12 @@ def tests(node: ast.AST) -> Iterator[tuple[ast.expr, list[str]]]:
             yield from ((test, both) for test in ifs)
         case ast.BoolOp(op=ast.And(), values=values):
             yield from ((value, ["True"]) for value in values)
-        case ast.BoolOp(op=ast.Or(), values=values) if decides(values):
+        case ast.BoolOp(op=ast.Or(), values=values) if is_boolean_choice(values):
             yield from ((value, ["False"]) for value in values)
 
 
-def decides(operands: list[ast.expr]) -> bool:
-    """Tell `a or b` of two conditions from `given or default`."""
+def is_boolean_choice(operands: list[ast.expr]) -> bool:
+    """Distinguish `a or b` of two conditions from `given or default`."""
     plain = ast.Compare | ast.BoolOp | ast.UnaryOp
     either = plain | ast.Attribute
     return all(isinstance(x, either) for x in operands) and any(

@@ -1,4 +1,4 @@
-"""A copy of the repository and a server of its own, in which mutants are tried."""
+"""Provide a copy of the repository with its own server, in which mutants run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.mutants.relevant import narrow, scenarios
 
 COPIED = ["piecework", "workers", "orchestrator", "examples", "infra", "requirements"]
 COPIED += ["tests", "docs", "localstack", "pyproject.toml", "README.md"]
-#: Seconds for one test, and for all that are run on a mutant at a time.
+#: Maximum seconds for one test, and for all tests of a mutant.
 TEST_S = 40
 RUN_S = 420
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
@@ -31,7 +31,7 @@ NO_TESTS = 5
 
 
 class UnusableRunError(Exception):
-    """Pytest did not say whether the mutant was caught."""
+    """Pytest did not report whether the mutant was caught."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Shared:
     stopping: Event = field(default_factory=Event)
 
     def stop(self, *_: object) -> None:
-        """End the run: every lane takes its copy and its server away."""
+        """End the run: every lane removes its copy and stops its server."""
         self.stopping.set()
         for group in list(self.children):
             kill(group)
@@ -62,8 +62,8 @@ class Lane:
     environment: dict[str, str]
     shared: Shared
 
-    def catcher(self, mutant: Mutant, *, with_scenarios: bool) -> str | None:
-        """Return the test that catches a mutant; None when it survives."""
+    def find_catching_test(self, mutant: Mutant, *, with_scenarios: bool) -> str | None:
+        """Return the test that catches a mutant; None if it survives."""
         file = self.root / mutant.path
         source = file.read_bytes()
         write(file, mutant.apply(source))
@@ -78,7 +78,7 @@ class Lane:
         return caught
 
     def passes_without_mutants(self, file: str) -> None:
-        """See that a test file is green on the sources as they are; once."""
+        """Check once that a test file passes without a mutant."""
         if file not in self.shared.green and self.run([file]) is not None:
             message = f"{file} fails without any mutant"
             raise UnusableRunError(message)
@@ -119,7 +119,7 @@ class Lane:
             return -signal.SIGKILL, ""
         finally:
             self.shared.children.discard(process.pid)
-            kill(process.pid)  # also what it started: workers of a test cut short
+            kill(process.pid)  # also its children: workers of an interrupted test
             process.wait()
         if self.shared.stopping.is_set():
             message = "stopped"
@@ -128,7 +128,7 @@ class Lane:
 
 
 def kill(group: int) -> None:
-    """Kill a process group of ours, if there is any of it left."""
+    """Kill one of the run's process groups, if it still exists."""
     with suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
 
@@ -147,7 +147,7 @@ def snapshot(source: Path, target: Path) -> None:
 
 @contextmanager
 def lane(source: Path, folder: Path, shared: Shared) -> Iterator[Lane]:
-    """Take a copy of the sources and start a server; stop it afterwards."""
+    """Copy the sources and start a server; remove both afterwards."""
     root, state = folder / "repository", folder / "server"
     snapshot(source, root)
     state.mkdir()
@@ -162,7 +162,7 @@ def lane(source: Path, folder: Path, shared: Shared) -> Iterator[Lane]:
 
 
 def write(file: Path, source: bytes) -> None:
-    """Write a file and forget its bytecode, which is told by size and second only."""
+    """Write a file and delete its bytecode: Python checks only size and second."""
     file.write_bytes(source)
     for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
         compiled.unlink()

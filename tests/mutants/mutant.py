@@ -1,4 +1,4 @@
-"""One change of one source file that some test must notice."""
+"""Define a change of one source file that some test must detect."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def span(node: ast.expr, source: str) -> tuple[int, int]:
 
 
 def scopes(tree: ast.Module) -> dict[ast.AST, str]:
-    """Return the name of the function around each node; "" outside."""
+    """Return the name of the function around each node; "" outside of functions."""
     found: dict[ast.AST, str] = {}
 
     def walk(node: ast.AST, scope: str) -> None:

@@ -1,4 +1,4 @@
-"""A pytest plugin: the session's emulator is one that runs already, emptied."""
+"""Run a pytest plugin: tests use a running emulator, emptied between them."""
 
 from __future__ import annotations
 

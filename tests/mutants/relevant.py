@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-#: Reads the sources as text: it would notice a change, not what the change does.
+#: This test reads sources as text: it would detect the edit, not its effect.
 READS_SOURCES = {"test_sources.py"}
-#: The scenarios to begin with, by a word of the mutant's path.
+#: The scenarios to run first, by a word of the mutant's path.
 FIRST = {
     "reconcile": ["reconciler", "crashes", "cancel"],
     "rescue": ["reconciler", "crashes"],
@@ -23,7 +23,7 @@ FIRST = {
 
 
 def narrow(root: Path, path: str) -> list[str]:
-    """Return the test files that name a module, those that name it most first."""
+    """Return the test files that name a module, most mentions first."""
     module = Path(path).with_suffix("")
     dotted = ".".join(module.parts)
     parent, name = ".".join(module.parts[:-1]), module.name
@@ -40,12 +40,12 @@ def narrow(root: Path, path: str) -> list[str]:
         text = file.read_text()
         if file.name in READS_SOURCES or not (by_conftest or names.search(text)):
             continue
-        found.append((-closeness(text, file.name, name), here))
+        found.append((-rank_test_file(text, file.name, name), here))
     return [here for _, here in sorted(found)]
 
 
-def closeness(text: str, file: str, name: str) -> float:
-    """Say how likely a file tests a module: by its name, then by its words."""
+def rank_test_file(text: str, file: str, name: str) -> float:
+    """Return how likely a file tests a module: by its name, then by its words."""
     stem = name.rstrip("s")
     return 1000 * (stem in file) + text.count(stem)
 

@@ -1,4 +1,4 @@
-"""The mutants are what they say: valid, different, and of every part."""
+"""Check that the mutants are valid, different, and of every part."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.mutants.conditions import condition_mutants
 from tests.mutants.equivalent import EQUIVALENT
-from tests.mutants.grammar import droppings
+from tests.mutants.grammar import removals
 from tests.mutants.guards import PATHS, guard_mutants
 
 ROOT = Path(__file__).parents[2]
@@ -34,14 +34,14 @@ GUARDS = list(guard_mutants(ROOT))
     ],
 )
 def test_each_part_is_dropped_once(condition: str, parts: list[str]) -> None:
-    assert parts == [part for part, _ in droppings(condition)]
+    assert parts == [part for part, _ in removals(condition)]
 
 
 def test_a_dropped_conjunct_always_holds_and_a_dropped_alternative_never() -> None:
-    assert dict(droppings("a = :a AND b = :b"))["a = :a"] == (
+    assert dict(removals("a = :a AND b = :b"))["a = :a"] == (
         "(a = :a OR NOT (a = :a)) AND b = :b"
     )
-    assert dict(droppings("a = :a OR b = :b"))["b = :b"] == (
+    assert dict(removals("a = :a OR b = :b"))["b = :b"] == (
         "a = :a OR (b = :b AND NOT (b = :b))"
     )
 

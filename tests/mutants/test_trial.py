@@ -1,4 +1,4 @@
-"""A mutant is tried from end to end: one that tests notice, and one that none does."""
+"""Try a mutant end to end: one that tests catch, and one that survives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.mutants.lane import snapshot
 ROOT = Path(__file__).parents[2]
 PATH, LOOKED_AT = "piecework/in_flight.py", "tests/unit/piecework/test_in_flight.py"
 GUARD = "`isinstance(error, PieceworkError)` as False"
-#: The same guard once more, in a function that no test calls.
+#: The same guard again, in a function without a test.
 PLANTED = """
 
 def planted_may_land(error: BaseException) -> str:

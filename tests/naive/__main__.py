@@ -1,4 +1,4 @@
-"""`python -m tests.naive`: source 004's design and ours, under the same misfortune."""
+"""Run `python -m tests.naive`: source 004's design and Piecework, same faults."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.naive.figures import causes, incomplete, table
 from tests.naive.misfortune import INTENSITY
 from tests.naive.trial import DESIGNS, Outcome, run_trial
 
-#: What the source tells of, and how far from it the knob may be, in so many jobs.
+#: The rate that the source reports, and its tolerance for this number of jobs.
 TOLD, OFF, ENOUGH = 0.12, 0.02, 1_000
 #: Jobs that a process does at a time.
 BATCH = 10
 
 
 def main() -> int:
-    """Try both; 0 if none of our jobs is incomplete and the knob is where it was."""
+    """Try both designs; return 0 if only the old design loses jobs, at its usual rate."""
     asked = parse()
     if asked.trace:
         return replay(asked.trace, asked.seed, asked.intensity)
@@ -30,7 +30,7 @@ def main() -> int:
         for design in DESIGNS:
             run = partial(run_trial, design, intensity=asked.intensity)
             outcomes[design] = list(pool.map(run, seeds, chunksize=BATCH))
-            say(f"{design}: {time.monotonic() - began:.0f} s")
+            print_line(f"{design}: {time.monotonic() - began:.0f} s")
     return tell(outcomes, asked.intensity, time.monotonic() - began)
 
 
@@ -46,29 +46,33 @@ def parse() -> argparse.Namespace:
 
 
 def replay(design: str, seed: int, intensity: float) -> int:
-    """Tell the story of one job."""
+    """Print the story of one job."""
     outcome = run_trial(design, seed, intensity, traced=True)
     for line in outcome.trace:
-        say(line)
-    say(f"incomplete={outcome.incomplete} missing={list(outcome.missing)}")
+        print_line(line)
+    print_line(f"incomplete={outcome.incomplete} missing={list(outcome.missing)}")
     return int(outcome.incomplete)
 
 
 def tell(outcomes: dict[str, list[Outcome]], intensity: float, seconds: float) -> int:
-    """Print what came of it."""
+    """Print the results."""
     for line in table(outcomes):
-        say(line)
-    say("naive, the incomplete jobs:")
+        print_line(line)
+    print_line("naive, the incomplete jobs:")
     for line in causes(outcomes["naive"]):
-        say(line)
+        print_line(line)
     bad = broken(outcomes)
     for trial in bad:
-        say(f"BROKEN: python -m tests.naive --intensity {intensity} --trace {trial}")
+        print_line(
+            f"BROKEN: python -m tests.naive --intensity {intensity} --trace {trial}"
+        )
     naive, ours = incomplete(outcomes["naive"]), incomplete(outcomes["ours"])
     if naive.of >= ENOUGH and abs(naive.hits / naive.of - TOLD) > OFF:
         bad.append("the knob")
-        say(f"BROKEN: the knob leaves {naive.percent} of the naive jobs incomplete")
-    say(
+        print_line(
+            f"BROKEN: the knob leaves {naive.percent} of the naive jobs incomplete"
+        )
+    print_line(
         f"naive_incomplete={naive.percent} naive_interval={naive.range}"
         f" ours_incomplete={ours.percent} ours_interval={ours.range}"
         f" jobs={ours.of} intensity={intensity} seconds={seconds:.0f}"
@@ -77,18 +81,18 @@ def tell(outcomes: dict[str, list[Outcome]], intensity: float, seconds: float) -
 
 
 def broken(outcomes: dict[str, list[Outcome]]) -> list[str]:
-    """Return each trial that must not be, as what tells its story."""
+    """Return each unexpected trial, as the command that replays it."""
     return [
-        f"{design} --seed {o.seed} {list(o.troubles[:1])}"
+        f"{design} --seed {o.seed} {list(o.errors[:1])}"
         for design, trials in outcomes.items()
         for o in trials
-        if o.troubles
+        if o.errors
         or (design == "ours" and (o.incomplete or o.twice or o.effects_twice))
     ]
 
 
-def say(text: str) -> None:
-    """Tell a person."""
+def print_line(text: str) -> None:
+    """Print a line."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""What the trials of each design come to, with the intervals that are due."""
+"""Compute the figures of each design, with their confidence intervals."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from tests.naive.trial import Outcome
 
-#: Of the normal distribution, for 95 %.
+#: The 95 % quantile of the normal distribution.
 Z = 1.959964
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """How many of how many."""
+    """A number of successes out of a total."""
 
     hits: int
     of: int
@@ -57,19 +57,19 @@ def table(by_design: Mapping[str, Sequence[Outcome]]) -> list[str]:
 
 
 def column(outcomes: Sequence[Outcome]) -> dict[str, str]:
-    """Return what one design came to."""
+    """Return the figures of one design."""
     share = incomplete(outcomes)
     paid = sum(o.paid for o in outcomes)
     counts = {
-        "jobs whose record lies": sum(o.lies for o in outcomes),
+        "jobs whose record lies": sum(o.reports_falsely for o in outcomes),
         "jobs whose record has no end": sum(not o.ended for o in outcomes),
         "jobs with a dead letter": sum(o.dead > 0 for o in outcomes),
         "chunks silently missing": sum(len(o.missing) for o in outcomes),
         "chunks completed twice": sum(o.twice for o in outcomes),
         "effects twice": sum(o.effects_twice for o in outcomes),
-        "paid calls repeated": sum(o.paid_again for o in outcomes),
+        "paid calls repeated": sum(o.paid_twice for o in outcomes),
     }
-    again = sum(o.paid_again for o in outcomes) / paid if paid else 0.0
+    again = sum(o.paid_twice for o in outcomes) / paid if paid else 0.0
     return {
         "jobs": f"{len(outcomes)}",
         "incomplete jobs": f"{share.hits}",

@@ -1,8 +1,7 @@
-"""What goes wrong, for both designs alike, and the one knob that says how often.
+"""Define the faults of both designs, and the one parameter that sets their rate.
 
-The kinds stand to each other as in a bad week of a real deployment: throttling and
-slowness are usual, a reply is lost now and then, a message almost never. Who is
-killed or frozen, and when, is drawn apart from all else: the same for both designs.
+The kinds have the proportions of a bad week of a real deployment: throttling and
+slowness are common, a lost reply is occasional, a lost message is rare.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-#: Times the usual rates; chosen so that source 004's design leaves about 12 % of its
-#: jobs incomplete, the rate that the source tells of.
+#: A multiple of the usual rates; chosen so that source 004's design leaves about 12 %
+#: of its jobs incomplete, the rate that the source reports.
 INTENSITY = 1.07
 #: The source's "5 % of LLM calls fail"; the knob leaves it alone.
 CALLS = {"call.transient": 0.05}
-#: What a standard queue does all the time, and is no misfortune.
+#: The normal behaviour of a standard queue, which is not a fault.
 USUAL = {"sqs.reorder": 0.3, "sqs.empty": 0.1, "dynamodb.stale": 0.5}
 #: Chances at intensity 1, each time that it could happen.
 RATES = {
@@ -40,18 +39,18 @@ BETWEEN_BLOWS_S = 20.0
 FREEZES = 0.4
 #: Longer than both designs' leases, now and then.
 LONGEST_FREEZE_S = 400.0
-#: How likely a submitter is killed, and within how many seconds.
+#: The chance that a submitter is killed, and the seconds within which it is.
 SUBMITTER_DIES = 0.02
 SUBMITTER_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Blow:
-    """Something that befalls a worker.
+class WorkerFault:
+    """A fault of a worker.
 
     Attributes:
-        wait: Seconds since the blow before.
-        slot: Which worker.
+        wait: Seconds since the previous fault.
+        slot: The worker.
         freeze: Seconds that it is frozen; 0: it is killed.
     """
 
@@ -66,13 +65,17 @@ def rates(intensity: float) -> dict[str, float]:
     return {**CALLS, **USUAL, **scaled}
 
 
-def blows(seed: int, intensity: float, slots: int) -> Iterator[Blow]:
-    """Draw what befalls the workers of a job, whichever design they belong to."""
+def draw_worker_faults(
+    seed: int, intensity: float, slots: int
+) -> Iterator[WorkerFault]:
+    """Draw the worker faults of a job, for either design."""
     rng = Random(f"blows {seed}")
     while intensity:
         wait = rng.expovariate(intensity / BETWEEN_BLOWS_S)
         slot, frozen = rng.randrange(slots), rng.random() < FREEZES
-        yield Blow(wait, slot, rng.random() ** 3 * LONGEST_FREEZE_S if frozen else 0.0)
+        yield WorkerFault(
+            wait, slot, rng.random() ** 3 * LONGEST_FREEZE_S if frozen else 0.0
+        )
 
 
 def end_of_submitter(seed: int, intensity: float) -> float | None:

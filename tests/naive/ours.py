@@ -12,7 +12,7 @@ from piecework import keys, layout
 from piecework.model import JobRef, JobStatus
 from piecework.runtime import Runtime
 from piecework.settings import Settings
-from simulation.actors import Cast, inputs
+from simulation.actors import FleetDriver, read_inputs
 from simulation.cloud.dynamodb import Change
 from simulation.ending import get
 from simulation.log import Log
@@ -24,18 +24,18 @@ from tests.naive.source004.worker import SLOTS as CHUNKS_IN_HAND
 
 TENANT = "tenant"
 REF = JobRef(TENANT, JOB)
-#: All else is as it comes.
+#: All other settings have their defaults.
 SETTINGS = Settings(
     app="simulated", env="test", tenant=TENANT, max_chunks=CHUNKS_IN_HAND
 )
 
 
 @dataclass(slots=True)
-class Ours:
-    """Piecework in a world."""
+class PieceworkDesign:
+    """Piecework in a simulated world."""
 
     world: World
-    cast: Cast = field(init=False)
+    fleet: FleetDriver = field(init=False)
     job: dict[str, Any] = field(default_factory=dict)
     chunks: dict[int, dict[str, Any]] = field(default_factory=dict)
     completed: Counter[int] = field(default_factory=Counter)
@@ -47,28 +47,28 @@ class Ours:
             self.unexpected.append,
             lambda said: world.note(PROCESS.get(None), said, None),
         )
-        self.cast = Cast(world, {REVIEW.name: REVIEW}, log)
+        self.fleet = FleetDriver(world, {REVIEW.name: REVIEW}, log)
 
     def start(self) -> None:
         for _ in range(SLOTS):
-            self.cast.worker(reconcile=True)
+            self.fleet.worker(reconcile=True)
 
     def workers(self) -> Sequence[Process]:
-        return [p for p in self.cast.workers if not p.dead]
+        return [p for p in self.fleet.workers if not p.dead]
 
     async def submit(self) -> str:
         asked = Submission(REF, REVIEW, "simulation", "somebody")
         clauses = [Clause(n=n) for n in range(CHUNKS)]
 
         async def act(rt: Runtime) -> None:
-            await submit(rt, asked, inputs(REVIEW, clauses))
+            await submit(rt, asked, read_inputs(REVIEW, clauses))
 
-        return await self.cast.command("submit", act, mortal=False)
+        return await self.fleet.command("submit", act, mortal=False)
 
     def submitter(self) -> Process:
         return [p for p in self.world.processes if p.name.startswith("submit")][-1]
 
-    def written(self, changes: Sequence[Change]) -> None:
+    def check_write(self, changes: Sequence[Change]) -> None:
         for change in changes:
             if change.new is None or change.table != SETTINGS.checkpoints_table:
                 continue
@@ -120,5 +120,5 @@ class Ours:
         row = keys.dead_letter_sk(chunk, int(self.chunks[chunk]["gen"]["N"]))
         return get(self.world, SETTINGS.dead_letters_table, REF.pk, row) is not None
 
-    def troubles(self) -> Sequence[str]:
+    def errors(self) -> Sequence[str]:
         return self.unexpected

@@ -1,7 +1,7 @@
-"""What both designs are given to do: review a clause, and write down what was found.
+"""Define the work of both designs: review a clause, and write a comment.
 
-One call to classify it, three analysts side by side, and a comment in the customer's
-document, which must appear there once. As the source's pipeline, with fewer calls.
+One call classifies the clause, three analysts run concurrently, and a comment is
+written to the customer's document, exactly once. This is the source's pipeline.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from piecework import Context, Dependency, Effect, Pipeline, RetryPolicy, Stage
 from simulation.watched import instrument_pipeline
 
-#: As the source has them: three tries, 1, 2 and 4 s apart.
+#: As in the source: three attempts, 1, 2 and 4 s apart.
 TIER_ONE = RetryPolicy(attempts=3, base=1.0, cap=4.0)
 CHUNKS = 22
 ANALYSTS = 3
@@ -38,11 +38,11 @@ async def comment(n: int, *, idempotency_key: str) -> str:
 
 
 async def comment_of(*_: object, idempotency_key: str) -> None:
-    """Stand in for the document's search, which the simulator answers."""
+    """Replace the document's search, which the simulator answers."""
     del idempotency_key
 
 
-# Without breakers, as the other design: what never works would be waited for.
+# Without breakers, like the other design: a permanent failure would be waited for.
 model = Dependency("model", retry=TIER_ONE, timeout=8.0, breaker=None)
 document = Dependency(
     "document",
@@ -55,12 +55,12 @@ document = Dependency(
 
 
 async def classify(ctx: Context[Clause]) -> str:
-    """Say of what kind the clause is."""
+    """Classify the clause."""
     return await ctx.call(model, score, "kind", ctx.payload.n)
 
 
 async def analyse(ctx: Context[Clause]) -> list[str]:
-    """Ask the analysts, side by side."""
+    """Call the analysts concurrently."""
     n = ctx.payload.n
     asked = (ctx.call(model, score, f"analyst-{i}", n) for i in range(ANALYSTS))
     return list(await asyncio.gather(*asked))

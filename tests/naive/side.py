@@ -1,4 +1,4 @@
-"""A design as a trial sees it, and what has become of a job under it."""
+"""Define a design as a trial uses it, and the final account of a job."""
 
 from __future__ import annotations
 
@@ -40,28 +40,28 @@ class Side(Protocol):
         """Return the workers that are alive."""
 
     async def submit(self) -> str:
-        """Submit the job once: `done`, `died`, or what was wrong."""
+        """Submit the job once; return `done`, `died`, or the error."""
 
     def submitter(self) -> Process:
         """Return the process that submits."""
 
-    def written(self, changes: Sequence[Change]) -> None:
-        """Look at what one request has written to the tables."""
+    def check_write(self, changes: Sequence[Change]) -> None:
+        """Check the writes of one request."""
 
     def known(self) -> bool:
-        """Say whether the job is on record at all."""
+        """Return whether the job is recorded."""
 
     def over(self) -> bool:
-        """Say whether nothing is left under way that could change anything."""
+        """Return whether nothing is in progress that could change the state."""
 
     def completions(self) -> int:
         """Return how many chunks were completed more than once."""
 
     def account(self) -> Account:
-        """Return what is on record."""
+        """Return the account of the job."""
 
     def why_missing(self, chunk: int) -> str:
-        """Return how a chunk came to be missing."""
+        """Return why a chunk is missing."""
 
-    def troubles(self) -> Sequence[str]:
-        """Return what no part of the code expects."""
+    def errors(self) -> Sequence[str]:
+        """Return unexpected errors."""

@@ -22,7 +22,7 @@ def test_source_004_loses_chunks_where_piecework_does_not() -> None:
         incomplete(found["ours"]).hits,
         sum(o.effects_twice + o.twice for o in found["ours"]),
     )
-    assert [] == [o.troubles for both in found.values() for o in both if o.troubles]
+    assert [] == [o.errors for both in found.values() for o in both if o.errors]
     assert 13 == len(table(found))
 
 
@@ -34,7 +34,7 @@ def test_a_good_day_leaves_nothing_out_and_does_nothing_twice(design: str) -> No
         outcome.incomplete,
         outcome.dead,
         outcome.ended,
-        outcome.says_whole,
+        outcome.reports_complete,
     )
     assert (0, 0) == (outcome.twice, outcome.effects_twice)
 

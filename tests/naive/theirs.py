@@ -1,4 +1,4 @@
-"""Source 004's design in a world: its queue, its workers, and its records."""
+"""Run source 004's design in a world: its queue, its workers, and its records."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.naive.source004.orchestrator import NotSentError, submit
 from tests.naive.source004.records import Records
 from tests.naive.source004.worker import MOST_RECEIVES, VISIBILITY_S, Worker
 
-#: As ours: seconds until a dead worker's place is taken, at most.
+#: As for Piecework: maximum seconds until a dead worker is replaced.
 RESTART_S = 8.0
 DLQ = "source004-dlq"
 DLQ_RETENTION_S = 14 * 86_400.0
 FAILURES = (ClientError, BotoCoreError, ProviderError, TimeoutError, ConnectionError)
-#: How a chunk may come to be missing.
+#: The causes of a missing chunk.
 OWN_CLAIM = "its holder lost the reply to its claim, and moved on"
 OTHERS_CLAIM = "a loser moved on, and the winner died"
 UNSENT = "the orchestrator died before it was sent"
@@ -35,8 +35,8 @@ LOST = "the queue lost its message"
 
 
 @dataclass(slots=True)
-class Theirs:
-    """Source 004's design in a world."""
+class Source004Design:
+    """Source 004's design in a simulated world."""
 
     world: World
     loser_deletes: bool = True
@@ -129,7 +129,7 @@ class Theirs:
     def submitter(self) -> Process:
         return self.submitters[-1]
 
-    def written(self, changes: Sequence[Change]) -> None:
+    def check_write(self, changes: Sequence[Change]) -> None:
         for change in changes:
             assert change.new is not None
             kind, _, number = change.sk.partition("#")
@@ -140,13 +140,13 @@ class Theirs:
                 self.begun.add((int(chunk), change.new["claimed_by"]["S"]))
             elif kind == "CHUNK":
                 self.chunks[int(number)] = change.new
-                # The SDK's second try of the same write says the same.
+                # The SDK's second attempt of the same write has the same result.
                 at = change.new.get("completed_at")
                 if at is not None and (change.old or {}).get("completed_at") != at:
                     self.completed[int(number)] += 1
 
     def deleted(self, url: str, body: str, _: float) -> None:
-        """Remember whose claim it was when an unfinished chunk's message went."""
+        """Record the claim's owner when an unfinished chunk's message was deleted."""
         chunk = json.loads(body)["chunk"]
         if url == self.url and not self.completed[chunk]:
             self.thrown_away[chunk] = self.chunks[chunk]["claimed_by"]["S"]
@@ -188,14 +188,14 @@ class Theirs:
         return True
 
     def dead_letters(self) -> frozenset[int]:
-        """Return the chunks of which a message lies in the dead-letter queue."""
+        """Return the chunks with a message in the dead-letter queue."""
         messages = self.world.sqs._queues[DLQ].messages.values()
         return frozenset(json.loads(m.body)["chunk"] for m in messages)
 
-    def troubles(self) -> Sequence[str]:
+    def errors(self) -> Sequence[str]:
         return self.unexpected
 
     def failed(self, error: Exception) -> None:
-        """Keep what should not happen to the fixture, as a mistake in it would."""
+        """Record an error that indicates a bug in the fixture."""
         if not isinstance(error, FAILURES):
             self.unexpected.append(repr(error))

@@ -16,29 +16,29 @@ from random import Random
 
 from piecework.dependency import Effect
 from simulation.faults import Faults
-from simulation.outside import PROVIDER, Outside
+from simulation.outside import PROVIDER, Provider
 from simulation.process import context_of
 from simulation.remains import leftovers_discarded
 from simulation.world import World
-from tests.naive.misfortune import blows, end_of_submitter, rates
-from tests.naive.ours import SETTINGS, Ours
+from tests.naive.misfortune import draw_worker_faults, end_of_submitter, rates
+from tests.naive.ours import SETTINGS, PieceworkDesign
 from tests.naive.review import CHUNKS
 from tests.naive.side import SLOTS, Side
-from tests.naive.theirs import Theirs
+from tests.naive.theirs import Source004Design
 
 #: Seconds that things go wrong, unless everything is over before.
 FAULTS_S = 1_800.0
-#: Seconds after that within which a job has to come to its end.
+#: Seconds after the faults within which a job must end.
 HORIZON_S = 4 * 3_600.0
-#: Seconds after which a caller who got an error, or no answer and finds no job, tries
-#: again.
+#: Seconds after which a caller retries that received an error, or no reply and finds no
+#: job.
 AGAIN_S = 5.0
-#: Seconds for what is still on its way to the outside.
+#: Seconds for requests that are still in transit to a provider.
 LANDS_S = 10.0
 DESIGNS: dict[str, Callable[[World], Side]] = {
-    "naive": Theirs,
-    "naive_leaves": lambda world: Theirs(world, loser_deletes=False),
-    "ours": Ours,
+    "naive": Source004Design,
+    "naive_leaves": lambda world: Source004Design(world, loser_deletes=False),
+    "ours": PieceworkDesign,
 }
 
 
@@ -55,24 +55,24 @@ class Outcome:
     missing: tuple[str, ...]
     dead: int
     ended: bool
-    says_whole: bool
+    reports_complete: bool
     twice: int
     effects_twice: int
     paid: int
-    paid_again: int
+    paid_twice: int
     seconds: float
-    troubles: tuple[str, ...]
+    errors: tuple[str, ...]
     trace: tuple[str, ...] = ()
 
     @property
     def incomplete(self) -> bool:
-        """Say whether something is missing and nothing says so."""
+        """Return whether something is missing and not reported."""
         return bool(self.missing) or (not self.ended and not self.dead)
 
     @property
-    def lies(self) -> bool:
-        """Say whether the job's record says that all is there, and it is not."""
-        return self.says_whole and bool(self.missing or self.dead)
+    def reports_falsely(self) -> bool:
+        """Return whether the job's record claims completeness and is wrong."""
+        return self.reports_complete and bool(self.missing or self.dead)
 
 
 def run_trial(
@@ -82,11 +82,11 @@ def run_trial(
     rng = Random(seed)
     faults = Faults(rates(intensity), rng)
     world = World(SETTINGS, faults, rng, traced=traced)
-    outside = Outside(world, lambda _: None)
-    PROVIDER.set(outside)
+    provider = Provider(world, lambda _: None)
+    PROVIDER.set(provider)
     world.context = context_of(world.loop.world)
     side = DESIGNS[design](world)
-    world.dynamodb.on_write = side.written
+    world.dynamodb.on_write = side.check_write
     began = world.loop.moment
     with leftovers_discarded(world):
         world.loop.run(Trial(world, side, seed, intensity).run())
@@ -97,21 +97,21 @@ def run_trial(
             missing=tuple(side.why_missing(chunk) for chunk in missing),
             dead=len(account.dead),
             ended=account.ended,
-            says_whole=account.whole,
+            reports_complete=account.whole,
             twice=side.completions(),
-            effects_twice=repeated(outside, pure=False),
-            paid=outside.paid,
-            paid_again=repeated(outside, pure=True),
+            effects_twice=repeated(provider, pure=False),
+            paid=provider.paid,
+            paid_twice=repeated(provider, pure=True),
             seconds=world.loop.moment - began,
-            troubles=(*side.troubles(), *world.loop.troubles),
+            errors=(*side.errors(), *world.loop.errors),
             trace=tuple(world.trace),
         )
 
 
-def repeated(outside: Outside, *, pure: bool) -> int:
-    """Return how often something happened again, by the outside's own books."""
-    entries = [e for e in outside.books.values() if e.landed]
-    return sum(e.landed - 1 for e in entries if pure == (e.effect is Effect.PURE))
+def repeated(provider: Provider, *, pure: bool) -> int:
+    """Return how often calls were repeated, by the provider's records."""
+    entries = [e for e in provider.records.values() if e.executions]
+    return sum(e.executions - 1 for e in entries if pure == (e.effect is Effect.PURE))
 
 
 @dataclass(slots=True)
@@ -124,20 +124,20 @@ class Trial:
     intensity: float
 
     async def run(self) -> None:
-        """Submit, let everything go wrong, then let everything come to its end."""
+        """Submit, inject the faults, then let everything end."""
         self.side.start()
         until = self.world.loop.moment + FAULTS_S
         strikes = asyncio.create_task(self.strike())
         async with asyncio.timeout_at(until):
             await self.submit()
-        await self.until_over(until)
+        await self.wait_until_idle(until)
         strikes.cancel()
         self.end_faults()
-        await self.until_over(self.world.loop.moment + HORIZON_S)
+        await self.wait_until_idle(self.world.loop.moment + HORIZON_S)
         await asyncio.sleep(LANDS_S)
 
     async def submit(self) -> None:
-        """Be the caller: try again after an error, or if no job is to be found."""
+        """Submit as a caller: retry after an error, or if the job does not exist."""
         life = end_of_submitter(self.seed, self.intensity)
         while True:
             asked = asyncio.create_task(self.side.submit())
@@ -152,7 +152,7 @@ class Trial:
 
     async def strike(self) -> None:
         """Kill and freeze workers."""
-        for blow in blows(self.seed, self.intensity, SLOTS):
+        for blow in draw_worker_faults(self.seed, self.intensity, SLOTS):
             await asyncio.sleep(blow.wait)
             workers = self.side.workers()
             if not workers:
@@ -164,18 +164,18 @@ class Trial:
             else:
                 self.world.kill(process)
 
-    async def until_over(self, until: float) -> None:
-        """Wait until nothing is under way, or the time is over."""
-        while self.world.loop.moment < until and not self.over():  # noqa: ASYNC110 -- no event says it
+    async def wait_until_idle(self, until: float) -> None:
+        """Wait until nothing is in progress, or until the time is over."""
+        while self.world.loop.moment < until and not self.over():  # noqa: ASYNC110 -- no event signals it
             await asyncio.sleep(1.0)
 
     def over(self) -> bool:
-        """Say whether nothing more can happen: nobody is frozen with work in hand."""
+        """Return whether nothing can happen: no frozen worker has work in progress."""
         frozen = any(p.frozen and not p.dead for p in self.world.processes)
         return not frozen and self.side.over()
 
     def end_faults(self) -> None:
-        """Let everything work from now on."""
+        """Stop injecting faults."""
         self.world.note(None, "the faults end", None)
         self.world.faults.on = False
         for process in self.world.processes:

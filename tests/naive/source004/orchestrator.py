@@ -13,7 +13,7 @@ TRIES = 5
 
 
 class NotSentError(Exception):
-    """SQS would not take some of the messages."""
+    """SQS refused some of the messages."""
 
 
 async def submit(
@@ -29,9 +29,10 @@ async def submit(
 
 
 async def send(sqs: Any, url: str, bodies: Sequence[str]) -> None:
-    """Send a batch, and again what SQS says that it did not take.
+    """Send a batch, and resend the entries that SQS refused.
 
-    Silent: an answer of 200 may name failures. Whoever reads the API's page sees it.
+    The source is silent here: a reply of 200 may name failures. The API's page
+    documents it.
     """
     left = dict(enumerate(bodies))
     for attempt in range(TRIES):

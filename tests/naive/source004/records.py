@@ -9,27 +9,27 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-#: Silent: how long a claim lasts. Shorter than the visibility timeout, so that a
-#: message that comes back finds the claim of a dead worker run out.
+#: Silent in the source: the duration of a claim. It is shorter than the visibility
+#: timeout, so that a message that returns finds a dead worker's claim expired.
 CLAIM_S = 240.0
 REFUSED = "ConditionalCheckFailedException"
 
 
 @dataclass(slots=True)
 class Records:
-    """What is on record of jobs, chunks and stages."""
+    """The records of jobs, chunks and stages."""
 
     client: Any
     table: str
     now: Callable[[], float]
 
     async def new_job(self, job: str, chunks: int) -> None:
-        """Write a job down, unless an earlier try of the same submit has."""
+        """Record a job, unless an earlier attempt of the same submit has."""
         item = {"status": {"S": "running"}, "chunks": {"N": str(chunks)}}
         await self._put_new(job, "JOB", item)
 
     async def new_chunk(self, job: str, chunk: int, payload: str) -> None:
-        """Write a chunk down, unless an earlier try of the same submit has."""
+        """Record a chunk, unless an earlier attempt of the same submit has."""
         item = {"status": {"S": "pending"}, "payload": {"S": payload}}
         await self._put_new(job, chunk_key(chunk), item)
 
@@ -58,7 +58,7 @@ class Records:
         return found
 
     async def cancelled(self, job: str) -> bool:
-        """Say whether the job's status has been flipped."""
+        """Return whether the job's status was set to cancelled."""
         reply = await self.client.get_item(
             TableName=self.table, Key=key(job, "JOB"), ConsistentRead=True
         )
@@ -82,7 +82,7 @@ class Records:
         await self.client.put_item(TableName=self.table, Item=facts)
 
     async def complete(self, job: str, chunk: int, worker: str) -> None:
-        """Say of a chunk that it is completed."""
+        """Record that a chunk is completed."""
         values = {
             ":done": {"S": "completed"},
             ":at": {"N": str(self.now())},
@@ -94,8 +94,8 @@ class Records:
     async def count(self, job: str) -> None:
         """Count a completed chunk; the last one completes the job.
 
-        Silent: how a job learns that it is done. A counter on the job's item is what
-        most would write; `>=`, so that counting one too many does not skip the end.
+        Silent in the source: how a job learns that it is done. Most implementations use
+        a counter on the job's item. `>=` tolerates one extra count.
         """
         one = {":one": {"N": "1"}}
         reply = await self._update(

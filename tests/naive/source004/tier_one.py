@@ -1,6 +1,6 @@
-"""Tier one of source 004: "three attempts at 1s, 2s, 4s, capped at 30s total".
+"""Run tier one of source 004: "three attempts at 1s, 2s, 4s, capped at 30s total".
 
-Read as three attempts in all, so that the third wait never comes.
+Read as three attempts in total, so that the third wait never happens.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from piecework import Dependency
-from simulation.outside import ASKED, PROVIDER, Asked, ProviderError
+from simulation.outside import CURRENT_CALL, PROVIDER, OutgoingCall, ProviderError
 
 BACKOFF_S = (1.0, 2.0, 4.0)
 #: "capped at 30s total"
@@ -23,7 +23,7 @@ async def call(
     *args: object,
     identity: str,
 ) -> Any:
-    """Make a call, again while it fails for now."""
+    """Make a call, with retries of transient failures."""
     loop = asyncio.get_running_loop()
     until = loop.time() + TOTAL_S
     for wait in BACKOFF_S:
@@ -48,9 +48,9 @@ async def once(
     identity: str,
 ) -> Any:
     """Make a call once, as long as its client waits."""
-    token = ASKED.set(Asked(identity, dependency))
+    token = CURRENT_CALL.set(OutgoingCall(identity, dependency))
     try:
         async with asyncio.timeout(dependency.timeout):
             return await PROVIDER.get().call(function, args, {}, identity)
     finally:
-        ASKED.reset(token)
+        CURRENT_CALL.reset(token)

@@ -22,7 +22,7 @@ from tests.naive.source004.tier_one import call
 VISIBILITY_S = 300.0
 MOST_RECEIVES = 3
 POLL_S = 20
-#: Silent: chunks in hand of one worker; as many as ours has.
+#: Silent in the source: chunks in progress per worker; the same number as Piecework's.
 SLOTS = 4
 OUTAGE_S = 1.0
 
@@ -32,10 +32,10 @@ class Worker:
     """One worker process.
 
     Attributes:
-        failed: The log of what was left to tier two.
-        loser_deletes: How "the other ... moves on" is read. A handler that returns
-            without an error has its message deleted, in every framework there is; the
-            other reading, to leave it, has each copy of a message run its chunk again.
+        failed: The failures left to tier two.
+        loser_deletes: The reading of "the other ... moves on". A handler that returns
+            without an error has its message deleted, in every framework; the other
+            reading leaves the message.
     """
 
     name: str
@@ -71,11 +71,11 @@ class Worker:
         """Leave a message whose handling failed to tier two."""
         try:
             await self.handle(message)
-        except Exception as error:  # noqa: BLE001 -- whatever it is
+        except Exception as error:  # noqa: BLE001 -- any failure counts
             self.failed(error)
 
     async def handle(self, message: Any) -> None:
-        """Claim the chunk and process it; move on if somebody else has it."""
+        """Claim the chunk and process it; move on if another worker owns it."""
         asked = json.loads(message["Body"])
         job, chunk = asked["job_id"], asked["chunk"]
         claimed = await self.records.claim(job, chunk, self.name)
@@ -88,7 +88,7 @@ class Worker:
         )
 
     async def process(self, job: str, chunk: int, n: int) -> None:
-        """Work through the stages; each begins with a look at the job's status."""
+        """Run the stages; each first reads the job's status."""
         found: list[Any] = []
         stages: list[Callable[[str, int], Awaitable[Any]]]
         stages = [self.classify, self.analyse, self.deliver]
@@ -106,11 +106,11 @@ class Worker:
         await self.records.count(job)
 
     async def classify(self, chunk: str, n: int) -> Any:
-        """Say of what kind the clause is."""
+        """Classify the clause."""
         return await call(model, score, "kind", n, identity=f"{chunk}/kind")
 
     async def analyse(self, chunk: str, n: int) -> Any:
-        """Ask the analysts, side by side."""
+        """Call the analysts concurrently."""
         names = [f"analyst-{i}" for i in range(ANALYSTS)]
         asked = (call(model, score, a, n, identity=f"{chunk}/{a}") for a in names)
         return await asyncio.gather(*asked)

@@ -1,4 +1,4 @@
-"""Start a worker: read the settings, load the pipelines, trap the signals, work."""
+"""Start a worker: load the settings and pipelines, handle signals, run."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from workers.stop import exit_despite_threads, stop_on_signals
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
-#: Threads beside those of the stages: hosts of S3 and of dependencies are looked up in
-#: one, and must not wait for a stage to end.
+#: Threads besides those of the stages. Host names are resolved in one, and must not
+#: wait for a stage to end.
 SPARE = 8
-#: The exit code of a worker that one of its loops, or something worse, has ended.
+#: Exit code of a worker that an error has ended.
 FAILED = 1
 
 
 def print_version(requested: bool) -> None:  # noqa: FBT001 -- the form of a callback
-    """Say which version this is, and end."""
+    """Print the version and exit."""
     if requested:
         typer.echo(version_line())
         raise typer.Exit
@@ -53,30 +53,30 @@ def print_version(requested: bool) -> None:  # noqa: FBT001 -- the form of a cal
 def run(
     pipelines: Annotated[
         list[str],
-        typer.Option(help="A module, or module:object, that holds pipelines."),
+        typer.Option(help="A module, or module:object, that contains pipelines."),
     ],
     max_chunks: Annotated[
-        int | None, typer.Option(help="Chunks in hand at once.", min=1)
+        int | None, typer.Option(help="Chunks that run at once.", min=1)
     ] = None,
     memory_mb: Annotated[
         int | None,
-        typer.Option(help="Stop, with exit code 8, beyond so many megabytes.", min=0),
+        typer.Option(help="Stop with exit code 8 above this many megabytes.", min=0),
     ] = None,
     reconcile: Annotated[  # noqa: FBT002 -- a flag of a command
-        bool, typer.Option(help="Run the reconciler's loop beside the work.")
+        bool, typer.Option(help="Run the reconciler beside the worker.")
     ] = True,
     version: Annotated[  # noqa: FBT002 -- a flag of a command
         bool,
         typer.Option(
             "--version",
-            help="Say which version this is.",
+            help="Print the version.",
             callback=print_version,
             is_eager=True,
         ),
     ] = False,
 ) -> None:
-    """Work on the chunks of the given pipelines until told to stop."""
-    del version  # has been said
+    """Run the chunks of the given pipelines until a signal stops the worker."""
+    del version  # the callback has printed it
     telemetry.configure(os.environ.get("PIECEWORK_LOG_LEVEL", "info"))
     telemetry.guard_process()
     try:
@@ -107,13 +107,14 @@ async def run_with_threads(
     *,
     reconcile: bool,
 ) -> int:
-    """Be a worker until SIGTERM or SIGINT, or until it is full; return the exit code.
+    """Run a worker until SIGTERM, SIGINT or its memory limit; return the exit code.
 
-    `names` are those that the pipelines were loaded by: children load them, too.
+    `names` are the names that the pipelines were loaded by: child processes load them
+    too.
     """
     loop = asyncio.get_running_loop()
-    # Plain stage functions run here, one thread a chunk; asyncio's own default is
-    # too few for work that blocks.
+    # Plain stage functions run here, one thread per chunk; asyncio's default pool is
+    # too small for functions that block.
     threads = ThreadPoolExecutor(settings.max_chunks + SPARE)
     loop.set_default_executor(threads)
     telemetry.guard_loop(loop)
@@ -130,7 +131,7 @@ async def run_services(
     *,
     reconcile: bool,
 ) -> int:
-    """Open what a worker stands on, work, and close it again."""
+    """Open the worker's services, run the worker, and close them."""
     stop = stop_on_signals()
     task = await current_task(os.environ.get(METADATA, ""), structlog.get_logger())
     worker = worker_name(task, socket.gethostname(), os.getpid())
@@ -164,11 +165,11 @@ async def run_services(
 
 
 def lint_warnings(pipelines: Mapping[str, Pipeline]) -> list[str]:
-    """Return what could be better in the order of the stages, each with whose it is."""
+    """Return advice about the order of the stages, each prefixed by its pipeline."""
     return [
-        f"{name}: {said}"
+        f"{name}: {advice}"
         for name, p in pipelines.items()
-        for said in lint_stage_order(p)
+        for advice in lint_stage_order(p)
     ]
 
 

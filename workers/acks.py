@@ -1,7 +1,8 @@
-"""After a chunk has ended: count it, delete its message, see whether it was the last.
+"""Count ended chunks, delete their messages, and detect the end of a job.
 
-In this order, so that a crash in between brings the message back and the count is
-made up for. Chunks that end close together share the requests.
+The count is written before the message is deleted. After a crash in between, SQS
+delivers the message again and the worker repeats the count. Chunks that end close
+together share the requests.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from piecework.errors import SchemaTooNewError
 from piecework.model import ChunkRef, JobRef
 from piecework.runtime import Runtime
 
-#: Ended chunks after which the requests are made at once.
+#: Ended chunks that trigger the requests at once.
 MAX_BATCH = 100
-#: Seconds for which what ends next waits for the requests under way, to share its own
-#: with more; no longer, for a large job's last look at its chunks may take many.
+#: Seconds that the next batch waits for requests in flight, to grow meanwhile. The wait
+#: is short because the last snapshot of a large job can take many seconds.
 PATIENCE_S = 0.25
-#: Times that the requests are under way at once.
+#: Batches of requests in flight at once.
 MAX_REQUESTS = 4
 
 
@@ -43,9 +44,9 @@ class AckBatcher:
     """The ended chunks of one worker.
 
     Attributes:
-        idle: Whether nothing else is in hand, so that waiting gains nothing.
-        all_ended: Told of a job that may have ended: its tallies are full, or it was
-            cancelled.
+        idle: Returns whether no other task is active, so that waiting gains nothing.
+        on_all_ended: Receives a job that may have ended: its tallies are full, or it
+            was cancelled.
     """
 
     rt: Runtime
@@ -58,14 +59,14 @@ class AckBatcher:
     _requests: set[asyncio.Task[None]] = field(default_factory=set)
 
     def add(self, ack: Ack) -> None:
-        """Take a chunk that has ended; returns at once."""
+        """Queue a chunk that has ended; return at once."""
         self._pending.append(ack)
         self._has_pending.set()
         if len(self._pending) >= MAX_BATCH or self.idle():
             self._flush_now.set()
 
     async def run(self) -> None:
-        """Make the requests, for ever."""
+        """Send the requests until cancelled."""
         try:
             while True:
                 await self._has_pending.wait()
@@ -84,12 +85,12 @@ class AckBatcher:
                 await asyncio.wait(self._requests)
 
     async def flush(self) -> None:
-        """Make the requests for all that wait, and see those under way through."""
+        """Send the requests for all pending chunks and wait for all in flight."""
         self._start_requests()
         await self._wait_until_at_most(0)
 
     def _start_requests(self) -> None:
-        """Begin the requests for all that wait."""
+        """Start the requests for all pending chunks."""
         acks, self._pending = self._pending, []
         self._has_pending.clear()
         self._flush_now.clear()
@@ -99,12 +100,12 @@ class AckBatcher:
             task.add_done_callback(self._requests.discard)
 
     async def _wait_until_at_most(self, most: int) -> None:
-        """Wait until no more than so many are under way."""
+        """Wait until at most `most` batches are in flight."""
         while len(self._requests) > most:
             await asyncio.wait(self._requests, return_when=asyncio.FIRST_COMPLETED)
 
     async def _send(self, acks: list[Ack]) -> None:
-        """Make the requests; what fails comes back as a message."""
+        """Send the requests; SQS delivers the message of a failed one again."""
         groups: dict[tuple[JobRef, int, int], list[Ack]] = defaultdict(list)
         for ack in acks:
             groups[ack.ref.of, layout.partition_of(ack.ref.chunk), ack.chunks].append(
@@ -123,9 +124,9 @@ class AckBatcher:
     ) -> None:
         ended = [ack.ref.chunk for ack in acks if not ack.ref.is_join]
         full = await self.rt.tallies.add(ref, group, ended, chunks)
-        # The tallies know nothing of what a sweep cancelled: look for ourselves.
+        # The tallies do not count chunks that a cancel sweep ended, so check the job.
         if full or any(ack.cancelled for ack in acks):
-            # A job of which newer workers have done a part is theirs to end.
+            # If a newer worker wrote part of the job, only a newer worker can end it.
             with suppress(SchemaTooNewError):
                 await self.on_all_ended(ref)
         await self.rt.work.delete([ack.receipt for ack in acks if ack.receipt])

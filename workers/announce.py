@@ -1,4 +1,4 @@
-"""Say in the log what came of a claim, once it is written: alarms stand on this."""
+"""Emit the event of a claim's end once it is written: alarms depend on it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def emit_outcome(
     facts: Mapping[str, Any],
     log: structlog.stdlib.BoundLogger,
 ) -> None:
-    """Emit the one event of an outcome; `facts`: the fields that all of them have."""
+    """Emit the event of an outcome; `facts` are the fields that all of them have."""
     match outcome:
         case Succeeded():
             telemetry.emit(log, "chunk.succeeded", **facts)
@@ -90,7 +90,7 @@ def emit_outcome(
 
 
 def certified(certificate: Certificate, log: structlog.stdlib.BoundLogger) -> None:
-    """Say what a job came to."""
+    """Emit the status and the outcome counts of a finished job."""
     telemetry.emit(
         log,
         "job.finished",

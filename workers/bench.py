@@ -1,6 +1,7 @@
-"""Where the stages of a claim run: in a child if they ask for it, else right here.
+"""Run the stages of a claim: isolated stages in a child process, others in this one.
 
-It also keeps the time, so that a stopping worker knows what is worth waiting for.
+It also measures the duration of each stage. A stopping worker uses the durations to
+decide which stages it waits for.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from workers.timings import RunningStage
 
 @dataclass(frozen=True, slots=True)
 class WorkerStageRunner:
-    """Runs the stages of the claim with this token."""
+    """Run the stages of the claim that has this token."""
 
     token: str
     services: WorkerServices
 
     async def run(self, stage: Stage, ctx: Context[Any], variant: str = RUN) -> str:
-        """Do a stage in one of its ways, or undo it; return its value as JSON."""
+        """Run one variant of a stage, or its compensation; return its value as JSON."""
         services, now = self.services, asyncio.get_running_loop().time
         isolation = services.isolation if stage.isolate else None
         run = run_in_process if isolation is None else isolation.run

@@ -1,4 +1,4 @@
-"""What a worker's process does beside its work: health file, manners on ECS."""
+"""Run a worker's side tasks: the health file, and ECS task protection."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from workers.stop import Stop, log_signal
 async def run_side_tasks(
     services: WorkerServices, stop: Stop, environ: Mapping[str, str]
 ) -> AsyncIterator[None]:
-    """Do it while the work inside is done; what of it fails stops no work.
+    """Run the side tasks while the caller's block runs; their failures do not stop it.
 
-    Where nothing asks for it (no health file, no ECS) there is nothing to do.
+    Without a health file and without ECS they do nothing.
     """
     settings, log = services.rt.settings, services.log
     shield = ProtectionPolicy(draw_pause_interval(services.rt.rng))

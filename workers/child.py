@@ -1,6 +1,6 @@
-"""The process of isolated stages: started by a worker, and gone with it.
+"""The child process of isolated stages: its worker starts it, and it ends with it.
 
-serve = ready -> (run a stage -> tell what came of it) for ever
+serve = ready -> (run a stage -> send its result), repeated
 """
 
 from __future__ import annotations
@@ -44,17 +44,18 @@ from workers.isolation.messages import (
     StageResult,
 )
 
-#: From <linux/prctl.h>: be sent a signal when the parent's thread ends.
+#: From <linux/prctl.h>: request a signal when the parent's thread ends.
 PR_SET_PDEATHSIG = 1
-#: Between 0 and 1000: whom the kernel kills first when memory runs out.
+#: Between 0 and 1000: how early the kernel kills this process when memory runs out.
 OOM_SCORE = "500"
 
 
 def main() -> None:
-    """Serve the worker that started us."""
+    """Serve the worker that started this process."""
     _, _, end, parent, worker, *names = sys.argv
     die_with_parent(int(parent))
-    # A stop is the worker's to decide on; whoever signals all its processes means it.
+    # The worker decides when to stop. A SIGTERM to all of its processes reaches it,
+    # too.
     signal.signal(signal.SIGTERM, lambda *_: None)
     ignore_signals_in_forks()
     faulthandler.enable()
@@ -70,7 +71,7 @@ def main() -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Die when the worker does, however hard the stage at hand hangs."""
+    """End this process when the worker ends, even if a stage hangs."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         with suppress(OSError):
@@ -84,11 +85,11 @@ async def serve(
     pipelines: Mapping[str, Pipeline],
     log: structlog.stdlib.BoundLogger,
 ) -> None:
-    """Run stages until the line is cut."""
+    """Run stages until the channel is closed."""
     end.set_inheritable(False)
     telemetry.guard_loop(asyncio.get_running_loop())
     channel = await open_channel(end)
-    # The thread of plain functions takes address space, which is no stage's doing.
+    # The thread of plain functions takes address space that no stage should pay for.
     await asyncio.to_thread(lambda: None)
     child = Child(
         channel, pipelines, log, ChildCalls(channel, asyncio.get_running_loop())
@@ -100,10 +101,10 @@ async def serve(
 
 @dataclass(slots=True)
 class Child:
-    """What runs the stages, one at a time.
+    """Runs the stages in the child, one at a time.
 
     Attributes:
-        left: Bytes of address space that the runs of each stage have left behind.
+        leftover_bytes: Address space in bytes that the runs of each stage did not free.
     """
 
     channel: Channel
@@ -114,7 +115,7 @@ class Child:
     leftover_bytes: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     async def listen(self) -> None:
-        """Do what the worker says, until the line is cut."""
+        """Handle the worker's messages until the channel is closed."""
         while (message := await self.channel.receive()) is not None:
             match message:
                 case Run():
@@ -129,13 +130,13 @@ class Child:
                     self.calls.resolve_call(message)
 
     def start(self, request: Run) -> None:
-        """Begin a stage."""
+        """Start a stage."""
         loop = asyncio.get_running_loop()
         self.calls = ChildCalls(self.channel, loop, stage=request.scope)
         self.task = asyncio.create_task(self.run(request, self.calls))
 
     async def run(self, request: Run, calls: ChildCalls) -> None:
-        """Run a stage and tell what came of it."""
+        """Run a stage and send its result."""
         had = memory_used(SIZE)
         try:
             with memory_limit(request.memory_mb):
@@ -154,16 +155,17 @@ class Child:
         )
 
     def exceeds_memory(self, request: Run, more: int) -> bool:
-        """Note what a run has left behind; say whether that is too much by now.
+        """Add the memory that a run did not free; return whether the total is too much.
 
-        Each run is limited by itself: else one would pay for what others have left.
+        Each run has its own limit; otherwise a run would pay for what earlier runs
+        left.
         """
         stage = request.pipeline, request.stage
         self.leftover_bytes[stage] += more
         return 0 < request.memory_mb * MEGABYTE < self.leftover_bytes[stage]
 
     async def run_stage(self, request: Run, calls: ChildCalls) -> str:
-        """Do a stage in one of its ways, or undo it; return its value as JSON."""
+        """Run one variant of a stage, or its compensation; return its value as JSON."""
         pipeline = self.pipelines[request.pipeline]
         stage = next(s for s in pipeline.stages if s.name == request.stage)
         ctx = self.build_context(request, pipeline, calls)
@@ -173,7 +175,7 @@ class Child:
     def build_context(
         self, request: Run, pipeline: Pipeline, calls: ChildCalls
     ) -> Context[Any]:
-        """Return what the stage is given, which looks as it does in the worker."""
+        """Return the stage's context, which looks the same as in the worker."""
         given = request.payload
         stages = {stage.name: stage.run for stage in pipeline.stages}
         return Context(
@@ -197,7 +199,7 @@ class Child:
 
 
 def failure_result(error: BaseException, request: Run) -> StageResult:
-    """Say what a stage died of."""
+    """Return the result of a failed stage."""
     outage = isinstance(error, StoreError)
     memory_exceeded = isinstance(error, OSError) and error.errno == errno.ENOMEM
     if memory_exceeded or isinstance(error, MemoryError):

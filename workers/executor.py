@@ -1,4 +1,4 @@
-"""Carry one turn of a chunk from claim to settlement."""
+"""Process one work item: claim the chunk, run it, settle it."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from workers.settle import settle
 from workers.station import WorkerServices
 from workers.undertake import run_claim
 
-#: Seconds for which a message is left to workers that may know what this one doesn't.
+#: Seconds that a message is left to other workers, which may know its pipeline.
 UNKNOWN_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """One handing-out of a chunk: by a message, or by the worker itself (the join)."""
+    """One dispatch of a chunk: by an SQS message or, for a join, by the worker."""
 
     ref: ChunkRef
     gen: int
@@ -44,24 +44,24 @@ class WorkItem:
 
 
 class MessageAction(Enum):
-    """What is to become of the message of a turn."""
+    """What the worker does with the message of a work item."""
 
     #: The chunk has ended: count it, then delete the message.
     ACK = auto()
-    #: It ended under a cancel: as COUNT, and it may have been the last.
+    #: The chunk ended during a cancel: as `ACK`, and it may be the job's last chunk.
     ACK_CANCELLED = auto()
-    #: It belongs to an earlier life of the chunk: delete it.
+    #: The message belongs to an earlier generation of the chunk: delete it.
     DISCARD = auto()
-    #: It is hidden until its time: leave it.
+    #: SQS hides the message until the chunk's next attempt: do nothing.
     KEEP = auto()
-    #: There is no such chunk: set it aside.
+    #: The chunk does not exist: move the message to quarantine.
     QUARANTINE = auto()
 
 
 async def execute(
     work_item: WorkItem, job: Job, services: WorkerServices
 ) -> MessageAction:
-    """Claim a chunk and work on it, or give way."""
+    """Claim a chunk and run it; if the claim is refused, act on the reason."""
     pipeline = services.pipelines.get(job.pipeline)
     if pipeline is None:
         telemetry.emit(
@@ -81,7 +81,7 @@ async def execute(
 async def acquire(
     work_item: WorkItem, pipeline: Pipeline, services: WorkerServices
 ) -> Claim | Refusal:
-    """Claim a chunk: for an attempt, to wind it up, or to wind it back."""
+    """Claim a chunk for an attempt, a recovery or a compensation."""
     claims, facts = (
         services.claims,
         {"gen": work_item.gen, "receive_count": work_item.received},
@@ -100,9 +100,9 @@ async def acquire(
 async def set_unclaimed_direction(
     chunk: Chunk, pipeline: Pipeline, services: WorkerServices
 ) -> bool:
-    """Send a chunk that nobody holds and a cancel undoes on its way, back or onwards.
+    """Set the direction of an unclaimed chunk whose cancel requests compensation.
 
-    One at its pivot may be past it, and so goes onwards.
+    A chunk that may have passed its pivot goes forward instead.
     """
     rt, stage = services.rt, str(chunk.item["stage"])
     back = may_compensate(pipeline, stage)
@@ -118,10 +118,11 @@ async def run_and_settle(
     requested_at: float,
     services: WorkerServices,
 ) -> MessageAction:
-    """Work on a claimed chunk and settle what came of it, while we hold it.
+    """Run a claimed chunk and settle its outcome while the lease is valid.
 
-    A turn whose claim was lost leaves its message: whoever holds the chunk now has
-    another one, or this one shows again and meets an ended chunk.
+    If the worker loses the claim, it keeps the message: the chunk's new owner has its
+    own
+    message, or this one reappears and finds an ended chunk.
     """
     log = services.log.bind(
         job=job.ref.job, chunk=work_item.ref.chunk, fence=claim.fence
@@ -158,7 +159,7 @@ async def run_and_settle(
 async def handle_refusal(
     reply: Refusal, work_item: WorkItem, services: WorkerServices
 ) -> MessageAction:
-    """Do what becomes the loser of a claim: it costs the chunk nothing."""
+    """Act on a refused claim; a refusal spends no attempt of the chunk."""
     match reply:
         case AlreadyEnded(chunk):
             return (
@@ -186,7 +187,10 @@ async def handle_refusal(
 async def back_off(
     work_item: WorkItem, seconds: float, services: WorkerServices
 ) -> MessageAction:
-    """Hide the message until it is worth another look, each loser at its own time."""
+    """Hide the message until a new claim may succeed.
+
+    Random jitter keeps the refused workers from claiming again at the same moment.
+    """
     log = services.log.bind(job=work_item.ref.job, chunk=work_item.ref.chunk)
     telemetry.emit(log, "chunk.claim_refused", delay_s=round(seconds, 3))
     await hide_message(work_item, seconds + services.rt.rng.uniform(0, 1), services)
@@ -196,6 +200,6 @@ async def back_off(
 async def hide_message(
     work_item: WorkItem, seconds: float, services: WorkerServices
 ) -> None:
-    """Let the message show again after so many seconds."""
+    """Make SQS hide the message for `seconds`."""
     if work_item.receipt is not None:
         await services.rt.work.hide([work_item.receipt], seconds)

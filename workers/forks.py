@@ -1,8 +1,8 @@
-"""A fork of this process heeds its own signals, and tells us nothing of them.
+"""Give a fork of this process default signal handling.
 
-A stage may fork: `multiprocessing` does, and ends its processes by SIGTERM. They would
-have our handlers, which do not end them, and asyncio's pipe, by which a signal for a
-fork would stop the worker.
+A stage may fork: `multiprocessing` does, and ends its processes by SIGTERM. A fork
+inherits our handlers, which would not end it. It also inherits asyncio's wakeup pipe,
+through which a signal to the fork would stop the worker.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ OURS = (signal.SIGTERM, signal.SIGINT)
 
 
 def ignore_signals_in_forks() -> None:
-    """See to it that each fork has the signals of a program that has just started."""
+    """Register the fork hooks that restore the default signal handling in each fork."""
     os.register_at_fork(
         before=block, after_in_parent=unblock, after_in_child=as_at_the_start
     )
 
 
 def as_at_the_start() -> None:
-    """Take our handlers and asyncio's pipe away from this process."""
+    """Remove our handlers and asyncio's wakeup pipe from this process."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -29,10 +29,10 @@ def as_at_the_start() -> None:
 
 
 def block() -> None:
-    """Let signals wait: one may come before the fork is rid of our handlers."""
+    """Block signals: one may arrive before the fork has removed our handlers."""
     signal.pthread_sigmask(signal.SIG_BLOCK, OURS)
 
 
 def unblock() -> None:
-    """Take the signals that have waited, and those to come."""
+    """Unblock signals, which delivers the pending ones."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, OURS)

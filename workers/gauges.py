@@ -1,4 +1,4 @@
-"""What a worker has in hand right now, as its metrics tell it."""
+"""The gauges of a worker's metrics."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from piecework.breaker import BreakerPhase, BreakerState
 from piecework.telemetry.meter import Gauge
 from workers.station import WorkerServices
 
-#: Seconds after which an open breaker whose time is over counts for nothing: nobody has
-#: tried again, for nobody needs that dependency any more.
+#: Seconds after which an open breaker whose open time has passed is no longer counted:
+#: without a new call in that time, no chunk uses the dependency any more.
 UNTRIED_S = 300.0
 
 
 def gauges(services: WorkerServices) -> Iterator[Gauge]:
-    """Read the gauges of a worker."""
+    """Yield the current value of each gauge."""
     yield Gauge("ChunksInProgress", len(services.lease_renewer.leases))
     yield Gauge("CallsInFlight", services.call_limiter.in_use)
     since = services.breakers.clock() - UNTRIED_S
@@ -26,6 +26,6 @@ def gauges(services: WorkerServices) -> Iterator[Gauge]:
 
 
 def is_open(state: BreakerState, since: float) -> bool:
-    """Say whether calls are refused, or were tried in vain since that moment."""
+    """Return whether the breaker rejects calls, or had a failed probe since `since`."""
     tried_until = max(state.open_until, state.probe_until)
     return state.phase is not BreakerPhase.CLOSED and tried_until > since

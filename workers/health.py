@@ -1,9 +1,9 @@
-"""Say whether the process that keeps `PIECEWORK_HEALTH_FILE` fresh still does its work.
+"""Check the health file of a worker or reconciler process.
 
-    python -m workers.health        exit code 0: healthy; 1: not, with the reason
+    python -m workers.health        exit code 0: healthy; 1: unhealthy, with the reason
 
-For a container's health check, every few seconds: nothing but the standard library is
-loaded. Worker and reconciler write the file (`piecework/pulse.py`).
+A container's health check runs it every few seconds, so it imports only the standard
+library. Worker and reconciler write the file (`piecework/pulse.py`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ HEALTH_FILE = "PIECEWORK_HEALTH_FILE"
 
 
 def main() -> int:
-    """Check, and say in one line what was found."""
+    """Check the file and print the result in one line."""
     problem = find_problem(os.environ.get(HEALTH_FILE, ""), time.monotonic())
     sys.stdout.write(f"unhealthy: {problem}\n" if problem else "healthy\n")
     return 1 if problem else 0
 
 
 def find_problem(file: str, now: float) -> str:
-    """Return what is wrong, in words; nothing: nothing is."""
+    """Return the problem as a text; an empty text means healthy."""
     if not file:
         return f"{HEALTH_FILE} names no file"
     try:
@@ -41,7 +41,7 @@ def find_problem(file: str, now: float) -> str:
 
 
 def describe_overdue(due: Mapping[str, float], now: float) -> str:
-    """Return the loops that did not show up in time, the longest missing one first."""
+    """Return the overdue loops as a text, the longest overdue first."""
     late = sorted((at, name) for name, at in due.items() if at < now)
     return ", ".join(f"{name} is {now - at:.1f} s overdue" for at, name in late)
 

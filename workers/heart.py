@@ -1,9 +1,9 @@
-"""Keep the claims in hand alive, and end the work on those that are lost.
+"""Renew the leases of a worker, and interrupt the work on claims that are lost.
 
-Every third of a lease each claim is renewed, first the lease, then the message's
-visibility: a message that shows too early only costs a loser a look. A claim that
-could not be renewed ends by itself on our own monotonic clock, before anybody else
-may take the chunk over: "could not renew" is never taken for "probably still ours".
+Every third of a lease the worker renews each lease, then the visibility of its message.
+A message that reappears too early costs only a refused claim. If a lease cannot be
+renewed, the work ends on the worker's own monotonic clock before another worker may
+claim the chunk. The worker never assumes that an unrenewed lease is still valid.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from piecework.queue import Queue
 from piecework.settings import Settings
 from piecework.store.claims import Claims, Lost
 
-#: Part of the lease that is left when the work on an unrenewed claim is ended.
+#: Fraction of the lease that remains when the work on an unrenewed claim is
+#: interrupted.
 MARGIN = 0.1
 
 
 class InterruptReason(StrEnum):
-    """Why the work on a chunk was ended from outside."""
+    """Why the worker interrupted the work on a chunk."""
 
     LOST = "lost"
     CANCEL = "cancel"
@@ -39,15 +40,20 @@ class InterruptReason(StrEnum):
 
 
 def always() -> bool:
-    """Say that the work may be cut off."""
+    """Return True: the work may be interrupted."""
     return True
 
 
 @dataclass(slots=True)
 class Lease:
-    """A claim in hand, with the message that brought it (a join may have none).
+    """A claim's lease, with the message that brought the chunk (a join may have none).
 
-    `async with hold:` is the work on it.
+    The work runs inside `async with lease:`.
+
+    Attributes:
+        acquired_at: Loop time just before the claim was requested.
+        progressed_at: Loop time of the last recorded progress.
+        is_cancellable: Returns whether a cancel may interrupt the work now.
     """
 
     claim: Claim
@@ -58,13 +64,13 @@ class Lease:
     reason: InterruptReason | None = None
     is_cancellable: Callable[[], bool] = always
     cancel: CancelRequest | None = None
-    #: How often it has been renewed, as far as we know.
+    #: Renewals that the worker knows to have succeeded.
     renewals: int = 0
     _scope: asyncio.Timeout | None = None
     _leased_at: float = 0.0
 
     async def __aenter__(self) -> None:
-        """Begin the work; it is cut off, quietly, once there is a reason to."""
+        """Start the deadline of the work; an interrupt raises no error outside."""
         leased_at = max(self.acquired_at, self._leased_at)
         deadline = leased_at + self.lease_s * (1 - MARGIN)
         self._scope = await asyncio.timeout_at(deadline).__aenter__()
@@ -75,7 +81,7 @@ class Lease:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        """End the work; True swallows the cut that we made ourselves, and only that."""
+        """End the work; return True only for this lease's own interrupt."""
         scope, self._scope = self._scope, None
         if scope is None:
             return False
@@ -88,52 +94,52 @@ class Lease:
 
     @property
     def interrupted(self) -> bool:
-        """Whether the work was cut off; it may still be on its way out."""
+        """Whether the work was interrupted; it may still be unwinding."""
         expired = self._scope is not None and self._scope.expired()
         return expired or self.reason is not None
 
     def check_deadline(self) -> None:
-        """Refuse to go on past our own deadline: a frozen process wakes up late.
+        """Refuse to continue past the deadline: a frozen process may resume late.
 
-        What was to cut it off then is ready to, but so is what was to go on.
+        The deadline's timeout is ready to run then, but so is the work itself.
 
         Raises:
-            ClaimLostError: The deadline is past.
+            ClaimLostError: The deadline has passed.
         """
         until = self._scope.when() if self._scope is not None else None
         if until is None or asyncio.get_running_loop().time() >= until:
             raise ClaimLostError
 
     def record_progress(self) -> None:
-        """Note that the work is not hung."""
+        """Record that the work is not hung."""
         self.progressed_at = asyncio.get_running_loop().time()
 
     def extend(self, requested_at: float) -> None:
-        """Let the work go on until the end of the lease that was asked for then."""
+        """Move the deadline to the end of the lease requested at `requested_at`."""
         if self._scope is not None and not self.interrupted:
             self._leased_at = requested_at
             self._scope.reschedule(requested_at + self.lease_s * (1 - MARGIN))
 
     def request_cancel(self, asked: CancelRequest) -> None:
-        """Cut the work off, unless it is past the point of no return."""
+        """Record a cancel; interrupt the work unless it has passed its pivot."""
         self.cancel = self.cancel or asked
         if self.is_cancellable():
             self.interrupt(InterruptReason.CANCEL)
 
     @property
     def will_compensate(self) -> bool:
-        """Whether the work was cut off only to be wound back."""
+        """Whether the work was interrupted in order to be compensated."""
         asked = self.cancel is not None and self.cancel.compensate
         return asked and self.reason is InterruptReason.CANCEL
 
     def begin_compensation(self) -> None:
-        """Keep the claim for the way back, which no cancel cuts off."""
+        """Keep the claim for the compensation, which no cancel interrupts."""
         self.reason = None
         self.is_cancellable = lambda: False
         self.record_progress()
 
     def interrupt(self, reason: InterruptReason) -> None:
-        """Cut the work off."""
+        """Interrupt the work; only the first reason counts."""
         if self._scope is not None and not self.interrupted:
             self.reason = reason
             self._scope.reschedule(asyncio.get_running_loop().time())
@@ -141,20 +147,20 @@ class Lease:
 
 @dataclass(slots=True)
 class LeaseRegistration:
-    """A claim among those that are renewed, as long as this lasts."""
+    """Registers a lease for renewal while the `with` block runs."""
 
     lease: Lease
     leases: dict[str, Lease]
 
     def __enter__(self) -> Lease:
-        """Begin to keep it alive."""
+        """Start the renewal of the lease."""
         self.leases[self.lease.claim.token] = self.lease
         return self.lease
 
     def __exit__(self, *_: object) -> None:
-        """Let it go, and with it the work: the two know each other.
+        """Stop the renewal, and break the cycle between the lease and its work.
 
-        What is left in a circle, the garbage collector has to look for.
+        Without that, only the garbage collector could free them.
         """
         del self.leases[self.lease.claim.token]
         self.lease.is_cancellable = always
@@ -162,7 +168,7 @@ class LeaseRegistration:
 
 @dataclass(slots=True)
 class LeaseRenewer:
-    """The one task of a worker that renews all claims in hand."""
+    """Renews all leases of a worker in one task."""
 
     claims: Claims
     queue: Queue
@@ -170,22 +176,22 @@ class LeaseRenewer:
     log: structlog.stdlib.BoundLogger
     liveness: Liveness = field(default_factory=Liveness)
     leases: dict[str, Lease] = field(default_factory=dict)
-    #: Since when no renewal was answered.
+    #: Loop time since which no renewal has been answered.
     failing_since: float | None = None
 
     def maintain(
         self, claim: Claim, receipt: str | None, requested_at: float
     ) -> LeaseRegistration:
-        """Keep a claim alive inside; `asked_at`: loop time before it was asked for."""
+        """Renew a lease inside `with`; `requested_at`: loop time of its request."""
         now = asyncio.get_running_loop().time()
         lease = Lease(claim, receipt, self.settings.lease_s, requested_at, now)
         return LeaseRegistration(lease, self.leases)
 
     async def run(self) -> None:
-        """Renew for ever; a beat that fails, or hangs, is tried again at the next.
+        """Renew all leases until cancelled; the next renewal retries a failed one.
 
-        The next one is due a third after this one began: were a beat that hangs to put
-        it off, the claims would end before it.
+        The next renewal is due one third of a lease after this one *started*. If a hung
+        renewal could delay it, the leases would expire first.
         """
         third, now = self.settings.lease_s / 3, asyncio.get_running_loop().time
         due = now() + third
@@ -204,7 +210,7 @@ class LeaseRenewer:
             self._feel()
 
     def _feel(self) -> None:
-        """Count as sick once renewals have failed for a lease, with work in hand."""
+        """Report unhealthy once renewals have failed for a whole lease time."""
         if not self.leases:
             self.failing_since = None  # what failed long ago says nothing of the next
         if self.failing_since is None:
@@ -214,7 +220,7 @@ class LeaseRenewer:
             self.liveness.due["lease renewals"] = due
 
     async def renew_all(self) -> None:
-        """Renew every claim in hand, then hide the messages of those that are ours."""
+        """Renew every lease, then hide the messages of the renewed ones."""
         leases = [lease for lease in self.leases.values() if self._may_go_on(lease)]
         if not leases:
             return
@@ -224,7 +230,7 @@ class LeaseRenewer:
         if any(isinstance(reply, bool) for reply in replies):
             self.failing_since = None
         kept = [h for h, reply in zip(leases, replies, strict=True) if reply is True]
-        # One that was let go meanwhile has its message hidden until its next turn.
+        # A lease that ended meanwhile has its message hidden until the next attempt.
         still = [lease for lease in kept if lease.claim.token in self.leases]
         receipts = [lease.receipt for lease in still if lease.receipt]
         if receipts:

@@ -1,4 +1,4 @@
-"""Read what a claimed chunk needs: its payload, and what earlier claims left."""
+"""Load what a claimed chunk needs: its payload, and the records of earlier claims."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from piecework.strict_json import Bounds, JsonRefusedError, read_json
 from workers.set_up import ChunkRun
 from workers.station import WorkerServices
 
-#: The payload of one chunk: plain data, however it was handed in.
+#: Limits on the payload of one chunk: plain JSON data, whatever its source.
 BOUNDS = Bounds(MOST_BYTES)
-#: Places that an error names.
+#: Field paths that an error message names at most.
 SHOWN = 5
 
 
 async def load_state(chunk_run: ChunkRun, job: Job, services: WorkerServices) -> None:
-    """Fill a task; a chunk that nobody worked on before costs one read or none.
+    """Load the state of a chunk run; a first claim needs at most one read.
 
     Raises:
-        PieceworkError: The payload or a checkpoint is not what was written.
+        PieceworkError: The payload or a checkpoint does not match its record.
     """
     if not chunk_run.claim.is_first:
         await load_progress(chunk_run, services)
     if isinstance(chunk_run.ctx, JoinContext):
         rt = services.rt
-        # Seen by whoever began to finish the job; here, if that was this worker.
+        # Cached here if this worker started to finish the job.
         snapshot = rt.snapshots.take(job.ref, chunk_run.claim.gen)
         if snapshot is None:
             snapshot = await take_snapshot(rt.table, job.ref, job.chunks)
@@ -46,7 +46,7 @@ async def load_state(chunk_run: ChunkRun, job: Job, services: WorkerServices) ->
 
 
 async def load_progress(chunk_run: ChunkRun, services: WorkerServices) -> None:
-    """Read the checkpoints, calls, effects and errors of earlier claims."""
+    """Load the checkpoints, calls, effects and errors of earlier claims."""
     work = await read_work(services.rt.table, chunk_run.claim.ref)
     item = chunk_run.claim.chunk.item
     chunk_run.ctx.caller.counts.deferrals = int(item.get("deferrals", 0))
@@ -63,9 +63,11 @@ async def load_payload(chunk_run: ChunkRun, services: WorkerServices) -> None:
     """Read, check and validate the payload.
 
     Raises:
-        PermanentError: `runtime.payload.invalid`: it does not fit the pipeline's
+        PermanentError: `runtime.payload.invalid`: the payload does not fit the
+            pipeline's
             model, which must have changed since the submit. The message names the
-            fields, never what they hold.
+            fields
+            but never contains their values.
     """
     item, ref = chunk_run.claim.chunk.item, chunk_run.claim.ref
     what, model = f"The record of chunk {ref}", chunk_run.pipeline.payload
@@ -86,9 +88,9 @@ async def load_payload(chunk_run: ChunkRun, services: WorkerServices) -> None:
 
 
 def field_path(detail: ErrorDetails, model: type[BaseModel]) -> str:
-    """Return where a payload does not fit; a name that the model does not know is data.
+    """Return the path of an invalid field, with `*` for each name outside the model.
 
-    A key of a mapping may be anything, and so may one that is too many.
+    A mapping key or an extra field name is customer data, so the message omits it.
     """
     first, *inner = detail["loc"] or ("payload",)
     known = str(first) if first in {"payload", *model.model_fields} else "*"

@@ -1,4 +1,4 @@
-"""Stop a worker that has grown too large, so that a fresh one takes its place."""
+"""Stop a worker that uses too much memory, so that a new one replaces it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import structlog
 from piecework import telemetry
 from workers.isolation.address_space import MEGABYTE, RESIDENT, memory_used
 
-#: The exit code of a worker that stopped because it was full.
+#: Exit code of a worker that stopped at its memory limit.
 MEMORY_LIMIT_EXIT_CODE = 8
-#: Seconds between two looks.
+#: Seconds between two measurements.
 POLL_S = 1.0
 
 
@@ -22,9 +22,9 @@ async def stop_at_memory_limit(
     log: structlog.stdlib.BoundLogger,
     resident: Callable[[], int] = lambda: memory_used(RESIDENT),
 ) -> int:
-    """Wait for a stop, and be the one who stops if the limit (0: none) is passed first.
+    """Set `stop` once the process uses more than `limit_mb` megabytes (0: no limit).
 
-    Return the exit code that the worker's end has.
+    Return after the stop, by this limit or otherwise, with the worker's exit code.
     """
     while limit_mb and not stop.is_set():
         used_mb = resident() // MEGABYTE

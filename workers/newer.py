@@ -1,9 +1,10 @@
-"""Leave to newer workers what this one does not know: delayed, counted, never lost.
+"""Defer what only a newer worker understands: delayed and logged, never lost.
 
-Its message is hidden for a while, a little longer each time: it is anybody's luck who
-meets it next, so that doubling would keep it from the few newer workers of a deployment
-that has just begun. Those that came in one receive come back apart, each to its own
-luck. After ten times SQS sets it aside, and a reconciler sends it again.
+SQS hides the message, each time a little longer. Which worker receives it next is
+random, so doubling the delay would keep it from the few newer workers at the start of a
+deployment. Messages of one receive get different delays, so that different workers
+receive them. After ten receives SQS moves the message to its dead-letter queue, and a
+reconciler dispatches the chunk again.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from piecework import telemetry
 from piecework.settings import Settings
 from workers.station import WorkerServices
 
-#: Seconds that a message is left for, at the most.
+#: Longest delay in seconds.
 MAX_DELAY_S = 900.0
 
 
 async def defer_to_newer_worker(
     about: str, received: int, receipt: str | None, services: WorkerServices
 ) -> None:
-    """Hide the message of a turn that is for newer workers."""
+    """Hide the message of a work item that only a newer worker understands."""
     most = retry_delay(received, services.rt.settings)
     seconds = round(most * services.rt.rng.uniform(0.5, 1), 3)
     telemetry.emit(
@@ -34,5 +35,5 @@ async def defer_to_newer_worker(
 
 
 def retry_delay(times: int, settings: Settings) -> float:
-    """Return the seconds until what was left so often before is met again."""
+    """Return the delay in seconds after `times` deferrals."""
     return min(MAX_DELAY_S, max(times, 1) * settings.lease_s / 2)

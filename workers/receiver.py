@@ -1,9 +1,8 @@
-"""Receive: as many messages as there are free slots, two batches at once if need be.
+"""Receive as many messages as there are free slots, in up to two requests at once.
 
-One receive brings ten messages at the most. While they come full, and there is room for
-another ten, a second is under way beside the first, so that the way to SQS and back is
-no limit. A queue that has less than that is asked by one at a time: an idle worker
-makes one long poll after the other.
+A receive returns ten messages at most. While receives return ten and there is room for
+ten more, a second receive runs at once, so that the round trip to SQS does not limit
+the throughput. For a shorter queue the worker runs one long poll after the other.
 """
 
 from __future__ import annotations
@@ -20,27 +19,27 @@ from piecework.pulse import REQUEST_S
 from piecework.queue import BATCH, Delivery
 from workers.station import WorkerServices, receive_wait_s
 
-#: Receives under way at once.
+#: Receives in flight at once.
 MAX_RECEIVES = 2
-#: Seconds to wait for more free slots before asking for fewer messages than SQS would
-#: give: ten messages cost as much as one.
+#: Seconds to wait for more free slots before a receive of fewer than ten messages: a
+#: receive costs the same for one message as for ten.
 GATHER_S = 0.02
-#: Seconds to wait after SQS could not be reached.
+#: Seconds to wait after SQS was unreachable.
 OUTAGE_S = 1.0
 
 
 @dataclass(slots=True)
 class Receiver:
-    """The receives of one worker, and the slots that they are to fill.
+    """Receives messages for the free slots of one worker.
 
     Attributes:
-        in_hand: How much the worker has in hand.
-        begin: Takes a message in hand.
-        freed: Set when there may be a free slot.
-        few: How much may be in hand once who waits for several slots is woken.
-        under_way: How many receives are.
-        asked: The slots that they may fill.
-        plenty: The last one brought as much as one can.
+        active_count: Returns the number of the worker's active tasks.
+        on_message: Starts the work on a message.
+        slot_freed: Set when a slot may have become free.
+        wake_at: Active tasks at which a wait for several slots ends.
+        receives_in_flight: Receives that SQS has not answered yet.
+        reserved_slots: Slots that the receives in flight may fill.
+        last_was_full: Whether the last receive returned as many messages as possible.
     """
 
     services: WorkerServices
@@ -55,10 +54,12 @@ class Receiver:
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def run(self) -> None:
-        """Take messages as long as there are free slots, until told to stop.
+        """Receive messages while there are free slots, until the worker stops.
 
-        A long poll under way is never cut off: SQS would hand its messages to nobody,
-        and hide them all the same. What it brings after the stop goes straight back.
+        A long poll in flight is never cancelled: SQS would hide its messages although
+        no worker
+        received them. Messages that arrive after the stop are made visible again at
+        once.
         """
         try:
             while not self.stop.is_set():
@@ -77,25 +78,25 @@ class Receiver:
                 await asyncio.wait(self._tasks)
 
     def _can_add_receive(self) -> bool:
-        """Say whether a receive beside the others is sure to come back full."""
+        """Return whether an additional receive would probably return a full batch."""
         room = self._max_active - self.active_count() - self.reserved_slots
         return self.last_was_full and room >= BATCH and len(self._tasks) < MAX_RECEIVES
 
     async def _wait_for_one(self) -> None:
-        """Wait until a receive is over; raise what ended it, if anything did."""
+        """Wait until one receive has ended, and raise its error if it failed."""
         first = asyncio.FIRST_COMPLETED
         done, self._tasks = await asyncio.wait(self._tasks, return_when=first)
         for task in done:
             task.result()
 
     def _start_receive(self, most: int) -> None:
-        """Begin a receive; from now on the slots are its own."""
+        """Start a receive and reserve its slots."""
         self.receives_in_flight += 1
         self.reserved_slots += most
         self._tasks.add(asyncio.create_task(self._receive(most)))
 
     async def _receive(self, most: int) -> None:
-        """Receive once, and take what came in hand."""
+        """Receive once, and start the work on each message."""
         rt, liveness = self.services.rt, self.services.liveness
         wait_s = receive_wait_s(rt)
         liveness.expect_within("receiving", REQUEST_S + wait_s)
@@ -127,7 +128,7 @@ class Receiver:
             self.on_message(delivery)
 
     async def free_slots(self) -> int:
-        """Wait until there is a free slot, and a moment for a batch's worth of them."""
+        """Wait for a free slot, then briefly for a batch; return their number."""
         while (self.is_full() or self._all_slots_reserved()) and not self.stop.is_set():
             self.slot_freed.clear()
             await self.slot_freed.wait()
@@ -142,15 +143,15 @@ class Receiver:
         return max(1, most - self.active_count())
 
     def is_full(self) -> bool:
-        """Say whether to take nothing in hand for now."""
+        """Return whether the worker takes no new chunk now."""
         return self.services.intake_paused or self.active_count() >= self._max_active
 
     def _all_slots_reserved(self) -> bool:
-        """Say whether a receive under way may fill each slot that is free."""
+        """Return whether the receives in flight may fill every free slot."""
         return self.active_count() + self.reserved_slots >= self._max_active
 
     def on_task_done(self) -> None:
-        """Wake who waits for slots, or for several once so few are in hand."""
+        """Wake the wait for slots once few enough tasks are active."""
         if self.active_count() <= self.wake_at:
             self.slot_freed.set()
 

@@ -1,4 +1,4 @@
-"""Be one worker process: receive and execute, with a reconciler beside it."""
+"""Run one worker process: the worker, with a reconciler beside it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from workers.worker import run_worker
 async def serve(
     services: WorkerServices, stop: asyncio.Event, *, reconcile: bool
 ) -> None:
-    """Be a worker until `stop` is set.
+    """Run a worker until `stop` is set.
 
     Raises:
-        Exception: What ended one of its loops.
+        Exception: The error that ended one of the worker's loops.
     """
     side = asyncio.create_task(
         reconcile_for_ever(

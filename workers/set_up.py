@@ -1,4 +1,4 @@
-"""Build what a claimed chunk is worked on with; reads and writes nothing yet."""
+"""Build the objects that a claimed chunk runs with; nothing is read or written here."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ from workers.station import WorkerServices
 
 @dataclass(slots=True)
 class ChunkRun:
-    """A claimed chunk on the bench.
+    """The run of a claimed chunk.
 
     Attributes:
-        stages: The pipeline; for the join, the one stage that the join is.
-        trail: The errors that ended earlier claims.
-        loaded: Whether the payload and what earlier claims left are read.
-        snapshot: Of a join, once it is loaded: every chunk of the job, all ended.
-        certificate: What the job came to, once its join has ended here.
+        pipeline: The chunk's pipeline; for a join, a pipeline with the join as its
+            stage.
+        error_history: The errors that ended earlier claims.
+        loaded: Whether the payload and the records of earlier claims are loaded.
+        snapshot: For a loaded join, the snapshot of the job's chunks, all ended.
+        certificate: The job's certificate, once this run has ended its join.
     """
 
     claim: Claim
@@ -68,7 +69,7 @@ def build_run(
     services: WorkerServices,
     log: structlog.stdlib.BoundLogger,
 ) -> ChunkRun:
-    """Build the task of a claim."""
+    """Build the run of a claim."""
     claim, rt = lease.claim, services.rt
     stages = join_as_pipeline(pipeline) if claim.ref.is_join else pipeline
     journal = CallJournal(rt.table, rt.objects, claim, rt.settings, rt.clock, log)
@@ -126,7 +127,7 @@ def build_run(
         ledger=ledger,
         limits=saga.Limits(rt.settings.max_attempts, rt.clock, rt.rng),
     )
-    # Before it is loaded there is nothing to go back with.
+    # Before the state is loaded, a compensation has nothing to work with.
     lease.is_cancellable = lambda: (
         chunk_run.loaded
         and checkpoints.failure is None
@@ -136,7 +137,7 @@ def build_run(
 
 
 def join_as_pipeline(pipeline: Pipeline) -> Pipeline:
-    """Return a join as what it is: a chunk with one stage."""
+    """Return a pipeline whose only stage is the join."""
     run = pipeline.join or default_join
     stage = Stage(run, name=JOIN)  # type: ignore[arg-type]
     return Pipeline(
@@ -149,4 +150,4 @@ def join_as_pipeline(pipeline: Pipeline) -> Pipeline:
 
 
 async def default_join(ctx: Context[Any]) -> None:
-    """Stand in for the join of a pipeline without one: its job still ends by it."""
+    """Do nothing: the default join of a pipeline, whose job still ends by a join."""

@@ -1,4 +1,4 @@
-"""Write an outcome, once, if the chunk is still ours."""
+"""Write an outcome exactly once, if this worker still owns the claim."""
 
 from __future__ import annotations
 
@@ -34,13 +34,14 @@ async def settle(
     services: WorkerServices,
     log: structlog.stdlib.BoundLogger,
 ) -> float | None:
-    """Write what came of a chunk; return the seconds until its next turn, if any.
+    """Write the outcome of a run; return the seconds until the next attempt, or None.
 
     Raises:
-        ClaimLostError: The chunk is somebody else's by now, and so is the last word.
+        ClaimLostError: Another worker owns the chunk and settles it.
     """
     chunk_run, outcome = result.chunk_run, result.outcome
-    # A redrive finds what a dead chunk had paid for; a finished one needs it no more.
+    # A redrive reuses the paid calls of a failed chunk; a succeeded chunk needs no
+    # journal.
     await chunk_run.journal.close(keep=not isinstance(outcome, Succeeded))
     ours, wait = await write(result, job, services)
     if not ours:
@@ -57,7 +58,11 @@ async def settle(
 async def write(
     result: RunResult, job: Job, services: WorkerServices
 ) -> tuple[bool, float | None]:
-    """Make the one write that ends the claim; return whether it was still ours."""
+    """Make the one write that ends the claim.
+
+    Return whether this worker still owned the claim, and the seconds until the next
+    attempt.
+    """
     chunk_run, outcome = result.chunk_run, result.outcome
     settlements, claim = services.settlements, chunk_run.claim
     counts = chunk_run.ctx.caller.counts
@@ -90,7 +95,7 @@ async def write(
 async def succeed(
     chunk_run: ChunkRun, value: str, job: Job, services: WorkerServices, calls: Calls
 ) -> bool:
-    """Write a success together with the last value and, for a join, the job's end."""
+    """Write a success with the last value and, for a join, the end of the job."""
     last = len(chunk_run.pipeline.stages) - 1
     sha256 = result_sha256(chunk_run, value)
     if chunk_run.pipeline.result_index == last and fits_inline(chunk_run.claim, value):
@@ -105,7 +110,7 @@ async def succeed(
 
 
 def result_sha256(chunk_run: ChunkRun, last_value: str) -> str:
-    """Return the hash of the chunk's result, by which the join and people check it."""
+    """Return the hash of the chunk's result; the join and operators verify it."""
     index = chunk_run.pipeline.result_index
     if index == len(chunk_run.pipeline.stages) - 1:
         return keys.sha256(last_value.encode())
@@ -121,7 +126,7 @@ async def dead_letter(
     services: WorkerServices,
     calls: Calls,
 ) -> bool:
-    """Write the death of a chunk, its dead letter and, for a join, the job's end."""
+    """Write a dead letter and, for a join, the end of the job."""
     letter = services.dead_letters.row(
         chunk_run.claim,
         dead,
@@ -142,7 +147,7 @@ async def dead_letter(
 
 
 def resume_at(chunk_run: ChunkRun) -> str:
-    """Return the stage at which a redrive goes on: the first not done, or undone."""
+    """Return where a redrive resumes: the first incomplete or compensated stage."""
     names = [stage.name for stage in chunk_run.pipeline.stages]
     done, undone = chunk_run.checkpoints.completed, chunk_run.checkpoints.compensated
     return next((n for n in names if n in undone or n not in done), names[-1])
@@ -151,14 +156,14 @@ def resume_at(chunk_run: ChunkRun) -> str:
 async def job_end(
     chunk_run: ChunkRun, job: Job, services: WorkerServices, *, join_error: str
 ) -> list[Action]:
-    """Return the writes that end the job together with its join; none for a chunk."""
+    """Return the writes that end the job together with its join; empty for a chunk."""
     if not chunk_run.claim.ref.is_join:
         return []
     rt = services.rt
     if job.gen != chunk_run.claim.gen:
-        # What the worker remembers is of an earlier generation.
+        # The cached job belongs to an earlier generation.
         job = await rt.jobs.read(job.ref) or job
-    # What the join has seen still is so: see `piecework.store.looks`.
+    # The join's snapshot is still valid: see `piecework.store.looks`.
     snapshot = chunk_run.snapshot or await take_snapshot(rt.table, job.ref, job.chunks)
     certificate = chunk_run.certificate = certify(job, snapshot, rt.clock(), join_error)
     facts = await store_certificate(rt, certificate)

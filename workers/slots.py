@@ -1,7 +1,8 @@
-"""The places for calls in flight: first come, first served, at little cost a call.
+"""Limit the calls in flight: first come, first served, at low cost per call.
 
-A place goes from hand to hand. asyncio's own semaphore looks, for each that leaves, at
-all that were woken and have not run yet: where calls end together, at half of them.
+A slot passes directly to the next waiter. asyncio's semaphore scans, at each release,
+all waiters that it woke and that have not run yet. Where calls end together, that is
+half of them.
 """
 
 from __future__ import annotations
@@ -12,21 +13,21 @@ from types import TracebackType
 
 
 class CallLimiter:
-    """So many may be inside `async with` at once."""
+    """Limits how many callers are inside `async with` at once."""
 
     def __init__(self, slots: int) -> None:
-        """Begin with all of them free."""
+        """Start with `slots` free slots."""
         self._free = slots
         self._slots = slots
         self._waiters: deque[asyncio.Future[None]] = deque()
 
     @property
     def in_use(self) -> int:
-        """How many are held."""
+        """Slots in use."""
         return self._slots - self._free
 
     async def __aenter__(self) -> None:
-        """Take a free place, or wait for the next one."""
+        """Take a free slot, or wait for the next one."""
         if self._free:
             self._free -= 1
             return
@@ -45,7 +46,7 @@ class CallLimiter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leave the place to the next who waits."""
+        """Pass the slot to the next waiter."""
         self._release()
 
     def _release(self) -> None:

@@ -1,4 +1,4 @@
-"""What all chunks in the hands of one worker share."""
+"""The services that all chunks of one worker share."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from workers.isolation import Isolation
 from workers.slots import CallLimiter
 from workers.timings import RunningStage, StageDurations
 
-#: Seconds for which what a job's item says of its pipeline and size is believed. Both
-#: never change; what may change is decided on the chunk.
+#: Seconds that a job's row is cached. Its pipeline and size never change; what can
+#: change is checked on the chunk.
 JOB_CACHE_TTL_S = 60.0
 JOB_CACHE_SIZE = 1_000
 
 
 @dataclass(slots=True)
 class WorkerServices:
-    """One worker's tools."""
+    """The services of one worker."""
 
     rt: Runtime
     worker: str
@@ -59,18 +59,19 @@ class WorkerServices:
         default_factory=new_token_buckets
     )
     pacer: CallPacer = field(default_factory=CallPacer)
-    #: Where isolated stages run; None: in this process.
+    #: Runs isolated stages; None: they run in this process.
     isolation: Isolation | None = None
-    #: The stage that each claim in hand is at, by token, and what stages took so far.
+    #: The running stage of each claim, by token, and the durations of earlier stages.
     running_stages: dict[str, RunningStage] = field(default_factory=dict)
     stage_durations: StageDurations = field(default_factory=StageDurations)
-    #: Set whenever a message comes in: wakes an idle reconciler beside the worker.
+    #: Set when a message arrives: wakes an idle reconciler beside the worker.
     message_received: asyncio.Event = field(default_factory=asyncio.Event)
-    #: Takes a chunk in hand without a message; None while the worker does not run.
+    #: Starts a chunk without a message; None while the worker does not run.
     on_chunk_offered: Callable[[ChunkRef, int], Awaitable[bool]] | None = None
-    #: The worker takes nothing new for now, until this is over or it is told to stop.
+    #: Whether the worker takes no new chunk, until its ECS protection changes or it
+    #: stops.
     intake_paused: bool = False
-    #: Says how many things the worker is at, a receive included; and wakes it.
+    #: Count the worker's active tasks and receives; wake its receiver.
     count_unfinished: Callable[[], int] = lambda: 0
     wake_receiver: Callable[[], None] = lambda: None
     _jobs: dict[JobRef, tuple[float, Job]] = field(default_factory=dict)
@@ -79,7 +80,7 @@ class WorkerServices:
     _noted_blocked: dict[tuple[JobRef, str], float] = field(default_factory=dict)
 
     async def job(self, ref: JobRef) -> Job | None:
-        """Return a job, remembered for a while; those who ask at once read it once."""
+        """Return a cached job; concurrent callers share one read."""
         now = asyncio.get_running_loop().time()
         cached = self._jobs.get(ref)
         if cached is not None and now - cached[0] < JOB_CACHE_TTL_S:
@@ -104,24 +105,26 @@ class WorkerServices:
             read.exception()  # raised where it is waited for; that may be nowhere
 
     async def offer_chunk(self, ref: ChunkRef, gen: int) -> bool:
-        """Offer the worker a chunk; say whether it took it."""
-        with acting_as("worker"):  # whoever offers it, the work is ours
+        """Offer the worker a chunk; return whether it took it."""
+        with acting_as(
+            "worker"
+        ):  # the cost is the worker's, even if a reconciler offers it
             return self.on_chunk_offered is not None and await self.on_chunk_offered(
                 ref, gen
             )
 
     def lease_count(self) -> int:
-        """Return how many chunks are in hand."""
+        """Return the number of leases."""
         return len(self.lease_renewer.leases)
 
     def pause_intake(self, *, on: bool) -> None:
-        """Let the worker take nothing new, or go on with that."""
+        """Pause or resume the intake of new chunks."""
         if on is not self.intake_paused:
             self.intake_paused = on
             self.wake_receiver()
 
     async def note_unknown_pipeline(self, job: Job) -> None:
-        """Tell those who look at the job, once, why it does not get on here."""
+        """Note on the job, once, that this worker does not have its pipeline."""
         if job.ref not in self._noted_unknown:
             if len(self._noted_unknown) >= JOB_CACHE_SIZE:
                 self._noted_unknown.clear()
@@ -131,7 +134,7 @@ class WorkerServices:
                 await self.rt.jobs.note(job.ref, "runtime.pipeline.unknown", reason)
 
     async def note_blocked(self, job: Job, deferred: Deferred) -> None:
-        """Tell those who look at the job what it waits for, once for each time."""
+        """Note on the job what blocks it, once for each deferral period."""
         name, now = deferred.blocked_on, self.rt.clock()
         if self._noted_blocked.get((job.ref, name), now) > now:
             return
@@ -148,7 +151,7 @@ class WorkerServices:
 def open_services(
     rt: Runtime, worker: str, pipelines: Mapping[str, Pipeline], log: Any
 ) -> WorkerServices:
-    """Lay out the tools of a worker."""
+    """Build the services of a worker."""
     settings, clock = rt.settings, rt.clock
     renewal_claims = Claims(rt.renewal_table, settings, worker, clock, rt.rng)
     liveness = Liveness()
@@ -171,9 +174,9 @@ def open_services(
 
 
 def receive_wait_s(rt: Runtime) -> int:
-    """Return how long to wait for a message: a stop waits for it, too.
+    """Return the seconds of a long poll; a stop waits for the poll to end.
 
-    On loopback a request costs nothing, and nobody likes to wait for Ctrl-C.
+    On loopback a request costs nothing, and a developer expects Ctrl-C to work soon.
     """
     return (
         min(rt.settings.receive_wait_s, 2)

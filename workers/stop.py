@@ -1,4 +1,4 @@
-"""How a worker is told to stop, what it says of it, and how its process ends then."""
+"""Stop a worker on a signal, log the signal, and end the process."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from piecework import telemetry
 from workers.ecs.task import current_task
 from workers.forks import ignore_signals_in_forks
 
-#: Seconds that a finished worker gives its threads.
+#: Seconds that a stopped worker waits for its threads.
 THREADS_S = 1.0
 
 
 class Stop(asyncio.Event):
-    """Set once the worker is to stop, with the signal that said so, if one did."""
+    """Set when the worker must stop; `signal` names the signal, if there was one."""
 
     signal: str = ""
 
 
 def stop_on_signals() -> Stop:
-    """Return an event that SIGTERM or SIGINT sets; a second signal ends it all at once.
+    """Return an event that SIGTERM or SIGINT sets; a second signal ends the process.
 
-    What is in hand then is taken over after its lease, as after any death.
+    After a second signal, other workers claim the chunks when their leases expire.
     """
     stop = Stop()
     ignore_signals_in_forks()
@@ -44,10 +44,9 @@ def stop_on_signals() -> Stop:
 
 
 async def log_signal(stop: Stop, metadata: str, log: telemetry.Log) -> None:
-    """Say in the log which signal stops the worker, and whether ECS ends the task.
+    """Log which signal stops the worker, and whether ECS is ending the task.
 
-    ECS does not tell a task why it ends it; the reason stands on the stopped task, for
-    those who look at it from outside.
+    ECS does not tell a task the reason. The stopped task has it in its description.
     """
     await stop.wait()
     if not stop.signal:
@@ -58,10 +57,11 @@ async def log_signal(stop: Stop, metadata: str, log: telemetry.Log) -> None:
 
 
 def exit_despite_threads(code: int, log: telemetry.Log) -> None:
-    """End the process here if a function in a thread goes on, which Python waits for.
+    """End the process although a thread still runs, which Python would wait for.
 
-    What it was at has been handed back; the less it goes on beside whoever has it now,
-    the better.
+    The chunk of that thread is released already, so its function must not run on beside
+    the
+    chunk's new owner.
     """
     here, until = threading.current_thread(), time.monotonic() + THREADS_S
     others = [t for t in threading.enumerate() if t is not here and not t.daemon]
@@ -71,7 +71,7 @@ def exit_despite_threads(code: int, log: telemetry.Log) -> None:
     if left:
         telemetry.emit(log, "worker.threads_left", count=left)
         kind, error, trace = sys.exc_info()
-        if kind is not None and error is not None:  # after us nobody tells of it
+        if kind is not None and error is not None:  # nothing reports it after the exit
             sys.excepthook(kind, error, trace)
         sys.stdout.flush()
         sys.stderr.flush()

@@ -1,7 +1,8 @@
-"""Tell a pipeline's notify hook what became of a job: at least once.
+"""Call a pipeline's notify hook for a job at least once.
 
-Whoever tells takes the notice for about a lease first. A worker that dies with it is
-followed by another; a hook that fails is tried again, later each time.
+A worker takes a notification for about one lease before it calls the hook. If the
+worker
+dies, another one takes it. If the hook fails, the delay grows with each attempt.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from workers.executor import MessageAction, WorkItem, hide_message
 from workers.station import WorkerServices
 
 GIVEN_UP = "job.notification.failed"
-#: Tries of a notice; below the ten receives after which SQS sets a message aside.
+#: Attempts per notification: fewer than the ten receives after which SQS moves a
+#: message to the dead-letter queue.
 MAX_ATTEMPTS = 6
-#: A failed try is repeated after up to `min(CAP_S, GROWTH**tries)` seconds: soon at
-#: first, and for ten minutes in all, so that a receiver's restart loses no notice.
+#: A failed attempt is retried after up to `min(CAP_S, GROWTH**attempts)` seconds: soon
+#: at first, and for ten minutes in all, so that a restart of the hook's receiver loses
+#: nothing.
 GROWTH = 4.0
 CAP_S = 300.0
 
@@ -29,7 +32,7 @@ CAP_S = 300.0
 async def notify_job(
     work_item: WorkItem, services: WorkerServices
 ) -> MessageAction | None:
-    """Tell what there is to tell of a job; None: the turn is the join's own."""
+    """Deliver a job's due notifications; None: the work item is for the join."""
     job = await services.rt.jobs.read(work_item.ref.of)
     if job is None or job.status is JobStatus.FINALIZING:
         return None
@@ -43,9 +46,9 @@ async def notify_job(
 
 
 async def deliver_due(job: Job, services: WorkerServices) -> float | None:
-    """Deliver the notices that are due; return the seconds until the next is, if any.
+    """Deliver the due notifications; return the seconds until the next, or None.
 
-    An ended job without any left is let go of.
+    Close an ended job that has no pending notification.
     """
     notices = Notifications(services.rt.table, services.rt.clock)
     for row in await notices.of(job.ref):
@@ -63,14 +66,14 @@ async def deliver_due(job: Job, services: WorkerServices) -> float | None:
 async def deliver(
     row: Item, job: Job, notices: Notifications, services: WorkerServices
 ) -> None:
-    """Call the hook, once, if nobody else is at it."""
+    """Call the hook once, unless another worker has taken the notification."""
     settings = services.rt.settings
     taken = await notices.take(row, settings.lease_s + settings.clock_skew_s)
     if taken is None:
         return
     notify = services.pipelines[job.pipeline].notify
     if notify is None or taken["attempts"] > MAX_ATTEMPTS:
-        reason = "each try died with its worker" if notify else "there is no hook now"
+        reason = "each attempt died with its worker" if notify else "the hook is gone"
         await abandon(taken, reason, notices, services)
         return
     try:
@@ -91,7 +94,7 @@ async def deliver(
 async def on_delivery_failed(
     row: Item, error: Exception, notices: Notifications, services: WorkerServices
 ) -> None:
-    """Put a notice off that could not be delivered, or give it up."""
+    """Postpone a failed notification, or abandon it after the last attempt."""
     failure = classify(error)
     reason, tries = f"{failure.code}: {failure.message}", row["attempts"]
     telemetry.emit(
@@ -111,7 +114,7 @@ async def on_delivery_failed(
 async def abandon(
     row: Item, reason: str, notices: Notifications, services: WorkerServices
 ) -> None:
-    """Tell nobody any more, and say so where a person looks."""
+    """Abandon a notification, and emit the event that operators look for."""
     if await notices.give_up(row, reason):
         telemetry.emit(
             services.log,

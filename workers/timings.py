@@ -1,4 +1,4 @@
-"""How long stages take here, as a stopping worker has to know: pure."""
+"""Stage durations: a stopping worker uses them to decide what to wait for."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections import deque
 from dataclasses import dataclass, field
 from statistics import median
 
-#: Runs of a stage that are remembered, and fewer than which tell nothing.
+#: Samples kept per stage, and the fewest samples for an estimate.
 MAX_SAMPLES = 20
 MIN_SAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class RunningStage:
-    """A stage that runs, and since when."""
+    """A running stage and its start."""
 
     pipeline: str
     stage: str
@@ -22,20 +22,20 @@ class RunningStage:
 
 @dataclass(slots=True)
 class StageDurations:
-    """What the stages of one worker took, in seconds."""
+    """The durations of one worker's stages in seconds."""
 
     _durations: dict[tuple[str, str], deque[float]] = field(default_factory=dict)
 
     def record(self, under_way: RunningStage, now: float) -> None:
-        """Remember a stage that has ended well."""
+        """Record the duration of a stage that succeeded."""
         key = under_way.pipeline, under_way.stage
         durations = self._durations.setdefault(key, deque(maxlen=MAX_SAMPLES))
         durations.append(now - under_way.started_at)
 
     def may_finish_by(self, under_way: RunningStage, now: float, until: float) -> bool:
-        """Say whether a stage may end in time, as far as anybody can tell.
+        """Return whether a stage may end before `until`.
 
-        One that takes longer than it mostly does may end at any moment.
+        A stage that has run longer than its median may end at any moment.
         """
         durations = self._durations.get((under_way.pipeline, under_way.stage), ())
         if len(durations) < MIN_SAMPLES:

@@ -1,7 +1,7 @@
-"""Do the work on a claimed chunk: build its context, run its stages, report.
+"""Run a claimed chunk: build its context, run its stages, return the outcome.
 
-An end from outside (the lease, a cancel, a stop, a hung stage) becomes an outcome
-here, so that there is one way to settle.
+An interrupt (lost lease, cancel, stop, hung stage) becomes an outcome here, so that all
+outcomes are settled in one place.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from workers.station import WorkerServices
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What came of the work on a chunk.
+    """The result of a chunk's run.
 
     Attributes:
-        calls_after_cancel: Calls that ended after a cancel request; None: no request.
+        calls_after_cancel: Calls that ended after the cancel request; None: no cancel.
     """
 
     chunk_run: ChunkRun
@@ -62,10 +62,10 @@ async def run_claim(
     services: WorkerServices,
     log: structlog.stdlib.BoundLogger,
 ) -> RunResult:
-    """Run a chunk's stages from its last checkpoint and return what came of it.
+    """Run a chunk's stages from its last checkpoint and return the result.
 
     Raises:
-        ClaimLostError: The chunk is somebody else's by now; nothing may be written.
+        ClaimLostError: Another worker owns the chunk; this one must not write.
     """
     chunk_run = build_run(lease, job, pipeline, services, log)
     try:
@@ -73,8 +73,12 @@ async def run_claim(
             lease, chunk_run, services, run_from_checkpoint(chunk_run, job, services)
         )
         cancel_request = lease.cancel or chunk_run.checkpoints.cancel
-        undo = cancel_request is not None and cancel_request.compensate
-        if isinstance(outcome, Cancelled) and outcome.compensation is None and undo:
+        compensate = cancel_request is not None and cancel_request.compensate
+        if (
+            isinstance(outcome, Cancelled)
+            and outcome.compensation is None
+            and compensate
+        ):
             lease.begin_compensation()
             outcome = await run_while_leased(
                 lease,
@@ -96,10 +100,10 @@ async def run_while_leased(
     services: WorkerServices,
     work: Coroutine[Any, Any, Outcome],
 ) -> Outcome:
-    """Work as long as the claim is held and nobody cuts it off; say what it came to.
+    """Run the work until it ends or the lease interrupts it; return the outcome.
 
     Raises:
-        ClaimLostError: The chunk is somebody else's by now.
+        ClaimLostError: Another worker owns the chunk.
     """
     try:
         async with lease:
@@ -113,7 +117,7 @@ async def run_while_leased(
 async def run_from_checkpoint(
     chunk_run: ChunkRun, job: Job, services: WorkerServices
 ) -> Outcome:
-    """Take over what earlier claims left, then go on from there."""
+    """Load the state of earlier claims and continue from there."""
     try:
         await load_state(chunk_run, job, services)
     except Exception as error:
@@ -134,10 +138,13 @@ async def run_from_checkpoint(
 def on_load_failure(
     chunk_run: ChunkRun, error: Exception, services: WorkerServices
 ) -> Outcome:
-    """Decide on a chunk that cannot be gone on with here: perhaps it can elsewhere.
+    """Return the outcome of a chunk whose state this worker cannot load.
 
-    What a newer version left is for newer workers, however long it takes. A stage that
-    this pipeline lacks may be one that theirs has: they are waited for, for a while.
+    State of a newer schema is deferred until a newer worker takes it, however long that
+    is.
+    A stage that this worker's pipeline lacks is deferred too, but only a limited number
+    of
+    times.
     """
     failure = saga.describe_failure(error, chunk_run.ctx, chunk_run.limits)
     deferrals = int(chunk_run.claim.chunk.item.get("deferrals", 0))
@@ -152,7 +159,7 @@ def on_load_failure(
 
 
 def malformed(chunk_run: ChunkRun, error: Exception) -> Exception:
-    """Return what to say of a record that cannot be read: somebody edited a row."""
+    """Return the error of a malformed row: an operator must have edited it."""
     if not isinstance(error, record.MALFORMED_ERRORS):
         return error
     what = f"A row of chunk {chunk_run.claim.ref}"
@@ -160,9 +167,9 @@ def malformed(chunk_run: ChunkRun, error: Exception) -> Exception:
 
 
 async def compensate_cancelled(chunk_run: ChunkRun, stage: str) -> Outcome:
-    """Undo what a chunk has done that was stopped at a stage before its pivot.
+    """Compensate a chunk that a cancel interrupted before its pivot.
 
-    An effect that was under way lands first: it must not happen after it was undone.
+    An effect in flight is drained first: it must not happen after its compensation.
     """
     await chunk_run.ctx.caller.drain()
     if chunk_run.checkpoints.failure is None:
@@ -181,16 +188,17 @@ async def compensate_cancelled(chunk_run: ChunkRun, stage: str) -> Outcome:
 def calls_after_cancel(
     chunk_run: ChunkRun, cancel_request: CancelRequest | None
 ) -> int | None:
-    """Count the calls of the work that ended after a cancel was asked for."""
+    """Count the run's calls that ended after the cancel request."""
     if cancel_request is None:
         return None
     return chunk_run.ctx.caller.counts.count_ended_after(moment(cancel_request.at))
 
 
 def outcome_of_unreadable(chunk_run: ChunkRun, failure: ErrorEnvelope) -> Outcome:
-    """Decide on a chunk whose payload or checkpoints cannot be read.
+    """Return the outcome of a chunk whose payload or checkpoints cannot be read.
 
-    Nothing can be undone without them: if anything was begun, a person has to look.
+    Without them nothing can be compensated. If a stage was started, an operator has to
+    act.
     """
     attempts_left = chunk_run.limits.max_attempts - chunk_run.ctx.attempt
     if failure.retryable and attempts_left > 0:
@@ -206,7 +214,7 @@ def outcome_of_unreadable(chunk_run: ChunkRun, failure: ErrorEnvelope) -> Outcom
 
 
 async def recover_spent(chunk_run: ChunkRun) -> Outcome:
-    """Undo and bury a chunk whose attempts are spent without an end on record."""
+    """Compensate and dead-letter a chunk whose last attempt has no outcome."""
     failure = last_failure(chunk_run)
     names = [stage.name for stage in chunk_run.pipeline.stages]
     index = names.index(chunk_run.checkpoints.reached_stage)
@@ -222,7 +230,7 @@ async def recover_spent(chunk_run: ChunkRun) -> Outcome:
 
 
 def last_failure(chunk_run: ChunkRun) -> ErrorEnvelope:
-    """Return what ended the last attempt: by its record, else its worker's death."""
+    """Return the last attempt's failure: as recorded, or its worker's death."""
     error_history = chunk_run.error_history
     last = (
         (error_history[-1]["gen"], error_history[-1]["attempt"])
@@ -240,10 +248,10 @@ def last_failure(chunk_run: ChunkRun) -> ErrorEnvelope:
 def outcome_of_interrupt(
     lease: Lease, chunk_run: ChunkRun, services: WorkerServices
 ) -> Outcome:
-    """Turn an end from outside into an outcome.
+    """Return the outcome of an interrupted run.
 
     Raises:
-        ClaimLostError: It was the claim that ended.
+        ClaimLostError: The lease was lost.
     """
     settings = services.rt.settings
     match lease.reason:
@@ -264,10 +272,9 @@ def outcome_of_interrupt(
 
 
 def retry_after_timeout(chunk_run: ChunkRun, code: str, reason: str) -> Retry:
-    """Return the outcome of a chunk that took too long.
+    """Return the outcome of a chunk that ran too long.
 
-    It is retried even if its attempts are spent: the next worker that claims it has
-    a fresh lease for the recovery.
+    It is a retry even when no attempt is left: the recovery claim has a fresh lease.
     """
     error = TransientError(reason, code=code)
     failure = saga.describe_failure(error, chunk_run.ctx, chunk_run.limits)

@@ -1,9 +1,8 @@
-"""Poll the jobs in hand every `cancel_poll_s`, and let go of those that are cancelled.
+"""Poll the worker's jobs every `cancel_poll_s`, and interrupt cancelled chunks.
 
-With them goes the look at the fleet's circuit breakers: one request for all of them.
-
-The renewal of a lease would tell, too, but only every third of a lease; a call that
-costs money should be cut off sooner.
+Each poll also syncs the fleet's circuit breakers: one request for all of them. The
+renewal of a lease sees a cancel too, but only every third of a lease. A call that costs
+money should be interrupted sooner.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ from piecework.pulse import REQUEST_S
 from piecework.runtime import Runtime
 from workers.heart import Lease, LeaseRenewer
 
-#: Seconds for which a chunk is in hand before it is worth a look: most of those that
-#: make no calls have ended by then, and of many small jobs a look at each would cost
-#: nearly a request a job. A cancel is seen that much later at the most.
+#: Seconds that a lease must exist before its job is polled. Most chunks without calls
+#: have ended by then, and polling many small jobs would cost nearly one request per
+#: job. A cancel is seen that much later at most.
 MIN_AGE_S = 0.2
-#: One item can be read 3,000 times a second. Of a fleet too large for that a worker
-#: that is refused looks half as often, and bit by bit as often as before.
+#: DynamoDB reads one item at most 3,000 times a second. In a larger fleet, a throttled
+#: worker halves its rate of polls, and raises it again step by step.
 THROTTLED = "aws.service.throttled"
 SLOW_DOWN, SPEED_UP = 2.0, 0.9
 
 
 @dataclass(slots=True)
 class CancelWatcher:
-    """Watches the jobs whose chunks a worker has in hand."""
+    """Polls the jobs of a worker's leases for cancel requests."""
 
     rt: Runtime
     lease_renewer: LeaseRenewer
@@ -44,7 +43,7 @@ class CancelWatcher:
     log: structlog.stdlib.BoundLogger
 
     async def run(self) -> None:
-        """Look for ever; with nothing in hand there is nothing to look at."""
+        """Poll until cancelled; without leases there is nothing to poll."""
         pause = base_pause = self.rt.settings.cancel_poll_s
         while True:
             self.lease_renewer.liveness.expect_within("watch", pause + REQUEST_S)
@@ -58,18 +57,18 @@ class CancelWatcher:
             except StoreError as error:
                 telemetry.emit(self.log, "cancel_watch.failed", error_code=error.code)
                 if error.code == THROTTLED:
-                    # No rarer than the renewal of the lease, which tells, too.
+                    # Not less often than the renewal of the lease, which sees a cancel
+                    # too.
                     longest_pause = max(base_pause, self.rt.settings.lease_s / 3)
                     pause = min(longest_pause, pause * SLOW_DOWN)
 
     async def poll(self) -> None:
-        """Look once at each job that has chunks in hand; one request a job.
+        """Poll each job that has leases, with one request per job.
 
-        And one for all breakers, if a chunk is in hand that may call, or if there is
-        something to tell the others.
+        Sync all breakers in one more request, if there are leases or unsent changes.
 
         Raises:
-            StoreError: A job could not be read; the others were looked at.
+            StoreError: A job could not be read; the other jobs were polled.
         """
         by_job: dict[JobRef, list[Lease]] = defaultdict(list)
         since = asyncio.get_running_loop().time() - MIN_AGE_S
@@ -93,9 +92,10 @@ class CancelWatcher:
             raise failed
 
     async def read_cancel_request(self, ref: JobRef) -> CancelRequest | None:
-        """Return what a job asks of its chunks.
+        """Return the cancel request of a job, or None.
 
-        Of a record that somebody spoiled nothing: its chunks go on to their ends.
+        A job row that an operator made unreadable counts as not cancelled: its chunks
+        go on.
         """
         with suppress(PermanentError):
             job = await self.rt.jobs.read(ref)

@@ -1,4 +1,4 @@
-"""Receive and execute until told to stop; then finish or hand back what is in hand."""
+"""Receive and process messages until a stop; then finish or release the chunks."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ from workers.watch import CancelWatcher
 
 
 async def run_worker(services: WorkerServices, stop: asyncio.Event) -> None:
-    """Be a worker until `stop` is set.
+    """Run a worker until `stop` is set.
 
     Raises:
-        Exception: What ended one of its loops; a worker that lacks one would only
-            look alive, so it hands back what it has and ends.
+        Exception: The error of a loop. Without one of its loops a worker would only
+            seem
+            alive, so it releases its chunks and ends.
     """
     worker = Worker(services, stop)
     watch = CancelWatcher(
@@ -53,10 +54,10 @@ async def run_worker(services: WorkerServices, stop: asyncio.Event) -> None:
 
 @dataclass(slots=True)
 class Worker:
-    """A worker, and the chunks in its hands.
+    """A worker and its active tasks.
 
     Attributes:
-        closing: Nobody waits any more for what is begun now.
+        closing: The drain has ended: tasks that start now would not be awaited.
     """
 
     services: WorkerServices
@@ -67,7 +68,7 @@ class Worker:
     acks: AckBatcher = field(init=False)
 
     def __post_init__(self) -> None:
-        """Let ended chunks be counted, and the last one of a job start its join."""
+        """Create the receiver and the ack batcher, and connect the services to them."""
         services = self.services
         self.receiver = Receiver(
             services, self.stop, lambda: len(self.active_tasks), self.on_message
@@ -85,24 +86,24 @@ class Worker:
         services.wake_receiver = self.receiver.slot_freed.set
 
     def on_message(self, delivery: Delivery) -> None:
-        """Take a message in hand."""
+        """Start the work on a message."""
         self.start_task(self.handle_delivery(delivery))
 
     def start_task(self, work: Coroutine[Any, Any, object]) -> None:
-        """Take something in hand; its failure is its own."""
+        """Start a task whose failure affects no other task."""
         task = asyncio.create_task(self.contain_failure(work))
         self.active_tasks.add(task)
         task.add_done_callback(self.on_task_done)
 
     def on_task_done(self, task: asyncio.Task[None]) -> None:
-        """Free the slot."""
+        """Free the task's slot."""
         self.active_tasks.discard(task)
         self.receiver.on_task_done()
 
     async def contain_failure(self, work: Coroutine[Any, Any, object]) -> None:
-        """Keep one chunk's outage from its neighbours: its message shows again.
+        """Log a task's failure; SQS delivers its message again.
 
-        A cancellation that nobody asked for is a stage's own, left by what it awaited.
+        A cancellation that the worker did not request comes from what a stage awaited.
         """
         task = asyncio.current_task()
         try:
@@ -116,10 +117,11 @@ class Worker:
             )
 
     async def handle_delivery(self, delivery: Delivery) -> None:
-        """Carry out what a message asks for, if its record can be read.
+        """Process a message if the records it refers to can be read.
 
-        Nothing is guessed of one that somebody spoiled; once it is put right, it sends
-        another message.
+        The worker does not guess the content of a malformed record. Once an operator
+        has
+        repaired it, a new message is sent.
         """
         try:
             await self.handle_message(delivery)
@@ -138,7 +140,7 @@ class Worker:
             await self.quarantine(delivery, UNREADABLE)
 
     async def handle_message(self, delivery: Delivery) -> None:
-        """Carry out what a message asks for."""
+        """Process a message, then delete or quarantine it as required."""
         message = delivery.message
         if delivery.newer:
             await defer_to_newer_worker(
@@ -163,9 +165,10 @@ class Worker:
                 await self.quarantine(delivery, "runtime.message.orphan")
 
     async def process(self, work_item: WorkItem, job: Job) -> MessageAction:
-        """Take a turn of a chunk; if that ends it, see to it that it is counted.
+        """Process a work item; queue the ack of a chunk that has ended.
 
-        After a join there may be something to tell, and a turn of it may be only that.
+        After a join the job's notify hook may be due, and a work item may be only for
+        that.
         """
         can_notify = work_item.ref.is_join and self.can_notify(job)
         if (
@@ -183,14 +186,15 @@ class Worker:
         return action
 
     def can_notify(self, job: Job) -> bool:
-        """Say whether somebody wants to be told of a job, and this worker can."""
+        """Return whether the job has a notify hook that this worker can call."""
         return job.has_notify_hook and job.pipeline in self.services.pipelines
 
     async def start_chunk(self, ref: ChunkRef, gen: int) -> bool:
-        """Take a chunk in hand without a message, if there is a slot for it.
+        """Start a chunk without a message if a slot is free; return whether it did.
 
-        For what a reconciler beside us gave back or began to finish: it need not wait
-        behind all that is queued.
+        The reconciler beside this worker offers chunks that it reclaimed, and joins.
+        They need
+        not wait behind the queue.
         """
         job = await self.services.job(ref.of)
         if job is None or self.receiver.is_full() or self.stop.is_set():
@@ -201,7 +205,7 @@ class Worker:
         return True
 
     async def quarantine(self, delivery: Delivery, code: str) -> None:
-        """Set a message aside that belongs to nothing we know."""
+        """Quarantine a message that belongs to no known chunk."""
         await self.services.dead_letters.quarantine(delivery, code)
         await self.services.rt.work.delete([delivery.receipt])
         telemetry.emit(
@@ -212,13 +216,13 @@ class Worker:
         )
 
     async def start_join(self, ref: JobRef) -> None:
-        """Begin the join of a job whose chunks have all ended, and run it right here.
+        """Start the join of a job whose chunks have all ended, in this worker.
 
-        Should we die now, the reconciler sends the join as a message; where nobody
-        would wait for it, we do.
+        If the worker dies, the reconciler sends the join as a message. If the worker is
+        closing, it sends the message itself.
         """
         rt = self.services.rt
-        # Read once: what begins the end is refused of a job that has moved on since.
+        # One read is enough: the writes that end the job fail if it has changed since.
         job = await rt.jobs.read(ref)
         if job is None:
             return

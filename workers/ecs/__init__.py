@@ -1,1 +1,1 @@
-"""The manners of a worker that is an ECS task: its name, and when it may be ended."""
+"""Integration with ECS: the worker's name and its task protection."""

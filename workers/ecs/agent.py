@@ -1,7 +1,7 @@
-"""Ask the ECS agent beside a task; whatever it answers, the work goes on.
+"""Call the ECS agent of a task; a failure never stops the work.
 
-Its addresses are in the environment of every task, on link-local loopback: reachable
-by this task alone, over plain HTTP, with no proxy in between.
+The agent's addresses are in the environment of every task. They are link-local:
+reachable by this task alone, over plain HTTP, without a proxy.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from typing import Any
 
 import aiohttp
 
-#: Seconds to wait for an answer, and bytes of one that are read.
+#: Seconds to wait for an answer, and bytes of it that are read.
 TIMEOUT_S = 2.0
 MAX_BYTES = 65_536
 
 
 class AgentError(Exception):
-    """The agent did not answer, or refused; the message is its reason."""
+    """The agent did not answer, or refused; the message is the reason."""
 
 
 async def request(url: str, put: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Get what a URL of the agent holds, or put something there; return the answer.
+    """GET a URL of the agent, or PUT a document there; return the answer.
 
     Raises:
-        AgentError: There is no answer, or none that can be read, or it is a refusal.
+        AgentError: The agent did not answer, refused, or sent an unreadable answer.
     """
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
     try:
@@ -37,14 +37,14 @@ async def request(url: str, put: dict[str, Any] | None = None) -> dict[str, Any]
         raise AgentError(type(error).__name__) from error
     if not isinstance(body, dict):
         raise AgentError("the answer is no object")
-    said = refusal_reason(body) or ("" if reply.ok else f"HTTP {reply.status}")
-    if said:
-        raise AgentError(said)
+    reason = refusal_reason(body) or ("" if reply.ok else f"HTTP {reply.status}")
+    if reason:
+        raise AgentError(reason)
     return body
 
 
 async def read_body(content: aiohttp.StreamReader) -> bytes:
-    """Return an answer's body, which may come in pieces; no more than the most."""
+    """Return the body of an answer, at most `MAX_BYTES`; it may arrive in pieces."""
     body = b""
     while piece := await content.read(MAX_BYTES - len(body)):
         body += piece
@@ -52,7 +52,7 @@ async def read_body(content: aiohttp.StreamReader) -> bytes:
 
 
 def refusal_reason(body: dict[str, Any]) -> str:
-    """Return the reason that an answer gives for doing nothing; none: it was done."""
+    """Return the reason of a refusal; an empty text means that the agent complied."""
     for part, field in (("error", "Code"), ("failure", "Reason")):
         if isinstance(found := body.get(part), dict):
             return str(found.get(field, part))

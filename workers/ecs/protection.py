@@ -1,8 +1,8 @@
-"""Keep ECS from ending this task in a scale-in or a deployment while it has work.
+"""Keep ECS from ending this task during a scale-in or deployment while it has work.
 
-It asks for protection when there is a chunk in hand, prolongs it before it runs out,
-and gives it back when nothing was in hand for a while, so that a worker with little to
-do does not ask for every chunk. `Shield` decides; here it is done.
+The worker requests protection when it has a chunk, and renews it before it expires. It
+gives protection back only after some idle time, so that a worker with little work does
+not request it for every chunk. `ProtectionPolicy` decides; this module acts.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from workers.ecs.agent import AgentError, request
 from workers.ecs.shield import MINUTES, ProtectionPolicy
 
 AGENT = "ECS_AGENT_URI"
-#: Seconds between two looks at what is in hand.
+#: Seconds between two checks of the workload.
 POLL_S = 1.0
 
 
 class Workload(Protocol):
-    """What a worker has in hand, and whether it takes more."""
+    """The worker's chunks and its intake."""
 
     def lease_count(self) -> int:
         """Return how many chunks it has claimed."""
         ...
 
     def count_unfinished(self) -> int:
-        """Return how much it does that may claim one, a receive included."""
+        """Return its active tasks and receives, each of which may claim a chunk."""
         ...
 
     def pause_intake(self, *, on: bool) -> None:
-        """Let it take nothing new, or go on with that."""
+        """Pause or resume the intake of new chunks."""
         ...
 
 
 @dataclass(slots=True)
 class Protection:
-    """Asks the agent, as long as the worker runs; begins unprotected as every task."""
+    """Controls the protection of this task, which starts unprotected."""
 
     agent: str
     workload: Workload
@@ -47,7 +47,7 @@ class Protection:
     policy: ProtectionPolicy
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Look until told to stop, then let go; where there is no ECS, do nothing."""
+        """Control the protection until the stop, then give it back (only on ECS)."""
         now = asyncio.get_running_loop().time
         try:
             while self.agent and not stop.is_set():
@@ -61,7 +61,7 @@ class Protection:
             await self.set_protection(on=False)
 
     async def poll(self, now: float) -> None:
-        """Ask for what is due; whoever breathes takes nothing while we look."""
+        """Request the change that is due; pause the intake first if the policy must."""
         paused, workload = self.policy.must_pause(now), self.workload
         workload.pause_intake(on=paused)
         left = workload.count_unfinished() if paused else workload.lease_count()
@@ -70,7 +70,7 @@ class Protection:
             await self.set_protection(on=change)
 
     async def set_protection(self, *, on: bool) -> None:
-        """Ask for protection or its end; a refusal is said once, and tried again."""
+        """Request protection or its end; log the first refusal of a row, and retry."""
         now = asyncio.get_running_loop().time
         change = {"ProtectionEnabled": on} | (
             {"ExpiresInMinutes": MINUTES} if on else {}

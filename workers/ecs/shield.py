@@ -1,8 +1,8 @@
-"""When a task asks ECS for protection, and when it gives it back: pure.
+"""Decide when a task requests ECS protection, and when it gives it back: pure.
 
-A task that always has work would never give it back, and a deployment would wait for
-ever. So it takes a breath now and then: nothing new, until nothing is in hand; only
-then does it go without for a moment, and there is nothing that could be cut off.
+A task that always has work would never give protection back, and a deployment would
+wait forever. So the task pauses its intake now and then until it has no chunk. It is
+unprotected for a moment only then, when ECS cannot interrupt any work.
 """
 
 from __future__ import annotations
@@ -10,37 +10,40 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-#: Minutes that one protection lasts. A frozen worker is protected for no longer.
+#: Minutes of one protection. A frozen worker is not protected for longer.
 MINUTES = 10
-#: Seconds before its end at which it is prolonged.
+#: Seconds before its expiry at which protection is renewed.
 RENEW_AHEAD_S = 300.0
-#: Seconds with nothing in hand after which it is given back.
+#: Idle seconds after which protection is given back.
 IDLE_S = 30.0
-#: Seconds of protection without a break, then comes the breath. A deployment waits for
-#: so long and the longest chunk. More often would cost more: the gap, and slots that
-#: are empty until the worker's last chunk has ended.
+#: Seconds of continuous protection before a pause. A deployment waits at most that long
+#: plus the longest chunk. A shorter time would cost more unprotected gaps, and more
+#: slots that stay empty until the worker's last chunk has ended.
 PAUSE_AFTER_S = 3600.0
-#: Share of that by which it may come sooner: tasks that were launched together would
-#: all take nothing at once otherwise.
+#: Fraction by which the pause may come earlier. Otherwise tasks that were launched
+#: together would all pause at once.
 JITTER = 0.25
-#: Seconds with nothing in hand after which a breath gives it back: what ended last has
-#: been counted by then (`ack_batch_s`), and a join that this begins is in hand.
+#: Idle seconds of a pause before protection is given back. By then the last chunk is
+#: counted (`ack_batch_s`), and a join that this starts is claimed.
 PAUSE_IDLE_S = 10.0
-#: Seconds without it, in which ECS can end the task.
+#: Unprotected seconds, in which ECS can end the task.
 UNPROTECTED_S = 60.0
-#: The most seconds between two tries after a refusal.
+#: Longest delay in seconds between two requests after a refusal.
 MAX_RETRY_DELAY_S = 60.0
 
 
 @dataclass(slots=True)
 class ProtectionPolicy:
-    """What to ask for, and when.
+    """Decides which protection to request, and when.
 
     Attributes:
-        longest_s: Seconds of protection until a breath.
-        until: When the protection that we have ends.
-        since: When it began; prolonging it changes nothing.
-        resumes_at: When the gap after a breath ends; 0: there is none.
+        pause_after_s: Seconds of continuous protection until a pause.
+        protected_until: When the current protection expires.
+        protected_since: When it started; a renewal does not change it.
+        busy_at: When the worker last had work.
+        gap_ends_at: When the unprotected gap after a pause ends; 0: there is no gap.
+        retry_at: Before this moment a refused request is not repeated.
+        refusals: Refusals since the last grant.
     """
 
     pause_after_s: float
@@ -52,15 +55,15 @@ class ProtectionPolicy:
     refusals: int = 0
 
     def must_pause(self, now: float) -> bool:
-        """Say whether to take nothing new: until nothing is in hand, and in the gap."""
-        over_long = (
+        """Return whether to pause the intake: before the gap, and in it."""
+        is_due = (
             now < self.protected_until
             and now - self.protected_since >= self.pause_after_s
         )
-        return over_long or self.gap_ends_at > 0.0
+        return is_due or self.gap_ends_at > 0.0
 
     def desired_change(self, now: float, *, busy: bool) -> bool | None:
-        """Return whether to ask for protection or for its end; None: for nothing."""
+        """Return True to request protection, False to end it, None for no change."""
         if 0.0 < self.gap_ends_at <= now:
             self.gap_ends_at, busy = 0.0, True  # protected before it takes anything
         self.busy_at = now if busy else self.busy_at
@@ -73,7 +76,7 @@ class ProtectionPolicy:
         return True if busy and self.protected_until - now <= RENEW_AHEAD_S else None
 
     def on_granted(self, now: float, *, on: bool) -> None:
-        """Note that ECS did what it was asked for."""
+        """Record that ECS granted a request."""
         self.refusals = 0
         if on:
             self.protected_since = (
@@ -85,12 +88,12 @@ class ProtectionPolicy:
         self.protected_until = 0.0
 
     def on_refused(self, now: float) -> bool:
-        """Note that it did not; say whether this is the first time in a row."""
+        """Record a refusal; return whether it is the first in a row."""
         self.refusals += 1
         self.retry_at = now + min(MAX_RETRY_DELAY_S, 2.0 * self.refusals)
         return self.refusals == 1
 
 
 def draw_pause_interval(rng: Random) -> float:
-    """Draw for how long a task is protected until it takes a breath."""
+    """Draw the seconds of continuous protection until a pause."""
     return PAUSE_AFTER_S * rng.uniform(1.0 - JITTER, 1.0)

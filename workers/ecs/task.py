@@ -1,4 +1,4 @@
-"""What an ECS task can learn of itself: its name, and whether ECS is ending it."""
+"""Read the metadata of this ECS task: its id, its zone, its desired status."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from piecework import telemetry
 from workers.ecs.agent import AgentError, request
 
 METADATA = "ECS_CONTAINER_METADATA_URI_V4"
-#: Of a task's id, enough to find it by and to have it to oneself.
+#: Characters of a task's id in the worker's name: enough to be unique.
 TASK_ID_CHARS = 12
 ID = re.compile(r"[0-9a-zA-Z-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A task, as ECS knows it.
+    """An ECS task.
 
     Attributes:
-        desired_status: What ECS wants of it: RUNNING, or STOPPED once it ends it.
+        desired_status: RUNNING, or STOPPED once ECS ends the task.
     """
 
     id: str
@@ -28,9 +28,9 @@ class Task:
 
 
 async def current_task(metadata: str, log: telemetry.Log) -> Task | None:
-    """Return the task that this process runs in; None: it runs in none, or who knows.
+    """Return the task of this process; None without ECS or without an answer.
 
-    `metadata` is where the agent tells of it; empty where there is no ECS.
+    `metadata` is the URL of the task's metadata; empty without ECS.
     """
     if not metadata:
         return None
@@ -48,5 +48,5 @@ async def current_task(metadata: str, log: telemetry.Log) -> Task | None:
 
 
 def worker_name(task: Task | None, host: str, pid: int) -> str:
-    """Name a worker as people look for it: by its task, else by its machine."""
+    """Return the worker's name: its task's id, or else its host, and its pid."""
     return f"{task.id[:TASK_ID_CHARS] if task else host}-{pid}"

@@ -1,4 +1,4 @@
-"""Stages in processes of their own: what kills one costs its chunk an attempt only."""
+"""Run stages in child processes: a child's death costs its chunk one attempt."""
 
 from workers.isolation.pool import Isolation
 

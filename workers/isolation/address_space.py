@@ -1,4 +1,4 @@
-"""Limit what this process may take: an allocation too many is a MemoryError."""
+"""Limit the memory of this process: an allocation beyond it raises MemoryError."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ SIZE, RESIDENT = 0, 1
 
 @contextmanager
 def memory_limit(megabytes: int) -> Iterator[None]:
-    """Allow so many megabytes beyond what the process has; 0: as many as there are.
+    """Allow `megabytes` beyond the current size of the process; 0: no limit.
 
-    Address space is what Linux can limit. Only the soft limit is set: it has to be
-    lifted again, for the process is to tell of its failure and to go on.
+    Linux can limit the address space. Only the soft limit is set, because it must be
+    lifted
+    again: the process reports the failure and continues.
     """
     if not megabytes or not STATM.exists():
         yield
@@ -33,7 +34,7 @@ def memory_limit(megabytes: int) -> Iterator[None]:
 
 
 def memory_used(kind: int) -> int:
-    """Return the bytes that this process has; 0 where there is no /proc."""
+    """Return the bytes that this process uses; 0 without /proc."""
     if not STATM.exists():
         return 0
     return int(STATM.read_text().split()[kind]) * resource.getpagesize()

@@ -1,4 +1,4 @@
-"""A call that a stage in a child waits for, with what cannot cross to the worker."""
+"""A pending call of a stage in a child, with the parts that cannot be sent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workers.isolation.messages import Attempt, CallResult
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """A call, and whoever waits for its answer."""
+    """A call whose result the stage awaits."""
 
     dependency: Dependency
     function: Callable[..., Awaitable[Any]]
@@ -26,7 +26,7 @@ class PendingCall:
     answer: asyncio.Future[CallResult]
 
     async def run(self, request: Attempt) -> str:
-        """Call a function as the worker asks for it; return its value as JSON."""
+        """Run an attempt that the worker requests; return its value as JSON."""
         if request.position == 0:
             return await self.invoke(request, self.dependency, self.function)
         further = self.dependency.fallback[request.position - 1]
@@ -41,7 +41,7 @@ class PendingCall:
         dependency: Dependency,
         function: Callable[..., Awaitable[Any]],
     ) -> str:
-        """Ask a dependency, or look up what an earlier attempt brought about."""
+        """Call a dependency's function, or look up the result of an earlier attempt."""
         pending = (
             dependency.lookup if request.lookup and dependency.lookup else function
         )
@@ -50,6 +50,6 @@ class PendingCall:
         return "null" if missing else values.encode(function, value)
 
     def dependency_at(self, position: int) -> Dependency:
-        """Return whose call it is at a position of the chain, for its errors."""
+        """Return the dependency at a position of the fallback chain, for its errors."""
         further = self.dependency.fallback[position - 1] if position else None
         return (further and further.dependency) or self.dependency

@@ -1,7 +1,7 @@
-"""The attempts of a run's calls that are under way in its child.
+"""The attempts of a run's calls that are in flight in its child.
 
-One whose end nobody will tell is cut off, as everything is when a worker dies: what
-becomes of its effect is for the next attempt of the chunk to find out.
+If a child dies, its attempts are cancelled, as those of a dead worker are. The next
+attempt of the chunk finds out what became of their effects.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from workers.isolation.process import Child
 
 @dataclass(slots=True)
 class ChildAttempts:
-    """Has functions called in a child.
+    """Runs functions in a child.
 
     Attributes:
-        cut: The stage was cut off; what is under way still is let land.
-        dead: How the child died.
+        stage_cancelled: The stage is cancelled; its effects in flight are still
+            drained.
+        death_reason: How the child died.
     """
 
     child: Child
@@ -38,10 +39,12 @@ class ChildAttempts:
     async def run(
         self, call: int, key: str, *, lookup: bool = False, position: int = 0
     ) -> Any:
-        """Have a function called and return its value; cut off, wait until it is.
+        """Run a function in the child and return its value.
+
+        If this call is cancelled, it returns only after the function has ended.
 
         Raises:
-            AttemptError: What the function raised.
+            AttemptError: The error that the function raised.
             CancelledError: The child died.
         """
         if self.death_reason:
@@ -67,10 +70,11 @@ class ChildAttempts:
     async def _cancel(
         self, number: int, attempt: asyncio.Future[AttemptResult]
     ) -> None:
-        """Cut an attempt off: after its stage was cut off, together with the child.
+        """Cancel an attempt; once its stage is cancelled, kill the child instead.
 
-        Who is cut off again cuts it off again, and waits still: the child goes on to
-        other stages, and none of them may find it there.
+        A second cancellation repeats the request and still waits. The child runs other
+        stages
+        later, and no attempt of this one may be left in it.
         """
         while not attempt.done():
             if self.stage_cancelled:
@@ -80,23 +84,23 @@ class ChildAttempts:
                 await asyncio.wait([attempt])
 
     def resolve(self, message: AttemptResult) -> None:
-        """Note what came of an attempt."""
+        """Record the result of an attempt."""
         future = self._under_way.get(message.number)
         if future is not None and not future.done():
             future.set_result(message)
 
     def abandon_all(self, how: str) -> None:
-        """Cut all attempts off: the child died, and nobody will tell their end."""
+        """Cancel all attempts: the child died and will send no result."""
         self.death_reason = how
         for future in self._under_way.values():
             future.cancel()
 
     def __bool__(self) -> bool:
-        """Whether any is under way."""
+        """Return whether any attempt is in flight."""
         return bool(self._under_way)
 
     async def wait_until_idle(self) -> None:
-        """Wait until none is under way, nor tried again."""
+        """Wait until no attempt is in flight or about to be retried."""
         while self._under_way:
             await asyncio.wait(list(self._under_way.values()))
-            await asyncio.sleep(0)  # whoever waited for it goes first
+            await asyncio.sleep(0)  # the task that awaited it runs first

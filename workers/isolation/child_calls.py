@@ -1,4 +1,4 @@
-"""The calls of a stage in a child: asked of the worker, carried out here."""
+"""The calls of a stage in a child: the worker orders them, the child runs them."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from workers.isolation.messages import (
 
 R = TypeVar("R")
 
-#: Never used twice in a process: what an earlier stage left behind is not mistaken.
+#: Numbers are unique in a process, so that leftovers of an earlier stage match nothing.
 NUMBERS: Iterator[int] = itertools.count(1)
 
-#: Seconds between two signs of life: a tight loop gives millions.
+#: Seconds between two progress messages: a tight loop would send millions.
 SIGN_S = 0.05
 
 
 @dataclass(slots=True)
 class ChildCalls:
-    """Stands in for the worker's `Caller` during one run.
+    """Replaces the worker's `Caller` during one run.
 
     Attributes:
-        over: The stage has ended. Nothing more is said of it: the worker listens to
-            the next one on the same line.
+        stage_ended: The stage has ended. No further message of it is sent: the worker
+            reads the next stage's messages on the same channel.
     """
 
     channel: Channel
@@ -68,16 +68,16 @@ class ChildCalls:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
     ) -> Any:
-        """Have the worker make a call, and return its value.
+        """Request a call from the worker, and return its value.
 
         Raises:
-            RuntimeError: The stage has ended; this is something that it left behind.
+            RuntimeError: The stage has ended; a leftover task of it makes this call.
         """
         if self.stage_ended:
             message = f"{function.__qualname__} is called after the end of its stage."
             raise RuntimeError(message)
         number = next(NUMBERS)
-        # As the key of the call is made of them: what it refuses is refused here.
+        # The call's key is made of the arguments: what a key cannot hold fails here.
         plain = json.loads(canonical_json([args, kwargs]))
         spec = DependencySpec.of(dependency)
         answer = self.loop.create_future()
@@ -89,9 +89,9 @@ class ChildCalls:
         return await self.wait_for_result(number, self.pending[number])
 
     async def wait_for_result(self, number: int, pending: PendingCall) -> Any:
-        """Wait for the worker's answer; cut off, withdraw the call first.
+        """Wait for the call's result; if this task is cancelled, cancel the call first.
 
-        A call that was withdrawn is kept: an effect may go on to its end.
+        A cancelled call stays registered: its effect may go on to its end.
         """
         try:
             answer = await asyncio.shield(pending.answer)
@@ -111,23 +111,23 @@ class ChildCalls:
         return values.decode(pending.function, answer.value)
 
     async def run_to_completion(self, work: Coroutine[Any, Any, R]) -> R:
-        """Do what cannot be cut off: here it can, with the process."""
+        """Run work that the worker would not interrupt; here a death interrupts it."""
         return await work
 
     def progress(self) -> None:
-        """Give the worker a sign of life, from whatever thread."""
+        """Report progress to the worker, from any thread."""
         now = self.loop.time()
         if now - self.progress_sent_at >= SIGN_S:
             self.progress_sent_at = now
             self.loop.call_soon_threadsafe(self.send_progress)
 
     def send_progress(self) -> None:
-        """Send a sign of life."""
+        """Send a progress message."""
         if not self.stage_ended:
             self.channel.send(Progress())
 
     def start_attempt(self, request: Attempt) -> None:
-        """Begin an attempt that the worker has asked for."""
+        """Start an attempt that the worker has requested."""
         pending = self.pending.get(request.call)
         if pending is None:
             self.channel.send(AttemptResult(request.number))
@@ -138,7 +138,7 @@ class ChildCalls:
         task.add_done_callback(lambda _: self.attempts.pop(request.number))
 
     async def run_attempt(self, request: Attempt, pending: PendingCall) -> None:
-        """Call a function once, and tell what came of it."""
+        """Call a function once, and send the result."""
         result = AttemptResult(request.number)
         try:
             result = AttemptResult(request.number, value=await pending.run(request))
@@ -159,12 +159,12 @@ class ChildCalls:
             self.channel.send(result)
 
     def cancel_attempt(self, number: int) -> None:
-        """Cut an attempt off; it tells when it has ended."""
+        """Cancel an attempt; it sends its result when it has ended."""
         if number in self.attempts:
             self.attempts[number].cancel()
 
     def resolve_call(self, answer: CallResult) -> None:
-        """Hand an answer to whoever waits for it."""
+        """Give the result of a call to the task that awaits it."""
         pending = self.pending.get(answer.call)
         if pending is not None and not pending.answer.done():
             pending.answer.set_result(answer)

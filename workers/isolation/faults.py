@@ -1,4 +1,4 @@
-"""How the error of a call crosses to the child: as itself, where the child has it."""
+"""Send a call's error to the child, and restore the original if the child has it."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ OURS: Mapping[str, type[PieceworkError]] = {
 
 
 class AttemptError(RemoteError):
-    """What a function raised in the child."""
+    """An error that a function raised in the child."""
 
     def __init__(self, envelope: ErrorEnvelope, attempt: int) -> None:
-        """Remember which attempt it was."""
+        """Store the number of the attempt."""
         super().__init__(envelope)
         self.attempt = attempt
 
 
 class PieceworkAttemptError(AttemptError, PieceworkError):
-    """An error of ours that a function raised: the other side has answered."""
+    """A PieceworkError that a function raised: the dependency has answered."""
 
 
 def fault_from_error(error: Exception, layer: str) -> Fault:
-    """Return an error of a call in the form in which it crosses."""
+    """Return the message form of a call's error."""
     attempt = error.attempt if isinstance(error, AttemptError) else None
     envelope = noted(error) or classify(error, layer=layer)
     return Fault(type(error).__name__, envelope, attempt)
@@ -54,7 +54,7 @@ def fault_from_error(error: Exception, layer: str) -> Fault:
 def error_from_fault(
     fault: Fault, raised: Mapping[int, BaseException]
 ) -> BaseException:
-    """Return what `ctx.call` raises: what it would raise in the worker itself."""
+    """Return the error that `ctx.call` would raise in the worker itself."""
     if fault.attempt is not None and fault.attempt in raised:
         error = raised[fault.attempt]
     else:
@@ -64,7 +64,7 @@ def error_from_fault(
 
 
 def rebuild_error(fault: Fault) -> BaseException:
-    """Return an error that was raised in the worker and not here."""
+    """Return a copy of an error that was raised in the worker."""
     told = fault.envelope
     if fault.type in OURS:
         return OURS[fault.type](

@@ -1,4 +1,4 @@
-"""The line between a worker and its child: messages, each behind its length."""
+"""The channel between a worker and its child: messages with a length prefix."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from dataclasses import dataclass
 
 from workers.isolation.messages import MESSAGE, Message
 
-#: Bytes in which a message's length is written.
+#: Bytes of the length prefix.
 LENGTH = 4
 
 
 @dataclass(slots=True)
 class Channel:
-    """One end of the line."""
+    """One end of the channel."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     @property
     def closed(self) -> bool:
-        """Whether it is cut, at either end."""
+        """Whether either end is closed."""
         return self.writer.is_closing() or self.reader.at_eof()
 
     def send(self, message: Message) -> None:
-        """Say something; on a line that is cut, to nobody."""
+        """Send a message; on a closed channel do nothing."""
         if not self.writer.is_closing():
             content = MESSAGE.dump_json(message)
             self.writer.write(len(content).to_bytes(LENGTH, "big") + content)
 
     async def receive(self) -> Message | None:
-        """Return what the other side says next; None: the line is cut."""
+        """Return the next message; None: the channel is closed."""
         try:
             length = await self.reader.readexactly(LENGTH)
             content = await self.reader.readexactly(int.from_bytes(length, "big"))
@@ -40,11 +40,11 @@ class Channel:
         return MESSAGE.validate_json(content)
 
     def close(self) -> None:
-        """Let go of the line."""
+        """Close the channel."""
         self.writer.transport.abort()
 
 
 async def open_channel(end: socket.socket) -> Channel:
-    """Take hold of one end of a pair of sockets."""
+    """Open the channel on one end of a socket pair."""
     end.setblocking(False)  # noqa: FBT003 -- the name of the socket's own method
     return Channel(*await asyncio.open_unix_connection(sock=end))

@@ -1,17 +1,17 @@
-"""What a worker and its child say to each other: one stage, and the calls it makes.
+"""The messages between a worker and its child: one stage and its calls.
 
     worker                                   child
     Run            ->
-                   <-  Progress, as often as it likes
+                   <-  Progress, any number of times
                    <-  Call                  a stage called `ctx.call`
-    Attempt        ->                        carry it out, the intent is on record
-                   <-  Attempted
-    Answered       ->                        what `ctx.call` returns or raises
-                   <-  Ended
+    Attempt        ->                        run it, the intent is recorded
+                   <-  AttemptResult
+    CallResult     ->                        what `ctx.call` returns or raises
+                   <-  StageResult
 
-`Withdraw` and `Drop` cut a call and an attempt short; each is answered all the same.
-`Cut` ends the stage, but not the attempts: an effect that is to be undone lands first.
-Values are JSON within the messages, written by whoever knows their type.
+`CancelCall` and `CancelAttempt` are answered by a result, too. `CancelStage` ends the
+stage but not its attempts: an effect is drained before its compensation. Values are
+JSON within the messages, written by the side that knows their type.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from piecework.retry import RetryPolicy
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The child has its pipelines."""
+    """The child has loaded its pipelines."""
 
     kind: Literal["ready"] = "ready"
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Do a stage, or undo it.
+    """Run a stage, or its compensation.
 
     Attributes:
         variant: The name of the stage function to run, as in `ways`.
-        scope: What the context calls the stage; a compensation's has the epoch in it.
-        values: What the earlier stages returned, by stage.
-        memory_mb: What the stage may take beyond what its process has; 0: no limit.
-        failure: Why the stage goes another way.
+        scope: The context's stage name; a compensation's contains its generation.
+        values: The values of the earlier stages as JSON, by stage.
+        memory_mb: Megabytes beyond the current size of the process; 0: no limit.
+        failure: The failure that led to this variant.
     """
 
     pipeline: str
@@ -64,7 +64,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class DependencySpec:
-    """A dependency without its functions: those stay in the child."""
+    """A dependency without its functions, which stay in the child."""
 
     name: str
     retry: RetryPolicy
@@ -78,7 +78,7 @@ class DependencySpec:
 
     @classmethod
     def of(cls, dependency: Dependency) -> DependencySpec:
-        """Leave out what cannot cross."""
+        """Return the parts that can be sent."""
         d = dependency
         chain = [FallbackSpec.of(each) for each in d.fallback]
         return cls(
@@ -90,14 +90,14 @@ class DependencySpec:
 
 @dataclass(frozen=True, slots=True)
 class FallbackSpec:
-    """One further down a chain, without its functions; it may ask nobody."""
+    """A fallback without its functions; `spec` is None if it calls no dependency."""
 
     spec: DependencySpec | None
     function: str
 
     @classmethod
     def of(cls, fallback: Fallback) -> FallbackSpec:
-        """Leave out what cannot cross."""
+        """Return the parts that can be sent."""
         dependency = fallback.dependency
         spec = None if dependency is None else DependencySpec.of(dependency)
         return cls(spec, fallback.function.__qualname__)
@@ -105,7 +105,7 @@ class FallbackSpec:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The stage calls the outside world."""
+    """The stage calls a dependency."""
 
     call: int
     spec: DependencySpec
@@ -125,10 +125,10 @@ class CancelCall:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Call the function of a call, or look up what an earlier attempt brought about.
+    """Call the function of a call, or look up the result of an earlier attempt.
 
     Attributes:
-        place: Whose function it is: 0, or the place of another in the call's chain.
+        position: 0 for the call's own function, or a position of its fallback chain.
     """
 
     call: int
@@ -141,7 +141,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class CancelAttempt:
-    """Cut an attempt off."""
+    """Cancel an attempt."""
 
     number: int
     kind: Literal["cancel_attempt"] = "cancel_attempt"
@@ -149,17 +149,17 @@ class CancelAttempt:
 
 @dataclass(frozen=True, slots=True)
 class CancelStage:
-    """The stage is to end; attempts under way go on."""
+    """Cancel the stage; its attempts in flight go on."""
 
     kind: Literal["cancel_stage"] = "cancel_stage"
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptResult:
-    """What came of an attempt; neither value nor failure: it was cut off.
+    """The result of an attempt; without value and failure, it was cancelled.
 
     Attributes:
-        own: The function said in our words what the other side answered.
+        piecework_error: The function raised a PieceworkError: the dependency answered.
     """
 
     number: int
@@ -171,10 +171,10 @@ class AttemptResult:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An error that crosses to the child.
+    """An error that is sent to the child.
 
     Attributes:
-        attempt: The attempt that raised it, where that is known: the child has it.
+        attempt: The attempt that raised it, if known: the child has the original.
         type: The name of its type.
     """
 
@@ -185,10 +185,10 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What came of a call; neither value nor fault: it was withdrawn.
+    """The result of a call; without value and fault, it was cancelled.
 
     Attributes:
-        by: Who of its chain answered; empty: the dependency itself.
+        answered_by: The fallback that answered; empty: the dependency itself.
     """
 
     call: int
@@ -200,18 +200,18 @@ class CallResult:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The stage is alive."""
+    """The stage has made progress."""
 
     kind: Literal["progress"] = "progress"
 
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """What came of the stage.
+    """The result of the stage.
 
     Attributes:
-        outage: Our own tables did not answer: it is not the stage that failed.
-        full: All its runs together left more behind than one of them may take.
+        outage: Our own tables did not answer: the stage did not fail.
+        memory_exceeded: The runs together left more memory than one may use.
     """
 
     value: str = "null"

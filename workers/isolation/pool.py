@@ -1,7 +1,7 @@
-"""The children of one worker: each runs stages one after another until it dies.
+"""The child processes of one worker: each runs one stage after another until it dies.
 
-A start costs some tenths of a second, so a child that has done its stage well waits
-for the next one; there are never more than there are isolated stages at once.
+A start takes some tenths of a second, so an idle child is kept. There are never more
+children than isolated stages that run at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from workers.isolation.messages import Ready, Run, StageResult
 from workers.isolation.process import Child, killed_error, start
 from workers.isolation.session import Session
 
-#: Children that are started at once: each takes a processor, and so do the leases.
+#: Children that start at once: each start takes a processor that lease renewal needs.
 STARTS_AT_ONCE = 2
 
 OUT_OF_MEMORY = "runtime.stage.out_of_memory"
@@ -32,11 +32,11 @@ OUT_OF_MEMORY = "runtime.stage.out_of_memory"
 
 @dataclass(slots=True)
 class Isolation:
-    """Runs stages in children.
+    """Runs stages in child processes.
 
     Attributes:
-        names: What the pipelines are loaded by, as on the command line.
-        memory_mb: What a stage may take that does not say so itself; 0: no limit.
+        names: The names that the pipelines are loaded by, as on the command line.
+        memory_mb: Default memory limit of a stage in megabytes; 0: no limit.
     """
 
     names: Sequence[str]
@@ -50,13 +50,14 @@ class Isolation:
     )
 
     async def run(self, stage: Stage, ctx: Context[Any], variant: str = RUN) -> str:
-        """Do a stage, or undo it, in a child and return its value as JSON.
+        """Run a stage, or its compensation, in a child; return its value as JSON.
 
-        However the run is cut off, the child is dead before this returns, unless it
-        has an effect in the air that is to land.
+        If the run is cancelled, the child is dead before this returns, unless an effect
+        in
+        flight is still drained.
 
         Raises:
-            RemoteError: What the stage raised.
+            RemoteError: The error that the stage raised.
             TransientError: `runtime.stage.killed`: the child died.
         """
         child, ended = await self.acquire_child(stage), None
@@ -81,7 +82,7 @@ class Isolation:
         return ended.value
 
     async def acquire_child(self, stage: Stage) -> Child:
-        """Return a child that waits, or a new one."""
+        """Return an idle child, or start one."""
         while self.idle:
             child = self.idle.pop()
             if child.alive:
@@ -97,7 +98,7 @@ class Isolation:
         return child
 
     async def start(self, stage: Stage) -> Child:
-        """Start a child and wait until it has its pipelines."""
+        """Start a child and wait until it has loaded its pipelines."""
         child = await start(self.names, self.worker)
         try:
             if not isinstance(await child.channel.receive(), Ready):
@@ -110,10 +111,11 @@ class Isolation:
         return child
 
     async def release_child(self, session: Session, ended: StageResult | None) -> None:
-        """Keep a child that may go on.
+        """Keep a child for the next stage, or end it.
 
-        One that was full keeps what it took; of one whose state was lost, who knows
-        what is left.
+        A child beyond its memory limit keeps its memory, and a state error may leave
+        anything
+        behind: both are ended.
         """
         if session.attempts:
             landing = asyncio.create_task(self.drain_in_flight(session))
@@ -127,7 +129,7 @@ class Isolation:
             self.idle.append(session.child)
 
     async def drain_in_flight(self, session: Session) -> None:
-        """Let what the Caller lets land do so, then end the child."""
+        """Wait for the effects that the Caller drains, then end the child."""
         try:
             await session.attempts.wait_until_idle()
         finally:
@@ -135,7 +137,7 @@ class Isolation:
             await session.child.end()
 
     def request(self, stage: Stage, ctx: Context[Any], variant: str) -> Run:
-        """Say what is to be run, with all that it may ask for."""
+        """Return the message that starts a stage, with all that its context offers."""
         payload: BaseModel = ctx.payload
         own = stage.memory_mb
         return Run(
@@ -158,7 +160,7 @@ class Isolation:
         )
 
     async def close(self) -> None:
-        """End the children; none has a stage any more."""
+        """End the children; no stage runs in them any more."""
         for landing in self.draining:
             landing.cancel()
         await asyncio.gather(*self.draining, return_exceptions=True)
@@ -167,7 +169,7 @@ class Isolation:
 
 
 def must_terminate(ended: StageResult) -> bool:
-    """Say whether a stage's end tells that its process is fit for no other."""
+    """Return whether a stage's result shows that its child must not run another."""
     failure = ended.failure
     lost = failure is not None and failure.error_class is ErrorClass.STATE
     short = failure is not None and failure.code == OUT_OF_MEMORY

@@ -1,7 +1,7 @@
-"""A child process: started clean, told apart from its death, killed with its group.
+"""A child process: start it, detect its death, kill its process group.
 
-It is a new program, never a fork of the worker: a fork would take over the locks that
-the worker's threads held at that moment.
+It is a new program, not a fork of the worker: a fork would inherit locks that the
+worker's threads hold at that moment.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from piecework.errors import TransientError
 from workers.isolation.line import Channel, open_channel
 
-#: Seconds for which what a dead child had said may still be on its way.
+#: Seconds to read what a dead child had sent before.
 GRACE_S = 0.1
-#: Seconds that a child whose line is cut has to die by itself.
+#: Seconds that a child has to exit after its channel is closed.
 DYING_S = 1.0
 
-#: The child finds modules where the worker does, but ours before those that lie in
-#: the working directory: a user may have a package of the name of one of ours.
+#: The child searches modules where the worker does, but our packages before those of
+#: the working directory: a user's package may have the same name as one of ours.
 BOOT = (
     "import sys; sys.path[:] = sys.argv[1].split('\\n'); "
     "from workers.child import main; main()"
@@ -41,23 +41,23 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        """Whether it can be given a stage."""
+        """Whether it can run a stage."""
         return self.process.returncode is None and not self.channel.closed
 
     def kill(self) -> None:
-        """Kill it as the kernel does; it may be dead already."""
+        """Kill the process group; it may be dead already."""
         if self.process.returncode is None:
             kill_group(self.process.pid)
 
     async def end(self) -> None:
-        """Kill it, and wait until it is gone: nothing of it may happen any more."""
+        """Kill the process and wait for its exit: then it causes no further effect."""
         self.kill()
         await self.process.wait()
         self.watch.cancel()
         self.channel.close()
 
     async def describe_exit(self) -> str:
-        """Say of what it died, once its line is cut."""
+        """Return how it died, after its channel was closed."""
         try:
             code = await asyncio.wait_for(self.process.wait(), DYING_S)
         except TimeoutError:
@@ -66,7 +66,7 @@ class Child:
 
 
 def describe_return_code(code: int) -> str:
-    """Say how a process ended that has this return code."""
+    """Return how a process with this return code ended."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:
@@ -82,7 +82,7 @@ def killed_error(how: str, stage: str) -> TransientError:
 
 
 async def start(names: Sequence[str], worker: str) -> Child:
-    """Start a child; it says when it has its pipelines."""
+    """Start a child; it sends `Ready` once its pipelines are loaded."""
     ours, theirs = socket.socketpair()
     with ExitStack() as unless_started, theirs:
         unless_started.callback(ours.close)
@@ -99,7 +99,8 @@ async def start(names: Sequence[str], worker: str) -> Child:
             *names,
             stdin=asyncio.subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
-            # Ctrl-C in a terminal goes to its whole group: it is the worker's to stop.
+            # A terminal sends Ctrl-C to the whole group, but only the worker may stop a
+            # child.
             start_new_session=True,
         )
         unless_started.callback(kill_group, process.pid)
@@ -113,7 +114,7 @@ async def start(names: Sequence[str], worker: str) -> Child:
 async def close_after_exit(
     process: asyncio.subprocess.Process, channel: Channel
 ) -> None:
-    """Cut the line of a dead child: a grandchild may hold its end of it."""
+    """Close a dead child's channel: a grandchild may still hold the other end."""
     await process.wait()
     kill_group(process.pid)
     await asyncio.sleep(GRACE_S)
@@ -121,9 +122,9 @@ async def close_after_exit(
 
 
 def kill_group(leader: int) -> None:
-    """Kill a child with all that its stage has started and not let go of.
+    """Kill a child and all processes that its stage started in its group.
 
-    No one else can have the number while one of them lives.
+    The group's number is not reused while one of them lives.
     """
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""A call of a child's stage as the Caller needs it: its functions are the child's."""
+"""A child's call for the worker's Caller: its functions run in the child."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from workers.isolation.messages import DependencySpec, FallbackSpec
 
 @dataclass(frozen=True, slots=True)
 class RemoteCall:
-    """Stands for what a child was given to call with."""
+    """Represents a call of the child in the worker."""
 
     attempts: ChildAttempts
     call: int
 
     def function(self, qualname: str, position: int = 0) -> RemoteFunction:
-        """Return one of the functions of the call's chain."""
+        """Return a function of the call's chain."""
         return RemoteFunction(qualname, self, position)
 
     def dependency(self, spec: DependencySpec, function: RemoteFunction) -> Dependency:
-        """Return a dependency as it is in the child."""
+        """Return a dependency equal to the one in the child."""
         chain = enumerate(spec.fallback, 1)
         return Dependency(
             name=spec.name,
@@ -38,7 +38,7 @@ class RemoteCall:
         )
 
     def fallback(self, further: FallbackSpec, position: int) -> Fallback:
-        """Return one further down the chain."""
+        """Return a fallback of the chain."""
         function = self.function(further.function, position)
         if further.spec is None:
             return Fallback(None, function.without_dependency())
@@ -49,21 +49,21 @@ def _answer() -> Any: ...
 
 
 class RemoteFunction:
-    """Stands for a function of the child's: by its name, and by what calling it does.
+    """Represents a function of the child, with its name.
 
-    What it returns is JSON already, which is what `_answer` is annotated with.
+    Its return value is JSON already: `_answer` is annotated with that type.
     """
 
     __wrapped__ = staticmethod(_answer)
 
     def __init__(self, qualname: str, remote: RemoteCall, position: int) -> None:
-        """Take the name under which calls are remembered."""
+        """Take the name that the call's key contains."""
         self.__qualname__ = qualname
         self.__name__ = qualname.rpartition(".")[2]
         self._remote, self._position = remote, position
 
     async def __call__(self, *_: Any, idempotency_key: str, **__: Any) -> Any:
-        """Call it in the child, which has the arguments."""
+        """Call the function in the child, which has the arguments."""
         return await self._call(idempotency_key)
 
     async def look_up(self, *_: Any, idempotency_key: str, **__: Any) -> Any:
@@ -71,7 +71,7 @@ class RemoteFunction:
         return await self._call(idempotency_key, lookup=True)
 
     def without_dependency(self) -> Any:
-        """Return it as a function that asks nobody, and so has no key."""
+        """Return the function of a fallback that calls no dependency and has no key."""
 
         async def without_dependency(*_: Any, **__: Any) -> Any:
             return await self._call("")

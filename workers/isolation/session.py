@@ -1,9 +1,10 @@
-"""One run of a stage in a child, as the worker sees it.
+"""One run of a stage in a child, from the worker's side.
 
-The functions of calls run in the child, their order is kept here: intent, attempts and
-answer go through the one Caller of the claim, so that journal, ledger, retries and
-budgets know no difference. A child that dies in mid-call leaves an intent behind, and
-the effect in doubt, as a dead worker would.
+The functions of calls run in the child, but the worker orders them. Intent, attempts
+and
+result go through the one Caller of the claim, so journal, ledger, retries and budgets
+work as in the worker. A child that dies in the middle of a call leaves an intent and an
+effect of unknown outcome, as a dead worker does.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from workers.isolation.remote import RemoteCall
 
 @dataclass(slots=True)
 class Session:
-    """A run under way."""
+    """A run in a child."""
 
     child: Child
     ctx: Context[Any]
@@ -46,17 +47,17 @@ class Session:
     reading: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
-        """Have no attempt under way."""
+        """Create the run's attempts."""
         self.attempts = ChildAttempts(self.child)
 
     async def run(self, request: Run) -> StageResult:
-        """Return what came of the stage, once none of its calls is under way.
+        """Return the stage's result, once no call of it is in flight.
 
-        Cut off, it may leave attempts behind: effects that the Caller lets land.
+        A cancelled run may leave attempts in flight: effects that the Caller drains.
 
         Raises:
             TransientError: `runtime.stage.killed`: the child died.
-            ClaimLostError: The claim was lost, as a write of a call showed.
+            ClaimLostError: The write of a call showed that the claim was lost.
         """
         self.result = asyncio.get_running_loop().create_future()
         self.reading = asyncio.create_task(self.read())
@@ -70,7 +71,7 @@ class Session:
             raise
 
     def cancel_stage(self) -> None:
-        """End the stage; unless an effect of it is to land, by ending its process."""
+        """Cancel the stage; kill its process unless an effect of it must be drained."""
         self.attempts.stage_cancelled = True
         if self.ctx.caller.drains_effects():
             self.child.channel.send(CancelStage())
@@ -80,13 +81,13 @@ class Session:
             call.cancel()
 
     def close(self) -> None:
-        """Listen no longer; what would be tried again is not."""
+        """Stop reading; attempts that would be retried are abandoned."""
         if self.reading is not None:
             self.reading.cancel()
         self.attempts.abandon_all("has ended its stage")
 
     async def read(self) -> None:
-        """Do what the child asks for, until its line is cut; then bury it."""
+        """Handle messages until the channel is closed, then record the exit."""
         how = "was let go of"
         try:
             await self.listen()
@@ -96,7 +97,7 @@ class Session:
         self.finish()
 
     async def listen(self) -> None:
-        """Do what the child asks for, until its line is cut."""
+        """Handle the child's messages until its channel is closed."""
         try:
             while (message := await self.child.channel.receive()) is not None:
                 self.handle(message)
@@ -104,7 +105,7 @@ class Session:
             self.child.kill()
 
     def handle(self, message: Message) -> None:
-        """Do what one message asks for."""
+        """Handle one message."""
         match message:
             case Progress():
                 self.ctx.progress()
@@ -123,7 +124,7 @@ class Session:
                 self.finish()
 
     async def make_call(self, call: Call) -> None:
-        """Make a call through the Caller, and answer with what came of it."""
+        """Make a call through the Caller, and send its result."""
         remote = RemoteCall(self.attempts, call.call)
         function = remote.function(call.function)
         dependency = remote.dependency(call.spec, function)
@@ -147,7 +148,7 @@ class Session:
             self.child.channel.send(answer)
 
     def on_call_done(self, call: int, task: asyncio.Task[None]) -> None:
-        """Note the end of a call; a lost claim ends the run."""
+        """Remove an ended call; a lost claim ends the run."""
         del self.calls[call]
         error = None if task.cancelled() else task.exception()
         if error is not None and not self.result.done():
@@ -155,7 +156,7 @@ class Session:
         self.finish()
 
     def finish(self) -> None:
-        """End the run when stage and calls have: a late effect may not outlive it."""
+        """End the run when stage and calls have ended: no effect may outlive it."""
         if self.result.done() or self.calls:
             return
         if self.stage_result is not None:

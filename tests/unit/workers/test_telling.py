@@ -133,7 +133,7 @@ async def test_a_hook_that_kills_each_worker_is_given_up() -> None:
     assert MessageAction.DISCARD is await job.notify_job()
     assert telling.MAX_ATTEMPTS == len(job.heard)
     row = await job.notice()
-    said = "each try died with its worker"
+    said = "each attempt died with its worker"
     assert (ABANDONED, said) == (row["state"], row["last_error"])
     assert not await job.listed()
 

@@ -81,5 +81,5 @@ async def test_a_pipeline_that_has_no_hook_any_more_is_not_told() -> None:
     await job.becomes(S.SUCCEEDED, "ended")
     assert MessageAction.DISCARD is await job.notify_job()
     row = await job.notice()
-    assert (ABANDONED, "there is no hook now") == (row["state"], row["last_error"])
+    assert (ABANDONED, "the hook is gone") == (row["state"], row["last_error"])
     assert not await job.listed()

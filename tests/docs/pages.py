@@ -1,11 +1,10 @@
-"""The pages of the project, as the tests of them read them."""
+"""Read the pages of the project, for the tests that compare them with the code."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[2]
 TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
@@ -15,9 +14,14 @@ README = ROOT / "README.md"
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`\n]+)`")
 
-each_page = pytest.mark.parametrize(
-    "page", PAGES, ids=lambda page: str(page.relative_to(ROOT))
-)
+
+def on_every_page(findings: Callable[[Path], Iterable[object]]) -> list[str]:
+    """Collect what a check finds on the pages, each with the name of its page."""
+    return [
+        f"{page.relative_to(ROOT)}: {finding}"
+        for page in PAGES
+        for finding in findings(page)
+    ]
 
 
 def prose(page: Path) -> str:
@@ -32,11 +36,11 @@ def fenced(page: Path, language: str) -> list[str]:
 
 
 def spans(page: Path) -> list[str]:
-    """Return what is set as code within sentences."""
+    """Return the code spans within sentences."""
     return SPAN.findall(prose(page))
 
 
 def shell_lines(page: Path) -> list[str]:
-    """Return the lines of the shell blocks, continued ones joined."""
+    """Return the lines of the shell blocks, with continued lines joined."""
     blocks = fenced(page, "sh")
     return [li for body in blocks for li in body.replace("\\\n", " ").splitlines()]

@@ -19,8 +19,8 @@ from piecework.settings import Settings
 from tests.docs.pages import (
     PAGES,
     ROOT,
-    each_page,
     fenced,
+    on_every_page,
     shell_lines,
     spans,
 )
@@ -72,14 +72,14 @@ def options_of(words: list[str]) -> set[str]:
     return {"--help"} | declared
 
 
-@each_page
-def test_every_command_that_is_named_exists(page: Path) -> None:
+def unknown_commands(page: Path) -> list[str]:
     texts = [*spans(page), *shell_lines(page)]
     named = [words.split() for text in texts for words in COMMAND.findall(text)]
+    return [f"piecework {' '.join(words)}" for words in named if not is_known(words)]
 
-    unknown = [f"piecework {' '.join(words)}" for words in named if not is_known(words)]
 
-    assert [] == unknown
+def test_every_command_that_is_named_exists() -> None:
+    assert [] == on_every_page(unknown_commands)
 
 
 @pytest.mark.parametrize(
@@ -89,17 +89,18 @@ def test_a_command_that_does_not_exist_is_noticed(words: str) -> None:
     assert not is_known(words.split())
 
 
-@each_page
-def test_every_source_in_a_bucket_is_a_manifest(page: Path) -> None:
+def other_sources(page: Path) -> list[str]:
     lines = [line for line in shell_lines(page) if "submit" in line]
     sources = [name for line in lines for name in re.findall(r"s3://[^\s\"'`]+", line)]
+    return [name for name in sources if not is_manifest(name)]
 
-    assert [] == [name for name in sources if not is_manifest(name)]
+
+def test_every_source_in_a_bucket_is_a_manifest() -> None:
+    assert [] == on_every_page(other_sources)
 
 
-@each_page
-def test_every_option_that_is_named_exists(page: Path) -> None:
-    unknown = [
+def unknown_options(page: Path) -> list[str]:
+    return [
         f"{option} in: {line.strip()}"
         for line in [*shell_lines(page), *spans(page)]
         for words, options in commands_in(line)
@@ -107,7 +108,9 @@ def test_every_option_that_is_named_exists(page: Path) -> None:
         if option not in options_of(words)
     ]
 
-    assert [] == unknown
+
+def test_every_option_that_is_named_exists() -> None:
+    assert [] == on_every_page(unknown_options)
 
 
 def test_an_option_that_does_not_exist_is_noticed() -> None:
@@ -118,15 +121,16 @@ def test_an_option_that_does_not_exist_is_noticed() -> None:
     assert "--output" in options_of(words)
 
 
-@each_page
-def test_every_make_target_that_is_named_exists(page: Path) -> None:
-    targets = set(
-        re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    )
+def unknown_targets(page: Path) -> list[str]:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
     texts = [*spans(page), *fenced(page, "sh")]
     named = {t for p in texts for t in re.findall(r"^make ([a-z-]+)", p, re.MULTILINE)}
+    return sorted(named - targets)
 
-    assert set() == named - targets
+
+def test_every_make_target_that_is_named_exists() -> None:
+    assert [] == on_every_page(unknown_targets)
 
 
 def test_every_setting_that_a_page_names_exists() -> None:

@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made-by-make
 UV := $(shell command -v uv 2>/dev/null)
-CODE := piecework workers orchestrator simulation examples bench tests localstack docs
+CODE := piecework workers orchestrator simulation examples bench tests localstack docs/reference
 # Three processes for two cores, because the suite mostly waits. The long tests come
 # last, so that an idle process takes tests from the others.
 WORKERS ?= 3

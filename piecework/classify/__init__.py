@@ -1,4 +1,4 @@
-"""Turn any exception into an envelope, by its structure and never by its words."""
+"""Convert any exception to an envelope by its structure, never by its message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""botocore's other errors: AWS was not reached, or not even asked."""
+"""botocore's client errors: the request did not reach AWS, or was not sent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from piecework.classify.verdict import Verdict, type_names
 
-# In this order: type names, the code for AWS, what it is in a call to a model.
+# In each row: type names, the code in a call to AWS, the code in a call to a model.
 _TYPES: Final = (
     (
         frozenset({"ConnectTimeoutError", "ReadTimeoutError"}),
@@ -49,16 +49,16 @@ _TYPES: Final = (
         "llm.http.400_bad_request",
     ),
 )
-# Not under BotoCoreError, though botocore's own.
-_STRAY: Final = frozenset({"ResponseParserError"})
+# A type of botocore that is not a subclass of BotoCoreError.
+_NOT_A_SUBCLASS: Final = frozenset({"ResponseParserError"})
 
 
 def from_aws_client(
     error: BaseException, layer: str, _now: float | None
 ) -> Verdict | None:
-    """Judge by the names of the error's type and its bases; botocore is not loaded."""
+    """Classify by the names of the error's type and its bases, without botocore."""
     names = type_names(error)
-    if not names & (_STRAY | {"BotoCoreError"}):
+    if not names & (_NOT_A_SUBCLASS | {"BotoCoreError"}):
         return None
     for known, in_aws, in_model in _TYPES:
         if names & known:

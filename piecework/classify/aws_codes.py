@@ -1,4 +1,4 @@
-"""What the error codes of AWS mean, and our code for each meaning in either layer."""
+"""What the error codes of AWS mean, and our code for each meaning in each layer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Meaning(Enum):
-    """What an AWS service says with one or other of its many codes."""
+    """The meaning that several AWS codes share."""
 
     CONDITION = auto()
     INVALID = auto()
@@ -24,7 +24,7 @@ class Meaning(Enum):
     MODEL = auto()
 
 
-_SPOKEN: Final = {
+_AWS_CODES: Final = {
     Meaning.THROTTLED: """
         BandwidthLimitExceeded EC2ThrottledException KMS.ThrottlingException
         KmsThrottled LimitExceededException OverLimit
@@ -66,15 +66,15 @@ _SPOKEN: Final = {
         ConditionalRequestConflict OperationAborted TransactionConflict
         TransactionConflictException TransactionInProgressException
     """,
-    # A quota is not a rate: it lasts longer than any backoff, and another model or
-    # region may have room. So it is a refusal by policy, as the specification says.
+    # A quota is not a rate limit: it lasts longer than any backoff, and another model
+    # or region may have capacity. So it is a policy error, as the specification says.
     Meaning.QUOTA: "ServiceQuotaExceededException",
     Meaning.NOT_READY: "ModelNotReadyException",
     Meaning.MODEL: "ModelErrorException ModelStreamErrorException",
 }
 
 MEANINGS: Final = MappingProxyType(
-    {code: meaning for meaning, codes in _SPOKEN.items() for code in codes.split()}
+    {code: meaning for meaning, codes in _AWS_CODES.items() for code in codes.split()}
 )
 
 # SQS, DynamoDB, S3 and other services that are not models.
@@ -95,7 +95,7 @@ AWS: Final = MappingProxyType(
     }
 )
 
-# Bedrock. Statuses beside the code are not asked: the code is the more exact.
+# Bedrock. The code decides and not the status, because the code is more exact.
 LLM: Final = MappingProxyType(
     {
         Meaning.CONDITION: "llm.http.409_conflict",

@@ -1,4 +1,4 @@
-"""botocore's ClientError: AWS answered, and said no."""
+"""botocore's ClientError: AWS answered with an error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from piecework.classify.http_status import status_code
 from piecework.classify.retry_after import retry_after
 from piecework.classify.verdict import Verdict
 
-# Bedrock's calls are a model's even where the caller forgot to say so.
+# Calls of Bedrock are model calls even if the dependency does not declare `llm`.
 _MODEL_OPERATIONS: Final = frozenset(
     {
         "Converse",
@@ -35,7 +35,7 @@ _FAILURES: Final = range(400, 600)
 def from_aws_response(
     error: BaseException, layer: str, now: float | None
 ) -> Verdict | None:
-    """Judge by the service's own code, then by the status."""
+    """Classify by the service's own code, then by the status."""
     response = getattr(error, "response", None)
     if not isinstance(response, Mapping) or "Error" not in response:
         return None
@@ -45,9 +45,9 @@ def from_aws_response(
     is_model = (
         layer == "llm" or getattr(error, "operation_name", None) in _MODEL_OPERATIONS
     )
-    judge = _model_code if is_model else _aws_code
+    code_of = _model_code if is_model else _aws_code
     return Verdict(
-        judge(response, provider_code, status),
+        code_of(response, provider_code, status),
         http_status=status,
         provider_code=provider_code or None,
         retry_after=retry_after(metadata.get("HTTPHeaders"), now),
@@ -57,7 +57,7 @@ def from_aws_response(
 def _model_code(
     response: Mapping[str, Any], provider_code: str, status: int | None
 ) -> str:
-    # an event stream names its exceptions in lower camel case
+    # an event stream writes the names of its exceptions in lower camel case
     meaning = MEANINGS.get(provider_code[:1].upper() + provider_code[1:])
     original = _status(
         response.get("originalStatusCode")
@@ -86,7 +86,7 @@ def _aws_code(
 
 
 def _cancellation(response: Mapping[str, Any]) -> Meaning | None:
-    """Say why a transaction was cancelled; a refused condition outweighs a conflict."""
+    """Return why a transaction was cancelled; a condition wins over a conflict."""
     reasons = response.get("CancellationReasons") or ()
     meanings = {MEANINGS.get(str(_mapping(reason).get("Code"))) for reason in reasons}
     return next((each for each in Meaning if each in meanings), None)

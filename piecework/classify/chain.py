@@ -1,14 +1,14 @@
-"""What an error was raised from, and what was being handled when it was."""
+"""Follow the causes and the contexts of an error."""
 
 from __future__ import annotations
 
 from typing import Final
 
-_LIMIT: Final = 5  # deeper causes are the libraries' own affair
+_LIMIT: Final = 5  # deeper causes are internal to the libraries
 
 
 def causes(error: BaseException) -> list[BaseException]:
-    """Follow `raise … from …`: a wrapper without a class takes that of its cause."""
+    """Follow `raise … from …`: an unknown wrapper takes the class of its cause."""
     found = [error]
     while (cause := found[-1].__cause__) and len(found) < _LIMIT:
         found.append(cause)
@@ -16,7 +16,7 @@ def causes(error: BaseException) -> list[BaseException]:
 
 
 def chain(error: BaseException) -> list[BaseException]:
-    """Follow causes and, where they are not hidden, what was being handled."""
+    """Follow the causes and the contexts that are not suppressed."""
     found = [error]
     while len(found) < _LIMIT:
         last = found[-1]

@@ -1,7 +1,7 @@
-"""Classify an exception: ask each known shape in turn, the first that fits decides.
+"""Classify an exception: try each known shape in turn, and the first match decides.
 
-Without a fit the exception is a fault of the stage, and permanent: whoever knows that
-trying again helps says so with TransientError, or in the dependency's `classify`.
+An exception without a match is a permanent error of the stage. If a retry can help, the
+author raises TransientError or declares it in the dependency's `classify`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from piecework.classify.verdict import Shape, Verdict
 from piecework.codes import ErrorClass
 from piecework.errors import ErrorEnvelope, RemoteError
 
-# From the most telling shape to the least: a status says more than a type.
+# From the most specific shape to the least: a status says more than a type.
 _SHAPES: Final[tuple[Shape, ...]] = (
     from_noted,
     from_piecework,
@@ -37,8 +37,8 @@ _SHAPES: Final[tuple[Shape, ...]] = (
 )
 _UNHANDLED: Final = Verdict("runtime.stage.unhandled")
 
-# Of several errors at once the one decides that forbids most.
-_GRAVITY: Final = (
+# In a group of errors the most severe decides: the order is from least to most.
+_SEVERITY: Final = (
     ErrorClass.TRANSIENT,
     ErrorClass.STATE,
     ErrorClass.SEMANTIC,
@@ -60,25 +60,25 @@ def classify(
 ) -> ErrorEnvelope:
     """Return the envelope of an error.
 
-    `layer` is `llm` or `tool`: whose call it was. `now` (seconds since the epoch) is
-    needed to read a Retry-After that is a date; without it such a date is ignored.
-    `translate` is asked before all else.
+    `layer` is `llm` or `tool`. `now` is the time in seconds since 1970, which a
+    Retry-After with a date needs; without it the date is ignored. `translate` is the
+    `classify` of the dependency, which decides before all other shapes.
     """
-    judge = _Judge("llm" if layer == "llm" else "tool", now, translate)
+    classifier = _Classifier("llm" if layer == "llm" else "tool", now, translate)
     place: dict[str, Any] = {
         "stage": stage,
         "attempt": attempt,
         "at": at,
         "correlation_id": correlation_id,
     }
-    verdict = judge.verdict(error)
+    verdict = classifier.verdict(error)
     return ErrorEnvelope(
         code=verdict.code,
         error_class=verdict.error_class,
-        message=judge.message(error),
+        message=classifier.message(error),
         http_status=verdict.http_status,
         provider_code=verdict.provider_code,
-        cause=judge.cause(error),
+        cause=classifier.cause(error),
         retry_after=verdict.retry_after,
         dependency=verdict.dependency,
         **place,
@@ -86,15 +86,15 @@ def classify(
 
 
 def envelope_of(error: BaseException) -> ErrorEnvelope:
-    """Return what is known of an error that `ctx.call` raised: code, class, evidence.
+    """Return the envelope of an error that `ctx.call` raised.
 
-    Of any other error it tells what its own shape does.
+    Any other error is classified by its structure.
     """
     return noted(error) or classify(error)
 
 
-class _Judge:
-    """Judges one error with all that it was raised from."""
+class _Classifier:
+    """Classifies one error with its causes."""
 
     def __init__(
         self, layer: str, now: float | None, translate: Translate | None
@@ -104,53 +104,53 @@ class _Judge:
         self.shapes = (*own, *_SHAPES)
 
     def verdict(self, error: BaseException) -> Verdict:
-        """Judge by the error itself, else by what it was explicitly raised from."""
-        found = (self.alone(each) for each in causes(error))
+        """Classify by the error itself, else by its explicit causes."""
+        found = (self.verdict_of_one(each) for each in causes(error))
         return next((each for each in found if each is not None), _UNHANDLED)
 
-    def alone(self, error: BaseException) -> Verdict | None:
-        """Judge one link of the chain; a group is as bad as its worst member."""
+    def verdict_of_one(self, error: BaseException) -> Verdict | None:
+        """Classify one error of the chain; in a group the most severe member decides."""
         if isinstance(error, BaseExceptionGroup) and noted(error) is None:
-            return _gravest([self.verdict(each) for each in error.exceptions])
+            return _most_severe([self.verdict(each) for each in error.exceptions])
         found = (shape(error, self.layer, self.now) for shape in self.shapes)
         return next((each for each in found if each is not None), None)
 
     def message(self, error: BaseException) -> str:
-        """Return what happened; a group speaks through the member that decided."""
-        verdict = self.alone(error)
+        """Return the message; for a group, that of the member that decided."""
+        verdict = self.verdict_of_one(error)
         if verdict is not None and verdict.message is not None:
             return verdict.message
         if not isinstance(error, BaseExceptionGroup):
             return _message(error)
         members = list(error.exceptions)
         verdicts = [self.verdict(each) for each in members]
-        decided = members[verdicts.index(_gravest(verdicts))]
+        decided = members[verdicts.index(_most_severe(verdicts))]
         others = f" (and {len(members) - 1} more)" if len(members) > 1 else ""
         return self.message(decided) + others
 
     def cause(self, error: BaseException) -> str:
-        """Name the types of the chain, each with its code where it has one."""
+        """Return the types of the chain, each with its code if it has one."""
         links = []
         for each in chain(error):
             if isinstance(each, RemoteError):
-                links.append(each.envelope.cause)  # what lies behind it is there
+                links.append(each.envelope.cause)  # it contains the rest of the chain
                 break
-            verdict, name = self.alone(each), type(each).__name__
+            verdict, name = self.verdict_of_one(each), type(each).__name__
             links.append(name if verdict is None else f"{name} ({verdict.code})")
         return " <- ".join(links)
 
 
-def _gravest(verdicts: list[Verdict]) -> Verdict:
-    """Choose what stands for a group; among equals the one that waits longest."""
+def _most_severe(verdicts: list[Verdict]) -> Verdict:
+    """Return the most severe verdict; among equals, that with the longest delay."""
     return max(
         verdicts,
-        key=lambda each: (_GRAVITY.index(each.error_class), each.retry_after or 0.0),
+        key=lambda each: (_SEVERITY.index(each.error_class), each.retry_after or 0.0),
     )
 
 
 def _message(error: BaseException) -> str:
-    """Say what happened, without the values that pydantic would quote."""
+    """Return the message, without the values that pydantic would quote."""
     try:
         return validation_message(error) or str(error) or type(error).__name__
-    except Exception:  # noqa: BLE001  a broken __str__ must not cost us the error
+    except Exception:  # noqa: BLE001  a broken __str__ must not hide the error
         return type(error).__name__

@@ -1,4 +1,4 @@
-"""The HTTP answer that an error carries, wherever its library keeps it."""
+"""Find the HTTP response of an error, wherever its library stores it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _STATUSES: Final = range(100, 600)
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """A status, and the headers beside it."""
+    """The status and the headers of a response."""
 
     status: int
     headers: object
 
     def retry_after(self, now: float | None) -> float | None:
-        """Return the seconds that the other side asked us to wait."""
+        """Return the seconds of the Retry-After; None: there is none."""
         return retry_after(self.headers, now)
 
 
 def http_answer(error: BaseException) -> HttpAnswer | None:
-    """Return the answer, if there was one."""
+    """Return the response of an error; None: it has none."""
     response = getattr(error, "response", None)
     status = _status(response)  # httpx, requests, Anthropic, OpenAI
     if status is not None:
@@ -35,7 +35,7 @@ def http_answer(error: BaseException) -> HttpAnswer | None:
 
 
 def _status(holder: object) -> int | None:
-    """Read a status by its plain name, by its short one only beside headers."""
+    """Read `status_code`, or `status` if the object also has headers."""
     value = getattr(holder, "status_code", None)
     if value is None and hasattr(holder, "headers"):
         value = getattr(holder, "status", None)

@@ -14,17 +14,17 @@ _OK: Final = range(200, 300)
 def from_http_response(
     error: BaseException, layer: str, now: float | None
 ) -> Verdict | None:
-    """Judge by the status; a bad body under a good status is cut off."""
+    """Classify by the status; a wrong content type with a 2xx is a malformed body."""
     answer = http_answer(error)
     if answer is None:
         return None
     code = status_code(layer, answer.status)
     if answer.status in _OK and "ContentTypeError" in type_names(error):
         code = f"{layer}.http.malformed_body"
-    said = vars(error).get("code")
+    code_attribute = vars(error).get("code")
     return Verdict(
         code,
         http_status=answer.status,
-        provider_code=said if isinstance(said, str) else None,
+        provider_code=code_attribute if isinstance(code_attribute, str) else None,
         retry_after=answer.retry_after(now),
     )

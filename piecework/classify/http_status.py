@@ -1,4 +1,4 @@
-"""From an HTTP status to a code: 4xx is permanent but for 408 and 429."""
+"""Map an HTTP status to a code: 4xx is permanent except 408 and 429."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ _FAMILIES: Final = {4: "4xx_rejected", 5: "5xx_failed"}
 
 
 def status_code(layer: str, status: int) -> str:
-    """Return the code of a status; one without a row falls to its family."""
+    """Return the code of a status; a status without a row uses that of its family."""
     family = _FAMILIES.get(status // 100, "unexpected_status")
     return f"{layer}.http.{_KNOWN.get(status, family)}"

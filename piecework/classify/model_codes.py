@@ -1,7 +1,7 @@
-"""What model providers say of an error beside its status, and our code for it.
+"""Map the error codes of model providers to our codes.
 
-The words are those of Anthropic's `error.type` and `error.details.error_code`, and of
-OpenAI's `code` and `type`; others that speak OpenAI's protocol say the same.
+The words come from Anthropic's `error.type` and `error.details.error_code`, and from
+OpenAI's `code` and `type`. Other providers with OpenAI's protocol use the same words.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Final
 
 from piecework.classify.http_status import status_code
 
-_OUTWEIGHING: Final = {
-    # A used-up quota comes as 429 or 402, but no wait within a run lifts it.
+_OVER_STATUS: Final = {
+    # An exhausted quota has status 429 or 402, but no delay within a run ends it.
     "llm.policy.quota_exceeded": """
         billing_error billing_hard_limit_reached billing_not_active
         contract_spend_limit_reached enforced_spend_limit_reached insufficient_quota
@@ -38,13 +38,13 @@ _STATUSES: Final = {
     529: "overloaded_error",
 }
 
-# Says more than the status does.
-OUTWEIGHING: Final = MappingProxyType(
-    {word: code for code, words in _OUTWEIGHING.items() for word in words.split()}
+# Words that are more specific than the status.
+OVER_STATUS: Final = MappingProxyType(
+    {word: code for code, words in _OVER_STATUS.items() for word in words.split()}
 )
 
-# Says what the status would: asked only where there is none, as in a stream that
-# began with 200 and then failed.
+# Words that say the same as the status. They decide only if there is no error status,
+# as in a stream that began with 200 and then failed.
 INSTEAD_OF_STATUS: Final = MappingProxyType(
     {
         word: status_code("llm", status)

@@ -1,4 +1,4 @@
-"""Errors of model SDKs: Anthropic's and OpenAI's, and those shaped like them."""
+"""Errors of the SDKs of Anthropic and OpenAI, and errors of the same shape."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Final
 
 from piecework.classify.http_answer import http_answer
 from piecework.classify.http_status import status_code
-from piecework.classify.model_codes import INSTEAD_OF_STATUS, OUTWEIGHING
+from piecework.classify.model_codes import INSTEAD_OF_STATUS, OVER_STATUS
 from piecework.classify.verdict import Verdict, type_names
 
 _SDKS: Final = frozenset({"AnthropicError", "OpenAIError"})
 _FAILED: Final = range(400, 600)
 _STREAMED: Final = frozenset({None, 200})  # the answer had begun
 
-# In this order: a timeout is also an error of the connection.
+# The order matters: a timeout is also an error of the connection.
 _TYPES: Final = (
     ("APITimeoutError", "llm.connection.timeout"),
     ("APIConnectionError", "llm.connection.failed"),
@@ -27,9 +27,10 @@ _TYPES: Final = (
 def from_model_sdk(
     error: BaseException, layer: str, now: float | None
 ) -> Verdict | None:
-    """Judge by type, then by what the provider says, then by the status.
+    """Classify by type, then by the provider's words, then by the status.
 
-    The error of an SDK is a model's even where the caller forgot to say so.
+    An error of such an SDK is a model error even if the dependency does not declare
+    `llm`.
     """
     names = type_names(error)
     in_sdk = bool(names & _SDKS)
@@ -37,43 +38,43 @@ def from_model_sdk(
         return None
     answer = http_answer(error)
     status = None if answer is None else answer.status
-    said = list(_said(error))
+    words = list(_provider_words(error))
     code = next((code for name, code in _TYPES if in_sdk and name in names), None)
-    code = code or _spoken_code(said, status)
+    code = code or _code_of_words(words, status)
     if code is None and in_sdk and "APIError" in names and status in _STREAMED:
-        # the stream broke off with an event that nobody has named yet
+        # the stream ended with an event of an unknown type
         code = "llm.model.failed"
     if code is None:
         return None
     return Verdict(
         code,
         http_status=status,
-        provider_code=_telling(said),
+        provider_code=_provider_code(words),
         retry_after=None if answer is None else answer.retry_after(now),
     )
 
 
-def _spoken_code(said: list[str], status: int | None) -> str | None:
-    for word in said:
-        if word in OUTWEIGHING:
-            return OUTWEIGHING[word]
+def _code_of_words(words: list[str], status: int | None) -> str | None:
+    for word in words:
+        if word in OVER_STATUS:
+            return OVER_STATUS[word]
     if status is not None and status in _FAILED:
         return status_code("llm", status)
-    return next((INSTEAD_OF_STATUS[w] for w in said if w in INSTEAD_OF_STATUS), None)
+    return next((INSTEAD_OF_STATUS[w] for w in words if w in INSTEAD_OF_STATUS), None)
 
 
-def _telling(said: list[str]) -> str | None:
-    """Choose the word that decided, else the most exact one."""
-    known = [word for word in said if word in OUTWEIGHING]
-    known += [word for word in said if word in INSTEAD_OF_STATUS]
-    return next(iter([*known, *said]), None)
+def _provider_code(words: list[str]) -> str | None:
+    """Return the word that decided, else the most specific one."""
+    known = [word for word in words if word in OVER_STATUS]
+    known += [word for word in words if word in INSTEAD_OF_STATUS]
+    return next(iter([*known, *words]), None)
 
 
-def _said(error: BaseException) -> Iterator[str]:
-    """Yield what the provider calls the error, the most exact word first.
+def _provider_words(error: BaseException) -> Iterator[str]:
+    """Yield the provider's words for the error, the most specific first.
 
-    Of the error itself only what was put on it: some libraries have properties of
-    these names that mean something else.
+    Only instance attributes of the error are read: some libraries have properties of
+    these names with another meaning.
     """
     body = getattr(error, "body", None)
     inner = body.get("error") if isinstance(body, Mapping) else None

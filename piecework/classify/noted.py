@@ -1,4 +1,4 @@
-"""What is known of an error already, noted on it by whoever made the call."""
+"""Attach an envelope to an error, and read it back."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _ENVELOPE: Final = "_piecework_envelope"
 
 
 def mark(error: BaseException, envelope: ErrorEnvelope) -> None:
-    """Note the envelope on the error, for whoever classifies it later."""
-    # not by setattr: an exception that is a frozen dataclass refuses that
+    """Attach the envelope to the error, so that it is not classified again."""
+    # setattr would fail on an exception that is a frozen dataclass
     BaseException.__setattr__(error, _ENVELOPE, envelope)
 
 
 def noted(error: BaseException) -> ErrorEnvelope | None:
-    """Return the envelope that the error brings with it."""
+    """Return the envelope that is attached to the error; None: there is none."""
     found = getattr(error, _ENVELOPE, None)
     if isinstance(found, ErrorEnvelope):
         return found
@@ -25,7 +25,7 @@ def noted(error: BaseException) -> ErrorEnvelope | None:
 
 
 def from_noted(error: BaseException, _layer: str, _now: float | None) -> Verdict | None:
-    """Take what was noted: whose call it was is known only where it was made."""
+    """Use the attached envelope: only the code that made the call knows its layer."""
     envelope = noted(error)
     if envelope is None:
         return None

@@ -1,4 +1,4 @@
-"""Errors of the operating system: the network by number, and a worker that is full."""
+"""Errors of the operating system: network errors and exhausted resources."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _EXHAUSTED: Final = frozenset(
 def from_operating_system(
     error: BaseException, layer: str, _now: float | None
 ) -> Verdict | None:
-    """Judge by errno; files that are absent or forbidden are the stage's own fault."""
+    """Classify by errno; a missing or forbidden file is an error of the stage."""
     if isinstance(error, MemoryError):
         return Verdict("runtime.worker.exhausted")
     if not isinstance(error, OSError):
         return None
     if error.errno in _EXHAUSTED:
         return Verdict("runtime.worker.exhausted")
-    # asyncio joins failed connects to several addresses in an OSError without errno
-    nameless = type(error) is OSError and error.errno is None
-    if error.errno in _NETWORK or nameless:
+    # asyncio joins failed connections to several addresses in an OSError without errno
+    has_no_errno = type(error) is OSError and error.errno is None
+    if error.errno in _NETWORK or has_no_errno:
         return Verdict(f"{layer}.connection.failed")
     return None

@@ -1,4 +1,4 @@
-"""Our own errors: they bring code and class with them."""
+"""Our own errors: they have a code and a class."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def from_piecework(
     *,
     message: str | None = None,
 ) -> Verdict | None:
-    """Take what the error says of itself, and the status that a client noted."""
+    """Use the error's own code and class, and the status that a client attached."""
     if not isinstance(error, PieceworkError):
         return None
     status = error.facts.get("http_status")

@@ -1,4 +1,4 @@
-"""Why a model stopped, where its answer is none: no SDK raises for it."""
+"""Raise an error if a model stopped early: no SDK does that."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _REASONS: Final[Mapping[str, tuple[type[StageError], str, str]]] = {
 
 
 def raise_for_stop_reason(answer: object) -> None:
-    """Raise if a model stopped for another reason than that it had answered.
+    """Raise an error if a model stopped before its answer was complete.
 
-    `answer` is what Anthropic's, Bedrock's or OpenAI's client returned, as an object
-    or as a mapping; one without a reason to stop passes.
+    `answer` is the return value of Anthropic's, Bedrock's or OpenAI's client, an object
+    or a mapping. An answer without a stop reason passes.
 
     Raises:
         PolicyError: `llm.policy.refusal` or `llm.policy.content_filtered`.

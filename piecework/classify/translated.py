@@ -1,4 +1,4 @@
-"""A dependency's own reading of its errors, in the words of our five classes."""
+"""Classify by the `classify` function of a dependency."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from piecework.classify.own import from_piecework
 from piecework.classify.verdict import Shape, Verdict
 from piecework.errors import StageError
 
-# An error of the dependency -> what it means; None: not one that is known here.
+# An error of the dependency -> its meaning; None: the function does not know it.
 Translate: TypeAlias = Callable[[BaseException], StageError | None]
 
 
 def translated(translate: Translate) -> Shape:
-    """Make a shape of what a user declared as `Dependency(classify=…)`."""
+    """Return the shape of a user's function, declared as `Dependency(classify=…)`."""
 
     def from_translation(
         error: BaseException, layer: str, now: float | None
@@ -32,6 +32,6 @@ def translated(translate: Translate) -> Shape:
     return from_translation
 
 
-def _failed(how: str) -> Verdict:
-    message = f"The dependency's `classify` {how}."
+def _failed(problem: str) -> Verdict:
+    message = f"The dependency's `classify` {problem}."
     return Verdict("runtime.classifier.failed", message=message)

@@ -1,4 +1,4 @@
-"""Calls that had no answer: timeouts and connections, in the libraries' own types."""
+"""Calls without an answer: timeouts and broken connections of HTTP libraries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from piecework.classify.verdict import Verdict, type_names
 
-# In this order: many a timeout is also an error of the connection.
+# The order matters: many timeouts are also errors of the connection.
 _DETAILS: Final = (
     # builtin and asyncio; aiohttp's are subclasses · httpx · requests
     (frozenset({"TimeoutError", "TimeoutException", "Timeout"}), "connection.timeout"),
@@ -35,9 +35,9 @@ _DETAILS: Final = (
 def from_transport(
     error: BaseException, layer: str, _now: float | None
 ) -> Verdict | None:
-    """Judge by the names of the error's type and its bases."""
+    """Classify by the names of the error's type and its bases."""
     names = type_names(error)
-    if "UnsupportedProtocol" in names:  # httpx, of an address that it cannot call
+    if "UnsupportedProtocol" in names:  # httpx: the scheme of the URL is not supported
         return None
     for known, detail in _DETAILS:
         if names & known:

@@ -1,4 +1,4 @@
-"""pydantic's ValidationError: a value that does not fit its model."""
+"""pydantic's ValidationError: a value that does not match its model."""
 
 from __future__ import annotations
 
@@ -8,26 +8,28 @@ from pydantic import ValidationError
 
 from piecework.classify.verdict import Verdict
 
-_SHOWN: Final = 5  # the first faults; a broken list has one for each entry
+_SHOWN: Final = 5  # the first errors: an invalid list has one for each entry
 
 
 def from_validation(
     error: BaseException, layer: str, _now: float | None
 ) -> Verdict | None:
-    """Blame the answer in a model's call, else the stage that built the value."""
+    """Classify as an invalid answer in a model call, else as an error of the stage."""
     if not isinstance(error, ValidationError):
         return None
     return Verdict("llm.output.invalid" if layer == "llm" else "runtime.value.invalid")
 
 
 def validation_message(error: BaseException) -> str:
-    """Name fields and faults but not the values: they are the user's data."""
+    """Return the fields and their errors without the values, which are user data."""
     if not isinstance(error, ValidationError):
         return ""
-    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    details = error.errors(
+        include_url=False, include_context=False, include_input=False
+    )
     shown = [
-        f"{'.'.join(map(str, fault['loc'])) or 'value'} ({fault['type']})"
-        for fault in faults[:_SHOWN]
+        f"{'.'.join(map(str, detail['loc'])) or 'value'} ({detail['type']})"
+        for detail in details[:_SHOWN]
     ]
-    more = [f"{len(faults) - _SHOWN} more"] if len(faults) > _SHOWN else []
+    more = [f"{len(details) - _SHOWN} more"] if len(details) > _SHOWN else []
     return f"{error.title} does not validate: {', '.join(shown + more)}"

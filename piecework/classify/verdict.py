@@ -1,4 +1,4 @@
-"""What one shape of error tells: the code, and the figures that came with it."""
+"""The result of classifying one error: the code and its evidence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from piecework.codes import ErrorClass, lookup
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A code and its evidence; the class is the registry's unless the error has one."""
+    """A code and its evidence; the registry has the class unless the error has one."""
 
     code: str
     http_status: int | None = None
@@ -18,7 +18,7 @@ class Verdict:
     retry_after: float | None = None
     own_class: ErrorClass | None = field(default=None, kw_only=True)
     message: str | None = field(default=None, kw_only=True)  # instead of the error's
-    dependency: str = field(default="", kw_only=True)  # whose breaker is open
+    dependency: str = field(default="", kw_only=True)  # its breaker is open
 
     @property
     def error_class(self) -> ErrorClass:
@@ -26,10 +26,11 @@ class Verdict:
         return self.own_class or lookup(self.code).error_class
 
 
-# An error, whose call it was (`llm` or `tool`) and the time -> a verdict, if it fits.
+# An error, the layer of the call (`llm` or `tool`) and the time -> a verdict, if the
+# shape matches.
 Shape = Callable[[BaseException, str, float | None], Verdict | None]
 
 
 def type_names(error: BaseException) -> frozenset[str]:
-    """Name the error's type and all its bases: libraries are known without import."""
+    """Return the names of the error's type and its bases: no library is imported."""
     return frozenset(each.__name__ for each in type(error).__mro__)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from piecework.classify import classify
-from piecework.classify.model_codes import INSTEAD_OF_STATUS, OUTWEIGHING
+from piecework.classify.model_codes import INSTEAD_OF_STATUS, OVER_STATUS
 from piecework.codes import REGISTRY
 from tests.unit.piecework.classify import anthropic_shapes as anthropic
 from tests.unit.piecework.classify import openai_shapes as openai
@@ -178,7 +178,7 @@ def test_a_status_on_the_error_itself_is_one_too() -> None:
 
 
 def test_every_word_of_a_provider_has_its_row_and_stands_once() -> None:
-    words = {**OUTWEIGHING, **INSTEAD_OF_STATUS}
+    words = {**OVER_STATUS, **INSTEAD_OF_STATUS}
 
     assert set() == set(words.values()) - set(REGISTRY)
-    assert set() == set(OUTWEIGHING) & set(INSTEAD_OF_STATUS)
+    assert set() == set(OVER_STATUS) & set(INSTEAD_OF_STATUS)

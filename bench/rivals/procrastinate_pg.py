@@ -93,7 +93,7 @@ async def run(config: protocol.Config) -> None:
 
 
 def teardown(config: protocol.Config) -> None:
-    """Drop the schema with all that is in it."""
+    """Drop the schema and its contents."""
     with psycopg.connect(config.dsn, autocommit=True) as connection:
         connection.execute(f"DROP SCHEMA {schema_of(config)} CASCADE")
 

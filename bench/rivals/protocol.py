@@ -138,19 +138,19 @@ class Ledger:
         self._file = -1
 
     def ready(self) -> None:
-        """Say that this worker consumes from now on."""
+        """Record that this worker consumes messages."""
         self.write(f"READY {time.monotonic_ns()} {os.getpid()}\n")
 
     def start(self, task: str) -> None:
-        """Say that a task was begun."""
+        """Record that a task was started."""
         self.write(f"START {task} {time.monotonic_ns()} {os.getpid()}\n")
 
     def done(self, task: str) -> None:
-        """Say that a task's work was done."""
+        """Record that a task was done."""
         self.write(f"DONE {task} {time.monotonic_ns()} {os.getpid()}\n")
 
     def call(self, chunk: int, number: int, word: str) -> None:
-        """Say that a call was paid for (OK), or failed (FAIL)."""
+        """Record that a call was paid for (OK), or failed (FAIL)."""
         self.write(f"CALL {chunk} {number} {word} {time.monotonic_ns()}\n")
 
     def write(self, line: str) -> None:
@@ -161,7 +161,7 @@ class Ledger:
         os.write(self._file, line.encode())
 
     def count_attempt(self, chunk: int, number: int) -> bool:
-        """Say whether a call was tried before, by anybody; from now on it was."""
+        """Record an attempt of a call; return whether there was an earlier one."""
         marks = Path(f"{self.path}.tried")
         marks.mkdir(exist_ok=True)
         try:
@@ -172,7 +172,7 @@ class Ledger:
 
 
 def fails_first(seed: int, chunk: int, number: int, share: float) -> bool:
-    """Say whether a call is one of those that fail when they are first tried."""
+    """Return whether the first attempt of a call fails."""
     words = hashlib.sha256(f"{seed} {chunk} {number}".encode()).digest()
     return int.from_bytes(words[:8], "big") / 2**64 < share
 
@@ -217,12 +217,12 @@ class Tasks:
         self.ledger.done(task)
 
     def call(self, chunk: int, number: int) -> None:
-        """Make a call, which takes its time and may fail; blocking."""
+        """Make a call that takes time and may fail; blocking."""
         time.sleep(self.config.sleep_s)
         self._answer(chunk, number)
 
     async def acall(self, chunk: int, number: int) -> None:
-        """Make a call, which takes its time and may fail; on asyncio."""
+        """Make a call that takes time and may fail; on asyncio."""
         await asyncio.sleep(self.config.sleep_s)
         self._answer(chunk, number)
 

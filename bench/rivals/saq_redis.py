@@ -30,7 +30,7 @@ def queue_of(config: protocol.Config) -> Any:
 
 
 def setup(config: protocol.Config) -> None:
-    """Do nothing: a queue comes to be when it is first used."""
+    """Do nothing: the first use creates the queue."""
 
 
 def enqueue(config: protocol.Config) -> str:
@@ -39,7 +39,7 @@ def enqueue(config: protocol.Config) -> str:
 
 
 async def submit(config: protocol.Config) -> str:
-    """Enqueue every task, as many at once as the queue lets through."""
+    """Enqueue every task, with the queue's maximum concurrency."""
     queue = queue_of(config)
     timeout = CHUNK_S if config.workload == "W2b" else config.visibility_s
     rules = {"timeout": timeout, "retries": 5}

@@ -62,7 +62,7 @@ class Chunk:
 
 
 def note(write: Callable[[str], None], name: str) -> None:
-    """Tell the ledger, unless this is a replay of what it was told."""
+    """Record in the ledger, unless this is a replay."""
     if not workflow.unsafe.is_replaying():
         with workflow.unsafe.sandbox_unrestricted():
             write(name)
@@ -74,7 +74,7 @@ def setup(config: protocol.Config) -> None:
 
 
 async def ready(config: protocol.Config) -> None:
-    """Ask until the server answers."""
+    """Poll until the server answers."""
     until = time.monotonic() + 20
     while True:
         try:
@@ -155,7 +155,7 @@ async def run(config: protocol.Config) -> None:
 
 
 def teardown(config: protocol.Config) -> None:
-    """Do nothing: what is finished stays in the history until its retention is over."""
+    """Do nothing: the history keeps finished work until its retention ends."""
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from bench.standin.standin import AwsServer
 
 
 async def serve(listener: socket.socket) -> None:
-    """Answer whoever connects."""
+    """Answer all connections."""
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stopped.set)

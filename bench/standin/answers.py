@@ -66,14 +66,14 @@ def ok_answer(document: Mapping[str, Any], units: float = 0) -> Answer:
 
 
 def unknown_operation(why: object) -> Answer:
-    """Return the answer to what is not modelled; a person finds it in the log."""
+    """Return the error for an unmodelled operation; the log shows it."""
     sys.stderr.write(f"not modelled: {why}\n")
     said = {"__type": "NotImplemented", "message": f"not modelled: {why}"}
     return Answer(HTTPStatus.NOT_IMPLEMENTED, json.dumps(said).encode())
 
 
 def error_document(error: ClientError) -> dict[str, Any]:
-    """Return what the body of a refusal says."""
+    """Return the body of an error."""
     said: Mapping[str, Any] = error.response
     parts = {k: v for k, v in said.items() if k not in {"Error", "ResponseMetadata"}}
     code = said["Error"]["Code"].rpartition(".")[2]

@@ -103,7 +103,7 @@ class Buckets:
 
 
 def response_headers(reply: dict[str, Any]) -> dict[str, str]:
-    """Return what the headers say of an object."""
+    """Return the response headers of an object."""
     headers = {
         "Content-Type": reply["ContentType"],
         "ETag": reply["ETag"],
@@ -133,7 +133,7 @@ def list_answer(reply: dict[str, Any]) -> Answer:
 
 
 def list_entry(row: dict[str, Any]) -> str:
-    """Return what a listing says of an object."""
+    """Return the listing entry of an object."""
     modified = row["LastModified"].strftime("%Y-%m-%dT%H:%M:%S.000Z")
     return xml_elements({**row, "LastModified": modified})
 
@@ -148,7 +148,7 @@ def xml_elements(parts: dict[str, Any]) -> str:
 
 
 def error_answer(error: ClientError, request: Request) -> Answer:
-    """Return a refusal; a HEAD has no body to say more than the status."""
+    """Return an error; the reply to a HEAD has no body, only the status."""
     said: Any = error.response
     status = said["ResponseMetadata"]["HTTPStatusCode"]
     if request.method == "HEAD" or status == HTTPStatus.NOT_MODIFIED:

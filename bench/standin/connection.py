@@ -17,7 +17,7 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request, its headers by their names in small letters."""
+    """A request, with lower-case header names."""
 
     method: str
     path: str
@@ -47,16 +47,16 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep what is written to."""
+        """Keep the transport."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Take what has come, and serve it once it is a request."""
+        """Collect received data, and serve each complete request."""
         self._received += data
         self._next()
 
     def connection_lost(self, _: Exception | None) -> None:
-        """Forget the answer that is still to come."""
+        """Cancel the pending answer."""
         self._transport = None
         if self.on_lost is not None:
             self.on_lost()

@@ -42,23 +42,23 @@ class LongPolls:
         self._waiting: dict[str, list[Poll]] = {}
 
     def wait(self, poll: Poll, wait_s: float) -> Callable[[], None]:
-        """Keep a poll open that found nothing; return what ends it unanswered."""
+        """Keep an empty poll open; return a function that cancels it."""
         poll.until = self._loop.time() + wait_s
         self._waiting.setdefault(poll.queue, []).append(poll)
         self._set(poll)
         return lambda: self._end(poll)
 
     def arrived(self, url: str) -> None:
-        """Let the open polls of a queue look, the first one first."""
+        """Retry the open polls of a queue, in their order."""
         waiting = self._waiting.get(url.rpartition("/")[2], [])
         while waiting and self._retry(waiting[0]):
             pass
 
     def _retry(self, poll: Poll) -> bool:
-        """Answer a poll if it can be; say whether it was."""
+        """Answer a poll if there are messages; return whether it was answered."""
         try:
             reply = self._model.call("receive_message", poll.request)
-        except ClientError:  # the queue is gone
+        except ClientError:  # the queue was deleted
             reply = {}
             poll.until = 0.0
         if "Messages" not in reply and self._loop.time() < poll.until:
@@ -69,7 +69,7 @@ class LongPolls:
         return True
 
     def _set(self, poll: Poll) -> None:
-        """Have a poll look again when a message is due, or its time is over."""
+        """Schedule a retry of a poll for the next visible message, or for its end."""
         if poll.timer is not None:
             poll.timer.cancel()
         due = self._model.next_at(str(poll.request["QueueUrl"]))

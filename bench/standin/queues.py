@@ -68,7 +68,7 @@ class Queues:
     def handle(
         self, action: str, body: bytes, host: str, respond: Respond
     ) -> Callable[[], None] | None:
-        """Answer a request, now or later; return what calls the later answer off."""
+        """Answer a request now or later; return what cancels a later answer."""
         request = json.loads(body)
         try:
             if action in self._others:
@@ -88,7 +88,7 @@ class Queues:
     def _receive(
         self, request: Document, respond: Respond
     ) -> Callable[[], None] | None:
-        """Hand messages out, as soon as there are some."""
+        """Return messages as soon as there are some."""
         for name in IDLE:
             request.pop(name, None)
         queue = name_of(request["QueueUrl"])
@@ -143,12 +143,12 @@ def name_of(queue: str) -> str:
 
 
 def url(host: str, name: str) -> str:
-    """Return a queue's URL, at which some clients ask for it."""
+    """Return a queue's URL, which some clients use as the endpoint."""
     return f"http://{host}/{sqs_messages.ACCOUNT}/{name}"
 
 
 def error_answer(error: ClientError) -> Answer:
-    """Return a refusal, which has one name in JSON and another for older clients."""
+    """Return an error, with its names for JSON and for older clients."""
     said = error_document(error)
     said["__type"] = SHAPES.get(said["__type"], said["__type"])
     older = f"{error.response['Error']['Code']};Sender"

@@ -26,7 +26,7 @@ CALLER = (
 
 
 class AwsServer:
-    """All services, and the counts of what was asked of them."""
+    """All services, and the counts of their requests."""
 
     def __init__(self, loop: AbstractEventLoop, now: Callable[[], float]) -> None:
         self.counts: dict[str, list[float]] = {}
@@ -67,7 +67,7 @@ class AwsServer:
 
 
 def other(action: str) -> Answer:
-    """Return the answer of what is no service of the work."""
+    """Return the answer of an unused service."""
     if action != "GetCallerIdentity":
         return unknown_operation(action)
     return Answer(HTTPStatus.OK, CALLER.encode(), {"Content-Type": XML})

@@ -139,7 +139,7 @@ class Tables:
         return {"TableDescription": {**gone, "TableStatus": "DELETING"}}
 
     def _expire(self, request: Document) -> Document:
-        """Take note that items may expire; who asks for this counts on none to."""
+        """Accept a TTL setting; the work does not depend on expiry."""
         self._require_table("update_time_to_live", request)
         return {"TimeToLiveSpecification": request["TimeToLiveSpecification"]}
 
@@ -153,7 +153,7 @@ class Tables:
 
 
 def consumed_units(table: str, units: float, *, together: bool) -> Document:
-    """Return what a request is told that it consumed."""
+    """Return the consumed capacity in the reply's form."""
     consumed = {"TableName": table, "CapacityUnits": units}
     return {**consumed, "WriteCapacityUnits": units} if together else consumed
 

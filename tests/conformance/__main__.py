@@ -61,7 +61,7 @@ def random_calls(examples: int) -> int:
 
 
 def load_probes() -> None:
-    """Import every module of probes, and of known differences, beside this one."""
+    """Import every module of probes and known differences in this folder."""
     for kind in ("probes", "differences"):
         for path in sorted(Path(__file__).parent.glob(f"*_{kind}.py")):
             importlib.import_module(f"tests.conformance.{path.stem}")
@@ -69,7 +69,7 @@ def load_probes() -> None:
 
 @contextmanager
 def started(name: str) -> Iterator[str | None]:
-    """Start a subject and yield its endpoint; None for one that nobody named."""
+    """Start a subject and yield its endpoint; None if no endpoint was named."""
     match name:
         case "ministack":
             with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
@@ -89,7 +89,7 @@ def started(name: str) -> Iterator[str | None]:
 
 
 def report(answers: dict[str, dict[str, str]]) -> int:
-    """Print the rows in which somebody differs; return how many nobody knew of."""
+    """Print the rows with differences; return the number of unknown ones."""
     different = {name: differences(given) for name, given in answers.items()}
     unknown = {name: surprises(name, given) for name, given in answers.items()}
     for probe in PROBES.values():

@@ -21,7 +21,7 @@ def moto() -> Iterator[str]:
 
 @pytest.fixture
 def endpoint_of(request: pytest.FixtureRequest) -> Callable[[str], str]:
-    """Return the endpoint of a subject; it is started when first asked for."""
+    """Return the endpoint of a subject, started on first use."""
 
     def endpoint(subject: str) -> str:
         match subject:
@@ -40,7 +40,7 @@ def endpoint_of(request: pytest.FixtureRequest) -> Callable[[str], str]:
 
 @pytest.fixture
 def answers(endpoint_of: Callable[[str], str]) -> Callable[[str, str], dict[str, str]]:
-    """Return what a subject answers to the probes of a service."""
+    """Return a subject's answers to the probes of a service."""
 
     def ask(subject: str, service: str) -> dict[str, str]:
         endpoint = endpoint_of(subject)

@@ -68,7 +68,7 @@ class Expression:
         return name
 
     def condition(self, depth: int = 2) -> str:
-        """Return a condition; what is within another stands in brackets."""
+        """Return a condition; nested conditions are bracketed."""
         kinds = [*LEAVES] * 2 + ["NOT", "AND", "OR"] * min(depth, 1)
         kind = str(self.draw(st.sampled_from(kinds)))
         if kind == "NOT":
@@ -146,7 +146,7 @@ def transactions(draw: Any) -> Any:
 
 @st.composite
 def queries(draw: Any) -> Any:
-    """Draw the part of a query that says which keys, how many, and in which order."""
+    """Draw the part of a query that selects keys, limit and order."""
     text = st.sampled_from(["a", "a#", "a#1", "b", "d"]).map(wire)
     expression = Expression(draw)
     condition = "pk = :pk"

@@ -1,4 +1,4 @@
-"""When a condition of DynamoDB's holds."""
+"""Probe when a DynamoDB condition holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same random calls on the model and on a server, compared one by one."""
+"""Compare random calls on the model and on a server."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Twins(RuleBasedStateMachine):
         return {"TableName": self.table} | parts | place
 
     def both(self, operation: str, request: dict[str, Any]) -> None:
-        """Call both, and compare what they say."""
+        """Call both, and compare the answers."""
         next(self.calls)
         theirs = said(lambda: getattr(self.client, operation)(**request))
         ours = said(lambda: self.model.call(operation, request))
@@ -113,7 +113,7 @@ class Twins(RuleBasedStateMachine):
 
     @rule(again=st.randoms(use_true_random=False), other=st.booleans())
     def repeat(self, again: Any, other: bool) -> None:  # noqa: FBT001
-        """Send a transaction again, or another one with its token."""
+        """Repeat a transaction, or send another one with its token."""
         if not self.sent:
             return
         request = again.choice(self.sent)

@@ -1,4 +1,4 @@
-"""What DynamoDB reads: one item, a partition in its order, page by page."""
+"""Probe DynamoDB reads: one item, a partition in order, page by page."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def _(subject: Subject) -> str:
     return keys_of(await query(subject, more={"ScanIndexForward": False}))
 
 
-#: Whether a full page that is also the last one says where to go on is left open.
+#: Whether a full last page returns a start key is unspecified.
 @probe(
     "pages of two",
     expected=(

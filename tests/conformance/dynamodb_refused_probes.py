@@ -1,4 +1,4 @@
-"""What DynamoDB does not take, and the edge of what it does."""
+"""Probe what DynamoDB refuses, and its limits."""
 
 from __future__ import annotations
 

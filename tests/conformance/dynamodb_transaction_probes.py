@@ -1,4 +1,4 @@
-"""What DynamoDB does with many items at once: all or nothing, and once."""
+"""Probe DynamoDB transactions: all or nothing, and once per token."""
 
 from __future__ import annotations
 

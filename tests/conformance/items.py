@@ -63,7 +63,7 @@ async def update(
 
 
 async def holds(subject: Subject, condition: str, /, **values: Any) -> str:
-    """Say whether a condition on the item `a` holds; nothing is changed."""
+    """Return whether a condition on the item `a` holds, without changing it."""
     try:
         await subject.dynamodb.transact_write_items(
             TransactItems=[
@@ -84,7 +84,7 @@ async def holds(subject: Subject, condition: str, /, **values: Any) -> str:
 
 
 async def all_hold(subject: Subject, *conditions: str, **values: Any) -> str:
-    """Say of each condition on the item `a` whether it holds."""
+    """Return for each condition on the item `a` whether it holds."""
     return " ".join(
         [
             await holds(
@@ -113,13 +113,13 @@ def show(found: Mapping[str, Any] | None) -> str:
 
 
 def text(value: Any) -> str:
-    """Return a value as a text; the order of a set is nobody's to rely on."""
+    """Return a value as text; sets are sorted, because their order is undefined."""
     if isinstance(value, set):
         return "{" + ",".join(map(str, sorted(value))) + "}"
     return str(value)
 
 
 def shown_item(error: ClientError) -> str:
-    """Return the item that a refusal tells."""
+    """Return the item in a refusal."""
     found: Any = error.response.get("Item")
     return show(found)

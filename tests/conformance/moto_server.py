@@ -28,7 +28,7 @@ class Locked:
             return self.answer(environ, start)
 
     def answer(self, environ: dict[str, Any], start: Any) -> Iterable[bytes]:
-        """Answer a request; what moto's code stumbles over is an answer of 500."""
+        """Answer a request; an error in moto's code becomes a reply of 500."""
         try:
             return list(self.application(environ, start))
         except Exception:  # noqa: BLE001 -- an error of any kind, in foreign code
@@ -49,7 +49,7 @@ def running() -> Iterator[str]:
         protocol_version = "HTTP/1.1"
 
         def log(self, *_: object) -> None:
-            """Say nothing of each request."""
+            """Do not log requests."""
 
     application = Locked(DomainDispatcherApplication(create_backend_app))
     server = make_server(LOOPBACK, 0, application, threaded=True, request_handler=Quiet)

@@ -1,4 +1,4 @@
-"""Every write of piecework's, as recorded, on items that meet its condition or not."""
+"""Run every recorded write of Piecework on items that meet its condition or not."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Recorded:
 
     @property
     def creates(self) -> bool:
-        """Whether it may bring an item into being."""
+        """Return whether a write may create an item."""
         return (
             self.kind == "Put" or re.search(r"\b(SET|ADD)\b", self.update) is not None
         )
@@ -89,7 +89,7 @@ def matching(write: Recorded) -> dict[str, Any]:
 
 
 def less(value: dict[str, Any]) -> dict[str, Any]:
-    """Return what comes before a number or a text."""
+    """Return a value before a number or a string."""
     if "N" in value:
         return {"N": str(int(value["N"]) - 1)}
     return {"S": "0"}

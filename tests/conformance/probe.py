@@ -21,7 +21,7 @@ Ask: TypeAlias = "Callable[[Subject], Awaitable[str]]"
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A question, and the answers that AWS may give to it."""
+    """A question, and the answers that AWS may give."""
 
     name: str
     expected: tuple[str, ...]
@@ -58,17 +58,17 @@ def probes_of(service: str) -> list[Probe]:
 
 
 async def answer(asked: Probe, subject: Subject) -> str:
-    """Ask, and return the answer, were it a refusal."""
+    """Ask the question; return the answer, also if it is a refusal."""
     try:
         return await asked.ask(subject)
     except ClientError as error:
         return str(error.response["Error"]["Code"])
-    except Exception as error:  # noqa: BLE001 -- an odd answer breaks a probe anyhow
+    except Exception as error:  # noqa: BLE001 -- an unexpected answer fails the probe anyway
         return f"broken: {type(error).__name__}"
 
 
 def differences(answers: Mapping[str, str]) -> dict[str, str]:
-    """Return the answers that AWS would not give."""
+    """Return the answers that differ from AWS."""
     return {
         name: given
         for name, given in answers.items()
@@ -77,7 +77,7 @@ def differences(answers: Mapping[str, str]) -> dict[str, str]:
 
 
 def surprises(subject: str, answers: Mapping[str, str]) -> dict[str, str]:
-    """Return what is neither AWS's answer nor known, and what is known and gone."""
+    """Return unknown differences, and known ones that have disappeared."""
     different = differences(answers)
     known = {
         name: given

@@ -22,7 +22,7 @@ def pytest_configure() -> None:
     def recorded(self: Action) -> dict[str, Any]:
         sent: dict[str, Any] = request(self)
         values = sent.get("ExpressionAttributeValues", {})
-        # What a job cost is counted under names of its own: they are no expressions.
+        # Cost items use attribute names of their own, which are not expressions.
         if (self.update or self.condition) and "op__" not in self.update:
             key = self.kind, self.update, self.condition
             row = dict(zip(("kind", "update", "condition"), key, strict=True))

@@ -1,4 +1,4 @@
-"""What S3 does with objects: writes them whole, reads parts, lists in order."""
+"""Probe S3 objects: whole writes, partial reads, ordered listings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the model of DynamoDB costs, in microseconds of CPU for each kind of call."""
+"""Measure the CPU of the DynamoDB model, in microseconds per kind of call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a receipt handle does to its message: hides it for longer, or deletes it."""
+"""Probe receipt handles: visibility changes and deletes."""
 
 from __future__ import annotations
 

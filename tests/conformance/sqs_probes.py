@@ -1,4 +1,4 @@
-"""What SQS does with messages: hands them out, counts and buries them."""
+"""Probe SQS messages: delivery, counts, dead-lettering."""
 
 from __future__ import annotations
 

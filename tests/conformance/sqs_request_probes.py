@@ -1,4 +1,4 @@
-"""What SQS takes in a request and what it refuses, in part or as a whole."""
+"""Probe SQS requests: accepted, partly refused, refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def send_batch(subject: Subject, *entries: tuple[str, str]) -> Any:
 
 
 def outcome(reply: Any) -> str:
-    """Return which entries were done and which failed, and whose fault that was."""
+    """Return the successful and failed entries, and whether the sender is at fault."""
     done = "".join(entry["Id"] for entry in reply.get("Successful", []))
     failed = [
         f"{entry['Id']} {entry['Code']} {'sender' if entry['SenderFault'] else 'SQS'}"

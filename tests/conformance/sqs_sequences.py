@@ -18,7 +18,7 @@ from tests.conformance.subjects import Model, Server, Subject, clients
 
 STEPS = 60
 RECEIVES = 3
-#: Fewer than a receive takes, so that what it takes is all that is visible.
+#: Fewer than a receive returns, so that a receive returns all visible messages.
 MOST_MESSAGES = 9
 LONG = 600
 AT_ONCE = 16
@@ -110,14 +110,14 @@ class Side:
 
 @dataclass(slots=True)
 class Walk:
-    """A sequence of steps, drawn as it goes on, and what was answered."""
+    """A random sequence of steps, with their answers."""
 
     rng: Random
     said: list[str] = field(default_factory=list)
     sent: int = 0
 
     async def go(self, steps: int, *subjects: Subject) -> str | None:
-        """Return the steps up to the first on which the subjects do not agree."""
+        """Return the steps up to the first difference."""
         sides = [
             Side(subject, await with_dead_letters(subject, RECEIVES))
             for subject in subjects
@@ -146,7 +146,7 @@ class Walk:
 
 
 async def do(side: Side, verb: str, what: str) -> str:
-    """Take a step on one side; return its answer."""
+    """Run a step on one side; return its answer."""
     queue, answer = 1 if what == "dead" else 0, ""
     match verb:
         case "send":
@@ -173,7 +173,7 @@ async def do(side: Side, verb: str, what: str) -> str:
 
 
 def done(reply: Any) -> str:
-    """Return what became of a batch of one."""
+    """Return the outcome of a batch of one."""
     failed = [entry["Code"] for entry in reply.get("Failed", [])]
     return " ".join(failed) or "done"
 

@@ -1,4 +1,4 @@
-"""What the probes of SQS do to a queue, in a few words."""
+"""Provide helpers for the SQS probes."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ async def send(subject: Subject, url: str, *bodies: str, **more: Any) -> None:
 
 
 async def take(subject: Subject, url: str, **more: Any) -> list[Any]:
-    """Return up to 10 messages, with all that is to be known of them."""
+    """Return up to 10 messages, with all their attributes."""
     request = {"MaxNumberOfMessages": 10, "AttributeNames": ["All"], **more}
     reply = await subject.sqs.receive_message(QueueUrl=url, **request)
     return list(reply.get("Messages", []))
 
 
 async def bodies(subject: Subject, url: str, **more: Any) -> str:
-    """Return what the messages say that can be received now."""
+    """Return the bodies of the receivable messages."""
     found = [message["Body"] for message in await take(subject, url, **more)]
     return " ".join(sorted(found)) or "nothing"
 

@@ -1,4 +1,4 @@
-"""One of those that answer: three clients, and names that no other probe has."""
+"""Define a subject: three clients, and names unique to one probe."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Subject:
         raise NotImplementedError
 
     async def pass_time(self, seconds: float) -> None:
-        """Let time pass, on the model without waiting for it."""
+        """Let time pass; the model does not wait."""
         raise NotImplementedError
 
 
 def fresh(what: str) -> str:
-    """Return a name that nobody has."""
+    """Return an unused name."""
     return f"conformance-{what}-{uuid4().hex[:12]}"

@@ -1,4 +1,4 @@
-"""What the probes are put to: the model, the emulators and, if asked, AWS itself."""
+"""Start the subjects: the model, the emulators and, if requested, AWS."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.conformance.subject import Subject, fresh
 
 __all__ = ["Model", "Subject", "ask_all", "clients", "fresh", "make_table"]
 
-#: Read before the tests take the developer's AWS out of the environment.
+#: Read before the tests remove the developer's AWS from the environment.
 ENDPOINT = os.environ.get("PIECEWORK_CONFORMANCE_ENDPOINT", "")
 AMBIENT = boto3.Session() if ENDPOINT == "aws" else None
 
@@ -31,7 +31,7 @@ AT_ONCE = 12
 async def ask_all(
     name: str, probes: Sequence[Probe], endpoint: str = ""
 ) -> dict[str, str]:
-    """Return a subject's answers; each probe has a subject of its own."""
+    """Return a subject's answers; each probe has its own subject."""
     if name == "model":
         return {asked.name: await answer(asked, Model()) for asked in probes}
     turn = asyncio.Semaphore(AT_ONCE)
@@ -71,7 +71,7 @@ class Server(Subject):
 
 @asynccontextmanager
 async def clients(name: str, endpoint: str) -> AsyncIterator[list[Any]]:
-    """Open the clients of a server; no try of theirs is repeated."""
+    """Open a server's clients, without retries."""
     session = aioboto3.Session(
         aws_access_key_id="test", aws_secret_access_key="test", region_name=REGION
     )
@@ -104,7 +104,7 @@ async def clients(name: str, endpoint: str) -> AsyncIterator[list[Any]]:
 async def prepared(
     name: str, opened: Iterable[Any], service: str
 ) -> AsyncIterator[Subject]:
-    """Make what a probe of a service stands on, and take it away again."""
+    """Create the resources of a service's probes, and remove them afterwards."""
     subject = Server(name, *opened)
     if service == "dynamodb":
         await make_table(subject.dynamodb, subject.table)

@@ -1,4 +1,4 @@
-"""DynamoDB as the model has it, as the emulators have it, and as AWS says it is."""
+"""Compare DynamoDB on the model, on the emulators, and as AWS documents it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.conformance import (  # noqa: F401 -- they register what they hold
+from tests.conformance import (  # noqa: F401 -- the import registers the probes
     dynamodb_condition_probes,
     dynamodb_differences,
     dynamodb_probes,

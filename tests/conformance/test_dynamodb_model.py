@@ -1,4 +1,4 @@
-"""What the model does that no probe can ask of a server."""
+"""Test the behaviour of the model that no probe can observe on a server."""
 
 from __future__ import annotations
 

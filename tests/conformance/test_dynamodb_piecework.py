@@ -57,7 +57,7 @@ async def compare(subject: str, endpoint: str) -> list[str]:
 
 
 async def outcome(client: Any, table: str, sk: str, write: Recorded, item: Any) -> Any:
-    """Return what a write is answered with, and the item after it."""
+    """Return the answer to a write, and the item after it."""
     place = {"TableName": table, "Key": key(sk)}
     if item is not None:
         await client.put_item(TableName=table, Item=item | key(sk))
@@ -104,7 +104,7 @@ def test_every_recorded_condition_is_met_by_an_item_and_missed_by_another() -> N
 
 
 async def one_sided() -> list[Recorded]:
-    """Return the writes that are refused on each item, or on none."""
+    """Return the writes that are refused on all items, or on none."""
     client = Direct(DynamoDB(lambda: NOW, tables=["t"]))
     found = []
     for number, write in enumerate(recorded()):

@@ -1,4 +1,4 @@
-"""The model against servers, call by call."""
+"""Compare the model with servers, call by call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.conformance.subjects import AMBIENT, REGION
 EXAMPLES = int(os.environ.get("CONFORMANCE_EXAMPLES", "25"))
 
 
-# Not moto: it answers 500 to some of them, as its known differences say.
+# Not moto: it answers some of them with 500, as its known differences say.
 @pytest.mark.parametrize("subject", ["ministack", "endpoint"])
 def test_a_server_answers_random_calls_as_the_model_does(
     subject: str, endpoint_of: Callable[[str], str]

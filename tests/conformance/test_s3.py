@@ -1,4 +1,4 @@
-"""S3 as the model has it, as the emulators have it, and as AWS says it is."""
+"""Compare S3 on the model, on the emulators, and as AWS documents it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQS as the model has it, as the emulators have it, and as AWS says it is."""
+"""Compare SQS on the model, on the emulators, and as AWS documents it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.conformance import (  # noqa: F401 -- registers the probes
 from tests.conformance.probe import probes_of, surprises
 from tests.conformance.subjects import SUBJECTS
 
-#: aiohttp warns of what the largest messages need.
+#: aiohttp warns about the largest messages.
 pytestmark = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 
 

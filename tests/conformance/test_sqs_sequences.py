@@ -1,4 +1,4 @@
-"""The model of SQS and the emulators do the same, whatever is asked of them."""
+"""Compare the SQS model with the emulators on random sequences."""
 
 from __future__ import annotations
 

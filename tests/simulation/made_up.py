@@ -23,7 +23,7 @@ def split(document: Document) -> list[Text]:
 
 
 def ask(_: Context[Text]) -> str:
-    """Ask a provider as a client that blocks does."""
+    """Call a provider with a blocking client."""
     with socket.create_connection(("127.0.0.1", 9), timeout=1):
         return "asked"
 

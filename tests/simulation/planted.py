@@ -27,7 +27,7 @@ OF_NOBODY = f"#status = :running AND {ANY_OF_THEM}"
 
 
 def without(patch: Patch, module: Any, name: str, part: str, by: str = "") -> None:
-    """Take a part out of a condition."""
+    """Remove a part of a condition."""
     whole = getattr(module, name)
     assert part in whole
     patch.setattr(module, name, whole.replace(part, by))
@@ -118,7 +118,7 @@ def a_late_renewal_cuts_the_lease(patch: Patch) -> None:
     patch.setattr(claims, "NEXT_RENEWAL", "renewals >= :beat")
 
 
-#: What is taken away, how, and the promises of which one has to break.
+#: The guard to remove, and the invariants of which one must be violated.
 PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
     plant.__name__: (plant, invariants)
     for plant, invariants in (
@@ -140,8 +140,8 @@ PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
         (a_late_renewal_cuts_the_lease, {"L3"}),
     )
 }
-#: A second guard stands before the harm, or it needs a rare moment: these take hundreds
-#: of schedules, or thousands.
+#: A second guard stands before the harm, or the harm needs a rare moment: these take
+#: hundreds of schedules, or thousands.
 SLOW_TO_SHOW = {
     "a_late_renewal_cuts_the_lease",
     "a_late_request_claims_again",

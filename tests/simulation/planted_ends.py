@@ -1,4 +1,4 @@
-"""Ends that no sound code comes to, planted in one that is as it should be."""
+"""Plant invalid final states in a correct run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WORKLOADS = (Workload(instrument_pipeline(counting), two_chunks),)
 
 
 def violations_of_run(patch: pytest.MonkeyPatch, tamper: Tamper) -> Sequence[str]:
-    """Run a job on a good day; say what is broken when its end is tampered with."""
+    """Run a job without faults; return the violations after tampering with its end."""
 
     def tampered(world: World, invariants: Invariants) -> None:
         world.dynamodb.on_write = lambda _: None
@@ -46,7 +46,7 @@ def violations_of_run(patch: pytest.MonkeyPatch, tamper: Tamper) -> Sequence[str
 
 
 def alter_chunk(invariants: Invariants, chunk: int = 0, **facts: Any) -> None:
-    """Let a chunk be otherwise than it is."""
+    """Change a recorded chunk."""
     (pk,) = invariants.jobs
     book = invariants.chunks[pk][chunk]
     book.item = {**book.item, **facts}
@@ -55,7 +55,7 @@ def alter_chunk(invariants: Invariants, chunk: int = 0, **facts: Any) -> None:
 def alter_certificate(
     world: World, invariants: Invariants, act: Callable[[Any], object]
 ) -> None:
-    """Let the certificate say something else."""
+    """Change the certificate."""
     (meta,) = invariants.jobs.values()
     objects = world.s3._buckets[BUCKET]
     where = meta["certificate"]
@@ -67,7 +67,7 @@ def alter_certificate(
 
 
 def put(world: World, invariants: Invariants, sk: str, **facts: Any) -> None:
-    """Put a row beside a chunk."""
+    """Write a row next to a chunk's."""
     (pk,) = invariants.jobs
     table = world.settings.checkpoints_table
     item = to_item({"pk": pk, "sk": sk, **facts})
@@ -124,7 +124,7 @@ def what_is_undone_stands(world: World, invariants: Invariants) -> None:
     put(world, invariants, keys.effect_sk(0, "somewhere"), **row)
 
 
-#: What a checker has to say, in its own words, and what makes it say so.
+#: The message of a checker, and the change that must cause it.
 ENDS: dict[str, Tamper] = {
     "L1: {name}/{number} is {item['status']}": a_chunk_is_left_open,
     "I5: {item['job']}/{chunk} has two results": a_chunk_has_two_results,

@@ -1,4 +1,4 @@
-"""Writes that no sound code makes, planted in the life of one small job."""
+"""Plant invalid writes in the history of a small job."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def an_effect_happens_without_an_intent(story: Story) -> None:
     story.execute_effect(intended=False)
 
 
-#: What a checker has to say, in its own words, and what makes it say so.
+#: The message of a checker, and the writes that must cause it.
 WRITES: dict[str, Callable[[Story], None]] = {
     "I1: {change.pk} {change.sk} was deleted": a_chunk_is_deleted,
     "I1: job {change.pk} was deleted": a_job_is_deleted,

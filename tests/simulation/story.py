@@ -1,4 +1,4 @@
-"""The life of one small job as its writes tell it, for the checker to look at."""
+"""Write the history of one small job, for the checker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEASE_S = 20.0
 
 
 class Story:
-    """A world in which nothing happens but what a test writes."""
+    """A world in which only the test writes."""
 
     def __init__(self) -> None:
         rng = Random(1)
@@ -36,7 +36,7 @@ class Story:
         self.items: dict[str, dict[str, Any]] = {}
 
     def write(self, sk: str, *, by: str = "w", pk: str = REF.pk, **facts: Any) -> None:
-        """Change some facts of an item, as a process; what is None goes."""
+        """Change attributes of an item, as a process; None removes an attribute."""
         old = self.items.get(sk)
         merged = {**(old or {"job": REF.job}), **facts}
         new = {name: value for name, value in merged.items() if value is not None}
@@ -45,7 +45,7 @@ class Story:
         self.show_change(pk, sk, old, new)
 
     def show_change(self, pk: str, sk: str, old: Any, new: Any) -> None:
-        """Let the checker see a write."""
+        """Pass a write to the checker."""
         table = self.world.settings.checkpoints_table
         before, after = (to_item(item) if item else None for item in (old, new))
         self.invariants.check_write([Change(table, pk, sk, before, after)])
@@ -70,7 +70,7 @@ class Story:
         self.write("META", status="RUNNING")
 
     def run_whole_job(self) -> None:
-        """Live the whole life of the job."""
+        """Write the whole history of the job."""
         self.submit_job()
         self.claim(CHUNK)
         self.write(CHUNK, status="SUCCEEDED", claimed_by=None)
@@ -81,7 +81,7 @@ class Story:
         self.write("META", status="SUCCEEDED")
 
     def execute_effect(self, identity: str = "one", *, intended: bool = True) -> None:
-        """Let an effect happen outside, in its own place or in that of `one`."""
+        """Execute an effect at the provider, for itself or as a fallback of `one`."""
         outgoing = OutgoingCall(identity, Dependency("shop"), chain="one")
         entry = self.provider.records.setdefault(
             identity, CallRecord(Effect.PROVIDER_IDEMPOTENT)

@@ -1,4 +1,4 @@
-"""A small crash-point sweep, and that it finds what it looks for."""
+"""Run a small crash-point sweep, and test that it detects violations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simulation.crash_points.scenarios import SCENARIOS
 from simulation.crash_points.strikes import InjectedFault, Mode
 from simulation.outside import Provider
 
-#: Those struck at calls alone; for the others see `test_six_steps.py`.
+#: Scenarios with faults at calls only; `test_six_steps.py` has the others.
 AT_CALLS = [name for name, scenario in SCENARIOS.items() if not scenario.steps]
 
 
@@ -47,7 +47,7 @@ def test_what_happens_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [] == run_with_fault(job, InjectedFault(desk, Mode.APPLIED)).violations
 
     async def finds_nothing(*_: object) -> None:
-        """Forget what was done."""
+        """Return nothing, as if the booking was unknown."""
 
     monkeypatch.setattr(Provider, "look_up", finds_nothing)
 
@@ -59,7 +59,7 @@ def test_what_does_not_go_on_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("simulation.crash_points.run.WORKERS", 1)
     monkeypatch.setattr(
         FleetDriver, "restart_later", lambda *_: None
-    )  # nobody replaces the dead
+    )  # dead processes are not replaced
     job = Job("plain", chunks=3, seed=2)
 
     violations = run_with_fault(
@@ -76,7 +76,7 @@ def at_first(job: Job, what: str) -> int:
 
 
 def every_second(job: Job) -> list[InjectedFault]:
-    """Return a strike at every second point, in each way in turn."""
+    """Return a fault at every second point, in rotating modes."""
     points = run_without_fault(job).points
     return [
         InjectedFault(n, points[n].modes[n // 2 % len(points[n].modes)])

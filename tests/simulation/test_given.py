@@ -1,4 +1,4 @@
-"""A user's own pipeline, and what a person reads when a promise of its breaks."""
+"""Simulate a user's own pipeline, and print its violations."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def loop_of(seed: int = 1) -> Loop:
 
 
 def started(loop: Loop, process: Process, said: list[str], *waits: float) -> None:
-    """Let a process say something after each of some waits."""
+    """Let a process record its name and the time after each wait."""
 
     async def talk() -> None:
         for number, wait in enumerate(waits):

@@ -1,4 +1,4 @@
-"""Many schedules: their order, their progress, and how a person ends them."""
+"""Run many schedules: order, progress, and stop signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each checker of the simulator bites: what is planted is found, in its own words."""
+"""Test that each checker detects its planted violation."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_there_is_something_planted_for_all_that_a_checker_can_say() -> None:
 
 
 def matches(template: str, text: str) -> bool:
-    """Say whether these are a checker's words, with the facts filled in."""
+    """Return whether a text matches a checker's message template."""
     words = map(re.escape, re.split(r"\{[^}]+\}", template))
     return re.match(".*".join(words), text) is not None
 

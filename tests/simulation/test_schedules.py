@@ -56,7 +56,7 @@ def test_a_world_goes_with_its_schedule() -> None:
 
 
 def worlds() -> list[World]:
-    """Return the worlds that something still holds."""
+    """Return the worlds that are still referenced."""
     return [each for each in gc.get_objects() if isinstance(each, World)]
 
 
@@ -71,5 +71,5 @@ def test_a_guard_that_is_taken_away_is_missed(
 
 
 def violations(seed: int) -> set[str]:
-    """Return which promises a schedule broke."""
+    """Return the invariants that a schedule violated."""
     return {said.partition(":")[0] for said in run_schedule(seed, WORKLOADS).violations}

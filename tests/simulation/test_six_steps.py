@@ -1,6 +1,6 @@
-"""A worker dies at any `await` of a saga of six steps: a sample of all of them.
+"""Kill a worker at any `await` of a saga of six steps: a sample.
 
-Whole: `python -m simulation.crash_points --scenario six`, and `--scenario six-undo`.
+All: `python -m simulation.crash_points --scenario six`, and `--scenario six-undo`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from simulation.crash_points.strikes import STEP, InjectedFault, Mode
 from simulation.crash_points.town import BookingEvent
 
 SCENARIOS = ("six", "six-undo")
-#: Where a sample is thinned: each await of the saga's own is struck once at least.
+#: The sample interval; each await of the saga is hit at least once.
 EVERY = 24
 
 
@@ -41,7 +41,7 @@ def test_a_death_at_any_await_undoes_exactly_what_was_done_once_in_reverse(
 
 
 def sample(job: Job) -> Iterator[InjectedFault]:
-    """Yield a strike at each await of the saga, where it is met first, and others."""
+    """Yield a fault at each await of the saga where it first occurs, and others."""
     met = set()
     for number, point in enumerate(run_without_fault(job).points):
         where = point.name.partition(f" {STEP}")[2]

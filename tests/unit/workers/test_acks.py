@@ -65,7 +65,7 @@ async def flushed(world: World, *some: Ack) -> AckBatcher:
     return one
 
 
-async def test_a_chunk_is_counted_before_its_message_goes() -> None:
+async def test_a_chunk_is_counted_before_its_message_is_deleted() -> None:
     world = World()
     await flushed(world, ack(3))
     assert world.said == ["count job/0: [3] of 300", "delete ['r3']"]
@@ -87,7 +87,7 @@ async def test_groups_and_jobs_are_counted_apart() -> None:
     ]
 
 
-async def test_the_last_chunk_starts_the_join_before_its_message_goes() -> None:
+async def test_the_last_chunk_starts_the_join_before_its_message_is_deleted() -> None:
     world = World(full=True)
     await flushed(world, ack(3))
     assert world.said == ["count job/0: [3] of 300", "join job", "delete ['r3']"]
@@ -216,7 +216,7 @@ async def test_what_ends_next_does_not_wait_long_for_the_end_of_another_job() ->
 
 
 @virtually
-async def test_a_flush_sees_the_requests_requests_through() -> None:
+async def test_a_flush_waits_for_the_requests_in_flight() -> None:
     world = SlowJoin()
     one = acks(world)
     running = asyncio.create_task(one.run())
@@ -229,7 +229,7 @@ async def test_a_flush_sees_the_requests_requests_through() -> None:
 
 
 @virtually
-async def test_so_many_requests_are_requests_at_once_and_no_more() -> None:
+async def test_the_requests_in_flight_are_limited() -> None:
     world = SlowJoin()
     one = acks(world)
     running = asyncio.create_task(one.run())

@@ -68,7 +68,7 @@ def test_a_result_and_a_cancel_have_only_the_common_fields() -> None:
     assert said(Cancelled("first")) == {"chunk.cancelled": {"chunk": 3}}
 
 
-def test_a_chunk_that_waits_again_has_its_error_and_its_delay() -> None:
+def test_a_waiting_chunk_has_its_error_and_its_delay() -> None:
     facts = {"chunk": 3, "error_code": FAILURE.code, "delay_s": 2.5}
     assert said(Retry(FAILURE, 2.5)) == {"chunk.retry_scheduled": facts}
     facts["blocked_on"] = "model"

@@ -59,7 +59,7 @@ async def test_without_children_a_stage_runs_in_the_worker() -> None:
 
 
 @virtually
-async def test_what_a_stage_took_is_remembered_and_what_is_under_way_is_known() -> None:
+async def test_stage_durations_are_recorded_and_running_stages_are_known() -> None:
     place = services()
     running = asyncio.create_task(run(place, Stage(slow)))
     await asyncio.sleep(1)
@@ -80,7 +80,7 @@ async def test_what_a_stage_took_is_remembered_and_what_is_under_way_is_known() 
 
 
 @virtually
-async def test_a_failure_says_nothing_of_how_long_a_stage_takes() -> None:
+async def test_a_failure_records_no_stage_duration() -> None:
     place = services()
     for _ in range(MIN_SAMPLES):
         with pytest.raises(ValueError, match="broken"):

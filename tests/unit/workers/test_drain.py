@@ -77,7 +77,7 @@ async def test_a_stop_waits_for_what_ends_in_time() -> None:
 
 
 @virtually
-async def test_a_stop_hands_back_at_once_what_will_not_end_in_time() -> None:
+async def test_a_stop_releases_at_once_what_will_not_end_in_time() -> None:
     worker, leases = worker_with(long=60.0)
     lease = leases["long"]
 
@@ -86,9 +86,7 @@ async def test_a_stop_hands_back_at_once_what_will_not_end_in_time() -> None:
 
 
 @virtually
-async def test_what_was_expected_to_end_and_does_not_is_handed_back_at_the_end() -> (
-    None
-):
+async def test_a_chunk_that_does_not_end_as_expected_is_released_at_the_end() -> None:
     worker, leases = worker_with(quick=5.0)
     lease = leases["quick"]
 
@@ -97,7 +95,9 @@ async def test_what_was_expected_to_end_and_does_not_is_handed_back_at_the_end()
 
 
 @virtually
-async def test_a_next_stage_that_will_not_end_is_handed_back_when_it_begins() -> None:
+async def test_a_next_stage_that_will_not_end_in_time_is_released_at_its_start() -> (
+    None
+):
     worker, leases = worker_with(quick=5.0, long=60.0)
     lease = leases.pop("long")
     leases = worker.services.lease_renewer.leases = {"token": lease}
@@ -112,7 +112,7 @@ async def test_a_next_stage_that_will_not_end_is_handed_back_when_it_begins() ->
 
 
 @virtually
-async def test_a_stop_is_over_in_time_though_nothing_ends_and_nobody_answers() -> None:
+async def test_a_stop_ends_in_time_even_if_nothing_ends_or_answers() -> None:
     worker, _ = worker_with()
     long_poll = asyncio.create_task(asyncio.sleep(1000.0))
     worker.start_task(asyncio.sleep(1000.0))
@@ -128,7 +128,7 @@ async def test_a_stop_is_over_in_time_though_nothing_ends_and_nobody_answers() -
 
 
 @virtually
-async def test_a_claim_that_comes_when_the_drain_is_over_is_handed_back() -> None:
+async def test_a_claim_after_the_drain_is_released() -> None:
     leases: dict[str, Lease] = {}
     services: Any = SimpleNamespace(
         rt=SimpleNamespace(settings=SimpleNamespace(shutdown_grace_s=5.0)),

@@ -110,7 +110,7 @@ def came_to(monkeypatch: pytest.MonkeyPatch) -> Any:
         (AttemptsExhausted(4), MessageAction.KEEP, [("hide", "receipt", UNKNOWN_S)]),
     ],
 )
-async def test_a_loser_does_with_its_message_what_the_record_says(
+async def test_a_refused_worker_handles_its_message_by_the_refusal(
     answer: Any, end: MessageAction, hidden: Any
 ) -> None:
     here = world()
@@ -118,7 +118,9 @@ async def test_a_loser_does_with_its_message_what_the_record_says(
     assert hidden == here.said
 
 
-async def test_a_loser_cancels_what_nobody_has(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refused_worker_cancels_an_unclaimed_chunk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     here, cancelled = world(), []
 
     async def cancel(_: Any, found: Chunk, now: float) -> None:
@@ -132,7 +134,7 @@ async def test_a_loser_cancels_what_nobody_has(monkeypatch: pytest.MonkeyPatch) 
     assert here.said == [("hide", "receipt", 0.0)]
 
 
-async def test_a_loser_leaves_what_is_to_be_undone_to_who_knows_the_pipeline(
+async def test_a_refused_worker_leaves_compensation_to_workers_with_the_pipeline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(executor, "cancel_unclaimed", None)
@@ -142,7 +144,7 @@ async def test_a_loser_leaves_what_is_to_be_undone_to_who_knows_the_pipeline(
 
 
 @pytest.mark.parametrize("compensate_requested", [True, False])
-async def test_what_is_to_be_undone_is_turned_and_claimed_in_one_turn(
+async def test_a_chunk_to_compensate_gets_its_direction_and_its_claim_at_once(
     came_to: Any, monkeypatch: pytest.MonkeyPatch, *, compensate_requested: bool
 ) -> None:
     turned: list[Any] = []
@@ -167,7 +169,7 @@ async def test_what_is_to_be_undone_is_turned_and_claimed_in_one_turn(
     ("stage", "back"),
     [("first", True), ("gone", True), ("pivot", False), ("last", False)],
 )
-async def test_a_chunk_goes_back_before_its_pivot_and_onwards_from_it(
+async def test_a_chunk_compensates_before_its_pivot_and_goes_forward_from_it(
     monkeypatch: pytest.MonkeyPatch, stage: str, *, back: bool
 ) -> None:
     said: list[Any] = []
@@ -190,7 +192,7 @@ async def test_a_pipeline_that_is_not_here_is_left_to_others() -> None:
     assert here.said == [("unknown", "review"), ("hide", "receipt", UNKNOWN_S)]
 
 
-async def test_spent_attempts_are_claimed_once_more_to_be_wound_up(
+async def test_a_chunk_without_attempts_is_claimed_once_more_for_recovery(
     came_to: Any,
 ) -> None:
     came_to(Succeeded("1"), None)
@@ -216,7 +218,7 @@ async def test_a_refused_claim_does_no_work() -> None:
         (None, None, None, MessageAction.KEEP, []),
     ],
 )
-async def test_a_turn_ends_as_its_claim_did(
+async def test_a_work_item_ends_by_its_outcome(
     came_to: Any,
     outcome: Any,
     wait: float | None,
@@ -230,7 +232,9 @@ async def test_a_turn_ends_as_its_claim_did(
     assert done == here.said[1:]
 
 
-async def test_a_turn_without_a_message_sends_one_for_the_next(came_to: Any) -> None:
+async def test_a_work_item_without_a_message_sends_one_for_the_retry(
+    came_to: Any,
+) -> None:
     came_to(Succeeded("1"), 5.0)
     here = world(claim(gen=2))
     assert await execute(WorkItem(REF, 2), JOB, here) is MessageAction.KEEP

@@ -50,7 +50,7 @@ async def test_a_worker_does_not_wait_long_for_room_for_a_batch() -> None:
 
 
 @virtually
-async def test_a_full_worker_waits_for_the_first_place_and_then_a_moment() -> None:
+async def test_a_full_worker_waits_for_the_first_slot_and_then_briefly() -> None:
     free, after = await asked(worker(12, 1.0, *[9.0] * 11))
     assert (1, pytest.approx(1.0 + GATHER_S)) == (free, after)
 
@@ -61,7 +61,7 @@ async def test_a_small_worker_asks_for_all_that_it_can_take() -> None:
 
 
 @virtually
-async def test_a_worker_that_is_told_to_stop_does_not_wait_for_places() -> None:
+async def test_a_stopping_worker_does_not_wait_for_slots() -> None:
     one = worker(1, 9.0)
     asyncio.get_running_loop().call_later(1.0, one.stop.set)
     asyncio.get_running_loop().call_later(1.0, one.receiver.slot_freed.set)

@@ -30,7 +30,7 @@ def services(slots: CallLimiter, **breakers: Any) -> Any:
     )
 
 
-async def test_the_gauges_of_a_worker_are_what_it_has_in_hand() -> None:
+async def test_the_gauges_of_a_worker_count_its_leases_and_calls() -> None:
     slots = CallLimiter(4)
     async with slots:
         pass
@@ -55,7 +55,7 @@ async def test_the_gauges_of_a_worker_are_what_it_has_in_hand() -> None:
         (NOW - UNTRIED_S - 1, NOW + 5, 1),
     ],
 )
-def test_a_breaker_that_nobody_tries_any_more_is_no_alarm(
+def test_an_unused_open_breaker_raises_no_alarm(
     until: float, probed_until: float, open_: int
 ) -> None:
     place = services(

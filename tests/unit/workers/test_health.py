@@ -27,7 +27,7 @@ STANDARD = sys.stdlib_module_names
         ),
     ],
 )
-def test_who_does_not_show_up_is_named_the_longest_missing_first(
+def test_overdue_loops_are_named_the_longest_overdue_first(
     due: dict[str, float], said: str
 ) -> None:
     assert said == describe_overdue(due, NOW)
@@ -44,7 +44,7 @@ def test_who_does_not_show_up_is_named_the_longest_missing_first(
         ('{"due": {"heart": "late"}}', "cannot be read: TypeError"),
     ],
 )
-def test_a_file_that_tells_nothing_is_no_sign_of_health(
+def test_an_unusable_health_file_is_unhealthy(
     content: str | None, said: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "health"

@@ -97,9 +97,7 @@ async def test_first_the_lease_is_renewed_and_then_the_message_hidden() -> None:
 
 
 @virtually
-async def test_claims_are_renewed_every_third_of_a_lease_as_long_as_they_are_held() -> (
-    None
-):
+async def test_leases_are_renewed_every_third_of_their_length() -> None:
     bench = Bench()
     beating = asyncio.create_task(bench.lease_renewer.run())
 
@@ -125,7 +123,7 @@ async def ended(bench: Bench) -> tuple[InterruptReason | None, float]:
 
 
 @virtually
-async def test_a_claim_that_somebody_else_has_ends_the_work_at_once() -> None:
+async def test_a_claim_of_another_worker_interrupts_the_work_at_once() -> None:
     bench = Bench()
     bench.claims.replies["a"] = Lost()
     assert await ended(bench) == (InterruptReason.LOST, pytest.approx(20.0))
@@ -133,7 +131,7 @@ async def test_a_claim_that_somebody_else_has_ends_the_work_at_once() -> None:
 
 
 @virtually
-async def test_a_cancel_is_learnt_with_the_renewal() -> None:
+async def test_a_renewal_reports_a_cancel() -> None:
     bench = Bench()
     bench.claims.replies["a"] = Renewed(1, CancelRequest("then", compensate=False))
     assert await ended(bench) == (InterruptReason.CANCEL, pytest.approx(20.0))
@@ -168,7 +166,7 @@ async def test_one_claim_that_cannot_be_renewed_does_not_cost_the_others_theirs(
 
 
 @virtually
-async def test_a_renewal_that_hangs_does_not_hold_up_the_next_beat() -> None:
+async def test_a_hung_renewal_does_not_delay_the_next() -> None:
     bench = Bench()
     bench.claims.replies["a"] = 500.0
     hanging = bench.take("a", waits)
@@ -184,7 +182,7 @@ async def test_a_renewal_that_hangs_does_not_hold_up_the_next_beat() -> None:
 
 
 @virtually
-async def test_work_without_a_sign_of_life_is_hung() -> None:
+async def test_work_without_progress_is_stalled() -> None:
     bench = Bench(stall_timeout_s=100.0)
     reason, spent = await ended(bench)
     assert reason is InterruptReason.STALLED
@@ -192,7 +190,7 @@ async def test_work_without_a_sign_of_life_is_hung() -> None:
 
 
 @virtually
-async def test_a_sign_of_life_begins_the_wait_anew() -> None:
+async def test_progress_restarts_the_stall_timeout() -> None:
     bench = Bench(stall_timeout_s=100.0)
 
     async def lively(lease: Lease) -> None:
@@ -208,7 +206,7 @@ async def test_a_sign_of_life_begins_the_wait_anew() -> None:
 
 
 @virtually
-async def test_work_that_is_lively_and_endless_is_cut_off_all_the_same() -> None:
+async def test_work_with_progress_is_interrupted_after_the_longest_runtime() -> None:
     bench = Bench(stall_timeout_s=100.0, max_runtime_s=500.0)
 
     async def endless(lease: Lease) -> None:
@@ -224,7 +222,7 @@ async def test_work_that_is_lively_and_endless_is_cut_off_all_the_same() -> None
 
 
 @virtually
-async def test_work_that_does_not_let_go_keeps_no_lease_and_disturbs_nobody() -> None:
+async def test_work_that_ignores_its_interrupt_keeps_no_lease() -> None:
     bench = Bench(max_runtime_s=100.0)
 
     async def stubborn(_: Lease) -> None:
@@ -244,7 +242,7 @@ async def test_work_that_does_not_let_go_keeps_no_lease_and_disturbs_nobody() ->
 
 
 @virtually
-async def test_a_claim_that_was_let_go_is_not_renewed() -> None:
+async def test_a_released_claim_is_not_renewed() -> None:
     bench = Bench()
 
     async def short(_: Lease) -> None: ...
@@ -269,7 +267,7 @@ async def felt(bench: Bench, *moments: float) -> list[bool]:
 
 
 @virtually
-async def test_renewals_that_fail_for_a_lease_with_work_in_hand_are_sick() -> None:
+async def test_renewals_that_fail_for_a_lease_make_a_busy_worker_unhealthy() -> None:
     bench = Bench()
 
     async def one_after_another() -> None:
@@ -284,7 +282,7 @@ async def test_renewals_that_fail_for_a_lease_with_work_in_hand_are_sick() -> No
 
 
 @virtually
-async def test_renewals_of_which_one_is_answered_are_well() -> None:
+async def test_one_answered_renewal_keeps_the_worker_healthy() -> None:
     bench = Bench()
     bench.claims.replies["a"] = StoreError("gone")
     tasks = [bench.take(token, waits) for token in ("a", "b")]
@@ -295,7 +293,7 @@ async def test_renewals_of_which_one_is_answered_are_well() -> None:
 
 
 @virtually
-async def test_a_worker_with_nothing_in_hand_is_not_sick_of_renewals() -> None:
+async def test_a_worker_without_leases_is_healthy_when_renewals_fail() -> None:
     bench = Bench()
     bench.claims.replies["a"] = StoreError("gone")
     failing = bench.take("a", waits)
@@ -327,7 +325,7 @@ def test_ended_work_is_freed_without_the_garbage_collector() -> None:
 
 
 @virtually
-async def test_a_heart_with_nothing_in_hand_says_nothing() -> None:
+async def test_a_lease_renewer_without_leases_emits_nothing() -> None:
     bench = Bench()
     await bench.lease_renewer.renew_all()
     assert ([], []) == (bench.claims.said, bench.log.names())

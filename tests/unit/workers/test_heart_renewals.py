@@ -30,7 +30,7 @@ async def test_one_renewal_that_is_never_answered_loses_no_claim() -> None:
 
 
 @virtually
-async def test_a_failure_of_long_ago_makes_nobody_sick_today() -> None:
+async def test_an_old_failure_does_not_make_a_worker_unhealthy() -> None:
     bench = Bench()
     lease_renewer = bench.lease_renewer
     beating = asyncio.create_task(lease_renewer.run())
@@ -53,7 +53,7 @@ async def test_a_failure_of_long_ago_makes_nobody_sick_today() -> None:
 
 
 @virtually
-async def test_a_renewal_comes_after_those_that_are_known_to_be_carried_out() -> None:
+async def test_a_renewal_sends_the_number_of_known_renewals() -> None:
     bench = Bench()
     work = bench.take("a", waits)
     await asyncio.sleep(0)
@@ -69,7 +69,9 @@ async def test_a_renewal_comes_after_those_that_are_known_to_be_carried_out() ->
 
 
 @virtually
-async def test_the_message_of_a_turn_that_ended_during_a_beat_is_not_hidden() -> None:
+async def test_the_message_of_a_chunk_that_ended_during_a_renewal_is_not_hidden() -> (
+    None
+):
     bench = Bench()
 
     async def short(_: Lease) -> None:

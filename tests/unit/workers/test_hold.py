@@ -29,7 +29,7 @@ async def test_work_that_ends_in_time_is_left_alone() -> None:
 
 
 @virtually
-async def test_an_unrenewed_claim_ends_before_anybody_else_may_take_it() -> None:
+async def test_an_unrenewed_claim_ends_before_another_worker_may_claim_it() -> None:
     lease = new_lease()
     spent = await cut_off_after(1.0, lambda _: None, lease)
     assert spent == pytest.approx(LEASE * 0.9)
@@ -51,7 +51,7 @@ async def test_a_renewed_claim_lasts_from_when_it_was_asked_for() -> None:
 
 
 @pytest.mark.parametrize("reason", list(InterruptReason))
-def test_work_is_cut_off_for_a_reason(reason: InterruptReason) -> None:
+def test_work_is_interrupted_for_a_reason(reason: InterruptReason) -> None:
     async def main() -> None:
         lease = new_lease()
         spent = await cut_off_after(5.0, lambda h: h.interrupt(reason), lease)
@@ -74,7 +74,7 @@ async def test_the_first_reason_counts_and_no_renewal_takes_it_back() -> None:
 
 
 @virtually
-async def test_work_that_is_over_is_not_cut_off_any_more() -> None:
+async def test_ended_work_is_not_interrupted() -> None:
     lease = new_lease()
     async with lease:
         pass
@@ -92,7 +92,7 @@ async def test_a_claim_is_held_until_the_work_on_it_begins() -> None:
 
 
 @virtually
-async def test_work_on_its_way_out_is_neither_renewed_nor_ended_again() -> None:
+async def test_unwinding_work_is_neither_renewed_nor_interrupted_again() -> None:
     lease = new_lease()
 
     async def slow_to_leave() -> None:
@@ -171,7 +171,7 @@ async def test_an_error_of_the_work_passes_through(error: Exception) -> None:
 
 
 @virtually
-async def test_who_wakes_up_past_the_deadline_does_not_go_on() -> None:
+async def test_work_that_resumes_past_the_deadline_does_not_continue() -> None:
     loop: Any = asyncio.get_running_loop()
     lease = new_lease()
     with pytest.raises(ClaimLostError):

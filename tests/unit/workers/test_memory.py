@@ -18,7 +18,7 @@ from workers.memory import MEMORY_LIMIT_EXIT_CODE, stop_at_memory_limit
 
 
 @virtually
-async def test_a_worker_that_is_full_stops_and_says_so() -> None:
+async def test_a_worker_at_its_memory_limit_stops_and_logs_it() -> None:
     stop, log = asyncio.Event(), Log()
     sizes = iter([100, 200, 201])
     began_at = time()
@@ -41,7 +41,7 @@ async def test_a_worker_that_is_told_to_stop_ends_well() -> None:
 
 
 @virtually
-async def test_without_a_limit_nobody_looks() -> None:
+async def test_without_a_limit_memory_is_not_measured() -> None:
     stop, log = asyncio.Event(), Log()
     asyncio.get_running_loop().call_later(3.5, stop.set)
 

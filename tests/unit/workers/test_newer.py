@@ -45,7 +45,7 @@ def services(job: Any = None) -> Any:
     return SimpleNamespace(rt=rt, log=Log(), job=read)
 
 
-def test_each_time_it_is_left_a_little_longer_but_never_for_ever() -> None:
+def test_each_deferral_is_a_little_longer_up_to_a_limit() -> None:
     assert [retry_delay(n, SETTINGS) for n in (0, 1, 2, 10)] == [30, 30, 60, 300]
     assert retry_delay(1000, SETTINGS) == MAX_DELAY_S
 
@@ -75,7 +75,7 @@ async def test_a_message_that_is_for_newer_workers_is_hidden_and_counted(
     )
 
 
-async def test_a_claim_that_a_newer_worker_s_chunk_refuses_costs_nothing() -> None:
+async def test_a_claim_refused_by_a_newer_schema_costs_nothing() -> None:
     here = services()
     end = await handle_refusal(SchemaTooNew(), WorkItem(REF, 1, 1, "r"), here)
 
@@ -83,7 +83,7 @@ async def test_a_claim_that_a_newer_worker_s_chunk_refuses_costs_nothing() -> No
     assert here.log.names() == ["message.deferred_newer_schema"]
 
 
-async def test_a_join_without_a_message_is_just_left() -> None:
+async def test_a_join_without_a_message_hides_no_message() -> None:
     here = services()
 
     assert (
@@ -128,7 +128,7 @@ async def test_what_newer_workers_may_know_waits_and_spends_no_attempt(
     assert outcome.failure.retry_after == delay
 
 
-async def test_a_stage_that_nobody_has_is_a_dead_letter_in_the_end(
+async def test_a_stage_that_no_worker_has_is_dead_lettered_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     outcome = await undertaken(monkeypatch, RENAMED, deferrals=10)

@@ -112,7 +112,7 @@ async def receiving(
 
 
 @virtually
-async def test_while_batches_come_full_two_receives_are_under_way() -> None:
+async def test_while_batches_are_full_two_receives_are_in_flight() -> None:
     sqs = Sqs(1000)
     async with receiving(sqs) as (_, hands, _running):
         await asyncio.sleep(1.0)
@@ -142,7 +142,7 @@ async def test_a_second_receive_asks_for_a_whole_batch() -> None:
 
 
 @virtually
-async def test_without_room_for_another_batch_one_receive_is_under_way() -> None:
+async def test_without_room_for_another_batch_one_receive_is_in_flight() -> None:
     sqs = Sqs(300)
     async with receiving(sqs, 15):
         await asyncio.sleep(2.0)
@@ -185,7 +185,7 @@ async def test_what_is_sent_to_an_idle_worker_is_begun_at_once() -> None:
 
 
 @virtually
-async def test_what_two_receives_bring_after_a_stop_goes_straight_back() -> None:
+async def test_messages_received_after_a_stop_are_made_visible_at_once() -> None:
     sqs = Sqs(1000)
     async with receiving(sqs) as (one, hands, running):
         await asyncio.sleep(3.5 * WAY_S)
@@ -199,7 +199,7 @@ async def test_what_two_receives_bring_after_a_stop_goes_straight_back() -> None
 
 
 @virtually
-async def test_a_receiver_that_is_cut_off_leaves_no_receive_behind() -> None:
+async def test_a_cancelled_receiver_leaves_no_receive_behind() -> None:
     sqs = Sqs(1000)
     async with receiving(sqs) as (one, _, running):
         await asyncio.sleep(3.5 * WAY_S)
@@ -210,7 +210,7 @@ async def test_a_receiver_that_is_cut_off_leaves_no_receive_behind() -> None:
 
 
 @virtually
-async def test_a_queue_that_does_not_answer_is_asked_again_a_little_later() -> None:
+async def test_a_failed_receive_is_retried_a_little_later() -> None:
     sqs = Sqs(1, errors=[StoreError("gone")])
     async with receiving(sqs) as (one, hands, _):
         await asyncio.sleep(OUTAGE_S + 3 * WAY_S)

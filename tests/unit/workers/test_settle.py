@@ -67,7 +67,7 @@ def task(pipeline: Pipeline = LATE, lease: Claim | None = None, **kept: Any) -> 
     [(Succeeded("1"), False), (Cancelled("first"), True)],
 )
 @pytest.mark.parametrize("ours", [True, False])
-async def test_who_lost_the_claim_has_not_the_last_word(
+async def test_a_worker_that_lost_the_claim_settles_nothing(
     monkeypatch: pytest.MonkeyPatch, outcome: Any, kept: Any, ours: Any
 ) -> None:
     async def write(*_: Any) -> Any:
@@ -117,7 +117,7 @@ def test_the_result_is_the_value_of_the_result_stage() -> None:
         ({"first": "1", "second": "2"}, {"first": None}, "first"),
     ],
 )
-def test_a_redrive_goes_on_at_the_first_stage_not_done_or_undone(
+def test_a_redrive_resumes_at_the_first_incomplete_or_compensated_stage(
     completed: Any, undone: Any, stage: str
 ) -> None:
     assert stage == resume_at(task(completed=completed, compensated=undone))

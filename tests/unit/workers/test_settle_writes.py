@@ -81,7 +81,7 @@ async def test_only_a_deferral_is_noted_on_the_job(
 @pytest.mark.parametrize(
     ("compensation", "stage"), [(None, None), (Compensation.COMPENSATED, "first")]
 )
-async def test_only_what_was_wound_back_is_resumed_elsewhere_than_it_stands(
+async def test_only_a_compensated_chunk_resumes_at_another_stage(
     compensation: Compensation | None, stage: str | None
 ) -> None:
     here = task(completed={"first": "1"}, compensated={"first": None})

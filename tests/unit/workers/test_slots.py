@@ -43,7 +43,7 @@ async def test_no_more_are_inside_than_there_are_places() -> None:
     assert 0 == crowd.slots.in_use
 
 
-async def test_who_came_first_is_next() -> None:
+async def test_the_first_waiter_gets_the_next_slot() -> None:
     crowd = Crowd(2, 4)
     await crowd.settled()
     crowd.leave[1].set()
@@ -52,7 +52,7 @@ async def test_who_came_first_is_next() -> None:
     await crowd.end()
 
 
-async def test_who_gives_up_waiting_is_passed_over() -> None:
+async def test_a_cancelled_waiter_is_skipped() -> None:
     crowd = Crowd(1, 3)
     await crowd.settled()
     crowd.tasks[1].cancel()
@@ -63,7 +63,7 @@ async def test_who_gives_up_waiting_is_passed_over() -> None:
     assert 0 == crowd.slots.in_use
 
 
-async def test_who_is_cut_off_with_a_place_just_given_hands_it_on() -> None:
+async def test_a_waiter_cancelled_with_a_new_slot_passes_it_on() -> None:
     crowd = Crowd(1, 3)
     await crowd.settled()
     crowd.leave[0].set()

@@ -54,7 +54,7 @@ def services(jobs: Jobs) -> Any:
     )
 
 
-def test_those_who_ask_for_a_job_at_once_read_it_once() -> None:
+def test_concurrent_callers_read_a_job_once() -> None:
     async def main() -> None:
         jobs = Jobs()
         here = services(jobs)
@@ -70,7 +70,7 @@ def test_those_who_ask_for_a_job_at_once_read_it_once() -> None:
     run_virtually(main())
 
 
-def test_a_read_that_fails_fails_for_all_who_wait_and_is_made_again() -> None:
+def test_a_failed_read_fails_for_all_callers_and_is_repeated() -> None:
     async def main() -> None:
         jobs = Jobs(StoreError("away"))
         here = services(jobs)
@@ -82,7 +82,7 @@ def test_a_read_that_fails_fails_for_all_who_wait_and_is_made_again() -> None:
     run_virtually(main())
 
 
-def test_who_is_cut_off_while_a_job_is_read_takes_it_from_nobody() -> None:
+def test_a_cancelled_caller_does_not_cancel_the_shared_read() -> None:
     async def main() -> None:
         jobs = Jobs()
         here = services(jobs)
@@ -107,9 +107,7 @@ def test_a_job_that_is_not_there_is_asked_for_again() -> None:
     run_virtually(main())
 
 
-async def test_a_job_says_what_it_waits_for_though_it_was_asked_to_wait_for_ever() -> (
-    None
-):
+async def test_a_job_notes_what_blocks_it_even_for_an_endless_delay() -> None:
     said: list[str] = []
 
     async def note(*told: Any) -> None:
@@ -125,7 +123,7 @@ async def test_a_job_says_what_it_waits_for_though_it_was_asked_to_wait_for_ever
     assert ["waits for dependency model until 2026-09-22T14:13:20.000Z"] == said
 
 
-async def test_a_note_that_cannot_be_written_keeps_nobody_from_giving_way() -> None:
+async def test_a_failed_note_does_not_stop_the_back_off() -> None:
     async def note(*_: Any) -> None:
         message = "gone"
         raise StoreError(message)

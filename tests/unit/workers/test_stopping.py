@@ -25,7 +25,7 @@ from workers.worker import Worker
 
 
 @virtually
-async def test_a_flush_waits_for_the_one_that_is_under_way() -> None:
+async def test_a_flush_waits_for_the_request_in_flight() -> None:
     deleted: list[str] = []
 
     async def add(*_: Any) -> bool:
@@ -91,7 +91,7 @@ async def test_a_join_that_begins_at_a_stop_is_handed_on(
     assert [join] == [message.ref for message in sent]
 
 
-async def test_the_first_signal_lets_a_worker_that_stops_already_hand_back(
+async def test_a_worker_that_stops_by_itself_still_releases_after_a_signal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ended: list[int] = []

@@ -22,7 +22,7 @@ S = JobStatus
 
 
 @virtually
-async def test_an_ended_job_is_told_of_and_let_go() -> None:
+async def test_an_ended_job_is_notified_of_and_closed() -> None:
     job = Notified()
     await job.becomes(S.PARTIAL, "ended")
     assert MessageAction.DISCARD is await job.notify_job()
@@ -35,7 +35,7 @@ async def test_an_ended_job_is_told_of_and_let_go() -> None:
 
 
 @virtually
-async def test_a_job_whose_deadline_has_passed_is_told_of_and_stays_listed() -> None:
+async def test_a_job_past_its_deadline_is_notified_of_and_stays_listed() -> None:
     job = Notified()
     await job.becomes(S.CANCELLING, "deadline")
     assert MessageAction.DISCARD is await job.notify_job()
@@ -44,7 +44,7 @@ async def test_a_job_whose_deadline_has_passed_is_told_of_and_stays_listed() -> 
 
 
 @virtually
-async def test_what_was_told_is_not_written_of_again() -> None:
+async def test_a_delivered_notification_is_not_written_again() -> None:
     job = Notified()
     await job.becomes(S.CANCELLING, "deadline")
     await job.notify_job()
@@ -55,7 +55,7 @@ async def test_what_was_told_is_not_written_of_again() -> None:
 
 
 @virtually
-async def test_the_end_is_told_of_after_the_deadline_was() -> None:
+async def test_the_end_is_notified_after_the_deadline() -> None:
     job = Notified()
     await job.becomes(S.CANCELLING, "deadline")
     await job.notify_job()
@@ -66,12 +66,12 @@ async def test_the_end_is_told_of_after_the_deadline_was() -> None:
 
 
 @virtually
-async def test_the_turn_of_a_job_that_is_not_there_is_left_to_the_join() -> None:
+async def test_a_work_item_of_a_missing_job_is_left_to_the_join() -> None:
     assert await Notified().notify_job() is None
 
 
 @virtually
-async def test_a_join_that_is_still_to_run_has_its_turn() -> None:
+async def test_a_join_that_has_not_run_yet_runs() -> None:
     job = Notified()
     await job.becomes(S.FINALIZING)
     assert await job.notify_job() is None
@@ -79,7 +79,7 @@ async def test_a_join_that_is_still_to_run_has_its_turn() -> None:
 
 
 @pytest.mark.parametrize("status", sorted(CANCELLABLE))
-def test_a_job_that_was_taken_up_again_is_told_of_at_its_next_end(
+def test_a_reopened_job_is_notified_of_at_its_next_end(
     status: JobStatus,
 ) -> None:
     async def main() -> None:
@@ -99,7 +99,7 @@ def test_a_job_that_was_taken_up_again_is_told_of_at_its_next_end(
 
 
 @virtually
-async def test_of_two_workers_one_tells_and_the_other_comes_back() -> None:
+async def test_of_two_workers_one_notifies_and_the_other_backs_off() -> None:
     job = Notified()
     await job.becomes(S.SUCCEEDED, "ended")
     job.trouble = lambda: asyncio.sleep(10.0)
@@ -112,7 +112,7 @@ async def test_of_two_workers_one_tells_and_the_other_comes_back() -> None:
 
 
 @virtually
-async def test_a_worker_that_dies_as_it_tells_is_followed_by_another() -> None:
+async def test_another_worker_repeats_the_notification_of_a_dead_worker() -> None:
     job = Notified()
     await job.becomes(S.SUCCEEDED, "ended")
     await dies_telling(job)
@@ -124,7 +124,7 @@ async def test_a_worker_that_dies_as_it_tells_is_followed_by_another() -> None:
 
 
 @virtually
-async def test_a_hook_that_kills_each_worker_is_given_up() -> None:
+async def test_a_hook_that_kills_each_worker_is_abandoned() -> None:
     job = Notified()
     await job.becomes(S.SUCCEEDED, "ended")
     for _ in range(telling.MAX_ATTEMPTS):

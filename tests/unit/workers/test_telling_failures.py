@@ -36,7 +36,7 @@ async def test_a_hook_that_fails_is_tried_again_when_its_message_shows() -> None
 
 
 @virtually
-async def test_a_message_that_shows_early_waits_on_and_calls_nobody() -> None:
+async def test_an_early_message_waits_and_calls_no_hook() -> None:
     job = Notified()
     await job.becomes(S.SUCCEEDED, "ended")
     job.trouble = not_now
@@ -48,7 +48,9 @@ async def test_a_message_that_shows_early_waits_on_and_calls_nobody() -> None:
 
 
 @virtually
-async def test_a_hook_that_fails_each_time_is_tried_ever_later_and_given_up() -> None:
+async def test_a_hook_that_always_fails_is_retried_later_each_time_then_abandoned() -> (
+    None
+):
     job = Notified()
     await job.becomes(S.SUCCEEDED, "ended")
     job.trouble = not_now
@@ -76,7 +78,7 @@ async def test_a_hook_that_hangs_has_failed_after_a_lease() -> None:
 
 
 @virtually
-async def test_a_pipeline_that_has_no_hook_any_more_is_not_told() -> None:
+async def test_a_pipeline_without_its_hook_abandons_the_notification() -> None:
     job = Notified(hook=False)
     await job.becomes(S.SUCCEEDED, "ended")
     assert MessageAction.DISCARD is await job.notify_job()

@@ -15,7 +15,7 @@ def timings(*spent: float, stage: str = "parse") -> StageDurations:
 PARSE = RunningStage("review", "parse", 1000.0)
 
 
-def test_what_nobody_knows_enough_of_may_end_in_time() -> None:
+def test_a_stage_with_too_few_samples_may_end_in_time() -> None:
     known = timings(*[60.0] * (MIN_SAMPLES - 1))
 
     assert known.may_finish_by(PARSE, 1001.0, 1005.0)

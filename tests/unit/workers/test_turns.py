@@ -19,7 +19,7 @@ def idle_worker() -> tuple[Worker, Log]:
 
 
 @virtually
-async def test_a_turn_that_cancels_itself_is_told_of() -> None:
+async def test_a_work_item_that_cancels_itself_is_logged() -> None:
     async def turn() -> None:
         forgotten = asyncio.create_task(for_ever())
         forgotten.cancel()
@@ -34,7 +34,7 @@ async def test_a_turn_that_cancels_itself_is_told_of() -> None:
 
 
 @virtually
-async def test_a_turn_that_is_cut_off_is_not_told_of() -> None:
+async def test_a_cancelled_work_item_is_not_logged() -> None:
     worker, log = idle_worker()
     worker.start_task(for_ever())
     await asyncio.sleep(1.0)

@@ -96,7 +96,7 @@ def test_an_attempt_without_a_record_ended_with_its_worker() -> None:
     assert lost(last_failure(task()))
 
 
-def test_the_record_of_an_earlier_life_is_not_of_this_attempt() -> None:
+def test_an_error_of_an_earlier_generation_is_not_of_this_attempt() -> None:
     assert lost(last_failure(task(gen=2, error_history=[ended(gen=1)])))
     assert not lost(
         last_failure(task(gen=2, error_history=[ended(gen=1), ended(gen=2)]))
@@ -121,11 +121,11 @@ def test_a_lost_claim_writes_nothing(reason: InterruptReason | None) -> None:
         end(reason)
 
 
-def test_a_stop_hands_the_chunk_back() -> None:
+def test_a_stop_releases_the_chunk() -> None:
     assert end(InterruptReason.STOPPING) == Released()
 
 
-def test_a_cancel_names_the_stage_that_was_cut_off() -> None:
+def test_a_cancel_names_the_interrupted_stage() -> None:
     one = task()
     one.ctx.stage = "second"
     outcome = end(InterruptReason.CANCEL, one)
@@ -140,7 +140,7 @@ def test_a_cancel_names_the_stage_that_was_cut_off() -> None:
         (InterruptReason.TIMEOUT, "runtime.stage.timeout", "500 s"),
     ],
 )
-def test_what_took_too_long_comes_back_even_when_its_attempts_are_spent(
+def test_a_timed_out_chunk_is_retried_even_without_attempts(
     reason: InterruptReason, code: str, said: str
 ) -> None:
     outcome = end(reason)
@@ -166,7 +166,7 @@ async def ran(one: Any) -> Any:
     return await undertake.run_from_checkpoint(one, None, None)  # type: ignore[arg-type]
 
 
-async def test_a_chunk_whose_attempts_are_spent_is_undone_and_buried() -> None:
+async def test_a_chunk_without_attempts_is_compensated_and_dead_lettered() -> None:
     outcome = await ran(task(recoveries=1))
     assert isinstance(outcome, DeadLettered)
     assert outcome.compensation is Compensation.COMPENSATED
@@ -174,7 +174,7 @@ async def test_a_chunk_whose_attempts_are_spent_is_undone_and_buried() -> None:
     assert DID == ["undo"]
 
 
-async def test_a_winding_up_goes_on_backwards_where_the_last_one_stopped() -> None:
+async def test_a_recovery_continues_the_compensation_of_the_last_one() -> None:
     one = task(recoveries=2)
     one.checkpoints.failure = envelope(stage="second", code="llm.content.filtered")
     outcome = await ran(one)
@@ -184,7 +184,7 @@ async def test_a_winding_up_goes_on_backwards_where_the_last_one_stopped() -> No
 
 
 @pytest.mark.parametrize("on_its_way_back", [True, False])
-async def test_a_winding_up_that_kills_its_workers_is_given_up(
+async def test_a_recovery_that_kills_its_workers_is_abandoned(
     on_its_way_back: bool,  # noqa: FBT001
 ) -> None:
     one = task(recoveries=MAX_RECOVERIES + 1)
@@ -197,7 +197,7 @@ async def test_a_winding_up_that_kills_its_workers_is_given_up(
     assert DID == []
 
 
-async def test_the_last_winding_up_that_is_allowed_is_tried() -> None:
+async def test_the_last_allowed_recovery_runs() -> None:
     outcome = await ran(task(recoveries=MAX_RECOVERIES))
     assert isinstance(outcome, DeadLettered)
     assert outcome.compensation is Compensation.COMPENSATED
@@ -214,7 +214,7 @@ async def test_the_last_winding_up_that_is_allowed_is_tried() -> None:
         ({}, Compensation.ABANDONED),
     ],
 )
-async def test_what_cannot_be_read_is_buried_and_a_person_told_if_it_had_begun(
+async def test_an_unreadable_chunk_is_dead_lettered_as_abandoned_if_started(
     monkeypatch: pytest.MonkeyPatch, facts: Any, compensation: Compensation
 ) -> None:
     async def load(*_: Any) -> None:

@@ -56,7 +56,7 @@ async def test_what_can_never_be_read_is_not_tried_again(
 
 
 @pytest.mark.parametrize("error", [KeyError("body"), ValueError("no"), TypeError()])
-async def test_a_row_that_somebody_edited_is_told_as_such(
+async def test_a_malformed_row_is_reported_as_such(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     async def load(*_: Any) -> None:
@@ -98,7 +98,7 @@ class Lease:
         (StoreError("gone", code="aws.service.throttled"), False, Released()),
     ],
 )
-async def test_an_end_from_outside_is_an_outcome_too(
+async def test_an_interrupt_is_an_outcome_too(
     monkeypatch: pytest.MonkeyPatch, came_to: Any, cuts_off: Any, outcome: Any
 ) -> None:
     async def run(*_: Any) -> Any:
@@ -116,7 +116,7 @@ async def test_an_end_from_outside_is_an_outcome_too(
     assert outcome == report.outcome
 
 
-async def test_a_lost_claim_writes_down_no_more_of_its_calls(
+async def test_a_lost_claim_journals_no_more_calls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kept: list[bool] = []

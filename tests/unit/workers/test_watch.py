@@ -39,7 +39,7 @@ class Held:
         (None, []),
     ],
 )
-async def test_the_chunks_of_a_cancelled_job_are_let_go(
+async def test_the_chunks_of_a_cancelled_job_are_interrupted(
     status: JobStatus | None, stopped: list[CancelRequest]
 ) -> None:
     asked: list[Any] = []
@@ -65,7 +65,7 @@ async def test_the_chunks_of_a_cancelled_job_are_let_go(
     ("in_hand", "untold", "looks"),
     [(False, False, 0), (True, False, 1), (False, True, 1)],
 )
-async def test_breakers_are_asked_for_when_a_chunk_may_call_or_there_is_news(
+async def test_breakers_are_synced_if_a_chunk_may_call_or_a_change_is_unsent(
     *, in_hand: bool, untold: bool, looks: int
 ) -> None:
     asked: list[str] = []
@@ -91,7 +91,7 @@ async def test_breakers_are_asked_for_when_a_chunk_may_call_or_there_is_news(
         ("aws.service.unavailable", [0.5] * 8),
     ],
 )
-def test_who_is_refused_looks_more_rarely_and_bit_by_bit_as_often_again(
+def test_a_throttled_watcher_polls_less_often_and_recovers_step_by_step(
     code: str, pauses: list[float]
 ) -> None:
     looks: list[float] = []
@@ -121,7 +121,7 @@ def test_who_is_refused_looks_more_rarely_and_bit_by_bit_as_often_again(
     run_virtually(watched())
 
 
-async def test_a_chunk_that_was_taken_just_now_is_not_worth_a_look() -> None:
+async def test_the_job_of_a_new_lease_is_not_polled() -> None:
     asked: list[Any] = []
 
     async def read(ref: Any) -> None:

@@ -37,7 +37,7 @@ def nothing_done() -> None:
 
 
 @virtually
-async def test_a_chunk_that_is_wound_back_keeps_its_claim() -> None:
+async def test_a_compensating_chunk_keeps_its_claim() -> None:
     lease = new_lease()
     assert await cut_off_after(
         5.0, lambda h: h.request_cancel(UNDO), lease
@@ -51,7 +51,7 @@ async def test_a_chunk_that_is_wound_back_keeps_its_claim() -> None:
 
 
 @virtually
-async def test_the_way_back_has_what_is_left_of_the_lease_as_last_renewed() -> None:
+async def test_a_compensation_has_the_rest_of_the_last_renewed_lease() -> None:
     began, lease = time(), new_lease()
 
     def renew_and_stop(h: Lease) -> None:
@@ -74,7 +74,7 @@ async def test_the_way_back_has_what_is_left_of_the_lease_as_last_renewed() -> N
         (None, InterruptReason.CANCEL, False),
     ],
 )
-def test_only_a_cancel_that_asks_for_it_undoes(
+def test_only_a_cancel_that_requests_it_compensates(
     asked: CancelRequest | None, reason: InterruptReason, *, undoes: bool
 ) -> None:
     none: Any = None
@@ -84,14 +84,14 @@ def test_only_a_cancel_that_asks_for_it_undoes(
     )
 
 
-async def test_a_chunk_past_its_pivot_only_remembers_that_it_was_asked() -> None:
+async def test_a_chunk_past_its_pivot_only_records_a_cancel() -> None:
     lease = new_lease()
     lease.is_cancellable = lambda: False
     lease.request_cancel(UNDO)
     assert (lease.cancel, lease.interrupted) == (UNDO, False)
 
 
-async def test_what_was_begun_is_undone_and_ends_cancelled() -> None:
+async def test_a_started_chunk_is_compensated_and_cancelled() -> None:
     one = task(reached_stage="first")
     outcome = await compensate_cancelled(one, "first")
     assert outcome == Cancelled("first", Compensation.COMPENSATED)
@@ -99,7 +99,7 @@ async def test_what_was_begun_is_undone_and_ends_cancelled() -> None:
     assert one.checkpoints.failure.code == "job.cancel.requested"
 
 
-async def test_what_was_undone_already_is_not_undone_again() -> None:
+async def test_a_compensated_stage_is_not_compensated_again() -> None:
     one = task(reached_stage="first")
     one.checkpoints.failure = cancellation_cause(one.claim.ref, "first", 0.0)
     one.checkpoints.compensated = {"first": None}
@@ -110,7 +110,7 @@ async def test_what_was_undone_already_is_not_undone_again() -> None:
     assert iso(0.0) == one.checkpoints.failure.at  # nor turned back again
 
 
-async def test_a_compensation_that_failed_ends_dead() -> None:
+async def test_a_failed_compensation_is_dead_lettered() -> None:
     one = task(reached_stage="first")
     one.checkpoints.failure = cancellation_cause(one.claim.ref, "first", 0.0)
     one.checkpoints.compensated = {"first": envelope(stage="undo:first:1")}
@@ -133,7 +133,7 @@ async def test_a_compensation_that_failed_ends_dead() -> None:
         (Succeeded("1"), UNDO, None, False),
     ],
 )
-async def test_a_cancel_that_undoes_goes_on_backwards(
+async def test_a_cancel_with_compensation_compensates(
     monkeypatch: pytest.MonkeyPatch,
     came_to: Any,
     by_hold: Any,
@@ -160,14 +160,14 @@ async def test_a_cancel_that_undoes_goes_on_backwards(
     assert report.calls_after_cancel == (0 if by_hold or by_step else None)
 
 
-def test_calls_are_late_only_under_a_cancel() -> None:
+def test_calls_after_cancel_are_counted_only_after_a_cancel() -> None:
     one = task()
     one.ctx.caller.counts.end_times.extend([0.0, 4e9])
     assert calls_after_cancel(one, None) is None
     assert calls_after_cancel(one, PLAIN) == 1
 
 
-def test_a_job_is_quiet_when_its_last_chunk_was_let_go() -> None:
+def test_a_job_is_quiesced_when_its_last_chunk_ended() -> None:
     later = AT.replace("00.000", "01.500")
     early = AT.replace("01:00:00", "00:59:00")
     builder = SnapshotBuilder([])

@@ -124,9 +124,7 @@ async def working(aws: Aws, agent: str = "http://agent") -> AsyncIterator[Busy]:
 
 
 @virtually
-async def test_during_a_breath_nothing_is_received_and_afterwards_work_goes_on() -> (
-    None
-):
+async def test_during_a_pause_nothing_is_received_and_afterwards_work_goes_on() -> None:
     aws = Aws()
     async with working(aws):
         await asyncio.sleep(4 * BREATH_S)
@@ -148,7 +146,7 @@ async def worked(aws: Aws) -> None:
 
 
 @pytest.mark.parametrize("poll_s", [RECEIVE_S, IDLE_S - 1, CHUNK_S + IDLE_S / 2])
-def test_nothing_is_in_hand_without_protection_not_even_what_a_poll_brings(
+def test_no_chunk_runs_unprotected_not_even_from_a_poll_in_flight(
     poll_s: float,
 ) -> None:
     aws = Aws(poll_s=poll_s)
@@ -163,7 +161,7 @@ def test_nothing_is_in_hand_without_protection_not_even_what_a_poll_brings(
 
 
 @virtually
-async def test_no_poll_is_begun_when_the_breath_comes_while_slots_are_awaited() -> None:
+async def test_no_poll_starts_when_a_pause_begins_during_a_wait_for_slots() -> None:
     aws = Aws()
     async with working(aws) as worker:
         worker.start_task(asyncio.sleep(CHUNK_S))
@@ -174,7 +172,7 @@ async def test_no_poll_is_begun_when_the_breath_comes_while_slots_are_awaited() 
 
 
 @virtually
-async def test_should_protection_fail_for_good_work_goes_on() -> None:
+async def test_work_goes_on_if_protection_fails_permanently() -> None:
     aws = Aws()
     async with working(aws) as worker:
         guard = Protection(
@@ -190,7 +188,7 @@ async def test_should_protection_fail_for_good_work_goes_on() -> None:
 
 
 @virtually
-async def test_a_worker_that_breathes_takes_nothing_from_a_reconciler_either() -> None:
+async def test_a_paused_worker_takes_no_chunk_from_a_reconciler() -> None:
     async with working(Aws()) as worker:
         worker.services.pause_intake(on=True)
         assert worker.receiver.is_full()
@@ -200,7 +198,7 @@ async def test_a_worker_that_breathes_takes_nothing_from_a_reconciler_either() -
 
 
 @virtually
-async def test_a_worker_that_breathes_is_not_expected_to_receive() -> None:
+async def test_a_paused_worker_is_not_expected_to_receive() -> None:
     aws = Aws()
     async with working(aws) as worker:
         await asyncio.sleep(BREATH_S + 3 * RECEIVE_S)
@@ -210,7 +208,7 @@ async def test_a_worker_that_breathes_is_not_expected_to_receive() -> None:
 
 
 @virtually
-async def test_a_stop_during_a_breath_is_immediate() -> None:
+async def test_a_stop_during_a_pause_is_immediate() -> None:
     aws = Aws()
     async with working(aws):
         while not aws.wishes or aws.wishes[-1][1]:  # noqa: ASYNC110 -- it sets no event
@@ -232,7 +230,7 @@ async def test_an_agent_that_refuses_everything_stops_no_work() -> None:
 
 
 @virtually
-async def test_outside_of_ecs_nobody_breathes() -> None:
+async def test_outside_of_ecs_there_is_no_pause() -> None:
     aws = Aws()
     async with working(aws, agent="") as worker:
         await asyncio.sleep(3 * BREATH_S)

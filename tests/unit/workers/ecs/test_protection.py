@@ -54,7 +54,7 @@ def change(*, on: bool) -> dict[str, Any]:
     return {"ProtectionEnabled": on} | ({"ExpiresInMinutes": MINUTES} if on else {})
 
 
-async def test_a_task_is_protected_while_work_is_in_hand() -> None:
+async def test_a_task_is_protected_while_it_has_work() -> None:
     workload = Workload()
     async with agent() as stub, protecting(workload, f"{stub.url}/api/c1"):
         workload.holding = 3
@@ -66,7 +66,7 @@ async def test_a_task_is_protected_while_work_is_in_hand() -> None:
     assert [True, False] == stub.wishes
 
 
-async def test_a_worker_that_stops_lets_go_at_once() -> None:
+async def test_a_stopping_worker_ends_its_protection_at_once() -> None:
     workload = Workload(holding=1)
     async with agent() as stub:
         async with protecting(workload, f"{stub.url}/api/c1"):
@@ -92,7 +92,7 @@ async def test_an_idle_worker_asks_for_nothing_not_even_at_its_end() -> None:
         (200, [], "the answer is no object"),
     ],
 )
-async def test_a_refusal_is_said_once_with_its_reason(
+async def test_a_refusal_is_logged_once_with_its_reason(
     status: int, answer: Any, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shield, "MAX_RETRY_DELAY_S", 0.005)
@@ -106,7 +106,7 @@ async def test_a_refusal_is_said_once_with_its_reason(
     assert [refusal_reason] == workload.log.said
 
 
-async def test_a_throttled_worker_is_protected_once_it_is_heard(
+async def test_a_throttled_worker_is_protected_once_ecs_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(shield, "MAX_RETRY_DELAY_S", 0.005)

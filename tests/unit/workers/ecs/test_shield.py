@@ -37,7 +37,7 @@ def test_protection_is_asked_for_once_there_is_work_and_not_before() -> None:
     assert policy.desired_change(NOW + 1, busy=True) is True
 
 
-def test_who_is_protected_does_not_ask_again_for_each_chunk() -> None:
+def test_a_protected_task_does_not_request_protection_for_each_chunk() -> None:
     policy = protected()
     seconds = range(1, int(PERIOD - RENEW_AHEAD_S))
 
@@ -91,7 +91,7 @@ class Task:
 
 
 @pytest.mark.parametrize("chunk_s", [1.0, 60.0, 899.0, 900.0])
-def test_a_task_that_always_has_work_lets_go_every_hour_with_nothing_in_hand(
+def test_a_busy_task_ends_protection_every_hour_when_idle(
     chunk_s: float,
 ) -> None:
     task, bare = Task(chunk_s), []
@@ -121,7 +121,7 @@ def test_nothing_is_begun_from_the_hour_until_it_is_protected_again() -> None:
     assert let_go < again < next(at for at in task.begun if at > let_go) <= again + 1
 
 
-def test_what_is_in_hand_during_a_breath_stays_protected() -> None:
+def test_chunks_that_run_during_a_pause_stay_protected() -> None:
     policy = protected()
 
     for second in range(1, int(2 * PERIOD_S)):
@@ -132,7 +132,7 @@ def test_what_is_in_hand_during_a_breath_stays_protected() -> None:
     assert policy.must_pause(NOW + 2 * PERIOD_S)
 
 
-def test_a_breath_is_over_though_ecs_refuses_to_let_go() -> None:
+def test_a_pause_ends_even_if_ecs_refuses_to_end_protection() -> None:
     policy = protected(NOW)
     for second in range(1, int(PERIOD_S)):
         if policy.desired_change(NOW + second, busy=True):
@@ -148,7 +148,7 @@ def test_a_breath_is_over_though_ecs_refuses_to_let_go() -> None:
     assert policy.desired_change(NOW + PERIOD_S + 2 * PERIOD, busy=True) is True
 
 
-def test_a_breath_is_over_though_ecs_does_not_protect_again() -> None:
+def test_a_pause_ends_even_if_ecs_does_not_protect_again() -> None:
     policy = protected(NOW)
     policy.protected_since = NOW - PERIOD_S
     policy.on_granted(NOW, on=False)
@@ -161,7 +161,7 @@ def test_a_breath_is_over_though_ecs_does_not_protect_again() -> None:
     assert not policy.must_pause(after)
 
 
-def test_a_task_that_was_idle_in_between_needs_no_breath() -> None:
+def test_a_task_that_was_idle_in_between_needs_no_pause() -> None:
     policy = protected()
     policy.on_granted(NOW + IDLE_S, on=False)
     assert policy.desired_change(NOW + PERIOD_S - 1, busy=True) is True
@@ -170,14 +170,14 @@ def test_a_task_that_was_idle_in_between_needs_no_breath() -> None:
     assert not policy.must_pause(NOW + PERIOD_S + 1)
 
 
-def test_tasks_that_were_launched_together_do_not_breathe_together() -> None:
+def test_tasks_that_were_launched_together_do_not_pause_together() -> None:
     drawn = [draw_pause_interval(Random(seed)) for seed in range(20)]
 
     assert 0.75 * PAUSE_AFTER_S <= min(drawn) < max(drawn) <= PAUSE_AFTER_S == PERIOD_S
     assert max(drawn) - min(drawn) > 10 * UNPROTECTED_S
 
 
-def test_a_refusal_is_tried_again_ever_more_rarely_and_is_news_once() -> None:
+def test_a_refused_request_is_retried_less_often_and_logged_once() -> None:
     policy, asked, news = ProtectionPolicy(PERIOD_S), [], []
 
     for second in range(400):

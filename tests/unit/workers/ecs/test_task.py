@@ -34,7 +34,7 @@ async def test_a_task_is_known_by_what_the_agent_says() -> None:
         ([], "the answer is no object"),
     ],
 )
-async def test_an_answer_without_a_task_is_said_and_lived_without(
+async def test_an_answer_without_a_task_is_logged_and_tolerated(
     told: Any, reason: str
 ) -> None:
     log = Log()
@@ -44,7 +44,7 @@ async def test_an_answer_without_a_task_is_said_and_lived_without(
     assert [("ecs.refused", {"about": "metadata", "reason": reason})] == log.said
 
 
-async def test_outside_of_ecs_nobody_is_asked() -> None:
+async def test_outside_of_ecs_no_agent_is_called() -> None:
     log = Log()
     assert await current_task("", log) is None
     assert [] == log.said
@@ -60,7 +60,7 @@ def test_a_worker_has_the_name_of_its_task_else_of_its_machine(
     assert name == worker_name(task, "machine", 7)
 
 
-async def test_a_signal_is_told_with_what_becomes_of_the_task() -> None:
+async def test_a_signal_is_logged_with_the_desired_status_of_the_task() -> None:
     stop, log = stop_on_signals(), Log()
     loop = asyncio.get_running_loop()
     async with agent() as stub:

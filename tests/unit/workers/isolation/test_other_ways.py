@@ -116,7 +116,7 @@ async def test_what_another_may_have_done_is_looked_up_with_its_own_search() -> 
     assert '"found text"' == ended.value
 
 
-async def test_a_child_runs_the_way_that_it_is_asked_for_and_is_told_why() -> None:
+async def test_a_child_runs_the_requested_variant_and_receives_its_reason() -> None:
     stage = Stage(plans, replan=plans, isolate=True)
     pipeline = Pipeline("review", payload=Clause, stages=[stage])
     failure = envelope(ErrorClass.SEMANTIC, code="tool.output.nonsense")

@@ -89,7 +89,7 @@ async def run(place: Isolation, **facts: Any) -> str:
     return await place.run(pipeline.stages[0], ctx)
 
 
-async def test_a_child_that_did_well_is_given_the_next_stage(
+async def test_a_child_that_succeeded_runs_the_next_stage(
     started: list[FakeChild],
 ) -> None:
     place = isolation()
@@ -109,7 +109,7 @@ async def test_stages_at_the_same_time_have_a_child_each(
     assert 2 == len(started)
 
 
-async def test_a_child_that_died_in_the_meantime_is_replaced(
+async def test_an_idle_child_that_died_is_replaced(
     started: list[FakeChild],
 ) -> None:
     place = isolation()
@@ -134,7 +134,7 @@ async def test_a_stage_that_failed_leaves_its_child_as_it_was(
     assert not started[0].ended
 
 
-async def test_a_child_that_was_full_is_not_used_again(
+async def test_a_child_beyond_its_memory_limit_is_not_reused(
     started: list[FakeChild], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failure = envelope(code="runtime.stage.out_of_memory")
@@ -145,7 +145,7 @@ async def test_a_child_that_was_full_is_not_used_again(
     assert started[0].ended
 
 
-async def test_a_child_in_which_a_stage_has_left_too_much_is_not_used_again(
+async def test_a_child_with_too_much_leftover_memory_is_not_reused(
     started: list[FakeChild], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -156,7 +156,7 @@ async def test_a_child_in_which_a_stage_has_left_too_much_is_not_used_again(
     assert started[0].ended
 
 
-async def test_a_child_whose_stage_lost_its_state_is_not_used_again(
+async def test_a_child_whose_stage_lost_its_state_is_not_reused(
     started: list[FakeChild], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failure = envelope(ErrorClass.STATE, code="tool.session.lost")
@@ -167,7 +167,7 @@ async def test_a_child_whose_stage_lost_its_state_is_not_used_again(
     assert started[0].ended
 
 
-async def test_a_child_is_told_which_way_a_stage_goes_and_why(
+async def test_a_child_receives_the_variant_of_a_stage_and_its_reason(
     started: list[FakeChild],
 ) -> None:
     del started
@@ -214,7 +214,7 @@ async def test_a_stage_says_what_it_may_take_or_the_setting_does(
     assert [expected] == [request.memory_mb for request in FakeSession.orders]
 
 
-async def test_a_child_is_told_all_that_a_stage_may_ask_for(
+async def test_a_child_receives_all_that_a_stage_may_ask_for(
     started: list[FakeChild],
 ) -> None:
     del started
@@ -236,7 +236,7 @@ async def test_a_child_is_told_all_that_a_stage_may_ask_for(
     assert {"first": "[1]"} == request.values
 
 
-async def test_a_child_whose_line_has_ended_is_given_no_stage() -> None:
+async def test_a_child_with_a_closed_channel_runs_no_stage() -> None:
     ours, theirs = socket.socketpair()
     channel = await open_channel(ours)
     process = SimpleNamespace(returncode=None)  # nobody has told us of its death yet

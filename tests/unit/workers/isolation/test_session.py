@@ -123,7 +123,7 @@ async def test_the_error_of_a_function_reaches_the_stage_as_it_is() -> None:
     assert ended.value.startswith('"caught ')
 
 
-async def test_what_a_stage_dies_of_is_told_as_the_worker_would_classify_it() -> None:
+async def test_a_stage_failure_is_classified_as_in_the_worker() -> None:
     async def refuses(_: Context[Clause]) -> None:
         raise PermanentError("no such clause", code="tool.stock.none")
 
@@ -159,7 +159,7 @@ async def test_an_outage_of_our_own_tables_is_no_failure_of_the_stage() -> None:
     assert [] == SAW
 
 
-async def test_an_effect_in_doubt_is_told_to_the_stage_by_its_code() -> None:
+async def test_an_unknown_effect_reaches_the_stage_by_its_code() -> None:
     class Doubtful(Diary):
         effects: Any
 
@@ -182,7 +182,7 @@ async def test_an_effect_in_doubt_is_told_to_the_stage_by_its_code() -> None:
     assert [] == SAW
 
 
-async def test_a_call_that_takes_too_long_is_cut_off_in_the_child() -> None:
+async def test_a_call_that_times_out_is_cancelled_in_the_child() -> None:
     slow = Dependency("slow", timeout=0.01, retry=RetryPolicy(attempts=1))
 
     async def waits(ctx: Context[Clause]) -> str:
@@ -198,7 +198,7 @@ async def test_a_call_that_takes_too_long_is_cut_off_in_the_child() -> None:
     assert ["begun 64", "cut off"] == SAW
 
 
-async def test_a_call_that_the_stage_gives_up_is_cut_off() -> None:
+async def test_a_call_that_the_stage_cancels_is_cancelled_in_the_child() -> None:
     async def gives_up(ctx: Context[Clause]) -> str:
         try:
             async with asyncio.timeout(0.01):
@@ -214,7 +214,7 @@ async def test_a_call_that_the_stage_gives_up_is_cut_off() -> None:
     assert ["begun 64", "cut off"] == SAW
 
 
-async def test_a_call_that_is_given_up_twice_is_not_left_to_the_next_stage() -> None:
+async def test_a_call_cancelled_twice_does_not_run_into_the_next_stage() -> None:
     slow = Dependency("slow", timeout=0.01, retry=RetryPolicy(attempts=1))
 
     async def tidies_up(*, idempotency_key: str) -> None:
@@ -296,7 +296,7 @@ async def seen(what: str) -> None:
             await asyncio.sleep(0)
 
 
-async def test_a_child_that_dies_in_mid_call_leaves_the_effect_in_doubt() -> None:
+async def test_a_child_that_dies_during_a_call_leaves_an_unknown_effect() -> None:
     diary = Diary()
     async with bench(faxes, journal=diary) as b:
         running = asyncio.create_task(b.run())
@@ -310,7 +310,7 @@ async def test_a_child_that_dies_in_mid_call_leaves_the_effect_in_doubt() -> Non
     assert [None] == list(diary.effects.values())
 
 
-async def test_an_effect_of_a_dead_child_may_land_until_its_time_is_over() -> None:
+async def test_an_effect_of_a_dead_child_may_execute_until_its_timeout() -> None:
     async with bench(pays) as b:
         running = asyncio.create_task(b.run())
         await seen("begun 64")
@@ -341,7 +341,7 @@ async def test_what_a_function_says_of_a_request_counts_as_in_the_worker(
     assert may_still_execute is (b.ctx.caller.in_flight.clear_at > 0)
 
 
-async def test_a_stage_that_is_cut_off_is_killed_and_its_intent_stands() -> None:
+async def test_a_cancelled_stage_is_killed_and_its_intent_remains() -> None:
     diary = Diary()
     async with bench(faxes, journal=diary) as b:
         running = asyncio.create_task(b.run())
@@ -354,7 +354,7 @@ async def test_a_stage_that_is_cut_off_is_killed_and_its_intent_stands() -> None
     assert ["begin"] == diary.said
 
 
-async def test_an_effect_that_is_to_land_does_though_its_stage_is_cut_off() -> None:
+async def test_an_effect_is_drained_although_its_stage_is_cancelled() -> None:
     go = asyncio.Event()
 
     async def lands(*, idempotency_key: str) -> str:
@@ -389,7 +389,7 @@ async def test_an_effect_that_is_to_land_does_though_its_stage_is_cut_off() -> N
     assert {"begun 64", "landed 64", "stage cut off"} == set(SAW)
 
 
-async def test_what_a_stage_left_behind_calls_nobody_any_more() -> None:
+async def test_leftover_tasks_of_a_stage_can_make_no_call() -> None:
     async def late(ctx: Context[Clause]) -> None:
         await asyncio.sleep(0.01)
         try:

@@ -89,16 +89,14 @@ def run(inputs: Inputs, seed: int, schedules: int, processes: int) -> int:
     if total.codes[NETWORK_REFUSED]:
         sys.stdout.write(f"\n{NETWORK_REFUSED}: {REGISTRY[NETWORK_REFUSED].recovery}\n")
     if total.jobs and not total.jobs["SUCCEEDED"]:
-        sys.stdout.write(
-            "\nno job succeeded; what its stages raise stands in the trace"
-        )
+        sys.stdout.write("\nNo job succeeded. The trace shows the errors of its stages")
         sys.stdout.write(f", at `chunk.dead_lettered`: {replay(inputs, seed)}\n")
     own = not inputs.pipeline and total.schedules >= FULL_COVERAGE_SCHEDULES
     missing = [*total.never_taken, *total.never_fired] if own else []
     if missing:
-        sys.stdout.write(f"\nnever happened: {', '.join(missing)}\n")
+        sys.stdout.write(f"\nNever covered: {', '.join(missing)}\n")
     if total.schedules < schedules:
-        sys.stdout.write(f"\nstopped after {total.schedules:,} of {schedules:,}\n")
+        sys.stdout.write(f"\nStopped after {total.schedules:,} of {schedules:,}\n")
     sys.stdout.write(last_line(total, seed, time.monotonic() - began))
     return 1 if total.violations or missing else stop.code
 

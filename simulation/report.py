@@ -24,7 +24,7 @@ def summary(total: Totals) -> str:
         ("calls", f"{total.paid:,} executed, {again:.1%} more than once"),
         ("faults", format_counts(sorted(total.fired.items()))),
         (
-            "ways",
+            "transitions",
             format_counts(
                 (w, total.transitions[w])
                 for w in [*CHUNK_TRANSITIONS, *JOB_TRANSITIONS]

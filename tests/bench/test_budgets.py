@@ -19,7 +19,7 @@ GOOD = (
 )
 
 
-def test_what_holds_is_said_with_its_limit() -> None:
+def test_a_met_budget_is_shown_with_its_limit() -> None:
     lines = budgets.lines(budgets.evaluate_budgets(results(*GOOD)))
 
     assert "requests_per_chunk=2.3 (<=2.5)" == lines[0]
@@ -36,14 +36,14 @@ def test_a_missed_budget_is_shown_and_is_no_failure() -> None:
     assert 0 == budgets.exit_code(slow)
 
 
-def test_what_was_not_measured_is_not_kept() -> None:
+def test_an_unmeasured_budget_is_not_met() -> None:
     figures = {each.name: each for each in budgets.evaluate_budgets(results())}
 
     assert not figures["worker_rss_mb"].met
     assert "worker_rss_mb=- (<=150) not measured" == figures["worker_rss_mb"].line
 
 
-def test_something_lost_or_paid_twice_is_a_failure_if_it_is_ours() -> None:
+def test_a_lost_or_twice_paid_task_of_piecework_fails_the_run() -> None:
     theirs = record("W2b", "celery", paid_twice=2_430, lost=1)
 
     assert 0 == budgets.exit_code(results(*GOOD, theirs))
@@ -51,7 +51,7 @@ def test_something_lost_or_paid_twice_is_a_failure_if_it_is_ours() -> None:
     assert 1 == budgets.exit_code(results(record("W2b", "piecework", paid_twice=1)))
 
 
-def test_a_run_of_ours_that_did_not_end_is_a_failure() -> None:
+def test_an_unfinished_run_of_piecework_fails_the_run() -> None:
     broken = record("W3", "piecework", error="it has not settled")
 
     assert 1 == budgets.exit_code(results(*GOOD, broken))

@@ -107,7 +107,7 @@ async def test_objects_are_counted_by_their_method(
     assert [f"s3.{name}"] == list(door.counts)
 
 
-async def test_who_only_watches_is_not_counted() -> None:
+async def test_an_observer_is_not_counted() -> None:
     target = "DynamoDB_20120810.GetItem"
     agent = f"{meter.OBSERVER_AGENT.decode()} Resource"  # as the SDK puts it
     await ask(b"{}", {}, user_agent=agent, x_amz_target=target)

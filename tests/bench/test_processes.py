@@ -21,7 +21,7 @@ def test_a_process_has_used_what_its_tree_has() -> None:
     assert own <= processes.tree_cpu_s(os.getpid())
 
 
-def test_what_neither_idled_nor_was_ours_was_foreign() -> None:
+def test_busy_time_of_other_processes_is_foreign() -> None:
     before, after = NoiseSample(0.0, 10.0, 4.0, 0.0), NoiseSample(2.0, 13.0, 5.0, 1.0)
 
     found = noise.between(before, after)
@@ -33,7 +33,7 @@ def test_what_neither_idled_nor_was_ours_was_foreign() -> None:
     )
 
 
-def test_idle_and_stolen_time_is_nobodys_work() -> None:
+def test_idle_and_stolen_time_is_not_counted_as_work() -> None:
     ticks = processes.TICKS
     line = " ".join(["cpu ", *(str(ticks * n) for n in (1, 2, 3, 40, 50, 6, 7, 8, 0))])
 

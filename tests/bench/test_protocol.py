@@ -85,7 +85,7 @@ def test_blocking_calls_of_a_chunk_fail_alike(config: Config) -> None:
     assert (3, 3, 0) == (facts.failed, len(facts.paid), facts.paid_twice)
 
 
-def test_about_the_asked_share_of_calls_fails_whoever_makes_them() -> None:
+def test_the_configured_share_of_calls_fails_for_every_system() -> None:
     unlucky = sum(fails_first(1, n // 116, n % 116, 0.05) for n in range(2_552))
 
     assert 0.04 < unlucky / 2_552 < 0.06

@@ -21,13 +21,13 @@ def test_each_system_has_its_row_with_the_figures_that_mean_something() -> None:
     assert ("DBOS", "", "393", "0.00") == table.rows[1]
 
 
-def test_who_could_not_be_run_is_named_with_the_reason() -> None:
+def test_a_failed_system_is_shown_with_its_reason() -> None:
     (table,) = tables.tables(results(*RUNS))
 
     assert ("Celery", "failed: it ended with 1:", "", "") == table.rows[2]
 
 
-def test_a_workload_that_nobody_came_through_has_its_reasons() -> None:
+def test_a_workload_that_every_system_failed_has_reasons() -> None:
     failed = record("W1", "piecework", error="interrupted")
 
     shown = tables.text(results(failed)).splitlines()
@@ -35,7 +35,7 @@ def test_a_workload_that_nobody_came_through_has_its_reasons() -> None:
     assert "piecework  failed: interrupted" == shown[2]
 
 
-def test_who_is_not_given_a_workload_is_named_with_the_reason() -> None:
+def test_an_excluded_workload_is_shown_with_its_reason() -> None:
     (table,) = tables.tables(results(record("W2a", "Celery", makespan_s=5.0)))
 
     reasons = {row[0]: row[1] for row in table.rows[1:]}
@@ -67,7 +67,7 @@ def test_the_page_has_the_same_table() -> None:
     assert "| piecework | 2.25 | 1,200 | 0.00 |" == lines[2]
 
 
-def test_what_we_ask_aws_for_is_shown_operation_by_operation() -> None:
+def test_aws_requests_are_shown_by_operation() -> None:
     counts = {"dynamodb.UpdateItem": [20.0, 20.0, 30.0, 0.0, 0.0]}
     run = replace(record("W1", "piecework", tasks=10), counts=counts)
 

@@ -22,7 +22,7 @@ def test_random_sequences_agree(
     assert [] == asyncio.run(found)
 
 
-def test_a_model_that_buries_nothing_is_found_out(
+def test_a_model_without_dead_lettering_is_detected(
     endpoint_of: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Deliveries, "_bury", lambda *_: None)

@@ -10,7 +10,7 @@ from tests.model.theme import Theme, model_of
 
 
 @pytest.mark.parametrize("cfg", CONFIGURATIONS, ids=lambda cfg: cfg.name)
-def test_no_property_is_broken_in_the_states_looked_at(cfg: Config | Theme) -> None:
+def test_explored_states_violate_no_property(cfg: Config | Theme) -> None:
     assert {} == explore(model_of(cfg), 3_000).broken
 
 
@@ -21,7 +21,7 @@ def test_a_quiet_end_can_be_reached_from_every_state_of_the_smallest_run() -> No
 
 
 @pytest.mark.parametrize("ablation", ABLATIONS, ids=lambda ablation: ablation.guard)
-def test_without_its_guard_a_named_property_is_broken(ablation: Ablation) -> None:
+def test_a_removed_guard_violates_its_property(ablation: Ablation) -> None:
     found = explore(model_of(ablation.without), 300_000, ablation.breaks)
 
     assert ablation.breaks in found.broken

@@ -39,7 +39,7 @@ def records(clock: Clock) -> Records:
     return Records(client, "records", clock)
 
 
-async def test_whoever_writes_first_has_the_claim_until_it_runs_out(
+async def test_the_first_writer_owns_the_claim_until_it_expires(
     records: Records, clock: Clock
 ) -> None:
     await records.new_chunk("job", 0, "{}")

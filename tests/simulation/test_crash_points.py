@@ -25,13 +25,13 @@ def test_a_death_at_any_call_loses_and_doubles_nothing(scenario: str) -> None:
     assert [] == [(f.fault, f.violations) for f in findings if f.violations]
 
 
-def test_all_ways_of_dying_are_met_in_every_scenario() -> None:
+def test_every_scenario_has_every_fault_mode() -> None:
     for scenario in AT_CALLS:
         job = Job(scenario, chunks=3, seed=1)
         assert set(Mode) == {fault.mode for fault in every_second(job)}
 
 
-def test_the_same_strike_gives_the_same_trace_word_for_word() -> None:
+def test_the_same_fault_gives_an_identical_trace() -> None:
     job, fault = Job("undo", chunks=3, seed=1), InjectedFault(100, Mode.APPLIED)
 
     first = run(job, fault, traced=True)
@@ -41,7 +41,7 @@ def test_the_same_strike_gives_the_same_trace_word_for_word() -> None:
     assert any("FAULT applied" in line for line in first.trace)
 
 
-def test_what_happens_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repeated_effect_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job("saga", chunks=3, seed=1)
     desk = at_first(job, "desk")
     assert [] == run_with_fault(job, InjectedFault(desk, Mode.APPLIED)).violations
@@ -55,7 +55,7 @@ def test_what_happens_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Kind.DOUBLE in {kind for kind, _ in violations}
 
 
-def test_what_does_not_go_on_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_never_ends_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("simulation.crash_points.run.WORKERS", 1)
     monkeypatch.setattr(
         FleetDriver, "restart_later", lambda *_: None
@@ -87,7 +87,7 @@ def every_second(job: Job) -> list[InjectedFault]:
 @pytest.mark.parametrize(
     "fault", [InjectedFault(4, Mode.BEFORE), InjectedFault(148, Mode.LOST)], ids=str
 )
-def test_a_cancel_that_meets_a_chunk_as_it_is_loaded_undoes_it(
+def test_a_cancel_while_a_chunk_is_loaded_compensates_it(
     fault: InjectedFault,
 ) -> None:
     assert not run_with_fault(Job("undo", chunks=22, seed=1), fault).violations

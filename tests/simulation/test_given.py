@@ -19,14 +19,14 @@ from tests.simulation.planted import an_effect_is_not_looked_up
 QUICKSTART = Inputs("examples.quickstart:pipeline", "README.md")
 
 
-def test_no_promise_breaks_in_an_example() -> None:
+def test_an_example_violates_no_invariant() -> None:
     workloads = load_workloads(QUICKSTART)
     verdicts = [run_schedule(seed, workloads) for seed in range(1, 6)]
     assert [] == [verdict.violations for verdict in verdicts if verdict.violations]
     assert 0 < sum(verdict.paid for verdict in verdicts)
 
 
-def test_a_broken_promise_prints_one_command_that_shows_it_again(
+def test_a_violation_prints_one_command_that_replays_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     an_effect_is_not_looked_up(monkeypatch)
@@ -67,30 +67,28 @@ def test_the_command_names_the_users_own_pipeline() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_cannot_be_simulated_is_told_by_its_code(
-    inputs: Inputs, code: str
-) -> None:
+def test_an_invalid_input_raises_its_error_code(inputs: Inputs, code: str) -> None:
     with pytest.raises(PieceworkError) as caught:
         load_workloads(inputs)
     assert code == caught.value.code
 
 
 @pytest.mark.parametrize("name", ["asking", "running"])
-def test_what_blocks_is_kept_from_the_true_world(name: str) -> None:
+def test_a_blocking_client_cannot_reach_the_network(name: str) -> None:
     workloads = load_workloads(Inputs(f"tests.simulation.made_up:{name}", "README.md"))
     verdicts = [run_schedule(seed, workloads) for seed in range(1, 6)]
     assert {NETWORK_REFUSED} == {code for v in verdicts for code in v.codes}
     assert not any(verdict.violations for verdict in verdicts)
 
 
-def test_nobody_is_kept_from_the_true_world_outside_of_a_schedule() -> None:
+def test_the_network_is_reachable_outside_of_a_schedule() -> None:
     workloads = load_workloads(QUICKSTART)
     run_schedule(1, workloads)
     with socket.create_server(("127.0.0.1", 0)) as server:
         socket.create_connection(server.getsockname(), timeout=1).close()
 
 
-def test_a_pipeline_that_fails_in_every_job_is_said_to(
+def test_a_pipeline_that_fails_in_every_job_is_reported(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     inputs = Inputs("tests.simulation.made_up:stumbling", "README.md")
@@ -102,7 +100,7 @@ def test_a_pipeline_that_fails_in_every_job_is_said_to(
     assert "no_such" in capsys.readouterr().out
 
 
-def test_a_schedule_that_cannot_be_played_to_its_end_has_a_verdict_and_a_seed(
+def test_a_failing_schedule_has_a_verdict_and_a_seed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def violations(*_: object) -> None:

@@ -68,7 +68,7 @@ def test_a_dead_process_does_nothing_more_not_even_clean_up() -> None:
     loop.run(act())
 
 
-def test_the_seed_decides_whose_turn_it_is() -> None:
+def test_the_seed_decides_the_order_of_processes() -> None:
     def order(seed: int) -> str:
         loop, said = loop_of(seed), list[str]()
 
@@ -85,7 +85,7 @@ def test_the_seed_decides_whose_turn_it_is() -> None:
     assert len(set(orders)) > 1
 
 
-def test_a_fuse_burns_down_between_two_callbacks() -> None:
+def test_a_fuse_ends_between_two_callbacks() -> None:
     loop, said, a = loop_of(), list[str](), Process("a", fuse=4)
     loop.on_fuse_end = loop.kill
 
@@ -97,7 +97,7 @@ def test_a_fuse_burns_down_between_two_callbacks() -> None:
     assert ["a0 1"] == said
 
 
-def test_a_generator_that_nobody_holds_any_more_is_closed() -> None:
+def test_an_unreferenced_generator_is_closed() -> None:
     loop, said = loop_of(), list[str]()
 
     async def numbers() -> AsyncGenerator[int, None]:

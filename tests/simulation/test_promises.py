@@ -19,32 +19,32 @@ CHECKERS = (promises, chunk_book, ending, outside)
 SAYS = re.compile(r"report_violation\(\s*f?\"([^\"]+)\"")
 
 
-def test_a_life_as_it_should_be_breaks_nothing() -> None:
+def test_a_valid_history_violates_nothing() -> None:
     story = Story()
     story.run_whole_job()
     assert [] == story.invariants.violations
 
 
 @pytest.mark.parametrize("text", WRITES)
-def test_a_write_that_breaks_a_promise_is_found(text: str) -> None:
+def test_an_invalid_write_is_detected(text: str) -> None:
     story = Story()
     WRITES[text](story)
     assert [] != [each for each in story.invariants.violations if matches(text, each)]
 
 
-def test_an_end_as_it_should_be_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_valid_final_state_violates_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert () == violations_of_run(monkeypatch, lambda *_: None)
 
 
 @pytest.mark.parametrize("text", ENDS)
-def test_an_end_that_breaks_a_promise_is_found(
+def test_an_invalid_final_state_is_detected(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     violations = violations_of_run(monkeypatch, ENDS[text])
     assert [] != [each for each in violations if matches(text, each)]
 
 
-def test_a_result_that_no_certificate_has_is_found(
+def test_a_result_missing_from_the_certificate_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     violations = violations_of_run(
@@ -56,7 +56,7 @@ def test_a_result_that_no_certificate_has_is_found(
     assert {"I12", "I5"} == {text.partition(":")[0] for text in violations}
 
 
-def test_there_is_something_planted_for_all_that_a_checker_can_say() -> None:
+def test_every_checker_message_has_a_planted_violation() -> None:
     sources = [Path(str(module.__file__)).read_text("utf-8") for module in CHECKERS]
     can_be_said = {text for source in sources for text in SAYS.findall(source)}
     assert len(can_be_said) > 30
@@ -69,7 +69,7 @@ def matches(template: str, text: str) -> bool:
     return re.match(".*".join(words), text) is not None
 
 
-def test_a_dead_letter_queue_that_nobody_empties_is_found(
+def test_a_dead_letter_queue_that_stays_full_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def leave(*_: object) -> Counter[str]:

@@ -21,13 +21,13 @@ from tests.simulation.planted import PLANTED, SLOW_TO_SHOW
 ROOT = Path(__file__).parents[2]
 
 
-def test_no_promise_breaks_in_any_schedule() -> None:
+def test_no_schedule_violates_an_invariant() -> None:
     total = run_schedules(Inputs(), range(1, 151), processes=1)
     assert [] == total.violations
     assert 150 == total.schedules
 
 
-def test_most_that_can_happen_happens_even_in_few_schedules() -> None:
+def test_few_schedules_cover_every_fault_and_transition() -> None:
     total = run_schedules(Inputs(), range(1, 151), processes=1)
     assert [] == total.never_fired
     assert [] == total.never_taken
@@ -48,7 +48,7 @@ def test_a_seed_has_one_trace_byte_for_byte() -> None:
     assert first == trace("2")
 
 
-def test_a_world_goes_with_its_schedule() -> None:
+def test_a_world_is_freed_after_its_schedule() -> None:
     earlier = worlds()
     run_schedule(190, WORKLOADS)
     gc.collect()
@@ -61,7 +61,7 @@ def worlds() -> list[World]:
 
 
 @pytest.mark.parametrize("plant", sorted(PLANTED.keys() - SLOW_TO_SHOW, key=str))
-def test_a_guard_that_is_taken_away_is_missed(
+def test_a_removed_guard_is_detected(
     plant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken_away, invariants = PLANTED[plant]

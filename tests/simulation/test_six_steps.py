@@ -29,7 +29,7 @@ EVERY = 24
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_a_death_at_any_await_undoes_exactly_what_was_done_once_in_reverse(
+def test_a_crash_at_any_await_compensates_each_step_once_in_reverse(
     scenario: str,
 ) -> None:
     job = Job(scenario, chunks=3, seed=1)
@@ -52,7 +52,7 @@ def sample(job: Job) -> Iterator[InjectedFault]:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_the_awaits_of_the_way_back_are_among_the_steps(scenario: str) -> None:
+def test_the_awaits_of_compensation_are_among_the_steps(scenario: str) -> None:
     points = run_without_fault(Job(scenario, chunks=3, seed=1)).points
     steps = [point.name for point in points if f" {STEP}" in point.name]
 
@@ -61,7 +61,7 @@ def test_the_awaits_of_the_way_back_are_among_the_steps(scenario: str) -> None:
     assert [] != [s for s in steps if "six.py" in s and "calls.py" in s]
 
 
-def test_a_step_that_is_struck_is_the_same_word_for_word() -> None:
+def test_a_fault_at_a_step_gives_an_identical_trace() -> None:
     job = Job("six", chunks=3, seed=1)
     fault = InjectedFault(len(run_without_fault(job).points) // 2, Mode.BEFORE)
 
@@ -71,7 +71,7 @@ def test_a_step_that_is_struck_is_the_same_word_for_word() -> None:
     assert any("FAULT before" in line for line in first)
 
 
-def test_a_way_back_in_the_wrong_order_is_found(
+def test_compensation_in_the_wrong_order_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def forwards(*inputs: object) -> list[CompensationStep]:
@@ -84,7 +84,9 @@ def test_a_way_back_in_the_wrong_order_is_found(
     assert 2 == len([said for said in violations if said.startswith("I8: customer")])
 
 
-def test_a_step_that_is_never_undone_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_without_compensation_is_detected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     true = saga.undo
 
     async def forgetful(stage: object, *inputs: object) -> object:
@@ -99,7 +101,7 @@ def test_a_step_that_is_never_undone_is_found(monkeypatch: pytest.MonkeyPatch) -
     assert [] != [said for said in violations if said.startswith("I8: customer 1 has")]
 
 
-def test_an_undo_under_another_key_each_time_is_found(
+def test_compensation_with_changing_keys_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Dead between an undo and its record: the next worker must be known again."""
@@ -120,7 +122,7 @@ def test_an_undo_under_another_key_each_time_is_found(
     assert [] != [said for said in violations if said.startswith("I8: customer")]
 
 
-def test_the_book_is_read_strictly() -> None:
+def test_booking_events_are_compared_strictly() -> None:
     refused = Customer(n=1, kind="car:refused")
     right = [
         BookingEvent(what, 1, undone=undone)

@@ -11,7 +11,7 @@ from tests.bench import records
 PIECEWORK = records.record("W1", "piecework")
 
 
-def test_the_page_says_what_stood_in_for_aws() -> None:
+def test_the_page_names_the_aws_server() -> None:
     on_models = replace(PIECEWORK, aws_server="models")
     growth = replace(
         PIECEWORK, workload="W4", variant="100 chunks", aws_server="ministack"

@@ -43,7 +43,7 @@ def final_violations(
 @pytest.mark.parametrize(
     "states", [["OPEN"], ["OPEN", "REDRIVEN"], ["OPEN", "DISCARDED"]]
 )
-def test_a_letter_moves_as_it_may(states: list[str]) -> None:
+def test_valid_dead_letter_transitions_are_accepted(states: list[str]) -> None:
     assert [] == write_violations(*states)
 
 
@@ -56,7 +56,7 @@ def test_a_letter_moves_as_it_may(states: list[str]) -> None:
         ["OPEN", "REDRIVEN", "OPEN"],
     ],
 )
-def test_any_other_move_is_seen(states: list[str]) -> None:
+def test_an_invalid_dead_letter_transition_is_detected(states: list[str]) -> None:
     assert 1 == len(write_violations(*states))
 
 
@@ -68,7 +68,7 @@ def test_any_other_move_is_seen(states: list[str]) -> None:
         (DONE, ["OPEN", "REDRIVEN"]),
     ],
 )
-def test_a_dead_chunk_has_its_letter(chunk: Any, states: list[str]) -> None:
+def test_a_dead_chunk_has_a_dead_letter(chunk: Any, states: list[str]) -> None:
     assert [] == final_violations([chunk], *states)
 
 
@@ -82,7 +82,7 @@ def test_a_dead_chunk_has_its_letter(chunk: Any, states: list[str]) -> None:
         (AGAIN, ["OPEN"], True, "is not dead but has an open letter"),
     ],
 )
-def test_what_does_not_fit_at_the_end_is_seen(
+def test_an_inconsistent_final_state_is_detected(
     chunk: Any, states: list[str], marks: Any, text: str
 ) -> None:
     assert any(text in line for line in final_violations([chunk], *states, marks=marks))

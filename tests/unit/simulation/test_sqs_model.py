@@ -46,7 +46,9 @@ def test_a_delayed_message_comes_when_it_is_due(account: Account) -> None:
     assert ["a"] == account.bodies()
 
 
-def test_received_once_too_often_it_is_buried_with_its_age(account: Account) -> None:
+def test_a_message_received_too_often_is_dead_lettered_with_its_age(
+    account: Account,
+) -> None:
     account.send("a")
     for _ in range(3):
         assert ["a"] == account.bodies()

@@ -28,7 +28,7 @@ def test_a_long_poll_is_told_of_what_comes_sooner(account: Account) -> None:
     assert account.now == account.sqs.next_at(account.work)
 
 
-def test_who_is_told_may_receive_at_once(account: Account) -> None:
+def test_a_notified_poll_may_receive_at_once(account: Account) -> None:
     got: list[str] = []
     account.sqs.on_arrival = lambda _url: got.extend(account.bodies())
     account.chaos.left = {"sqs.duplicate": 1}

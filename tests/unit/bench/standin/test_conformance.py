@@ -27,7 +27,7 @@ MODULES = {
 
 
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
-async def test_every_answer_through_the_door_is_as_aws_documents_it() -> None:
+async def test_every_answer_of_the_server_is_as_aws_documents_it() -> None:
     probes = [
         p for p in PROBES.values() if p.ask.__module__.rpartition(".")[2] in MODULES
     ]

@@ -42,7 +42,7 @@ def test_the_next_request_waits_for_the_answer_of_the_one_before() -> None:
     assert b"first" == served.line.sent
 
 
-def test_who_asks_before_a_body_is_told_to_go_on() -> None:
+def test_expect_continue_is_answered() -> None:
     served = Served()
     asking = HEAD.replace(b"Host", b"Expect: 100-continue\r\nHost")
     served.connection.data_received(asking)
@@ -50,7 +50,7 @@ def test_who_asks_before_a_body_is_told_to_go_on() -> None:
     assert b"HTTP/1.1 100 Continue\r\n\r\n" == served.line.sent
 
 
-def test_an_answer_that_nobody_waits_for_is_called_off() -> None:
+def test_an_abandoned_answer_is_cancelled() -> None:
     served = Served()
     off: list[bool] = []
     served.connection.data_received(HEAD + b"body")

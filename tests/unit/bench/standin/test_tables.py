@@ -135,7 +135,7 @@ def test_what_is_not_modelled_is_said(
     assert "BatchGetItem" in capsys.readouterr().err
 
 
-def test_who_only_watches_is_not_counted(asking: Asking) -> None:
+def test_an_observer_is_not_counted(asking: Asking) -> None:
     asking.open("dynamodb.GetItem", "bench-watcher x", TableName="t", Key=KEY)
 
     assert "dynamodb.GetItem" not in asking.aws_server.counts

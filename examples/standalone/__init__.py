@@ -1,1 +1,1 @@
-"""The parts of Piecework alone: around any async function, without a worker."""
+"""Parts of Piecework around any async function, without a worker."""

@@ -1,4 +1,4 @@
-"""Book a flight once, though the line breaks: no worker, no queue, no AWS."""
+"""Book a flight once although the connection breaks, without worker, queue or AWS."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from piecework import (
     retry,
 )
 
-sold: dict[str, str] = {}  # the airline's own books: seats by idempotency key
+sold: dict[str, str] = {}  # the airline's records: seats by idempotency key
 lost = ["the first answer"]  # answers that never arrive
 
 store = MemoryIdempotency()
@@ -23,7 +23,7 @@ airline = circuit_breaker(CircuitBreaker(), name="airline")  # shared by all cal
 @airline
 @retry()
 async def book(user: str, trip: str, flight: str, idempotency_key: str = "") -> str:
-    """Stand in for the airline: it sells a seat, and its first answer is lost."""
+    """Sell a seat as the airline would; its first answer is lost."""
     seat = f"{flight}, seat {len(sold) + 1}, for {user} ({trip})"
     sold.setdefault(idempotency_key, seat)
     if lost:
@@ -32,7 +32,7 @@ async def book(user: str, trip: str, flight: str, idempotency_key: str = "") -> 
 
 
 async def main() -> None:
-    """Ask three times, twice at once, as an agent does that lost its patience."""
+    """Book three times, twice at once, as an impatient agent does."""
     print(await asyncio.gather(book("ann", "rome", "LH1"), book("ann", "rome", "LH1")))
     print(await book("ann", "rome", "LH1"))
     print(await book("bob", "rome", "LH1"))

@@ -1,4 +1,4 @@
-"""A LangGraph agent that books once, though its graph is run again."""
+"""A LangGraph agent that books once although its graph runs again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from piecework import MemoryIdempotency, RetryPolicy, idempotent, retry
 
 
 class Trip(TypedDict, total=False):
-    """The state of the graph; the ids are the same whenever it is run again."""
+    """The state of the graph; the ids are the same in every run."""
 
     user_id: str
     task_id: str
@@ -21,24 +21,24 @@ class Trip(TypedDict, total=False):
 
 
 store = MemoryIdempotency()  # with checkpoints that outlive the process: a table
-asked: list[str] = []  # what the outside world was asked to do
+asked: list[str] = []  # the requests that the providers received
 
 
 @idempotent(store, scope=lambda user, task, **_: f"{user}/{task}")
 @retry(RetryPolicy(attempts=3))
 async def sell(user: str, task: str, flight: str, idempotency_key: str = "") -> str:
-    """Stand in for the airline, which is sent the key."""
+    """Sell a seat as the airline would; it receives the key."""
     asked.append(f"sell {flight} to {user} for {task}")
     return f"12A, booked as {idempotency_key[:8]}"
 
 
 async def book(state: Trip) -> Trip:
-    """Book: a node. It calls with what is the same in every run, and nothing else."""
+    """Book: a node. Its arguments are the same in every run."""
     return {"seat": await sell(state["user_id"], state["task_id"], state["flight"])}
 
 
 async def pay(state: Trip) -> Trip:
-    """Pay: a node, which fails when it is first run."""
+    """Pay: a node that fails in the first run."""
     asked.append(f"pay for {state['seat'][:3]}")
     if asked.count(asked[-1]) == 1:
         raise RuntimeError("the bank is closed")
@@ -55,7 +55,7 @@ agent = graph.compile()
 
 
 async def main() -> None:
-    """Run the graph until it comes to its end."""
+    """Run the graph until it ends."""
     trip: Trip = {"user_id": "ann", "task_id": "trip-1", "flight": "LH1"}
     try:
         await agent.ainvoke(trip)

@@ -1,4 +1,4 @@
-"""What is told of a way back: the steps, what undoes them, and one id for all."""
+"""The events of a compensation: its steps, and one correlation id for all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def told(log: Log, name: str) -> list[dict[str, Any]]:
     return [fields for event, fields in log.said if event == name]
 
 
-async def test_a_trace_shows_the_steps_and_what_undid_them_under_one_id() -> None:
+async def test_a_trace_shows_stages_and_compensations_under_one_id() -> None:
     log, script = Log(), Script(fails={"c": PermanentError("no")})
 
     await run(script.pipeline, ctx=context(script.pipeline, log=log))
@@ -42,7 +42,7 @@ async def test_a_trace_shows_the_steps_and_what_undid_them_under_one_id() -> Non
     assert ("COMPENSATED", []) == (ended["compensation"], ended["uncompensated"])
 
 
-async def test_a_failed_undo_is_told_for_an_alarm_and_the_others_still_run() -> None:
+async def test_a_failed_compensation_is_emitted_and_the_others_still_run() -> None:
     log = Log()
     fails = {"c": PermanentError("no"), "undo b": PermanentError("no refund")}
     script = Script(fails=fails)
@@ -63,7 +63,7 @@ async def test_a_failed_undo_is_told_for_an_alarm_and_the_others_still_run() -> 
     ]
 
 
-async def test_where_nothing_is_undone_or_left_there_is_nothing_to_tell() -> None:
+async def test_without_steps_to_compensate_no_event_is_emitted() -> None:
     log, script = Log(), Script(undoable="", fails={"c": PermanentError("no")})
 
     await run(script.pipeline, ctx=context(script.pipeline, log=log))
@@ -71,7 +71,7 @@ async def test_where_nothing_is_undone_or_left_there_is_nothing_to_tell() -> Non
     assert {"stage.completed"} == set(log.names())
 
 
-async def test_a_way_back_that_goes_on_says_what_is_left_of_it() -> None:
+async def test_a_continued_compensation_emits_its_remaining_steps() -> None:
     log, script = Log(), Script()
     kept = checkpoints_of(script.pipeline, completed={"a": "1", "b": "1"})
     kept.failure, kept.compensated = envelope(stage="c"), {"c": None}
@@ -93,7 +93,7 @@ async def test_a_way_back_that_goes_on_says_what_is_left_of_it() -> None:
         ("c", {"completed": {"c": ""}}, {"b"}, StepState.NOT_NEEDED),
     ],
 )
-def test_how_a_step_stands(
+def test_the_state_of_a_step(
     stage: str, facts: dict[str, Any], standing: set[str], expected: StepState
 ) -> None:
     pipeline = Script(undoable="ab").pipeline
@@ -114,7 +114,7 @@ def test_how_a_step_stands(
         ("d", {StepState.FORWARD_ONLY}),
     ],
 )
-def test_from_the_pivot_on_it_is_foreseen_that_a_chunk_goes_forward(
+def test_the_preview_goes_forward_from_the_pivot_on(
     at: str, states: set[StepState]
 ) -> None:
     pipeline = Script(pivot="c", undoable="ab").pipeline

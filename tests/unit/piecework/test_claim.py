@@ -46,27 +46,27 @@ def cancelling(found: dict[str, Any]) -> CancelPending:
     return CancelPending(Chunk.read(REF, found))
 
 
-def test_without_an_item_there_is_no_such_chunk() -> None:
+def test_without_an_item_the_chunk_is_not_found() -> None:
     assert NotFound() == judged(None)
 
 
 @pytest.mark.parametrize("status", ["SUCCEEDED", "DEAD", "CANCELLED"])
-def test_what_has_ended_has_nothing_left_to_do(status: str) -> None:
+def test_an_ended_chunk_has_already_ended(status: str) -> None:
     assert ended(item(status)) == judged(item(status))
 
 
 @pytest.mark.parametrize("status", list(ChunkStatus))
-def test_a_message_of_an_earlier_life_has_nothing_left_to_do(status: str) -> None:
+def test_a_message_of_an_earlier_generation_has_already_ended(status: str) -> None:
     found = item(status, gen=GEN + 1)
     assert ended(found) == judged(found)
 
 
 @pytest.mark.parametrize("status", list(ChunkStatus))
-def test_a_message_of_a_later_life_than_the_item_waits(status: str) -> None:
+def test_a_message_of_a_later_generation_waits(status: str) -> None:
     assert Busy(RECHECK_S) == judged(item(status, gen=GEN - 1))
 
 
-def test_a_living_lease_is_waited_for_with_the_skew_on_top() -> None:
+def test_a_living_lease_is_busy_for_its_rest_plus_the_skew() -> None:
     assert Busy(25.0) == judged(running(20.0))
 
 
@@ -74,12 +74,12 @@ def test_a_living_lease_is_waited_for_with_the_skew_on_top() -> None:
     ("left", "wait"),
     [(0.0, 5.0), (-4.0, 1.0), (-4.75, 0.25), (-5.0, 0.0), (20.0, 25.0)],
 )
-def test_a_lease_that_is_over_lives_on_for_the_skew(left: float, wait: float) -> None:
+def test_an_expired_lease_is_busy_for_the_skew(left: float, wait: float) -> None:
     assert Busy(wait) == judged(running(left))
 
 
 @pytest.mark.parametrize("left", [-5.001, -5.25, -600.0])
-def test_a_lease_over_for_longer_than_the_skew_holds_nobody_up(left: float) -> None:
+def test_a_lease_expired_for_longer_than_the_skew_is_free(left: float) -> None:
     assert FenceMismatch(4) == judged(running(left, fence=4))
 
 
@@ -89,12 +89,12 @@ def test_a_living_lease_comes_before_a_cancel() -> None:
 
 
 @pytest.mark.parametrize("status", ["PENDING", "WAITING"])
-def test_what_is_to_be_cancelled_and_nobody_has_is_cancelled(status: str) -> None:
+def test_a_cancelled_chunk_without_a_lease_is_cancel_pending(status: str) -> None:
     found = item(status, cancel_requested_at=True)
     assert cancelling(found) == judged(found)
 
 
-def test_a_dead_lease_does_not_keep_a_cancel_away() -> None:
+def test_an_expired_lease_does_not_delay_a_cancel() -> None:
     found = running(-6.0, cancel_requested_at=True)
     assert cancelling(found) == judged(found)
 
@@ -104,32 +104,32 @@ def test_a_cancel_does_not_wait_for_the_retry() -> None:
     assert cancelling(found) == judged(found)
 
 
-def test_what_has_ended_is_not_cancelled() -> None:
+def test_an_ended_chunk_is_not_cancelled() -> None:
     found = item("SUCCEEDED", cancel_requested_at=True)
     assert ended(found) == judged(found)
 
 
-def test_a_retry_that_is_not_due_is_waited_for() -> None:
+def test_a_retry_that_is_not_due_is_busy() -> None:
     assert Busy(60.0) == judged(item("WAITING", retry_at=iso(NOW + 60)))
 
 
-def test_a_retry_that_is_due_is_not_waited_for() -> None:
+def test_a_retry_that_is_due_is_free() -> None:
     assert FenceMismatch(4) == judged(item("WAITING", fence=4, retry_at=iso(NOW)))
 
 
 @pytest.mark.parametrize("attempts", [3, 4])
-def test_spent_attempts_are_wound_up(attempts: int) -> None:
+def test_exhausted_attempts_need_recovery(attempts: int) -> None:
     assert AttemptsExhausted(4) == judged(item("WAITING", fence=4, attempts=attempts))
     assert AttemptsExhausted(4) == judged(running(-6.0, fence=4, attempts=attempts))
 
 
-def test_spent_attempts_wait_for_the_lease_and_for_the_retry() -> None:
+def test_exhausted_attempts_wait_for_the_lease_and_the_retry() -> None:
     assert Busy(25.0) == judged(running(20.0, attempts=3))
     found = item("WAITING", attempts=3, retry_at=iso(NOW + 60))
     assert Busy(60.0) == judged(found)
 
 
-def test_one_attempt_left_is_not_spent() -> None:
+def test_one_attempt_left_is_not_exhausted() -> None:
     assert FenceMismatch(4) == judged(item("WAITING", fence=4, attempts=2))
 
 
@@ -146,14 +146,14 @@ def claim(**facts: Any) -> Claim:
 @pytest.mark.parametrize(
     ("gen", "fence", "first"), [(1, 1, True), (1, 2, False), (2, 1, False)]
 )
-def test_only_the_first_fence_of_the_first_life_means_that_nobody_was_here(
+def test_only_the_first_fence_of_the_first_generation_is_a_first_claim(
     *, gen: int, fence: int, first: bool
 ) -> None:
     # A join is laid down anew for each generation; its calls and effects stay.
     assert replace(claim(fence=fence), gen=gen).is_first is first
 
 
-def test_a_claim_counts_its_attempts_and_its_windings_up() -> None:
+def test_a_claim_counts_its_attempts_and_its_recoveries() -> None:
     assert claim(attempts=2).attempt == 2
     assert claim(attempts=2).recoveries == 0
     assert claim(recoveries=4).recoveries == 4

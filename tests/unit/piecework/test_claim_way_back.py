@@ -1,4 +1,4 @@
-"""A chunk on its way back is not cancelled by who finds it free."""
+"""A compensating chunk is not cancelled by a worker that finds it unclaimed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def judged(**facts: object) -> Refusal | FenceMismatch:
     ("facts", "refusal"),
     [({}, CancelPending), ({"direction": "compensating"}, AttemptsExhausted)],
 )
-def test_a_cancel_ends_only_what_is_on_its_way_on(
+def test_a_cancel_ends_only_a_chunk_that_goes_forward(
     facts: dict[str, str], refusal: type[Refusal]
 ) -> None:
     assert isinstance(judged(cancel_requested_at=True, **facts), refusal)

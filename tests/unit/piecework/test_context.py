@@ -88,7 +88,7 @@ async def test_a_call_is_made_in_the_name_of_its_chunk_and_stage() -> None:
     assert len(set(seen)) == 5
 
 
-def test_progress_reaches_whoever_watches() -> None:
+def test_progress_reaches_the_watcher() -> None:
     signs: list[int] = []
     ctx = context(PIPELINE, caller=caller(progress=lambda: signs.append(1)))
     ctx.progress()
@@ -113,7 +113,7 @@ async def test_a_result_of_another_type_stops_the_join() -> None:
     assert caught.value.code == "runtime.value.unreadable"
 
 
-def test_a_join_sees_who_is_missing() -> None:
+def test_a_join_sees_the_missing_chunks() -> None:
     gone = MissingChunk(1, "b", "DEAD", "llm.content.filtered")
     assert join(JobResults(missing=[gone])).missing == (gone,)
 

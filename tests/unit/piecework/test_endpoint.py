@@ -31,7 +31,7 @@ def left_behind(directory: Path) -> Path:
     return path.parent
 
 
-def test_with_nothing_said_it_is_aws_and_the_sdk_decides(tmp_path: Path) -> None:
+def test_without_configuration_the_sdk_selects_aws(tmp_path: Path) -> None:
     endpoint = find_endpoint({}, tmp_path)
     assert endpoint == Endpoint("", "aws", "")
     assert endpoint.session_arguments() == {}
@@ -70,7 +70,7 @@ def test_an_endpoint_that_is_not_on_this_machine_leaves_the_region_to_the_sdk(
     assert {"region_name": "eu-west-1"} == told.session_arguments()
 
 
-def test_an_empty_variable_says_nothing(tmp_path: Path) -> None:
+def test_an_empty_variable_is_ignored(tmp_path: Path) -> None:
     assert find_endpoint({"AWS_ENDPOINT_URL": ""}, tmp_path).source == "aws"
 
 
@@ -91,7 +91,7 @@ def test_the_region_of_ecs_is_mapped(
     assert endpoint.session_arguments() == {"region_name": region}
 
 
-def test_what_up_left_behind_is_found_from_a_folder_below(tmp_path: Path) -> None:
+def test_the_state_of_up_is_found_from_a_subfolder(tmp_path: Path) -> None:
     left_behind(tmp_path)
     below = tmp_path / "a" / "b"
     below.mkdir(parents=True)

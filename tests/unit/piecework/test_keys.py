@@ -22,7 +22,7 @@ def test_a_plain_word_is_a_name(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "a#b", "a/b", "a.b", "a b", "a\n", "\n", "ä", "x" * 65, "../a"]
 )
-def test_what_could_break_a_key_is_no_name(text: str) -> None:
+def test_a_text_that_could_break_a_key_is_not_a_name(text: str) -> None:
     assert keys.is_name(text) is False
 
 
@@ -38,7 +38,7 @@ def test_a_path_or_a_hidden_file_may_not_name_an_artifact(text: str) -> None:
     assert keys.is_file_name(text) is False
 
 
-def test_the_first_group_lies_with_the_job_and_the_next_has_its_own_partition() -> None:
+def test_the_first_partition_is_the_jobs_and_the_next_is_separate() -> None:
     assert keys.job_pk("acme", "j") == keys.chunk_pk("acme", "j", 255)
     assert keys.chunk_pk("acme", "j", 256) == "T#acme#J#j#G#0001"
 
@@ -83,7 +83,7 @@ def test_each_claim_writes_pages_and_errors_of_its_own() -> None:
     assert len(rows) == 8
 
 
-def test_a_chunk_has_a_dead_letter_for_each_life_of_it() -> None:
+def test_a_chunk_has_a_dead_letter_for_each_generation() -> None:
     assert keys.dead_letter_sk(3, 1) != keys.dead_letter_sk(3, 2)
 
 

@@ -9,7 +9,7 @@ from piecework import layout
     ("chunks", "groups", "last"),
     [(1, 1, 1), (255, 1, 255), (256, 1, 256), (257, 2, 1), (512, 2, 256), (513, 3, 1)],
 )
-def test_groups_hold_all_chunks_and_no_more(
+def test_partitions_hold_all_chunks_and_no_more(
     chunks: int, groups: int, last: int
 ) -> None:
     assert groups == layout.partition_count(chunks)
@@ -22,7 +22,7 @@ def test_groups_hold_all_chunks_and_no_more(
     ("chunks", "blocks", "last"),
     [(1, 1, 1), (65_536, 1, 256), (65_537, 2, 1), (10_000_000, 153, 151)],
 )
-def test_blocks_hold_all_groups_and_no_more(
+def test_blocks_hold_all_partitions_and_no_more(
     chunks: int, blocks: int, last: int
 ) -> None:
     assert blocks == layout.block_count(chunks)
@@ -31,5 +31,5 @@ def test_blocks_hold_all_groups_and_no_more(
     assert layout.partition_count(chunks) == sum(sizes)
 
 
-def test_a_job_without_chunks_still_has_the_group_of_its_join() -> None:
+def test_a_job_without_chunks_has_the_partition_of_its_join() -> None:
     assert layout.partition_count(0) == 1

@@ -1,4 +1,4 @@
-"""What a failed call had in hand is gone at once: the collector looks seldom."""
+"""The data of a failed call is freed at once, without the garbage collector."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def pipeline(model: Model, **ways: Any) -> Pipeline:
 
 
 @pytest.mark.parametrize("errors", [1, 2])
-async def test_a_call_that_failed_leaves_nothing_behind(errors: int) -> None:
+async def test_a_failed_call_leaves_nothing_in_memory(errors: int) -> None:
     model = Model(*(TransientError("down") for _ in range(errors)))
     outcome = await run(pipeline(model))
 
@@ -76,7 +76,7 @@ async def test_a_call_that_failed_leaves_nothing_behind(errors: int) -> None:
     assert 0 == Answer.held
 
 
-async def test_a_stage_that_goes_another_way_leaves_nothing_behind() -> None:
+async def test_a_stage_that_runs_another_variant_leaves_nothing_in_memory() -> None:
     seen: list[int] = []
 
     async def replans(ctx: Context[Clause]) -> str:

@@ -66,7 +66,7 @@ def test_two_pipelines_of_one_name_are_refused(modules: Path) -> None:
         load_pipelines(["pw_here", "pw_there"])
 
 
-def test_of_several_one_has_to_be_named(modules: Path) -> None:
+def test_a_module_with_several_pipelines_needs_an_object_name(modules: Path) -> None:
     module = written(modules, "pw_many", line("one", "first"), line("two", "second"))
     with pytest.raises(UsageError) as caught:
         load_pipeline(module)

@@ -76,26 +76,26 @@ def test_the_join_is_called_by_its_name() -> None:
     assert str(ref) == "j/join"
 
 
-def test_a_chunk_that_nobody_claimed_has_no_fence_and_no_attempts() -> None:
+def test_an_unclaimed_chunk_has_no_fence_and_no_attempts() -> None:
     chunk = Chunk.read(ChunkRef("a", "j", 0), {"status": "PENDING", "gen": 1})
     assert (chunk.fence, chunk.attempts, chunk.renewal_mark) == (0, 0, (0, 0))
 
 
-def test_a_chunk_is_read_as_it_stands() -> None:
+def test_a_chunk_is_read_from_its_item() -> None:
     item = {"status": "RUNNING", "gen": 2, "fence": 5, "attempts": 3, "renewals": 7}
     chunk = Chunk.read(ChunkRef("a", "j", 0), item)
     assert (chunk.status, chunk.gen) == (ChunkStatus.RUNNING, 2)
     assert (chunk.attempts, chunk.renewal_mark) == (3, (5, 7))
 
 
-def test_a_state_that_nobody_knows_is_not_read_as_another() -> None:
+def test_an_unknown_state_is_refused() -> None:
     with pytest.raises(
         PermanentError, match="chunk j/0 has a missing or malformed 'status'"
     ):
         Chunk.read(ChunkRef("a", "j", 0), {"status": "LOST", "gen": 1})
 
 
-def test_a_job_is_read_as_it_stands() -> None:
+def test_a_job_is_read_from_its_item() -> None:
     item = {"status": "RUNNING", "gen": 2, "chunks": 5, "pipeline": "review"}
     job = Job.read(JobRef("a", "j"), item)
     assert (job.status, job.gen, job.chunks) == (JobStatus.RUNNING, 2, 5)

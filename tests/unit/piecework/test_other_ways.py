@@ -1,4 +1,4 @@
-"""The five classes, each with and without another way, seen from around the pivot."""
+"""The five error classes, with and without variants, around the pivot."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ async def test_the_whole_table(
         }[pivot] is outcome.compensation
 
 
-async def test_the_hook_is_told_of_the_failure_and_nobody_else_is() -> None:
+async def test_only_the_hook_sees_the_failure() -> None:
     play = Play([ERRORS[ErrorClass.SEMANTIC]], replan=True)
     await play.run()
     first, second, end = play.told
@@ -157,13 +157,13 @@ async def test_the_hook_is_told_of_the_failure_and_nobody_else_is() -> None:
     assert ("work", ErrorClass.SEMANTIC) == (second.stage, second.error_class)
 
 
-async def test_each_replan_is_told_of_the_failure_of_the_one_before() -> None:
+async def test_each_replan_sees_the_failure_of_the_one_before() -> None:
     play = Play([SemanticError("a")], [SemanticError("b")], replan=True, max_replans=2)
     assert Succeeded('"again"') == await play.run()
     assert [None, "a", "b", None] == [f and f.message for f in play.told]
 
 
-async def test_replans_are_bounded_and_then_it_is_as_permanent() -> None:
+async def test_after_the_last_replan_the_failure_is_permanent() -> None:
     errors: list[Exception] = [SemanticError("x") for _ in range(9)]
     play = Play([SemanticError("x")], errors, replan=True, max_replans=2)
     outcome = await play.run()
@@ -171,7 +171,7 @@ async def test_replans_are_bounded_and_then_it_is_as_permanent() -> None:
     assert ["work", "again", "again", "unbook"] == play.did
 
 
-async def test_the_chain_is_gone_in_its_order_and_each_of_it_once() -> None:
+async def test_each_fallback_of_the_chain_runs_once_in_order() -> None:
     errors: list[Exception] = [PolicyError("x") for _ in range(9)]
     play = Play([PolicyError("x")], errors, fallbacks=2)
     outcome = await play.run()
@@ -188,21 +188,21 @@ async def test_a_fallback_may_be_replanned_and_a_replan_may_fall_back() -> None:
     assert ["work", "rules 1", "again"] == play.did
 
 
-async def test_what_another_way_fails_with_is_the_stages_failure() -> None:
+async def test_the_failure_of_the_last_variant_is_the_stages_failure() -> None:
     play = Play([SemanticError("a")], [TransientError("b")], replan=True)
     outcome = await play.run()
     assert isinstance(outcome, Retry)
     assert "b" == outcome.failure.message
 
 
-async def test_our_own_outage_opens_no_other_way() -> None:
+async def test_a_store_outage_runs_no_other_variant() -> None:
     play = Play([StoreError("no table")], replan=True, fallbacks=1)
     with pytest.raises(StoreError):
         await play.run()
     assert ["work"] == play.did
 
 
-async def test_each_other_way_is_told_of_by_an_event() -> None:
+async def test_each_variant_is_emitted() -> None:
     log, signs = Log(), list[int]()
     play = Play([SemanticError("a")], [PolicyError("b")], replan=True, fallbacks=1)
     by = caller(progress=lambda: signs.append(1))
@@ -221,7 +221,7 @@ class Basket(BaseModel):
     items: list[str]
 
 
-async def test_another_way_sees_nothing_that_the_one_before_left_in_memory() -> None:
+async def test_a_variant_does_not_see_the_memory_of_the_one_before() -> None:
     async def first(_: Any) -> Basket:
         return Basket(items=["a"])
 
@@ -240,7 +240,7 @@ async def test_another_way_sees_nothing_that_the_one_before_left_in_memory() -> 
 
 
 @pytest.mark.parametrize("answered", [True, False])
-async def test_a_stage_of_which_an_effect_stands_or_may_stand_goes_no_other_way(
+async def test_a_stage_whose_effect_may_have_happened_runs_no_other_variant(
     answered: bool,  # noqa: FBT001
 ) -> None:
     async def book(*, idempotency_key: str) -> str:
@@ -264,7 +264,7 @@ async def test_a_stage_of_which_an_effect_stands_or_may_stand_goes_no_other_way(
     assert "the wrong room" == outcome.failure.message
 
 
-async def test_a_plain_refusal_of_an_effect_leaves_the_other_ways_open() -> None:
+async def test_after_a_refused_effect_other_variants_may_run() -> None:
     async def book(*, idempotency_key: str) -> str:
         del idempotency_key
         message = "full"
@@ -282,7 +282,7 @@ async def test_a_plain_refusal_of_an_effect_leaves_the_other_ways_open() -> None
 
 
 async def test_a_replan_that_makes_the_very_same_call_gets_the_same_answer() -> None:
-    """It was paid for; who wants another answer asks another question."""
+    """The answer is paid for; another answer needs other arguments."""
     asked: list[str] = []
     model = Dependency("model")
 

@@ -44,18 +44,18 @@ def test_a_stage_may_have_a_name_of_its_own() -> None:
     assert Stage(first, name="other").name == "other"
 
 
-def test_the_stages_of_a_pipeline_cannot_be_changed_behind_its_back() -> None:
+def test_the_stages_of_a_pipeline_are_immutable() -> None:
     stages = [Stage(first)]
     pipeline = Pipeline(name="review", payload=Clause, stages=stages)
     stages.append(Stage(second))
     assert pipeline.stages == (Stage(first),)
 
 
-def test_a_pipeline_says_where_a_function_stands() -> None:
+def test_a_pipeline_returns_the_position_of_a_function() -> None:
     assert declared(Stage(first), Stage(second)).index_of(second) == 1
 
 
-def test_a_function_of_another_pipeline_has_no_place() -> None:
+def test_a_function_of_another_pipeline_has_no_position() -> None:
     with pytest.raises(UsageError, match="third is not a stage") as caught:
         declared(Stage(first)).index_of(third)
     assert caught.value.code == "pipeline.declaration.invalid"
@@ -122,7 +122,7 @@ def test_one_function_for_two_stages_is_refused() -> None:
     assert "one function runs two stages" in said
 
 
-def test_a_result_that_is_no_stage_is_refused() -> None:
+def test_a_result_that_is_not_a_stage_is_refused() -> None:
     said = refused(Stage(first), result=second)
     assert "its result is not one of its stages" in said
 
@@ -138,7 +138,7 @@ def test_declarations_are_frozen() -> None:
         declared(Stage(first)).name = "other"  # type: ignore[misc]
 
 
-def test_only_a_process_of_its_own_can_have_a_memory_limit() -> None:
+def test_only_an_isolated_stage_can_have_a_memory_limit() -> None:
     assert "but is not isolated" in refused(Stage(first, memory_mb=100))
     assert declared(Stage(first, isolate=True, memory_mb=100)).stages[0].isolate
 

@@ -1,4 +1,4 @@
-"""The file of a process's pulse is fresh as long as its event loop turns."""
+"""The health file is fresh while the event loop runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_loop_is_due_until_it_rests(tmp_path: Path) -> None:
     run(story())
 
 
-def test_what_was_written_before_the_machine_started_is_no_sign_of_health(
+def test_a_health_file_from_before_a_restart_is_unhealthy(
     tmp_path: Path,
 ) -> None:
     async def story() -> None:
@@ -69,7 +69,7 @@ def test_a_blocked_event_loop_is_overdue_after_a_lease(
     run(story())
 
 
-def test_half_a_file_is_never_seen_and_none_is_left_behind(tmp_path: Path) -> None:
+def test_the_health_file_is_replaced_atomically(tmp_path: Path) -> None:
     async def story() -> None:
         for _ in range(3):
             write(Liveness({"heart": 1.0}), tmp_path / "health")
@@ -78,7 +78,7 @@ def test_half_a_file_is_never_seen_and_none_is_left_behind(tmp_path: Path) -> No
     assert ["health"] == [path.name for path in tmp_path.iterdir()]
 
 
-def test_a_place_that_takes_no_file_is_told_of_once_and_stops_nothing(
+def test_an_unwritable_health_file_is_emitted_once_and_stops_nothing(
     tmp_path: Path,
 ) -> None:
     log = Log()

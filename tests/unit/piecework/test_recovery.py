@@ -54,7 +54,7 @@ def test_the_wait_may_be_nothing() -> None:
     assert recovery.backoff(envelope(), 3, Lowest()) == 0.0
 
 
-def test_what_the_provider_asked_for_comes_first_and_jitter_on_top() -> None:
+def test_jitter_is_added_to_the_requested_delay() -> None:
     asked = envelope(retry_after=17.0)
     assert recovery.backoff(asked, 1, Lowest()) == 17.0
     assert recovery.backoff(asked, 1, Highest()) == 21.0
@@ -62,7 +62,7 @@ def test_what_the_provider_asked_for_comes_first_and_jitter_on_top() -> None:
 
 @pytest.mark.parametrize("said", ["999999999", "Fri, 31 Dec 9999 23:59:59 GMT"])
 @pytest.mark.parametrize("code", [OPEN_CODE, BUDGET_CODE])
-def test_what_was_asked_for_is_waited_a_day_at_the_most(said: str, code: str) -> None:
+def test_a_requested_delay_is_at_most_a_day(said: str, code: str) -> None:
     now = 1_790_000_000.0
     seconds = retry_after({"Retry-After": said}, now)
     failure = envelope(code=code, retry_after=seconds)
@@ -77,7 +77,7 @@ def test_what_was_asked_for_is_waited_a_day_at_the_most(said: str, code: str) ->
 
 
 @pytest.mark.parametrize("said", [-5.0, float("-inf"), float("nan")])
-def test_a_wait_that_is_none_is_none(said: float) -> None:
+def test_a_negative_or_missing_delay_is_zero(said: float) -> None:
     assert 0.0 == recovery.backoff(envelope(retry_after=said), 1, Lowest())
 
 
@@ -91,7 +91,7 @@ def test_a_wait_that_is_none_is_none(said: float) -> None:
         (BUDGET_CODE, recovery.MAX_DEFERRALS, ""),
     ],
 )
-def test_who_waits_for_a_dependency_spends_no_attempt_within_reason(
+def test_a_deferred_chunk_spends_no_attempt_up_to_the_limit(
     code: str, deferrals: int, expected: str
 ) -> None:
     failure = envelope(ErrorClass.TRANSIENT, code=code, dependency="bank")
@@ -107,7 +107,7 @@ def test_two_chunks_that_fail_together_do_not_come_back_together() -> None:
     assert recovery.backoff(envelope(), 3, rng) != recovery.backoff(envelope(), 3, rng)
 
 
-def test_attempts_beyond_counting_wait_no_longer_than_the_cap() -> None:
+def test_many_attempts_wait_no_longer_than_the_cap() -> None:
     assert recovery.backoff(envelope(), 100, Highest()) == 300.0
 
 
@@ -125,7 +125,7 @@ def test_a_chunk_waits_for_its_dependency_however_often_it_has_to(
     assert RetryLater(30.0, "model") == decision
 
 
-def test_who_waits_for_the_same_breaker_is_spread_out() -> None:
+def test_chunks_blocked_on_one_breaker_are_spread_out() -> None:
     refused = envelope(ErrorClass.TRANSIENT, code=OPEN_CODE, retry_after=1.0)
     assert 1.0 == recovery.deferral_delay(refused, 1, 5, Lowest())
     assert 1.0 + PROBE_RETRY_S == recovery.deferral_delay(refused, 1, 5, Highest())

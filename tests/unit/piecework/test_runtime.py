@@ -1,4 +1,4 @@
-"""The clients that a runtime opens, before any of them has asked anything."""
+"""The clients that a runtime opens, before their first request."""
 
 from __future__ import annotations
 

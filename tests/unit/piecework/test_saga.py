@@ -51,7 +51,7 @@ async def test_a_stage_is_checkpointed_before_the_next_begins() -> None:
     assert script.did[:4] == ["a", "kept 0, then b", "b", "kept 1, then c"]
 
 
-async def test_a_run_goes_on_where_the_last_one_stood() -> None:
+async def test_a_run_continues_from_the_last_checkpoint() -> None:
     script = Script()
     kept = checkpoints_of(script.pipeline, completed={"a": '"1"', "b": '"2"'})
     ctx = context(script.pipeline)
@@ -60,7 +60,7 @@ async def test_a_run_goes_on_where_the_last_one_stood() -> None:
     assert ctx.values["a"] == "1"
 
 
-async def test_what_came_after_a_gap_is_done_again() -> None:
+async def test_stages_after_a_gap_run_again() -> None:
     script = Script()
     kept = checkpoints_of(script.pipeline, completed={"a": '"1"', "c": '"3"'})
     await run(script.pipeline, kept)
@@ -101,7 +101,7 @@ async def test_a_plain_function_runs_beside_the_event_loop() -> None:
     assert where[0] is not threading.main_thread()
 
 
-def test_a_stage_that_takes_too_long_is_cut_off() -> None:
+def test_a_stage_that_exceeds_its_timeout_is_interrupted() -> None:
     async def main() -> None:
         async def hang(_: Any) -> None:
             await asyncio.Event().wait()
@@ -117,7 +117,7 @@ def test_a_stage_that_takes_too_long_is_cut_off() -> None:
     run_virtually(main())
 
 
-async def test_each_stage_is_told_of_and_a_sign_of_life() -> None:
+async def test_each_stage_is_emitted_and_reports_progress() -> None:
     script, log, signs = Script(), Log(), []
     ctx = context(
         script.pipeline, log=log, caller=caller(progress=lambda: signs.append(1))
@@ -127,7 +127,7 @@ async def test_each_stage_is_told_of_and_a_sign_of_life() -> None:
     assert len(signs) == 3
 
 
-def test_stages_begun_reach_up_to_whatever_is_known() -> None:
+def test_started_stages_reach_the_last_known_stage() -> None:
     pipeline = Script().pipeline
 
     def begun(stage: str = "", **facts: Any) -> str:

@@ -1,4 +1,4 @@
-"""A saga whose dependency nobody asks now: it waits where it stands, either way."""
+"""A saga whose dependency's breaker is open: it is deferred in both directions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_a_refused_chunk_waits_for_the_dependency_and_not_for_an_attempt()
     assert [] == script.compensated()
 
 
-async def test_another_failure_waits_for_nobody() -> None:
+async def test_another_failure_is_not_deferred() -> None:
     script = Script(fails={"b": TransientError("not now")})
     assert isinstance(await run(script.pipeline), Retry)
 
@@ -77,7 +77,7 @@ async def test_a_pivot_that_an_earlier_claim_tried_was_tried() -> None:
     assert not outcome.pivot_untried
 
 
-async def test_a_way_back_waits_and_goes_on_where_it_stood() -> None:
+async def test_a_compensation_is_deferred_and_continues() -> None:
     script = Script(fails={"d": PermanentError("no"), "undo b": OPEN})
     kept = checkpoints_of(script.pipeline)
     outcome = await run(script.pipeline, kept, attempt=3)

@@ -32,7 +32,7 @@ class Nothing(BaseModel):
     pass
 
 
-async def test_a_transient_failure_parks_the_chunk_with_what_it_has() -> None:
+async def test_a_transient_failure_is_retried_from_the_checkpoint() -> None:
     script = Script(fails={"c": TransientError("later", retry_after=10.0)})
     kept = checkpoints_of(script.pipeline)
     outcome = await run(script.pipeline, kept)
@@ -49,13 +49,13 @@ async def test_a_lost_state_is_tried_again_from_the_checkpoint() -> None:
     assert isinstance(await run(script.pipeline), Retry)
 
 
-async def test_the_last_attempt_is_not_parked() -> None:
+async def test_the_last_attempt_is_not_retried() -> None:
     script = Script(fails={"c": TransientError("later")})
     outcome = await run(script.pipeline, attempt=3, max_attempts=3)
     assert dead(outcome, Compensation.COMPENSATED).code == "runtime.stage.transient"
 
 
-async def test_the_last_attempt_but_one_is_parked() -> None:
+async def test_the_last_attempt_but_one_is_retried() -> None:
     script = Script(fails={"c": TransientError("later")})
     outcome = await run(script.pipeline, attempt=2, max_attempts=3)
     assert isinstance(outcome, Retry)
@@ -70,7 +70,7 @@ async def test_a_failure_is_described_with_its_place_and_time() -> None:
     assert failure.at == "2023-11-14T22:13:20.000Z"
 
 
-async def test_what_cannot_be_read_back_is_a_failure_and_not_a_crash() -> None:
+async def test_an_unreadable_checkpoint_is_a_failure_and_not_a_crash() -> None:
     script = Script()
     kept = checkpoints_of(
         script.pipeline, completed={"a": '"1"', "b": "not json"}, reached_stage="c"
@@ -81,7 +81,7 @@ async def test_what_cannot_be_read_back_is_a_failure_and_not_a_crash() -> None:
     assert script.did == ["undo c", "undo b", "undo a"]
 
 
-async def test_what_cannot_be_read_back_does_not_stop_the_way_back() -> None:
+async def test_an_unreadable_checkpoint_does_not_stop_compensation() -> None:
     script = Script()
     kept = checkpoints_of(
         script.pipeline,
@@ -94,7 +94,7 @@ async def test_what_cannot_be_read_back_does_not_stop_the_way_back() -> None:
     assert ctx.values == {"b": "2"}
 
 
-async def test_our_own_stores_failure_is_not_the_stages() -> None:
+async def test_a_store_error_is_not_the_stages_failure() -> None:
     script = Script(fails={"b": StoreError("the table does not answer")})
     with pytest.raises(StoreError):
         await run(script.pipeline)
@@ -114,7 +114,7 @@ async def test_a_checkpoint_that_cannot_be_written_is_not_the_stages_failure() -
 
 
 @pytest.mark.parametrize("error", [ClaimLostError(), Killed()])
-async def test_what_ends_the_worker_or_the_claim_passes_through(
+async def test_errors_that_end_the_worker_or_the_claim_pass_through(
     error: BaseException,
 ) -> None:
     script = Script(fails={"b": error})
@@ -123,7 +123,7 @@ async def test_what_ends_the_worker_or_the_claim_passes_through(
     assert script.compensated() == []
 
 
-async def test_a_cut_passes_through() -> None:
+async def test_an_interrupt_passes_through() -> None:
     async def hangs(_: Any) -> None:
         asyncio.get_running_loop().call_soon(work.cancel)
         await asyncio.Event().wait()
@@ -135,7 +135,7 @@ async def test_a_cut_passes_through() -> None:
     assert script.compensated() == []
 
 
-async def test_a_cancellation_that_nobody_asked_for_is_a_failure_for_now() -> None:
+async def test_an_unrequested_cancellation_is_a_transient_failure() -> None:
     script = Script(fails={"b": asyncio.CancelledError()})
     outcome = await run(script.pipeline)
     assert isinstance(outcome, Retry)
@@ -163,7 +163,7 @@ async def test_a_cancel_stops_the_chunk_at_the_stage_boundary() -> None:
     assert set(kept.completed) == {"a"}
 
 
-async def test_a_failed_stage_waits_for_the_calls_that_it_left_flying() -> None:
+async def test_a_failed_stage_waits_for_its_calls_in_flight() -> None:
     answered: list[str] = []
 
     async def slow(*, idempotency_key: str) -> str:

@@ -30,13 +30,13 @@ def asks(*errors: Exception, by: Dependency = PURE) -> Any:
     return step
 
 
-async def test_ahead_of_the_pivot_everything_is_undone() -> None:
+async def test_before_the_pivot_every_stage_is_compensated() -> None:
     script = Script(pivot="c", fails={"b": PermanentError("no")})
     assert dead(await run(script.pipeline), Compensation.COMPENSATED)
     assert script.compensated() == ["undo b", "undo a"]
 
 
-async def test_behind_the_pivot_nothing_is_undone() -> None:
+async def test_after_the_pivot_no_stage_is_compensated() -> None:
     script = Script(pivot="c", fails={"d": PermanentError("no")})
     kept = checkpoints_of(script.pipeline)
     assert dead(await run(script.pipeline, kept), Compensation.PAST_PIVOT)

@@ -29,7 +29,7 @@ from tests.unit.piecework.script import BANK, Script, dead
 
 
 @pytest.mark.parametrize("failing", list("abcd"))
-async def test_a_permanent_failure_undoes_in_reverse_exactly_what_was_begun(
+async def test_a_permanent_failure_compensates_the_started_stages_in_reverse(
     failing: str,
 ) -> None:
     script = Script(fails={failing: PermanentError("no")})
@@ -39,20 +39,20 @@ async def test_a_permanent_failure_undoes_in_reverse_exactly_what_was_begun(
     assert script.compensated() == [f"undo {name}" for name in reversed(begun)]
 
 
-async def test_only_stages_with_a_compensation_are_undone() -> None:
+async def test_only_stages_with_a_compensation_are_compensated() -> None:
     script = Script(undoable="ac", fails={"d": PermanentError("no")})
     await run(script.pipeline)
     assert script.compensated() == ["undo c", "undo a"]
 
 
-async def test_without_a_compensation_there_is_nothing_to_undo() -> None:
+async def test_without_a_compensation_none_is_needed() -> None:
     script = Script(undoable="", fails={"d": PermanentError("no")})
     kept = checkpoints_of(script.pipeline)
     assert dead(await run(script.pipeline, kept), Compensation.NOT_NEEDED)
     assert kept.failure is not None
 
 
-async def test_the_way_back_is_on_record_before_its_first_step() -> None:
+async def test_the_compensation_is_recorded_before_its_first_step() -> None:
     script = Script(fails={"b": PermanentError("no")})
 
     @dataclass
@@ -72,7 +72,7 @@ async def test_the_way_back_is_on_record_before_its_first_step() -> None:
     assert script.did == ["a", "b", *back]
 
 
-async def test_a_stage_that_an_earlier_claim_had_entered_is_undone_too() -> None:
+async def test_a_stage_that_an_earlier_claim_reached_is_compensated_too() -> None:
     script = Script()
     kept = checkpoints_of(
         script.pipeline,
@@ -112,7 +112,7 @@ async def test_a_compensation_has_the_time_of_its_stage() -> None:
     assert outcome.uncompensated_stages == ("no",)
 
 
-async def test_an_outage_on_the_way_back_is_not_a_failed_compensation() -> None:
+async def test_an_outage_during_compensation_is_not_a_failed_compensation() -> None:
     script = Script(fails={"b": PermanentError("no"), "undo b": StoreError("gone")})
     kept = checkpoints_of(script.pipeline)
     with pytest.raises(StoreError):
@@ -120,7 +120,7 @@ async def test_an_outage_on_the_way_back_is_not_a_failed_compensation() -> None:
     assert kept.compensated == {}
 
 
-async def test_each_step_back_is_a_sign_of_life() -> None:
+async def test_each_compensation_reports_progress() -> None:
     signs: list[int] = []
     script = Script(fails={"c": PermanentError("no")})
     one = caller(progress=lambda: signs.append(1))
@@ -128,7 +128,7 @@ async def test_each_step_back_is_a_sign_of_life() -> None:
     assert len(signs) == 2 + 3
 
 
-async def test_the_calls_of_a_compensation_are_its_own_in_each_life() -> None:
+async def test_the_calls_of_a_compensation_differ_in_each_generation() -> None:
     keys: list[str] = []
 
     async def release(*, idempotency_key: str) -> None:
@@ -146,7 +146,7 @@ async def test_the_calls_of_a_compensation_are_its_own_in_each_life() -> None:
 
 @dataclass
 class Fragile(MemoryCheckpoints):
-    """Dies before or after the n-th write, as a worker may at any await."""
+    """Dies before or after the n-th write; a worker may die at any await."""
 
     writes: int = 0
     die_at: int = -1
@@ -175,7 +175,7 @@ class Fragile(MemoryCheckpoints):
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("die_at", [1, 2, 3, 4])
-async def test_whoever_follows_a_dead_worker_goes_on_backwards(
+async def test_the_worker_after_a_dead_one_continues_the_compensation(
     die_at: int,
     after: bool,  # noqa: FBT001
 ) -> None:
@@ -195,7 +195,7 @@ async def test_whoever_follows_a_dead_worker_goes_on_backwards(
 
 
 @pytest.mark.parametrize("dying", ["undo a", "undo b", "undo c"])
-async def test_a_worker_that_dies_in_a_compensation_is_followed_there(
+async def test_a_compensation_in_which_a_worker_dies_runs_again(
     dying: str,
 ) -> None:
     script = Script(fails={"c": PermanentError("no"), dying: Killed()})
@@ -210,9 +210,7 @@ async def test_a_worker_that_dies_in_a_compensation_is_followed_there(
     assert begun[:-1] + script.did == ["undo c", "undo b", "undo a"]
 
 
-async def test_a_compensation_that_had_failed_is_not_tried_again_and_still_told() -> (
-    None
-):
+async def test_a_failed_compensation_is_not_retried_and_still_reported() -> None:
     script = Script()
     kept = checkpoints_of(
         script.pipeline,

@@ -69,7 +69,7 @@ def test_a_clock_that_was_set_is_learned_anew() -> None:
     assert abs(machine.error) <= 0.6
 
 
-def test_it_is_not_asked_all_the_time() -> None:
+def test_the_clock_is_observed_only_when_due() -> None:
     machine = Machine(0.0)
     machine.ask()
     machine.true += EVERY_S - 1
@@ -78,7 +78,7 @@ def test_it_is_not_asked_all_the_time() -> None:
     assert machine.clock.due()
 
 
-def test_an_answer_without_a_date_teaches_nothing() -> None:
+def test_a_response_without_a_date_changes_nothing() -> None:
     clock = ServiceClock(lambda: TRUE)
     clock.observe(TRUE, {})
     assert TRUE == clock()
@@ -94,7 +94,7 @@ def test_an_answer_without_a_date_teaches_nothing() -> None:
         "Tue, 99 Sep 2026 10:00:00 GMT",
     ],
 )
-def test_a_date_that_says_nothing_is_left_alone(date: str) -> None:
+def test_a_malformed_date_changes_nothing(date: str) -> None:
     machine = Machine(0.0)
     answer = {"ResponseMetadata": {"HTTPHeaders": {"date": date}}}
 

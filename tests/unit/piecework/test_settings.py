@@ -15,7 +15,7 @@ def refused(**overrides: Any) -> str:
     return caught.value.message
 
 
-def test_the_defaults_hang_together() -> None:
+def test_the_defaults_are_consistent() -> None:
     settings = load_settings()
     assert settings.lease_s < settings.visibility_s
     assert settings.lease_s + settings.clock_skew_s < settings.visibility_s
@@ -51,7 +51,7 @@ def test_an_argument_comes_before_the_environment(
 
 
 @pytest.mark.parametrize("visibility_s", [60.0, 59.0])
-def test_a_message_that_shows_before_the_lease_is_over_is_refused(
+def test_a_visibility_shorter_than_the_lease_is_refused(
     visibility_s: float,
 ) -> None:
     said = refused(lease_s=60.0, visibility_s=visibility_s)
@@ -93,7 +93,7 @@ def test_every_bad_setting_is_named_at_once() -> None:
     assert "receive_wait_s" in said
 
 
-def test_what_was_given_is_not_repeated_since_it_may_be_secret() -> None:
+def test_a_bad_value_is_not_quoted_because_it_may_be_secret() -> None:
     assert "hunter2!" not in refused(tenant="hunter2!")
 
 

@@ -1,4 +1,4 @@
-"""What a stage leaves behind: calls, and changes to what it was given."""
+"""The leftovers of a stage: calls in flight, and changes to its payload."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Bank:
         return idempotency_key
 
 
-def test_what_a_stage_left_behind_makes_no_call_on_the_way_back() -> None:
+def test_code_that_a_stage_left_behind_cannot_call_during_compensation() -> None:
     left: list[asyncio.Task[Any]] = []
 
     async def fails(ctx: Any) -> None:
@@ -117,8 +117,8 @@ async def order(ctx: Context[Basket]) -> None:
     ctx.result(pick).sort()
 
 
-async def test_whoever_takes_over_makes_the_calls_that_were_made() -> None:
-    """A stage may change what it is given: the next claim knows nothing of that."""
+async def test_the_next_claim_makes_the_same_calls() -> None:
+    """A stage may change its payload; the next claim does not see the change."""
     bank = Provider()
 
     async def pay(ctx: Context[Basket]) -> None:
@@ -145,7 +145,7 @@ async def test_whoever_takes_over_makes_the_calls_that_were_made() -> None:
     assert [([], ["b", "a"], {})] == bank.args
 
 
-async def test_a_compensation_finds_what_the_next_claim_would() -> None:
+async def test_a_compensation_sees_what_the_next_claim_would_see() -> None:
     found: list[Any] = []
 
     async def undo(ctx: Context[Basket]) -> None:
@@ -163,7 +163,7 @@ async def test_a_compensation_finds_what_the_next_claim_would() -> None:
     assert [["one"], ["b", "a"]] == found
 
 
-async def test_an_error_quotes_nothing_of_what_a_stage_made_of_its_payload() -> None:
+async def test_an_error_does_not_quote_data_that_a_stage_derived() -> None:
     async def decrypt(ctx: Context[Clause]) -> None:
         ctx.payload.text = "open sesame please"
         raise PermanentError(ctx.payload.text)
@@ -208,7 +208,7 @@ async def instead(ctx: Any, bank: Provider) -> None:
 
 @pytest.mark.parametrize("pays", [grouped, gathered, wrapped, instead])
 @pytest.mark.parametrize("error", [ClaimLostError(), StoreError("no table")])
-async def test_what_is_no_answer_ends_the_run_whatever_a_stage_makes_of_it(
+async def test_a_lost_claim_or_an_outage_ends_the_run_even_if_the_stage_catches_it(
     pays: Any, error: BaseException
 ) -> None:
     bank, diary = Provider(), Broken()

@@ -38,13 +38,13 @@ def undoable(run: Any, **facts: Any) -> Stage:
     return Stage(run, compensate=take_back, **facts)
 
 
-def test_what_has_a_compensation_is_easy_to_undo_unless_it_says_otherwise() -> None:
+def test_a_stage_with_a_compensation_is_easy_to_reverse_by_default() -> None:
     assert "easy" == undoable(reserve).reversibility
     assert "hard" == undoable(reserve, reversibility="hard").reversibility
     assert Stage(reserve).reversibility is None
 
 
-def test_a_hard_stage_before_an_easy_one_is_advised_against() -> None:
+def test_a_hard_stage_before_an_easy_one_is_a_warning() -> None:
     found = lint_stage_order(
         order(undoable(charge, reversibility="hard"), undoable(reserve))
     )
@@ -73,11 +73,11 @@ def test_a_hard_stage_before_an_easy_one_is_advised_against() -> None:
         [Stage(ship, pivot=True), Stage(charge, reversibility="hard"), Stage(reserve)],
     ],
 )
-def test_there_is_no_advice_on_a_good_order(stages: list[Stage]) -> None:
+def test_a_good_order_has_no_warning(stages: list[Stage]) -> None:
     assert [] == lint_stage_order(order(*stages))
 
 
-def test_what_cannot_be_undone_belongs_behind_the_pivot() -> None:
+def test_an_irreversible_stage_belongs_after_the_pivot() -> None:
     stages = [Stage(ship, reversibility="impossible"), Stage(charge, pivot=True)]
 
     assert [
@@ -88,7 +88,7 @@ def test_what_cannot_be_undone_belongs_behind_the_pivot() -> None:
     ] == lint_stage_order(order(*stages))
 
 
-def test_what_cannot_be_undone_is_the_pivot_where_there_is_none() -> None:
+def test_an_irreversible_stage_should_be_the_missing_pivot() -> None:
     stages = [undoable(reserve), Stage(ship, reversibility="impossible")]
 
     assert [
@@ -96,7 +96,7 @@ def test_what_cannot_be_undone_is_the_pivot_where_there_is_none() -> None:
     ] == lint_stage_order(order(*stages))
 
 
-def test_what_can_be_undone_and_never_is_gets_a_compensation() -> None:
+def test_a_reversible_stage_should_have_a_compensation() -> None:
     assert [
         "'reserve' is easy to reverse, but has no compensation: add one."
     ] == lint_stage_order(order(Stage(reserve, reversibility="easy")))
@@ -115,7 +115,7 @@ def test_what_can_be_undone_and_never_is_gets_a_compensation() -> None:
         ),
     ],
 )
-def test_a_way_back_that_cannot_be_is_refused(stage: Stage, said: str) -> None:
+def test_a_contradictory_reversibility_is_refused(stage: Stage, said: str) -> None:
     with pytest.raises(UsageError, match=said) as refused:
         order(stage)
     assert "pipeline.declaration.invalid" == refused.value.code

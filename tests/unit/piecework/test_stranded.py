@@ -56,7 +56,7 @@ async def fail(ctx: Context[Order]) -> None:
         ),
     ],
 )
-async def test_an_effect_that_nothing_undoes_is_left_standing_and_named(
+async def test_an_effect_without_a_compensation_is_named(
     stages: list[Stage], expected: tuple[Any, ...]
 ) -> None:
     pipeline = Pipeline("orders", payload=Order, stages=stages)
@@ -66,7 +66,7 @@ async def test_an_effect_that_nothing_undoes_is_left_standing_and_named(
     assert expected == (outcome.compensation, outcome.uncompensated_stages)
 
 
-def test_the_way_back_has_retries_of_its_own() -> None:
+def test_compensation_has_its_own_retry_budget() -> None:
     one = caller()
     one.attempts.budget = RetryBudget(30.0, spent=30.0)
     one.start_compensating()

@@ -66,7 +66,7 @@ def test_what_is_just_within_bounds_is_read(text: str) -> None:
         ('"secret', "not JSON"),
     ],
 )
-def test_what_is_not_is_refused_and_never_quoted(
+def test_malformed_json_is_refused_and_not_quoted(
     content: str | bytes, why: str
 ) -> None:
     with pytest.raises(JsonRefusedError) as caught:

@@ -40,7 +40,7 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", sorted(EVENTS))
-def test_every_event_says_when_and_can_be_emitted_with_all_its_fields(
+def test_every_event_has_a_description_and_can_be_emitted_with_all_fields(
     name: str,
 ) -> None:
     event = EVENTS[name]
@@ -78,7 +78,7 @@ def test_the_attempt_of_a_call_has_the_fields_of_the_specification() -> None:
         ("call.attempt", {"idempotency_key": "k"}),
     ],
 )
-def test_what_is_not_in_the_catalogue_is_refused(
+def test_an_event_or_field_outside_the_catalogue_is_refused(
     name: str, fields: dict[str, Any]
 ) -> None:
     with capture_logs() as captured, pytest.raises(KeyError):
@@ -159,7 +159,7 @@ def test_an_unknown_level_is_a_coded_error() -> None:
     assert caught.value.code == "config.setting.invalid"
 
 
-async def test_what_a_task_binds_goes_with_its_own_events_only() -> None:
+async def test_bound_fields_belong_to_the_events_of_one_task() -> None:
     stream = io.StringIO()
     configure("info", stream=stream)
 

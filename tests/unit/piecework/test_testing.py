@@ -93,7 +93,7 @@ async def test_a_plain_join_runs_too() -> None:
     assert run.join_value == 1
 
 
-async def test_a_chunk_comes_back_until_its_attempts_are_spent() -> None:
+async def test_a_chunk_is_retried_until_its_attempts_are_exhausted() -> None:
     tried: list[int] = []
 
     async def fails(ctx: Any) -> None:
@@ -108,7 +108,7 @@ async def test_a_chunk_comes_back_until_its_attempts_are_spent() -> None:
     assert outcome.compensation is Compensation.NOT_NEEDED
 
 
-async def test_an_attempt_goes_on_from_the_checkpoint_and_the_journal() -> None:
+async def test_an_attempt_continues_from_the_checkpoint_and_the_journal() -> None:
     asked: list[str] = []
     ran: list[str] = []
 
@@ -196,7 +196,7 @@ async def test_an_effect_in_doubt_is_not_repeated_by_a_stage_that_tries_again() 
     assert len(asked) == 1
 
 
-async def test_a_pivot_that_was_begun_before_is_in_doubt() -> None:
+async def test_a_pivot_that_an_earlier_attempt_started_is_in_doubt() -> None:
     async def pivot(ctx: Any) -> None:
         if ctx.attempt == 1:
             message = "later"
@@ -211,7 +211,7 @@ async def test_a_pivot_that_was_begun_before_is_in_doubt() -> None:
     assert outcome.compensation is Compensation.PIVOT_UNKNOWN
 
 
-async def test_a_stage_goes_its_other_ways_in_memory_too() -> None:
+async def test_variants_run_in_memory_too() -> None:
     async def extract(ctx: Any) -> str:
         if ctx.payload.text == "a":
             message = "nonsense"

@@ -1,4 +1,4 @@
-"""What a log shows of an exception: where and what, in whose words."""
+"""The parts of an exception that a log may contain."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def raised(error: BaseException) -> BaseException:
         ),
     ],
 )
-def test_words_are_shown_if_they_are_ours_or_the_sdks(
+def test_only_messages_of_piecework_and_the_sdk_are_logged(
     error: Exception, words: str
 ) -> None:
     *frames, last = format_traceback(raised(error)).splitlines()
@@ -47,7 +47,7 @@ def test_words_are_shown_if_they_are_ours_or_the_sdks(
     assert frames[-1].endswith("in raised")
 
 
-def test_of_a_chain_a_group_and_notes_the_types_are_shown() -> None:
+def test_a_chain_and_a_group_are_logged_by_their_types() -> None:
     cause = raised(ValueError("Dear Ann"))
     group = ExceptionGroup("Dear Ann", [TypeError("Dear Ann")])
     group.add_note("Dear Ann")
@@ -58,12 +58,12 @@ def test_of_a_chain_a_group_and_notes_the_types_are_shown() -> None:
         assert name in text
 
 
-def test_a_trace_has_an_end() -> None:
+def test_a_traceback_is_bounded() -> None:
     error = PermanentError("x" * 100_000, code="a.b.c")
     assert len(format_traceback(raised(error))) <= TRACE_LIMIT
 
 
-async def test_what_a_forgotten_task_raised_is_logged_without_its_words() -> None:
+async def test_the_error_of_an_unawaited_task_is_logged_without_its_message() -> None:
     stream = io.StringIO()
     configure("info", json=True, stream=stream)
     loop = asyncio.get_running_loop()
@@ -76,7 +76,7 @@ async def test_what_a_forgotten_task_raised_is_logged_without_its_words() -> Non
     assert "Ann" not in stream.getvalue()
 
 
-def test_what_nobody_caught_is_logged_without_its_words(
+def test_an_uncaught_error_is_logged_without_its_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stream = io.StringIO()

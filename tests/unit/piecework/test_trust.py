@@ -1,4 +1,4 @@
-"""Whom the clients of a runtime speak to: true handshakes with servers of our own."""
+"""The clients of a runtime check certificates: real handshakes with test servers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def answer(came: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
 
 @asynccontextmanager
 async def listening(handle: Any, tls: ssl.SSLContext | None) -> AsyncIterator[int]:
-    """Yield the port of a server whose callers have all been seen off at the end."""
+    """Yield the port of a server; wait for its connections at the end."""
     callers: list[asyncio.Task[None]] = []
 
     def called(came: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
@@ -51,7 +51,7 @@ async def listening(handle: Any, tls: ssl.SSLContext | None) -> AsyncIterator[in
 
 
 def trusted_file(trusted: ssl.SSLContext, folder: Path) -> str:
-    """Write down what a machine trusts."""
+    """Write the certificates that a machine trusts."""
     path = folder / "trusted.pem"
     found = trusted.get_ca_certs(binary_form=True)
     path.write_text("".join(map(ssl.DER_cert_to_PEM_cert, found)))
@@ -59,7 +59,7 @@ def trusted_file(trusted: ssl.SSLContext, folder: Path) -> str:
 
 
 async def ask(wire: str) -> dict[str, Any]:
-    """Ask DynamoDB once, as a runtime does."""
+    """Send DynamoDB one request, as a runtime does."""
     settings = Settings(aws_transport=wire)
     session = aioboto3.Session(region_name="us-east-1")
     async with AsyncExitStack() as stack:
@@ -77,7 +77,7 @@ def once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("wire", ["thin", "sdk"])
 @pytest.mark.parametrize("shows", ["localhost", "another.example"])
-async def test_a_certificate_for_another_name_is_none(
+async def test_a_certificate_for_another_host_is_refused(
     wire: str, shows: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     shown, trusted = certified(shows)

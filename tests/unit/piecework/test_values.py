@@ -78,9 +78,7 @@ def test_a_tuple_stays_a_tuple() -> None:
     assert ("a", "b") == there_and_back(texts, ("a", "b"))
 
 
-def test_what_the_annotation_does_not_know_is_lost_at_once_and_not_only_on_resume() -> (
-    None
-):
+def test_data_outside_the_annotation_is_lost_in_the_first_run_too() -> None:
     assert Base(kept=1) == there_and_back(base, Derived(kept=1, lost=2))
 
 
@@ -122,7 +120,7 @@ def test_any_callable_has_a_result(function: Any) -> None:
     assert value == there_and_back(function, value)
 
 
-def test_a_number_that_json_cannot_say_is_not_even_written() -> None:
+def test_a_number_that_json_cannot_represent_is_not_written() -> None:
     with pytest.raises(PermanentError) as caught:
         values.encode(real, float("nan"))
     assert "runtime.value.unserialisable" == caught.value.code
@@ -136,5 +134,5 @@ def test_a_stored_value_of_another_type_is_unreadable(stored: str) -> None:
     assert "aliased" in caught.value.message
 
 
-def test_functions_made_on_the_way_are_not_remembered_for_ever() -> None:
+def test_the_cache_of_functions_is_bounded() -> None:
     assert values.result_type.cache_info().maxsize == values.FUNCTIONS_KEPT

@@ -1,4 +1,4 @@
-"""A way back whose dependency never answers comes to its end all the same."""
+"""A compensation ends even if its dependency never answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def undo(ctx: Any) -> None:
     await ctx.call(BANK, release)
 
 
-async def test_a_way_back_waits_for_a_retry_to_be_left_only_so_often() -> None:
+async def test_the_deferrals_of_a_compensation_are_bounded() -> None:
     script = Script(undoable="a", fails={"b": PermanentError("no"), "undo a": undo})
     kept, outcomes = checkpoints_of(script.pipeline), []
     for deferrals in range(MAX_DEFERRALS + 1):

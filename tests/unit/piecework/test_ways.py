@@ -32,7 +32,7 @@ def taken(stage: Stage) -> bool:
     return bool(Pipeline(name="review", payload=Clause, stages=[stage]).stages)
 
 
-def test_every_way_of_a_stage_has_a_name() -> None:
+def test_every_variant_of_a_stage_has_a_name() -> None:
     stage = Stage(extract, compensate=undo, replan=again, fallback=[by_rules, count])
     expected = {
         "run": extract,
@@ -45,7 +45,7 @@ def test_every_way_of_a_stage_has_a_name() -> None:
     assert expected == {way: ways.function_of(stage, way) for way in expected}
 
 
-def test_a_stage_without_other_ways_has_one() -> None:
+def test_a_plain_stage_has_one_variant() -> None:
     assert {"run": extract} == ways.variants(Stage(extract))
 
 
@@ -62,24 +62,24 @@ def test_the_stage_itself_may_be_its_replan_hook() -> None:
 
 
 @pytest.mark.parametrize("chain", [[extract], [by_rules, by_rules]])
-def test_a_chain_that_comes_back_to_what_has_refused_is_refused(
+def test_a_chain_that_repeats_a_function_is_refused(
     chain: list[Any],
 ) -> None:
     assert "a function that failed before" in refused(Stage(extract, fallback=chain))
 
 
-def test_a_way_that_returns_another_type_is_refused() -> None:
+def test_a_variant_that_returns_another_type_is_refused() -> None:
     said = "do not all return the same type"
     assert said in refused(Stage(extract, replan=count))
     assert said in refused(Stage(extract, fallback=[by_rules, count]))
 
 
-def test_a_way_of_unknown_type_is_taken() -> None:
+def test_a_variant_of_unknown_type_is_accepted() -> None:
     assert taken(Stage(extract, replan=again, fallback=[unannotated]))
 
 
 @pytest.mark.parametrize("kind", ["generator", "async generator"])
-def test_a_compensation_that_nothing_would_run_is_refused(kind: str) -> None:
+def test_a_generator_as_compensation_is_refused(kind: str) -> None:
     def plain(_: Any) -> Iterator[int]:
         yield 1
 

@@ -22,12 +22,12 @@ async def write(_: Any) -> None: ...
     ("stage", "may"),
     [("book", True), ("pay", False), ("write", False), ("join", True)],
 )
-def test_nothing_is_wound_back_from_its_pivot_on(stage: str, *, may: bool) -> None:
+def test_no_chunk_is_compensated_from_its_pivot_on(stage: str, *, may: bool) -> None:
     stages = [Stage(book), Stage(pay, pivot=True), Stage(write)]
     pipeline = Pipeline(name="trip", payload=Clause, stages=stages)
     assert may is may_compensate(pipeline, stage)
 
 
-def test_without_a_pivot_everything_may_go_back() -> None:
+def test_without_a_pivot_every_stage_may_be_compensated() -> None:
     pipeline = Pipeline(name="trip", payload=Clause, stages=[Stage(book)])
     assert may_compensate(pipeline, "book")

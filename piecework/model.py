@@ -62,7 +62,7 @@ class ChunkStatus(StrEnum):
 
     #: Never begun in this generation.
     PENDING = "PENDING"
-    #: Claimed: somebody works on it, as long as the lease is alive.
+    #: A worker has claimed it, and works on it while the lease is alive.
     RUNNING = "RUNNING"
     #: Proceed before, to be taken up again at `retry_at`.
     WAITING = "WAITING"

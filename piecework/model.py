@@ -60,13 +60,13 @@ CANCELLABLE = frozenset({JobStatus.SUBMITTING, JobStatus.RUNNING, JobStatus.RESU
 class ChunkStatus(StrEnum):
     """The states of a chunk."""
 
-    #: Never begun in this generation.
+    #: Not started in this generation.
     PENDING = "PENDING"
     #: A worker has claimed it, and works on it while the lease is alive.
     RUNNING = "RUNNING"
-    #: Proceed before, to be taken up again at `retry_at`.
+    #: Started before; to be dispatched again at `retry_at`.
     WAITING = "WAITING"
-    #: Ended well; its result counts.
+    #: Ended with a result.
     SUCCEEDED = "SUCCEEDED"
     #: Ended as a dead letter.
     DEAD = "DEAD"

@@ -85,9 +85,9 @@ async def resolve(
     if request.answer is not None:
         at = f"{keys.object_prefix(ref.tenant, ref.job)}/effects/{key}"
         answer = await rt.objects.stow(request.answer, at)
-    finding = Resolution(request.actor, request.reason, iso(rt.clock()), answer)
+    resolution = Resolution(request.actor, request.reason, iso(rt.clock()), answer)
     if chunk.status not in ENDED_WITHOUT_RESULT or not await resolve_effect(
-        rt.table, chunk, key, finding
+        rt.table, chunk, key, resolution
     ):
         message = (
             f"The effect was not resolved: chunk {ref} is {chunk.status}, or it "

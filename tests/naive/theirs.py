@@ -155,8 +155,8 @@ class Source004Design:
         return bool(self.job)
 
     def over(self) -> bool:
-        in_hand = any(worker.in_hand for worker in self.crew.values())
-        return not in_hand and self.world.sqs.next_at(self.url) is None
+        in_progress = any(worker.in_progress for worker in self.crew.values())
+        return not in_progress and self.world.sqs.next_at(self.url) is None
 
     def completions(self) -> int:
         return sum(times > 1 for times in self.completed.values())

@@ -29,7 +29,7 @@ class Task:
     launched: float
     ready: float
     policy: ProtectionPolicy
-    in_hand: set[int] = field(default_factory=set)
+    in_progress: set[int] = field(default_factory=set)
     ends: float | None = None
 
     def protected(self, now: float) -> bool:
@@ -105,7 +105,7 @@ class Fleet:
             ended, number, turn = heapq.heappop(self._ends)
             if self._turns[number] != turn:
                 continue
-            self._holder[number].in_hand.discard(number)
+            self._holder[number].in_progress.discard(number)
             if (wait := self.chunks[number].parked_s) and number not in self._parked:
                 self._parked.add(number)
                 heapq.heappush(self._hidden, (ended + wait, number))
@@ -130,7 +130,7 @@ class Fleet:
         for task in open_:
             if task.policy.must_pause(now):
                 continue
-            free = self.slots - len(task.in_hand)
+            free = self.slots - len(task.in_progress)
             for _ in range(min(BATCH, free, len(self.visible))):
                 self._begin(self.visible.popleft(), task, now)
 
@@ -138,7 +138,7 @@ class Fleet:
         turn = self._turns[number] = self._turns.get(number, 0) + 1
         self.begun_at.setdefault(number, now)
         self._holder[number] = task
-        task.in_hand.add(number)
+        task.in_progress.add(number)
         end = now + self.chunks[number].seconds
         heapq.heappush(self._ends, (end, number, turn))
 
@@ -146,7 +146,7 @@ class Fleet:
         if self.protection == "none":
             return
         for task in self.running(now):
-            change = task.policy.desired_change(now, busy=bool(task.in_hand))
+            change = task.policy.desired_change(now, busy=bool(task.in_progress))
             if change is not None:
                 self.breaths += task.policy.must_pause(now) and not change
                 task.policy.on_granted(now, on=change)
@@ -161,17 +161,17 @@ class Fleet:
         self.rng.shuffle(free)
         free.sort(key=lambda task: task.ready <= now)
         for task in free[:surplus]:
-            task.ends = now + DRAIN_S if task.in_hand else now
+            task.ends = now + DRAIN_S if task.in_progress else now
 
     def _end(self, now: float) -> None:
         """Let go of the tasks that have drained, or had no time left to."""
         kept = []
         for task in self.tasks:
-            if task.ends is None or (task.in_hand and now < task.ends):
+            if task.ends is None or (task.in_progress and now < task.ends):
                 kept.append(task)
                 continue
-            self.interrupted += len(task.in_hand)
-            for number in task.in_hand:
+            self.interrupted += len(task.in_progress)
+            for number in task.in_progress:
                 self._turns[number] += 1
                 self.visible.appendleft(number)
         self.tasks = kept

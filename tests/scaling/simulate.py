@@ -106,7 +106,7 @@ def told(
 ) -> Iterator[tuple[Source, float]]:
     """Yield what the queue, ECS and the workers tell of the minute that ends now."""
     running = fleet.running(now)
-    in_hand = [len(t.in_hand) for t in running if (now - t.ready) >= 60]
+    in_progress = [len(t.in_progress) for t in running if (now - t.ready) >= 60]
     begun = bool(fleet.visible or fleet.begun_at)
     first = case.chunks[0].at
     if not case.silent_s or (begun and now - first >= case.silent_s):
@@ -116,12 +116,12 @@ def told(
     if fleet.desired or world.counts_none:
         yield Source(INSIGHTS, "DesiredTaskCount", "Maximum"), fleet.desired
     if running:
-        busy = sum(len(t.in_hand) for t in running) / len(running)
+        busy = sum(len(t.in_progress) for t in running) / len(running)
         yield Source(ECS, "CPUUtilization", "Average"), CPU_PERCENT * busy
-    if in_hand:
-        average = sum(in_hand) / len(in_hand)
+    if in_progress:
+        average = sum(in_progress) / len(in_progress)
         yield Source(OURS, "ChunksInProgress", "Average"), average
-        yield Source(OURS, "ChunksInProgress", "Maximum"), max(in_hand)
+        yield Source(OURS, "ChunksInProgress", "Maximum"), max(in_progress)
     open_ = now >= first and not fleet.over
     yield Source(OURS, "JobsActive", "Maximum"), float(open_)
 
@@ -131,7 +131,7 @@ def of_queue(fleet: Fleet, now: float) -> Iterator[tuple[Source, float]]:
     visible = "ApproximateNumberOfMessagesVisible"
     yield Source(SQS, visible, "Maximum"), len(fleet.visible)
     yield Source(SQS, visible, "SampleCount"), 1.0
-    held = sum(len(task.in_hand) for task in fleet.tasks) + fleet.hidden
+    held = sum(len(task.in_progress) for task in fleet.tasks) + fleet.hidden
     if held:
         hidden = "ApproximateNumberOfMessagesNotVisible"
         yield Source(SQS, hidden, "Maximum"), held

@@ -46,17 +46,17 @@ class Worker:
     bucket: str
     failed: Callable[[Exception], None]
     loser_deletes: bool = True
-    in_hand: set[asyncio.Task[None]] = field(default_factory=set)
+    in_progress: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def run(self) -> None:
         """Poll for ever."""
         while True:
-            if len(self.in_hand) >= SLOTS:
-                await asyncio.wait(self.in_hand, return_when="FIRST_COMPLETED")
+            if len(self.in_progress) >= SLOTS:
+                await asyncio.wait(self.in_progress, return_when="FIRST_COMPLETED")
             try:
                 reply = await self.sqs.receive_message(
                     QueueUrl=self.url,
-                    MaxNumberOfMessages=SLOTS - len(self.in_hand),
+                    MaxNumberOfMessages=SLOTS - len(self.in_progress),
                     WaitTimeSeconds=POLL_S,
                 )
             except (ClientError, BotoCoreError):
@@ -64,8 +64,8 @@ class Worker:
                 continue
             for message in reply.get("Messages", []):
                 task = asyncio.create_task(self.contain(message))
-                self.in_hand.add(task)
-                task.add_done_callback(self.in_hand.discard)
+                self.in_progress.add(task)
+                task.add_done_callback(self.in_progress.discard)
 
     async def contain(self, message: Any) -> None:
         """Leave a message whose handling failed to tier two."""

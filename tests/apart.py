@@ -1,4 +1,4 @@
-"""Tools that do not fit beside ours: each lock in an environment of its own."""
+"""Tools whose dependencies conflict with ours: each lock has its own environment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STAMP = "installed"
 
 
 class NotInstalledError(Exception):
-    """The tools are not to be had here; with what the installer said."""
+    """The tools cannot be installed here; the message is the installer's."""
 
 
 def bin_of(name: str) -> Path:
@@ -38,13 +38,14 @@ def bin_of(name: str) -> Path:
 
 
 def install(lock: Path, home: Path) -> None:
-    """Install what the lock says, with uv when it is there, else with venv and pip."""
+    """Install the lock, with uv if it is available, otherwise with venv and pip."""
     python = str(home / "bin" / "python")
     locked = ["install", "--quiet", "--require-hashes", "-r", str(lock)]
     if uv := shutil.which("uv"):
         commands = [
             [uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(home)],
-            # As pip does: else each start reads it all anew where none may write.
+            # As pip does: otherwise each start compiles everything where it cannot
+            # write.
             [uv, "pip", *locked, "--compile-bytecode", "--python", python],
         ]
     else:

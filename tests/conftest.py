@@ -1,4 +1,4 @@
-"""What every test may ask for: an AWS of its own, and names nobody else uses."""
+"""Fixtures for every test: an AWS of its own, and unique names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NUMBERS = count(1)
 
 @pytest.fixture(autouse=True)
 def no_aws_of_the_developer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Keep a test from finding a real account, or an emulator that somebody runs."""
+    """Keep a test from finding a real account, or an emulator of the developer."""
     for name in list(os.environ):
         if name.startswith(("AWS_", "PIECEWORK_")) and name != "PIECEWORK_CACHE_DIR":
             monkeypatch.delenv(name)
@@ -30,7 +30,7 @@ def no_aws_of_the_developer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 @pytest.fixture(scope="session")
 def emulator_python() -> Path:
-    """Return the Python of the emulator's environment; made once a machine."""
+    """Return the Python of the emulator's environment; it is made once per machine."""
     return environment.ensure_environment(report=print)
 
 
@@ -38,7 +38,7 @@ def emulator_python() -> Path:
 def emulator(
     emulator_python: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Emulator]:
-    """Run one emulator for the tests of one process; xdist has one a worker."""
+    """Run one emulator for the tests of one process; each xdist worker has one."""
     state_dir = tmp_path_factory.mktemp("emulator")
     running = server.start(emulator_python, state_dir, "us-east-1")
     state.write(state_dir, running)
@@ -48,7 +48,7 @@ def emulator(
 
 @pytest.fixture
 def environment_name() -> str:
-    """Return an environment's name that no other test of this emulator has."""
+    """Return an environment name that no other test of this emulator uses."""
     return f"t{next(NUMBERS)}"
 
 

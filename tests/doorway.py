@@ -1,4 +1,4 @@
-"""A place to stand before an emulator: on loopback, handing on what comes."""
+"""A proxy in front of an emulator, on loopback."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TypeAlias
 from aiohttp import web
 
 LOOPBACK = "127.0.0.1"
-#: Of one connection; and the server reads the body before it answers to `Expect`.
+#: Headers of one connection; the server reads the body before it answers `Expect`.
 HOP = {"host", "content-length", "transfer-encoding", "connection", "expect"}
-#: The largest request that is let in: an object of a large job.
+#: The largest accepted request: an object of a large job.
 MOST_BYTES = 2**30
 
 Answering: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -19,7 +19,7 @@ Answering: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @asynccontextmanager
 async def standing(answering: Answering) -> AsyncIterator[str]:
-    """Let a function answer all that comes to a free port; yield the address."""
+    """Let a function answer all requests on a free port; yield the address."""
     app = web.Application(client_max_size=MOST_BYTES)
     app.router.add_route("*", "/{path:.*}", answering)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
@@ -32,5 +32,5 @@ async def standing(answering: Answering) -> AsyncIterator[str]:
 
 
 def handed_on(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers that mean whoever is at the other end."""
+    """Return the headers that are meant for the other end."""
     return {k: v for k, v in headers.items() if k.lower() not in HOP}

@@ -1,4 +1,4 @@
-"""A deployment of its own for each scenario; the true submit, the true worker."""
+"""A deployment for each scenario, with the real submit and the real worker."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ALL = {
         pipelines.faxing,
     )
 }
-#: Short, so that a scenario is over in seconds; their relations are the real ones.
+#: Short, so that a scenario ends in seconds; their ratios are the real ones.
 SHORT = {
     "PIECEWORK_LEASE_S": "1.5",
     "PIECEWORK_VISIBILITY_S": "2",
@@ -58,13 +58,13 @@ SHORT = {
 
 @dataclass
 class Process:
-    """A worker as a process of its own."""
+    """A worker in a process of its own."""
 
     process: asyncio.subprocess.Process
 
     @property
     def name(self) -> str:
-        """What it calls itself in the tables."""
+        """The name that it writes to the tables."""
         return f"{os.uname().nodename}-{self.process.pid}"
 
     async def kill(self) -> None:
@@ -73,7 +73,7 @@ class Process:
         await self.process.wait()
 
     async def stop(self) -> int:
-        """Ask it to stop, as a deployment does; return its exit code."""
+        """Send SIGTERM, as a deployment does; return its exit code."""
         self.process.send_signal(signal.SIGTERM)
         return await asyncio.wait_for(self.process.wait(), 15)
 
@@ -88,12 +88,12 @@ class Scenario:
 
     @property
     def log(self) -> Any:
-        """A logger that keeps to this stream, whatever a command beside it does."""
+        """Return a logger that writes to this stream, whatever a command configures."""
         return structlog.wrap_logger(structlog.WriteLogger(sys.stdout)).bind()
 
     @property
     def ledger(self) -> list[list[str]]:
-        """What really happened, in words."""
+        """The lines of the ledger."""
         if not self.ledger_path.exists():
             return []
         return [line.split() for line in self.ledger_path.read_text().splitlines()]
@@ -103,7 +103,7 @@ class Scenario:
         return sum(line[: len(words)] == list(words) for line in self.ledger)
 
     def fix(self) -> None:
-        """Put the cause of the trouble right."""
+        """Remove the cause of the trouble."""
         Path(f"{self.ledger_path}.fixed").touch()
 
     async def submit(
@@ -123,7 +123,7 @@ class Scenario:
     async def worker(
         self, name: str = "w1", *, frozen: bool = False, **parts: Any
     ) -> AsyncIterator[WorkerServices]:
-        """Run a worker in this process; a frozen one renews and notices nothing."""
+        """Run a worker in this process; a frozen one neither renews nor polls."""
         settings = self.rt.settings
         if frozen:
             settings = settings.model_copy(update={"max_chunks": 1})
@@ -142,7 +142,7 @@ class Scenario:
 
     @asynccontextmanager
     async def reconciler(self) -> AsyncIterator[None]:
-        """Run a reconciler with no worker beside it."""
+        """Run a reconciler without a worker."""
         running = asyncio.create_task(reconcile_for_ever(self.rt, self.log))
         try:
             yield
@@ -151,7 +151,7 @@ class Scenario:
             await asyncio.gather(running, return_exceptions=True)
 
     async def process(self, *arguments: str) -> Process:
-        """Run a worker as a process of its own."""
+        """Run a worker in a process of its own."""
         started = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -166,13 +166,13 @@ class Scenario:
         return self.processes[-1]
 
     async def job(self, job: str = "job-1") -> Job:
-        """Return a job as it stands."""
+        """Return the current job."""
         found = await self.rt.jobs.read(JobRef("default", job))
         assert found is not None
         return found
 
     async def chunks(self, job: str = "job-1") -> list[Chunk]:
-        """Return the chunks of a job as they stand."""
+        """Return the current chunks of a job."""
         found = await self.job(job)
         return [c async for c in all_chunks(self.rt.table, found.ref, found.chunks)]
 
@@ -186,7 +186,7 @@ class Scenario:
         return await self.job(job)
 
     async def until(self, condition: Callable[[], object], within: float = 20) -> None:
-        """Wait until something is so; the only waiting that a scenario does."""
+        """Wait until a condition holds: the only way in which a scenario waits."""
         async with asyncio.timeout(within):
             while True:
                 answer = condition()
@@ -211,7 +211,7 @@ class Scenario:
 async def chunk_inputs(
     pipeline: Pipeline, items: Sequence[pipelines.Item]
 ) -> AsyncIterator[ChunkInput]:
-    """Yield items as the intake would."""
+    """Yield items as the intake does."""
     for item in items:
         label = pipeline.label(item) if pipeline.label else ""
         yield ChunkInput(label, item.model_dump_json().encode())
@@ -219,7 +219,7 @@ async def chunk_inputs(
 
 @pytest.fixture
 def settings(deployed: Emulator, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """Return short settings, which the processes that a scenario starts have, too."""
+    """Return short settings, also for the processes that a scenario starts."""
     for name, value in SHORT.items():
         monkeypatch.setenv(name, value)
     return load_settings()
@@ -229,7 +229,7 @@ def settings(deployed: Emulator, monkeypatch: pytest.MonkeyPatch) -> Settings:
 async def scenario(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Scenario]:
-    """Return a scenario on a deployment of its own."""
+    """Return a scenario with its own deployment."""
     ledger = tmp_path / "ledger"
     monkeypatch.setenv("SCENARIO_LEDGER", str(ledger))
     async with connect(settings) as rt:

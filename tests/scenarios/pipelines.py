@@ -1,7 +1,7 @@
-"""The pipelines that the scenarios run, and a ledger outside of everything.
+"""The pipelines that the scenarios run, and a ledger outside of Piecework.
 
-What a stage or a call really did is appended to the file that `SCENARIO_LEDGER`
-names: one line an event, written in one piece, readable after any kill.
+Each stage and call appends what it really did to the file that `SCENARIO_LEDGER` names:
+one line per event, written at once, readable after any kill.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from piecework import (
 
 QUICK = RetryPolicy(attempts=2, base=0.01, cap=0.02)
 model = Dependency("model", retry=QUICK, usage=lambda n: Usage(tokens_in=10))
-# Its calls take little time: a takeover waits no longer for what may still land.
+# A short call timeout, so that a takeover waits briefly for effects in flight.
 shop = Dependency("shop", retry=QUICK, timeout=5.0, effect=Effect.PROVIDER_IDEMPOTENT)
 
 
 class Item(BaseModel):
-    """A chunk: a number, and the trouble that it is to make."""
+    """A chunk: a number, and the trouble that it makes."""
 
     n: int
     trouble: str = ""
@@ -55,7 +55,7 @@ def note(*words: object) -> None:
 
 
 def fixed() -> bool:
-    """Say whether the cause of the trouble has been put right."""
+    """Return whether the cause of the trouble is removed."""
     return Path(os.environ["SCENARIO_LEDGER"] + ".fixed").exists()
 
 
@@ -63,14 +63,14 @@ def fixed() -> bool:
 
 
 async def score(n: int, *, idempotency_key: str) -> int:
-    """Be a slow, paid model call."""
+    """Simulate a slow, paid model call."""
     note("call", n, idempotency_key)
     await asyncio.sleep(0.03)
     return n * 2
 
 
 async def first(ctx: Context[Item]) -> int:
-    """Do something quick and remember it."""
+    """Write to the ledger and return at once."""
     note("first", ctx.chunk)
     return ctx.payload.n + 100
 
@@ -106,7 +106,7 @@ async def trouble(ctx: Context[Item]) -> None:
 
 
 async def total(ctx: JoinContext) -> int:
-    """Add the results up."""
+    """Return the sum of the results."""
     note("join", ctx.job)
     found = 0
     async for result in ctx.results():
@@ -136,14 +136,14 @@ async def book(what: str, n: int, *, idempotency_key: str) -> str:
 
 
 async def book_slowly(what: str, n: int, *, idempotency_key: str) -> str:
-    """Be asked at once, and book a second later, whoever still listens."""
+    """Take the request at once, and book a second later even if the caller has gone."""
     note("asked", what, n)
     await asyncio.sleep(1.0)
     return await book(what, n, idempotency_key=idempotency_key)
 
 
 async def unbook(what: str, n: int, *, idempotency_key: str) -> None:
-    """Give back what was booked, if it was."""
+    """Cancel the booking if there is one."""
     note("unbook", what, n, idempotency_key)
 
 
@@ -153,19 +153,19 @@ async def flight(ctx: Context[Item]) -> str:
 
 
 async def cancel_flight(ctx: Context[Item]) -> None:
-    """Undo the flight."""
+    """Compensate the flight."""
     await ctx.call(shop, unbook, "flight", ctx.payload.n)
 
 
 async def hotel(ctx: Context[Item]) -> str:
-    """Book the hotel, where a booking may take its time to be made."""
+    """Book the hotel; the booking may take some time."""
     if ctx.payload.trouble == "slow-hotel":
         return await ctx.call(shop, book_slowly, "hotel", ctx.payload.n)
     return await ctx.call(shop, book, "hotel", ctx.payload.n)
 
 
 async def cancel_hotel(ctx: Context[Item]) -> None:
-    """Undo the hotel, which takes its time, or fails."""
+    """Compensate the hotel, which takes some time, or fails."""
     await asyncio.sleep(ctx.payload.seconds)
     if "hotel-stays" in ctx.payload.trouble and not fixed():
         raise PermanentError("no refund", code="tool.stock.none")
@@ -173,7 +173,7 @@ async def cancel_hotel(ctx: Context[Item]) -> None:
 
 
 async def car(ctx: Context[Item]) -> str:
-    """Book the car, where the trouble is before the pivot."""
+    """Book the car, with trouble before the pivot."""
     if "slow-car" in ctx.payload.trouble and not fixed():
         note("car", ctx.payload.n)
         await asyncio.sleep(60)
@@ -184,12 +184,12 @@ async def car(ctx: Context[Item]) -> str:
 
 
 async def cancel_car(ctx: Context[Item]) -> None:
-    """Undo the car, which may never have been booked."""
+    """Compensate the car, which may never have been booked."""
     await ctx.call(shop, unbook, "car", ctx.payload.n)
 
 
 async def pay(ctx: Context[Item]) -> str:
-    """Pay: the point of no return."""
+    """Pay: the pivot."""
     if ctx.payload.trouble == "slow-pay":
         note("paying", ctx.payload.n)
         await asyncio.sleep(1.0)
@@ -197,7 +197,7 @@ async def pay(ctx: Context[Item]) -> str:
 
 
 async def tell(ctx: Context[Item]) -> None:
-    """Tell the customer, where the trouble is after the pivot."""
+    """Notify the customer, with trouble after the pivot."""
     if ctx.payload.trouble.startswith("tell-"):
         ctx.payload.trouble = ctx.payload.trouble.removeprefix("tell-")
         await trouble(ctx)
@@ -222,7 +222,7 @@ travel = Pipeline(
 
 
 async def told(notice: Notification) -> None:
-    """Note a notice; fail once, or take its time, where the job's name says so."""
+    """Record a notification; fail once, or be slow, if the job's name says so."""
     note("notice", notice.event, notice.status, notice.idempotency_key)
     if notice.job.startswith("slow") and not fixed():
         await asyncio.sleep(3)
@@ -256,7 +256,7 @@ depot = replace(supplier, name="depot", effect=Effect.PROVIDER_IDEMPOTENT, timeo
 
 
 async def supply(n: int, *, idempotency_key: str) -> int:
-    """Deliver, if it is not out of order."""
+    """Deliver, unless the depot is out of order."""
     note("asked", n)
     await asyncio.sleep(0.2)
     if not fixed():
@@ -274,7 +274,7 @@ leaning = Pipeline(name="leaning", payload=Item, stages=[Stage(order)])
 
 
 async def reserve(ctx: Context[Item]) -> int:
-    """Reserve in the depot, while it is in order."""
+    """Reserve in the depot, unless it is out of order."""
     return await ctx.call(depot, book, "place", ctx.payload.n)
 
 
@@ -284,7 +284,7 @@ async def free(ctx: Context[Item]) -> None:
 
 
 async def fail(ctx: Context[Item]) -> None:
-    """Fail for good, so that the place is to be freed."""
+    """Fail permanently, so that the place must be freed."""
     raise PermanentError("out of stock", code="tool.stock.none")
 
 
@@ -296,7 +296,7 @@ freeing = Pipeline(
 
 
 async def knock(n: int, *, idempotency_key: str) -> None:
-    """Be refused for good, once the depot is in order."""
+    """Be refused permanently once the depot works again."""
     note("knock", n, idempotency_key)
     if not fixed():
         raise TransientError("out of order", code="tool.supplier.down")
@@ -304,7 +304,7 @@ async def knock(n: int, *, idempotency_key: str) -> None:
 
 
 async def seal(ctx: Context[Item]) -> None:
-    """Pass the point of no return, if the depot lets us."""
+    """Pass the pivot, if the depot permits it."""
     await ctx.call(depot, knock, ctx.payload.n)
 
 
@@ -321,7 +321,7 @@ fax = Dependency("fax", retry=QUICK, timeout=5.0, effect=Effect.NON_IDEMPOTENT)
 
 
 async def transmit(n: int, *, idempotency_key: str) -> str:
-    """Send, and never hear whether it arrived, until it is fixed."""
+    """Send, and never learn the outcome until the trouble is fixed."""
     note("transmit", n, idempotency_key)
     if not fixed():
         raise ConnectionResetError

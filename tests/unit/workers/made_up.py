@@ -27,7 +27,7 @@ async def for_ever() -> None:
 async def cut_off_after(
     seconds: float, cut: Callable[[Lease], None], lease: Lease
 ) -> float:
-    """Work for ever; return for how long it was, given what happens in between."""
+    """Work until interrupted by a callback after some seconds; return the time."""
     began = time()
     asyncio.get_running_loop().call_later(seconds, cut, lease)
     async with lease:

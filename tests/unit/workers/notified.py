@@ -1,4 +1,4 @@
-"""A job whose pipeline wants to be told, in the model's table and in made-up time."""
+"""A job whose pipeline has a notify hook, in the model's table and in virtual time."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from workers.executor import MessageAction, WorkItem
 from workers.telling import notify_job
 
 REF = JobRef("acme", "job")
-#: After both, another worker follows one that died as it told.
+#: After both, another worker takes over from one that died in its hook.
 LEASE_S, SKEW_S = 60.0, 5.0
 
 
 async def sleeper(_: Any) -> None:
-    """Be the one stage that a pipeline must have."""
+    """Do nothing: a pipeline must have a stage."""
 
 
 class Client:
@@ -96,7 +96,7 @@ class Notified:
         self.hidden.append(seconds)
 
     async def becomes(self, status: JobStatus, event: str = "", gen: int = 1) -> None:
-        """Bring the job to a state, and with it what its pipeline is to be told."""
+        """Set the job's status and create its notification."""
         facts = {"status": status, "gen": gen, "chunks": 2, "pipeline": "review"}
         item = {**facts, "has_notify_hook": True}
         meta = self.table.action("Put", REF.pk, keys.META_SK, item=item)
@@ -109,12 +109,12 @@ class Notified:
             )
 
     async def notify_job(self) -> MessageAction | None:
-        """Take a turn of the join, by a message."""
+        """Process a work item of the join, by a message."""
         turn = WorkItem(REF.chunk(keys.JOIN_CHUNK), 1, 1, "receipt")
         return await notify_job(turn, self.services)
 
     async def notice(self) -> Item:
-        """Return the one notice of the job as it stands."""
+        """Return the job's one notification."""
         (row,) = [
             row async for row in self.table.query(REF.pk, keys.NOTIFICATION_PREFIX)
         ]
@@ -125,7 +125,7 @@ class Notified:
         return [REF] == [ref async for ref in self.jobs.active()]
 
     def events(self) -> list[str]:
-        """Return what the hook heard of, in order."""
+        """Return the notifications that the hook received, in order."""
         return [notice.event for notice in self.heard]
 
 

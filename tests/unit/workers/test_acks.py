@@ -148,7 +148,7 @@ async def test_what_was_counted_is_not_counted_again() -> None:
 
 
 def counted_at(*adds: float, idle: bool = False) -> list[float]:
-    """Add chunks at the given moments; return when requests were made."""
+    """Add chunks at the given moments; return when requests were sent."""
     moments: list[float] = []
 
     async def main() -> None:
@@ -191,7 +191,7 @@ def test_later_chunks_are_counted_later() -> None:
 
 @dataclass
 class SlowJoin(World):
-    """The last look at a job takes very long."""
+    """The last snapshot of a job takes very long."""
 
     full: bool = True
 

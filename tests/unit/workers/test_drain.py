@@ -17,7 +17,7 @@ DRAIN = 20.0
 
 
 class FakeLease:
-    """Work that ends when it is told to."""
+    """Work that ends when it is interrupted."""
 
     def __init__(self) -> None:
         self.told = asyncio.Event()
@@ -48,7 +48,7 @@ def worker_with(**mostly_takes: float) -> tuple[Any, dict[str, FakeLease]]:
 async def drained(
     worker: Any, leases: dict[str, FakeLease], on_chunk_offered: float = 99.0
 ) -> float:
-    """Drain a worker whose chunks take so long unless they are told to end."""
+    """Drain a worker whose chunks run for `takes` seconds unless interrupted."""
 
     async def chunk(name: str) -> None:
         try:

@@ -1,4 +1,4 @@
-"""One turn of a chunk: who gives way does it at no cost to the chunk."""
+"""One work item of a chunk: a refused worker costs the chunk nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ JOB: Any = SimpleNamespace(ref=REF.of, pipeline="review")
 
 @dataclass
 class World:
-    """A station whose claims answer as they are told."""
+    """Services whose claims return the given answers."""
 
     answers: list[Any] = field(default_factory=list)
     said: list[tuple[Any, ...]] = field(default_factory=list)
@@ -81,7 +81,7 @@ def chunk(gen: int, **facts: Any) -> Chunk:
 
 @pytest.fixture
 def came_to(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Say what the work comes to: its outcome, and the wait until its next turn."""
+    """Set the run's outcome and the delay until the next attempt."""
 
     def tell(outcome: Any, wait: float | None, calls_after_cancel: Any = None) -> None:
         async def run_claim(*_: Any) -> Any:

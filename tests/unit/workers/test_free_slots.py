@@ -16,7 +16,7 @@ from workers.worker import Worker
 
 
 def worker(most: int, *durations: float) -> Any:
-    """Return a worker with things in hand that take so long."""
+    """Return a worker with tasks of these durations."""
     rt = SimpleNamespace(settings=Settings(max_chunks=most))
     services: Any = SimpleNamespace(rt=rt, intake_paused=False, log=None)
     one = Worker(services, asyncio.Event())
@@ -26,7 +26,7 @@ def worker(most: int, *durations: float) -> Any:
 
 
 async def asked(one: Any) -> tuple[int, float]:
-    """Return how many messages it asks for, and after how long."""
+    """Return how many messages it asks for, and after how many seconds."""
     began = time()
     return await one.receiver.free_slots(), time() - began
 

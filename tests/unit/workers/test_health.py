@@ -1,4 +1,4 @@
-"""A check finds who does not show up in time, and says so in one line."""
+"""The health check finds overdue loops and reports them in one line."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from workers.heart import InterruptReason, Lease, LeaseRenewer
 
 
 class Claims:
-    """Answers renewals as it is told; notes what was asked, and when."""
+    """Answers renewals as set; records each request and its time."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -49,7 +49,7 @@ class Claims:
 
 
 class Bench:
-    """A heart with claims in hand."""
+    """A lease renewer with claims."""
 
     def __init__(self, **settings: Any) -> None:
         self.claims = Claims()
@@ -254,7 +254,7 @@ async def test_a_released_claim_is_not_renewed() -> None:
 
 
 async def felt(bench: Bench, *moments: float) -> list[bool]:
-    """Say at these moments whether the renewals are overdue."""
+    """Return whether the renewals are overdue at these moments."""
     beating, began = asyncio.create_task(bench.lease_renewer.run()), time()
     found = []
     for moment in moments:
@@ -303,7 +303,7 @@ async def test_a_worker_without_leases_is_healthy_when_renewals_fail() -> None:
 
 
 class Work:
-    """What a stage is in the middle of."""
+    """An object that a stage works on."""
 
 
 def test_ended_work_is_freed_without_the_garbage_collector() -> None:

@@ -1,4 +1,4 @@
-"""Renewals: what one that hangs, fails or comes late means for the others."""
+"""Renewals: a hung, failed or late one must not affect the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker does with what is of a newer version: it leaves it for a while."""
+"""A worker defers the work that only a newer worker understands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SETTINGS = Settings(lease_s=60, visibility_s=90)
 
 
 class Hiding:
-    """A queue that tells what was hidden, and deletes nothing."""
+    """A queue that records what was hidden, and deletes nothing."""
 
     def __init__(self) -> None:
         self.hidden: list[tuple[str, float]] = []

@@ -1,4 +1,4 @@
-"""How many receives are under way: one, or two while the batches come full."""
+"""Receives in flight: one, or two while the batches are full."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Sqs:
 
 @dataclass
 class Hands:
-    """What begins messages, each of which takes its time."""
+    """Starts messages, each of which takes some time."""
 
     takes_s: float
     receiver: Any = None

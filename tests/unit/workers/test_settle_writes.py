@@ -43,7 +43,7 @@ class Ends:
 
 
 class WorkerServices:
-    """Has no more of a worker than its writes, and notes the deferrals."""
+    """Has only a worker's writes, and records the deferrals."""
 
     def __init__(self) -> None:
         self.settlements = Ends()
@@ -54,7 +54,7 @@ class WorkerServices:
 
 
 async def written(here: Any, outcome: Any) -> tuple[str, dict[str, Any]]:
-    """Write an outcome; return by which write, and with what."""
+    """Settle an outcome; return the write that was used, and its arguments."""
     services: Any = WorkerServices()
     assert (True, None) == await write(RunResult(here, outcome), JOB, services)
     [asked] = services.settlements.asked

@@ -10,7 +10,7 @@ from workers.slots import CallLimiter
 
 
 class Crowd:
-    """Callers who stay inside until they are told to leave."""
+    """Callers that stay inside until they are told to leave."""
 
     def __init__(self, slots: int, callers: int) -> None:
         self.slots = CallLimiter(slots)

@@ -1,4 +1,4 @@
-"""What a worker remembers of the jobs that it works on."""
+"""A worker caches the jobs whose chunks it runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REF, OTHER = JobRef("acme", "one"), JobRef("acme", "two")
 
 
 class Jobs:
-    """Answers in a moment, as it is told to."""
+    """Answers as set, after a moment."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)

@@ -1,4 +1,4 @@
-"""A stop: what is under way is handed on, and nothing keeps the process alive."""
+"""A stop releases the active chunks, and nothing keeps the process alive."""
 
 from __future__ import annotations
 

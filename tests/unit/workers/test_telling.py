@@ -1,4 +1,4 @@
-"""A pipeline is told what became of its job, whichever worker is left to tell it."""
+"""A pipeline's hook is called for its job, even if the first worker dies."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ async def test_a_hook_that_kills_each_worker_is_abandoned() -> None:
 
 
 async def dies_telling(job: Notified) -> None:
-    """Tell of a job by a worker whose hook is its end."""
+    """Notify of a job by a worker whose hook kills it."""
 
     async def kill() -> None:
         raise Killed

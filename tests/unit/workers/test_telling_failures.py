@@ -1,4 +1,4 @@
-"""A hook that fails is tried again, later each time, and given up in the end."""
+"""A hook that fails is retried, later each time, and abandoned in the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns: one that fails is told of, one that is cut off is not."""
+"""Work items: a failed one is logged, a cancelled one is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which way the work on a chunk takes: on, back, or out of our hands."""
+"""The direction of a chunk's run: forward, compensating, or interrupted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def nothing_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def attempt(**facts: Any) -> Any:
-    """Return an attempt on a chunk, whatever was wound up of it before."""
+    """Return an attempt on a chunk, after any number of recoveries."""
     one = task(**facts)
     one.claim = replace(one.claim, is_recovery=False)
     return one
@@ -76,7 +76,7 @@ def bench() -> Any:
 
 
 class Lease:
-    """Holds the chunk, or cuts the work on it off."""
+    """A lease that holds, or interrupts the work."""
 
     cancel = None
 

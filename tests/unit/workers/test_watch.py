@@ -1,4 +1,4 @@
-"""A look at the jobs in hand lets go of those that are cancelled, and of no other."""
+"""A poll interrupts the chunks of cancelled jobs, and no others."""
 
 from __future__ import annotations
 

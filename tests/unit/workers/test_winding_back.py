@@ -1,4 +1,4 @@
-"""A chunk that a cancel cut off is wound back by its holder, once."""
+"""The worker that owns a cancelled chunk compensates it, once."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Agent:
         return web.json_response(self.answer, status=self.status)
 
     async def metadata(self, _: web.Request) -> web.Response:
-        """Tell of the task."""
+        """Answer with the task's metadata."""
         return web.json_response(self.task)
 
 

@@ -1,4 +1,4 @@
-"""What a worker on ECS takes in hand around a breath, in made-up time."""
+"""What a worker on ECS runs around an intake pause, in virtual time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ REF = JobRef("acme", "j").chunk(0)
 
 @dataclass
 class Aws:
-    """A queue that always has a message, in the end, and the agent."""
+    """A queue that eventually has a message, and the ECS agent."""
 
     polls: list[float] = field(default_factory=list)
     wishes: list[tuple[float, bool]] = field(default_factory=list)
@@ -60,17 +60,17 @@ class Aws:
 
     @property
     def breath(self) -> float:
-        """When the first breath began."""
+        """When the first pause began."""
         return self.wishes[0][0] + BREATH_S
 
     @property
     def let_go(self) -> float:
-        """When the first protection was given back."""
+        """When protection was first given back."""
         return next(at for at, on in self.wishes if not on)
 
 
 class Busy(Worker):
-    """A worker whose chunks do nothing, for a while."""
+    """A worker whose chunks only wait for a while."""
 
     aws: Aws
 
@@ -107,7 +107,7 @@ def services(aws: Aws) -> Any:
 
 @asynccontextmanager
 async def working(aws: Aws, agent: str = "http://agent") -> AsyncIterator[Busy]:
-    """Receive and be protected; at the end, whoever breathes has stopped at once."""
+    """Receive with protection; at the end, a paused worker stops at once."""
     stop = asyncio.Event()
     worker = Busy(services(aws), stop)
     worker.aws = aws

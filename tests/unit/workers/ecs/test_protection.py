@@ -1,4 +1,4 @@
-"""The worker against a stub of the agent: protected while there is work in hand."""
+"""The worker against a stub of the agent: protected while it has work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from workers.ecs.shield import MINUTES, ProtectionPolicy
 
 @dataclass
 class Workload:
-    """What a worker has in hand."""
+    """A workload that the test sets."""
 
     holding: int = 0
     stop: asyncio.Event = field(default_factory=asyncio.Event)

@@ -67,7 +67,7 @@ def test_protection_is_given_back_when_nothing_was_in_hand_for_a_while() -> None
 
 
 class Task:
-    """Has chunks of so long, one after another, as long as it takes any."""
+    """Runs one chunk after another while its intake is open."""
 
     def __init__(self, chunk_s: float) -> None:
         self.policy, self.chunk_s, self.ends = (

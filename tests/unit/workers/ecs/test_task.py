@@ -1,4 +1,4 @@
-"""A worker's name, and what it says when it is told to stop."""
+"""A worker's name, and what it logs when a signal stops it."""
 
 from __future__ import annotations
 

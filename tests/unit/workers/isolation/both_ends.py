@@ -1,4 +1,4 @@
-"""A worker's end and a child's end of one line, in one process."""
+"""Both ends of a channel, the worker's and the child's, in one process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from workers.isolation.session import Session
 
 @dataclass
 class FakeChild:
-    """Stands for the process: killing it cuts its end of the line."""
+    """Replaces the process: killing it closes its end of the channel."""
 
     channel: Channel
     inside: Inside
@@ -79,7 +79,7 @@ def request(ctx: Context[Any], stage: Stage, **facts: Any) -> Run:
 
 @dataclass
 class Bench:
-    """Runs the last stage of a pipeline over the line."""
+    """Runs the last stage of a pipeline over the channel."""
 
     child: FakeChild
     ctx: Context[Any]

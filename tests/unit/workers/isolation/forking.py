@@ -1,4 +1,4 @@
-"""A pipeline for a true child: stages that start processes, and one that leaks."""
+"""A pipeline for a real child: stages that start processes, and one that leaks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Paper(BaseModel):
 
 
 def read(_: Context[Paper]) -> int:
-    """Start a process, end it as a pool of them does, and say how it ended."""
+    """Start a process, end it as a process pool does, and return how it ended."""
     process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(5,))
     process.start()
     process.terminate()

@@ -28,7 +28,7 @@ class FakeLine:
 
 
 class FakeChild:
-    """A process that can be told apart."""
+    """A process with an identity."""
 
     def __init__(self, pid: int) -> None:
         self.process = type("Process", (), {"pid": pid})
@@ -42,7 +42,7 @@ class FakeChild:
 
 
 class FakeSession:
-    """Comes to what it is told."""
+    """Returns the result that the test sets."""
 
     comes_to: Any = StageResult('"parsed"')
     orders: list[Run]
@@ -65,7 +65,7 @@ class FakeSession:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[FakeChild]:
-    """Return the children that are started, in their order."""
+    """Return the started children in order."""
     found: list[FakeChild] = []
 
     async def start(*_: Any) -> FakeChild:

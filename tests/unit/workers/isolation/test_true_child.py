@@ -42,7 +42,7 @@ async def until(happened: Callable[[], bool]) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Say whether a process lives; who buries a dead one may take its time."""
+    """Return whether a process lives; its parent may take a while to reap it."""
     stat = Path(f"/proc/{pid}/stat")
     return stat.exists() and ") Z " not in stat.read_text()
 

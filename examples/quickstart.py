@@ -1,4 +1,4 @@
-"""The smallest pipeline of one's own: count the words of each paragraph."""
+"""The smallest pipeline: count the words of each paragraph."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def no_engine() -> str:
     try:
         subprocess.run(ENGINE, check=True, capture_output=True, timeout=PATIENCE_S)
     except FileNotFoundError:
-        return "there is no docker"
+        return "docker is not installed"
     except (OSError, subprocess.SubprocessError):
         return "no container engine answers"
     return ""

@@ -76,7 +76,7 @@ async def reserve_slot(job: str, clause: int, *, idempotency_key: str) -> Slot:
 
 
 async def release_slot(job: str, clause: int, *, idempotency_key: str) -> Release:
-    """Give the place back; harmless when there is none."""
+    """Release the place; do nothing if there is none."""
     addin = await current.get()
     body = {"job": job, "clause": clause}
     answer = await addin.post("/slots/release", body, idempotency_key)

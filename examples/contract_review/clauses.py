@@ -61,7 +61,7 @@ def label(clause: Clause) -> str:
 
 
 def _numbered(text: str) -> Iterator[Clause]:
-    """Yield the clauses under numbered headings; what stands before them is 0."""
+    """Yield the clauses under numbered headings; text before them is clause 0."""
     number, heading, lines = 0, "Preamble", list[str]()
     for line in text.splitlines():
         start = _heading(line.strip(), number)

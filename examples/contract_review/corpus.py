@@ -45,7 +45,7 @@ def licences(roots: Sequence[Path] | None = None) -> Iterator[Document]:
     """Yield the licence texts of the first place that has any, by name.
 
     Raises:
-        PermanentError: When there is no such place.
+        PermanentError: The place does not exist.
     """
     for root in known_places() if roots is None else roots:
         documents = _texts(root)

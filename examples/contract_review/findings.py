@@ -37,7 +37,7 @@ class CategoryScore(Record):
 
 
 class Finding(Record):
-    """A risk in a clause: where it stands, what gave it away, what to ask for."""
+    """A risk in a clause: its position, its signs, and what to ask for."""
 
     specialist: str
     rule: str

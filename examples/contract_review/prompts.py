@@ -118,7 +118,7 @@ def read_findings(answer: str, text: str, specialist_id: str) -> list[Finding]:
     """Read findings, each at the place of its quote.
 
     Raises:
-        SemanticError: When the answer is none, or quotes what the clause does not say.
+        SemanticError: The answer is missing, or its quote is not in the clause.
     """
     try:
         read = AnalysisAnswer.model_validate_json(_FENCE.sub("", answer))

@@ -28,7 +28,7 @@ class Gap(Record):
 
 
 class Report(Record):
-    """The value of the job's join: what a program wants to know of a review."""
+    """The value of the job's join: the result of a review for programs."""
 
     clauses: int
     findings: dict[Severity, int]

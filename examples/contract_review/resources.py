@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 class PerLoop(Generic[R]):
-    """One resource for each running loop, whoever asks first opens it."""
+    """One resource for each running event loop, opened by its first user."""
 
     def __init__(self, opener: Callable[[], AbstractAsyncContextManager[R]]) -> None:
         self._opener = opener

@@ -3,7 +3,7 @@
     raw   = lexicon + PROTOTYPE * best BM25 of the category's prototype sentences
     score = raw / (raw + HALF)
 
-A term counts its weight times 1 + ln(times it stands in the text), and again
+A term counts its weight times 1 + ln(occurrences in the text), and again
 HEADING times when it stands in the heading: who drafts a clause names it.
 """
 
@@ -48,7 +48,7 @@ def choose(scores: Sequence[CategoryScore]) -> str:
 
 
 def lexicon_hits(text: str, category: Category) -> Iterator[tuple[str, float]]:
-    """Yield each lexicon term that stands in the text, as it stands there, weighed."""
+    """Yield each lexicon term in the text, as written there, with its weight."""
     found = words(text)
     places: dict[str, list[int]] = {}
     for at, word in enumerate(found):

@@ -23,7 +23,7 @@ STOP_WORDS: Final = frozenset(_STOP_WORDS.split())
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One word: its stem, and where it stands."""
+    """One word: its stem and its position."""
 
     stem: str
     start: int

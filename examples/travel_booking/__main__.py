@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = options.parse_args(arguments)
     for path in filter(None, (given.trips, given.book)):
         if not path.is_file():
-            options.error(f"there is no file {path}")
+            options.error(f"the file {path} does not exist")
     lines = given.trips.read_text("utf-8").splitlines()
     trips = [Trip.model_validate_json(line) for line in lines]
     if given.book:

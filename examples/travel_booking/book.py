@@ -1,7 +1,7 @@
 """The book of the booking services: what really happened, apart from all else.
 
-One file for all processes. What came under a key is written once; whoever asks again
-under the same key is told what was answered the first time.
+One file for all processes. A request with a key is written once; a repeated request
+with the same key gets the first answer.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def write(book: sqlite3.Connection, key: str, entry: Entry) -> None:
     )
 
 
-def stands(book: sqlite3.Connection, trip: str, service: str) -> bool:
+def has_entry(book: sqlite3.Connection, trip: str, service: str) -> bool:
     """Say whether the last that a service did about a trip was to book it."""
     asked = (
         "SELECT act FROM entries WHERE trip = ? AND service = ? "

@@ -22,7 +22,7 @@ from piecework import (
 
 
 class Trip(BaseModel):
-    """What one chunk carries: somebody's trip."""
+    """The payload of one chunk: a trip of one traveller."""
 
     trip: str
     traveller: str
@@ -107,7 +107,7 @@ async def confirmation(ctx: Context[Trip]) -> Itinerary:
 
 
 async def departures(ctx: JoinContext) -> int:
-    """List who travels, and who does not and why."""
+    """List the booked travellers, and the others with the reason."""
     lines = [f"{item.label}: booked" async for item in ctx.results()]
     count = len(lines)
     lines += [f"{missing.label}: {missing.error_code}" for missing in ctx.missing]

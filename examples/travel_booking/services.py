@@ -1,9 +1,9 @@
 """Stand-ins for the services of a travel agency; their faults follow from the trip.
 
 - A card that ends in 0002 is declined.
-- There is no hotel in Atlantis; those in Lisbon answer 503 the first time.
+- There is no hotel in Atlantis; hotels in Lisbon answer 503 the first time.
 - An address at example.invalid takes no mail.
-- A mail to somebody in Oslo is answered 503 four times: more often than one claim of
+- A mail to a traveller in Oslo is answered 503 four times: more often than one claim of
   a chunk tries.
 """
 
@@ -14,7 +14,7 @@ import sqlite3
 from types import SimpleNamespace
 from typing import Final
 
-from examples.travel_booking.book import Entry, stands, the_book, write
+from examples.travel_booking.book import Entry, has_entry, the_book, write
 
 DECLINED, UNPROCESSABLE, BUSY = 402, 422, 503
 #: Tries of a mail to Oslo that the server answers with "later".
@@ -22,7 +22,7 @@ BUSY_MAILS: Final = 4
 
 
 class AnswerError(Exception):
-    """An answer that is no success, in the form in which HTTP clients raise it.
+    """An unsuccessful answer, in the form in which HTTP clients raise it.
 
     The status says whether anything was done: after a 4xx nothing has to be undone.
     """
@@ -51,7 +51,7 @@ async def release(service: str, trip: str, *, idempotency_key: str) -> str:
     """Give back what was reserved; where nothing was, nothing happens."""
 
     def act(book: sqlite3.Connection) -> str:
-        if not stands(book, trip, service):
+        if not has_entry(book, trip, service):
             return "nothing to release"
         write(book, idempotency_key, Entry(trip, service, "released"))
         return "released"

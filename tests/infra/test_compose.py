@@ -95,7 +95,7 @@ BREAKS: dict[str, tuple[str, Any]] = {
     "it waits for the data stack": ("depends_on", ["localstack"]),
     "its health is that of the image": (
         "healthcheck",
-        COMPOSE["x-ours"]["healthcheck"] | {"retries": 30},
+        COMPOSE["x-process"]["healthcheck"] | {"retries": 30},
     ),
     "it is started without a shell": ("command", "reconcile --loop"),
     "it reaches LocalStack by name, with no one's credentials": (
@@ -163,7 +163,7 @@ def test_the_ready_hook_deploys_the_data_stack_under_its_name(tmp_path: Path) ->
     ("arguments", "docker", "code", "why"),
     [
         (["--conformance"], "exit 1", 0, "skipped: no container engine answers"),
-        ([], None, 6, "LocalStack was not started: there is no docker"),
+        ([], None, 6, "LocalStack was not started: docker is not installed"),
     ],
     ids=["conformance", "start"],
 )

@@ -75,7 +75,7 @@ class AddinService:
             except KeyError:
                 return _problem(400, "The header Idempotency-Key is missing.")
             except ValidationError:
-                return _problem(422, "The body is no command.")
+                return _problem(422, "The body is not a command.")
             fault = self._drawn(request.path, command)
             await asyncio.sleep(self.latency)
             if fault is Fault.THROTTLED:

@@ -30,7 +30,7 @@ class BedrockStub:
 
     Attributes:
         latency: Seconds that an answer takes.
-        retry_after: Seconds that a throttled caller is told to wait.
+        retry_after: Seconds in the `Retry-After` header of a throttled call.
         hang: Seconds until a hanging call is given up by the service itself.
         tries: How often each content was asked.
         statuses: How often each content was answered with each status.
@@ -115,7 +115,7 @@ class BedrockStub:
 
 
 def content_of(model_id: str, system: str, prompt: str) -> str:
-    """Return the name of a request's content; its metadata is no part of it."""
+    """Return a hash of a request's content without its metadata."""
     content = json.dumps([model_id, system, prompt]).encode()
     return hashlib.sha256(content).hexdigest()[:16]
 

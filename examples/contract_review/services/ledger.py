@@ -43,7 +43,7 @@ class Ledger:
         return {"slot": self.slots[place]}
 
     def release(self, place: Place) -> dict[str, Any]:
-        """Give a slot back; nothing happens when there is none, or it is filled."""
+        """Release a slot; do nothing if there is none or it is filled."""
         open_one = place in self.slots and place not in self.filled
         if open_one:
             self._book(place, "release", twice=False)

@@ -110,5 +110,5 @@ def test_what_is_not_there_is_neither_read_nor_made(
     with pytest.raises(SystemExit) as usage:
         command.main([option, str(missing)])
     assert 2 == usage.value.code
-    assert f"there is no file {missing}" in capsys.readouterr().err
+    assert f"the file {missing} does not exist" in capsys.readouterr().err
     assert [] == [*tmp_path.iterdir()]

@@ -37,4 +37,4 @@ async def progress_of(rt: Runtime, job: Job) -> Document:
         return {"ended_chunks": 0}
     if job.chunks > MAX_COUNTED_CHUNKS:
         return {"ended_chunks": ended_at_least(job.item)}
-    return {"ended_chunks": await Tallies(rt.table).settled(job.ref, job.chunks)}
+    return {"ended_chunks": await Tallies(rt.table).count_ended(job.ref, job.chunks)}

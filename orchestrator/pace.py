@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from piecework.model import ChunkRef
-from piecework.store.reopen import Turn
+from piecework.store.reopen import Schedule
 
 #: Seconds that SQS delays a message at most. For later slots no message is sent here:
 #: the reconciler sends it when the slot is due.
@@ -29,11 +29,11 @@ class DispatchRate:
     per_second: float
     started_at: float
 
-    def slot(self, position: int) -> Turn:
+    def slot(self, position: int) -> Schedule:
         """Return when a chunk may be claimed, and when its message counts as lost."""
         after = position / self.per_second
         at = self.started_at + after
-        return Turn(at, at + (LOST_AFTER_S if after <= MAX_SQS_DELAY_S else 0.0))
+        return Schedule(at, at + (LOST_AFTER_S if after <= MAX_SQS_DELAY_S else 0.0))
 
     def group_by_delay(
         self, refs: Sequence[ChunkRef], now: float

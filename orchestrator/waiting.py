@@ -133,7 +133,9 @@ async def count_chunks(rt: Runtime, job: Job) -> tuple[Counter[str], bool]:
     now = rt.clock()
     counts: Counter[str] = Counter()
     if job.chunks > MAX_COUNTED_CHUNKS:
-        counts[ChunkStatus.SUCCEEDED] = await rt.tallies.settled(job.ref, job.chunks)
+        counts[ChunkStatus.SUCCEEDED] = await rt.tallies.count_ended(
+            job.ref, job.chunks
+        )
         active = bool(counts.total())
     else:
         active = False

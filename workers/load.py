@@ -54,7 +54,7 @@ async def load_progress(chunk_run: ChunkRun, services: WorkerServices) -> None:
         chunk_run.ctx.caller.counts.untried = str(item["stage"])
     chunk_run.error_history = work.kind("ERROR")
     chunk_run.ledger.load(work.kind("EFFECT"))
-    chunk_run.ctx.caller.in_flight.note_earlier_claim(chunk_run.ledger.under_way_s)
+    chunk_run.ctx.caller.in_flight.note_earlier_claim(chunk_run.ledger.in_flight_s)
     await chunk_run.journal.load(work.kind("CALLS"))
     await chunk_run.checkpoints.load(work.rows, work.result)
 

@@ -82,7 +82,7 @@ async def deliver(
     except Exception as error:  # noqa: BLE001 -- whatever a hook raises
         await on_delivery_failed(taken, error, notices, services)
     else:
-        await notices.told(taken)
+        await notices.mark_delivered(taken)
         telemetry.emit(
             services.log,
             "notification.delivered",
@@ -108,14 +108,14 @@ async def on_delivery_failed(
         await abandon(row, reason, notices, services)
         return
     cap = min(CAP_S, GROWTH**tries)
-    await notices.put_off(row, services.rt.rng.uniform(cap / 2, cap), reason)
+    await notices.schedule_retry(row, services.rt.rng.uniform(cap / 2, cap), reason)
 
 
 async def abandon(
     row: Item, reason: str, notices: Notifications, services: WorkerServices
 ) -> None:
     """Abandon a notification, and emit the event that operators look for."""
-    if await notices.give_up(row, reason):
+    if await notices.abandon(row, reason):
         telemetry.emit(
             services.log,
             "notification.abandoned",

@@ -16,7 +16,7 @@ import structlog
 from piecework import telemetry
 from piecework.model import iso, moment
 from piecework.runtime import Runtime
-from piecework.store.alarms import give_alarm
+from piecework.store.alarms import raise_alarm
 from piecework.store.open_letters import newest, oldest
 
 #: Reads in each window, or age.
@@ -82,7 +82,7 @@ class DeadLetterAlarms:
 
     async def _give(self, about: str, now: float, quiet_s: float, **facts: Any) -> bool:
         table, tenant = self.rt.dead_letters, self.rt.settings.tenant
-        ours = await give_alarm(table, tenant, about, now=now, quiet_s=quiet_s)
+        ours = await raise_alarm(table, tenant, about, now=now, quiet_s=quiet_s)
         if ours:
             telemetry.emit(self.log, "dlq.alarm", tenant=tenant, about=about, **facts)
         return ours

@@ -1,4 +1,4 @@
-"""Which alarms were given: each once for all reconcilers, as long as it holds good."""
+"""The record of raised alarms: one for all reconcilers, until its quiet time ends."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from piecework import keys
 from piecework.model import iso
 from piecework.store.table import Table, Written
 
-#: Nobody has given it, or so long ago that it says nothing any more.
-NOT_GIVEN = "attribute_not_exists(pk) OR quiet_until <= :now"
+#: The alarm was never raised, or its quiet time is over.
+NOT_RAISED = "attribute_not_exists(pk) OR quiet_until <= :now"
 
 
-async def give_alarm(
+async def raise_alarm(
     table: Table, tenant: str, about: str, *, now: float, quiet_s: float
 ) -> bool:
-    """Note that an alarm is given, and not again for a while; say whether by us."""
+    """Record an alarm for `quiet_s` seconds; return whether this process raised it."""
     token = f"{table.rng.getrandbits(128):032x}"
     action = table.action(
         "Update",
         keys.alarms_pk(tenant),
         about,
-        condition=NOT_GIVEN,
-        update="SET kind = :kind, given_at = :now, quiet_until = :until,"
+        condition=NOT_RAISED,
+        update="SET kind = :kind, raised_at = :now, quiet_until = :until,"
         " alarm_token = :token",
         values={
             "kind": "alarm",

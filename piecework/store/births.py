@@ -1,4 +1,4 @@
-"""The items that come into being together with others: chunks, marks, events."""
+"""The items that are created together with others: chunks, marks and events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from piecework.store.table import Action, Table
 
 
 def new_chunk(ref: ChunkRef, gen: int, facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the item of a chunk that nobody has touched."""
+    """Return the item of a chunk that was never claimed."""
     return {
         "status": ChunkStatus.PENDING,
         "gen": gen,
@@ -23,7 +23,7 @@ def new_chunk(ref: ChunkRef, gen: int, facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def active_mark(table: Table, ref: JobRef, kind: str) -> Action:
-    """Return the `Put` or `Delete` of the mark by which reconcilers find a job."""
+    """Return the `Put` or `Delete` of the mark that lists an active job."""
     item = {"tenant": ref.tenant, "job": ref.job} if kind == "Put" else None
     return table.action(
         kind, keys.ACTIVE_PK, keys.active_sk(ref.tenant, ref.job), item=item
@@ -33,7 +33,7 @@ def active_mark(table: Table, ref: JobRef, kind: str) -> Action:
 def event_put(
     table: Table, ref: JobRef, event: str, now: float, facts: dict[str, Any]
 ) -> Action:
-    """Return the write of an event: what happened to a job, when, and by whom."""
+    """Return the write of an event of a job, with its time and its actor."""
     at, token = iso(now), f"{table.rng.getrandbits(32):08x}"
     return table.action(
         "Put",

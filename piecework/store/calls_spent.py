@@ -1,4 +1,4 @@
-"""What a claim spent on calls, as its settlement adds it to the chunk's counts."""
+"""The calls of a claim, as its settlement adds them to the chunk's counters."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """What a claim spent on calls.
+    """The counters of a claim's calls.
 
     Attributes:
-        made: All that were answered outside.
-        late: Those of them that ended after a cancel.
-        cached: Those that a shared response answered in their place.
-        tokens_in, tokens_out: What they took and gave, as far as they said so.
+        made: Calls that a dependency answered.
+        late: Calls of these that ended after a cancel request.
+        cached: Calls that a shared response answered.
+        tokens_in, tokens_out: Tokens, as far as the dependencies report them.
     """
 
     made: int
@@ -24,14 +24,14 @@ class Calls:
 
     @property
     def added(self) -> str:
-        """What is added to the chunk's own counts."""
+        """The ADD clause for the chunk's counters."""
         names = {"late": "calls_after_cancel", "cached": "cached_calls"}
         more = (f", {names.get(n, n)} :{n}" for n in self.values if n != "calls")
         return f"ADD calls :calls{''.join(more)}"
 
     @property
     def values(self) -> dict[str, int]:
-        """The values that go with it."""
+        """The values of the ADD clause."""
         facts = {
             "late": self.late,
             "cached": self.cached,

@@ -1,7 +1,7 @@
-"""Cancel a chunk: at once where nobody has it, else by asking its holder.
+"""Cancel a chunk: at once if it has no owner, otherwise by a request to its owner.
 
-The chunk, not the job, is where a cancel is decided: a claim and a settlement race
-with it on the same item, and one of them wins.
+A cancel is decided on the chunk, not on the job: a claim or a settlement that happens
+at the same time writes the same item, and exactly one of the writes wins.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from piecework.ports import CancelRequest
 from piecework.store.rescue import AS_READ, NOT_RENEWED_SINCE
 from piecework.store.table import Table, Written
 
-#: Nothing has decided yet that it goes to its end, be it back or onwards.
+#: It is not yet decided whether the chunk compensates or runs forward to its end.
 HAS_NO_DIRECTION = "attribute_not_exists(direction)"
 UNCLAIMED = f"{AS_READ} AND {HAS_NO_DIRECTION}"
 RUNNING_IN_THIS_GEN = "#status = :running AND gen = :gen"
 
 
 async def cancel_unclaimed(table: Table, chunk: Chunk, now: float) -> bool:
-    """PENDING | WAITING | RUNNING with a dead lease -> CANCELLED."""
+    """Move PENDING | WAITING | RUNNING with an expired lease -> CANCELLED."""
     running = chunk.status is ChunkStatus.RUNNING
     beat = {"renewals": chunk.renewal_mark[1]} if running else {}
     action = table.action(
@@ -35,7 +35,7 @@ async def cancel_unclaimed(table: Table, chunk: Chunk, now: float) -> bool:
             "gen": chunk.gen,
             "fence": chunk.fence,
             "cancelled": ChunkStatus.CANCELLED,
-            "at": cancelled_at(str(chunk.item["stage"])),
+            "at": cancelled_at_stage(str(chunk.item["stage"])),
             "now": iso(now),
             **beat,
         },
@@ -43,35 +43,35 @@ async def cancel_unclaimed(table: Table, chunk: Chunk, now: float) -> bool:
     return isinstance(await table.update(action, returning="NONE"), Written)
 
 
-async def request_cancel(table: Table, chunk: Chunk, asked: CancelRequest) -> bool:
-    """Ask the holder of a RUNNING chunk to stop; no claim after it succeeds."""
-    asking, values = cancel_assignments(asked)
+async def request_cancel(table: Table, chunk: Chunk, request: CancelRequest) -> bool:
+    """Request the owner of a RUNNING chunk to stop; no later claim succeeds."""
+    assignments, values = cancel_assignments(request)
     action = table.action(
         "Update",
         chunk.ref.pk,
         chunk.ref.sk,
         condition=RUNNING_IN_THIS_GEN,
-        update=f"SET {asking}",
+        update=f"SET {assignments}",
         values={"running": ChunkStatus.RUNNING, "gen": chunk.gen, **values},
     )
     return isinstance(await table.update(action, returning="NONE"), Written)
 
 
 async def request_compensation(
-    table: Table, chunk: Chunk, asked: CancelRequest, redispatch_at: float
+    table: Table, chunk: Chunk, request: CancelRequest, redispatch_at: float
 ) -> bool:
-    """Ask the next worker that meets a PENDING or WAITING chunk to wind it back.
+    """Request the next worker that claims a PENDING or WAITING chunk to compensate it.
 
-    At once, not at `retry_at`. Should the message that goes with it be lost, it is
-    sent again at `redispatch_at`.
+    The chunk is due at once, not at `retry_at`. If its message is lost, the reconciler
+    sends it again at `redispatch_at`.
     """
-    asking, values = cancel_assignments(asked)
+    assignments, values = cancel_assignments(request)
     action = table.action(
         "Update",
         chunk.ref.pk,
         chunk.ref.sk,
         condition=UNCLAIMED,
-        update=f"SET {asking}, redispatch_at = :due REMOVE retry_at",
+        update=f"SET {assignments}, redispatch_at = :due REMOVE retry_at",
         values={
             "seen": chunk.status,
             "gen": chunk.gen,
@@ -83,14 +83,14 @@ async def request_compensation(
     return isinstance(await table.update(action, returning="NONE"), Written)
 
 
-def cancel_assignments(asked: CancelRequest) -> tuple[str, dict[str, Any]]:
-    """Return the assignments that ask for a chunk to stop, and their values."""
-    if asked.compensate:
-        assignments = "cancel_requested_at = :asked, compensate_requested = :yes"
-        return assignments, {"asked": asked.at, "yes": True}
-    return "cancel_requested_at = :asked", {"asked": asked.at}
+def cancel_assignments(request: CancelRequest) -> tuple[str, dict[str, Any]]:
+    """Return the assignments of a cancel request, and their values."""
+    if request.compensate:
+        assignments = "cancel_requested_at = :requested, compensate_requested = :yes"
+        return assignments, {"requested": request.at, "yes": True}
+    return "cancel_requested_at = :requested", {"requested": request.at}
 
 
-def cancelled_at(stage: str) -> str:
-    """Return where a cancelled chunk stopped, in the words that people look for."""
+def cancelled_at_stage(stage: str) -> str:
+    """Return the stored text of the stage at which a chunk was cancelled."""
     return f"cancelled-at-stage-{stage}"

@@ -204,7 +204,7 @@ class ChunkCheckpoints:
         sk = f"{keys.work_prefix(ref.chunk)}COMPENSATED#{self.claim.gen:04d}#{stage}"
         error = failure.model_dump_json(exclude_none=True) if failure else None
         item = {"stage": stage, "error": error, "finished_at": iso(self.clock())}
-        effects = [] if failure else self.ledger.undoing(stage)
+        effects = [] if failure else self.ledger.compensation_updates(stage)
         while len(effects) > EFFECTS_AT_ONCE:
             some, effects = effects[:EFFECTS_AT_ONCE], effects[EFFECTS_AT_ONCE:]
             await self._both(check, *some)

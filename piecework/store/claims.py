@@ -1,10 +1,10 @@
-"""The conditional writes that decide whose chunk it is.
+"""The conditional writes that acquire and renew the claim on a chunk.
 
-A claim is a lease: an owner, an expiry, and a fence that rises with every claim. A
-claim names the fence that it comes after, and any write after it all of `status, gen,
-fence, claim_token`, so that a worker that was paused, cut off or declared dead writes
-nothing, whatever it believes, and a request that comes late begins nothing. Safety
-never rests on a clock: clocks only decide when a lease may be *tried*.
+A claim is a lease: an owner, an expiry, and a fence that rises with every claim. The
+condition of a claim names the previous fence, so a request that arrives late starts
+nothing. Every later write compares all of `status, gen, fence, claim_token`, so a
+worker that was paused, disconnected or declared dead cannot write. Safety never depends
+on a clock: clocks only decide when a worker may *try* to take an expired lease.
 """
 
 from __future__ import annotations
@@ -30,31 +30,32 @@ from piecework.store.table import Refused, Table, Written
 
 # ── the clauses of the conditions ───────────────────────────────────────────
 
-#: Without it an update would create the item: a stray message, a ghost chunk.
+#: Without it the update of a stray message would create a chunk.
 EXISTS = "attribute_exists(pk)"
-#: A message of an earlier life of the chunk starts nothing.
+#: A message of an earlier generation starts nothing.
 THIS_GEN = "gen = :gen"
-#: What a newer worker has begun is not gone on with by one that knows less.
+#: A worker does not continue a chunk that a newer version has written.
 KNOWN = "v <= :schema"
-#: Counted by the claim, before the work: what kills its worker is counted too.
+#: The claim counts the attempt before the work, so a chunk that kills its worker is
+#: counted too.
 ATTEMPTS_LEFT = "attempts < :max_attempts"
 ATTEMPTS_SPENT = "attempts >= :max_attempts"
-#: A cancel is decided here, on the chunk, not on the job's item, which would be hot. A
-#: chunk on its way back, or past its pivot, is not cancelled: it goes to its end.
+#: A cancel is decided here, on the chunk: the job's item would be a hot key. A chunk
+#: that compensates, or is past its pivot, is not cancelled: it runs to its end.
 HAS_DIRECTION = "attribute_exists(direction)"
 NOT_CANCELLED = f"(attribute_not_exists(cancel_requested_at) OR {HAS_DIRECTION})"
-#: Nobody has it, and its wait is over. An ended chunk is never open again.
+#: The chunk has no owner, and its delay is over. An ended chunk is never open again.
 OPEN = "#status IN (:pending, :waiting)"
 DUE = "(attribute_not_exists(retry_at) OR retry_at <= :now)"
-#: A request is sent again when its answer is lost, and a copy of it may come when that
-#: claim is over: it would begin one that nobody has.
+#: The SDK resends a request when the answer is lost. A copy may arrive after that claim
+#: has ended: without this clause it would start a claim that no worker has.
 NO_CLAIM_SINCE = "fence = :last"
-#: Somebody had it, and was silent for longer than two clocks may differ.
+#: The lease ended longer ago than two clocks may differ.
 LEASE_EXPIRED = "(#status = :running AND claim_expires_at < :dead_before)"
-#: We still are who we think we are.
+#: This claim still owns the chunk.
 OWNED = "#status = :running AND gen = :gen AND fence = :fence AND claim_token = :token"
-#: It comes after the renewal that we know of. A late copy of an earlier one would let
-#: the lease end sooner than its holder believes, and the living be robbed.
+#: The renewal follows the last one that the owner knows. A late copy of an earlier
+#: renewal would shorten the lease, and a live owner would lose its chunk.
 NEXT_RENEWAL = "renewals = :beat"
 
 CLAIM = (
@@ -78,10 +79,11 @@ START_RECOVERY = (
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """The lease lasts on; perhaps a cancel asks for the chunk.
+    """The lease was renewed.
 
     Attributes:
         renewals: How often the claim has been renewed.
+        cancel: The cancel request that the chunk has, if any.
     """
 
     renewals: int
@@ -90,7 +92,7 @@ class Renewed:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The chunk is somebody else's by now, or has ended."""
+    """Another claim owns the chunk now, or the chunk has ended."""
 
 
 @dataclass(slots=True)
@@ -106,13 +108,13 @@ class Claims:
     async def acquire(
         self, ref: ChunkRef, *, gen: int, receive_count: int, last: int = 0
     ) -> Claim | Refusal:
-        """Claim a chunk for an attempt, or say why not.
+        """Claim a chunk for an attempt, or return why that is refused.
 
-        `last`: the fence of the claim before, as far as is known; 0: nobody had it. One
-        request, and another one where that was wrong, by what the first was told.
+        `last`: the fence of the previous claim as far as the caller knows; 0: there was
+        none. If it is wrong, a second request uses the fence that the first one read.
         """
         for _ in range(2):
-            answer = await self._take(
+            answer = await self._acquire(
                 ref, gen, receive_count, last, CLAIM, START_ATTEMPT
             )
             if not isinstance(answer, FenceMismatch):
@@ -123,13 +125,13 @@ class Claims:
     async def acquire_for_recovery(
         self, ref: ChunkRef, *, gen: int, receive_count: int, last: int
     ) -> Claim | Refusal:
-        """Claim a chunk without attempts left, to undo what it did and bury it."""
-        answer = await self._take(
+        """Claim a chunk without attempts left, to compensate and dead-letter it."""
+        answer = await self._acquire(
             ref, gen, receive_count, last, RECOVER, START_RECOVERY
         )
         return Busy(RECHECK_S) if isinstance(answer, FenceMismatch) else answer
 
-    async def _take(
+    async def _acquire(
         self,
         ref: ChunkRef,
         gen: int,
@@ -165,8 +167,8 @@ class Claims:
             values=values,
         )
         reply = await self.table.update(action)
-        # Refused, but by our own token: the SDK sent it twice, the first was applied
-        # and its answer was lost.
+        # Refused by our own token: the SDK sent it twice, the first was applied, and
+        # its answer was lost.
         ours = reply.item is not None and is_owned_by(reply.item, token)
         if isinstance(reply, Written) or ours:
             chunk = Chunk.read(ref, reply.item or {})

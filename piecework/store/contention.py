@@ -1,4 +1,4 @@
-"""Two writes that met: neither a condition that failed nor a bug."""
+"""Contention of writes: neither a failed condition nor a bug."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONTENTION = {
 
 
 def contended(error: ClientError) -> bool:
-    """Say whether the write met another one, rather than a condition or a bug."""
+    """Return whether the write collided with another one and may be sent again."""
     codes = {reason.get("Code", "None") for reason in reasons(error)} - {"None"}
     if codes:
         return codes <= CONTENTION

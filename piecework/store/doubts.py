@@ -18,10 +18,11 @@ from piecework.store.table import Table, Written
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What became of an effect, and on whose word.
+    """An operator's decision on an effect in doubt.
 
     Attributes:
-        answer: Where the answer lies, as `Objects.stow` says; None: it did not happen.
+        answer: The attributes of `Objects.stow` with the answer; None: it did not
+            happen.
     """
 
     actor: str
@@ -31,9 +32,9 @@ class Resolution:
 
 
 async def resolve_effect(
-    table: Table, chunk: Chunk, effect_key: str, finding: Resolution
+    table: Table, chunk: Chunk, effect_key: str, resolution: Resolution
 ) -> bool:
-    """Settle an effect in doubt of a chunk that has ended and that nobody works on."""
+    """Resolve an effect in doubt of an ended chunk; False: the state has changed."""
     check = table.action(
         "ConditionCheck",
         chunk.ref.pk,
@@ -47,11 +48,11 @@ async def resolve_effect(
         },
     )
     facts = {
-        "state": REFUSED if finding.answer is None else DONE,
-        "ended_at": finding.at,
-        "resolved_by": finding.actor,
-        "resolve_reason": finding.reason,
-        **(finding.answer or {}),
+        "state": REFUSED if resolution.answer is None else DONE,
+        "ended_at": resolution.at,
+        "resolved_by": resolution.actor,
+        "resolve_reason": resolution.reason,
+        **(resolution.answer or {}),
     }
     settle = table.action(
         "Update",

@@ -1,4 +1,4 @@
-"""When housekeeping may delete an item: never a lease, for it comes days late."""
+"""The TTL attribute of items. DynamoDB deletes days late, so no lease relies on it."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ DAY_S = 86_400
 
 
 def expires_at(now: float, days: float) -> int:
-    """Return the table's TTL, in whole seconds of Unix time, so many days from now."""
+    """Return the TTL in whole seconds of Unix time, `days` after `now`."""
     return int(now + days * DAY_S)

@@ -1,13 +1,13 @@
-"""The effects of a chunk, written ahead: INTENT before, DONE after.
+"""The write-ahead ledger of a chunk's effects: INTENT before a call, DONE after it.
 
     (none) -> INTENT -> DONE -> COMPENSATED -> INTENT ...
-                 |-> REFUSED -> INTENT       it plainly did not happen; or DONE
-                 |-> UNKNOWN                 a person has to look
+                 |-> REFUSED -> INTENT       it certainly did not happen; or DONE
+                 |-> UNKNOWN                 an operator has to resolve it
 
-An intent is fenced by the claim: a worker that lost the chunk begins no effect. So is
-a refusal: the next holder may be carrying out the very same effect. That it was done,
-or is in doubt, is not: it has happened, and whoever says so tells the truth; of that
-life of the chunk, for in the next one the effect is begun anew, with another key.
+An intent is fenced by the claim: a worker that lost the chunk starts no effect. A
+refusal is fenced too, because the next owner may be executing the same effect. DONE and
+UNKNOWN are not fenced: they report what has happened, which stays true if the claim is
+lost. They compare the generation: the next one starts the effect with another key.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from piecework.store.table import Action, Item, Refused, Table, Written
 
 INTENT, DONE, COMPENSATED = "INTENT", "DONE", "COMPENSATED"
 REFUSED, UNKNOWN = "REFUSED", "UNKNOWN"
-#: The states of an effect that stands, or may stand.
+#: The states of an effect that has happened or may have happened.
 MAY_HAVE_HAPPENED = frozenset({INTENT, DONE, UNKNOWN})
 
-#: An effect may be begun if it never was, or if it is known not to stand.
+#: An effect may start if it never started, or if it certainly did not happen.
 MAY_START = "attribute_not_exists(pk) OR #state IN (:compensated, :refused)"
-#: Only an effect under way can come to something.
+#: Only an effect in progress can end.
 IN_PROGRESS = "#state IN (:intent, :unknown)"
-#: What was done in a life of the chunk, and undone, says nothing of the next one's.
+#: An effect of an earlier generation tells nothing about this generation's effect.
 SAME_GEN = "gen = :gen"
 OWN_IN_PROGRESS = f"{IN_PROGRESS} AND {SAME_GEN}"
-#: That it was done is the last word, also after somebody else was refused.
+#: DONE is final, and it also replaces the refusal of another claim.
 NOT_ENDED = f"#state IN (:intent, :unknown, :refused) AND {SAME_GEN}"
 
 
@@ -54,15 +54,15 @@ class EffectLedger:
 
     @property
     def prefix(self) -> str:
-        """What the keys of the job's objects begin with."""
+        """The prefix of the job's object keys."""
         return keys.object_prefix(self.claim.ref.tenant, self.claim.ref.job)
 
     def load(self, rows: Iterable[Item]) -> None:
-        """Take over what earlier claims wrote."""
+        """Load the rows that earlier claims wrote."""
         self._rows.update({row["effect_key"]: row for row in rows})
 
     def stages_with_effects(self) -> set[str]:
-        """Return the stages of which an effect stands, or may stand."""
+        """Return the stages with an effect that has or may have happened."""
         return {
             str(row["stage"])
             for key, row in self._rows.items()
@@ -70,13 +70,13 @@ class EffectLedger:
         }
 
     def may_have_happened(self, key: str) -> bool:
-        """Say whether an effect stands, or may stand."""
+        """Return whether an effect has happened or may have happened."""
         row = self._rows.get(key)
         return row is not None and row["state"] in MAY_HAVE_HAPPENED
 
     @property
-    def under_way_s(self) -> float:
-        """Seconds that what earlier claims left under way may take, at most."""
+    def in_flight_s(self) -> float:
+        """Maximum seconds that effects of earlier claims may still be in flight."""
         rows = self._rows.values()
         return max(
             (row.get("max_duration_s", 0) for row in rows if row["state"] == INTENT),
@@ -86,12 +86,12 @@ class EffectLedger:
     async def begin(
         self, key: str, stage: str, effect: Effect, max_duration_s: float
     ) -> Proceed | AlreadyDone | Unknown:
-        """Write the intent of an effect, or learn what became of an earlier one.
+        """Write the intent of an effect, or return the state of an earlier one.
 
         `max_duration_s`: seconds that one attempt may take; stored for later claims.
 
         Raises:
-            ClaimLostError: The chunk is somebody else's by now.
+            ClaimLostError: Another claim owns the chunk now.
         """
         row = self._rows.get(key)
         match row["state"] if row else None:
@@ -109,13 +109,13 @@ class EffectLedger:
     async def _intend(
         self, key: str, stage: str, effect: Effect, max_duration_s: float
     ) -> Proceed:
-        ref, epoch = self.claim.ref, self.claim.gen
+        ref, gen = self.claim.ref, self.claim.gen
         row = {
             "effect_key": key,
             "state": INTENT,
             "effect": effect,
             "stage": stage,
-            "gen": epoch,
+            "gen": gen,
             "started_at": iso(self.clock()),
             "fence": self.claim.fence,
             "max_duration_s": math.ceil(max_duration_s),
@@ -132,17 +132,17 @@ class EffectLedger:
         if isinstance(reply, Refused):
             raise ClaimLostError
         self._rows[key] = row
-        return Proceed(epoch)
+        return Proceed(gen)
 
     async def finish(self, key: str, value: str) -> None:
-        """Record that an effect was carried out, and its answer."""
-        stowed = await self.objects.stow(value, f"{self.prefix}/effects/{key}")
-        await self._come_to(key, DONE, stowed, NOT_ENDED, refused=REFUSED)
+        """Record that an effect happened, with its answer."""
+        stored = await self.objects.stow(value, f"{self.prefix}/effects/{key}")
+        await self._record_end(key, DONE, stored, NOT_ENDED, refused=REFUSED)
 
     async def mark_refused(self, key: str) -> None:
-        """Record that an effect was plainly refused: it does not stand.
+        """Record that an effect was refused: it certainly did not happen.
 
-        Of a claim that was lost the row stays an intent: only its next holder can tell.
+        After a lost claim the row stays an intent: only the next owner can decide.
         """
         action, facts = self._ending(key, REFUSED, {})
         reply = await self.table.transact([self._check(), action])
@@ -150,10 +150,10 @@ class EffectLedger:
             self._rows[key] = {**self._rows[key], **facts}
 
     async def mark_unknown(self, key: str) -> None:
-        """Record that nobody can tell whether an effect stands."""
-        await self._come_to(key, UNKNOWN, {})
+        """Record that it is unknown whether an effect happened."""
+        await self._record_end(key, UNKNOWN, {})
 
-    async def _come_to(
+    async def _record_end(
         self,
         key: str,
         state: str,
@@ -173,10 +173,10 @@ class EffectLedger:
         condition: str = OWN_IN_PROGRESS,
         **compared: str,
     ) -> tuple[Action, dict[str, Any]]:
-        """Return the write of what an effect came to, and what it puts into the row."""
+        """Return the write that ends an effect, and the attributes that it sets."""
         ref = self.claim.ref
         facts = {"state": state, "ended_at": iso(self.clock()), **facts}
-        # `value` is a reserved word of DynamoDB's; attribute names are ours to choose.
+        # Every name gets a placeholder, because `value` and `state` are reserved words.
         assignments = ", ".join(f"#{name} = :{name}" for name in facts)
         action = self.table.action(
             "Update",
@@ -195,7 +195,7 @@ class EffectLedger:
         return action, facts
 
     def _check(self) -> Action:
-        """Return the look at the chunk that refuses a write of a lost claim."""
+        """Return the check that refuses the write if the claim is lost."""
         ref = self.claim.ref
         return self.table.action(
             "ConditionCheck",
@@ -205,8 +205,8 @@ class EffectLedger:
             values=ownership_values(self.claim),
         )
 
-    def undoing(self, stage: str) -> list[Action]:
-        """Return the writes that mark a stage's effects as undone."""
+    def compensation_updates(self, stage: str) -> list[Action]:
+        """Return the writes that mark a stage's effects as compensated."""
         ref = self.claim.ref
         return [
             self.table.action(

@@ -1,4 +1,4 @@
-"""Which names of an expression are marked: those that DynamoDB reserves."""
+"""The placeholders of reserved attribute names in DynamoDB expressions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ MARKED = re.compile(r"#(\w+)")
 
 @lru_cache(maxsize=256)
 def marked_names(*expressions: str) -> Mapping[str, str]:
-    """Return what the marked names of expressions stand for.
+    """Return the attribute name of each placeholder in the expressions.
 
-    There are as many expressions as kinds of writes: each is looked through once.
+    The number of different expressions is small, so each is parsed once.
     """
     found = {f"#{name}": name for text in expressions for name in MARKED.findall(text)}
     return MappingProxyType(found)

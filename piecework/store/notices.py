@@ -1,11 +1,12 @@
-"""What a pipeline's notify hook is to be told: an outbox beside the job.
+"""The notifications of a pipeline's notify hook: an outbox beside the job.
 
-A notice is written together with what it tells of, so that neither is without the
-other. Whoever delivers it takes it for a while first; should it die, the next does.
+A notification is written in the same transaction as the event that it reports. A worker
+claims it for some seconds before it calls the hook. If that worker dies, another one
+delivers the notification.
 
-    PENDING   to be delivered at `due_at`, or in delivery until then
-    DELIVERED      the hook returned
-    ABANDONED the hook failed each time
+    PENDING    to be delivered at `due_at`, or in delivery until then
+    DELIVERED  the hook returned
+    ABANDONED  the hook failed each time
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from piecework.store.table import Action, Item, Table, Written
 
 PENDING, DELIVERED, ABANDONED = "PENDING", "DELIVERED", "ABANDONED"
 IS_PENDING = "#state = :pending"
-#: The claim is the time at which it ends: who comes later finds another one there.
-OURS = f"{IS_PENDING} AND due_at = :ours AND attempts = :attempts"
+#: A claim is identified by its end, `due_at`: each claim sets another one.
+CLAIMED = f"{IS_PENDING} AND due_at = :ours AND attempts = :attempts"
 DUE = f"{IS_PENDING} AND due_at <= :now"
 UNSENT = f"{IS_PENDING} AND redispatch_at <= :now"
-#: As it was looked at; a job that was taken up since is among the active again.
+#: The job is as it was read; a job that was reopened since is active again.
 STILL_ENDED = "#status = :seen AND gen = :gen"
 
 
 def notification_put(
     table: Table, job: Job, event: str, now: float, facts: dict[str, Any]
 ) -> list[Action]:
-    """Return the write of a notice; none where the pipeline wants to hear nothing."""
+    """Return the write of a notification; none if the pipeline has no notify hook."""
     if not job.has_notify_hook:
         return []
     known = {**job.item, **facts}
@@ -57,17 +58,17 @@ def notification_put(
 
 @dataclass(slots=True)
 class Notifications:
-    """The notices of one deployment's jobs."""
+    """The notifications of one deployment's jobs."""
 
     table: Table
     clock: Callable[[], float]
 
     async def of(self, ref: JobRef) -> list[Item]:
-        """Return a job's notices in their order."""
+        """Return a job's notifications in key order."""
         return [row async for row in self.table.query(ref.pk, keys.NOTIFICATION_PREFIX)]
 
     async def take(self, row: Item, seconds: float) -> Item | None:
-        """Take a notice that is due for a while, for one try; None: not now."""
+        """Claim a due notification for `seconds`; None: it is not due."""
         now = self.clock()
         action = self.table.action(
             "Update",
@@ -85,34 +86,38 @@ class Notifications:
         reply = await self.table.update(action)
         return reply.item if isinstance(reply, Written) else None
 
-    async def told(self, row: Item) -> bool:
-        """PENDING -> DELIVERED: whoever says so tells the truth."""
+    async def mark_delivered(self, row: Item) -> bool:
+        """Move PENDING -> DELIVERED; unfenced, because the hook has returned."""
         values = {"delivered": DELIVERED, "now": iso(self.clock()), "pending": PENDING}
         return await self._write(
             row, IS_PENDING, "#state = :delivered, delivered_at = :now", values
         )
 
-    async def put_off(self, row: Item, seconds: float, error: str) -> bool:
-        """Try again later."""
-        values = {"due": iso(self.clock() + seconds), "error": error, **ours(row)}
+    async def schedule_retry(self, row: Item, seconds: float, error: str) -> bool:
+        """Schedule the next delivery attempt after `seconds`."""
+        values = {
+            "due": iso(self.clock() + seconds),
+            "error": error,
+            **claim_values(row),
+        }
         return await self._write(
-            row, OURS, "due_at = :due, last_error = :error", values
+            row, CLAIMED, "due_at = :due, last_error = :error", values
         )
 
-    async def give_up(self, row: Item, error: str) -> bool:
-        """PENDING -> ABANDONED: it was tried often enough."""
-        values = {"abandoned": ABANDONED, "error": error, **ours(row)}
+    async def abandon(self, row: Item, error: str) -> bool:
+        """Move PENDING -> ABANDONED after the last delivery attempt."""
+        values = {"abandoned": ABANDONED, "error": error, **claim_values(row)}
         assignments = "#state = :abandoned, last_error = :error"
-        return await self._write(row, OURS, assignments, values)
+        return await self._write(row, CLAIMED, assignments, values)
 
     async def mark_redispatched(self, row: Item, seconds: float) -> bool:
-        """Note that a message is sent for a notice; the next one goes later."""
+        """Record that a message was sent; the next one comes after `seconds`."""
         now = self.clock()
         values = {"again": iso(now + seconds), "now": iso(now), "pending": PENDING}
         return await self._write(row, UNSENT, "redispatch_at = :again", values)
 
     async def close(self, job: Job) -> bool:
-        """Let go of an ended job of which everybody was told."""
+        """Remove an ended job from the active jobs after its last notification."""
         check = self.table.action(
             "ConditionCheck",
             job.ref.pk,
@@ -137,6 +142,6 @@ class Notifications:
         return isinstance(await self.table.update(action, returning="NONE"), Written)
 
 
-def ours(row: Item) -> dict[str, Any]:
-    """Return the values that `OURS` compares."""
+def claim_values(row: Item) -> dict[str, Any]:
+    """Return the values that `CLAIMED` compares."""
     return {"pending": PENDING, "ours": row["due_at"], "attempts": row["attempts"]}

@@ -1,7 +1,7 @@
-"""The list of open dead letters by their time: what the alarms are read from.
+"""The index of open dead letters by time, from which the alarms are evaluated.
 
-A mark is put with its letter and deleted with the move that closes it, so that it
-tells what is open without a look at the letters themselves.
+A mark is written with its dead letter and deleted with the write that closes it. So the
+reconciler finds the open dead letters without a scan.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from piecework.store.table import Action, Item, Table
 
 
 def open_mark(table: Table, letter: dict[str, Any], kind: str) -> Action:
-    """Return the `Put` or `Delete` of the mark of a letter."""
+    """Return the `Put` or `Delete` of the mark of a dead letter."""
     names = ("tenant", "job", "chunk", "gen", "dead_lettered_at", "expires_at")
     facts = {name: letter[name] for name in names if name in letter}
     tenant, job = letter["tenant"], letter["job"]
@@ -28,11 +28,11 @@ def open_mark(table: Table, letter: dict[str, Any], kind: str) -> Action:
 
 
 async def newest(table: Table, tenant: str, count: int) -> list[Item]:
-    """Return the marks of the letters that were written last, the newest first."""
+    """Return the marks of the last written dead letters, the newest first."""
     return await table.first(keys.open_letters_pk(tenant), count, backwards=True)
 
 
 async def oldest(table: Table, tenant: str) -> Item | None:
-    """Return the mark of the letter that has been open for longest."""
+    """Return the mark of the dead letter that has been open for longest."""
     found = await table.first(keys.open_letters_pk(tenant), 1)
     return found[0] if found else None

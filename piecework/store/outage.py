@@ -1,4 +1,4 @@
-"""What our own AWS calls raise, as one error that is nobody's fault but the store's."""
+"""Turn the errors of our own AWS requests into `StoreError`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from piecework.errors import StoreError
 
 @dataclass(frozen=True, slots=True)
 class Reaching:
-    """A request to something; a class, for every request goes through one."""
+    """A context that maps SDK errors; a class, because every request enters it."""
 
     what: str
 
     def __enter__(self) -> None:
-        """Begin the request."""
+        """Start the request."""
 
     def __exit__(
         self,
@@ -27,7 +27,7 @@ class Reaching:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End it; what the SDK raised is the store's."""
+        """Raise `StoreError` for an error of the SDK."""
         if isinstance(error, ClientError | BotoCoreError):
             code = classify(error).code
             message = f"{self.what} could not be reached: {type(error).__name__}."
@@ -36,9 +36,9 @@ class Reaching:
 
 @lru_cache(maxsize=64)
 def reaching(what: str) -> Reaching:
-    """Raise `StoreError` for whatever the SDK raises inside.
+    """Return a context that raises `StoreError` for every SDK error inside.
 
     Raises:
-        StoreError: With the code of what AWS said.
+        StoreError: With the error code of the AWS answer.
     """
     return Reaching(what)

@@ -1,4 +1,4 @@
-"""Take an ended chunk up again: an operator's write, in a new generation."""
+"""Reopen an ended chunk in a new generation: an operator's write."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from piecework import keys
 from piecework.model import Chunk, ChunkStatus, JobStatus, iso
 from piecework.store.table import Action, Table, Written
 
-#: Still ended as it was, in the life that was looked at. A result is never undone.
+#: The chunk is as it was read, without a result. A result is never discarded.
 ENDED_AS_READ = "#status = :seen AND #status IN (:dead, :cancelled) AND gen = :gen"
-#: What has ended in this very life already, is taken up in the next: the rows of its
-#: way back would be taken for those of a new one.
+#: A chunk is never reopened in the generation in which it ended: the rows of its
+#: compensation would be read as those of a new one.
 EARLIER = "gen < :next"
-#: An operator who is late, and whose job has ended again since, takes nothing up.
+#: A late operator reopens nothing if the job has ended again since.
 BEING_RESUMED = "#status = :resuming AND gen = :next"
 
 
 @dataclass(frozen=True, slots=True)
 class Patched:
-    """Another payload than the chunk died with: where it lies, and what was changed."""
+    """The patched payload of a chunk: its place, its hash and the patch."""
 
     payload: str
     payload_sha256: str
@@ -28,8 +28,8 @@ class Patched:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """When a chunk is worked on again at the earliest, and when it is overdue."""
+class Schedule:
+    """When a reopened chunk may start, and when it is redispatched (Unix time)."""
 
     not_before: float
     due: float
@@ -37,25 +37,25 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Reopening:
-    """What becomes of a chunk that is taken up again.
+    """Options of a reopened chunk.
 
     Attributes:
-        also: What goes with it: its dead letter is closed.
+        also: Further writes of the transaction, such as the closing of a dead letter.
     """
 
     patched: Patched | None = None
-    turn: Turn | None = None
+    schedule: Schedule | None = None
     also: Sequence[Action] = field(default=())
 
 
 async def reopen_chunk(
     table: Table, chunk: Chunk, gen: int, how: Reopening | None = None
 ) -> bool:
-    """DEAD | CANCELLED -> PENDING in generation `gen`, with all its attempts before it.
+    """Move DEAD | CANCELLED -> PENDING in generation `gen`, with all attempts left.
 
-    It goes on at `resume_at`, its first stage that is not done or was undone, else
-    where it stood. The fence goes on rising, so that no claim of an earlier life can
-    be mistaken. What was dead remembers of which death it is the replay.
+    It continues at `resume_at`, the first incomplete or compensated stage; without it,
+    at its cursor. The fence keeps rising, so that no claim of an earlier
+    generation is valid. A dead chunk stores which dead letter it replays.
     """
     how = how or Reopening()
     check = table.action(
@@ -70,7 +70,7 @@ async def reopen_chunk(
 
 
 def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> Action:
-    """Return the write to the chunk's own item."""
+    """Return the write on the chunk's item."""
     assignments = (
         "SET #status = :pending, gen = :next, attempts = :zero, stage = :stage"
     )
@@ -102,11 +102,11 @@ def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> Action:
             "payload": how.patched.payload,
             "sha256": how.patched.payload_sha256,
         }
-    if how.turn is None:
+    if how.schedule is None:
         removed += ", retry_at, redispatch_at"
     else:
-        assignments += ", retry_at = :turn, redispatch_at = :due"
-        values |= {"turn": iso(how.turn.not_before), "due": iso(how.turn.due)}
+        assignments += ", retry_at = :again, redispatch_at = :due"
+        values |= {"again": iso(how.schedule.not_before), "due": iso(how.schedule.due)}
     return table.action(
         "Update",
         chunk.ref.pk,

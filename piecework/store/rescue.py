@@ -1,8 +1,8 @@
-"""The reconciler's two writes: give a dead lease back, and note a resend.
+"""The reconciler's two writes: release an expired lease, and record a redispatch.
 
-Both are conditional on the very state that was looked at, `renewals` included: a
-holder that moved in between is alive, and keeps its chunk. A lease that is given back
-takes its token along, so that its holder cannot take our write for its own.
+Both compare the state that the reconciler read. The release compares `renewals` too: an
+owner that renewed its lease meanwhile is alive and keeps its chunk. The release also
+removes the token, so that the former owner does not mistake this write for its own.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ NOT_RENEWED_SINCE = "renewals = :renewals"
 
 @dataclass(slots=True)
 class Reclaimer:
-    """The reconciler's writes."""
+    """The reconciler's writes on chunks."""
 
     table: Table
     settings: Settings
     clock: Callable[[], float]
 
     async def release_expired(self, chunk: Chunk) -> bool:
-        """Move RUNNING with a dead lease -> WAITING; the attempt stays spent.
+        """Move RUNNING with an expired lease -> WAITING; the attempt stays spent.
 
-        It has waited for a lease already, so its message is soon made up for if SQS
-        hands it to somebody who never hears of it; a resend after that can wait.
+        The next redispatch comes after a third of a lease, because the chunk has waited
+        for a whole lease already and SQS may have lost track of its message.
         """
         return await self._write(
             chunk,
@@ -47,9 +47,10 @@ class Reclaimer:
         )
 
     async def mark_redispatched(self, chunk: Chunk) -> bool:
-        """Note a resend of a PENDING or WAITING chunk; the next comes later.
+        """Record that the message of a PENDING or WAITING chunk is sent again.
 
-        Many reconcilers may note the same one at once: it counts as one.
+        Each redispatch doubles the delay until the next. Only one of several
+        reconcilers that read the same state may record it.
         """
         redispatches = int(chunk.item.get("redispatches", 0))
         wait = self.settings.redispatch_s * 2.0 ** min(redispatches, 8)

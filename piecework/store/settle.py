@@ -17,7 +17,7 @@ from piecework.model import ChunkStatus, iso
 from piecework.outcome import Cancelled, DeadLettered, Deferred, Retry
 from piecework.settings import Settings
 from piecework.store.calls_spent import Calls
-from piecework.store.cancels import cancelled_at
+from piecework.store.cancels import cancelled_at_stage
 from piecework.store.claims import OWNED, ownership_values
 from piecework.store.open_letters import open_mark
 from piecework.store.table import Action, Refused, Table, Written
@@ -162,7 +162,7 @@ class Settlements:
         A compensated chunk resumes at `resume_at`, any other chunk at its cursor.
         """
         assignments = "cancelled_at_stage = :at"
-        values: dict[str, Any] = {"at": cancelled_at(cancelled.stage)}
+        values: dict[str, Any] = {"at": cancelled_at_stage(cancelled.stage)}
         if resume_at is not None:
             assignments += ", compensation = :compensation, resume_at = :resume"
             values |= {"compensation": cancelled.compensation, "resume": resume_at}

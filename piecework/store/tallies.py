@@ -1,10 +1,10 @@
-"""Which chunks have ended: sets, so that counting one twice counts it once.
+"""Tallies of ended chunks: sets, so that a chunk that is added twice counts once.
 
-A group of 256 chunks has one tally. The reply to an addition says whether the group
-is full; the full groups of a job are themselves tallied on the job's item. Of a job of
-more than 256 groups they are tallied block by block, and the job's item has the full
-blocks: each write of a set is billed by all of it, and everybody reads that item. A
-tally only says when it is worth looking: what decides is the look at all chunks.
+A group of 256 chunks has one tally. The reply to an addition tells whether the group is
+full. The full groups of a job are a set on the job's item. In a job of more than 256
+groups each block of groups has such a set, and the job's item has the full blocks: a
+write is billed by the size of the whole set, and every process reads the job's item. A
+tally only tells when a snapshot is worthwhile; the snapshot decides.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from piecework import keys, layout
 from piecework.model import JobRef
 from piecework.store.table import Action, Table, Written
 
-#: Sets on a job's item; the first one on that of a block, too.
+#: Sets on a job's item; a block's item has the first one too.
 FULL_GROUPS, FULL_BLOCKS = "full_groups", "full_blocks"
 
 
@@ -31,16 +31,16 @@ class Tallies:
     async def add(
         self, ref: JobRef, group: int, ended: Iterable[int], chunks: int
     ) -> bool:
-        """Count chunks of one group as ended; say whether all of the job's have."""
-        settled = set(ended)
-        if not settled:
+        """Add ended chunks of one group; return whether all of the job have ended."""
+        numbers = set(ended)
+        if not numbers:
             return False
         action = self.table.action(
             "Update",
             keys.partition_pk(ref.tenant, ref.job, group),
             keys.TALLY_SK,
             update="ADD ended_chunks :ended",
-            values={"ended": settled},
+            values={"ended": numbers},
         )
         reply = await self.table.update(action, returning="UPDATED_NEW")
         if not isinstance(reply, Written):
@@ -63,7 +63,7 @@ class Tallies:
         )
 
     async def _members(self, addition: Action, name: str) -> int:
-        """Add to a set; return how many it has then."""
+        """Add to a set; return its new size."""
         reply = await self.table.update(addition, returning="UPDATED_NEW")
         return len(reply.item[name]) if isinstance(reply, Written) else 0
 
@@ -88,7 +88,7 @@ class Tallies:
         )
 
     async def remove(self, ref: JobRef, group: int, reopened: Iterable[int]) -> None:
-        """Take reopened chunks, and their group, out of the tallies."""
+        """Remove reopened chunks, and their group, from the tallies."""
         removed = set(reopened)
         tally = self.table.action(
             "Update",
@@ -111,11 +111,11 @@ class Tallies:
             block = self._on_block(ref, "DELETE", group)
             await self.table.update(block, returning="NONE")
 
-    async def settled(self, ref: JobRef, chunks: int) -> int:
-        """Return how many chunks the tallies know to have ended; for progress bars.
+    async def count_ended(self, ref: JobRef, chunks: int) -> int:
+        """Return how many chunks have ended by the tallies; for progress bars.
 
-        Of a very large job only the first groups that are not full are asked: its
-        chunks are handed out in about their order.
+        For a very large job only the first groups that are not full are read, because
+        chunks are dispatched in about their order.
         """
         full = await self._full_groups(ref, chunks)
         total = sum(layout.partition_size(group, chunks) for group in full)
@@ -138,12 +138,12 @@ class Tallies:
 
 
 def chunks_of(job: Mapping[str, Any]) -> int:
-    """Return how many chunks a job's item says that it has."""
+    """Return the number of chunks of a job's item."""
     return int(job.get("chunks", 0))
 
 
 def ended_at_least(job: Mapping[str, Any]) -> int:
-    """Return how many chunks have ended by a large job's item alone."""
+    """Return the minimum number of ended chunks, from a large job's item alone."""
     full = len(job.get(FULL_GROUPS, ()))
     full += len(job.get(FULL_BLOCKS, ())) * layout.BLOCK_SIZE
     return min(full * layout.PARTITION_SIZE, chunks_of(job))

@@ -1,4 +1,4 @@
-"""What ended one claim, kept: a dead letter tells of all the errors before it."""
+"""The stored error of one claim; a dead letter contains the errors of all claims."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from piecework.store.table import Action, Table
 def error_put(
     table: Table, claim: Claim, failure: ErrorEnvelope, now: float, keep_days: float
 ) -> Action:
-    """Return the write of the error that ended a claim; it goes with that end."""
+    """Return the write of the error that ended a claim, for the same transaction."""
     return table.action(
         "Put",
         claim.ref.pk,

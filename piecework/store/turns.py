@@ -1,7 +1,7 @@
-"""Decide which way a chunk that nobody holds goes to its end, when a cancel undoes.
+"""Set the direction of a chunk without an owner, when a cancel compensates.
 
-Before its pivot it goes back: a TURN row says why, and whoever claims it next undoes
-what it did. From its pivot on there is only onwards.
+Before its pivot the chunk compensates: a COMPENSATION row has the reason, and the next
+claim runs the compensation. From its pivot on, the chunk only goes forward.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from piecework.store.cancels import UNCLAIMED
 from piecework.store.rescue import NOT_RENEWED_SINCE
 from piecework.store.table import Action, Table, Written
 
-#: What `direction` says; an item without it goes onwards, and may still be cancelled.
+#: Values of `direction`; a chunk without it goes forward and may still be cancelled.
 COMPENSATING, FORWARD = "compensating", "forward"
 
 
 async def set_direction(
     table: Table, chunk: Chunk, failure: ErrorEnvelope | None
 ) -> bool:
-    """PENDING | WAITING | RUNNING with a dead lease -> WAITING, on its way to its end.
+    """Move PENDING | WAITING | RUNNING with an expired lease -> WAITING.
 
-    Back, for the reason that `failure` is; onwards without one. It may be claimed at
-    once.
+    With `failure`, the reason, it compensates; without one it goes forward. It may be
+    claimed at once.
     """
     running = chunk.status is ChunkStatus.RUNNING
     beat = {"renewals": chunk.renewal_mark[1]} if running else {}
@@ -33,7 +33,7 @@ async def set_direction(
         chunk.ref.pk,
         chunk.ref.sk,
         condition=f"{UNCLAIMED} AND {NOT_RENEWED_SINCE}" if running else UNCLAIMED,
-        update="SET #status = :waiting, direction = :way"
+        update="SET #status = :waiting, direction = :direction"
         + (", error_code = :code" if failure else "")
         + " REMOVE claimed_by, claim_expires_at, claim_token, retry_at",
         values={
@@ -41,7 +41,7 @@ async def set_direction(
             "gen": chunk.gen,
             "fence": chunk.fence,
             "waiting": ChunkStatus.WAITING,
-            "way": COMPENSATING if failure else FORWARD,
+            "direction": COMPENSATING if failure else FORWARD,
             **beat,
             **code,
         },
@@ -57,7 +57,7 @@ async def set_direction(
 def compensation_put(
     table: Table, ref: ChunkRef, gen: int, stage: str, failure: ErrorEnvelope
 ) -> Action:
-    """Return the write that says why a chunk turned back, and at which stage."""
+    """Return the write of the reason and the stage of a compensation."""
     sk = f"{keys.work_prefix(ref.chunk)}COMPENSATION#{gen:04d}"
     item = {"stage": stage, "error": failure.model_dump_json(exclude_none=True)}
     return table.action("Put", ref.pk, sk, item=item)

@@ -1,4 +1,4 @@
-"""Everything that earlier claims wrote about a chunk, read once when one takes over."""
+"""Read everything that earlier claims wrote about a chunk."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from piecework.store.table import Item, Table
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The rows of a chunk, by the end of their sort key, and its result."""
+    """The rows of a chunk, by the last part of their sort key, and its result."""
 
     rows: dict[str, Item]
     result: Item | None
 
     def kind(self, kind: str) -> list[Item]:
-        """Return the rows of a kind: CALLS, EFFECT or ERROR, in their order."""
+        """Return the rows of a kind (such as CALLS, EFFECT or ERROR) in key order."""
         return [row for name, row in self.rows.items() if name.startswith(f"{kind}#")]
 
 
 async def read_work(table: Table, ref: ChunkRef) -> Work:
-    """Read what earlier claims wrote, strongly consistent."""
+    """Read the rows of a chunk, strongly consistent."""
     prefix = keys.work_prefix(ref.chunk)
 
     async def rows() -> dict[str, Item]:

@@ -35,7 +35,7 @@ STORES = (
 
 STATE = r"[A-Z]{4,}"
 ARROWS = re.compile(
-    rf"{STATE}(?: \| {STATE})*(?: with a dead lease)?"
+    rf"{STATE}(?: \| {STATE})*(?: with an expired lease)?"
     rf"(?: -> {STATE}(?: \| {STATE})*)+"
 )
 

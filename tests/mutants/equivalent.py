@@ -20,7 +20,7 @@ EQUIVALENT: dict[Key, str] = {
     ): "a chunk on its way back completes no stage: it only undoes",
     (
         "piecework/store/ledger.py",
-        "_come_to",
+        "_record_end",
         "without `:unknown of #state IN (:intent, :unknown)`",
     ): "only a doubt comes to it by that, and what is UNKNOWN is so already",
     (

@@ -10,7 +10,7 @@ import pytest
 
 from piecework.model import iso
 from piecework.reconcile.dead_letter_alarms import LOOKS, DeadLetterAlarms
-from piecework.store.alarms import give_alarm
+from piecework.store.alarms import raise_alarm
 from piecework.store.open_letters import open_mark
 from tests.store.conftest import SETTINGS, Store, Stutter
 from tests.store.deployment import runtime
@@ -109,17 +109,17 @@ async def test_an_alarm_that_is_due_again_is_given_again(store: Store) -> None:
     table, tenant = store.letters, store.ref.tenant
     now = store.now
     give = {"quiet_s": 60.0}
-    assert await give_alarm(table, tenant, "age", now=now, **give) is True
-    assert await give_alarm(table, tenant, "age", now=now + 59, **give) is False
-    assert await give_alarm(table, tenant, "arrivals", now=now, **give) is True
-    assert await give_alarm(table, tenant, "age", now=now + 60, **give) is True
+    assert await raise_alarm(table, tenant, "age", now=now, **give) is True
+    assert await raise_alarm(table, tenant, "age", now=now + 59, **give) is False
+    assert await raise_alarm(table, tenant, "arrivals", now=now, **give) is True
+    assert await raise_alarm(table, tenant, "age", now=now + 60, **give) is True
 
 
 async def test_an_alarm_whose_answer_was_lost_is_ours(store: Store) -> None:
     stutter = Stutter(store.client)
     store.client = stutter
     table, tenant = store.letters, store.ref.tenant
-    assert await give_alarm(table, tenant, "age", now=store.now, quiet_s=60.0) is True
+    assert await raise_alarm(table, tenant, "age", now=store.now, quiet_s=60.0) is True
     assert 1 == stutter.sent
 
 

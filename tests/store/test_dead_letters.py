@@ -10,7 +10,7 @@ from piecework import keys
 from piecework.model import Chunk, JobStatus, iso
 from piecework.store.dead_letters import Closing
 from piecework.store.open_letters import newest, oldest, open_mark
-from piecework.store.reopen import Patched, Reopening, Turn, reopen_chunk
+from piecework.store.reopen import Patched, Reopening, Schedule, reopen_chunk
 from piecework.store.table import Written
 from tests.store.conftest import NOW, Store
 from tests.store.writes import dead_letter
@@ -170,7 +170,7 @@ async def test_a_patched_chunk_points_to_its_new_payload_and_the_letter_tells(
 async def test_a_chunk_that_has_its_turn_later_waits_for_it(store: Store) -> None:
     await dead(store, retry_at=iso(NOW - 9), redispatch_at=iso(NOW - 9))
     seen = Chunk.read(store.chunk, await store.item())
-    how = Reopening(turn=Turn(NOW + 10, NOW + 40))
+    how = Reopening(schedule=Schedule(NOW + 10, NOW + 40))
     assert await reopen_chunk(store.table, seen, 5, how) is True
     item = await store.item()
     assert (iso(NOW + 10), iso(NOW + 40)) == (item["retry_at"], item["redispatch_at"])

@@ -42,15 +42,15 @@ async def take(here: Notifications, row: Any) -> Any:
 
 
 async def told(here: Notifications, row: Any) -> Any:
-    return await here.told(row)
+    return await here.mark_delivered(row)
 
 
 async def put_off(here: Notifications, row: Any) -> Any:
-    return await here.put_off(row, 30.0, "not now")
+    return await here.schedule_retry(row, 30.0, "not now")
 
 
 async def give_up(here: Notifications, row: Any) -> Any:
-    return await here.give_up(row, "never")
+    return await here.abandon(row, "never")
 
 
 async def send_again(here: Notifications, row: Any) -> Any:

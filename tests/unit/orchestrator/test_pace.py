@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.pace import LOST_AFTER_S, MAX_SQS_DELAY_S, DispatchRate
 from piecework.model import JobRef
-from piecework.store.reopen import Turn
+from piecework.store.reopen import Schedule
 
 REF = JobRef("acme", "job")
 
@@ -25,7 +25,7 @@ def test_messages_are_delayed_until_the_slot_of_their_chunk() -> None:
 def test_slots_beyond_the_sqs_delay_are_left_to_the_reconciler() -> None:
     rate = DispatchRate(1.0, 0.0)
     last, later = int(MAX_SQS_DELAY_S), int(MAX_SQS_DELAY_S) + 1
-    assert Turn(last, last + LOST_AFTER_S) == rate.slot(last)
-    assert Turn(later, later) == rate.slot(later)
+    assert Schedule(last, last + LOST_AFTER_S) == rate.slot(last)
+    assert Schedule(later, later) == rate.slot(later)
     sent = rate.group_by_delay([REF.chunk(n) for n in range(later + 1)], 0.0)
     assert later == sum(map(len, sent.values()))

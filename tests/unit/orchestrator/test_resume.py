@@ -23,7 +23,7 @@ from piecework.model import Chunk, Job
 from piecework.outcome import Compensation, DeadLettered
 from piecework.settings import Settings
 from piecework.store.dead_letters import Closing, DeadLetters
-from piecework.store.reopen import Patched, Reopening, Turn, reopening
+from piecework.store.reopen import Patched, Reopening, Schedule, reopening
 from tests.unit.piecework.fakes import envelope
 from tests.unit.piecework.store.tables import REF, claim, paper
 
@@ -33,7 +33,7 @@ DEAD = {"status": "DEAD", "gen": 1, "fence": 2, "stage": "second", "label": "7 F
 @pytest.mark.parametrize("more", [{}, {"resume_at": "first", "error_code": "x.y.z"}])
 def test_what_is_kept_of_a_chunk_is_enough_to_reopen_it(more: dict[str, Any]) -> None:
     chunk, table = Chunk.read(REF, DEAD | more), paper()
-    how = Reopening(Patched("p/0+1", "ab", "{}"), Turn(1.0, 2.0))
+    how = Reopening(Patched("p/0+1", "ab", "{}"), Schedule(1.0, 2.0))
     slim = replace(chunk, item=pick(chunk.item, CHUNK_ATTRIBUTES))
     assert reopening(table, chunk, 2, how) == reopening(table, slim, 2, how)
     assert {"label", "error_code"} & slim.item.keys() == set()

@@ -160,7 +160,7 @@ async def test_a_doubt_stays() -> None:
 def test_undoing_a_stage_marks_its_effects_and_no_others() -> None:
     kept = ledger(paper())
     kept.load([row("DONE"), row("DONE", effect_key="other", stage="b")])
-    (action,) = kept.undoing("a")
+    (action,) = kept.compensation_updates("a")
     assert action.sk == "WORK#00000003#EFFECT#key"
     assert action.values == {"compensated": "COMPENSATED"}
-    assert kept.undoing("c") == []
+    assert kept.compensation_updates("c") == []

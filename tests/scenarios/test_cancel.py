@@ -19,7 +19,7 @@ from tests.scenarios.pipelines import Item, counting, travel
 JOB = JobRef("default", "job-1")
 
 
-async def test_a_cancel_cuts_off_the_calls_in_flight_and_then_is_quiet(
+async def test_a_cancel_interrupts_the_calls_in_flight_and_quiesces(
     scenario: Scenario,
 ) -> None:
     await scenario.submit(counting, [Item(n=n, calls=400) for n in range(40)])
@@ -99,7 +99,7 @@ async def test_a_job_that_has_ended_cannot_be_cancelled(scenario: Scenario) -> N
     assert running.value.code == "job.state.not_finished"
 
 
-async def test_a_cancel_does_not_cut_off_an_undo(scenario: Scenario) -> None:
+async def test_a_cancel_does_not_interrupt_a_compensation(scenario: Scenario) -> None:
     item = Item(n=1, trouble="car-permanent", seconds=2.5)
     await scenario.submit(travel, [item])
 

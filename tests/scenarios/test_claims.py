@@ -54,7 +54,7 @@ async def test_blocking_work_longer_than_the_lease_keeps_its_chunk(
     assert [chunk.fence for chunk in await scenario.chunks()] == [1, 1]
 
 
-async def test_a_loser_costs_the_chunk_no_attempt_and_no_message(
+async def test_a_refused_claim_costs_the_chunk_no_attempt_and_no_message(
     scenario: Scenario,
 ) -> None:
     job, _ = await scenario.submit(counting, [Item(n=1, seconds=1.5)])
@@ -74,7 +74,7 @@ async def test_a_loser_costs_the_chunk_no_attempt_and_no_message(
     assert await scenario.letters() == []
 
 
-async def test_messages_of_no_chunk_are_set_aside(scenario: Scenario) -> None:
+async def test_messages_of_no_chunk_are_quarantined(scenario: Scenario) -> None:
     rt = scenario.rt
     job, _ = await scenario.submit(counting, [Item(n=1)])
     orphan = Message.about(job.ref.chunk(7), 1).model_dump_json()

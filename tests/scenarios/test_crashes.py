@@ -97,7 +97,7 @@ async def test_a_chunk_that_kills_its_worker_ends_as_a_dead_letter(
     assert scenario.happened("second", "1") == scenario.rt.settings.max_attempts
 
 
-async def test_a_stop_hands_the_chunk_back_without_spending_an_attempt(
+async def test_a_stop_releases_the_chunk_without_spending_an_attempt(
     scenario: Scenario,
 ) -> None:
     await scenario.submit(counting, [Item(n=1, seconds=4.0)])

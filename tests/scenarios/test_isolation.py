@@ -87,7 +87,7 @@ async def test_a_stage_that_kills_its_process_harms_no_neighbour(
 
 
 @pytest.mark.usefixtures("two_attempts")
-async def test_a_stage_that_hangs_in_c_is_cut_off(
+async def test_a_stage_that_hangs_in_c_is_interrupted(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIECEWORK_STALL_TIMEOUT_S", "4")
@@ -104,7 +104,7 @@ async def test_a_stage_that_hangs_in_c_is_cut_off(
 
 
 @pytest.mark.usefixtures("two_attempts")
-async def test_a_child_killed_in_mid_call_leaves_the_effect_in_doubt(
+async def test_a_child_killed_during_a_call_leaves_an_unknown_effect(
     scenario: Scenario,
 ) -> None:
     await worked(scenario, paying, [Item(n=1, trouble="fax")])
@@ -148,7 +148,7 @@ async def test_no_child_outlives_a_killed_worker(scenario: Scenario) -> None:
     await scenario.until(lambda: not any(map(alive, pids)), within=2)
 
 
-async def test_a_cancel_ends_a_function_that_no_thread_could_be_cut_off_from(
+async def test_a_cancel_ends_a_function_that_a_thread_could_not_interrupt(
     scenario: Scenario,
 ) -> None:
     await scenario.submit(waiting, [Item(n=1, seconds=60)])
@@ -164,7 +164,7 @@ async def test_a_cancel_ends_a_function_that_no_thread_could_be_cut_off_from(
     assert await worker.stop() == 0
 
 
-async def test_a_stop_hands_an_isolated_stage_back_without_spending_an_attempt(
+async def test_a_stop_releases_an_isolated_stage_without_spending_an_attempt(
     scenario: Scenario,
 ) -> None:
     await scenario.submit(waiting, [Item(n=1, seconds=60)])
@@ -190,7 +190,7 @@ async def test_a_child_runs_one_stage_after_another(scenario: Scenario) -> None:
     assert not any(map(alive, pids))
 
 
-async def test_a_worker_beyond_its_memory_hands_back_and_makes_room(
+async def test_a_worker_beyond_its_memory_limit_releases_its_chunks_and_ends(
     scenario: Scenario,
 ) -> None:
     await scenario.submit(napping, [Item(n=1, seconds=60)])

@@ -111,7 +111,7 @@ async def test_a_worker_on_ecs_is_protected_while_it_works_and_has_its_tasks_nam
         assert [True, False] == stub.wishes
 
 
-async def test_a_worker_that_breathes_takes_nothing_until_it_is_protected_again(
+async def test_a_paused_worker_takes_nothing_until_it_is_protected_again(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, seconds in {
@@ -154,7 +154,7 @@ async def until_fixed(_: object) -> None:
         await asyncio.sleep(0.01)
 
 
-async def test_a_stop_is_over_in_time_whatever_is_in_hand(scenario: Scenario) -> None:
+async def test_a_stop_ends_in_time_whatever_is_active(scenario: Scenario) -> None:
     jobs = {"task": counting, "thread": blocking}
     for job, pipeline in jobs.items():
         await scenario.submit(pipeline, [Item(n=1, seconds=100.0)], job=job)

@@ -12,7 +12,7 @@ from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting
 
 
-async def test_a_second_signal_ends_a_worker_at_once_and_its_chunk_is_taken_over(
+async def test_a_second_signal_ends_a_worker_at_once_and_another_claims_its_chunk(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIECEWORK_SHUTDOWN_GRACE_S", "60")
@@ -34,7 +34,7 @@ async def test_a_second_signal_ends_a_worker_at_once_and_its_chunk_is_taken_over
     assert 2 == taken.fence
 
 
-async def test_what_an_outstanding_poll_brings_after_a_stop_is_seen_at_once(
+async def test_messages_of_a_poll_that_ends_after_a_stop_are_visible_at_once(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A message that was stranded would show again in a minute, and no sooner.

@@ -28,10 +28,10 @@ READ, WRITE, DEPLOY = "operator-read", "operator-write", "deploy"
 EVERYBODY = f"{SUBMIT} {WORK} {REPAIR} {READ} {WRITE}"
 #: Who makes each call; what begins with `nobody` has a reason in the place of actors.
 MAKERS = {
-    "orchestrator/doctor.py:_resources dynamodb:DescribeTable": f"{SUBMIT} {READ}",
-    "orchestrator/doctor.py:_resources s3:ListObjectsV2": f"{SUBMIT} {READ}",
-    "orchestrator/doctor.py:_resources sqs:GetQueueUrl": f"{SUBMIT} {READ}",
-    "orchestrator/doctor.py:_resources sts:GetCallerIdentity": f"{SUBMIT} {READ}",
+    "orchestrator/doctor.py:_check_resources dynamodb:DescribeTable": f"{SUBMIT} {READ}",
+    "orchestrator/doctor.py:_check_resources s3:ListObjectsV2": f"{SUBMIT} {READ}",
+    "orchestrator/doctor.py:_check_resources sqs:GetQueueUrl": f"{SUBMIT} {READ}",
+    "orchestrator/doctor.py:_check_resources sts:GetCallerIdentity": f"{SUBMIT} {READ}",
     "orchestrator/infra/by_name.py:_delete_queue sqs:DeleteQueue": (
         "nobody: data is deleted by an administrator"
     ),

@@ -38,7 +38,7 @@ RATES = {
 BETWEEN_BLOWS_S = 20.0
 FREEZES = 0.4
 #: Longer than both designs' leases, now and then.
-LONGEST_FREEZE_S = 400.0
+MAX_FREEZE_S = 400.0
 #: The chance that a submitter is killed, and the seconds within which it is.
 SUBMITTER_DIES = 0.02
 SUBMITTER_S = 1.0
@@ -74,7 +74,7 @@ def draw_worker_faults(
         wait = rng.expovariate(intensity / BETWEEN_BLOWS_S)
         slot, frozen = rng.randrange(slots), rng.random() < FREEZES
         yield WorkerFault(
-            wait, slot, rng.random() ** 3 * LONGEST_FREEZE_S if frozen else 0.0
+            wait, slot, rng.random() ** 3 * MAX_FREEZE_S if frozen else 0.0
         )
 
 

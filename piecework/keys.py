@@ -81,7 +81,7 @@ def active_sk(tenant: str, job: str) -> str:
 
 
 def notification_sk(gen: int, event: str) -> str:
-    """Return the sort key of what a pipeline is to be told of a life of a job."""
+    """Return the sort key of a notification of a generation of a job."""
     return f"{NOTIFICATION_PREFIX}{gen:04d}#{event}"
 
 

@@ -2,8 +2,8 @@
 
 One machine writes leases and delays, and others read them. If the local clock differs
 from AWS by more than the responses allow, it is corrected as if the last response had
-taken no time. Correctness does not depend on it. But a worker whose clock runs ahead
-would take the chunks of living workers, and one whose clock lags would wait too long.
+taken no time. Correctness does not depend on it. But a worker with a fast clock
+would take the chunks of living workers, and one with a slow clock would wait too long.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from piecework.telemetry.quiet import quiet_log
 
 @dataclass(slots=True)
 class MemoryRun:
-    """What became of a run in memory.
+    """The results of a run in memory.
 
     Attributes:
         results: The result of each chunk that has one.
@@ -91,7 +91,7 @@ class MemoryJournal:
     async def begin(
         self, key: str, stage: str, effect: Effect, max_duration_s: float
     ) -> Proceed | AlreadyDone | Unknown:
-        """Write an intent, or learn what became of an earlier one."""
+        """Write an intent, or return the state of an earlier one."""
         del max_duration_s
         known = self.effects.get(key)
         if known is not None:

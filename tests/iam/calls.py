@@ -1,7 +1,7 @@
-"""Every place in our code that calls an operation of AWS, by its name in the SDK.
+"""Every place in the code that calls an AWS operation, by its name in the SDK.
 
-A new call fails the build until it stands here; then its operation needs its actions
-(`operations.py`), and whoever makes it a grant (`grants.py`, `infra/roles.yaml`).
+A new call fails the build until this table contains it. Its operation then needs its
+actions (`operations.py`), and its actors need a grant (`grants.py`, `infra/roles.yaml`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ READ, WRITE, DEPLOY = "operator-read", "operator-write", "deploy"
 EVERYBODY = f"{SUBMIT} {WORK} {REPAIR} {READ} {WRITE}"
 #: Who makes each call; what begins with `nobody` has a reason in the place of actors.
 MAKERS = {
-    "orchestrator/doctor.py:_check_resources dynamodb:DescribeTable": f"{SUBMIT} {READ}",
+    "orchestrator/doctor.py:_check_resources "
+    "dynamodb:DescribeTable": f"{SUBMIT} {READ}",
     "orchestrator/doctor.py:_check_resources s3:ListObjectsV2": f"{SUBMIT} {READ}",
     "orchestrator/doctor.py:_check_resources sqs:GetQueueUrl": f"{SUBMIT} {READ}",
     "orchestrator/doctor.py:_check_resources sts:GetCallerIdentity": f"{SUBMIT} {READ}",

@@ -133,7 +133,7 @@ RECONCILER = (
     row(
         "dynamodb:ConditionCheckItem DeleteItem GetItem PutItem Query UpdateItem",
         "checkpoints",
-        "piecework.reconcile.jobs:act_on",
+        "piecework.reconcile.jobs:reconcile_job",
         "finishes submits and cancels, gives back what the dead held, ends jobs",
     ),
     row(

@@ -91,11 +91,11 @@ def nobody_waits_for_what_may_land(patch: Patch) -> None:
     async def at_once(_: Any) -> None:
         return None
 
-    patch.setattr(in_flight.InFlight, "over", at_once)
+    patch.setattr(in_flight.InFlight, "wait", at_once)
 
 
 def wrong_clocks_are_believed(patch: Patch) -> None:
-    patch.setattr(service_clock.ServiceClock, "heard", lambda *_: None)
+    patch.setattr(service_clock.ServiceClock, "observe", lambda *_: None)
 
 
 def a_redrive_leaves_its_letter_open(patch: Patch) -> None:
@@ -103,11 +103,11 @@ def a_redrive_leaves_its_letter_open(patch: Patch) -> None:
 
 
 def whoever_refused_is_asked_again(patch: Patch) -> None:
-    patch.setattr(falling_back, "begun", lambda *_: 0)
+    patch.setattr(falling_back, "first_position", lambda *_: 0)
 
 
 def any_failure_is_a_refusal(patch: Patch) -> None:
-    patch.setattr(falling_back, "handle_refusal", lambda *_: True)
+    patch.setattr(falling_back, "is_refused", lambda *_: True)
 
 
 def a_late_request_claims_again(patch: Patch) -> None:

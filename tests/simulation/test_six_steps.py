@@ -87,12 +87,12 @@ def test_compensation_in_the_wrong_order_is_detected(
 def test_a_step_without_compensation_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    true = saga.undo
+    original = saga.compensate_stage
 
     async def forgetful(stage: object, *inputs: object) -> object:
         if getattr(stage, "name", "") == "hotel":
             return None
-        return await true(stage, *inputs)  # type: ignore[arg-type]
+        return await original(stage, *inputs)  # type: ignore[arg-type]
 
     monkeypatch.setattr(saga, "compensate_stage", forgetful)
 

@@ -1,7 +1,7 @@
 """Every place in the code that calls an AWS operation, by its name in the SDK.
 
 A new call fails the build until this table contains it. Its operation then needs its
-actions (`operations.py`), and its actors need a grant (`grants.py`, `infra/roles.yaml`).
+actions (`operations.py`); its actors need a grant (`grants.py`, `infra/roles.yaml`).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from tests.unit.workers.ecs.stub import TASK, agent
 from workers.beside import run_side_tasks
 from workers.drain import SHUTDOWN_MARGIN_S
 from workers.ecs import protection, shield
-from workers.health import sickness
+from workers.health import find_problem
 from workers.stop import Stop
 
 
@@ -43,7 +43,7 @@ async def healthy() -> bool:
 
 def sickness_of(path: Path) -> str:
     """Look where the check looks, without a process of its own."""
-    return sickness(str(path), time.monotonic())
+    return find_problem(str(path), time.monotonic())
 
 
 @pytest.fixture

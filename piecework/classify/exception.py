@@ -109,7 +109,7 @@ class _Classifier:
         return next((each for each in found if each is not None), _UNHANDLED)
 
     def verdict_of_one(self, error: BaseException) -> Verdict | None:
-        """Classify one error of the chain; the most severe member of a group decides."""
+        """Classify one error of the chain; a group has its most severe member."""
         if isinstance(error, BaseExceptionGroup) and noted(error) is None:
             return _most_severe([self.verdict(each) for each in error.exceptions])
         found = (shape(error, self.layer, self.now) for shape in self.shapes)

@@ -1,4 +1,4 @@
-"""The fleet's record of its breakers in memory; out of reach when it is told to be."""
+"""The fleet's record of its breakers in memory; a test can make it unreachable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When calls are given up, and how one finds out that they are worth it again."""
+"""The circuit breaker: when it opens, probes and closes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def probing(one: BreakerState, now: float = NOW + 30) -> Permit:
     return passage
 
 
-def test_too_few_calls_say_nothing() -> None:
+def test_too_few_calls_do_not_open_it() -> None:
     one = circuit()
     for _ in range(3):
         through(one, Health.FAILURE)
@@ -72,13 +72,13 @@ def test_too_few_calls_say_nothing() -> None:
         (9, 9, False),
     ],
 )
-def test_it_opens_where_failures_beyond_the_rate_are_no_chance(
+def test_it_opens_if_the_failures_beyond_the_rate_are_not_chance(
     failed: int, calls: int, *, opens: bool
 ) -> None:
     assert opens is CircuitBreaker().should_open(failed, calls)
 
 
-def test_the_rate_is_reached_by_failures_alone_if_it_is_all() -> None:
+def test_a_failure_rate_of_one_needs_only_failures() -> None:
     rules = CircuitBreaker(failure_rate=1.0)
     assert rules.should_open(10, 10)
     assert not rules.should_open(9, 9)
@@ -88,7 +88,7 @@ def test_the_rate_is_reached_by_failures_alone_if_it_is_all() -> None:
 @pytest.mark.parametrize(
     ("well", "state"), [(1, BreakerPhase.OPEN), (2, BreakerPhase.CLOSED)]
 )
-def test_calls_that_went_well_speak_for_it(well: int, state: BreakerPhase) -> None:
+def test_successful_calls_keep_it_closed(well: int, state: BreakerPhase) -> None:
     one = circuit()
     for health in [Health.SUCCESS] * well + [Health.FAILURE] * 5:
         through(one, health)
@@ -96,7 +96,7 @@ def test_calls_that_went_well_speak_for_it(well: int, state: BreakerPhase) -> No
 
 
 @pytest.mark.parametrize("health", [Health.REACHABLE, Health.UNKNOWN])
-def test_what_says_nothing_of_its_health_counts_for_nothing(health: Health) -> None:
+def test_a_call_that_does_not_show_its_health_is_not_counted(health: Health) -> None:
     one = circuit()
     for each in [Health.FAILURE] * 3 + [health] * 9:
         through(one, each)
@@ -113,7 +113,7 @@ def test_calls_older_than_the_window_are_forgotten() -> None:
     assert one.phase is BreakerPhase.CLOSED
 
 
-def test_only_the_last_calls_are_judged_however_many_went_well_before() -> None:
+def test_only_the_last_calls_count_however_many_succeeded_before() -> None:
     one = circuit()
     for _ in range(1000):
         through(one, Health.SUCCESS)
@@ -123,13 +123,13 @@ def test_only_the_last_calls_are_judged_however_many_went_well_before() -> None:
     assert one.phase is BreakerPhase.OPEN
 
 
-def test_an_open_breaker_lets_nothing_through_until_its_time_is_over() -> None:
+def test_an_open_breaker_rejects_all_calls_in_its_open_period() -> None:
     one = opened()
     assert Rejected(30.0) == one.request_permit(NOW, PROBE_S)
     assert Rejected(0.5) == one.request_permit(NOW + 29.5, PROBE_S)
 
 
-def test_a_half_open_breaker_lets_one_call_through() -> None:
+def test_a_half_open_breaker_allows_one_call() -> None:
     one = opened()
     probing(one)
     assert Rejected(PROBE_RETRY_S) == one.request_permit(NOW + 30, PROBE_S)
@@ -152,12 +152,12 @@ def test_a_probe_that_failed_keeps_it_open_for_longer_up_to_a_limit() -> None:
     assert waits == [60.0, 120.0, 240.0, 300.0, 300.0]
 
 
-def test_the_longer_time_is_drawn_from_its_upper_half() -> None:
+def test_a_longer_open_period_is_drawn_from_its_upper_half() -> None:
     assert 30.0 == RULES.open_period_s(1, Lowest())
     assert 30.0 == RULES.open_period_s(0, Highest())
 
 
-def test_after_it_has_closed_the_first_time_is_the_short_one_again() -> None:
+def test_after_it_has_closed_the_first_open_period_is_short_again() -> None:
     one = opened()
     one.record_end(probing(one), Health.FAILURE, NOW + 30)
     one.record_end(probing(one, one.open_until), Health.SUCCESS, one.open_until)
@@ -166,14 +166,14 @@ def test_after_it_has_closed_the_first_time_is_the_short_one_again() -> None:
     assert (NOW + 230, 0) == (one.open_until, one.failed_probes)
 
 
-def test_a_probe_that_tells_nothing_is_given_to_the_next() -> None:
+def test_after_a_probe_with_an_unknown_end_the_next_call_probes() -> None:
     one = opened()
     one.record_end(probing(one), Health.UNKNOWN, NOW + 31)
     assert one.phase is BreakerPhase.OPEN
     probing(one, NOW + 31)
 
 
-def test_a_probe_that_is_never_answered_is_lost_after_its_time() -> None:
+def test_a_probe_without_an_answer_is_lost_after_its_timeout() -> None:
     one = opened()
     probing(one)
     assert Rejected(1.0) == one.request_permit(NOW + 30 + PROBE_S - 1, PROBE_S)
@@ -181,7 +181,7 @@ def test_a_probe_that_is_never_answered_is_lost_after_its_time() -> None:
 
 
 @pytest.mark.parametrize("health", [Health.SUCCESS, Health.FAILURE])
-def test_the_answer_to_a_call_of_an_earlier_generation_counts_for_nothing(
+def test_a_call_of_an_earlier_generation_is_ignored(
     health: Health,
 ) -> None:
     one = circuit(CircuitBreaker(minimum_calls=1, window_calls=10))
@@ -205,7 +205,7 @@ def test_what_failed_before_it_opened_does_not_open_it_again() -> None:
     assert one.phase is BreakerPhase.CLOSED
 
 
-def test_another_s_probe_is_waited_for() -> None:
+def test_a_call_waits_for_the_probe_of_another_process() -> None:
     one = opened()
     one.note_other_probe(NOW + 40)
     assert Rejected(PROBE_RETRY_S) == one.request_permit(NOW + 31, PROBE_S)
@@ -228,7 +228,7 @@ FAILURES: list[tuple[dict[str, Any], Health]] = [
 
 
 @pytest.mark.parametrize(("facts", "health"), FAILURES)
-def test_each_class_of_failure_says_something_else_of_health(
+def test_each_class_of_failure_maps_to_a_health(
     facts: dict[str, Any], health: Health
 ) -> None:
     assert health is RULES.health(envelope(**facts))
@@ -253,7 +253,7 @@ def test_a_rate_limit_counts_as_it_is_declared() -> None:
         {"open_s": 10.0, "max_open_s": 9.0},
     ],
 )
-def test_figures_by_which_it_would_never_open_or_close_are_refused(
+def test_values_with_which_it_would_never_open_or_close_are_refused(
     figures: dict[str, Any],
 ) -> None:
     with pytest.raises(UsageError) as refused:

@@ -1,4 +1,4 @@
-"""A call that its breaker refuses, or the fleet's retry budget: what is known of it."""
+"""Calls that the breaker or the fleet's retry budget refuses."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def failed(one: Caller, dependency: Dependency, provider: Provider) -> Any
     return raised.value
 
 
-async def test_an_open_breaker_is_asked_before_each_call() -> None:
+async def test_the_breaker_is_checked_before_each_call() -> None:
     one, _, clock = guarded(broken=MODEL)
     provider = Provider()
     error = await failed(one, MODEL, provider)
@@ -126,7 +126,7 @@ async def test_an_effect_that_can_not_be_repeated_is_refused_or_unknown() -> Non
     assert "doubt" == diary.said[-1]
 
 
-async def test_a_look_up_is_asked_of_the_breaker_as_well() -> None:
+async def test_the_breaker_is_checked_before_a_lookup() -> None:
     async def look_up(*, idempotency_key: str) -> Any:
         raise AssertionError(idempotency_key)
 
@@ -147,7 +147,7 @@ async def test_a_plain_refusal_does_not_open_the_breaker() -> None:
     assert BreakerPhase.CLOSED is breakers.by_name["model"].state.phase
 
 
-async def test_without_a_retry_left_the_call_ends_at_once_and_is_put_off() -> None:
+async def test_without_a_retry_token_the_call_ends_at_once_and_is_deferred() -> None:
     tokens = defaultdict(lambda: RetryTokenBucket(0.0))
     log = Log()
     one = caller(tokens=tokens, log=log)
@@ -166,7 +166,7 @@ async def test_a_rate_limited_effect_without_a_retry_left_was_not_made() -> None
     assert ["begin", "refuse"] == diary.said
 
 
-async def test_all_chunks_of_a_worker_share_what_its_calls_earn() -> None:
+async def test_all_chunks_of_a_worker_share_the_retry_tokens() -> None:
     tokens = defaultdict(lambda: RetryTokenBucket(0.0))
     generous = replace(PURE, retry=RetryPolicy(attempts=2, retry_ratio=0.5))
     for n in range(2):
@@ -177,7 +177,7 @@ async def test_all_chunks_of_a_worker_share_what_its_calls_earn() -> None:
     assert BUDGET_CODE == (await failed(caller(tokens=tokens), generous, provider)).code
 
 
-async def test_each_attempt_is_told_of_once_with_what_the_specification_asks() -> None:
+async def test_each_attempt_emits_one_event_with_the_specified_fields() -> None:
     log = Log()
     one = caller(log=log)
     await call(one, PURE, Provider(TransientError("a", code="tool.a.down")), "a")
@@ -195,7 +195,7 @@ async def test_each_attempt_is_told_of_once_with_what_the_specification_asks() -
     assert 3 == len(set(hashes))
 
 
-async def test_a_call_that_was_refused_is_no_attempt() -> None:
+async def test_a_call_that_the_breaker_rejects_is_not_an_attempt() -> None:
     log = Log()
     one, _, _ = guarded(broken=MODEL, log=log)
     await failed(one, MODEL, Provider())

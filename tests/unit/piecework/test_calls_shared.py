@@ -44,7 +44,7 @@ async def test_those_who_share_a_call_share_its_failure() -> None:
     assert len(provider.keys) == 1
 
 
-async def test_a_failure_that_nobody_shares_leaves_no_trace() -> None:
+async def test_a_failure_without_other_callers_keeps_no_references() -> None:
     one = caller()
     with pytest.raises(PermanentError):
         await call(one, PURE, Provider(PermanentError("no")))
@@ -71,7 +71,7 @@ async def flown(one: Any, dependency: Dependency, gate: Gate, count: int) -> Any
     return tasks
 
 
-async def test_a_cancelled_first_caller_takes_nobody_with_it() -> None:
+async def test_a_cancelled_first_caller_does_not_cancel_the_others() -> None:
     gate, one = Gate(), caller()
     first, *others = await flown(one, PURE, gate, 4)
     first.cancel()

@@ -1,4 +1,4 @@
-"""The breakers of several processes: each by itself, and all by one record."""
+"""The breakers of several processes, alone and synchronised by one record."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def state(process: BreakerRegistry) -> BreakerPhase:
     return process.by_name["model"].state.phase
 
 
-async def test_a_dependency_without_a_breaker_is_always_asked(world: World) -> None:
+async def test_a_dependency_without_a_breaker_is_always_called(world: World) -> None:
     one, bold = world.process(), Dependency("model", breaker=None)
     for _ in range(30):
         with pytest.raises(TransientError):
@@ -100,7 +100,7 @@ async def test_an_open_breaker_makes_no_call_and_says_for_how_long(
     assert 20.0 == one.rejected_for_s(MODEL.name)
 
 
-async def test_what_one_process_sees_stops_all_others(world: World) -> None:
+async def test_a_breaker_that_one_process_opens_stops_all_others(world: World) -> None:
     one, two = world.process(), world.process()
     await call(two)
     await fails(one, 2)
@@ -122,13 +122,13 @@ async def test_a_call_costs_no_request_while_the_record_was_read_lately(
     assert ["read_all", "read_all"] == world.record.asked
 
 
-async def test_who_called_nothing_reads_nothing(world: World) -> None:
+async def test_a_process_without_calls_does_not_read_the_record(world: World) -> None:
     one = world.process()
     await one.sync()
     assert [] == world.record.asked
 
 
-async def test_of_a_whole_fleet_one_probes_and_its_answer_closes_for_all(
+async def test_one_process_of_the_fleet_probes_and_its_answer_closes_for_all(
     world: World,
 ) -> None:
     one, two = world.process(), world.process()
@@ -158,7 +158,7 @@ async def test_a_probe_that_failed_keeps_the_fleet_out_for_longer(
     assert 30 <= await refused(two) <= 60
 
 
-async def test_a_probe_that_was_cut_off_is_given_back(world: World) -> None:
+async def test_a_probe_that_was_cut_off_is_released(world: World) -> None:
     one, two = world.process(), world.process()
     await fails(one, 2)
     await one.sync()
@@ -195,7 +195,9 @@ async def test_a_probe_of_a_worker_that_died_is_lost_after_its_time(
     assert (BreakerPhase.CLOSED, BreakerPhase.CLOSED) == (world.row.phase, state(one))
 
 
-async def test_two_that_see_the_same_outage_open_it_once(world: World) -> None:
+async def test_two_processes_in_the_same_outage_open_it_once(
+    world: World,
+) -> None:
     one, two = world.process(), world.process()
     await fails(one, 2)
     await fails(two, 2)
@@ -206,7 +208,7 @@ async def test_two_that_see_the_same_outage_open_it_once(world: World) -> None:
     assert 29.0 == await refused(two)
 
 
-async def test_news_of_an_earlier_generation_opens_nothing(world: World) -> None:
+async def test_a_write_of_an_earlier_generation_does_not_open_it(world: World) -> None:
     one, slow = world.process(), world.process()
     await call(slow)
     await fails(one, 2)
@@ -221,7 +223,7 @@ async def test_news_of_an_earlier_generation_opens_nothing(world: World) -> None
     assert (BreakerPhase.CLOSED, BreakerPhase.CLOSED) == (state(slow), world.row.phase)
 
 
-async def test_without_the_record_each_process_goes_by_what_it_sees(
+async def test_without_the_record_each_process_decides_by_its_own_calls(
     world: World,
 ) -> None:
     one, two = world.process(), world.process()
@@ -236,7 +238,7 @@ async def test_without_the_record_each_process_goes_by_what_it_sees(
     assert BreakerPhase.CLOSED is state(one)
 
 
-async def test_what_was_seen_alone_is_told_once_the_record_is_there_again(
+async def test_a_change_made_without_the_record_is_written_once_it_is_reachable(
     world: World,
 ) -> None:
     one = world.process()
@@ -299,7 +301,7 @@ async def test_a_record_that_hangs_holds_a_call_up_for_a_moment_only(
     await call(one)
 
 
-async def test_opening_and_closing_are_told_once(world: World) -> None:
+async def test_opening_and_closing_emit_one_event_each(world: World) -> None:
     one, log = world.process(), Log()
     one.log = log
     await fails(one, 2)
@@ -347,7 +349,7 @@ async def test_all_who_wait_for_the_record_go_on_after_one_read(world: World) ->
     assert rounds < 10
 
 
-async def test_who_is_cut_off_while_reading_leaves_it_to_the_next(
+async def test_a_call_cut_off_while_reading_leaves_the_read_to_the_next(
     world: World,
 ) -> None:
     one = world.process()
@@ -358,7 +360,7 @@ async def test_who_is_cut_off_while_reading_leaves_it_to_the_next(
     assert ["read_all", "read_all"] == world.record.asked
 
 
-async def test_who_expects_calls_reads_before_they_come(world: World) -> None:
+async def test_a_prefetch_reads_the_record_before_the_calls(world: World) -> None:
     one = world.process()
     one.prefetch()
     await asyncio.sleep(0)
@@ -374,7 +376,7 @@ async def test_who_expects_calls_reads_before_they_come(world: World) -> None:
     assert ["read_all", "read_all"] == world.record.asked
 
 
-async def test_who_never_calls_reads_once_and_no_more(world: World) -> None:
+async def test_a_process_that_never_calls_reads_the_record_once(world: World) -> None:
     one, alone = world.process(), world.process(alone=True)
     for _ in range(3):
         one.prefetch()

@@ -1,4 +1,4 @@
-"""A breaker's row that somebody spoiled takes no process its own breaker."""
+"""If a breaker's row is corrupt, each process keeps its own breaker."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ class SpoiltTable:
 
 
 @pytest.mark.parametrize("looks", [1, 3])
-async def test_a_spoiled_row_takes_nobody_the_breaker(looks: int) -> None:
+async def test_with_a_corrupt_row_a_process_keeps_its_breaker(
+    looks: int,
+) -> None:
     world = World()
     process: BreakerRegistry = world.process()
     table: Any = SpoiltTable()
@@ -42,7 +44,7 @@ async def test_a_spoiled_row_takes_nobody_the_breaker(looks: int) -> None:
     assert 0 < await refused(process)
 
 
-async def test_a_spoiled_row_is_not_among_the_breakers() -> None:
+async def test_a_corrupt_row_is_not_among_the_breakers() -> None:
     table: Any = SpoiltTable()
     found: Mapping[str, Any] = await Breakers(table, "worker", lambda: 0.0).read_all()
 

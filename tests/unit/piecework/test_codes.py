@@ -88,7 +88,7 @@ def test_a_code_has_three_parts_in_lower_case(code: str, *, expected: bool) -> N
     assert expected == is_well_formed(code)
 
 
-def test_an_unknown_code_is_refused_and_its_neighbours_named() -> None:
+def test_an_unknown_code_is_refused_and_similar_codes_are_named() -> None:
     with pytest.raises(UnknownCodeError, match=r"job\.record\.not_found"):
         lookup("job.recrod.not_found")
 
@@ -129,7 +129,7 @@ def test_every_code_that_our_packages_raise_has_its_row() -> None:
     assert {} == {code: path for code, path in ours.items() if code not in REGISTRY}
 
 
-def test_what_was_released_keeps_its_name_and_its_class() -> None:
+def test_a_released_code_keeps_its_name_and_its_class() -> None:
     listed = RELEASED.read_text(encoding="utf-8")
 
     assert [] == incompatible_codes(listed)

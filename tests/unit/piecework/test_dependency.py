@@ -53,7 +53,7 @@ def test_a_time_out_a_conflict_and_a_server_error_say_nothing(
     assert not_executed(envelope(http_status=status)) is False
 
 
-def test_a_doubt_names_the_call_and_has_its_own_code() -> None:
+def test_the_error_of_an_unknown_effect_names_the_call_and_has_its_own_code() -> None:
     error = effect_unknown_error(Dependency("bank", effect=Effect.NON_IDEMPOTENT), find)
     assert error.message == "It is unknown whether find of bank took place."
     assert error.code == "runtime.effect.unknown"
@@ -93,19 +93,19 @@ def test_a_chain_of_one_name_twice_is_refused() -> None:
     )
 
 
-def test_a_chain_in_a_chain_is_refused() -> None:
+def test_a_fallback_with_fallbacks_of_its_own_is_refused() -> None:
     middle = Dependency("middle", fallback=[Fallback(SMALL, find)])
     said = refused(fallback=[Fallback(middle, find)])
     assert "its fallback 'middle' has fallbacks of its own" in said
 
 
-def test_what_leaves_nothing_behind_does_not_fall_back_to_what_does() -> None:
+def test_a_pure_dependency_does_not_fall_back_to_one_with_an_effect() -> None:
     said = "some of its fallbacks have an effect and some have none"
     assert said in refused(fallback=[Fallback(SHOP, find)])
 
 
 @pytest.mark.parametrize("other", [Fallback(None, find), Fallback(SMALL, find)])
-def test_what_leaves_something_behind_does_not_fall_back_to_what_does_not(
+def test_a_dependency_with_an_effect_does_not_fall_back_to_a_pure_one(
     other: Fallback,
 ) -> None:
     said = "some of its fallbacks have an effect and some have none"
@@ -119,7 +119,7 @@ def test_effects_of_different_kinds_make_a_chain() -> None:
     assert 1 == len(once.fallback)
 
 
-def test_how_long_a_provider_knows_a_key_is_for_those_that_are_sent_one() -> None:
+def test_key_ttl_s_is_only_for_providers_that_receive_a_key() -> None:
     kept = {"effect": Effect.PROVIDER_IDEMPOTENT, "timeout": 30.0}
     assert "go together" in refused(key_ttl_s=3600)
     assert "must be longer than `timeout`" in refused(key_ttl_s=30, **kept)

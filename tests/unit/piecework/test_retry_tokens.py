@@ -1,4 +1,4 @@
-"""Retries are a share of what succeeded lately, and a small process has some, too."""
+"""Retries are a share of the recent successes, with a few for rare callers."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_after_a_caller_that_was_cut_off_the_lease_runs_out_first() -> None:
     run_virtually(main())
 
 
-def test_after_it_a_call_that_must_not_be_repeated_is_left_to_a_person() -> None:
+def test_after_it_a_non_repeatable_call_is_left_to_an_operator() -> None:
     async def main() -> None:
         book = guard(Slow(60.0).book, memory(), lease_s=10, in_doubt="raise")
         first = asyncio.create_task(book("LH 1"))
@@ -106,7 +106,7 @@ def test_after_it_a_call_that_must_not_be_repeated_is_left_to_a_person() -> None
     run_virtually(main())
 
 
-def test_nobody_waits_for_ever() -> None:
+def test_a_duplicate_does_not_wait_for_ever() -> None:
     class Busy(MemoryIdempotency):
         async def begin(self, asked: BeginRequest) -> Any:
             from piecework.idempotency.record import InProgress

@@ -45,7 +45,7 @@ async def test_each_number_is_carried_out_once() -> None:
     assert account.total == 30
 
 
-async def test_a_gap_is_an_error_that_names_the_number_that_is_due() -> None:
+async def test_a_gap_is_an_error_that_names_the_next_number() -> None:
     add = stream(Account())
     await add(1, 10)
     with pytest.raises(PermanentError, match="next number is 2") as caught:

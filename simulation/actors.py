@@ -145,7 +145,7 @@ class FleetDriver:
         **more: Any,
     ) -> str:
         """Submit a job."""
-        request = Submission(ref, pipeline, "simulation", "somebody", deadline)
+        request = Submission(ref, pipeline, "simulation", "operator", deadline)
         return await self.command(
             "submit",
             lambda rt: submit(rt, request, read_inputs(pipeline, items)),
@@ -158,14 +158,14 @@ class FleetDriver:
 
         async def act(rt: Runtime) -> None:
             await cancel(
-                rt, ref, actor="somebody", reason="enough", compensate=compensate
+                rt, ref, actor="operator", reason="enough", compensate=compensate
             )
 
         return await self.command("cancel", act, **more)
 
     async def resume(self, ref: JobRef, **more: Any) -> str:
         """Resume a job."""
-        request = ResumeRequest(ref, "somebody", "go on")
+        request = ResumeRequest(ref, "operator", "go on")
         return await self.command("resume", lambda rt: resume(rt, request), **more)
 
     async def redrive(self, ref: JobRef, **more: Any) -> str:
@@ -174,7 +174,7 @@ class FleetDriver:
         async def act(rt: Runtime) -> None:
             letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
             rows = [r async for r in letters.of_job(ref) if r["state"] == "OPEN"]
-            await redrive(rt, RedriveRequest(ref, rows, "somebody", "it is fixed"))
+            await redrive(rt, RedriveRequest(ref, rows, "operator", "it is fixed"))
 
         return await self.command("redrive", act, **more)
 

@@ -2,7 +2,7 @@
 
     python -m examples.contract_review.corpus DIR [--limit 50]
 
-The texts belong to their authors; none is part of this project. They come from the
+The texts belong to their authors; the project contains none of them. They come from the
 optional package licensedcode-data or, on Debian, from the system's common licences.
 """
 

@@ -9,7 +9,7 @@ from piecework.model import Chunk, ChunkStatus
 
 #: The stages in which a chunk makes the calls that cost money.
 PAID_STAGES = frozenset({"score", "analyse"})
-#: Of those, the one with twelve paid calls behind it.
+#: The paid stage that runs after twelve paid calls.
 CHECKPOINTED_STAGES = frozenset({"analyse"})
 
 

@@ -20,7 +20,7 @@ class Counts:
         effects_expected: Effects that should have taken place.
         calls_paid_twice: Requests that the model answered more than once.
         claimed_at_kill: Chunks that the killed worker had claimed.
-        taken_over: Of these, the chunks that another worker has claimed.
+        taken_over: Chunks of `claimed_at_kill` that another worker has claimed.
         redriven: Redriven dead letters.
     """
 

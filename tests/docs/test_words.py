@@ -42,6 +42,7 @@ EXEMPT = (
     "docs/reference/command-line.md",
     "docs/reference/settings.md",
     "examples/contract_review/contracts/",
+    "examples/contract_review/specialists.yaml",
     "tests/docs/test_words.py",
 )
 
@@ -87,7 +88,7 @@ def pattern(phrase: str) -> str:
     words = [ANY if word == "…" else re.escape(word) for word in phrase.split()]
     body = GAP.join(words)
     if phrase in {"is none", "none is"}:
-        return rf"\b{body}\b"  # Python has `is None`
+        return rf"\b(?<!there ){body}\b"  # Python has `is None`
     if phrase in {"is no …", "are no …"}:
         body = f"(?<!there ){body.removesuffix(ANY)}(?!longer|more|less){ANY}"
     return START + body + r"\b" if phrase[0].isupper() else rf"\b(?i:{body})\b"

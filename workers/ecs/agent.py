@@ -36,7 +36,7 @@ async def request(url: str, put: dict[str, Any] | None = None) -> dict[str, Any]
     except (aiohttp.ClientError, OSError, ValueError, RecursionError) as error:
         raise AgentError(type(error).__name__) from error
     if not isinstance(body, dict):
-        raise AgentError("the answer is no object")
+        raise AgentError("the answer is not an object")
     reason = refusal_reason(body) or ("" if reply.ok else f"HTTP {reply.status}")
     if reason:
         raise AgentError(reason)

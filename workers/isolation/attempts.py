@@ -1,7 +1,7 @@
 """The attempts of a run's calls that are in flight in its child.
 
 If a child dies, its attempts are cancelled, as those of a dead worker are. The next
-attempt of the chunk finds out what became of their effects.
+attempt of the chunk finds out the ends of their effects.
 """
 
 from __future__ import annotations

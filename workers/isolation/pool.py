@@ -61,7 +61,7 @@ class Isolation:
             TransientError: `runtime.stage.killed`: the child died.
         """
         child, ended = await self.acquire_child(stage), None
-        ctx.progress()  # the start is no part of the stage
+        ctx.progress()  # the start does not belong to the stage
         session = Session(child, ctx)
         try:
             request = self.request(stage, ctx, variant)

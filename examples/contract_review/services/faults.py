@@ -39,8 +39,8 @@ class Faults:
 
     Attributes:
         rate: The share of requests that fail on a try.
-        tries: Only so many first tries of a request may fail, so that whoever tries
-            once more often gets through.
+        tries: Only so many first tries of a request may fail, so that a client with
+            one try more gets through.
         mix: The kinds of failures and their weights.
     """
 

@@ -89,7 +89,7 @@ async def test_an_idle_worker_asks_for_nothing_not_even_at_its_end() -> None:
         (400, THROTTLED, "ThrottlingException"),
         (200, INVALID, "TASK_NOT_VALID"),
         (500, {}, "HTTP 500"),
-        (200, [], "the answer is no object"),
+        (200, [], "the answer is not an object"),
     ],
 )
 async def test_a_refusal_is_logged_once_with_its_reason(

@@ -31,7 +31,7 @@ async def test_a_task_is_known_by_what_the_agent_says() -> None:
         ({"TaskARN": ""}, "no TaskARN"),
         ({"TaskARN": f"{ARN} rm -rf"}, "no TaskARN"),
         ({"TaskARN": "a" * 65}, "no TaskARN"),
-        ([], "the answer is no object"),
+        ([], "the answer is not an object"),
     ],
 )
 async def test_an_answer_without_a_task_is_logged_and_tolerated(

@@ -187,7 +187,7 @@ async def remove_from_tallies(rt: Runtime, job: Job, numbers: Sequence[int]) -> 
         groups[layout.partition_of(number)].add(number)
     heartbeat = ProgressHeartbeat(rt, job)
     for group, ended in groups.items():
-        await heartbeat.show()
+        await heartbeat.beat_if_due()
         await rt.tallies.remove(job.ref, group, ended)
 
 
@@ -206,7 +206,7 @@ async def reopen_chunks(
     reopened: list[ChunkRef] = []
     heartbeat = ProgressHeartbeat(rt, job)
     for one in to_reopen:
-        await heartbeat.show()
+        await heartbeat.beat_if_due()
         slot = rate.slot(len(reopened)) if rate else None
         also = (
             letters.redriving(one.letter, job.gen, closing, one.patched)
@@ -235,7 +235,7 @@ async def dispatch(
     heartbeat = ProgressHeartbeat(rt, job)
     for seconds, due in by_delay.items():
         for some in batches(due):
-            await heartbeat.show()
+            await heartbeat.beat_if_due()
             messages = [Message.about(chunk, job.gen) for chunk in some]
             await rt.work.send(messages, delay_s=seconds)
     if not refs:

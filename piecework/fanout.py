@@ -1,7 +1,7 @@
-"""From a manifest to a running job: write every chunk, count them, send each one.
+"""Fan-out: write every chunk of a manifest, count them, and send their messages.
 
 Every step may be repeated, by the submitter after a crash or by any reconciler: the
-manifest names the chunks, and what exists already is left as it is.
+manifest lists the chunks, and existing chunks stay as they are.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from piecework.store.jobs import CHUNKS_AT_ONCE
 
 T = TypeVar("T")
 
-#: Requests of a submit under way at once.
+#: Concurrent requests of a submit.
 WRITERS = 4
 SENDERS = 8
-#: Groups of chunks that are written by turns; their lines of the manifest are held.
+#: Groups that are written alternately; their manifest lines are held in memory.
 GROUPS_AT_ONCE = 16
-#: Seconds between two signs of life of who submits, or resumes, a large job.
+#: Seconds between two progress heartbeats of a process that submits or resumes.
 HEARTBEAT_S = 10.0
-#: Told of each step: its name, and how many chunks it has done.
+#: Called with a step's name and the number of chunks that it has processed.
 Progress = Callable[[str, int], None]
 
 
 class JobStateChangedError(Exception):
-    """The job is not being submitted any more: cancelled, or opened by another."""
+    """The job is not SUBMITTING any more: it was cancelled or opened meanwhile."""
 
 
 async def fan_out(rt: Runtime, job: Job, progress: Progress = lambda *_: None) -> None:
     """Bring a job from SUBMITTING to RUNNING and send its chunks.
 
     Raises:
-        StateError: `job.manifest.mismatch`, when the chunks that were written are not
-            as many as the manifest lists.
+        StateError: `job.manifest.mismatch`: the number of written chunks differs from
+            the manifest's.
     """
     if job.status is JobStatus.SUBMITTING:
         try:
@@ -58,7 +58,7 @@ async def fan_out(rt: Runtime, job: Job, progress: Progress = lambda *_: None) -
 
 
 async def write_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
-    """Write every chunk of the manifest, and check that they are all there."""
+    """Write every chunk of the manifest, and verify their number."""
     stage = str(job.item["first_stage"])
     written, life = Counter("written", progress), ProgressHeartbeat(rt, job)
 
@@ -67,10 +67,10 @@ async def write_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
         if not await rt.jobs.add_chunks(job.ref, job.gen, chunks):
             raise JobStateChangedError
         written.add(len(entries))
-        await life.show()
+        await life.beat_if_due()
 
     entries = read_manifest(rt.objects, job)
-    await side_by_side(write, spread(entries), WRITERS)
+    await gather_limited(write, interleave(entries), WRITERS)
     found = await count_chunks(rt, job, progress, life)
     if found != job.chunks:
         message = f"Job {job.ref.job} has {found} chunks, its manifest {job.chunks}."
@@ -80,36 +80,36 @@ async def write_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
 async def count_chunks(
     rt: Runtime, job: Job, progress: Progress, life: ProgressHeartbeat
 ) -> int:
-    """Count the chunks that are there, which takes a large job long, too."""
+    """Count the written chunks; this takes long for a large job."""
     counted = Counter("counted", progress)
 
-    async def told(found: int) -> None:
+    async def report(found: int) -> None:
         if counted.done or found < job.chunks:
             counted.add(found - counted.done)
-        await life.show()
+        await life.beat_if_due()
 
-    return await rt.jobs.count_chunks(job.ref, job.chunks, told)
+    return await rt.jobs.count_chunks(job.ref, job.chunks, report)
 
 
 async def send_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
-    """Send every chunk of the manifest; one that has ended by now is not run again."""
+    """Send the message of every chunk; an ended chunk does not run again."""
     sent, life = Counter("sent", progress), ProgressHeartbeat(rt, job)
 
     async def send(entries: list[Entry]) -> None:
         messages = [Message.about(job.ref.chunk(e.chunk), job.gen) for e in entries]
         sent.add(await rt.work.send(messages))
-        await life.show()
+        await life.beat_if_due()
 
     entries = read_manifest(rt.objects, job)
-    await side_by_side(send, grouped(entries, BATCH), SENDERS)
+    await gather_limited(send, batched(entries, BATCH), SENDERS)
 
 
 @dataclass(slots=True)
 class ProgressHeartbeat:
-    """Shows now and then that the job is being seen to, as long as that gets on.
+    """Writes the job's `progress_at` periodically while work on it proceeds.
 
-    Else a reconciler would take a submit that is merely large for one that stopped
-    half-way, and do all of it once more beside it.
+    Without it a reconciler would take a slow submit for a crashed one, and would run it
+    a second time.
     """
 
     rt: Runtime
@@ -117,11 +117,11 @@ class ProgressHeartbeat:
     _due: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """Let a small job be done without one."""
+        """Delay the first heartbeat, so that a small job needs none."""
         self._due = self.rt.clock() + HEARTBEAT_S
 
-    async def show(self) -> None:
-        """Show one if it is time to; the next will do if this one cannot be written."""
+    async def beat_if_due(self) -> None:
+        """Write a heartbeat if it is due; a failed write is left to the next one."""
         now = self.rt.clock()
         if now >= self._due:
             self._due = now + HEARTBEAT_S
@@ -131,26 +131,26 @@ class ProgressHeartbeat:
 
 @dataclass(slots=True)
 class Counter:
-    """Counts what is done, and tells."""
+    """Counts processed chunks and reports them."""
 
     step: str
     progress: Progress
     done: int = 0
 
     def add(self, more: int) -> None:
-        """Count so many more."""
+        """Add to the count and report it."""
         self.done += more
         self.progress(self.step, self.done)
 
 
-async def spread(entries: AsyncIterator[Entry]) -> AsyncIterator[list[Entry]]:
-    """Yield lists of entries to be written; those close together lie in many groups.
+async def interleave(entries: AsyncIterator[Entry]) -> AsyncIterator[list[Entry]]:
+    """Yield lists of entries to write, alternating between groups.
 
-    One after the other the lists would all go to one partition, which takes 1,000
-    write units a second: 500 chunks.
+    Consecutive lists would all go to one partition, which accepts 1,000 write units per
+    second, that is 500 chunks.
     """
     step = -(-layout.PARTITION_SIZE // CHUNKS_AT_ONCE)
-    async for window in grouped(entries, GROUPS_AT_ONCE * layout.PARTITION_SIZE):
+    async for window in batched(entries, GROUPS_AT_ONCE * layout.PARTITION_SIZE):
         firsts = range(0, len(window), CHUNKS_AT_ONCE)
         lists = [window[first : first + CHUNKS_AT_ONCE] for first in firsts]
         for offset in range(step):
@@ -158,7 +158,7 @@ async def spread(entries: AsyncIterator[Entry]) -> AsyncIterator[list[Entry]]:
                 yield some
 
 
-async def grouped(things: AsyncIterator[T], size: int) -> AsyncIterator[list[T]]:
+async def batched(things: AsyncIterator[T], size: int) -> AsyncIterator[list[T]]:
     """Yield lists of up to `size` things."""
     group: list[T] = []
     async for thing in things:
@@ -170,12 +170,12 @@ async def grouped(things: AsyncIterator[T], size: int) -> AsyncIterator[list[T]]
         yield group
 
 
-async def side_by_side(
+async def gather_limited(
     work: Callable[[list[T]], Awaitable[None]],
     groups: AsyncIterator[list[T]],
     most: int,
 ) -> None:
-    """Do the work for each group, at most so many at a time; hold no more than that."""
+    """Run `work` for each group, at most `most` at a time and in memory."""
     slots = asyncio.Semaphore(most)
 
     async def one(group: list[T]) -> None:

@@ -1,8 +1,8 @@
 """Fan-in: when every chunk has ended, run the join once and certify the job.
 
-A full tally says that it is worth looking. What decides is one strongly consistent
-look at all chunks, whose ids must be those of the manifest. The join is a chunk like
-any other: claimed, retried, checkpointed, dead-lettered.
+A full tally tells that a snapshot is worthwhile. One strongly consistent snapshot of
+all chunks decides, and its chunk numbers must be those of the manifest. The join is a
+chunk like any other: it is claimed, retried, checkpointed and dead-lettered.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ RESULTS_AT_ONCE = 4096
 
 
 class Certificate(BaseModel):
-    """What a job came to, with everything that is needed to check it.
+    """The final state of a job, with all data that is needed to verify it.
 
     Attributes:
         results: The number of each chunk that has a result, and its SHA-256.
-        missing: Every chunk without one, by name and reason.
-        patched: The number of each chunk whose payload is not the manifest's any more,
-            for a redrive gave it another, and the SHA-256 of that one.
+        missing: Every chunk without a result, with its status and error code.
+        patched: The number of each chunk whose payload a redrive has replaced, and the
+            SHA-256 of the new payload.
     """
 
     job: str
@@ -56,7 +56,7 @@ class Certificate(BaseModel):
 
 
 async def start_finalizing(rt: Runtime, ref: JobRef) -> tuple[ChunkRef, int] | None:
-    """Begin the end of a job as it stands now: see `start_join`."""
+    """Read the job and start its join if all chunks have ended; see `start_join`."""
     job = await rt.jobs.read(ref)
     return None if job is None else await start_join(rt, job)
 
@@ -64,8 +64,8 @@ async def start_finalizing(rt: Runtime, ref: JobRef) -> tuple[ChunkRef, int] | N
 async def start_join(rt: Runtime, job: Job) -> tuple[ChunkRef, int] | None:
     """Move a job whose chunks have all ended to its join; return the join and its gen.
 
-    None: chunks are still at work, or the job is past it or has moved on since it was
-    read, or another worker that saw the same was first: it runs the join.
+    None: chunks have not ended, the job has changed since it was read, or another
+    worker has started the join.
 
     Raises:
         StateError: `job.manifest.mismatch`.
@@ -89,7 +89,7 @@ async def verify_against_manifest(rt: Runtime, job: Job, snapshot: JobSnapshot) 
     """Compare the set of chunks with the manifest's, number by number.
 
     Raises:
-        StateError: `job.manifest.mismatch`, naming the first that differ.
+        StateError: `job.manifest.mismatch`, naming the first differences.
     """
     found = [row.chunk for row in snapshot.rows]
     entries = read_manifest(rt.objects, job)
@@ -101,16 +101,16 @@ async def verify_against_manifest(rt: Runtime, job: Job, snapshot: JobSnapshot) 
 
 
 async def finish_cancel(rt: Runtime, ref: JobRef) -> bool:
-    """End a job that is being cancelled as it stands now: see `end_cancelled`."""
+    """Read a job and end it if it is being cancelled; see `end_cancelled`."""
     job = await rt.jobs.read(ref)
     return job is not None and await end_cancelled(rt, job)
 
 
 async def end_cancelled(rt: Runtime, job: Job) -> bool:
-    """Move a job that is being cancelled to its end, once every chunk has ended.
+    """End a job that is being cancelled, once every chunk has ended.
 
-    A submit that was cut off has chunks that were never written: nobody can write
-    them any more, and the certificate names them as cancelled, too.
+    An interrupted submit leaves chunks that were never written. No process can write
+    them any more, and the certificate lists them as cancelled.
     """
     if job.status is not JobStatus.CANCELLING:
         return False
@@ -131,7 +131,7 @@ async def end_cancelled(rt: Runtime, job: Job) -> bool:
 async def add_unwritten_chunks(
     rt: Runtime, job: Job, snapshot: JobSnapshot
 ) -> JobSnapshot:
-    """Count the chunks, too, that a submit which was cut off has never written."""
+    """Add the chunks that an interrupted submit has never written, as cancelled."""
     written = {row.chunk for row in snapshot.rows}
     entries = read_manifest(rt.objects, job)
     unwritten = [
@@ -149,13 +149,13 @@ def certify(
     join_error: str,
     status: JobStatus | None = None,
 ) -> Certificate:
-    """Return what the job came to; its status follows from its chunks unless given."""
+    """Return the certificate; without `status` the chunks decide the job's status."""
     return Certificate(
         job=job.ref.job,
         tenant=job.ref.tenant,
         pipeline=job.pipeline,
         gen=job.gen,
-        status=status or verdict(snapshot, join_error),
+        status=status or status_from(snapshot, join_error),
         finished_at=iso(finished_at),
         chunks=job.chunks,
         manifest=str(job.item["manifest"]),
@@ -173,8 +173,8 @@ def certify(
     )
 
 
-def verdict(snapshot: JobSnapshot, join_error: str) -> JobStatus:
-    """Say how the job ended."""
+def status_from(snapshot: JobSnapshot, join_error: str) -> JobStatus:
+    """Return the final status that follows from the chunks and the join."""
     succeeded = snapshot.by_status[ChunkStatus.SUCCEEDED]
     if join_error or succeeded == 0:
         return JobStatus.FAILED
@@ -184,12 +184,12 @@ def verdict(snapshot: JobSnapshot, join_error: str) -> JobStatus:
 
 
 async def store_certificate(rt: Runtime, certificate: Certificate) -> dict[str, Any]:
-    """Store a certificate; return what the job's item keeps of it.
+    """Store a certificate; return the attributes of the job's item that refer to it.
 
-    Under its own hash: of two who end a job at once one is refused, and what it has
-    stored must not stand in the place of the other's.
+    The key contains the hash. If two workers end a job at once, one write is refused,
+    and its object must not replace the other's.
     """
-    content = encoded(certificate)
+    content = encode(certificate)
     prefix = keys.object_prefix(certificate.tenant, certificate.job)
     sha256 = keys.sha256(content)
     key = f"{prefix}/certificate/{certificate.gen:04d}-{sha256[:16]}.json"
@@ -200,8 +200,8 @@ async def store_certificate(rt: Runtime, certificate: Certificate) -> dict[str, 
     }
 
 
-def encoded(certificate: Certificate) -> bytes:
-    """Return a certificate as JSON; in parts, for of a large job it has megabytes."""
+def encode(certificate: Certificate) -> bytes:
+    """Return a certificate as JSON; in parts, because a large job needs megabytes."""
     bare = to_json(certificate.model_copy(update={"results": {}}), indent=1)
     # Within a text the quotes would be escaped.
     before, found, after = bare.partition(b'"results": {}')

@@ -41,7 +41,7 @@ class DeadLetterAlarms:
     _next: float = 0.0
 
     async def look(self, now: float) -> Counter[str]:
-        """Look if it is time to, on the loop's clock; return what was done."""
+        """Evaluate the alarms if they are due on the loop's clock."""
         settings = self.rt.settings
         if now < self._next or not settings.dead_letter_alarm:
             return Counter()

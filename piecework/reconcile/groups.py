@@ -1,4 +1,4 @@
-"""Which groups of a running job may hold a chunk that has something left to do."""
+"""The groups of a running job that may contain chunks that have not ended."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from piecework.store.tallies import FULL_BLOCKS, FULL_GROUPS
 
 
 async def groups_to_read(table: Table, job: Job) -> set[int]:
-    """Return the groups of a job but those that are full by its tallies.
+    """Return the groups of a job without those that are full by its tallies.
 
-    Only in its first life: what is tallied there has ended for good. Later somebody
-    may count an end of an earlier life, late, of a chunk that was taken up again.
+    Tallies are used only in the first generation, where an ended chunk stays ended. In
+    a later one a late process may still add a chunk that was reopened since.
     """
     groups = set(range(layout.partition_count(job.chunks)))
     if job.gen > 1 or len(groups) == 1:

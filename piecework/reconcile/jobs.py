@@ -22,8 +22,8 @@ from piecework.model import (
 )
 from piecework.queue import Message
 from piecework.reconcile.groups import groups_to_read
-from piecework.reconcile.look import Look
-from piecework.reconcile.notices import hand_out
+from piecework.reconcile.look import PassContext
+from piecework.reconcile.notices import dispatch_notifications
 from piecework.runtime import Runtime
 from piecework.store.cancels import cancel_unclaimed
 from piecework.store.census import all_chunks, chunks_of_group
@@ -44,7 +44,7 @@ PROGRESS_ATTRIBUTES = (
 
 
 async def reconcile_job(  # noqa: PLR0911 -- a return a state
-    look: Look, job: Job
+    look: PassContext, job: Job
 ) -> Counter[str]:
     """Do what the state of a job, its deadline and its notices ask for."""
     if job.status in CANCELLABLE and deadline_passed(job, look.rt):
@@ -57,11 +57,12 @@ async def reconcile_job(  # noqa: PLR0911 -- a return a state
         case JobStatus.FINALIZING:
             return await send_join(look, job)
         case JobStatus.CANCELLING:
-            return await finish_cancelling(look, job) + await hand_out(look, job)
+            actions = await finish_cancelling(look, job)
+            return actions + await dispatch_notifications(look, job)
         case JobStatus.RESUMING:
             return await finish_resume(look.rt, job)
         case _:
-            return await hand_out(look, job)
+            return await dispatch_notifications(look, job)
 
 
 def deadline_passed(job: Job, rt: Runtime) -> bool:
@@ -69,7 +70,7 @@ def deadline_passed(job: Job, rt: Runtime) -> bool:
     return job.deadline is not None and job.deadline <= rt.clock()
 
 
-async def finish_submit(look: Look, job: Job) -> Counter[str]:
+async def finish_submit(look: PassContext, job: Job) -> Counter[str]:
     """Finish a submit that stopped half-way, from its manifest."""
     if quiet_for(look.rt, job) < SUBMIT_TIMEOUT_S:
         return Counter()
@@ -91,7 +92,7 @@ def quiet_for(rt: Runtime, job: Job) -> float:
     return rt.clock() - moment(touch)
 
 
-async def expire(look: Look, job: Job) -> Counter[str]:
+async def expire(look: PassContext, job: Job) -> Counter[str]:
     """Cancel a job whose deadline has passed, and undo what its chunks have done."""
     rt = look.rt
     acts = Counter({"deadline passed": int(await rt.transitions.expire(job))})
@@ -101,7 +102,7 @@ async def expire(look: Look, job: Job) -> Counter[str]:
     return acts
 
 
-async def finish_cancelling(look: Look, job: Job) -> Counter[str]:
+async def finish_cancelling(look: PassContext, job: Job) -> Counter[str]:
     """Sweep again; cancel what a dead worker holds; end the job when all have ended."""
     rt = look.rt
     acts: Counter[str] = Counter()
@@ -122,7 +123,7 @@ async def finish_cancelling(look: Look, job: Job) -> Counter[str]:
     return acts + Counter({"cancelled": cancelled, "asked to stop": asked})
 
 
-async def send_join(look: Look, job: Job) -> Counter[str]:
+async def send_join(look: PassContext, job: Job) -> Counter[str]:
     """Send the join of a job whose finisher died with it."""
     rt = look.rt
     ref = job.ref.chunk(keys.JOIN_CHUNK)
@@ -132,8 +133,8 @@ async def send_join(look: Look, job: Job) -> Counter[str]:
     return await look_at(look, job, Chunk.read(ref, item))
 
 
-async def reconcile_chunks(look: Look, job: Job) -> Counter[str]:
-    """Look at every chunk that may be open; finish the job if none is."""
+async def reconcile_chunks(look: PassContext, job: Job) -> Counter[str]:
+    """Reconcile every chunk that may be open; finish the job if all have ended."""
     rt = look.rt
     acts: Counter[str] = Counter()
     # What was reopened is sent by whoever did it, else chunk by chunk: see `due`.
@@ -152,15 +153,15 @@ async def reconcile_chunks(look: Look, job: Job) -> Counter[str]:
     if open_chunks == 0 and not newer:
         begun = await start_finalizing(rt, job.ref)
         if begun is not None:
-            await look.hand_out(*begun)
+            await look.dispatch(*begun)
             acts["finish begun"] += 1
     return acts
 
 
-async def look_at(look: Look, job: Job, chunk: Chunk) -> Counter[str]:
+async def look_at(look: PassContext, job: Job, chunk: Chunk) -> Counter[str]:
     """Send a chunk again that nobody works on and no message speaks for any more."""
     rt = look.rt
-    look.overdue.saw(job, chunk, rt.clock())
+    look.overdue.note(job, chunk, rt.clock())
     rescue = Reclaimer(rt.table, rt.settings, rt.clock)
     if chunk.status is ChunkStatus.RUNNING:
         now = asyncio.get_running_loop().time()
@@ -168,9 +169,9 @@ async def look_at(look: Look, job: Job, chunk: Chunk) -> Counter[str]:
             return Counter()
         if not await rescue.release_expired(chunk):
             return Counter()
-        await look.hand_out(chunk.ref, chunk.gen)
+        await look.dispatch(chunk.ref, chunk.gen)
         return Counter({"dead lease given back": 1})
-    look.sightings.lost_sight_of(chunk.ref)
+    look.sightings.forget_chunk(chunk.ref)
     if chunk.status.terminal or not due(chunk, job, rt):
         return Counter()
     if not await rescue.mark_redispatched(chunk):

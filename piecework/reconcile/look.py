@@ -1,4 +1,4 @@
-"""What a look at a job is taken with."""
+"""The context of a reconciler's pass."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ from piecework.reconcile.sightings import LeaseObserver
 from piecework.runtime import Runtime
 
 
-async def nobody(ref: ChunkRef, gen: int) -> bool:
-    """Stand in where no worker runs beside the reconciler."""
+async def refuse_chunk(ref: ChunkRef, gen: int) -> bool:
+    """Refuse every chunk: the default without a worker in this process."""
     del ref, gen
     return False
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """The deployment, what was seen of it so far, and the worker beside us, if any.
+class PassContext:
+    """The deployment, the observations of earlier passes, and the local worker.
 
     Attributes:
-        progress: Told how far a submit is that is finished here: it may take long.
+        take: Offers a chunk to the worker of this process; returns whether it took it.
+        progress: Reports the progress of a submit that this pass completes.
     """
 
     rt: Runtime
-    take: Callable[[ChunkRef, int], Awaitable[bool]] = nobody
+    take: Callable[[ChunkRef, int], Awaitable[bool]] = refuse_chunk
     sightings: LeaseObserver = field(default_factory=LeaseObserver)
     overdue: Overdue = field(default_factory=Overdue)
     progress: Progress = lambda *_: None
 
-    async def hand_out(self, ref: ChunkRef, gen: int) -> None:
-        """Give a chunk to the worker beside us, else to whoever gets the message."""
+    async def dispatch(self, ref: ChunkRef, gen: int) -> None:
+        """Give a chunk to the local worker; otherwise send its message."""
         if not await self.take(ref, gen):
             await self.rt.work.send([Message.about(ref, gen)])

@@ -19,7 +19,7 @@ from piecework.pulse import Liveness
 from piecework.reconcile.dead_letter_alarms import DeadLetterAlarms
 from piecework.reconcile.dead_letter_queue import drain
 from piecework.reconcile.jobs import reconcile_job
-from piecework.reconcile.look import Look, nobody
+from piecework.reconcile.look import PassContext, refuse_chunk
 from piecework.reconcile.sightings import LeaseObserver
 from piecework.record import MALFORMED_ERRORS, UNREADABLE
 from piecework.runtime import Runtime
@@ -44,17 +44,17 @@ class Reconciler:
 
     rt: Runtime
     log: structlog.stdlib.BoundLogger
-    take: Callable[[ChunkRef, int], Awaitable[bool]] = nobody
+    take: Callable[[ChunkRef, int], Awaitable[bool]] = refuse_chunk
     liveness: Liveness = field(default_factory=Liveness)
     active: int = 0
-    _look: Look = field(init=False)
+    _look: PassContext = field(init=False)
     _alarms: DeadLetterAlarms = field(init=False)
     _next_look: dict[JobRef, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Begin with nothing seen."""
         alive = self.liveness.expect_reconciler
-        self._look = Look(self.rt, self.take, progress=lambda *_: alive())
+        self._look = PassContext(self.rt, self.take, progress=lambda *_: alive())
         self._alarms = DeadLetterAlarms(self.rt, self.log)
 
     @property
@@ -63,7 +63,7 @@ class Reconciler:
         return self._look.sightings
 
     async def look(self) -> Counter[str]:
-        """Look once at everything that is due; return what was done, by action."""
+        """Run one pass over all due jobs; return the number of each action."""
         acts: Counter[str] = Counter()
         began = asyncio.get_running_loop().time()
         self.active = 0
@@ -179,11 +179,11 @@ class Reconciler:
 async def reconcile_once(
     rt: Runtime, log: structlog.stdlib.BoundLogger, *, observe_s: float | None = None
 ) -> Counter[str]:
-    """Look twice, a lease apart, so that a dead lease can be told from a live one."""
+    """Run two passes, a lease apart, so that expired leases are detected."""
     reconciler = Reconciler(rt, log)
     with acting_as("reconciler"):
         acts = await reconciler.look()
-        if reconciler.sightings.waiting:
+        if reconciler.sightings.is_watching:
             await asyncio.sleep(rt.settings.lease_s if observe_s is None else observe_s)
             reconciler.request_pass()
             acts += await reconciler.look()
@@ -194,10 +194,10 @@ async def reconcile_for_ever(
     rt: Runtime,
     log: structlog.stdlib.BoundLogger,
     wake: asyncio.Event | None = None,
-    take: Callable[[ChunkRef, int], Awaitable[bool]] = nobody,
+    take: Callable[[ChunkRef, int], Awaitable[bool]] = refuse_chunk,
     liveness: Liveness | None = None,
 ) -> None:
-    """Look, and look again; several reconcilers drift apart by a little chance.
+    """Run passes for ever; random pauses keep several reconcilers apart.
 
     While there is no job it looks rarely, unless `wake` says that there is work. What
     it gives back goes to the worker beside it first, which may `take` it or not.

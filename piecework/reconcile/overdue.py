@@ -1,8 +1,8 @@
-"""For how long the chunk has waited that waits longest: what "nobody works" looks like.
+"""The longest time that a chunk has been due without a worker.
 
-A chunk is overdue from when it could be worked on: its lease is dead, or its wait is
-over, or it was sent. Told of the chunks that the reconciler reads anyway; how overdue a
-large job is, is known as of its last look.
+A chunk is due when its lease has expired, its delay is over, or its message was sent.
+The reconciler reports the chunks that it reads anyway, so the value of a large job is
+as old as its last pass.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from piecework.model import Chunk, ChunkStatus, Job, JobRef, moment
 
 @dataclass(slots=True)
 class Overdue:
-    """How long the longest waiting chunk of each job has waited when it was seen.
+    """The longest overdue chunk of each job at the time of its last pass.
 
-    Since when is kept as text that sorts. What comes after the look does not count: the
-    lease of a chunk in hand is renewed, and a large job is looked at rarely.
+    The start is stored as text that sorts. The time after the pass does not count,
+    because leases are renewed meanwhile and a large job is read rarely.
     """
 
     _longest: dict[JobRef, tuple[str, float]] = field(default_factory=dict)
 
     def forget(self, ref: JobRef) -> None:
-        """Drop what was seen of a job: it is looked at anew, or has ended."""
+        """Drop a job that is read again or has ended."""
         self._longest.pop(ref, None)
 
-    def saw(self, job: Job, chunk: Chunk, now: float) -> None:
-        """Note a chunk as it stands."""
-        since = waits_since(job, chunk)
+    def note(self, job: Job, chunk: Chunk, now: float) -> None:
+        """Record a chunk that was read."""
+        since = overdue_since(job, chunk)
         if since and since < self._longest.get(job.ref, ("~", 0.0))[0]:
-            # A time that is none is this job's trouble alone.
+            # A malformed time fails the pass of this job only.
             self._longest[job.ref] = since, max(0.0, now - moment(since))
 
     def seconds(self) -> float:
-        """Return the longest wait; 0 when none waits."""
+        """Return the longest time in seconds; 0 without an overdue chunk."""
         return max((waited for _, waited in self._longest.values()), default=0.0)
 
 
-def waits_since(job: Job, chunk: Chunk) -> str:
-    """Return from when a chunk could be worked on and nobody has it; empty: never."""
+def overdue_since(job: Job, chunk: Chunk) -> str:
+    """Return since when a chunk is due without a worker; empty: it has ended."""
     item = chunk.item
     if chunk.status.terminal:
         return ""

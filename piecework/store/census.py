@@ -1,4 +1,4 @@
-"""A look at every chunk of a job, strongly consistent: what decides that it is done."""
+"""A strongly consistent snapshot of a job's chunks: it decides that a job has ended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from piecework.store.table import Table
 
 
 class Counted(NamedTuple):
-    """What the snapshot keeps of a chunk: a job may have very many."""
+    """The fields of a chunk in a snapshot; few, because a job may have many chunks."""
 
     chunk: int
     status: ChunkStatus
@@ -27,13 +27,13 @@ class Counted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobSnapshot:
-    """Every chunk of a job as it stood.
+    """The chunks of a job at one time.
 
     Attributes:
-        settled_at: When the last of them ended, of those that have.
-        calls_after_cancel: How many calls ended after their job was cancelled.
-        calls: How many calls were answered outside, and paid for.
-        cached_calls: How many calls were answered by a shared response instead.
+        settled_at: When the last ended chunk ended.
+        calls_after_cancel: Calls that ended after the cancel request.
+        calls: Calls that a dependency answered, and that were paid for.
+        cached_calls: Calls that a shared response answered.
     """
 
     rows: tuple[Counted, ...]
@@ -54,7 +54,7 @@ class JobSnapshot:
         return Counter(row.error_code for row in dead)
 
     def quiesced_at(self, cancelled_at: str) -> str:
-        """Return when the last chunk was let go after a cancel."""
+        """Return when the last chunk ended after a cancel."""
         return max(cancelled_at, self.settled_at)
 
     @property
@@ -69,7 +69,7 @@ class JobSnapshot:
 
 @dataclass(slots=True)
 class SnapshotBuilder:
-    """A snapshot that is being taken."""
+    """Collects the chunks of a snapshot."""
 
     rows: list[Counted]
     settled_at: str = ""
@@ -78,7 +78,7 @@ class SnapshotBuilder:
     cached_calls: int = 0
 
     def add(self, chunk: Chunk) -> None:
-        """Count one chunk more."""
+        """Add a chunk."""
         item = chunk.item
         row = Counted(
             chunk.ref.chunk,
@@ -95,7 +95,7 @@ class SnapshotBuilder:
         self.cached_calls += int(item.get("cached_calls", 0))
 
     def build(self) -> JobSnapshot:
-        """Return what was counted."""
+        """Return the snapshot."""
         return JobSnapshot(
             tuple(self.rows),
             self.settled_at,
@@ -106,7 +106,7 @@ class SnapshotBuilder:
 
 
 async def take_snapshot(table: Table, ref: JobRef, chunks: int) -> JobSnapshot:
-    """Look at every chunk of a job."""
+    """Read every chunk of a job."""
     builder = SnapshotBuilder([])
     async for chunk in all_chunks(table, ref, chunks):
         builder.add(chunk)
@@ -116,10 +116,10 @@ async def take_snapshot(table: Table, ref: JobRef, chunks: int) -> JobSnapshot:
 async def all_chunks(
     table: Table, ref: JobRef, chunks: int, newer: list[ChunkRef] | None = None
 ) -> AsyncIterator[Chunk]:
-    """Yield every chunk of a job, in order; those of a later version go into the list.
+    """Yield every chunk of a job, in order; append chunks of a newer schema to `newer`.
 
     Raises:
-        SchemaTooNewError: There is such a one, and no list.
+        SchemaTooNewError: A chunk has a newer schema, and `newer` is None.
     """
     for group in range(layout.partition_count(chunks)):
         async for chunk in chunks_of_group(table, ref, group, newer):

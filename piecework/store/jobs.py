@@ -1,4 +1,4 @@
-"""A job's records: its birth, its chunks', its events, and where to find it."""
+"""The items of a job: its creation, its chunks, its events and the lists of jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from piecework.store.births import active_mark, event_put, new_chunk
 from piecework.store.table import Action, Item, Table, Written
 
 NEW = "attribute_not_exists(pk)"
-#: DynamoDB takes 100 actions in a transaction; one of them looks at the job.
+#: DynamoDB accepts 100 actions in a transaction; one of them checks the job.
 CHUNKS_AT_ONCE = 99
 #: Groups that are counted at once.
 COUNTED_AT_ONCE = 16
@@ -27,7 +27,7 @@ class Jobs:
     clock: Callable[[], float]
 
     async def create(self, ref: JobRef, facts: dict[str, Any]) -> Job | None:
-        """(absent) -> SUBMITTING. Return None, or the job that has the name already."""
+        """Create a job as SUBMITTING; return None, or the existing job of that name."""
         now = iso(self.clock())
         meta = {
             "status": JobStatus.SUBMITTING,
@@ -50,16 +50,16 @@ class Jobs:
         return await self.read(ref)
 
     async def read(self, ref: JobRef) -> Job | None:
-        """Return a job as it stands."""
+        """Return the job as stored, or None."""
         item = await self.table.get(ref.pk, keys.META_SK)
         return None if item is None else Job.read(ref, item)
 
     async def add_chunks(
         self, ref: JobRef, gen: int, chunks: Sequence[tuple[int, dict[str, Any]]]
     ) -> bool:
-        """(absent) -> PENDING for up to 99 chunks; False when the job has moved on.
+        """Create up to 99 chunks as PENDING; False: the job is not SUBMITTING any more.
 
-        Those that exist already are left as they are: a submit may run twice.
+        Chunks that exist already stay as they are, because a submit may run twice.
         """
         todo = list(chunks)
         while todo:
@@ -92,9 +92,9 @@ class Jobs:
         self,
         ref: JobRef,
         chunks: int,
-        told: Callable[[int], Awaitable[None]] | None = None,
+        report: Callable[[int], Awaitable[None]] | None = None,
     ) -> int:
-        """Count a job's chunks, strongly consistent; tell how many so far."""
+        """Count a job's chunks, strongly consistent; report the number so far."""
         total = 0
         groups = layout.partition_count(chunks)
         for first in range(0, groups, COUNTED_AT_ONCE):
@@ -102,12 +102,12 @@ class Jobs:
             pks = [keys.partition_pk(ref.tenant, ref.job, group) for group in some]
             counts = [self.table.count(pk, keys.CHUNK_PREFIX) for pk in pks]
             total += sum(await asyncio.gather(*counts))
-            if told is not None:
-                await told(total)
+            if report is not None:
+                await report(total)
         return total
 
     async def touch(self, ref: JobRef, gen: int) -> None:
-        """Note that somebody is at it to submit, or to resume, this life of a job."""
+        """Record that a process still submits or resumes this generation of the job."""
         action = self.table.action(
             "Update",
             ref.pk,
@@ -121,7 +121,7 @@ class Jobs:
     async def note(
         self, ref: JobRef, code: str, message: str, until: float | None = None
     ) -> None:
-        """Note why a job does not get on, and until when, for those who look at it."""
+        """Record why the job makes no progress, and until when, for the operator."""
         action = self.table.action(
             "Update",
             ref.pk,
@@ -144,7 +144,7 @@ class Jobs:
         await self.table.put(event_put(self.table, ref, event, self.clock(), facts))
 
     async def events(self, ref: JobRef) -> list[Item]:
-        """Return the events of a job in their order."""
+        """Return the events of a job by time."""
         found = self.table.query(ref.pk, keys.EVENT_PREFIX, any_version=True)
         return [item async for item in found]
 
@@ -158,9 +158,9 @@ class Jobs:
                 yield JobRef(tenant, job)
 
     async def active(self) -> AsyncIterator[JobRef]:
-        """Yield every job that has not ended; what is no mark of ours is passed over.
+        """Yield every active job; skip items that are not marks of a job.
 
-        By their keys alone: those cannot be edited where they stand.
+        Only keys are read, because keys cannot be edited in place.
         """
         async for item in self.table.query(keys.ACTIVE_PK, any_version=True):
             tenant, _, job = item["sk"].partition("#")

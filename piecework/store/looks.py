@@ -1,9 +1,9 @@
 """A cache of the snapshots of ended jobs, so that one read of all chunks is enough.
 
-Once every chunk of a life of a job has ended none changes before the next life: only
-`reopen_chunk` moves an ended chunk, under a job that is RESUMING in a later generation.
-So what was seen is what the join finds and what the certificate says, however much
-later; a worker that has not seen it itself looks again.
+Once every chunk of a generation has ended, no chunk changes before the next generation:
+only `reopen_chunk` changes an ended chunk, and only while the job is RESUMING in a
+later generation. So the snapshot stays valid for the join and for the certificate. A
+worker that has no cached snapshot reads the chunks again.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from piecework.model import Chunk, ChunkRef, Job, JobRef
 from piecework.store.census import JobSnapshot, SnapshotBuilder, all_chunks
 from piecework.store.table import Table
 
-#: Rows of the censuses that are kept, unless one alone has more.
+#: Maximum rows of all cached snapshots; a single larger snapshot is kept too.
 MOST_ROWS = 10_000
 
 
 @dataclass(slots=True)
 class SnapshotCache:
-    """What one process has seen: of many small jobs, or of one that is large."""
+    """The snapshots of one process: of many small jobs, or of one large job."""
 
     _open: ChunkRef | None = None
     _kept: dict[tuple[JobRef, int], JobSnapshot] = field(default_factory=dict)
@@ -28,8 +28,8 @@ class SnapshotCache:
     async def ended(self, table: Table, job: Job) -> JobSnapshot | None:
         """Return the snapshot of a job whose chunks have all ended, else None.
 
-        It goes as far as the first that has not, and the next look begins there: while
-        a large job is being cancelled many ask.
+        The read stops at the first chunk that has not ended, and the next call checks
+        that chunk first: many workers call this while a large job is cancelled.
         """
         if await self._still_open(table, job):
             return None
@@ -49,9 +49,9 @@ class SnapshotCache:
         return item is not None and not has_ended(Chunk.read(ref, item))
 
     def keep(self, job: Job, snapshot: JobSnapshot) -> None:
-        """Keep what was seen for the join of this life of the job.
+        """Keep a snapshot for the join of this generation.
 
-        The oldest go first: another worker has taken their joins.
+        The oldest snapshots are dropped first: other workers run their joins.
         """
         self._kept.pop((job.ref, job.gen), None)
         self._kept[job.ref, job.gen] = snapshot
@@ -61,10 +61,10 @@ class SnapshotCache:
             rows -= 1 + len(self._kept.pop(oldest).rows)
 
     def take(self, ref: JobRef, gen: int) -> JobSnapshot | None:
-        """Return what was kept for the join of a life of a job, once; None: nothing."""
+        """Remove and return the snapshot of a generation; None: there is none."""
         return self._kept.pop((ref, gen), None)
 
 
 def has_ended(chunk: Chunk) -> bool:
-    """Say whether a chunk has nothing left to do."""
+    """Return whether the chunk has ended."""
     return chunk.status.terminal

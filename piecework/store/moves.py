@@ -1,10 +1,11 @@
-"""A job's ways from state to state, each one conditional write.
+"""The transitions of a job, each one conditional write.
 
 SUBMITTING -> RUNNING -> FINALIZING -> SUCCEEDED | PARTIAL | FAILED
 SUBMITTING | RUNNING | RESUMING -> CANCELLING -> CANCELLED
 PARTIAL | FAILED | CANCELLED -> RESUMING -> RUNNING
 
-A way starts in a state of a generation: whoever looked at an earlier one moves nothing.
+A transition compares status and generation, so a process that read an earlier state
+changes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from piecework.store.table import Action, Refused, Table, Written
 
 IN_STATE = "#status = :from AND gen = :gen"
 EXPIRED = f"{IN_STATE} AND deadline_at <= :now"
-#: What the record says of a job that its deadline cancelled.
+#: The attributes of a job that its deadline cancelled.
 BY_DEADLINE = {
     "cancelled_by": "deadline",
     "cancel_code": "job.deadline.passed",
@@ -31,25 +32,25 @@ BY_DEADLINE = {
 
 @dataclass(slots=True)
 class JobTransitions:
-    """The moves of one deployment's jobs."""
+    """The transitions of one deployment's jobs."""
 
     table: Table
     clock: Callable[[], float]
 
     async def open(self, ref: JobRef, gen: int) -> bool:
-        """Move SUBMITTING -> RUNNING: every chunk of the manifest is written."""
+        """Move SUBMITTING -> RUNNING after every chunk of the manifest is written."""
         facts = {"opened_at": iso(self.clock())}
         return await self._move(
             ref, gen, JobStatus.SUBMITTING, JobStatus.RUNNING, facts
         )
 
     async def sent(self, ref: JobRef, gen: int) -> bool:
-        """Note that every chunk's message was sent."""
+        """Record that every chunk's message was sent."""
         facts = {"sent_at": iso(self.clock())}
         return await self._move(ref, gen, JobStatus.RUNNING, JobStatus.RUNNING, facts)
 
     async def finalize(self, job: Job, join: dict[str, Any]) -> bool:
-        """Move RUNNING -> FINALIZING, together with the chunk that is the join."""
+        """Move RUNNING -> FINALIZING and create the join in the same transaction."""
         ref = job.ref.chunk(keys.JOIN_CHUNK)
         move = self._moving(
             job.ref,
@@ -71,7 +72,7 @@ class JobTransitions:
     def ending(
         self, job: Job, status: JobStatus, facts: dict[str, Any]
     ) -> list[Action]:
-        """Return FINALIZING -> ended; it goes with the end of the join."""
+        """Return the writes of the job's end, for the transaction of the join."""
         return self._ending(job, JobStatus.FINALIZING, status, facts)
 
     def _ending(
@@ -83,11 +84,11 @@ class JobTransitions:
         return [
             self._moving(job.ref, job.gen, source, target, ended),
             event_put(self.table, job.ref, "finished", now, told),
-            *self._farewell(job, now, {"status": target, **facts}),
+            *self._after_end(job, now, {"status": target, **facts}),
         ]
 
-    def _farewell(self, job: Job, now: float, facts: dict[str, Any]) -> list[Action]:
-        """Let go of a job that ends; one that is to be told of is found until it is."""
+    def _after_end(self, job: Job, now: float, facts: dict[str, Any]) -> list[Action]:
+        """Return the write of the notification, or of the active mark's removal."""
         if job.has_notify_hook:
             return notification_put(self.table, job, "ended", now, facts)
         return [active_mark(self.table, job.ref, "Delete")]
@@ -95,11 +96,11 @@ class JobTransitions:
     async def reopen(
         self, job: Job, facts: dict[str, Any], also: Sequence[Action] = ()
     ) -> int | None:
-        """Move ended -> RESUMING in the next generation; None: it moved on.
+        """Move ended -> RESUMING in the next generation; None: the job has changed.
 
-        Nobody may finish the job until its chunks are reopened, one by one. A deadline
-        that has passed goes, unless the facts bring a new one. `also` goes with it:
-        the dead letter of a join is closed, for the join runs anew.
+        The job cannot end until its chunks are reopened, one by one. A deadline that
+        has passed is removed unless `facts` has a new one. `also` is written in the
+        same transaction, such as the closing of the join's dead letter.
         """
         now = self.clock()
         facts = {**facts, "reopened_at": iso(now)}
@@ -119,7 +120,7 @@ class JobTransitions:
         return job.gen + 1 if isinstance(reply, Written) else None
 
     async def resume(self, job: Job) -> bool:
-        """RESUMING -> RUNNING, or back to SUBMITTING where that was cut off."""
+        """Move RESUMING -> RUNNING, or -> SUBMITTING if the submit was interrupted."""
         opened = "opened_at" in job.item
         target = JobStatus.RUNNING if opened else JobStatus.SUBMITTING
         return await self._move(job.ref, job.gen, JobStatus.RESUMING, target, {})
@@ -132,9 +133,9 @@ class JobTransitions:
         )
 
     async def expire(self, job: Job) -> bool:
-        """Move SUBMITTING | RUNNING | RESUMING -> CANCELLING: its deadline has passed.
+        """Move SUBMITTING | RUNNING | RESUMING -> CANCELLING after the deadline.
 
-        With the event and the notice, so that there is one of each.
+        Event and notification are in the same transaction, so each exists once.
         """
         now = self.clock()
         facts = {**BY_DEADLINE, "cancelled_at": iso(now)}
@@ -156,7 +157,7 @@ class JobTransitions:
         return isinstance(await self.table.transact(actions), Written)
 
     async def cancelled(self, job: Job, facts: dict[str, Any]) -> bool:
-        """Move CANCELLING -> CANCELLED: every chunk has ended."""
+        """Move CANCELLING -> CANCELLED after every chunk has ended."""
         actions = self._ending(job, JobStatus.CANCELLING, JobStatus.CANCELLED, facts)
         return isinstance(await self.table.transact(actions), Written)
 

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from piecework.queue import Delivery, Message
-from piecework.reconcile.look import Look
+from piecework.reconcile.look import PassContext
 from piecework.reconcile.sightings import LeaseObserver
 from piecework.runtime import Runtime
 from tests.store.conftest import SETTINGS, Store, bucket
@@ -75,8 +75,8 @@ def runtime(store: Store) -> Runtime:
     )
 
 
-def look(store: Store, seen: float = 0.0) -> Look:
-    return Look(runtime(store), sightings=Seen(seen))
+def look(store: Store, seen: float = 0.0) -> PassContext:
+    return PassContext(runtime(store), sightings=Seen(seen))
 
 
 def sent(rt: Runtime) -> list[Message]:

@@ -80,11 +80,11 @@ async def test_a_sweep_ends_the_job_if_it_may(
 async def test_a_chunk_that_is_gone_when_it_is_swept_is_nobodys(store: Store) -> None:
     seen = await store.put_chunk()
     await store.drop()
-    broom = sweeping.CancelSweep(
+    cancel_sweep = sweeping.CancelSweep(
         runtime(store), CancelRequest(iso(NOW), compensate=False)
     )
-    await broom.sweep(seen)
-    assert (0, 0) == (broom.cancelled, broom.asked)
+    await cancel_sweep.sweep(seen)
+    assert (0, 0) == (cancel_sweep.cancelled, cancel_sweep.requested)
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,11 @@ async def test_who_claims_a_chunk_while_it_is_swept_is_asked_at_once(
 ) -> None:
     seen = await store.put_chunk()
     await store.put_chunk(**state)
-    broom = sweeping.CancelSweep(
+    cancel_sweep = sweeping.CancelSweep(
         runtime(store), CancelRequest(iso(NOW), compensate=False)
     )
-    await broom.sweep(seen)
-    assert (0, asked) == (broom.cancelled, broom.asked)
+    await cancel_sweep.sweep(seen)
+    assert (0, asked) == (cancel_sweep.cancelled, cancel_sweep.requested)
     after = await store.item()
     assert change.items() <= after.items()
     assert bool(change) == ("cancel_requested_at" in after)
@@ -227,11 +227,11 @@ async def test_who_claims_what_is_to_be_undone_while_it_is_swept_is_asked_at_onc
 ) -> None:
     seen = await store.put_chunk(status="WAITING", fence=3)
     await store.put_chunk(**RUNNING)
-    broom = sweeping.CancelSweep(
+    cancel_sweep = sweeping.CancelSweep(
         runtime(store), CancelRequest(iso(NOW), compensate=True)
     )
-    await broom.sweep(seen)
-    assert (0, 1) == (broom.cancelled, broom.asked)
+    await cancel_sweep.sweep(seen)
+    assert (0, 1) == (cancel_sweep.cancelled, cancel_sweep.requested)
     assert UNDO.items() <= (await store.item()).items()
 
 

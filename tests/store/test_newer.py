@@ -77,7 +77,7 @@ async def test_a_newer_job_or_chunk_is_not_read_but_refused(store: Store) -> Non
         "runtime.record.schema_too_new",
         2,
     )
-    assert "later version" in refused.value.next_step
+    assert "Install that version" in refused.value.next_step
 
 
 async def test_a_newer_job_is_listed_all_the_same(store: Store) -> None:
@@ -147,12 +147,12 @@ async def test_a_cancel_passes_over_who_was_claimed_by_a_newer_worker_meanwhile(
 ) -> None:
     seen = await store.put_chunk()
     await store.put(store.chunk.pk, store.chunk.sk, v=2, status="PONDERING", gen=2)
-    broom = CancelSweep(
+    cancel_sweep = CancelSweep(
         runtime(store), CancelRequest("2026-01-01T00:00:00.000Z", compensate=False)
     )
-    await broom.sweep(seen)
+    await cancel_sweep.sweep(seen)
 
-    assert (broom.cancelled, broom.asked) == (0, 0)
+    assert (cancel_sweep.cancelled, cancel_sweep.requested) == (0, 0)
 
 
 # ── messages that SQS has set aside ─────────────────────────────────────────

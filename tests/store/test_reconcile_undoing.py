@@ -11,7 +11,7 @@ from piecework.model import JobStatus, iso
 from piecework.queue import Delivery, Message
 from piecework.reconcile.dead_letter_queue import place
 from piecework.reconcile.jobs import finish_cancelling, reconcile_job
-from piecework.reconcile.notices import hand_out
+from piecework.reconcile.notices import dispatch_notifications
 from piecework.store.notices import DELIVERED, PENDING
 from tests.store.conftest import NOW, SETTINGS, Store
 from tests.store.deployment import LOG, look, runtime, sent
@@ -104,8 +104,8 @@ async def test_a_notice_that_is_due_is_sent_to_a_worker_once(
     job = await store.put_job(status, has_notify_hook=True, cancelled_at=iso(NOW))
     await a_notice(store, **facts)
     here = look(store)
-    await hand_out(here, job)
-    await hand_out(here, job)
+    await dispatch_notifications(here, job)
+    await dispatch_notifications(here, job)
     join = store.ref.chunk(keys.JOIN_CHUNK)
     assert sent(here.rt) == [Message.about(join, 2)] * messages
 
@@ -121,7 +121,7 @@ async def test_a_worker_beside_is_given_it_without_a_message(store: Store) -> No
 
     here = look(store)
     object.__setattr__(here, "take", take)
-    assert (await hand_out(here, job)).total() == 0
+    assert (await dispatch_notifications(here, job)).total() == 0
     assert taken == [(store.ref.chunk(keys.JOIN_CHUNK), 2)]
     assert sent(here.rt) == []
 
@@ -139,7 +139,7 @@ async def test_a_job_is_let_go_of_once_it_has_ended_and_all_is_told(
 ) -> None:
     job = await store.put_job(status, has_notify_hook=True, cancelled_at=iso(NOW))
     await a_notice(store, **({"state": DELIVERED} if told else {}))
-    acts = await hand_out(look(store), job)
+    acts = await dispatch_notifications(look(store), job)
     assert acts["job closed"] == closed
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from piecework import layout
 from piecework.errors import StoreError
-from piecework.fanout import HEARTBEAT_S, ProgressHeartbeat, count_chunks, spread
+from piecework.fanout import HEARTBEAT_S, ProgressHeartbeat, count_chunks, interleave
 from piecework.manifest import Entry
 from piecework.model import Job, JobRef
 
@@ -42,7 +42,7 @@ async def test_a_large_submit_shows_a_sign_of_life_now_and_then() -> None:
     life = ProgressHeartbeat(world, Job.read(REF, item))
     for seconds in (0.0, HEARTBEAT_S - 1, 1.0, 1.0, HEARTBEAT_S):
         world.now += seconds
-        await life.show()
+        await life.beat_if_due()
     first = 100.0 + HEARTBEAT_S
     assert [(REF, 2, first), (REF, 2, first + HEARTBEAT_S + 1)] == world.shown
 
@@ -59,7 +59,7 @@ async def test_a_sign_of_life_that_fails_ends_no_submit() -> None:
     item = {"status": "SUBMITTING", "gen": 2, "chunks": 1, "pipeline": "p"}
     life = ProgressHeartbeat(world, Job.read(REF, item))
     world.now += HEARTBEAT_S
-    await life.show()
+    await life.beat_if_due()
     assert 1 == len(world.shown)
 
 
@@ -72,14 +72,14 @@ async def entries(count: int) -> AsyncIterator[Entry]:
 async def test_every_entry_is_written_once_in_as_few_requests_as_may_be(
     count: int,
 ) -> None:
-    lists = [some async for some in spread(entries(count))]
+    lists = [some async for some in interleave(entries(count))]
     assert list(range(count)) == sorted(e.chunk for some in lists for e in some)
     assert max(map(len, lists)) <= 99
     assert len(lists) <= count / 97 + 1
 
 
 async def test_what_is_written_together_lies_in_many_groups() -> None:
-    lists = [some async for some in spread(entries(8192))]
+    lists = [some async for some in interleave(entries(8192))]
     for first in range(len(lists) - 8):
         window = lists[first : first + 8]
         chunks = Counter(layout.partition_of(e.chunk) for some in window for e in some)

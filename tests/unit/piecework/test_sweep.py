@@ -25,12 +25,12 @@ class Sent:
 async def test_what_is_to_be_wound_back_is_sent_in_full_batches() -> None:
     queue = Sent()
     runtime: Any = SimpleNamespace(work=queue)
-    broom = CancelSweep(runtime, CancelRequest("now", compensate=True))
+    cancel_sweep = CancelSweep(runtime, CancelRequest("now", compensate=True))
     for number in range(25):
         item = {"gen": 1, "status": "WAITING", "fence": 1, "attempts": 1}
-        await broom.hand_out(Chunk.read(JOB.chunk(number), item))
+        await cancel_sweep.dispatch(Chunk.read(JOB.chunk(number), item))
     assert [10, 10] == queue.sizes
-    await broom.send()
-    await broom.send()
+    await cancel_sweep.send()
+    await cancel_sweep.send()
     assert [10, 10, 5] == queue.sizes
-    assert 25 == broom.asked
+    assert 25 == cancel_sweep.requested

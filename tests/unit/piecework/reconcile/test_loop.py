@@ -121,11 +121,11 @@ def test_a_job_that_has_ended_is_forgotten(
         world = World(JobStatus.RUNNING)
         here = reconciler(world)
         await here.look()
-        assert here.sightings.waiting
+        assert here.sightings.is_watching
         world.status = status
         here.request_pass()
         assert (await here.look()).total() == 0
-        assert not here.sightings.waiting
+        assert not here.sightings.is_watching
 
     run_virtually(look())
     assert len(looks) == 1
@@ -138,7 +138,7 @@ def test_a_job_that_left_the_list_since_is_forgotten(looks: list[float]) -> None
         await here.look()
         world.listed = False
         await here.look()
-        assert not here.sightings.waiting
+        assert not here.sightings.is_watching
         world.listed = True
         await here.look()
 
@@ -153,7 +153,7 @@ def test_a_job_that_left_the_list_is_not_overdue_for_ever(
 
     async def saw(look: Any, job: Job) -> Counter[str]:
         item = {"status": "RUNNING", "gen": 1, "claim_expires_at": iso(-1.0)}
-        look.overdue.saw(job, Chunk.read(job.ref.chunk(0), item), look.rt.clock())
+        look.overdue.note(job, Chunk.read(job.ref.chunk(0), item), look.rt.clock())
         return Counter()
 
     monkeypatch.setattr(jobs, "reconcile_chunks", saw)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from piecework.model import Chunk, Job, JobRef, iso
-from piecework.reconcile.overdue import Overdue, waits_since
+from piecework.reconcile.overdue import Overdue, overdue_since
 
 REF = JobRef("acme", "job-1")
 NOW = 1_700_000_000.0
@@ -40,7 +40,7 @@ def test_a_chunk_waits_from_when_it_could_be_worked_on(
     seen: Chunk, seconds: float
 ) -> None:
     overdue = Overdue()
-    overdue.saw(job(), seen, NOW)
+    overdue.note(job(), seen, NOW)
 
     assert overdue.seconds() == pytest.approx(seconds)
 
@@ -48,13 +48,13 @@ def test_a_chunk_waits_from_when_it_could_be_worked_on(
 def test_a_reopened_chunk_waits_from_its_reopening() -> None:
     reopened = job(reopened_at=iso(NOW - 3))
 
-    assert waits_since(reopened, chunk("PENDING")) == iso(NOW - 3)
+    assert overdue_since(reopened, chunk("PENDING")) == iso(NOW - 3)
 
 
 def test_the_longest_counts_and_a_new_look_begins_anew() -> None:
     overdue = Overdue()
-    overdue.saw(job(), chunk("WAITING", retry_at=iso(NOW - 4)), NOW)
-    overdue.saw(job(), chunk("WAITING", number=1, retry_at=iso(NOW - 9)), NOW)
+    overdue.note(job(), chunk("WAITING", retry_at=iso(NOW - 4)), NOW)
+    overdue.note(job(), chunk("WAITING", number=1, retry_at=iso(NOW - 9)), NOW)
     assert overdue.seconds() == pytest.approx(9)
 
     overdue.forget(REF)
@@ -63,7 +63,7 @@ def test_the_longest_counts_and_a_new_look_begins_anew() -> None:
 
 def test_a_wait_is_counted_up_to_when_its_chunk_was_seen() -> None:
     overdue = Overdue()
-    overdue.saw(job(), chunk("RUNNING", claim_expires_at=iso(NOW + 30)), NOW)
-    overdue.saw(job(), chunk("WAITING", retry_at=iso(NOW - 4)), NOW + 60)
+    overdue.note(job(), chunk("RUNNING", claim_expires_at=iso(NOW + 30)), NOW)
+    overdue.note(job(), chunk("WAITING", retry_at=iso(NOW - 4)), NOW + 60)
 
     assert overdue.seconds() == pytest.approx(64)

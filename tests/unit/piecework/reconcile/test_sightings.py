@@ -49,8 +49,8 @@ def test_chunks_are_watched_one_by_one() -> None:
 def test_a_chunk_that_stopped_running_is_seen_anew_later() -> None:
     seen = LeaseObserver()
     seen.unchanged_for(running(), 1000.0)
-    seen.lost_sight_of(REF)
-    assert seen.waiting is False
+    seen.forget_chunk(REF)
+    assert seen.is_watching is False
     assert seen.unchanged_for(running(), 1030.0) == 0.0
 
 
@@ -59,12 +59,12 @@ def test_an_ended_job_is_forgotten_and_the_others_are_not() -> None:
     seen.unchanged_for(running(), 1000.0)
     seen.unchanged_for(running(other), 1000.0)
     seen.forget(JobRef("acme", "job"))
-    assert seen.waiting is True
+    assert seen.is_watching is True
     assert seen.unchanged_for(running(other), 1010.0) == 10.0
     assert seen.unchanged_for(running(), 1010.0) == 0.0
 
 
 def test_losing_sight_of_what_was_never_seen_is_nothing() -> None:
     seen = LeaseObserver()
-    seen.lost_sight_of(REF)
-    assert seen.waiting is False
+    seen.forget_chunk(REF)
+    assert seen.is_watching is False

@@ -84,7 +84,7 @@ async def resolve(
     answer = None
     if request.answer is not None:
         at = f"{keys.object_prefix(ref.tenant, ref.job)}/effects/{key}"
-        answer = await rt.objects.stow(request.answer, at)
+        answer = await rt.objects.put_value(request.answer, at)
     resolution = Resolution(request.actor, request.reason, iso(rt.clock()), answer)
     if chunk.status not in ENDED_WITHOUT_RESULT or not await resolve_effect(
         rt.table, chunk, key, resolution

@@ -73,7 +73,7 @@ class Objects:
                 return b""
             async with reply["Body"] as body:
                 require_small(key, reply.get("ContentLength", 0), length or most)
-                with arriving():
+                with map_read_errors():
                     content: bytes = await body.read()
                 return content
 
@@ -104,7 +104,7 @@ class Objects:
             reply = await self._opened({"Bucket": self.bucket, "Key": key})
             body: Any = reply["Body"]
             async with body:
-                while block := await some_of(body):
+                while block := await read_block(body):
                     yield block
 
     async def _opened(self, request: dict[str, Any]) -> GetObjectOutputTypeDef:
@@ -124,7 +124,7 @@ class Objects:
                 for found in page.get("Contents", []):
                     yield found["Key"]
 
-    async def stow(self, text: str, stem: str) -> dict[str, str]:
+    async def put_value(self, text: str, stem: str) -> dict[str, str]:
         """Return the attributes under which a row keeps a value of any size.
 
         A large one lies under its own hash, too: what somebody writes who lost the
@@ -138,7 +138,7 @@ class Objects:
         return {"value_at": await self.put(key, content), "value_sha256": sha256}
 
     async def fetch(self, item: Mapping[str, Any], prefix: str) -> str:
-        """Return the value that `stow` put into a row, under its job's prefix.
+        """Return the value that `put_value` put into a row, under its job's prefix.
 
         Raises:
             PermanentError: `runtime.payload.corrupt`; `runtime.record.unreadable`:
@@ -153,7 +153,7 @@ class Objects:
 
 
 @contextmanager
-def arriving() -> Iterator[None]:
+def map_read_errors() -> Iterator[None]:
     """Raise what breaks off an answer half-way as the SDK raises what comes earlier.
 
     The SDK hands out the body of an answer as its HTTP library has it.
@@ -166,9 +166,9 @@ def arriving() -> Iterator[None]:
         raise ResponseStreamingError(error=error) from error
 
 
-async def some_of(body: Any) -> bytes:
+async def read_block(body: Any) -> bytes:
     """Return the next part of an answer's body; nothing at its end."""
-    with arriving():
+    with map_read_errors():
         content: bytes = await body.read(LINES_BLOCK)
         return content
 

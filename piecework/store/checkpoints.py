@@ -170,7 +170,7 @@ class ChunkCheckpoints:
             "gen": self.claim.gen,
             "fence": self.claim.fence,
             "label": record.read_optional_text(self.claim.chunk.item, "label"),
-            **await self.objects.stow(value, at),
+            **await self.objects.put_value(value, at),
         }
         return [self.table.action("Put", ref.pk, sk, item=item)]
 

@@ -21,7 +21,7 @@ class Resolution:
     """An operator's decision on an effect in doubt.
 
     Attributes:
-        answer: The attributes of `Objects.stow` with the answer; None: it did not
+        answer: The attributes of `Objects.put_value` with the answer; None: it did not
             happen.
     """
 

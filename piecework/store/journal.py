@@ -110,7 +110,7 @@ class CallJournal:
         sk = keys.calls_sk(claim.ref.chunk, claim.gen, claim.fence, self._pages)
         small, large = {}, {}
         for key, value in batch.items():
-            entry = await self.objects.stow(value, f"{self.prefix}/calls/{key}")
+            entry = await self.objects.put_value(value, f"{self.prefix}/calls/{key}")
             if "value" in entry:
                 small[key] = value
             else:

@@ -136,7 +136,7 @@ class EffectLedger:
 
     async def finish(self, key: str, value: str) -> None:
         """Record that an effect happened, with its answer."""
-        stored = await self.objects.stow(value, f"{self.prefix}/effects/{key}")
+        stored = await self.objects.put_value(value, f"{self.prefix}/effects/{key}")
         await self._record_end(key, DONE, stored, NOT_ENDED, refused=REFUSED)
 
     async def mark_refused(self, key: str) -> None:

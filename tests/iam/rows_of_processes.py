@@ -97,7 +97,7 @@ WORKER = (
     row(
         "s3:PutObject",
         "artifacts/ calls/ certificate/ effects/ values/",
-        "piecework.objects:Objects.stow",
+        "piecework.objects:Objects.put_value",
         "what is too large for a row; what a join writes; what a job came to",
     ),
     row(

@@ -88,4 +88,4 @@ async def test_the_views_read_what_version_1_left(recorded: Scenario) -> None:
         for chunk in await recorded.chunks(name):
             assert await chunk_document(rt, chunk.ref)
     assert len(await recorded.letters("half")) == 1
-    assert set(await Breakers(rt.table, "w", rt.clock).all()) == {"model"}
+    assert set(await Breakers(rt.table, "w", rt.clock).read_all()) == {"model"}

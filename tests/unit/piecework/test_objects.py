@@ -86,7 +86,7 @@ async def test_names_come_from_all_pages(objects: Objects) -> None:
 
 async def test_a_small_value_stays_in_its_row(objects: Objects, bucket: Bucket) -> None:
     text = "x" * INLINE_LIMIT
-    assert await objects.stow(text, "a") == {"value": text}
+    assert await objects.put_value(text, "a") == {"value": text}
     assert bucket.objects == {}
 
 
@@ -94,7 +94,7 @@ async def test_a_large_value_goes_to_the_bucket_with_its_hash(
     objects: Objects, bucket: Bucket
 ) -> None:
     text = "x" * (INLINE_LIMIT + 1)
-    row = await objects.stow(text, "a/v")
+    row = await objects.put_value(text, "a/v")
     sha256 = keys.sha256(text.encode())
     assert row == {"value_at": f"a/v-{sha256[:16]}.json", "value_sha256": sha256}
     assert bucket.objects[row["value_at"]] == text.encode()
@@ -102,7 +102,7 @@ async def test_a_large_value_goes_to_the_bucket_with_its_hash(
 
 
 async def test_size_is_counted_in_bytes(objects: Objects) -> None:
-    row = await objects.stow("\u00e9" * (INLINE_LIMIT // 2 + 1), "a")
+    row = await objects.put_value("\u00e9" * (INLINE_LIMIT // 2 + 1), "a")
     assert "value_at" in row
 
 
@@ -116,7 +116,7 @@ async def test_a_value_in_its_row_needs_no_read(
 async def test_a_value_that_was_changed_behind_our_back_is_refused(
     objects: Objects, bucket: Bucket
 ) -> None:
-    row = await objects.stow("x" * (INLINE_LIMIT + 1), "a/v")
+    row = await objects.put_value("x" * (INLINE_LIMIT + 1), "a/v")
     bucket.objects[row["value_at"]] = b"y"
     with pytest.raises(PermanentError) as caught:
         await objects.fetch(row, "a")

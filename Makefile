@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made-by-make
 UV := $(shell command -v uv 2>/dev/null)
-CODE := piecework workers orchestrator simulation examples bench tests localstack docs/reference
+CODE := piecework workers orchestrator simulation examples bench tests verification localstack docs/reference
 # Three processes for two cores, because the suite mostly waits. The long tests come
 # last, so that an idle process takes tests from the others.
 WORKERS ?= 3
@@ -47,7 +47,7 @@ down: setup ## stop the embedded AWS
 	@$(BIN)/piecework down $(ARGS)
 
 verify: setup ## fail if a generated page is older than its source
-	@$(BIN)/python -m piecework.codes | diff -u docs/error-codes.md - \
+	@$(BIN)/python -m piecework.errors.page | diff -u docs/error-codes.md - \
 	|| { echo "docs/error-codes.md is stale: run make docs" >&2; exit 1; }
 	@$(BIN)/python -m bench.limits | diff -u docs/limits.md - \
 	|| { echo "docs/limits.md is stale: run make docs" >&2; exit 1; }
@@ -58,7 +58,7 @@ verify: setup ## fail if a generated page is older than its source
 	@echo "the generated pages are fresh"
 
 docs: setup ## write the generated pages, build the site into site/ and check its links
-	@$(BIN)/python -m piecework.codes > docs/error-codes.md
+	@$(BIN)/python -m piecework.errors.page > docs/error-codes.md
 	@$(BIN)/python -m bench.limits > docs/limits.md
 	@$(BIN)/python docs/reference/generate.py settings > docs/reference/settings.md
 	@$(BIN)/python docs/reference/generate.py command-line > docs/reference/command-line.md
@@ -72,76 +72,76 @@ bench-full: setup ## the same in full sizes, written to docs/performance.md (an 
 	@$(BIN)/python -m bench --full --save $(ARGS)
 
 quality: setup ## measure the example against its gold labels
-	@$(BIN)/python -m examples.contract_review.quality $(ARGS)
+	@$(BIN)/python -m piecework_examples.contract_review.quality $(ARGS)
 
 # How many states `make model` explores: 1400000 takes some minutes.
 STATES ?= 1400000
 
 model: setup ## explore the protocol's states, with and without each guard (STATES=100000)
-	@$(BIN)/python -m tests.model --states $(STATES)
+	@$(BIN)/python -m verification.model --states $(STATES)
 
 # Schedules of `make simulate`, and the seed of the first.
 SCHEDULES ?= 20000
 SEED ?= 1
 
 simulate: setup ## run the real code in virtual time under every fault (SCHEDULES=1000 SEED=1)
-	@$(BIN)/python -m simulation --schedules $(SCHEDULES) --seed $(SEED) $(ARGS)
+	@$(BIN)/python -m piecework_simulation --schedules $(SCHEDULES) --seed $(SEED) $(ARGS)
 
 crashpoints: setup ## kill a process at each external call of a job (CHUNKS=3)
-	@$(BIN)/python -m simulation.crash_points \
+	@$(BIN)/python -m piecework_simulation.crash_points \
 	$(if $(filter command environment,$(origin CHUNKS)),--chunks $(CHUNKS)) $(ARGS)
 
 conformance: setup ## compare the models with the emulators and AWS
-	@$(BIN)/python -m tests.conformance $(ARGS)
+	@$(BIN)/python -m verification.conformance $(ARGS)
 
 # Jobs of `make naive`; both designs run each of them.
 JOBS ?= 3000
 
 naive: setup ## run the published design and this one under the same faults (JOBS=300 SEED=1)
-	@$(BIN)/python -m tests.naive --jobs $(JOBS) --seed $(SEED) $(ARGS)
+	@$(BIN)/python -m verification.naive --jobs $(JOBS) --seed $(SEED) $(ARGS)
 
 mutants: setup ## remove each guard of the protocol: a test must fail (ARGS="--sample 12")
-	@$(BIN)/python -m tests.mutants $(ARGS)
+	@$(BIN)/python -m verification.mutants $(ARGS)
 
 # Real processes under real signals; FREEZES and STOPS: a fifth of KILLS each.
 CHUNKS ?= 1000
 KILLS ?= 25
 
 soak: setup ## kill, freeze and stop workers behind a faulty proxy (CHUNKS= KILLS= SEED= WORKERS=4)
-	@$(BIN)/python -m tests.soak --chunks $(CHUNKS) --kills $(KILLS) \
+	@$(BIN)/python -m verification.soak --chunks $(CHUNKS) --kills $(KILLS) \
 	$(if $(FREEZES),--freezes $(FREEZES)) $(if $(STOPS),--stops $(STOPS)) \
 	$(if $(findstring command,$(origin WORKERS)),--workers $(WORKERS)) \
 	$(if $(SEED),--seed $(SEED)) $(ARGS)
 
 outage: setup ## take a provider away for 30 s under 64 calls: no attempt may be spent
-	@$(BIN)/python -m tests.outage $(ARGS)
+	@$(BIN)/python -m verification.outage $(ARGS)
 
 storm: setup ## measure the retries of 1,000 clients in virtual time
-	@$(BIN)/python -m tests.outage.storm $(ARGS)
+	@$(BIN)/python -m verification.outage.storm $(ARGS)
 
 infra-check: setup ## check the templates: rules, cfn-lint, checkov, a deployment to the embedded AWS
 	@$(BIN)/python -m tests.infra.check
 
 iam: setup ## compare what roles grant with what a recorded run uses (ARGS="--chunks 0")
-	@$(BIN)/python -m tests.iam $(ARGS)
+	@$(BIN)/python -m verification.iam $(ARGS)
 
 scaling: setup ## simulate the scaling policy of the template and simpler ones
-	@$(BIN)/python -m tests.scaling $(ARGS)
+	@$(BIN)/python -m verification.scaling $(ARGS)
 
 # Fuzzed messages of `make security`.
 MESSAGES ?= 10000
 
 security: setup ## fuzz messages and names, plant canaries and payload bombs (MESSAGES=500)
-	@$(BIN)/python -m tests.security --messages $(MESSAGES) $(ARGS)
+	@$(BIN)/python -m verification.security --messages $(MESSAGES) $(ARGS)
 
 audit: setup ## list known vulnerabilities of the locked dependencies (77: no index answered)
-	@$(BIN)/python -m tests.security.supply audit
+	@$(BIN)/python -m verification.security.supply audit
 
 sbom: setup ## write the bill of materials: out/sbom.cdx.json
-	@$(BIN)/python -m tests.security.supply sbom
+	@$(BIN)/python -m verification.security.supply sbom
 
 secrets: setup ## find new strings that look like secrets
-	@$(BIN)/python -m tests.security.supply secrets
+	@$(BIN)/python -m verification.security.supply secrets
 
 image: setup ## build the image (needs a container engine; BASE_DIGEST=@sha256:... pins its base)
 	docker build -f infra/Dockerfile -t piecework:local \

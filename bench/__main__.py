@@ -15,12 +15,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench import budgets, page, results, tables
+from bench.adapters.systems import PIECEWORK, RIVALS
 from bench.emulator import KINDS, say
 from bench.machine import machine, versions
 from bench.plan import WORKLOADS, PlanOptions, plan
 from bench.results import Results
 from bench.runner import Runner
-from bench.systems import PIECEWORK, RIVALS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from operator import eq, ge, le
 from typing import Literal, TypeAlias
 
+from bench.adapters.systems import PIECEWORK
 from bench.results import INTERRUPTED, Results
-from bench.systems import PIECEWORK
 
 Bound: TypeAlias = Literal["<=", ">=", "="]
 HOLDS: dict[Bound, Callable[[float, float], bool]] = {"<=": le, ">=": ge, "=": eq}

@@ -9,10 +9,10 @@ import asyncio
 import sys
 import time
 
-from orchestrator.cancel import cancel
-from piecework.model import JobRef
+from piecework.domain.model import JobRef
 from piecework.runtime import connect
 from piecework.settings import load_settings
+from piecework_orchestrator.cancel import cancel
 
 
 async def main(*jobs: str) -> None:

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
-from bench.counts import Counts
+from bench.aws_server import resources
+from bench.meter import Counts
 from bench.processes import ROOT, start, stat_of
-from bench.standin import furnishing
-from orchestrator.embedded import deploy, environment, server
-from orchestrator.embedded.client import ACCESS_KEY
-from piecework.endpoint import Emulator
+from piecework.aws.endpoint import Emulator
+from piecework_orchestrator.embedded import deploy, environment, server
+from piecework_orchestrator.embedded.deploy import ACCESS_KEY
 
 Kind: TypeAlias = Literal["models", "ministack"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -60,7 +60,7 @@ class RunningAwsServer:
 
     def deploy(self, app: str, env: str) -> None:
         """Create the resources of Piecework's data stack."""
-        into = furnishing.into if self.kind == "models" else deploy.deploy_embedded
+        into = resources.into if self.kind == "models" else deploy.deploy_embedded
         into(self.emulator, app, env)
 
     def counts(self) -> Counts:
@@ -102,11 +102,11 @@ def server_command(
     kept = ("HOME", "LANG", "PATH", "TMPDIR")
     bare = {name: os.environ[name] for name in kept if name in os.environ}
     if kind == "models":
-        command = [sys.executable, "-m", "bench.standin", "--fd", str(listener)]
+        command = [sys.executable, "-m", "bench.aws_server", "--fd", str(listener)]
         return command, bare
     python = environment.ensure_environment(report=say)
     # Like the product's own start, with the counting proxy in front.
-    serve = [str(python), "-m", "hypercorn", "bench.door:app", "--workers", "0"]
+    serve = [str(python), "-m", "hypercorn", "bench.proxy:app", "--workers", "0"]
     quiet = ["--keep-alive", "75", "--graceful-timeout", "0", "--log-level", "WARNING"]
     environ = server.server_environment(port, REGION, server.SERVICES)
     own = {**environ, "PYTHONPATH": str(ROOT)}

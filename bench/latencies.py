@@ -7,9 +7,9 @@ import sys
 import time
 from dataclasses import replace
 
-from bench.ours import PieceworkAdapter
+from bench.adapters.product import PieceworkAdapter
+from bench.environment import BenchEnvironment
 from bench.processes import run
-from bench.stand import BenchEnvironment
 from bench.waiting import (
     run_workers,
     wait_until_begun,

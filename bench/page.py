@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench import budgets, drawing, tables
-from bench.drawing import Bar
+from bench import budgets, tables
+from bench import charts as drawing
+from bench.adapters.systems import PIECEWORK, RIVALS
+from bench.charts import Bar
 from bench.results import FOLDER, Results
-from bench.systems import PIECEWORK, RIVALS
 
 DOCS = Path(__file__).parents[1] / "docs"
 NOTES = Path(__file__).parent / "notes.md"

@@ -11,11 +11,10 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from bench import latencies, workloads
+from bench.adapters.systems import PIECEWORK, PIECEWORK_EXCLUSIONS, RIVALS, Rival
 from bench.emulator import Kind
-from bench.growth import measure_many_jobs
-from bench.stand import BenchEnvironment
-from bench.systems import PIECEWORK, PIECEWORK_EXCLUSIONS, RIVALS, Rival
-from bench.workloads import Outcome
+from bench.environment import BenchEnvironment
+from bench.workloads import Outcome, measure_many_jobs
 
 Measure: TypeAlias = Callable[[BenchEnvironment, Any], Outcome]
 Form: TypeAlias = Literal["short", "full"]

@@ -8,15 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import noise
+from bench import machine
+from bench.adapters.product import PieceworkAdapter
+from bench.adapters.rival import RivalAdapter, run_rival_server, unavailable_reason
 from bench.emulator import Kind
-from bench.ours import PieceworkAdapter
+from bench.environment import open_environment
 from bench.plan import Step
 from bench.processes import FailedError
 from bench.results import INTERRUPTED, Record
 from bench.rivals.local_server import UnavailableError
-from bench.stand import open_environment
-from bench.theirs import RivalAdapter, run_rival_server, unavailable_reason
 from bench.workloads import Outcome
 
 
@@ -52,14 +52,14 @@ class Runner:
         """Run a step once; a failure is a record, too."""
         place = self.folder / slug(f"{step.name} {number}")
         place.mkdir(parents=True)
-        before = noise.sample()
+        before = machine.sample()
         try:
             outcome, error = measure_step(step, place, self.aws_server), ""
         except (FailedError, UnavailableError) as failed:
             outcome, error = Outcome({}), f"{failed}"
         except Exception as failed:  # noqa: BLE001 -- the other steps still run
             outcome, error = Outcome({}), f"{type(failed).__name__}: {failed}"
-        noise_values = noise.between(before, noise.sample())
+        noise_values = machine.between(before, machine.sample())
         self.say(progress_line(step, number, outcome, error, noise_values["seconds"]))
         return Record(
             workload=step.workload,

@@ -12,11 +12,11 @@ import time
 
 from bench import pipelines
 from bench.processes import peak_rss_mb
-from orchestrator.intake import chunk_inputs
-from orchestrator.submit import Submission, submit
-from piecework.model import JobRef
+from piecework.domain.model import JobRef
 from piecework.runtime import connect
 from piecework.settings import load_settings
+from piecework_orchestrator.intake.source import chunk_inputs
+from piecework_orchestrator.submit import Submission, submit
 
 
 async def main(name: str, path: str, *jobs: str) -> None:

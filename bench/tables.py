@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from bench.adapters.systems import PIECEWORK, PIECEWORK_EXCLUSIONS, RIVALS
 from bench.results import Record, Results, Spread
-from bench.systems import PIECEWORK, PIECEWORK_EXCLUSIONS, RIVALS
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from bench.environment import Adapter, BenchEnvironment
 from bench.processes import FailedError, Group, wait_until
-from bench.stand import Adapter, BenchEnvironment
 
 #: Seconds between two polls of the ledger or of a job.
 POLL_S = 0.02

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from bench.counts import Counts
+from bench.adapters.product import PieceworkAdapter
+from bench.environment import Adapter, BenchEnvironment
 from bench.ledger import Facts
+from bench.meter import Counts
 from bench.processes import Group, wait_until
 from bench.rivals.protocol import Config
-from bench.stand import Adapter, BenchEnvironment
 from bench.waiting import (
     POLL_S,
     count_done,
@@ -21,7 +22,7 @@ from bench.waiting import (
     wait_until_ready,
     wait_until_settled,
 )
-from orchestrator.pricing.table import load_prices
+from piecework_orchestrator.cost.prices import load_prices
 
 Values: TypeAlias = dict[str, float]
 #: Seconds after a kill within which all tasks must be done.
@@ -206,3 +207,17 @@ def cpu_used(env: BenchEnvironment, adapter: Adapter, groups: list[Group]) -> Cp
     """Return the CPU that was used so far."""
     workers_s = sum(group.cpu_s for group in groups)
     return Cpu(workers_s, env.aws.cpu_s, adapter.server_cpu_s())
+
+
+# Measure W4: many small jobs at once.
+
+
+def measure_many_jobs(
+    env: BenchEnvironment, adapter: PieceworkAdapter, jobs: int
+) -> Outcome:
+    """Submit many jobs, then let one worker process all of them."""
+    adapter.jobs = [f"job-{number}" for number in range(jobs)]
+    outcome = measure_no_op(env, adapter)
+    return Outcome(
+        {**outcome.values, "jobs_per_s": jobs / outcome.values["all_s"]}, outcome.counts
+    )

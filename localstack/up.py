@@ -23,10 +23,10 @@ from botocore.exceptions import BotoCoreError
 from localstack_client.config import get_service_endpoint
 from localstack_client.session import Session
 
-from orchestrator.embedded.deploy import deploy_data_stack
-from orchestrator.embedded.endpoint import refuse_remote
 from piecework.errors import PieceworkError, UnreachableError
 from piecework.settings import load_settings
+from piecework_orchestrator.embedded.deploy import deploy_data_stack
+from piecework_orchestrator.embedded.server import refuse_remote
 
 REGION = "us-east-1"
 COMPOSE = Path(__file__).with_name("compose.yaml")
@@ -59,7 +59,7 @@ def conformance(endpoint: str) -> int:
         print(f"skipped: {why}")
         return 0
     start("localstack")
-    probes = ["-m", "tests.conformance", "--only", "model", "--only", "endpoint"]
+    probes = ["-m", "verification.conformance", "--only", "model", "--only", "endpoint"]
     environment = {**os.environ, "PIECEWORK_CONFORMANCE_ENDPOINT": endpoint}
     return subprocess.run(
         [sys.executable, *probes], check=False, env=environment, cwd=COMPOSE.parents[1]

@@ -6,10 +6,12 @@ processes.
 
 from __future__ import annotations
 
-from piecework.breaker import CircuitBreaker
-from piecework.classify import envelope_of, raise_for_stop_reason
+from piecework.calls.fallback import FallbackUsed
 from piecework.context import ChunkResult, Context, JoinContext
-from piecework.dependency import Dependency, Effect, Fallback
+from piecework.dependency import Dependency, Fallback, Usage
+from piecework.domain.model import Effect
+from piecework.domain.notification import Notification
+from piecework.domain.protocols import MissingChunk
 from piecework.errors import (
     ErrorEnvelope,
     PermanentError,
@@ -19,24 +21,13 @@ from piecework.errors import (
     StateError,
     TransientError,
 )
-from piecework.falling_back import FallbackUsed
-from piecework.guarded import circuit_breaker
-from piecework.idempotency import (
-    ByKey,
-    MemoryIdempotency,
-    SequenceNumbers,
-    TimeWindow,
-    idempotent,
-)
-from piecework.notice import Notification
+from piecework.errors.classify import envelope_of
+from piecework.errors.classify_llm import raise_for_stop_reason
 from piecework.pipeline import Document, Pipeline, Stage
-from piecework.ports import MissingChunk
-from piecework.retry import RetryBudget, RetryPolicy
-from piecework.retrying import retry
-from piecework.usage import Usage
+from piecework.resilience.breaker import CircuitBreaker
+from piecework.resilience.retry import RetryBudget, RetryPolicy
 
 __all__ = [
-    "ByKey",
     "ChunkResult",
     "CircuitBreaker",
     "Context",
@@ -47,7 +38,6 @@ __all__ = [
     "Fallback",
     "FallbackUsed",
     "JoinContext",
-    "MemoryIdempotency",
     "MissingChunk",
     "Notification",
     "PermanentError",
@@ -57,15 +47,10 @@ __all__ = [
     "RetryBudget",
     "RetryPolicy",
     "SemanticError",
-    "SequenceNumbers",
     "Stage",
     "StateError",
-    "TimeWindow",
     "TransientError",
     "Usage",
-    "circuit_breaker",
     "envelope_of",
-    "idempotent",
     "raise_for_stop_reason",
-    "retry",
 ]

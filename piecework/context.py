@@ -8,24 +8,31 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Self, TypeVar, cast, overload
+from typing import Any, Generic, Protocol, Self, TypeVar, cast, overload
 
 import structlog
 
-from piecework import keys, values
-from piecework.call_names import CallScope
-from piecework.calls import Caller
+from piecework.calls.call import CallScope
+from piecework.calls.caller import Caller
+from piecework.calls.fallback import FallbackUsed
 from piecework.dependency import Dependency
+from piecework.domain import keys, values
+from piecework.domain.protocols import JobResults, MissingChunk
 from piecework.errors import ErrorEnvelope, UsageError
-from piecework.falling_back import FallbackUsed
-from piecework.pipeline import Pipeline
-from piecework.ports import JobResults, MissingChunk, StageRunner
+from piecework.pipeline import RUN, Pipeline, Stage
 
 #: The `__name__` of a lambda.
 LAMBDA = "<lambda>"
 
 P = TypeVar("P")
 R = TypeVar("R")
+
+
+class StageRunner(Protocol):
+    """Runs stages, in this process or in another."""
+
+    async def run(self, stage: Stage, ctx: Context[Any], variant: str = RUN) -> str:
+        """Run a variant of a stage; return its value as JSON."""
 
 
 @dataclass(slots=True)

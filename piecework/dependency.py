@@ -2,38 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, Final, Literal
 
-from piecework.breaker import OPEN_CODE, CircuitBreaker
-from piecework.errors import ErrorEnvelope, PermanentError, StageError, UsageError
-from piecework.retry import RetryPolicy
-from piecework.retry_tokens import BUDGET_CODE
-from piecework.usage import Usage
+from piecework.domain.model import Effect
+from piecework.errors import PermanentError, StageError, UsageError
+from piecework.resilience.breaker import CircuitBreaker
+from piecework.resilience.retry import RetryPolicy
+
+# What a call cost, as its answer reports it: tokens and, if it is known, money.
+
+#: Money is counted in whole billionths of a dollar.
+NANO = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one call cost.
+
+    Attributes:
+        tokens_in, tokens_out: As the provider counted them.
+        usd: The price in dollars, if the answer reports it; 0: the bill uses its table
+            of prices.
+        model: The name in the table of prices; empty: the dependency's name.
+    """
+
+    tokens_in: int = 0
+    tokens_out: int = 0
+    usd: float = 0.0
+    model: str = ""
+
+    @property
+    def amounts(self) -> Iterator[tuple[str, int]]:
+        """The amounts above zero, by name."""
+        found = {
+            "tokens_in": int(self.tokens_in),
+            "tokens_out": int(self.tokens_out),
+            "nano_usd": round(self.usd * NANO),
+        }
+        return ((name, amount) for name, amount in found.items() if amount > 0)
+
 
 #: The default policies. Services: five attempts, delay limits from 250 ms. Models:
 #: three attempts, delay limits from one second.
 TOOL_RETRY: Final = RetryPolicy()
 MODEL_RETRY: Final = RetryPolicy(attempts=3, base=1.0)
-
-
-class Effect(StrEnum):
-    """What a call changes outside Piecework; declared once for each dependency.
-
-    The kind decides what happens if a worker dies between a call and its record. At
-    that moment the worker that takes over cannot know whether the call took place.
-    """
-
-    #: Nothing. The result is stored, and the call may be made again at its price.
-    PURE = "pure"
-    #: An effect whose provider honours the idempotency key: the call is repeated.
-    PROVIDER_IDEMPOTENT = "provider_idempotent"
-    #: An effect that is looked up by our key before the call is made again.
-    LOOKUP = "lookup"
-    #: An effect that can be neither repeated nor looked up: an operator decides.
-    NON_IDEMPOTENT = "non_idempotent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +165,6 @@ def fallback_errors(dependency: Dependency) -> list[str]:
     return found
 
 
-#: Codes of attempts that were not made at all.
-NOT_MADE_CODES = frozenset({OPEN_CODE, BUDGET_CODE})
 #: The limits of `cache_ttl_s`, in seconds.
 MIN_CACHE_TTL_S, MAX_CACHE_TTL_S = 3_600, 86_400
 
@@ -181,24 +193,6 @@ def key_ttl_errors(dependency: Dependency) -> list[str]:
     if seconds <= dependency.timeout:
         found.append(f"key_ttl_s is {seconds}; it must be longer than `timeout`")
     return found
-
-
-#: HTTP statuses that prove that the call was not executed. 408 is a timeout, and 409
-#: may mean that the same request is being executed already.
-REFUSAL_STATUSES = frozenset(range(400, 500)) - {408, 409}
-
-
-def not_executed(failure: ErrorEnvelope) -> bool:
-    """Return whether a call was certainly not executed: refused, or never made.
-
-    A timeout, a broken connection or a 5xx does not prove that.
-    """
-    return failure.http_status in REFUSAL_STATUSES or failure.code in NOT_MADE_CODES
-
-
-def blocked_on(failure: ErrorEnvelope) -> str:
-    """Return the dependency whose breaker or budget blocked the call, or ""."""
-    return failure.dependency if failure.code in NOT_MADE_CODES else ""
 
 
 def effect_unknown_error(

@@ -12,6 +12,8 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterable
+from importlib.metadata import version
+from platform import python_version
 from types import ModuleType
 
 from piecework.errors import UsageError
@@ -100,3 +102,17 @@ def _failed(name: str, error: Exception) -> UsageError:
 def _attribute(module: str, pipeline: Pipeline) -> str:
     names = vars(sys.modules[module]).items()
     return next(name for name, value in names if value is pipeline)
+
+
+# The version of piecework.
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of piecework and Python."""
+    return {"piecework": version("piecework"), "python": python_version()}
+
+
+def version_line() -> str:
+    """Return both versions as a line for people."""
+    ours, python = versions().values()
+    return f"piecework {ours} (Python {python})"

@@ -7,24 +7,24 @@ After it the chunk only goes forward.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import typing
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel
 
-from piecework import ways
+from piecework.domain.keys import is_name
 from piecework.errors import UsageError
-from piecework.keys import is_name
 
 if TYPE_CHECKING:
-    from piecework.context import Context, JoinContext
-    from piecework.notice import NotifyFunction
+    from piecework.domain.notification import NotifyFunction
 
-#: An `async def` runs on the event loop; a plain `def` runs in a thread.
-StageFunction: TypeAlias = Callable[["Context[Any]"], Any]
-JoinFunction: TypeAlias = Callable[["JoinContext"], Awaitable[Any]]
+#: A function of the context. An `async def` runs on the event loop; a plain `def` runs
+#: in a thread. The context is `Any` here: `context.py` imports this module.
+StageFunction: TypeAlias = Callable[[Any], Any]
+JoinFunction: TypeAlias = Callable[[Any], Awaitable[Any]]
 
 #: How hard it is to reverse the effect of a stage.
 Reversibility: TypeAlias = Literal["easy", "hard", "impossible"]
@@ -197,7 +197,7 @@ def validation_errors(pipeline: Pipeline) -> list[str]:
         if stage.memory_mb is not None and not stage.isolate
     ]
     for stage in pipeline.stages:
-        found += ways.validation_errors(stage)
+        found += stage_errors(stage)
     runs = [stage.run for stage in pipeline.stages]
     if len(set(runs)) < len(runs):
         found.append("one function runs two stages")
@@ -206,3 +206,108 @@ def validation_errors(pipeline: Pipeline) -> list[str]:
     if pipeline.notify is not None and not iscoroutinefunction(pipeline.notify):
         found.append("its notify hook is not an `async def`")
     return found
+
+
+# Lint the order of a pipeline's stages: stages that are hard to reverse come late.
+#
+# The earlier a stage runs, the more often a later stage fails and the stage must be
+# compensated. So stages that are easy to reverse come first. Stages that are hard to
+# reverse come last before the pivot. A stage that cannot be reversed is the pivot, or
+# follows it.
+
+
+def lint_stage_order(pipeline: Pipeline) -> list[str]:
+    """Return one sentence for each change that makes compensation shorter or safer."""
+    before_the_pivot = pipeline.stages[: pipeline.pivot_index]
+    pivot = [stage.name for stage in pipeline.stages[pipeline.pivot_index :]][:1]
+    return [
+        *hard_before_easy(before_the_pivot),
+        *without_compensation(before_the_pivot, *pivot),
+    ]
+
+
+def hard_before_easy(stages: Sequence[Stage]) -> Iterator[str]:
+    """Yield a sentence for each hard stage before an easy one."""
+    for index, stage in enumerate(stages):
+        easier = [s.name for s in stages[index + 1 :] if s.reversibility == "easy"]
+        if stage.reversibility == "hard" and easier:
+            yield (
+                f"{stage.name!r} is hard to reverse and runs before {easier[-1]!r}, "
+                f"which is easy to reverse: move it after {easier[-1]!r}."
+            )
+
+
+def without_compensation(stages: Sequence[Stage], pivot: str = "") -> Iterator[str]:
+    """Yield a sentence for each stage before the pivot that cannot be compensated."""
+    for stage in stages:
+        if stage.reversibility == "impossible":
+            step = (
+                f"move it after {pivot!r}, the pivot" if pivot else "make it the pivot"
+            )
+            there = "runs before the pivot" if pivot else "there is no pivot"
+            yield f"{stage.name!r} cannot be reversed, and {there}: {step}."
+        elif stage.reversibility and not stage.compensate:
+            yield (
+                f"{stage.name!r} is {stage.reversibility} to reverse, but has no "
+                "compensation: add one."
+            )
+
+
+# The variants of a stage: its own function, and the functions that replace it.
+#
+# variant       function               runs after
+# run           the stage's own
+# replan        the `replan` hook      a semantic failure
+# fallback.N    the Nth `fallback`     a policy failure
+# compensate    `compensate`           the pivot can no longer be reached
+
+
+RUN: Final = "run"
+COMPENSATE: Final = "compensate"
+REPLAN: Final = "replan"
+
+
+def variants(stage: Stage) -> Mapping[str, StageFunction]:
+    """Return the functions of a stage by the names of their variants."""
+    named = {RUN: stage.run, COMPENSATE: stage.compensate, REPLAN: stage.replan}
+    named |= dict(zip(fallback_names(stage), stage.fallback, strict=True))
+    return {name: function for name, function in named.items() if function is not None}
+
+
+def function_of(stage: Stage, variant: str) -> StageFunction:
+    """Return the function of a variant; `run` is looked up fastest."""
+    return stage.run if variant == RUN else variants(stage)[variant]
+
+
+def fallback_names(stage: Stage) -> list[str]:
+    """Return the names of the variants of the fallback chain, in order."""
+    return [f"fallback.{number}" for number, _ in enumerate(stage.fallback, 1)]
+
+
+def stage_errors(stage: Stage) -> list[str]:
+    """Return a clause for each variant of a stage that could never help."""
+    found = []
+    if stage.max_replans < 1:
+        found.append(f"{stage.name!r} may be replanned {stage.max_replans} times")
+    if len({stage.run, *stage.fallback}) <= len(stage.fallback):
+        found.append(f"{stage.name!r} would fall back to a function that failed before")
+    if stage.compensate is not None and is_generator(stage.compensate):
+        found.append(f"the compensation of {stage.name!r} yields, and would do nothing")
+    named = variants(stage).items()
+    forward = [function for name, function in named if name != COMPENSATE]
+    if len({result_type(function) for function in forward} - {Any}) > 1:
+        found.append(f"the variants of {stage.name!r} do not all return the same type")
+    return found
+
+
+def is_generator(function: Callable[..., Any]) -> bool:
+    """Return whether a call of a function only creates a generator."""
+    return isgeneratorfunction(function) or isasyncgenfunction(function)
+
+
+def result_type(function: Callable[..., Any]) -> Any:
+    """Return the declared type of a result; Any where it cannot be resolved yet."""
+    try:
+        return typing.get_type_hints(function).get("return", Any)
+    except (NameError, TypeError):
+        return Any

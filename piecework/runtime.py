@@ -1,7 +1,7 @@
 """Open the AWS clients once, and build the stores and queues on them.
 
 The code never passes an endpoint. The AWS variables select it; without them it is the
-embedded AWS that `piecework up` recorded in `.piecework/` (see `piecework.endpoint`).
+embedded AWS that `piecework up` recorded in `.piecework/` (see `piecework.aws.endpoint`).
 """
 
 from __future__ import annotations
@@ -24,25 +24,26 @@ from botocore.exceptions import (
     ProfileNotFound,
 )
 
-from piecework.classify import classify
-from piecework.endpoint import Endpoint, find_endpoint
+from piecework.aws.endpoint import (
+    Endpoint,
+    ServiceClock,
+    check_certificates,
+    find_endpoint,
+)
+from piecework.aws.objects import Objects
+from piecework.aws.queue import Queue
+from piecework.aws.transport.client import thin
+from piecework.cost.meter import Actor, CostMeter, listen
+from piecework.cost.persistence import Keeper, keeping
 from piecework.errors import UnreachableError, UsageError
-from piecework.metering.cost_meter import Actor, CostMeter
-from piecework.metering.keeping import Keeper, keeping
-from piecework.metering.listening import listen
-from piecework.objects import Objects
-from piecework.queue import Queue
-from piecework.service_clock import ServiceClock
+from piecework.errors.classify import classify
 from piecework.settings import Settings
+from piecework.store.completion import SnapshotCache, Tallies
 from piecework.store.costs import Costs
+from piecework.store.job_transitions import JobTransitions
 from piecework.store.jobs import Jobs
-from piecework.store.looks import SnapshotCache
-from piecework.store.moves import JobTransitions
 from piecework.store.table import Table
-from piecework.store.tallies import Tallies
-from piecework.telemetry.throttles import emit_throttles
-from piecework.trust import check_certificates
-from piecework.wire.opening import thin
+from piecework.telemetry.emit import emit_throttles
 
 #: botocore retries an AWS request only a few times, so that its retries and those of
 #: piecework do not multiply. A request that still fails is retried by piecework.

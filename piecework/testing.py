@@ -14,17 +14,25 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from piecework import keys, saga, stage_run, values
-from piecework.attempts import Attempts
-from piecework.calls import Caller
+from piecework.calls.attempts import Attempts
+from piecework.calls.caller import Caller
 from piecework.context import Context, JoinContext
-from piecework.dependency import Effect
+from piecework.domain import keys, values
+from piecework.domain.model import Effect
+from piecework.domain.outcome import DeadLettered, Deferred, Outcome, Retry, Succeeded
+from piecework.domain.protocols import (
+    AlreadyDone,
+    MissingChunk,
+    Proceed,
+    StoredResult,
+    Unknown,
+)
 from piecework.errors import ErrorEnvelope
-from piecework.outcome import DeadLettered, Deferred, Outcome, Retry, Succeeded
 from piecework.pipeline import JOIN, Pipeline
-from piecework.ports import AlreadyDone, MissingChunk, Proceed, StoredResult, Unknown
-from piecework.retry import RetryBudget
-from piecework.telemetry.quiet import quiet_log
+from piecework.resilience.retry import RetryBudget
+from piecework.saga import engine
+from piecework.saga import stage as stage_run
+from piecework.telemetry.emit import quiet_log
 
 
 @dataclass(slots=True)
@@ -155,7 +163,7 @@ async def run_in_memory(
     Isolated stages run in this process, too, and know no memory limit.
     """
     run, rng = MemoryRun(), Random(seed)
-    limits = saga.Limits(max_attempts, lambda: now, rng)
+    limits = engine.Limits(max_attempts, lambda: now, rng)
     stored, missing = [], []
     for number, payload in enumerate(payloads):
         outcome, checkpoints = await _run_chunk(pipeline, payload, number, limits)
@@ -180,7 +188,7 @@ async def run_in_memory(
 
 
 async def _run_chunk(
-    pipeline: Pipeline, payload: BaseModel, number: int, limits: saga.Limits
+    pipeline: Pipeline, payload: BaseModel, number: int, limits: engine.Limits
 ) -> tuple[Outcome, MemoryCheckpoints]:
     checkpoints = MemoryCheckpoints([stage.name for stage in pipeline.stages])
     journal = MemoryJournal()
@@ -196,14 +204,14 @@ async def _run_chunk(
             caller=_caller(journal, limits),
             log=quiet_log(),
         )
-        outcome = await saga.run(pipeline, ctx, checkpoints, limits)
+        outcome = await engine.run(pipeline, ctx, checkpoints, limits)
         if not isinstance(outcome, Retry | Deferred):
             break
     return outcome, checkpoints
 
 
 def _join_context(
-    pipeline: Pipeline, job_results: MemoryJobResults, limits: saga.Limits
+    pipeline: Pipeline, job_results: MemoryJobResults, limits: engine.Limits
 ) -> JoinContext:
     return JoinContext(
         payload=None,
@@ -219,7 +227,7 @@ def _join_context(
     )
 
 
-def _caller(journal: MemoryJournal, limits: saga.Limits) -> Caller:
+def _caller(journal: MemoryJournal, limits: engine.Limits) -> Caller:
     async def at_once(_: float) -> None:
         await asyncio.sleep(0)
 

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.embedded import Emulator, deploy, environment, server, state
-from orchestrator.embedded.client import ACCESS_KEY
+from piecework.aws.endpoint import Emulator
+from piecework_orchestrator.embedded import deploy, environment, server
+from piecework_orchestrator.embedded import server as state
+from piecework_orchestrator.embedded.deploy import ACCESS_KEY
 
 APP = "piecework"
 NUMBERS = count(1)

@@ -14,13 +14,12 @@ from typing import Final
 
 from bench.limits import quotas
 from bench.limits.recorded import Pattern
-from piecework.keys import MAX_CHUNK_NUMBER
-from piecework.layout import PARTITION_SIZE, block_count, partition_count
-from piecework.metering.units import (
-    READ_BYTES,
-    number_size,
-    read_units,
-    write_units,
+from piecework.cost.units import READ_BYTES, number_size, read_units, write_units
+from piecework.domain.keys import (
+    MAX_CHUNK_NUMBER,
+    PARTITION_SIZE,
+    block_count,
+    partition_count,
 )
 
 #: Chunks in progress per worker.

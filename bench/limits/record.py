@@ -18,26 +18,26 @@ from pathlib import Path
 from typing import Any, Final
 
 import structlog
+from pydantic import BaseModel
 from pydantic_core import to_json
 
-from bench.limits.door import RecordingProxy, open_proxy
-from bench.limits.jobs import PIPELINES
-from bench.limits.place import item_kind
-from orchestrator.embedded import Emulator, deploy, environment, server
-from orchestrator.embedded.client import ACCESS_KEY, make_client
-from orchestrator.intake import ChunkInput
-from orchestrator.submit import Submission, submit
-from piecework import telemetry
-from piecework.finish import certify
-from piecework.keys import sha256
-from piecework.metering.units import item_size
-from piecework.model import ChunkStatus, Job, JobRef
+from bench.limits.proxy import RecordingProxy, item_kind, open_proxy
+from piecework import Context, Dependency, Stage, telemetry
+from piecework.aws.endpoint import Emulator
+from piecework.cost.units import item_size
+from piecework.domain.keys import sha256
+from piecework.domain.model import ChunkStatus, Job, JobRef
+from piecework.jobs.fan_in import certify
 from piecework.pipeline import Pipeline
 from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
-from piecework.store.census import Counted, JobSnapshot
-from workers.station import open_services
-from workers.worker import run_worker as run_services
+from piecework.store.completion import Counted, JobSnapshot
+from piecework_orchestrator.embedded import deploy, environment, server
+from piecework_orchestrator.embedded.deploy import ACCESS_KEY, make_client
+from piecework_orchestrator.intake.chunk import ChunkInput
+from piecework_orchestrator.submit import Submission, submit
+from piecework_worker.services import open_services
+from piecework_worker.worker import run_worker as run_services
 
 FILE: Final = Path(__file__).with_name("recorded.json")
 SIZES: Final = (300, 1_000)
@@ -176,3 +176,61 @@ def item_bytes(running: Emulator, table: str, ref: JobRef) -> dict[str, int]:
 
 if __name__ == "__main__":
     main()
+
+
+# The two jobs that are recorded: chunks that do nothing, and chunks that call.
+
+#: Calls of each stage, and seconds of a call: together longer than the journal lingers.
+CALLS: Final = 5
+CALL_S: Final = 0.08
+
+
+class Number(BaseModel):
+    """The payload of a chunk."""
+
+    n: int
+
+
+async def do_nothing(ctx: Context[Number]) -> int:
+    """Do nothing."""
+    return ctx.payload.n
+
+
+async def answer(n: int, *, idempotency_key: str) -> int:
+    """Replace a remote service."""
+    del idempotency_key
+    await asyncio.sleep(CALL_S)
+    return n
+
+
+service = Dependency("service")
+
+
+async def calls(ctx: Context[Number]) -> int:
+    """Make a few calls, one after the other; their answers are remembered."""
+    return sum([await ctx.call(service, answer, n) for n in range(CALLS)])
+
+
+async def read(ctx: Context[Number]) -> int:
+    """Be the first of three stages."""
+    return await calls(ctx)
+
+
+async def second(ctx: Context[Number]) -> int:
+    """Be the second."""
+    return await calls(ctx)
+
+
+async def write(ctx: Context[Number]) -> int:
+    """Run the last stage; its value is the result."""
+    return await calls(ctx)
+
+
+PIPELINES: Final = {
+    "no calls": Pipeline(name="no-calls", payload=Number, stages=[Stage(do_nothing)]),
+    "three stages": Pipeline(
+        name="three-stages",
+        payload=Number,
+        stages=[Stage(read), Stage(second), Stage(write)],
+    ),
+}

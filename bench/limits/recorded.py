@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from piecework.layout import partition_count
+from piecework.domain.keys import partition_count
 
 FILE: Final = Path(__file__).with_name("recorded.json")
 WRITES: Final = ("PutItem", "UpdateItem", "TransactWriteItems", "DeleteItem")

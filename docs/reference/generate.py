@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 import typer.main
 
 import piecework.settings
-import simulation.__main__
-import workers.__main__
-from orchestrator.cli.app import app
+import piecework_simulation.__main__
+import piecework_worker.__main__
 from piecework.settings import Settings
+from piecework_orchestrator.cli.app import app
 
 #: These commands pass their arguments to a program of its own.
 PROGRAMS = {
-    "worker": typer.main.get_command(workers.__main__.app),
-    "simulate": typer.main.get_command(simulation.__main__.app),
+    "worker": typer.main.get_command(piecework_worker.__main__.app),
+    "simulate": typer.main.get_command(piecework_simulation.__main__.app),
 }
 PREFIX = str(Settings.model_config["env_prefix"])
 BOUNDS = {"ge": ">= ", "gt": "> ", "le": "<= ", "lt": "< "}

@@ -12,10 +12,9 @@ memory      a store in this process; `piecework.store.idempotency` is a table
 
 from __future__ import annotations
 
-from piecework.idempotency.memory import MemoryIdempotency
-from piecework.idempotency.store import IdempotencyStore
+from piecework.idempotency.decorator import Idempotent, idempotent
+from piecework.idempotency.stores import IdempotencyStore, MemoryIdempotency
 from piecework.idempotency.strategies import ByKey, SequenceNumbers, TimeWindow
-from piecework.idempotency.wrapper import Idempotent, idempotent
 
 __all__ = [
     "ByKey",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
-from piecework.keys import provider_key
+from piecework.domain.keys import provider_key
 
 
 class State(StrEnum):

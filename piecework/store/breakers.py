@@ -10,13 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from piecework import keys
-from piecework.breaker import BreakerPhase
+from piecework.calls.fleet_breaker import BreakerSnapshot
+from piecework.domain import keys
+from piecework.domain.model import iso, moment
+from piecework.domain.records import SCHEMA, read_int, require_known
 from piecework.errors import PermanentError
-from piecework.fleet import BreakerSnapshot
-from piecework.model import iso, moment
-from piecework.record import read_int
-from piecework.schema import SCHEMA, require_known
+from piecework.resilience.breaker import BreakerPhase
 from piecework.store.table import Item, Refused, Table
 
 #: Nobody has moved it on since. Where there is no row, the first change makes it.

@@ -8,21 +8,26 @@ the pipeline's result stage stands where the join and the people look for it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from piecework import keys, record
-from piecework.claim import Claim
+from piecework.aws.objects import Objects
+from piecework.domain import keys, records
+from piecework.domain.claim import Claim
+from piecework.domain.model import ChunkRef, iso
+from piecework.domain.protocols import (
+    CancelRequest,
+    CancelRequestedError,
+    ClaimLostError,
+)
 from piecework.errors import ErrorEnvelope, PermanentError
-from piecework.model import iso
-from piecework.objects import Objects
 from piecework.pipeline import Pipeline
-from piecework.ports import CancelRequest, CancelRequestedError, ClaimLostError
+from piecework.store.cancellation import COMPENSATING, compensation_put
 from piecework.store.claims import NOT_CANCELLED, OWNED, ownership_values
-from piecework.store.ledger import EffectLedger
+from piecework.store.effects import EffectLedger
 from piecework.store.results import NULL
 from piecework.store.table import Action, Item, Refused, Table, Written
-from piecework.store.turns import COMPENSATING, compensation_put
 
 #: DynamoDB takes 100 actions in a transaction; one looks at the chunk, one records.
 EFFECTS_AT_ONCE = 98
@@ -169,7 +174,7 @@ class ChunkCheckpoints:
             "finished_at": iso(self.clock()),
             "gen": self.claim.gen,
             "fence": self.claim.fence,
-            "label": record.read_optional_text(self.claim.chunk.item, "label"),
+            "label": records.read_optional_text(self.claim.chunk.item, "label"),
             **await self.objects.put_value(value, at),
         }
         return [self.table.action("Put", ref.pk, sk, item=item)]
@@ -230,3 +235,32 @@ class ChunkCheckpoints:
 def read_error(row: Item) -> ErrorEnvelope:
     """Return the error that a row holds."""
     return ErrorEnvelope.model_validate_json(row["error"])
+
+
+# Read everything that earlier claims wrote about a chunk.
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The rows of a chunk, by the last part of their sort key, and its result."""
+
+    rows: dict[str, Item]
+    result: Item | None
+
+    def kind(self, kind: str) -> list[Item]:
+        """Return the rows of a kind (such as CALLS, EFFECT or ERROR) in key order."""
+        return [row for name, row in self.rows.items() if name.startswith(f"{kind}#")]
+
+
+async def read_work(table: Table, ref: ChunkRef) -> Work:
+    """Read the rows of a chunk, strongly consistent."""
+    prefix = keys.work_prefix(ref.chunk)
+
+    async def rows() -> dict[str, Item]:
+        items = table.query(ref.pk, prefix)
+        return {item["sk"].removeprefix(prefix): item async for item in items}
+
+    found, result = await asyncio.gather(
+        rows(), table.get(ref.pk, keys.result_sk(ref.chunk))
+    )
+    return Work(found, result)

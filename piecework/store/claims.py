@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from piecework.claim import (
+from piecework.domain.claim import (
     RECHECK_S,
     Busy,
     Claim,
@@ -22,9 +22,9 @@ from piecework.claim import (
     Refusal,
     explain_refusal,
 )
-from piecework.model import Chunk, ChunkRef, ChunkStatus, iso
-from piecework.ports import CancelRequest
-from piecework.schema import SCHEMA
+from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, iso
+from piecework.domain.protocols import CancelRequest
+from piecework.domain.records import SCHEMA
 from piecework.settings import Settings
 from piecework.store.table import Refused, Table, Written
 

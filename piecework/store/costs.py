@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from piecework import keys
-from piecework.model import JobRef
+from piecework.domain import keys
+from piecework.domain.model import JobRef
 from piecework.store.table import Item, Table
 
 #: Counts in one write: an expression may have 4 KB.

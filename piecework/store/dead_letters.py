@@ -15,22 +15,20 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from piecework import keys
-from piecework.claim import Claim
-from piecework.errors import PermanentError
-from piecework.fingerprint import fingerprint
-from piecework.model import JobRef, iso
-from piecework.outcome import DeadLettered
-from piecework.queue import Delivery, sketch
-from piecework.record import (
+from piecework.aws.queue import Delivery, sketch
+from piecework.domain import keys
+from piecework.domain.claim import Claim
+from piecework.domain.model import JobRef, iso
+from piecework.domain.outcome import DeadLettered
+from piecework.domain.records import (
     read_document,
     read_optional_int,
     read_optional_text,
     read_text,
 )
+from piecework.errors import PermanentError
+from piecework.errors.fingerprint import fingerprint
 from piecework.settings import Settings
-from piecework.store.expiry import expires_at
-from piecework.store.open_letters import open_mark
 from piecework.store.reopen import Patched
 from piecework.store.table import Action, Item, Table, Written
 
@@ -229,3 +227,75 @@ def told(row: Item) -> dict[str, Any]:
     except PermanentError as unreadable:
         error = {"code": unreadable.code}
     return error | {"worker": read_optional_text(row, "worker")}
+
+
+# The record of raised alarms: one for all reconcilers, until its quiet time ends.
+
+#: The alarm was never raised, or its quiet time is over.
+NOT_RAISED = "attribute_not_exists(pk) OR quiet_until <= :now"
+
+
+async def raise_alarm(
+    table: Table, tenant: str, about: str, *, now: float, quiet_s: float
+) -> bool:
+    """Record an alarm for `quiet_s` seconds; return whether this process raised it."""
+    token = f"{table.rng.getrandbits(128):032x}"
+    action = table.action(
+        "Update",
+        keys.alarms_pk(tenant),
+        about,
+        condition=NOT_RAISED,
+        update="SET kind = :kind, raised_at = :now, quiet_until = :until,"
+        " alarm_token = :token",
+        values={
+            "kind": "alarm",
+            "now": iso(now),
+            "until": iso(now + quiet_s),
+            "token": token,
+        },
+    )
+    reply = await table.update(action, returning="NONE")
+    # Refused by our own token: the answer to the first of two sends was lost.
+    return isinstance(reply, Written) or (reply.item or {}).get("alarm_token") == token
+
+
+# The TTL attribute of items. DynamoDB deletes days late, so no lease relies on it.
+
+DAY_S = 86_400
+
+
+def expires_at(now: float, days: float) -> int:
+    """Return the TTL in whole seconds of Unix time, `days` after `now`."""
+    return int(now + days * DAY_S)
+
+
+# The index of open dead letters by time, from which the alarms are evaluated.
+#
+# A mark is written with its dead letter and deleted with the write that closes it. So the
+# reconciler finds the open dead letters without a scan.
+
+
+def open_mark(table: Table, letter: dict[str, Any], kind: str) -> Action:
+    """Return the `Put` or `Delete` of the mark of a dead letter."""
+    names = ("tenant", "job", "chunk", "gen", "dead_lettered_at", "expires_at")
+    facts = {name: letter[name] for name in names if name in letter}
+    tenant, job = letter["tenant"], letter["job"]
+    return table.action(
+        kind,
+        keys.open_letters_pk(tenant),
+        keys.open_letter_sk(
+            letter["dead_lettered_at"], job, letter["chunk"], letter["gen"]
+        ),
+        item={"kind": "open", **facts} if kind == "Put" else None,
+    )
+
+
+async def newest(table: Table, tenant: str, count: int) -> list[Item]:
+    """Return the marks of the last written dead letters, the newest first."""
+    return await table.first(keys.open_letters_pk(tenant), count, backwards=True)
+
+
+async def oldest(table: Table, tenant: str) -> Item | None:
+    """Return the mark of the dead letter that has been open for longest."""
+    found = await table.first(keys.open_letters_pk(tenant), 1)
+    return found[0] if found else None

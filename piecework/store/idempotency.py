@@ -15,7 +15,10 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
-from piecework import keys
+from piecework.aws.objects import INLINE_LIMIT
+from piecework.domain import keys
+from piecework.domain.model import iso, moment
+from piecework.domain.records import require_known
 from piecework.idempotency.record import (
     BeginRequest,
     Ended,
@@ -30,10 +33,7 @@ from piecework.idempotency.record import (
     in_doubt,
     judge,
 )
-from piecework.model import iso, moment
-from piecework.objects import INLINE_LIMIT
-from piecework.schema import require_known
-from piecework.store.expiry import expires_at
+from piecework.store.dead_letters import expires_at
 from piecework.store.table import Action, Item, Refused, Table, Written
 
 #: Nobody is at it, and nothing is known to have come of it. It was not begun by this

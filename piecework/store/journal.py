@@ -9,17 +9,22 @@ claim disturbs nobody; what it still writes is true, and harmless.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 
-from piecework import keys, record, telemetry
-from piecework.claim import Claim
-from piecework.objects import Objects
+from piecework import telemetry
+from piecework.aws.objects import INLINE_LIMIT, Objects
+from piecework.domain import keys, records
+from piecework.domain.claim import Claim
+from piecework.domain.model import iso
+from piecework.domain.records import read_optional_text
+from piecework.errors import StoreError
 from piecework.settings import Settings
-from piecework.store.expiry import expires_at
+from piecework.store.dead_letters import expires_at
 from piecework.store.table import Item, Table
 
 #: Bytes of results in one page: well below the 400 KB that an item may hold.
@@ -52,7 +57,7 @@ class CallJournal:
         for page in pages:
             calls, large = page.get("calls", {}), page.get("large", {})
             for key in calls:
-                self._known[key] = record.read_text(calls, key, "A remembered call")
+                self._known[key] = records.read_text(calls, key, "A remembered call")
             for key, entry in large.items():
                 self._known[key] = await self.objects.fetch(entry, self.prefix)
 
@@ -147,3 +152,66 @@ def take_page(pending: dict[str, str]) -> dict[str, str]:
             break
         page[key] = value
     return page
+
+
+# Responses that the jobs of a tenant share, in the table; never worth a failed call.
+#
+# A response stays as it was first written until its time is over; `valid_until` decides
+# that on every read, for DynamoDB deletes late. Above 64 KiB it is not kept: reading it
+# from S3 would cost another request, and most calls that are asked twice are small.
+
+#: Seconds after which a slow table is not waited for.
+PATIENCE_S = 2.0
+#: Nothing is kept, or what is kept is over.
+NOT_KEPT = "attribute_not_exists(pk) OR valid_until <= :now"
+
+
+@dataclass(slots=True)
+class TableResponses:
+    """The shared responses of one tenant."""
+
+    table: Table
+    tenant: str
+    clock: Callable[[], float]
+    log: telemetry.Log
+
+    async def recall(self, key: str) -> str | None:
+        """Return a response whose time is not over."""
+        pk = keys.response_pk(self.tenant, key)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                item = await self.table.get(pk, keys.RESPONSE_SK)
+        except (StoreError, TimeoutError) as error:
+            self._tell(error)
+            return None
+        until = read_optional_text(item or {}, "valid_until")
+        if until is None or until <= iso(self.clock()):
+            return None
+        return read_optional_text(item or {}, "value")
+
+    async def keep(self, key: str, value: str, seconds: float) -> None:
+        """Remember a response, unless one is kept already."""
+        if len(value.encode()) > INLINE_LIMIT:
+            return
+        now = self.clock()
+        action = self.table.action(
+            "Put",
+            keys.response_pk(self.tenant, key),
+            keys.RESPONSE_SK,
+            condition=NOT_KEPT,
+            values={"now": iso(now)},
+            item={
+                "value": value,
+                "valid_until": iso(now + seconds),
+                "expires_at": math.ceil(now + seconds),
+            },
+        )
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await self.table.put(action)
+        except (StoreError, TimeoutError) as error:
+            self._tell(error)
+
+    def _tell(self, error: StoreError | TimeoutError) -> None:
+        reason = error.code if isinstance(error, StoreError) else "timeout"
+        telemetry.emit(self.log, "cache.failed", reason=reason)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from piecework import keys
-from piecework.model import Chunk, ChunkStatus, JobStatus, iso
+from piecework.domain import keys
+from piecework.domain.model import Chunk, ChunkStatus, JobStatus, iso
 from piecework.store.table import Action, Table, Written
 
 #: The chunk is as it was read, without a result. A result is never discarded.

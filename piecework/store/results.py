@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from piecework import keys
-from piecework.claim import Claim
-from piecework.model import Chunk, ChunkStatus
+from piecework.domain import keys
+from piecework.domain.claim import Claim
+from piecework.domain.model import Chunk, ChunkStatus
 from piecework.store.table import Item, Table
 
 #: The value of a stage that returned nothing; it is not written.

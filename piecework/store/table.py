@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from botocore.exceptions import ClientError
 
-from piecework.schema import SCHEMA, require_known
-from piecework.service_clock import ServiceClock
-from piecework.store.contention import contended, reasons
-from piecework.store.marked import marked_names
-from piecework.store.outage import reaching
-from piecework.store.wire import from_item, to_item, to_value
+from piecework.aws.endpoint import ServiceClock
+from piecework.aws.errors import reaching
+from piecework.domain.records import SCHEMA, require_known
+from piecework.store.serialization import from_item, marked_names, to_item, to_value
 
 if TYPE_CHECKING:
     from types_aiobotocore_dynamodb.client import DynamoDBClient
@@ -245,3 +243,30 @@ def read_refusal(error: ClientError) -> Refused | None:
     if not refused:
         return None
     return Refused(refused[min(refused)], refused)
+
+
+# Contention of writes: neither a failed condition nor a bug.
+
+#: Answers that say "not now" rather than "no": the same write is sent again, a
+#: transaction with its own token, so that it cannot be applied twice.
+CONTENTION = {
+    "TransactionConflict",
+    "TransactionConflictException",
+    "TransactionInProgressException",
+    "ThrottlingError",
+    "ProvisionedThroughputExceeded",
+}
+
+
+def contended(error: ClientError) -> bool:
+    """Return whether the write collided with another one and may be sent again."""
+    codes = {reason.get("Code", "None") for reason in reasons(error)} - {"None"}
+    if codes:
+        return codes <= CONTENTION
+    return error.response["Error"]["Code"] in CONTENTION
+
+
+def reasons(error: ClientError) -> list[dict[str, Any]]:
+    """Return the reason of each action of a cancelled transaction."""
+    found: Any = error.response.get("CancellationReasons", [])
+    return list(found)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from piecework.telemetry.emitting import Log, emit
-from piecework.telemetry.event import BOUND, Event
-from piecework.telemetry.events import EVENTS
-from piecework.telemetry.logs import configure
-from piecework.telemetry.traces import guard_loop, guard_process
+from piecework.telemetry.emit import Log, emit
+from piecework.telemetry.events import BOUND, EVENTS, Event
+from piecework.telemetry.logs import configure, guard_loop, guard_process
 
 __all__ = [
     "BOUND",

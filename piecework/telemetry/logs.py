@@ -2,17 +2,141 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import sys
-from collections.abc import Mapping
-from typing import Final, TextIO
+import threading
+import traceback
+from collections.abc import Iterator, Mapping, MutableMapping
+from types import TracebackType
+from typing import Any, Final, TextIO
 
 import structlog
 
-from piecework.errors import UsageError
-from piecework.redact import learn_secrets
-from piecework.telemetry.traces import clean_event, format_exception
+from piecework.errors import PieceworkError, UsageError
+from piecework.errors.redaction import learn_secrets, shortened
+from piecework.telemetry.emit import emit
+
+# Write tracebacks for logs without the data that exception messages may quote.
+#
+# The code that raises an exception writes its message and notes, and may quote payloads
+# in them. A logged traceback shows files, lines and types, and only the messages of
+# piecework and of the SDK, redacted.
+
+#: Characters of a traceback, of a message in it, and of a line logged by a library.
+TRACE_LIMIT: Final = 8_000
+MESSAGE_LIMIT: Final = 512
+LINE_LIMIT: Final = 1_000
+#: Innermost frames of each exception, and exceptions of one chain of causes.
+FRAMES: Final = 30
+CHAIN: Final = 8
+#: Exceptions of the SDK, by name, so that it is not loaded here. Their messages say
+#: which request AWS refused, and why.
+_SDK: Final = frozenset({"BotoCoreError", "ClientError"})
+
+
+def format_exception(
+    _log: object, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """Replace `exc_info` by a traceback; a processor of structlog."""
+    found = event.pop("exc_info", None)
+    if found is True:
+        found = sys.exception()
+    error = found[1] if isinstance(found, tuple) else found
+    if isinstance(error, BaseException):
+        event["exception"] = format_traceback(error)
+    return event
+
+
+def clean_event(
+    _log: object, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """Redact and shorten a line that a library logged."""
+    event["event"] = shortened(str(event.get("event", "")), LINE_LIMIT)
+    return event
+
+
+def format_traceback(error: BaseException) -> str:
+    """Return the tracebacks of an exception and of its causes, outermost last."""
+    parts = [_one(each) for each in _chain(error)]
+    return "\n\n".join(reversed(parts))[-TRACE_LIMIT:]
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    for _ in range(CHAIN):
+        yield error
+        behind = error.__cause__
+        if behind is None and not error.__suppress_context__:
+            behind = error.__context__
+        if behind is None:
+            return
+        error = behind
+
+
+def _one(error: BaseException) -> str:
+    # The lines of code are left out: in an interactive session they may hold data.
+    lines = [
+        f"  {frame.f_code.co_filename}:{line} in {frame.f_code.co_name}"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+    ][-FRAMES:]
+    lines.append(f"{type(error).__qualname__}{_words(error)}")
+    if isinstance(error, BaseExceptionGroup):
+        lines += [_one(each) for each in error.exceptions[:CHAIN]]
+    return "\n".join(lines)
+
+
+def _words(error: BaseException) -> str:
+    """Return the part of a message that may be logged."""
+    if isinstance(error, PieceworkError):
+        return f": {error.code}: {shortened(error.message, MESSAGE_LIMIT)}"
+    if _SDK & {kind.__name__ for kind in type(error).__mro__}:
+        return f": {shortened(str(error), MESSAGE_LIMIT)}"
+    if isinstance(error, OSError) and error.strerror:
+        return f": {error.strerror}"
+    return ""
+
+
+# ── uncaught exceptions ──────────────────────────────────────────────────────
+
+
+def guard_process() -> None:
+    """Log uncaught exceptions without their messages, which Python would print."""
+
+    def uncaught(
+        kind: type[BaseException], error: BaseException, _: TracebackType | None
+    ) -> None:
+        if issubclass(kind, KeyboardInterrupt):
+            return
+        emit(structlog.get_logger(), "process.failed", exc_info=error)
+
+    def in_thread(found: threading.ExceptHookArgs) -> None:
+        emit(structlog.get_logger(), "thread.failed", exc_info=found.exc_value)
+
+    def unraisable(found: sys.UnraisableHookArgs) -> None:
+        emit(structlog.get_logger(), "cleanup.failed", exc_info=found.exc_value)
+
+    sys.excepthook = uncaught
+    threading.excepthook = in_thread
+    sys.unraisablehook = unraisable
+
+
+def guard_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Log exceptions of unawaited tasks without their messages.
+
+    asyncio itself would print them.
+    """
+
+    def unawaited(_: asyncio.AbstractEventLoop, facts: dict[str, Any]) -> None:
+        emit(
+            structlog.get_logger(),
+            "task.failed",
+            reason=facts["message"],
+            exc_info=facts.get("exception"),
+        )
+
+    loop.set_exception_handler(unawaited)
+
 
 _HANDLER: Final = "piecework"
 

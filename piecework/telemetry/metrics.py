@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from piecework.keys import JOIN_CHUNK
+from piecework.domain.keys import JOIN_CHUNK
 
 Kind: TypeAlias = Literal["count", "gauge", "distribution"]
 #: As CloudWatch spells them.

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from bench import theirs
-from bench.counts import Counts
-from bench.ours import lease
-from bench.systems import RIVALS
-from bench.theirs import RivalAdapter
+from bench.adapters import rival as theirs
+from bench.adapters.product import lease
+from bench.adapters.rival import RivalAdapter
+from bench.adapters.systems import RIVALS
+from bench.meter import Counts
 from piecework.settings import load_settings
 
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench.counts import Counts
-from orchestrator.pricing.table import load_prices
+from bench.meter import Counts
+from piecework_orchestrator.cost.prices import load_prices
 
 BEFORE = Counts.read({"dynamodb.UpdateItem": [2, 2, 2, 10, 10]})
 AFTER = Counts.read(

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from bench import door, meter
+from bench import meter, proxy
 
 ITEM = {"pk": {"S": "x" * 5_000}}
 
 
 @pytest.fixture(autouse=True)
 def _nothing_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "counts", {})
+    monkeypatch.setattr(proxy, "counts", {})
 
 
 async def ask(
@@ -37,7 +37,7 @@ async def ask(
     named = {"content-length": str(len(body)), **headers}
     lines = [(n.replace("_", "-").encode(), v.encode()) for n, v in named.items()]
     scope = {"type": "http", "path": path, "method": method, "headers": lines}
-    await door.count_requests(inner)(scope, receive, send)
+    await proxy.count_requests(inner)(scope, receive, send)
     return seen
 
 
@@ -48,7 +48,7 @@ async def test_a_write_is_asked_what_it_consumed() -> None:
 
     assert b'{"Item":{},"ReturnConsumedCapacity":"TOTAL"}' == seen["body"]
     assert str(len(seen["body"])).encode() == seen["size"]
-    assert [1, 1, 5.0, 11] == door.counts["dynamodb.PutItem"][:4]
+    assert [1, 1, 5.0, 11] == proxy.counts["dynamodb.PutItem"][:4]
 
 
 async def test_a_read_is_counted_by_what_it_read() -> None:
@@ -56,14 +56,14 @@ async def test_a_read_is_counted_by_what_it_read() -> None:
     await ask(b'{"ConsistentRead":true}', {"Item": ITEM}, x_amz_target=target)
     await ask(b"{}", {"Item": ITEM}, x_amz_target=target)
 
-    assert 2 + 1 == door.counts["dynamodb.GetItem"][2]
+    assert 2 + 1 == proxy.counts["dynamodb.GetItem"][2]
 
 
 async def test_a_refused_write_is_billed_by_what_stood_there() -> None:
     refused = {"__type": "ConditionalCheckFailedException", "Item": ITEM}
     await ask(b"{}", refused, x_amz_target="DynamoDB_20120810.UpdateItem")
 
-    assert 5 == door.counts["dynamodb.UpdateItem"][2]
+    assert 5 == proxy.counts["dynamodb.UpdateItem"][2]
 
 
 async def test_each_element_of_a_refused_transaction_is_billed_twice() -> None:
@@ -71,27 +71,27 @@ async def test_each_element_of_a_refused_transaction_is_billed_twice() -> None:
     refused = {"__type": "TransactionCanceledException"}
     await ask(body, refused, x_amz_target="DynamoDB_20120810.TransactWriteItems")
 
-    assert 4 == door.counts["dynamodb.TransactWriteItems"][2]
+    assert 4 == proxy.counts["dynamodb.TransactWriteItems"][2]
 
 
 async def test_an_invalid_request_costs_nothing() -> None:
     refused = {"__type": "ValidationException"}
     await ask(b"{}", refused, x_amz_target="DynamoDB_20120810.UpdateItem")
 
-    assert 0 == door.counts["dynamodb.UpdateItem"][2]
+    assert 0 == proxy.counts["dynamodb.UpdateItem"][2]
 
 
 async def test_a_large_message_is_billed_as_several_requests() -> None:
     await ask(b"x" * 130_000, {}, x_amz_target="AmazonSQS.SendMessage")
 
-    assert [1, 2, 0] == door.counts["sqs.SendMessage"][:3]
+    assert [1, 2, 0] == proxy.counts["sqs.SendMessage"][:3]
 
 
 async def test_the_query_protocol_is_understood() -> None:
     signed = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/sqs/aws4_request"
     await ask(b"Action=DeleteMessage&Version=1", {}, authorization=signed)
 
-    assert ["sqs.DeleteMessage"] == list(door.counts)
+    assert ["sqs.DeleteMessage"] == list(proxy.counts)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ async def test_objects_are_counted_by_their_method(
     signed = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request"
     await ask(b"", {}, path, method, authorization=signed)
 
-    assert [f"s3.{name}"] == list(door.counts)
+    assert [f"s3.{name}"] == list(proxy.counts)
 
 
 async def test_an_observer_is_not_counted() -> None:
@@ -112,7 +112,7 @@ async def test_an_observer_is_not_counted() -> None:
     agent = f"{meter.OBSERVER_AGENT.decode()} Resource"  # as the SDK puts it
     await ask(b"{}", {}, user_agent=agent, x_amz_target=target)
 
-    assert {} == door.counts
+    assert {} == proxy.counts
 
 
 async def test_the_counts_can_be_asked_for() -> None:

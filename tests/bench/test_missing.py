@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import theirs
+from bench.adapters import rival
 from bench.plan import PlanOptions, plan
 from bench.runner import Runner
 from tests.apart import NotInstalledError
@@ -15,8 +15,8 @@ def _no_index(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(lock: str) -> Path:
         raise NotInstalledError(f"{lock} is not to be had")
 
-    monkeypatch.setattr(theirs, "bin_of", refuse)
-    theirs.unavailable_reason.cache_clear()
+    monkeypatch.setattr(rival, "bin_of", refuse)
+    rival.unavailable_reason.cache_clear()
 
 
 def test_a_rival_that_cannot_be_installed_is_recorded_with_the_reason(
@@ -25,7 +25,7 @@ def test_a_rival_that_cannot_be_installed_is_recorded_with_the_reason(
     steps = plan(PlanOptions(workloads=("W1",), systems=("celery", "dbos")))
 
     records = Runner(tmp_path, lambda _: None).run(steps)
-    theirs.unavailable_reason.cache_clear()
+    rival.unavailable_reason.cache_clear()
 
     assert [
         ("Celery", "not installed: bench-sqs is not to be had"),

@@ -3,8 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from bench import drawing, page
-from bench.drawing import Bar
+from bench import charts, page
+from bench.charts import Bar
 from tests.bench.records import record, results
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -17,7 +17,7 @@ def parsed(chart_names: str) -> ET.Element:
 def test_a_bar_is_as_long_as_its_figure() -> None:
     rows = [Bar("ours", 1.0, ours=True), Bar("a < b", 4.0)]
 
-    chart_names = parsed(drawing.bars("title", rows, limit=2.0))
+    chart_names = parsed(charts.bars("title", rows, limit=2.0))
 
     wide = {
         each.get("class"): each.get("width") for each in chart_names.iter(f"{SVG}rect")
@@ -30,7 +30,7 @@ def test_a_bar_is_as_long_as_its_figure() -> None:
 def test_a_line_runs_over_powers_of_ten() -> None:
     series = {"flat": [(100.0, 2.0), (1_000.0, 2.0), (10_000.0, 2.0)]}
 
-    chart_names = parsed(drawing.lines("title", series))
+    chart_names = parsed(charts.lines("title", series))
 
     (path,) = chart_names.iter(f"{SVG}polyline")
     points = [point.split(",") for point in str(path.get("points")).split()]
@@ -40,9 +40,7 @@ def test_a_line_runs_over_powers_of_ten() -> None:
 
 
 def test_an_axis_ends_at_a_round_figure() -> None:
-    assert [1, 0.4, 8, 100, 200] == [
-        drawing.round_up(n) for n in (0, 0.3, 7.2, 95, 150)
-    ]
+    assert [1, 0.4, 8, 100, 200] == [charts.round_up(n) for n in (0, 0.3, 7.2, 95, 150)]
 
 
 def test_the_page_and_its_drawings_are_written_from_the_results(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from bench.adapters.systems import PIECEWORK, RIVALS
 from bench.plan import PlanOptions, plan
-from bench.systems import PIECEWORK, RIVALS
 
 
 def test_the_full_form_gives_every_system_what_it_can_take() -> None:

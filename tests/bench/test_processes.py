@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import os
 
-from bench import noise, processes
-from bench.noise import NoiseSample
+from bench import machine, processes
+from bench.machine import NoiseSample
 
 
 def test_a_process_is_read_whatever_its_name_holds() -> None:
@@ -24,7 +24,7 @@ def test_a_process_has_used_what_its_tree_has() -> None:
 def test_busy_time_of_other_processes_is_foreign() -> None:
     before, after = NoiseSample(0.0, 10.0, 4.0, 0.0), NoiseSample(2.0, 13.0, 5.0, 1.0)
 
-    found = noise.between(before, after)
+    found = machine.between(before, after)
 
     assert (2.0, 1.0, 0.5) == (
         found["seconds"],
@@ -37,4 +37,4 @@ def test_idle_and_stolen_time_is_not_counted_as_work() -> None:
     ticks = processes.TICKS
     line = " ".join(["cpu ", *(str(ticks * n) for n in (1, 2, 3, 40, 50, 6, 7, 8, 0))])
 
-    assert (1 + 2 + 3 + 6 + 7, 8) == noise.parse(line)
+    assert (1 + 2 + 3 + 6 + 7, 8) == machine.parse(line)

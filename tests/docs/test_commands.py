@@ -11,24 +11,17 @@ from typing import Any
 import pytest
 import typer.main
 
-import simulation.__main__
-import workers.__main__
-from orchestrator.cli.app import app
-from orchestrator.intake.manifest import is_manifest
+import piecework_simulation.__main__
+import piecework_worker.__main__
 from piecework.settings import Settings
-from tests.docs.pages import (
-    PAGES,
-    ROOT,
-    fenced,
-    on_every_page,
-    shell_lines,
-    spans,
-)
+from piecework_orchestrator.cli.app import app
+from piecework_orchestrator.intake.manifest import is_manifest
+from tests.docs.pages import PAGES, ROOT, fenced, on_every_page, shell_lines, spans
 
 #: The commands that pass their arguments to a program of its own.
 PROGRAMS = {
-    "worker": typer.main.get_command(workers.__main__.app),
-    "simulate": typer.main.get_command(simulation.__main__.app),
+    "worker": typer.main.get_command(piecework_worker.__main__.app),
+    "simulate": typer.main.get_command(piecework_simulation.__main__.app),
 }
 COMMAND = re.compile(r"(?:^|[\s(`'\"])piecework((?: [\w.:/-]+)+)")
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from piecework.codes import LAYERS, REGISTRY
+from piecework.errors.codes import LAYERS, REGISTRY
 from tests.docs.pages import PAGES, ROOT, SPAN, on_every_page, prose, spans
 
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")

@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from piecework import telemetry
-from piecework.classify import classify
+from piecework.errors.classify import classify
 from piecework.telemetry import EVENTS
 from piecework.testing import run_in_memory
 from tests.docs.pages import ROOT, fenced

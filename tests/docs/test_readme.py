@@ -5,8 +5,8 @@ from types import ModuleType
 
 import pytest
 
-from examples.quickstart import Paragraph, pipeline
 from piecework.testing import run_in_memory
+from piecework_examples.quickstart import Paragraph, pipeline
 from tests.docs.pages import README, ROOT, fenced, prose
 
 HEADS = [
@@ -60,8 +60,8 @@ def test_the_pipeline_and_the_test_in_the_readme_run(
 
 
 def test_the_command_of_the_readme_names_a_pipeline_that_exists() -> None:
-    assert "examples.quickstart:pipeline" in "".join(fenced(README, "sh"))
-    assert (ROOT / "examples/quickstart.py").is_file()
+    assert "piecework_examples.quickstart:pipeline" in "".join(fenced(README, "sh"))
+    assert (ROOT / "examples/piecework_examples/quickstart.py").is_file()
 
 
 def test_the_last_line_of_the_demo_in_the_readme_has_the_true_form() -> None:

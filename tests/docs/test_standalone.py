@@ -57,7 +57,9 @@ def langgraph(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["booking", "langgraph_booking"])
 def test_the_examples_of_the_page_are_the_ones_that_run(name: str) -> None:
-    source = (ROOT / f"examples/standalone/{name}.py").read_text("utf-8")
+    source = (ROOT / f"examples/piecework_examples/standalone/{name}.py").read_text(
+        "utf-8"
+    )
 
     assert source in fenced(PAGE, "python")
 
@@ -84,8 +86,8 @@ def test_a_graph_that_is_run_again_books_once(
 def afresh(name: str) -> Any:
     """Import an example that nobody has run, in a program that sets no log up."""
     structlog.reset_defaults()
-    sys.modules.pop(f"examples.standalone.{name}", None)
-    return importlib.import_module(f"examples.standalone.{name}")
+    sys.modules.pop(f"piecework_examples.standalone.{name}", None)
+    return importlib.import_module(f"piecework_examples.standalone.{name}")
 
 
 def test_the_drawing_has_exactly_the_states_of_a_record() -> None:

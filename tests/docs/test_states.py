@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from piecework.model import ChunkStatus, JobStatus
-from piecework.store import dead_letters, ledger, notices
+from piecework.domain.model import ChunkStatus, JobStatus
+from piecework.store import dead_letters, effects, notifications
 from piecework.store.checkpoints import ChunkCheckpoints
 from piecework.store.claims import Claims
 from piecework.store.dead_letters import DeadLetters
+from piecework.store.effects import EffectLedger
+from piecework.store.job_transitions import JobTransitions
 from piecework.store.jobs import Jobs
-from piecework.store.ledger import EffectLedger
-from piecework.store.moves import JobTransitions
-from piecework.store.notices import Notifications
-from piecework.store.rescue import Reclaimer
-from piecework.store.settle import Settlements
+from piecework.store.notifications import Notifications
+from piecework.store.reclaim import Reclaimer
+from piecework.store.settlements import Settlements
 from tests.docs.pages import ROOT, prose
 
 STORES = (
@@ -57,11 +57,11 @@ def drawn(body: str) -> set[tuple[str, str]]:
 
 
 EFFECT_STATES = {
-    ledger.INTENT,
-    ledger.DONE,
-    ledger.REFUSED,
-    ledger.UNKNOWN,
-    ledger.COMPENSATED,
+    effects.INTENT,
+    effects.DONE,
+    effects.REFUSED,
+    effects.UNKNOWN,
+    effects.COMPENSATED,
 }
 
 
@@ -72,7 +72,10 @@ EFFECT_STATES = {
         ("Chunk", set(ChunkStatus)),
         ("Effect", EFFECT_STATES),
         ("Dead letter", {"OPEN", "REDRIVEN", "DISCARDED"}),
-        ("Notification", {notices.PENDING, notices.DELIVERED, notices.ABANDONED}),
+        (
+            "Notification",
+            {notifications.PENDING, notifications.DELIVERED, notifications.ABANDONED},
+        ),
     ],
 )
 def test_a_drawing_has_exactly_the_states_of_the_code(

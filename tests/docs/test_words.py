@@ -41,8 +41,8 @@ EXEMPT = (
     "docs/error-codes.md",  # generated; its source is checked
     "docs/reference/command-line.md",
     "docs/reference/settings.md",
-    "examples/contract_review/contracts/",
-    "examples/contract_review/specialists.yaml",
+    "examples/piecework_examples/contract_review/contracts/",
+    "examples/piecework_examples/contract_review/specialists.yaml",
     "tests/docs/test_words.py",
 )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from tests.scaling.template import read
+from verification.scaling.template import read
 
 ROOT = Path(__file__).parents[2]
 PREFIX = "acme-prod-"

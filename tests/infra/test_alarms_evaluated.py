@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.embedded import Emulator, server
-from orchestrator.embedded.client import make_client
+from piecework.aws.endpoint import Emulator
+from piecework_orchestrator.embedded import server
+from piecework_orchestrator.embedded.deploy import make_client
 from tests.infra.alarm_template import RESOURCES, of_type
 from tests.infra.check.body import with_numbers, without
 from tests.infra.check.templates import INFRA, read

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 import yaml
 
+from piecework_worker.worker import SHUTDOWN_MARGIN_S
 from tests.infra.image.dockerfile import ROOT, image
-from workers.drain import SHUTDOWN_MARGIN_S
 
 FOLDER = ROOT / "localstack"
 FILE = FOLDER / "compose.yaml"

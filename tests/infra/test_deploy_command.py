@@ -13,10 +13,10 @@ import pytest
 import structlog
 from typer.testing import CliRunner
 
-from orchestrator.cli.app import app
-from orchestrator.embedded import Emulator
-from orchestrator.embedded.client import ACCESS_KEY
-from orchestrator.infra import templates
+from piecework.aws.endpoint import Emulator
+from piecework_orchestrator.cli.app import app
+from piecework_orchestrator.embedded.deploy import ACCESS_KEY
+from piecework_orchestrator.infra import templates
 
 Run = Callable[..., Any]
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.doctor import Check, run_checks
-from orchestrator.embedded import Emulator, state
+from piecework.aws.endpoint import Emulator
 from piecework.settings import Settings
+from piecework_orchestrator.doctor import Check, run_checks
+from piecework_orchestrator.embedded import server
 
 LOOPBACK = "http://127.0.0.1:9"
 
@@ -46,7 +47,7 @@ def test_an_emulator_that_is_running_is_found_without_being_told(
     deployed: Emulator, state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("AWS_ENDPOINT_URL")
-    state.write(state_dir, deployed)
+    server.write(state_dir, deployed)
     found = look({})
     assert found["emulator"].detail.startswith("MiniStack 1.5.33")
     assert found["endpoint"].detail.startswith(deployed.endpoint)
@@ -54,7 +55,7 @@ def test_an_emulator_that_is_running_is_found_without_being_told(
 
 
 def test_an_emulator_that_is_gone_is_told_with_the_next_step(state_dir: Path) -> None:
-    state.write(state_dir, Emulator(LOOPBACK, 1, "us-east-1", "1.5.33"))
+    server.write(state_dir, Emulator(LOOPBACK, 1, "us-east-1", "1.5.33"))
     gone = look(dict(os.environ))["emulator"]
     assert not gone.ok
     assert gone.next_step == "run `piecework up`"
@@ -75,7 +76,7 @@ def test_two_regions_that_differ_are_told() -> None:
 def test_an_endpoint_of_the_environment_wins_over_the_state_file(
     state_dir: Path,
 ) -> None:
-    state.write(state_dir, Emulator(LOOPBACK, 1, "us-east-1", "1.5.33"))
+    server.write(state_dir, Emulator(LOOPBACK, 1, "us-east-1", "1.5.33"))
     found = look({"AWS_ENDPOINT_URL_SQS": "http://127.0.0.1:8"})
     assert found["endpoint"].detail == "http://127.0.0.1:8: AWS_ENDPOINT_URL_SQS is set"
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import boto3
 import pytest
 
-from orchestrator import embedded
-from orchestrator.embedded import Emulator, server
+from piecework.aws.endpoint import Emulator
 from piecework.errors import UsageError
+from piecework_orchestrator import embedded
+from piecework_orchestrator.embedded import server
 
 
 @pytest.mark.usefixtures("emulator_python")

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from piecework.settings import Settings
+from piecework_worker.worker import SHUTDOWN_MARGIN_S
 from tests.infra.image.context import copied, let_in
 from tests.infra.image.dockerfile import DOCKERFILE, ROOT, image, parse
 from tests.infra.image.rules import RULES
-from workers.drain import SHUTDOWN_MARGIN_S
 
 TEXT = DOCKERFILE.read_text("utf-8")
 HADOLINT = Path(sys.prefix) / "bin" / "hadolint"
@@ -68,8 +68,8 @@ BREAKS = {
     ),
     "it stops by SIGTERM": ("STOPSIGNAL SIGTERM", "STOPSIGNAL SIGKILL"),
     "its health is asked for without a shell": (
-        'CMD ["python", "-m", "workers.health"]',
-        "CMD python -m workers.health",
+        'CMD ["python", "-m", "piecework_worker.health"]',
+        "CMD python -m piecework_worker.health",
     ),
     "a check is over before the next": ("--timeout=10s", "--timeout=30s"),
     "one place is for writing, and the health file is there": (

@@ -20,23 +20,17 @@ from pathlib import Path
 
 import pytest
 
-from examples.quickstart import Paragraph, pipeline
-from orchestrator.embedded import Emulator
-from orchestrator.intake import ChunkInput
-from orchestrator.submit import Submission, submit
-from piecework.model import JobRef, JobStatus
+from piecework.aws.endpoint import Emulator
+from piecework.domain.model import JobRef, JobStatus
 from piecework.runtime import connect
 from piecework.settings import load_settings
+from piecework_examples.quickstart import Paragraph, pipeline
+from piecework_orchestrator.intake.chunk import ChunkInput
+from piecework_orchestrator.submit import Submission, submit
 from tests.infra.image.container import Container, entry_point, health_check, start
 from tests.infra.image.context import copied
 from tests.infra.image.dockerfile import image
-from tests.infra.image.root import (
-    UID,
-    Mount,
-    inside,
-    python_of_the_machine,
-    why_not,
-)
+from tests.infra.image.root import UID, Mount, inside, python_of_the_machine, why_not
 
 WHY_NOT = why_not()
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
@@ -112,7 +106,7 @@ async def worker(
     """Run the image's entry point in the image's environment."""
     ours = ("AWS_", "PIECEWORK_")
     given = {k: v for k, v in os.environ.items() if k.startswith(ours)}
-    command = [*entry_point(), "--pipelines", "examples.quickstart"]
+    command = [*entry_point(), "--pipelines", "piecework_examples.quickstart"]
     container = await start(command, given, lent(app), tmp_path / "root")
     yield container
     await container.kill()

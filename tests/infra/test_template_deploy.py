@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.embedded import Emulator, server
-from orchestrator.embedded.client import make_client
+from piecework.aws.endpoint import Emulator
+from piecework_orchestrator.embedded import server
+from piecework_orchestrator.embedded.deploy import make_client
 from tests.infra.check.documented import documented
 from tests.infra.check.emulator import SERVICES, try_out
 from tests.infra.check.kept import lost

@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 from typer.testing import CliRunner
 
-from orchestrator.cli.app import app
+from piecework_orchestrator.cli.app import app
 from tests.scenarios import pipelines
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +45,7 @@ async def start(*words: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "orchestrator.cli",
+        "piecework_orchestrator.cli",
         *words,
         cwd=ROOT,
         stdin=asyncio.subprocess.PIPE,

@@ -15,20 +15,20 @@ from typing import Any
 import pytest
 import structlog
 
-from orchestrator.embedded import Emulator
-from orchestrator.intake import ChunkInput
-from orchestrator.redrive import RedriveRequest, redrive
-from orchestrator.submit import Submission, submit
-from piecework.model import Chunk, Job, JobRef
+from piecework.aws.endpoint import Emulator
+from piecework.domain.model import Chunk, Job, JobRef
 from piecework.pipeline import Pipeline
-from piecework.reconcile import reconcile_for_ever
+from piecework.reconciler.loop import reconcile_for_ever
 from piecework.runtime import Runtime, connect
 from piecework.settings import Settings, load_settings
-from piecework.store.census import all_chunks
+from piecework.store.completion import all_chunks
 from piecework.store.dead_letters import DeadLetters
+from piecework_orchestrator.intake.chunk import ChunkInput
+from piecework_orchestrator.redrive import RedriveRequest, redrive
+from piecework_orchestrator.submit import Submission, submit
+from piecework_worker.services import WorkerServices, open_services
+from piecework_worker.worker import run_worker
 from tests.scenarios import pipelines
-from workers.station import WorkerServices, open_services
-from workers.worker import run_worker
 
 ROOT = Path(__file__).parents[2]
 ALL = {
@@ -155,7 +155,7 @@ class Scenario:
         started = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "workers",
+            "piecework_worker",
             "--pipelines",
             "tests.scenarios.pipelines",
             *arguments,

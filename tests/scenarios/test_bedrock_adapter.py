@@ -8,19 +8,19 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from examples.contract_review.bedrock import open_bedrock
-from examples.contract_review.config import LARGE_MODEL, SMALL_MODEL
-from examples.contract_review.prompts import (
+from piecework import ErrorEnvelope, PermanentError, PolicyError, TransientError
+from piecework.errors.classify import classify
+from piecework.errors.codes import ErrorClass
+from piecework_examples.contract_review.bedrock import open_bedrock
+from piecework_examples.contract_review.config import LARGE_MODEL, SMALL_MODEL
+from piecework_examples.contract_review.prompts import (
     SYSTEM,
     analysis_prompt,
     read_findings,
     score_prompt,
 )
-from examples.contract_review.services.bedrock import BedrockStub
-from examples.contract_review.services.faults import Fault, Faults
-from piecework import ErrorEnvelope, PermanentError, PolicyError, TransientError
-from piecework.classify import classify
-from piecework.codes import ErrorClass
+from piecework_examples.contract_review.services.bedrock import BedrockStub
+from piecework_examples.contract_review.services.faults import Fault, Faults
 
 TEXT = "The vendor may act in its sole discretion."
 PROMPT = analysis_prompt("1 Refusal", TEXT, "vagueness")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from piecework import keys
-from piecework.breaker import OPEN_CODE
-from piecework.model import ChunkStatus, JobStatus
+from piecework.domain import keys
+from piecework.domain.model import ChunkStatus, JobStatus
+from piecework.resilience.breaker import OPEN_CODE
 from piecework.store.breakers import Breakers
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, freeing, leaning, sealing

@@ -7,12 +7,12 @@ import json
 
 import pytest
 
-from orchestrator.cancel import cancel
-from orchestrator.resume import ResumeRequest, resume
-from orchestrator.submit import Submission, submit
+from piecework.domain.model import ChunkStatus, JobRef, JobStatus
 from piecework.errors import UsageError
-from piecework.model import ChunkStatus, JobRef, JobStatus
-from piecework.reconcile.loop import Reconciler
+from piecework.reconciler.loop import Reconciler
+from piecework_orchestrator.cancel import cancel
+from piecework_orchestrator.resume import ResumeRequest, resume
+from piecework_orchestrator.submit import Submission, submit
 from tests.scenarios.conftest import Scenario, chunk_inputs
 from tests.scenarios.pipelines import Item, counting, travel
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from piecework.model import ChunkStatus, JobStatus
-from piecework.queue import Message
+from piecework.aws.queue import Message
+from piecework.domain.model import ChunkStatus, JobStatus
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, blocking, counting
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from piecework.model import JobStatus
+from piecework.domain.model import JobStatus
 from piecework.pipeline import Pipeline
 from piecework.settings import Settings
 from tests.scenarios.conftest import ALL, Scenario
@@ -15,7 +15,7 @@ from tests.scenarios.recovering import NONSENSE, REFUSED, isolated, plain, recov
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Know the pipelines, and wait little between attempts."""
-    monkeypatch.setattr("piecework.recovery.BASE", 0.05)
+    monkeypatch.setattr("piecework.saga.recovery.BASE", 0.05)
     for pipeline in (recovering, plain):
         monkeypatch.setitem(ALL, pipeline.name, pipeline)
 

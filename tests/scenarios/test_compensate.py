@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from orchestrator.cancel import cancel
-from orchestrator.inspector import job_document
-from piecework.model import ChunkStatus, JobRef, JobStatus
+from piecework.domain.model import ChunkStatus, JobRef, JobStatus
+from piecework_orchestrator.cancel import cancel
+from piecework_orchestrator.inspector import job_document
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, travel
 
@@ -57,7 +57,7 @@ async def test_a_chunk_in_hand_is_cut_off_and_wound_back(scenario: Scenario) -> 
 async def test_a_chunk_that_waits_is_wound_back_by_whoever_meets_it(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("piecework.recovery.BASE", 600.0)
+    monkeypatch.setattr("piecework.saga.recovery.BASE", 600.0)
     await scenario.submit(travel, [Item(n=1, trouble="car-transient"), Item(n=2)])
     async with scenario.worker():
         await scenario.until(lambda: scenario.happened("tell"))
@@ -113,7 +113,7 @@ async def test_a_chunk_at_its_pivot_goes_on_to_its_end(scenario: Scenario) -> No
 async def test_a_chunk_that_waits_past_its_pivot_goes_on_to_its_end(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("piecework.recovery.BASE", 600.0)
+    monkeypatch.setattr("piecework.saga.recovery.BASE", 600.0)
     await scenario.submit(travel, [Item(n=1, trouble="tell-transient")])
     async with scenario.worker():
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.cancel import cancel
-from orchestrator.inspector import job_document
-from orchestrator.resume import ResumeRequest, resume
+from piecework.domain.model import JobStatus
 from piecework.errors import UsageError
-from piecework.model import JobStatus
+from piecework_orchestrator.cancel import cancel
+from piecework_orchestrator.inspector import job_document
+from piecework_orchestrator.resume import ResumeRequest, resume
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, travel
 from tests.scenarios.test_compensate import JOB, bookings, stop

@@ -6,8 +6,8 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from orchestrator.cancel import cancel
-from piecework.model import JobRef
+from piecework.domain.model import JobRef
+from piecework_orchestrator.cancel import cancel
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, travel
 

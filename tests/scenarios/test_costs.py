@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.costs import job_bill
-from orchestrator.pricing.bill import TaskSize
-from orchestrator.pricing.table import load_prices
-from piecework.metering.cost_meter import CostMeter
-from piecework.model import JobRef, JobStatus
-from piecework.reconcile import reconcile_once
+from piecework.cost.meter import CostMeter
+from piecework.domain.model import JobRef, JobStatus
+from piecework.reconciler.loop import reconcile_once
 from piecework.runtime import Runtime, connect
 from piecework.store.costs import Costs
+from piecework_orchestrator.cost.bill import TaskSize
+from piecework_orchestrator.cost.job import job_bill
+from piecework_orchestrator.cost.prices import load_prices
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.door import Door, door_to
 from tests.scenarios.pipelines import Item, counting

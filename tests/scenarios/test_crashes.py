@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from piecework import keys
-from piecework.model import ChunkStatus, JobStatus
+from piecework.domain import keys
+from piecework.domain.model import ChunkStatus, JobStatus
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting
 

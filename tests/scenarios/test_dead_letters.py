@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.editing import Edit
-from orchestrator.redrive import RedriveRequest, redrive
-from orchestrator.resume import ResumeRequest, resume
-from piecework import keys
+from piecework.domain import keys
+from piecework.domain.model import JobRef, JobStatus, moment
 from piecework.errors import UsageError
-from piecework.model import JobRef, JobStatus, moment
+from piecework_orchestrator.redrive import Edit, RedriveRequest, redrive
+from piecework_orchestrator.resume import ResumeRequest, resume
 from tests.scenarios.command_line import COUNTING, piecework
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from orchestrator.inspector import job_document, job_events
-from orchestrator.resume import ResumeRequest, resume
-from piecework.model import ChunkStatus, JobRef, JobStatus
+from piecework.domain.model import ChunkStatus, JobRef, JobStatus
+from piecework_orchestrator.inspector import job_document, job_events
+from piecework_orchestrator.resume import ResumeRequest, resume
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting, travel, trip
 from tests.scenarios.test_compensate import bookings

@@ -7,11 +7,11 @@ import asyncio
 import boto3
 import pytest
 
-from orchestrator.infra.destroy import destroy, plan_destroy
-from orchestrator.infra.environment import Environment
-from orchestrator.infra.parts import Part
-from orchestrator.infra.site import open_session
 from piecework.errors import UsageError
+from piecework_orchestrator.infra.destroy import destroy, plan_destroy
+from piecework_orchestrator.infra.environment import Environment
+from piecework_orchestrator.infra.session import open_session
+from piecework_orchestrator.infra.templates import Part
 from tests.scenarios import pipelines
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from piecework.model import JobStatus
-from piecework.store.work import read_work
+from piecework.domain.model import JobStatus
+from piecework.store.checkpoints import read_work
 from tests.scenarios.command_line import piecework
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, faxing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from piecework.model import JobStatus
+from piecework.domain.model import JobStatus
 from piecework.pipeline import Pipeline
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item

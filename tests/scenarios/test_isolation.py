@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cancel import cancel
-from piecework.model import ChunkStatus, JobRef, JobStatus
+from piecework.domain.model import ChunkStatus, JobRef, JobStatus
 from piecework.pipeline import Pipeline
-from piecework.store.work import read_work
+from piecework.store.checkpoints import read_work
+from piecework_orchestrator.cancel import cancel
 from tests.scenarios.conftest import Process, Scenario
 from tests.scenarios.isolated import fragile, napping, paying, waiting
 from tests.scenarios.pipelines import Item

@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from orchestrator.intake import ChunkInput
-from orchestrator.submit import Submission, submit
-from piecework import keys
+from piecework.domain import keys
+from piecework.domain.model import JobRef, JobStatus
 from piecework.errors import UsageError
-from piecework.manifest import read_manifest
-from piecework.model import JobRef, JobStatus
-from piecework.reconcile.loop import Reconciler
+from piecework.jobs.manifest import read_manifest
+from piecework.reconciler.loop import Reconciler
 from piecework.runtime import connect
+from piecework_orchestrator.intake.chunk import ChunkInput
+from piecework_orchestrator.submit import Submission, submit
 from tests.scenarios.conftest import Scenario, chunk_inputs
 from tests.scenarios.pipelines import Item, counting
 

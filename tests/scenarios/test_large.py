@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
-from piecework import keys, layout
-from piecework.finish import Certificate, start_finalizing
-from piecework.model import JobRef, JobStatus
-from piecework.queue import Message
-from piecework.store.looks import SnapshotCache
+from piecework.aws.queue import Message
+from piecework.domain import keys
+from piecework.domain import keys as layout
+from piecework.domain.model import JobRef, JobStatus
+from piecework.jobs.fan_in import Certificate, start_finalizing
+from piecework.store.completion import SnapshotCache, Tallies
 from piecework.store.table import Item as Row
 from piecework.store.table import Table
-from piecework.store.tallies import Tallies
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting
 

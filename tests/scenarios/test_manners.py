@@ -14,22 +14,22 @@ from pathlib import Path
 
 import pytest
 
-from piecework.model import ChunkStatus, JobStatus
+from piecework.domain.model import ChunkStatus, JobStatus
+from piecework_worker import ecs
+from piecework_worker.__main__ import run_side_tasks
+from piecework_worker.health import find_problem
+from piecework_worker.shutdown import Stop
+from piecework_worker.worker import SHUTDOWN_MARGIN_S
 from tests.scenarios import pipelines
 from tests.scenarios.conftest import ROOT, Scenario
 from tests.scenarios.pipelines import Item, blocking, counting
-from tests.unit.workers.ecs.stub import TASK, agent
-from workers.beside import run_side_tasks
-from workers.drain import SHUTDOWN_MARGIN_S
-from workers.ecs import protection, shield
-from workers.health import find_problem
-from workers.stop import Stop
+from tests.unit.workers.stub import TASK, agent
 
 
 async def health() -> tuple[int, str]:
     """Check as a container engine does; return the exit code, and what was said."""
     check = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "workers.health"),
+        *(sys.executable, "-m", "piecework_worker.health"),
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,
     )
@@ -77,7 +77,13 @@ async def test_a_worker_whose_event_loop_is_blocked_is_found(
 async def test_a_frozen_reconciler_is_found_and_a_stopped_one_ends_well(
     scenario: Scenario, health_file: Path
 ) -> None:
-    command = (sys.executable, "-m", "orchestrator.cli", "reconcile", "--loop")
+    command = (
+        sys.executable,
+        "-m",
+        "piecework_orchestrator.cli",
+        "reconcile",
+        "--loop",
+    )
     reconciler = await asyncio.create_subprocess_exec(*command, cwd=ROOT)
     try:
         await scenario.until(health_file.exists)
@@ -119,8 +125,8 @@ async def test_a_paused_worker_takes_nothing_until_it_is_protected_again(
         "PAUSE_IDLE_S": 0.2,
         "UNPROTECTED_S": 0.5,
     }.items():
-        monkeypatch.setattr(shield, name, seconds)
-    monkeypatch.setattr(protection, "POLL_S", 0.02)
+        monkeypatch.setattr(ecs, name, seconds)
+    monkeypatch.setattr(ecs, "POLL_S", 0.02)
     monkeypatch.setattr(pipelines, "trouble", until_fixed)
     await scenario.submit(counting, [Item(n=1)], job="long")
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from piecework.model import ChunkStatus
-from piecework.queue import Message
+from piecework.aws.queue import Message
+from piecework.domain.model import ChunkStatus
 from piecework.telemetry.metrics import METRICS
 from tests.scenarios.conftest import ROOT, Scenario
 from tests.scenarios.pipelines import Item, counting
@@ -47,7 +47,7 @@ async def test_the_totals_are_those_of_the_tables_though_messages_are_doubled(
     rt = scenario.rt
     await rt.work.send([Message.about(job.ref.chunk(n), 1) for n in range(CHUNKS)])
     await rt.work.client.send_message(QueueUrl=rt.work.url, MessageBody="no json")
-    worker = await start("workers", "--pipelines", "tests.scenarios.pipelines")
+    worker = await start("piecework_worker", "--pipelines", "tests.scenarios.pipelines")
     await scenario.ended(within=30)
     found = await lines(worker)
 
@@ -71,7 +71,9 @@ async def test_a_reconciler_writes_metrics_to_stdout_and_nothing_else(
 ) -> None:
     monkeypatch.setenv("PIECEWORK_METRICS", "emf")
     monkeypatch.setenv("PIECEWORK_LOG_LEVEL", "debug")
-    reconciler = await start("orchestrator.cli", "reconcile", "--loop", stderr=PIPE)
+    reconciler = await start(
+        "piecework_orchestrator.cli", "reconcile", "--loop", stderr=PIPE
+    )
     assert reconciler.stderr is not None
     while b"reconcile.pass" not in await reconciler.stderr.readline():
         pass

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from orchestrator.cancel import cancel
-from orchestrator.inspector import job_document
-from orchestrator.redrive import RedriveRequest, redrive
-from piecework.model import JobRef, JobStatus
+from piecework.domain.model import JobRef, JobStatus
+from piecework_orchestrator.cancel import cancel
+from piecework_orchestrator.inspector import job_document
+from piecework_orchestrator.redrive import RedriveRequest, redrive
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting, telling
 
@@ -75,7 +75,7 @@ async def test_a_worker_that_died_before_it_told_is_stood_in_for(
 
     await scenario.submit(telling, [Item(n=1)])
     with monkeypatch.context() as patched:
-        patched.setattr("workers.worker.notify_job", dead)
+        patched.setattr("piecework_worker.worker.notify_job", dead)
         async with scenario.worker():
             await scenario.ended()
     assert not await closed(scenario)
@@ -102,8 +102,8 @@ async def test_a_cancel_without_any_worker_is_told_of_by_the_next(
 async def test_a_hook_that_fails_is_told_again_and_then_given_up(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.telling.CAP_S", 0.2)
-    monkeypatch.setattr("workers.telling.MAX_ATTEMPTS", 3)
+    monkeypatch.setattr("piecework_worker.notifier.CAP_S", 0.2)
+    monkeypatch.setattr("piecework_worker.notifier.MAX_ATTEMPTS", 3)
     await scenario.submit(telling, [Item(n=1)], "flaky-1")
     async with scenario.worker(), scenario.reconciler():
         await scenario.until(lambda: closed(scenario))
@@ -118,7 +118,7 @@ async def test_a_hook_that_fails_is_told_again_and_then_given_up(
 async def test_a_hook_that_works_again_ends_the_trouble(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.telling.CAP_S", 0.2)
+    monkeypatch.setattr("piecework_worker.notifier.CAP_S", 0.2)
     await scenario.submit(telling, [Item(n=1)], "flaky-1")
     async with scenario.worker(), scenario.reconciler():
         await scenario.until(lambda: scenario.happened("notice"))
@@ -135,8 +135,8 @@ async def test_a_pipeline_without_a_hook_costs_no_request_more(
     async def never(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("piecework.store.notices.Notices.of", never)
-    monkeypatch.setattr("workers.worker.notify_job", never)
+    monkeypatch.setattr("piecework.store.notifications.Notices.of", never)
+    monkeypatch.setattr("piecework_worker.worker.notify_job", never)
     await scenario.submit(counting, [Item(n=1)])
     async with scenario.worker(), scenario.reconciler():
         await scenario.ended()

@@ -7,11 +7,11 @@ import time
 from dataclasses import replace
 
 from piecework import JoinContext
-from piecework.model import ChunkStatus, JobStatus
-from piecework.queue import Message
-from piecework.reconcile.loop import Reconciler
+from piecework.aws.queue import Message
+from piecework.domain.model import ChunkStatus, JobStatus
+from piecework.reconciler.loop import Reconciler
 from piecework.runtime import connect
-from piecework.store.tallies import Tallies
+from piecework.store.completion import Tallies
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting, note
 

@@ -9,7 +9,7 @@ import pytest
 
 from bench.limits.record import record
 from bench.limits.recorded import FILE, pattern
-from orchestrator.embedded import Emulator
+from piecework.aws.endpoint import Emulator
 
 NAME = "no calls"
 AGAIN = "python -m bench.limits.record && python -m bench.limits > docs/limits.md"
@@ -33,7 +33,7 @@ async def test_the_recording_of_a_job_is_fresh(
 ) -> None:
     then = pattern(NAME, JOBS, 1.0)
     monkeypatch.setattr("bench.limits.record.POLL_S", 0.1)
-    monkeypatch.setattr("piecework.layout.PARTITION_SIZE", 8)
+    monkeypatch.setattr("piecework.domain.keys.PARTITION_SIZE", 8)
     monkeypatch.setenv("PIECEWORK_RECEIVE_WAIT_S", "1")
     jobs = {str(size): await record(deployed, NAME, size) for size in (2, 18)}
     now = pattern(NAME, jobs, 1.0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel
 
-from orchestrator.inspector import job_document
 from piecework import Context, Dependency, Pipeline, Stage
-from piecework.model import JobStatus
+from piecework.domain.model import JobStatus
+from piecework_orchestrator.inspector import job_document
 from tests.scenarios import conftest
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import QUICK, note

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from piecework.model import JobStatus
+from piecework.domain.model import JobStatus
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, travel
 
@@ -56,7 +56,7 @@ async def test_nothing_is_undone_past_the_pivot(scenario: Scenario) -> None:
 async def test_transient_trouble_is_tried_again_and_then_undone(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("piecework.recovery.BASE", 0.05)
+    monkeypatch.setattr("piecework.saga.recovery.BASE", 0.05)
     await scenario.submit(travel, [Item(n=1, trouble="car-transient")])
 
     async with scenario.worker():

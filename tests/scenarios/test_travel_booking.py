@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from examples.travel_booking.__main__ import TRIPS
-from examples.travel_booking.book import VARIABLE, Book
+from piecework_examples.travel_booking.__main__ import TRIPS
+from piecework_examples.travel_booking.book import VARIABLE, Book
 from tests.scenarios.command_line import end, piecework, start
 from tests.scenarios.conftest import Scenario
 
@@ -20,9 +20,9 @@ async def test_the_trips_are_booked_or_undone_each_once(
     scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "book.sqlite"))
-    worker = await start("worker", "--pipelines", "examples.travel_booking")
+    worker = await start("worker", "--pipelines", "piecework_examples.travel_booking")
 
-    asked = ("submit", "examples.travel_booking:pipeline", str(TRIPS))
+    asked = ("submit", "piecework_examples.travel_booking:pipeline", str(TRIPS))
     done = await piecework(*asked, "--job-id", "trips", "--wait", "--timeout", "1m")
     worker.terminate()
     await end(worker)

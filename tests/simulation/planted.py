@@ -7,19 +7,20 @@ from typing import Any
 
 import pytest
 
-from piecework import attempts, falling_back, in_flight, service_clock
-from piecework.claim import Busy, explain_refusal
-from piecework.reconcile import jobs, sightings
+from piecework.aws import endpoint
+from piecework.calls import attempts, fallback, in_flight
+from piecework.domain.claim import Busy, explain_refusal
+from piecework.reconciler import jobs, liveness
 from piecework.store import (
     checkpoints,
     claims,
+    completion,
     dead_letters,
-    ledger,
-    looks,
-    rescue,
-    settle,
+    effects,
+    reclaim,
+    settlements,
 )
-from workers import executor
+from piecework_worker import executor
 
 Patch = pytest.MonkeyPatch
 ANY_OF_THEM = "(gen = :gen OR fence = :fence OR claim_token = :token)"
@@ -53,7 +54,7 @@ def ended_chunks_are_claimed(patch: Patch) -> None:
 
 
 def writes_are_not_fenced(patch: Patch) -> None:
-    for module in (claims, settle, ledger, checkpoints):
+    for module in (claims, settlements, effects, checkpoints):
         patch.setattr(module, "OWNED", OF_NOBODY)
 
 
@@ -72,12 +73,12 @@ def nothing_is_sent_again(patch: Patch) -> None:
 
 
 def living_leases_are_given_back(patch: Patch) -> None:
-    patch.setattr(sightings.LeaseObserver, "unchanged_for", lambda *_: 1_000.0)
-    patch.setattr(rescue, "NOT_RENEWED_SINCE", "renewals >= :renewals")
+    patch.setattr(liveness.LeaseObserver, "unchanged_for", lambda *_: 1_000.0)
+    patch.setattr(reclaim, "NOT_RENEWED_SINCE", "renewals >= :renewals")
 
 
 def a_full_tally_is_believed(patch: Patch) -> None:
-    patch.setattr(looks, "has_ended", lambda _: True)
+    patch.setattr(completion, "has_ended", lambda _: True)
 
 
 def an_effect_is_not_looked_up(patch: Patch) -> None:
@@ -95,7 +96,7 @@ def nobody_waits_for_what_may_land(patch: Patch) -> None:
 
 
 def wrong_clocks_are_believed(patch: Patch) -> None:
-    patch.setattr(service_clock.ServiceClock, "observe", lambda *_: None)
+    patch.setattr(endpoint.ServiceClock, "observe", lambda *_: None)
 
 
 def a_redrive_leaves_its_letter_open(patch: Patch) -> None:
@@ -103,11 +104,11 @@ def a_redrive_leaves_its_letter_open(patch: Patch) -> None:
 
 
 def whoever_refused_is_asked_again(patch: Patch) -> None:
-    patch.setattr(falling_back, "first_position", lambda *_: 0)
+    patch.setattr(fallback, "first_position", lambda *_: 0)
 
 
 def any_failure_is_a_refusal(patch: Patch) -> None:
-    patch.setattr(falling_back, "is_refused", lambda *_: True)
+    patch.setattr(fallback, "is_refused", lambda *_: True)
 
 
 def a_late_request_claims_again(patch: Patch) -> None:

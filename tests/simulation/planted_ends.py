@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from piecework import keys
-from piecework.dependency import Effect
-from piecework.store.wire import to_item
-from simulation import acts, schedule
-from simulation.acts import Workload
-from simulation.ending import check_final_state
-from simulation.outside import CallRecord
-from simulation.pipelines import Item, counting
-from simulation.promises import Invariants
-from simulation.schedule import run_schedule
-from simulation.watched import instrument_pipeline
-from simulation.world import BUCKET, World
+from piecework.domain import keys
+from piecework.domain.model import Effect
+from piecework.store.serialization import to_item
+from piecework_simulation.driver import actions, schedule
+from piecework_simulation.driver.actions import Workload
+from piecework_simulation.driver.pipelines import Item, counting
+from piecework_simulation.driver.schedule import run_schedule
+from piecework_simulation.driver.simulated_pipeline import instrument_pipeline
+from piecework_simulation.engine.world import BUCKET, World
+from piecework_simulation.invariants.checker import Invariants
+from piecework_simulation.invariants.end_state import check_final_state
+from piecework_simulation.provider import CallRecord
 
 Tamper = Callable[[World, Invariants], object]
 
@@ -41,7 +41,7 @@ def violations_of_run(patch: pytest.MonkeyPatch, tamper: Tamper) -> Sequence[str
         check_final_state(world, invariants)
 
     patch.setattr(schedule, "swarm", lambda _: {})
-    patch.setattr(acts, "check_final_state", tampered)
+    patch.setattr(actions, "check_final_state", tampered)
     return run_schedule(1, WORKLOADS).violations
 
 

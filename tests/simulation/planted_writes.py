@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from piecework import keys
-from piecework.model import iso
-from piecework.queue import Message
+from piecework.aws.queue import Message
+from piecework.domain import keys
+from piecework.domain.model import iso
 from tests.simulation.story import CHUNK, REF, Story
 
 

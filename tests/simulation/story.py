@@ -5,17 +5,17 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from piecework import keys
-from piecework.dependency import Dependency, Effect
-from piecework.model import JobRef, iso
-from piecework.store.wire import to_item
-from simulation.cloud.dynamodb import Change
-from simulation.faults import Faults
-from simulation.outside import CallRecord, OutgoingCall, Provider
-from simulation.process import Process
-from simulation.promises import Invariants
-from simulation.schedule import TENANT, settings
-from simulation.world import World
+from piecework.dependency import Dependency
+from piecework.domain import keys
+from piecework.domain.model import Effect, JobRef, iso
+from piecework.store.serialization import to_item
+from piecework_simulation.aws.dynamodb import Change
+from piecework_simulation.driver.schedule import TENANT, settings
+from piecework_simulation.engine.faults import Faults
+from piecework_simulation.engine.process import Process
+from piecework_simulation.engine.world import World
+from piecework_simulation.invariants.checker import Invariants
+from piecework_simulation.provider import CallRecord, OutgoingCall, Provider
 
 REF = JobRef(TENANT, "trip")
 CHUNK = keys.chunk_sk(0)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.actors import FleetDriver
-from simulation.crash_points.explore import run_with_fault
-from simulation.crash_points.findings import Kind
-from simulation.crash_points.run import Job, run, run_without_fault
-from simulation.crash_points.scenarios import SCENARIOS
-from simulation.crash_points.strikes import InjectedFault, Mode
-from simulation.outside import Provider
+from piecework_simulation.crash_points.explore import Kind, run_with_fault
+from piecework_simulation.crash_points.fault_points import InjectedFault, Mode
+from piecework_simulation.crash_points.run import Job, run, run_without_fault
+from piecework_simulation.crash_points.scenarios import SCENARIOS
+from piecework_simulation.driver.processes import FleetDriver
+from piecework_simulation.provider import Provider
 
 #: Scenarios with faults at calls only; `test_six_steps.py` has the others.
 AT_CALLS = [name for name, scenario in SCENARIOS.items() if not scenario.steps]
@@ -56,7 +55,7 @@ def test_a_repeated_effect_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_job_that_never_ends_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simulation.crash_points.run.WORKERS", 1)
+    monkeypatch.setattr("piecework_simulation.crash_points.run.WORKERS", 1)
     monkeypatch.setattr(
         FleetDriver, "restart_later", lambda *_: None
     )  # dead processes are not replaced

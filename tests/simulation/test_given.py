@@ -8,15 +8,15 @@ import socket
 import pytest
 
 from piecework.errors import PieceworkError
-from simulation import acts
-from simulation.__main__ import run, show
-from simulation.given import Inputs, load_workloads
-from simulation.reach import NETWORK_REFUSED
-from simulation.report import replay
-from simulation.schedule import run_schedule
+from piecework_simulation.__main__ import run, show
+from piecework_simulation.driver import actions
+from piecework_simulation.driver.inputs import Inputs, load_workloads
+from piecework_simulation.driver.schedule import run_schedule
+from piecework_simulation.engine.sandbox import NETWORK_REFUSED
+from piecework_simulation.runner import replay
 from tests.simulation.planted import an_effect_is_not_looked_up
 
-QUICKSTART = Inputs("examples.quickstart:pipeline", "README.md")
+QUICKSTART = Inputs("piecework_examples.quickstart:pipeline", "README.md")
 
 
 def test_an_example_violates_no_invariant() -> None:
@@ -36,7 +36,7 @@ def test_a_violation_prints_one_command_that_replays_it(
     words = shlex.split(command.partition("replay: ")[2])
 
     seed, _, violations = told.partition(": ")
-    assert ["python", "-m", "simulation", "--seed", seed, "--trace"] == words
+    assert ["python", "-m", "piecework_simulation", "--seed", seed, "--trace"] == words
     assert 1 == show(Inputs(), int(seed))
     again = capsys.readouterr().out
     assert violations.partition("; ")[0] in again
@@ -56,12 +56,15 @@ def test_the_command_names_the_users_own_pipeline() -> None:
     [
         (Inputs("no_such:pipeline", "README.md"), "pipeline.module.not_found"),
         (
-            Inputs("examples.quickstart:count", "README.md"),
+            Inputs("piecework_examples.quickstart:count", "README.md"),
             "pipeline.object.not_a_pipeline",
         ),
-        (Inputs("examples.quickstart:pipeline", "none"), "input.source.not_found"),
         (
-            Inputs("examples.quickstart:pipeline", "README.md", "none:X"),
+            Inputs("piecework_examples.quickstart:pipeline", "none"),
+            "input.source.not_found",
+        ),
+        (
+            Inputs("piecework_examples.quickstart:pipeline", "README.md", "none:X"),
             "cli.usage.invalid",
         ),
     ],
@@ -106,7 +109,7 @@ def test_a_failing_schedule_has_a_verdict_and_a_seed(
     def violations(*_: object) -> None:
         raise KeyError("result")
 
-    monkeypatch.setattr(acts, "check_final_state", violations)
+    monkeypatch.setattr(actions, "check_final_state", violations)
     assert 1 == run(Inputs(), seed=3, schedules=2, processes=1)
     said = capsys.readouterr().out
     assert "seed 3: unexpected: KeyError('result')" in said

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 from random import Random
 
-from simulation.loop import BEGIN, Loop
-from simulation.process import Process, context_of
+from piecework_simulation.engine.loop import BEGIN, Loop
+from piecework_simulation.engine.process import Process, context_of
 
 
 def loop_of(seed: int = 1) -> Loop:

@@ -8,16 +8,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from simulation import many, progress
-from simulation.given import Inputs
-from simulation.many import Totals, run_schedules
-from simulation.progress import Progress, StopSignals
+from piecework_simulation import runner
+from piecework_simulation.driver.inputs import Inputs
+from piecework_simulation.runner import Progress, StopSignals, Totals, run_schedules
 
 
 def test_a_run_that_is_stopped_has_run_the_first_seeds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(many, "SEEDS_PER_GROUP", 2)
+    monkeypatch.setattr(runner, "SEEDS_PER_GROUP", 2)
     sums: list[int] = []
     total = run_schedules(
         Inputs(),
@@ -45,7 +44,7 @@ def test_a_line_tells_how_far_a_run_is_and_how_fast(
 ) -> None:
     moments = iter((110.0, 140.0, 141.0))
     clock = SimpleNamespace(monotonic=lambda: next(moments))
-    monkeypatch.setattr(progress, "time", clock)
+    monkeypatch.setattr(runner, "time", clock)
     shown = Progress(1_000_000, began=100.0)
     total = Totals(schedules=2_000, violations=[(7, ["I6"])])
     for _ in range(3):

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from simulation import chunk_book, ending, outside, promises
-from simulation.acts import ScheduleDriver
+from piecework_simulation import provider
+from piecework_simulation.driver.actions import ScheduleDriver
+from piecework_simulation.invariants import checker, chunk_invariants, end_state
 from tests.simulation.planted_ends import ENDS, alter_certificate, violations_of_run
 from tests.simulation.planted_writes import WRITES
 from tests.simulation.story import Story
 
-CHECKERS = (promises, chunk_book, ending, outside)
+CHECKERS = (checker, chunk_invariants, end_state, provider)
 #: Matches `report_violation(f"..."` in the sources of the checkers.
 SAYS = re.compile(r"report_violation\(\s*f?\"([^\"]+)\"")
 
@@ -50,7 +51,7 @@ def test_a_result_missing_from_the_certificate_is_detected(
     violations = violations_of_run(
         monkeypatch,
         lambda world, promises: alter_certificate(
-            world, promises, lambda content: content["results"].pop("0")
+            world, checker, lambda content: content["results"].pop("0")
         ),
     )
     assert {"I12", "I5"} == {text.partition(":")[0] for text in violations}
@@ -80,7 +81,7 @@ def test_a_dead_letter_queue_that_stays_full_is_detected(
         letter = {"QueueUrl": dead, "MessageBody": "left behind"}
         self.world.sqs.call("send_message", letter)
 
-    monkeypatch.setattr("piecework.reconcile.loop.drain", leave)
+    monkeypatch.setattr("piecework.reconciler.loop.drain", leave)
     monkeypatch.setattr(ScheduleDriver, "resume_jobs", bury)
 
     violations = violations_of_run(monkeypatch, lambda *_: None)

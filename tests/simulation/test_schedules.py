@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from simulation import acts
-from simulation.given import Inputs
-from simulation.many import run_schedules
-from simulation.schedule import run_schedule
-from simulation.works import WORKLOADS
-from simulation.world import World
+from piecework_simulation.driver import actions
+from piecework_simulation.driver.inputs import WORKLOADS, Inputs
+from piecework_simulation.driver.schedule import run_schedule
+from piecework_simulation.engine.world import World
+from piecework_simulation.runner import run_schedules
 from tests.simulation.planted import PLANTED, SLOW_TO_SHOW
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +35,7 @@ def test_few_schedules_cover_every_fault_and_transition() -> None:
 def test_a_seed_has_one_trace_byte_for_byte() -> None:
     def trace(hash_seed: str) -> bytes:
         return subprocess.run(
-            [sys.executable, "-m", "simulation", "--seed", "190", "--trace"],
+            [sys.executable, "-m", "piecework_simulation", "--seed", "190", "--trace"],
             cwd=ROOT,
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
@@ -66,7 +65,7 @@ def test_a_removed_guard_is_detected(
 ) -> None:
     taken_away, invariants = PLANTED[plant]
     taken_away(monkeypatch)
-    monkeypatch.setattr(acts, "MAX_END_S", 900.0)
+    monkeypatch.setattr(actions, "MAX_END_S", 900.0)
     assert any(violations(seed) & invariants for seed in range(1, 400))
 
 

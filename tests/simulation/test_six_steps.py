@@ -1,6 +1,6 @@
 """Kill a worker at any `await` of a saga of six steps: a sample.
 
-All: `python -m simulation.crash_points --scenario six`, and `--scenario six-undo`.
+All: `python -m piecework_simulation.crash_points --scenario six`, and `--scenario six-undo`.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from itertools import count
 
 import pytest
 
-from piecework import saga
-from piecework.way_back import CompensationStep, compensation_plan
-from simulation.crash_points.explore import run_with_fault
-from simulation.crash_points.run import Job, run, run_without_fault
-from simulation.crash_points.six import (
+from piecework.saga import engine
+from piecework.saga.compensation import CompensationStep, compensation_plan
+from piecework_simulation.crash_points.explore import run_with_fault
+from piecework_simulation.crash_points.fault_points import STEP, InjectedFault, Mode
+from piecework_simulation.crash_points.pipelines import Customer
+from piecework_simulation.crash_points.provider import BookingEvent
+from piecework_simulation.crash_points.run import Job, run, run_without_fault
+from piecework_simulation.crash_points.scenarios import (
     STEPS,
-    Customer,
     compensation_violations,
     expected_bookings,
 )
-from simulation.crash_points.strikes import STEP, InjectedFault, Mode
-from simulation.crash_points.town import BookingEvent
 
 SCENARIOS = ("six", "six-undo")
 #: The sample interval; each await of the saga is hit at least once.
@@ -77,7 +77,7 @@ def test_compensation_in_the_wrong_order_is_detected(
     def forwards(*inputs: object) -> list[CompensationStep]:
         return compensation_plan(*inputs)[::-1]  # type: ignore[arg-type]
 
-    monkeypatch.setattr("piecework.chain.compensation_plan", forwards)
+    monkeypatch.setattr("piecework.saga.compensation.compensation_plan", forwards)
 
     violations = run(Job("six", chunks=3, seed=1), None).violations
 
@@ -87,14 +87,14 @@ def test_compensation_in_the_wrong_order_is_detected(
 def test_a_step_without_compensation_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    original = saga.compensate_stage
+    original = engine.compensate_stage
 
     async def forgetful(stage: object, *inputs: object) -> object:
         if getattr(stage, "name", "") == "hotel":
             return None
         return await original(stage, *inputs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(saga, "compensate_stage", forgetful)
+    monkeypatch.setattr(engine, "compensate_stage", forgetful)
 
     violations = run(Job("six", chunks=3, seed=1), None).violations
 
@@ -116,7 +116,7 @@ def test_compensation_with_changing_keys_is_detected(
     def another(key: str, epoch: int) -> str:
         return f"{key}-{epoch}-{next(numbers)}"
 
-    monkeypatch.setattr("piecework.keys.provider_key", another)
+    monkeypatch.setattr("piecework.domain.keys.provider_key", another)
 
     violations = [said for _, said in run_with_fault(job, fault).violations]
     assert [] != [said for said in violations if said.startswith("I8: customer")]

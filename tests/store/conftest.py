@@ -14,23 +14,24 @@ import aioboto3
 import pytest
 from aiobotocore.config import AioConfig
 
-from orchestrator.embedded import Emulator, deploy
-from piecework import keys
-from piecework.claim import Claim
-from piecework.model import Chunk, ChunkRef, JobRef, JobStatus, iso
+from piecework.aws.endpoint import Emulator
+from piecework.aws.transport.client import thin
+from piecework.domain import keys
+from piecework.domain.claim import Claim
+from piecework.domain.model import Chunk, ChunkRef, JobRef, JobStatus, iso
 from piecework.settings import Settings
 from piecework.store.checkpoints import ChunkCheckpoints
 from piecework.store.claims import Claims
+from piecework.store.completion import Tallies
 from piecework.store.dead_letters import DeadLetters
+from piecework.store.effects import EffectLedger
+from piecework.store.job_transitions import JobTransitions
 from piecework.store.jobs import Jobs
-from piecework.store.ledger import EffectLedger
-from piecework.store.moves import JobTransitions
-from piecework.store.rescue import Reclaimer
-from piecework.store.settle import Settlements
+from piecework.store.reclaim import Reclaimer
+from piecework.store.serialization import from_item, to_item
+from piecework.store.settlements import Settlements
 from piecework.store.table import Table
-from piecework.store.tallies import Tallies
-from piecework.store.wire import from_item, to_item
-from piecework.wire.opening import thin
+from piecework_orchestrator.embedded import deploy
 from tests.store.pipelines import PIPELINE
 from tests.unit.piecework.bucket import Bucket
 
@@ -260,7 +261,7 @@ class Deaf(Between):
 
 
 def bucket() -> Any:
-    from piecework.objects import Objects
+    from piecework.aws.objects import Objects
 
     return Objects(Bucket(), "bucket")  # type: ignore[arg-type]
 

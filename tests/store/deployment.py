@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from piecework.queue import Delivery, Message
-from piecework.reconcile.look import PassContext
-from piecework.reconcile.sightings import LeaseObserver
+from piecework.aws.queue import Delivery, Message
+from piecework.reconciler.liveness import LeaseObserver
+from piecework.reconciler.pass_state import PassContext
 from piecework.runtime import Runtime
 from tests.store.conftest import SETTINGS, Store, bucket
 from tests.unit.piecework.fakes import Log

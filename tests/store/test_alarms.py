@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from piecework.model import iso
-from piecework.reconcile.dead_letter_alarms import LOOKS, DeadLetterAlarms
-from piecework.store.alarms import raise_alarm
-from piecework.store.open_letters import open_mark
+from piecework.domain.model import iso
+from piecework.reconciler.dead_letter_queue import LOOKS, DeadLetterAlarms
+from piecework.store.dead_letters import open_mark, raise_alarm
 from tests.store.conftest import SETTINGS, Store, Stutter
 from tests.store.deployment import runtime
 from tests.unit.piecework.fakes import Log

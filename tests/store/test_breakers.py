@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from piecework import keys
-from piecework.breaker import BreakerPhase
-from piecework.fleet import BreakerSnapshot
-from piecework.model import iso
+from piecework.calls.fleet_breaker import BreakerSnapshot
+from piecework.domain import keys
+from piecework.domain.model import iso
+from piecework.resilience.breaker import BreakerPhase
 from piecework.store.breakers import Breakers
 from tests.store.conftest import NOW, Store, Stutter
 

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cancel import cancel
-from piecework import keys
-from piecework import sweep as sweeping
-from piecework.claim import CancelPending
+from piecework.aws.queue import Message
+from piecework.domain import keys
+from piecework.domain.claim import CancelPending
+from piecework.domain.model import CANCELLABLE, JobRef, JobStatus, iso
+from piecework.domain.protocols import CancelRequest
 from piecework.errors import NotFoundError, UsageError
-from piecework.model import CANCELLABLE, JobRef, JobStatus, iso
-from piecework.ports import CancelRequest
-from piecework.queue import Message
-from piecework.sweep import sweep
+from piecework.jobs import cancellation as sweeping
+from piecework.jobs.cancellation import sweep
+from piecework_orchestrator.cancel import cancel
 from tests.store.conftest import NOW, SETTINGS, Store
 from tests.store.deployment import runtime, sent
 from tests.store.writes import Write, defer, schedule_retry

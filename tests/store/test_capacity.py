@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from piecework.metering.units import item_size, write_units
+from piecework.cost.units import item_size, write_units
 from tests.store.conftest import SETTINGS, Store
 
 KB = 1024

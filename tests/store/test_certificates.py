@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from pydantic_core import to_json
 
-from piecework.finish import (
+from piecework.aws.objects import verify
+from piecework.domain.model import JobStatus
+from piecework.jobs.fan_in import (
     RESULTS_AT_ONCE,
     Certificate,
     certify,
     encoded,
     store_certificate,
 )
-from piecework.model import JobStatus
-from piecework.objects import verify
-from piecework.store.census import JobSnapshot
+from piecework.store.completion import JobSnapshot
 from tests.store.conftest import NOW, Store
 from tests.store.deployment import runtime
 

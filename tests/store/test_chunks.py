@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from piecework.model import Chunk, JobStatus, iso
-from piecework.outcome import Cancelled, Retry
-from piecework.ports import CancelRequest
-from piecework.store.calls_spent import Calls
-from piecework.store.cancels import (
+from piecework.domain.model import Chunk, JobStatus, iso
+from piecework.domain.outcome import Cancelled, Retry
+from piecework.domain.protocols import CancelRequest
+from piecework.store.cancellation import (
     cancel_unclaimed,
     request_cancel,
     request_compensation,
+    set_direction,
 )
 from piecework.store.reopen import reopen_chunk
-from piecework.store.turns import set_direction
+from piecework.store.settlements import Calls
 from tests.store.conftest import NOW, SETTINGS, Store
 from tests.unit.piecework.fakes import envelope
 

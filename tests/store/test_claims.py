@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from piecework.claim import (
+from piecework.domain.claim import (
     RECHECK_S,
     AlreadyEnded,
     AttemptsExhausted,
@@ -16,9 +16,9 @@ from piecework.claim import (
     NotFound,
     SchemaTooNew,
 )
+from piecework.domain.model import iso
+from piecework.domain.protocols import CancelRequest
 from piecework.errors import StoreError
-from piecework.model import iso
-from piecework.ports import CancelRequest
 from piecework.store.claims import Lost, Renewed
 from tests.store.conftest import NOW, Before, Deaf, Kept, Store, Stutter
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from piecework import keys
-from piecework.model import Chunk, JobStatus, iso
-from piecework.store.dead_letters import Closing
-from piecework.store.open_letters import newest, oldest, open_mark
+from piecework.domain import keys
+from piecework.domain.model import Chunk, JobStatus, iso
+from piecework.store.dead_letters import Closing, newest, oldest, open_mark
 from piecework.store.reopen import Patched, Reopening, Schedule, reopen_chunk
 from piecework.store.table import Written
 from tests.store.conftest import NOW, Store

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from piecework import keys
-from piecework.model import JobStatus, iso
-from piecework.reconcile.jobs import reconcile_job
-from piecework.store.notices import Notifications
+from piecework.domain import keys
+from piecework.domain.model import JobStatus, iso
+from piecework.reconciler.jobs import reconcile_job
+from piecework.store.notifications import Notifications
 from tests.store.conftest import NOW, Store
 from tests.store.deployment import look, sent
 

@@ -6,15 +6,12 @@ from typing import Any
 
 import pytest
 
-from piecework import keys
-from piecework.dependency import Effect
-from piecework.model import ChunkStatus
-from piecework.ports import ClaimLostError
-from piecework.store.doubts import Resolution, resolve_effect
+from piecework.domain import keys
+from piecework.domain.model import ChunkStatus, Effect
+from piecework.domain.protocols import ClaimLostError
+from piecework.store.effects import Resolution, resolve_effect
 from tests.store.conftest import Store
-from tests.store.writes import (
-    rows,
-)
+from tests.store.writes import rows
 
 EFFECT_STATES = ["INTENT", "UNKNOWN", "REFUSED", "DONE", "COMPENSATED", None]
 MAY: dict[str, set[Any]] = {

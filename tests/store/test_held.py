@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from botocore.exceptions import ClientError
 
-from piecework.ports import CancelRequestedError, ClaimLostError
+from piecework.domain.protocols import CancelRequestedError, ClaimLostError
 from tests.store.conftest import Kept, Store, Stutter
 from tests.store.test_claims import NOT_OURS
 from tests.store.writes import (

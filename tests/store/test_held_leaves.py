@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from piecework import keys
-from piecework.model import iso
-from piecework.outcome import Deferred
-from piecework.ports import ClaimLostError
-from piecework.store.calls_spent import Calls
+from piecework.domain import keys
+from piecework.domain.model import iso
+from piecework.domain.outcome import Deferred
+from piecework.domain.protocols import ClaimLostError
+from piecework.store.settlements import Calls
 from tests.store.conftest import NOW, Store
 from tests.store.writes import (
     FAILURE,

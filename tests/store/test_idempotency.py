@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from piecework import ByKey, idempotent, keys
+from piecework.aws.objects import INLINE_LIMIT
+from piecework.domain import keys
+from piecework.domain.model import iso
 from piecework.errors import PermanentError, StoreError
 from piecework.idempotency.record import (
     BeginRequest,
@@ -21,8 +23,7 @@ from piecework.idempotency.record import (
     Slot,
     State,
 )
-from piecework.model import iso
-from piecework.objects import INLINE_LIMIT
+from piecework.standalone import ByKey, idempotent
 from piecework.store.idempotency import TableIdempotency
 from tests.store.conftest import NOW, Before, Kept, Store, Stutter
 

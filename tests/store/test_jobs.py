@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from piecework import keys
-from piecework.model import JobStatus, iso
+from piecework.domain import keys
+from piecework.domain.model import JobStatus, iso
 from tests.store.conftest import NOW, Store, Stutter
 
 S = JobStatus

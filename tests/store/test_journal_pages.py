@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from piecework.objects import INLINE_LIMIT
+from piecework.aws.objects import INLINE_LIMIT
 from piecework.settings import Settings
+from piecework.store.checkpoints import read_work
 from piecework.store.journal import CallJournal
-from piecework.store.work import read_work
 from tests.store.conftest import Store, Stutter, bucket
 from tests.unit.piecework.fakes import Log
 

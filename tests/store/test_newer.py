@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from piecework import keys
+from piecework.aws.queue import Delivery, Message
+from piecework.domain import keys
+from piecework.domain.model import ChunkRef, JobStatus
+from piecework.domain.protocols import CancelRequest
 from piecework.errors import SchemaTooNewError
-from piecework.model import ChunkRef, JobStatus
-from piecework.ports import CancelRequest
-from piecework.queue import Delivery, Message
-from piecework.reconcile.dead_letter_queue import place
-from piecework.reconcile.jobs import reconcile_chunks
+from piecework.jobs.cancellation import CancelSweep, sweep
+from piecework.reconciler.dead_letter_queue import place
+from piecework.reconciler.jobs import reconcile_chunks
 from piecework.store import claims, table
 from piecework.store.breakers import Breakers
-from piecework.store.census import all_chunks, take_snapshot
-from piecework.sweep import CancelSweep, sweep
+from piecework.store.completion import all_chunks, take_snapshot
 from tests.store.conftest import NOW, Store
 from tests.store.deployment import LOG, look, runtime, sent
 

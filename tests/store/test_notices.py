@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from piecework import keys
-from piecework.model import Job, JobStatus, iso
-from piecework.store.notices import ABANDONED, DELIVERED, PENDING, Notifications
+from piecework.domain import keys
+from piecework.domain.model import Job, JobStatus, iso
+from piecework.store.notifications import ABANDONED, DELIVERED, PENDING, Notifications
 from piecework.store.table import Written
 from tests.store.conftest import NOW, Store
 

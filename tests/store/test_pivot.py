@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from piecework.claim import Claim
+from piecework.domain.claim import Claim
+from piecework.domain.protocols import CancelRequestedError, ClaimLostError
 from piecework.pipeline import Stage
-from piecework.ports import CancelRequestedError, ClaimLostError
 from piecework.store.checkpoints import ChunkCheckpoints
 from tests.store.conftest import Store
 from tests.store.pipelines import PIPELINE, first, second, third

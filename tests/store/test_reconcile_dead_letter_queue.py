@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from piecework import keys
-from piecework.model import JobStatus
-from piecework.queue import BATCH, Delivery, Message
-from piecework.reconcile import dead_letter_queue
-from piecework.reconcile.dead_letter_queue import drain, place
+from piecework.aws.queue import BATCH, Delivery, Message
+from piecework.domain import keys
+from piecework.domain.model import JobStatus
+from piecework.reconciler import dead_letter_queue
+from piecework.reconciler.dead_letter_queue import drain, place
 from tests.store.conftest import Store
 from tests.store.deployment import LOG, Sent, runtime, sent
 

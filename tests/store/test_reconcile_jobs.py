@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from piecework import keys
-from piecework.model import Job, JobStatus, iso
-from piecework.queue import Message
-from piecework.reconcile import jobs
-from piecework.reconcile.jobs import (
+from piecework.aws.queue import Message
+from piecework.domain import keys
+from piecework.domain.model import Job, JobStatus, iso
+from piecework.reconciler import jobs
+from piecework.reconciler.jobs import (
     SUBMIT_TIMEOUT_S,
     due,
     finish_cancelling,

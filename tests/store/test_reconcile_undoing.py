@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
-from piecework import keys
-from piecework.model import JobStatus, iso
-from piecework.queue import Delivery, Message
-from piecework.reconcile.dead_letter_queue import place
-from piecework.reconcile.jobs import finish_cancelling, reconcile_job
-from piecework.reconcile.notices import dispatch_notifications
-from piecework.store.notices import DELIVERED, PENDING
+from piecework.aws.queue import Delivery, Message
+from piecework.domain import keys
+from piecework.domain.model import JobStatus, iso
+from piecework.reconciler.dead_letter_queue import place
+from piecework.reconciler.jobs import (
+    dispatch_notifications,
+    finish_cancelling,
+    reconcile_job,
+)
+from piecework.store.notifications import DELIVERED, PENDING
 from tests.store.conftest import NOW, SETTINGS, Store
 from tests.store.deployment import LOG, look, runtime, sent
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from piecework.model import JobStatus
-from piecework.store.calls_spent import Calls
+from piecework.domain.model import JobStatus
 from piecework.store.reopen import reopen_chunk
+from piecework.store.settlements import Calls
 from tests.store.conftest import Store
 
 

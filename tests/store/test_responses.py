@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from piecework import keys
-from piecework.model import iso
-from piecework.objects import INLINE_LIMIT
-from piecework.store import responses
-from piecework.store.responses import TableResponses
+from piecework.aws.objects import INLINE_LIMIT
+from piecework.domain import keys
+from piecework.domain.model import iso
+from piecework.store import journal
+from piecework.store.journal import TableResponses
 from tests.store.conftest import NOW, Store
 from tests.unit.piecework.fakes import Log
 
@@ -90,7 +90,7 @@ async def test_a_table_that_is_slow_is_not_waited_for(
 
         put_item = get_item
 
-    monkeypatch.setattr(responses, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(journal, "PATIENCE_S", 0.01)
     shared = cache(store, client=Slow())
     await shared.keep("key", '"answer"', 3600)
     assert await shared.recall("key") is None

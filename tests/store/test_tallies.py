@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from piecework import layout
-from piecework.model import JobStatus
+from piecework.domain import keys
+from piecework.domain.model import JobStatus
 from tests.store.conftest import Store
 
 
@@ -56,7 +56,7 @@ async def test_reopened_chunks_are_counted_anew(store: Store) -> None:
 async def test_a_job_of_many_blocks_is_full_with_its_last_group(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(layout, "BLOCK_SIZE", 2)
+    monkeypatch.setattr(keys, "BLOCK_SIZE", 2)
     await store.put_job(JobStatus.RUNNING, chunks=700)
     tallies = store.tallies
     assert await tallies.add(store.ref, 2, range(512, 700), 700) is False

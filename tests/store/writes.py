@@ -8,13 +8,19 @@ from typing import Any
 
 import pytest
 
-from piecework import keys
-from piecework.breaker import OPEN_CODE
-from piecework.claim import Claim
-from piecework.codes import ErrorClass
-from piecework.dependency import Effect
-from piecework.outcome import Cancelled, Compensation, DeadLettered, Deferred, Retry
-from piecework.store.calls_spent import Calls
+from piecework.domain import keys
+from piecework.domain.claim import Claim
+from piecework.domain.model import Effect
+from piecework.domain.outcome import (
+    Cancelled,
+    Compensation,
+    DeadLettered,
+    Deferred,
+    Retry,
+)
+from piecework.errors.codes import ErrorClass
+from piecework.resilience.breaker import OPEN_CODE
+from piecework.store.settlements import Calls
 from tests.store.conftest import Store
 from tests.store.pipelines import PIPELINE, first
 from tests.unit.piecework.fakes import envelope

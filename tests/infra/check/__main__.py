@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.embedded import environment, server
+from piecework_orchestrator.embedded import environment, server
 from tests.apart import NotInstalledError
 from tests.infra.check import checkov, emulator
 from tests.infra.check.documented import documented

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from piecework.endpoint import Emulator
+from piecework.aws.endpoint import Emulator
 from tests.infra.check.body import parameters, with_numbers
 from tests.infra.check.samples import GIVEN
 from tests.infra.check.templates import Templates

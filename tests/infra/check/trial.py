@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.embedded.client import make_client
-from piecework.endpoint import Emulator
+from piecework.aws.endpoint import Emulator
+from piecework_orchestrator.embedded.deploy import make_client
 from tests.infra.check.body import flat, without
 from tests.infra.check.kept import lost
 from tests.infra.check.reading import READINGS

@@ -21,7 +21,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.embedded import Emulator, deploy, environment, server
+from piecework.aws.endpoint import Emulator
+from piecework_orchestrator.embedded import deploy, environment, server
 from tests.infra.image.container import Container, entry_point, health_check, start
 from tests.infra.image.context import copied
 from tests.infra.image.dockerfile import image
@@ -106,13 +107,13 @@ def given_to(emulator: Emulator) -> dict[str, str]:
 
 async def play(app: Sequence[Mount], work: Path, given: dict[str, str]) -> int:
     """Run the three kinds of process that the one image is for."""
-    worker_command = [*entry_point(), "--pipelines", "examples.quickstart"]
+    worker_command = [*entry_point(), "--pipelines", "piecework_examples.quickstart"]
     reconciler_command = ["piecework", "reconcile", "--loop"]
     worker = await start([*worker_command, "--no-reconcile"], given, app, work / "w")
     reconciler = await start(reconciler_command, given, app, work / "r")
     try:
         pages = Mount(work / "src" / "requirements", "/home/piecework")
-        submitting = ["piecework", "submit", "examples.quickstart:pipeline"]
+        submitting = ["piecework", "submit", "piecework_examples.quickstart:pipeline"]
         words = [*submitting, "build.txt", "--wait", "--timeout", "2m"]
         command = await start(words, given, [*app, pages], work / "c")
         found = {"command": await command.process.wait()}

@@ -108,7 +108,7 @@ RULES: dict[str, Rule] = {
     ),
     "its health is asked for without a shell": lambda i: (
         [h.listed for h in i.final.all("HEALTHCHECK")]
-        == [["python", "-m", "workers.health"]]
+        == [["python", "-m", "piecework_worker.health"]]
     ),
     "a check is over before the next": lambda i: (
         {"interval", "timeout", "start-period", "retries"} <= set(_waits(i))

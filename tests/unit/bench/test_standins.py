@@ -38,5 +38,5 @@ def test_a_record_of_before_there_was_a_choice_is_of_ministack(tmp_path: Path) -
 def test_the_models_are_served_by_this_python_without_the_users_aws() -> None:
     command, environ = server_command("models", 7, 1)
 
-    assert ["-m", "bench.standin", "--fd", "7"] == command[1:]
+    assert ["-m", "bench.aws_server", "--fd", "7"] == command[1:]
     assert not [name for name in environ if name.startswith(("AWS", "PIECEWORK"))]

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.inspector import read_certificate
-from piecework import keys
+from piecework.aws.objects import Objects
+from piecework.domain import keys
+from piecework.domain.model import Job, JobRef
 from piecework.errors import PermanentError
-from piecework.model import Job, JobRef
-from piecework.objects import Objects
+from piecework_orchestrator.inspector import read_certificate
 from tests.unit.piecework.bucket import Bucket
 
 REF = JobRef("default", "a")

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
-from orchestrator.editing import Edit, edit_payload
 from piecework import Context, Pipeline, Stage
 from piecework.errors import UsageError
 from piecework.settings import Settings
+from piecework_orchestrator.redrive import Edit, edit_payload
 from tests.unit.orchestrator.cli.deployment import Deployment
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.merge_patch import apply_patch, make_patch
+from piecework_orchestrator.redrive import apply_patch, make_patch
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from orchestrator.pace import LOST_AFTER_S, MAX_SQS_DELAY_S, DispatchRate
-from piecework.model import JobRef
+from piecework.domain.model import JobRef
 from piecework.store.reopen import Schedule
+from piecework_orchestrator.resume import LOST_AFTER_S, MAX_SQS_DELAY_S, DispatchRate
 
 REF = JobRef("acme", "job")
 

@@ -6,16 +6,15 @@ from typing import Any
 
 import pytest
 
-from orchestrator import canary as waving
-from orchestrator import redrive as redriving
-from orchestrator.canary import CanaryRequest, canary
-from orchestrator.redrive import RedriveRequest, redrive
-from orchestrator.resume import ReopenRequest, ResumeRequest, resume
-from orchestrator.waves import Verdict
+from piecework.domain.keys import JOIN_CHUNK
+from piecework.domain.model import JobRef
 from piecework.errors import UsageError
-from piecework.keys import JOIN_CHUNK
-from piecework.model import JobRef
 from piecework.settings import Settings
+from piecework_orchestrator import canary as waving
+from piecework_orchestrator import redrive as redriving
+from piecework_orchestrator.canary import CanaryRequest, Verdict, canary
+from piecework_orchestrator.redrive import RedriveRequest, redrive
+from piecework_orchestrator.resume import ReopenRequest, ResumeRequest, resume
 from tests.unit.orchestrator.cli.deployment import Deployment
 
 REF = JobRef("default", "a")
@@ -43,7 +42,7 @@ def reopened(monkeypatch: pytest.MonkeyPatch) -> list[list[ReopenRequest]]:
         return [one.chunk.ref for one in chunks], job.gen + 1
 
     monkeypatch.setattr(redriving, "reopen", reopen)
-    monkeypatch.setattr("orchestrator.resume.reopen", reopen)
+    monkeypatch.setattr("piecework_orchestrator.resume.reopen", reopen)
     return reopened
 
 

@@ -7,8 +7,15 @@ from typing import Any
 
 import pytest
 
-from orchestrator import resume as resuming
-from orchestrator.resume import (
+from piecework.domain import keys
+from piecework.domain.model import Chunk, Job
+from piecework.domain.outcome import Compensation, DeadLettered
+from piecework.jobs.fan_out import HEARTBEAT_S
+from piecework.settings import Settings
+from piecework.store.dead_letters import Closing, DeadLetters
+from piecework.store.reopen import Patched, Reopening, Schedule, reopening
+from piecework_orchestrator import resume as resuming
+from piecework_orchestrator.resume import (
     CHUNK_ATTRIBUTES,
     LETTER_ATTRIBUTES,
     ReopenRequest,
@@ -17,13 +24,6 @@ from orchestrator.resume import (
     remove_from_tallies,
     reopen_chunks,
 )
-from piecework import layout
-from piecework.fanout import HEARTBEAT_S
-from piecework.model import Chunk, Job
-from piecework.outcome import Compensation, DeadLettered
-from piecework.settings import Settings
-from piecework.store.dead_letters import Closing, DeadLetters
-from piecework.store.reopen import Patched, Reopening, Schedule, reopening
 from tests.unit.piecework.fakes import envelope
 from tests.unit.piecework.store.tables import REF, claim, paper
 
@@ -101,7 +101,7 @@ async def test_reopening_many_chunks_reports_progress(
 
 async def test_removing_many_groups_from_the_tallies_reports_progress() -> None:
     rt: Any = Slow()
-    await remove_from_tallies(rt, JOB, [n * layout.PARTITION_SIZE for n in range(5)])
+    await remove_from_tallies(rt, JOB, [n * keys.PARTITION_SIZE for n in range(5)])
     assert SHOWN == rt.shown
 
 

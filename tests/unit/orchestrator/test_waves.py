@@ -6,7 +6,12 @@ from collections import Counter
 
 import pytest
 
-from orchestrator.waves import Verdict, WaveResult, judge_wave, split_into_waves
+from piecework_orchestrator.canary import (
+    Verdict,
+    WaveResult,
+    judge_wave,
+    split_into_waves,
+)
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,16 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from piecework import saga
-from piecework.attempts import Attempts
-from piecework.call_names import CallScope
-from piecework.calls import Caller
-from piecework.codes import ErrorClass
+from piecework.calls.attempts import Attempts
+from piecework.calls.call import CallScope
+from piecework.calls.caller import Caller
 from piecework.context import Context
+from piecework.domain.protocols import Proceed
 from piecework.errors import ErrorEnvelope
+from piecework.errors.codes import ErrorClass
 from piecework.pipeline import Pipeline
-from piecework.ports import Proceed
-from piecework.retry import RetryBudget
+from piecework.resilience.retry import RetryBudget
+from piecework.saga import engine
 from piecework.testing import MemoryCheckpoints, MemoryJournal
 
 NOW = 1_700_000_000.0
@@ -142,8 +142,8 @@ def checkpoints_of(pipeline: Pipeline, **facts: Any) -> MemoryCheckpoints:
     return MemoryCheckpoints([stage.name for stage in pipeline.stages], **facts)
 
 
-def limits(max_attempts: int = 3) -> saga.Limits:
-    return saga.Limits(max_attempts, lambda: NOW, Highest())
+def limits(max_attempts: int = 3) -> engine.Limits:
+    return engine.Limits(max_attempts, lambda: NOW, Highest())
 
 
 async def run(
@@ -157,7 +157,7 @@ async def run(
     """Carry one claim's run of a chunk through."""
     kept = checkpoints_of(pipeline) if checkpoints is None else checkpoints
     ctx = context(pipeline, attempt=attempt) if ctx is None else ctx
-    return await saga.run(pipeline, ctx, kept, limits(max_attempts))
+    return await engine.run(pipeline, ctx, kept, limits(max_attempts))
 
 
 def names(stages: Sequence[Any]) -> list[str]:

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from piecework.breaker import BreakerPhase
+from piecework.calls.fleet_breaker import BreakerSnapshot
 from piecework.errors import StoreError
-from piecework.fleet import BreakerSnapshot
+from piecework.resilience.breaker import BreakerPhase
 
 
 @dataclass

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from piecework.call_names import CallScope
-from piecework.dependency import Dependency, Effect
-from piecework.retry import RetryPolicy
+from piecework.calls.call import CallScope
+from piecework.dependency import Dependency
+from piecework.domain.model import Effect
+from piecework.resilience.retry import RetryPolicy
 from tests.unit.piecework.fakes import SCOPE
 
 PURE = Dependency("model", retry=RetryPolicy(attempts=3, base=1.0))

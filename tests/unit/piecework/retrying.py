@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from piecework.errors import TransientError
-from piecework.retry import Retry, RetryBudget, RetryPolicy, call_with_retry
+from piecework.resilience.retry import Retry, RetryBudget, RetryPolicy, call_with_retry
 
 TOOL = RetryPolicy()
 

@@ -6,15 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from piecework.dependency import Dependency, Effect
-from piecework.errors import (
-    ErrorEnvelope,
-)
-from piecework.outcome import Compensation, DeadLettered
+from piecework.dependency import Dependency
+from piecework.domain.model import Effect
+from piecework.domain.outcome import Compensation, DeadLettered
+from piecework.errors import ErrorEnvelope
 from piecework.pipeline import Pipeline, Stage
-from tests.unit.piecework.fakes import (
-    Clause,
-)
+from tests.unit.piecework.fakes import Clause
 
 ONCE = Dependency("fax", effect=Effect.NON_IDEMPOTENT)
 BANK = Dependency("bank", effect=Effect.PROVIDER_IDEMPOTENT)

@@ -9,9 +9,9 @@ import pytest
 
 from piecework.context import ChunkResult, JoinContext
 from piecework.dependency import Dependency
+from piecework.domain.protocols import MissingChunk, StoredResult
 from piecework.errors import PermanentError, UsageError
 from piecework.pipeline import Pipeline, Stage
-from piecework.ports import MissingChunk, StoredResult
 from tests.unit.piecework.fakes import Clause, Log, caller, context
 
 

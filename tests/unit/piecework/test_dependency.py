@@ -4,15 +4,10 @@ from typing import Any
 
 import pytest
 
-from piecework.dependency import (
-    Dependency,
-    Effect,
-    Fallback,
-    effect_unknown_error,
-    not_executed,
-)
+from piecework.dependency import Dependency, Fallback, effect_unknown_error
+from piecework.domain.model import Effect
 from piecework.errors import UsageError
-from piecework.retry import RetryPolicy
+from piecework.resilience.retry import RetryPolicy, not_executed
 from tests.unit.piecework.fakes import envelope
 
 

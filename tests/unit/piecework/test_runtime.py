@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack
 import aioboto3
 import pytest
 
-from piecework.endpoint import Endpoint
-from piecework.metering.cost_meter import CostMeter
+from piecework.aws.endpoint import Endpoint
+from piecework.cost.meter import CostMeter
 from piecework.runtime import Clients
 from piecework.settings import Settings
 

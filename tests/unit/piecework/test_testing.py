@@ -6,17 +6,13 @@ import pytest
 from pydantic import BaseModel
 
 from piecework.context import JoinContext
-from piecework.dependency import Dependency, Effect
-from piecework.errors import (
-    PermanentError,
-    PolicyError,
-    SemanticError,
-    TransientError,
-)
-from piecework.outcome import Compensation, DeadLettered, Succeeded
+from piecework.dependency import Dependency
+from piecework.domain.model import Effect
+from piecework.domain.outcome import Compensation, DeadLettered, Succeeded
+from piecework.domain.protocols import MissingChunk
+from piecework.errors import PermanentError, PolicyError, SemanticError, TransientError
 from piecework.pipeline import Pipeline, Stage
-from piecework.ports import MissingChunk
-from piecework.retry import RetryPolicy
+from piecework.resilience.retry import RetryPolicy
 from piecework.testing import run_in_memory
 from tests.unit.piecework.fakes import Clause
 

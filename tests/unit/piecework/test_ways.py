@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from piecework import ways
+from piecework import pipeline
 from piecework.errors import UsageError
 from piecework.pipeline import Pipeline, Stage
 from tests.unit.piecework.fakes import Clause
@@ -41,12 +41,12 @@ def test_every_variant_of_a_stage_has_a_name() -> None:
         "fallback.1": by_rules,
         "fallback.2": count,
     }
-    assert expected == ways.variants(stage)
-    assert expected == {way: ways.function_of(stage, way) for way in expected}
+    assert expected == pipeline.variants(stage)
+    assert expected == {way: pipeline.function_of(stage, way) for way in expected}
 
 
 def test_a_plain_stage_has_one_variant() -> None:
-    assert {"run": extract} == ways.variants(Stage(extract))
+    assert {"run": extract} == pipeline.variants(Stage(extract))
 
 
 def test_a_stage_is_replanned_once_unless_it_says_otherwise() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from simulation.cloud.sqs import SQS
+from piecework_simulation.aws.sqs import SQS
 
 
 @dataclass(frozen=True, slots=True)

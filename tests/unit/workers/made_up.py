@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from piecework_worker.lease import Lease
 from tests.unit.piecework.store.tables import claim
 from tests.unit.virtual import run_virtually
-from workers.heart import Lease
 
 LEASE = 60.0
 

@@ -8,21 +8,20 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-from piecework import keys
+from piecework.domain import keys
+from piecework.domain.model import JobRef, JobStatus
+from piecework.domain.notification import Notification
 from piecework.errors import TransientError
-from piecework.model import JobRef, JobStatus
-from piecework.notice import Notification
 from piecework.pipeline import Pipeline, Stage
 from piecework.settings import Settings
-from piecework.store.births import active_mark
-from piecework.store.jobs import Jobs
-from piecework.store.notices import notification_put
+from piecework.store.jobs import Jobs, active_mark
+from piecework.store.notifications import notification_put
 from piecework.store.table import Item, Table
-from simulation.cloud.dynamodb import DynamoDB
+from piecework_simulation.aws.dynamodb import DynamoDB
+from piecework_worker.executor import MessageAction, WorkItem
+from piecework_worker.notifier import notify_job
 from tests.unit.piecework.fakes import Clause, Highest, Log
 from tests.unit.workers.made_up import time
-from workers.executor import MessageAction, WorkItem
-from workers.telling import notify_job
 
 REF = JobRef("acme", "job")
 #: After both, another worker takes over from one that died in its hook.

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from piecework import keys
+from piecework.domain import keys
+from piecework.domain.model import ChunkRef, JobRef
 from piecework.errors import SchemaTooNewError, StoreError
-from piecework.model import ChunkRef, JobRef
 from piecework.settings import Settings
+from piecework_worker.acks import MAX_BATCH, MAX_REQUESTS, PATIENCE_S, Ack, AckBatcher
 from tests.unit.piecework.fakes import Log
 from tests.unit.virtual import run_virtually
 from tests.unit.workers.made_up import virtually
-from workers.acks import MAX_BATCH, MAX_REQUESTS, PATIENCE_S, Ack, AckBatcher
 
 JOB = JobRef("acme", "job")
 

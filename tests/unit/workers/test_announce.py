@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from piecework.outcome import (
+from piecework.domain.outcome import (
     Cancelled,
     Compensation,
     DeadLettered,
@@ -17,10 +17,10 @@ from piecework.outcome import (
     Succeeded,
 )
 from piecework.telemetry import BOUND, EVENTS
+from piecework_worker.run import RunResult
+from piecework_worker.settle import announce
 from tests.unit.piecework.fakes import Log, envelope
 from tests.unit.piecework.store.tables import claim
-from workers.announce import announce
-from workers.undertake import RunResult
 
 FAILURE = envelope(stage="first")
 #: Fields of every event that ends a claim.

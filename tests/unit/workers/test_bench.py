@@ -8,10 +8,10 @@ import pytest
 
 from piecework.context import Context
 from piecework.pipeline import Pipeline, Stage
+from piecework_worker.assembly import WorkerStageRunner
+from piecework_worker.services import MIN_SAMPLES, RunningStage, StageDurations
 from tests.unit.piecework.fakes import Clause, context
 from tests.unit.workers.made_up import virtually
-from workers.bench import WorkerStageRunner
-from workers.timings import MIN_SAMPLES, RunningStage, StageDurations
 
 
 class Elsewhere:

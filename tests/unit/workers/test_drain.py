@@ -6,12 +6,17 @@ from typing import Any
 
 import pytest
 
+from piecework_worker.lease import InterruptReason, Lease
+from piecework_worker.services import MIN_SAMPLES, RunningStage, StageDurations
+from piecework_worker.worker import (
+    ACK_FLUSH_S,
+    RELEASE_S,
+    SHUTDOWN_MARGIN_S,
+    Worker,
+    drain,
+)
 from tests.unit.piecework.fakes import Log
 from tests.unit.workers.made_up import for_ever, new_lease, time, virtually
-from workers.drain import ACK_FLUSH_S, RELEASE_S, SHUTDOWN_MARGIN_S, drain
-from workers.heart import InterruptReason, Lease
-from workers.timings import MIN_SAMPLES, RunningStage, StageDurations
-from workers.worker import Worker
 
 DRAIN = 20.0
 

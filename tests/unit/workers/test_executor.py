@@ -11,21 +11,27 @@ from typing import Any
 
 import pytest
 
-from piecework.claim import (
+from piecework.aws.queue import Message
+from piecework.domain.claim import (
     AlreadyEnded,
     AttemptsExhausted,
     Busy,
     CancelPending,
     NotFound,
 )
-from piecework.model import Chunk
-from piecework.outcome import Cancelled, Succeeded
-from piecework.ports import ClaimLostError
-from piecework.queue import Message
+from piecework.domain.model import Chunk
+from piecework.domain.outcome import Cancelled, Succeeded
+from piecework.domain.protocols import ClaimLostError
+from piecework_worker import executor
+from piecework_worker.executor import (
+    UNKNOWN_S,
+    MessageAction,
+    WorkItem,
+    execute,
+    handle_refusal,
+)
 from tests.unit.piecework.fakes import NOW, Log, Lowest
 from tests.unit.piecework.store.tables import REF, claim
-from workers import executor
-from workers.executor import UNKNOWN_S, MessageAction, WorkItem, execute, handle_refusal
 
 TURN = WorkItem(REF, 2, 3, "receipt")
 JOB: Any = SimpleNamespace(ref=REF.of, pipeline="review")

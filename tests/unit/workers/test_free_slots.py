@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from piecework.queue import BATCH
+from piecework.aws.queue import BATCH
 from piecework.settings import Settings
+from piecework_worker.receiver import GATHER_S
+from piecework_worker.worker import Worker
 from tests.unit.workers.made_up import time, virtually
-from workers.receiver import GATHER_S
-from workers.worker import Worker
 
 
 def worker(most: int, *durations: float) -> Any:

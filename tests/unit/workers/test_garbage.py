@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from workers.garbage import GC_THRESHOLD, tune_gc
+from piecework_worker.process_tuning import GC_THRESHOLD, tune_gc
 
 
 @pytest.fixture(autouse=True)

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from piecework.breaker import BreakerPhase
-from piecework.telemetry.meter import Gauge
-from workers.gauges import UNTRIED_S, gauges
-from workers.slots import CallLimiter
+from piecework.resilience.breaker import BreakerPhase
+from piecework.telemetry.emf import Gauge
+from piecework_worker.services import UNTRIED_S, CallLimiter, gauges
 
 NOW = 10_000.0
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.health import describe_overdue, find_problem, main
+from piecework_worker.health import describe_overdue, find_problem, main
 
 NOW = 5000.0
 STANDARD = sys.stdlib_module_names
@@ -79,11 +79,11 @@ def test_the_exit_code_says_it_to_a_container_engine(
 
 
 def test_the_check_loads_the_standard_library_alone() -> None:
-    program = "import sys, workers.health"
+    program = "import sys, piecework_worker.health"
     bare, loaded = modules_of("import sys"), modules_of(program)
     outside = {n for n in loaded - bare if n.split(".")[0] not in STANDARD}
 
-    assert {"workers", "workers.health"} == outside
+    assert {"piecework_worker", "piecework_worker.health"} == outside
 
 
 def modules_of(program: str) -> set[str]:

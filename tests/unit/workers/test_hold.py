@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from piecework.domain.protocols import ClaimLostError
 from piecework.errors import StoreError
-from piecework.ports import ClaimLostError
+from piecework_worker.lease import InterruptReason, Lease
 from tests.unit.piecework.store.tables import claim
 from tests.unit.virtual import run_virtually
 from tests.unit.workers.made_up import (
@@ -17,7 +18,6 @@ from tests.unit.workers.made_up import (
     time,
     virtually,
 )
-from workers.heart import InterruptReason, Lease
 
 
 @virtually

@@ -5,16 +5,16 @@ import resource
 
 import pytest
 
-from tests.unit.piecework.fakes import Log
-from tests.unit.workers.made_up import time, virtually
-from workers.isolation.address_space import (
+from piecework_worker.isolation.process import (
     MEGABYTE,
     RESIDENT,
     SIZE,
     memory_limit,
     memory_used,
 )
-from workers.memory import MEMORY_LIMIT_EXIT_CODE, stop_at_memory_limit
+from piecework_worker.shutdown import MEMORY_LIMIT_EXIT_CODE, stop_at_memory_limit
+from tests.unit.piecework.fakes import Log
+from tests.unit.workers.made_up import time, virtually
 
 
 @virtually

@@ -7,19 +7,18 @@ from typing import Any
 
 import pytest
 
-from piecework.claim import SchemaTooNew
+from piecework.aws.queue import Delivery, Message
+from piecework.domain.claim import SchemaTooNew
+from piecework.domain.outcome import NEWER_WORKERS, Compensation, DeadLettered, Deferred
 from piecework.errors import PermanentError, SchemaTooNewError, StoreError
-from piecework.outcome import NEWER_WORKERS, Compensation, DeadLettered, Deferred
-from piecework.queue import Delivery, Message
 from piecework.settings import Settings
+from piecework_worker import run
+from piecework_worker.executor import MessageAction, WorkItem, handle_refusal
+from piecework_worker.run import MAX_DELAY_S, retry_delay, run_from_checkpoint
+from piecework_worker.worker import Worker
 from tests.unit.piecework.fakes import Log
 from tests.unit.piecework.store.tables import REF
-from tests.unit.workers.test_undertake import task
-from workers import undertake
-from workers.executor import MessageAction, WorkItem, handle_refusal
-from workers.newer import MAX_DELAY_S, retry_delay
-from workers.undertake import run_from_checkpoint
-from workers.worker import Worker
+from tests.unit.workers.test_run import task
 
 SETTINGS = Settings(lease_s=60, visibility_s=90)
 
@@ -102,7 +101,7 @@ async def undertaken(
     async def load(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(undertake, "load_state", load)
+    monkeypatch.setattr(run, "load_state", load)
     return await run_from_checkpoint(task(**facts), None, services())  # type: ignore[arg-type]
 
 

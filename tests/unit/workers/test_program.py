@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from piecework.version import version_line
-from workers.__main__ import app
+from piecework.loading import version_line
+from piecework_worker.__main__ import app
 
 
 def test_it_says_its_version_and_needs_nothing_for_it() -> None:

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from piecework.aws.queue import BATCH
 from piecework.errors import StoreError
-from piecework.pulse import Liveness
-from piecework.queue import BATCH
+from piecework.health import Liveness
 from piecework.settings import Settings
+from piecework_worker.receiver import MAX_RECEIVES, OUTAGE_S, Receiver
 from tests.unit.piecework.fakes import Log
 from tests.unit.workers.made_up import time, virtually
-from workers.receiver import MAX_RECEIVES, OUTAGE_S, Receiver
 
 #: Seconds of the way to SQS and back, of a long poll, and of a chunk.
 WAY_S, POLL_S, CHUNK_S = 0.02, 20.0, 0.01

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from piecework import keys
-from piecework.claim import Claim
-from piecework.outcome import Cancelled, Retry, Succeeded
+from piecework.domain import keys
+from piecework.domain.claim import Claim
+from piecework.domain.outcome import Cancelled, Retry, Succeeded
+from piecework.domain.protocols import ClaimLostError
 from piecework.pipeline import Pipeline, Stage
-from piecework.ports import ClaimLostError
-from piecework.store.calls_spent import Calls
+from piecework.store.settlements import Calls
+from piecework_worker import settle as settling
+from piecework_worker.run import RunResult
+from piecework_worker.settle import job_end, result_sha256, resume_at, settle
 from tests.unit.piecework.fakes import Clause, Log, checkpoints_of, envelope
 from tests.unit.piecework.store.tables import REF, claim
-from workers import settle as settling
-from workers.settle import job_end, result_sha256, resume_at, settle
-from workers.undertake import RunResult
 
 JOB: Any = SimpleNamespace(ref=REF.of, chunks=3, gen=1)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from piecework.claim import Claim
-from piecework.outcome import (
+from piecework.domain.claim import Claim
+from piecework.domain.outcome import (
     NEWER_WORKERS,
     Cancelled,
     Compensation,
@@ -18,11 +18,11 @@ from piecework.outcome import (
 )
 from piecework.pipeline import Pipeline
 from piecework.store.results import INLINE_BYTES
+from piecework_worker.run import RunResult
+from piecework_worker.settle import settle, write
 from tests.unit.piecework.fakes import Log, envelope
 from tests.unit.piecework.store.tables import claim
 from tests.unit.workers.test_settle import EARLY, JOB, LATE, task
-from workers.settle import settle, write
-from workers.undertake import RunResult
 
 LATER = claim(gen=2)
 LARGE = f'"{"x" * INLINE_BYTES}"'

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from workers.slots import CallLimiter
+from piecework_worker.services import CallLimiter
 
 
 class Crowd:

@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from piecework import keys
-from piecework.model import ChunkRef, JobRef
+from piecework.domain import keys
+from piecework.domain.model import ChunkRef, JobRef
 from piecework.settings import Settings
+from piecework_worker import __main__ as main
+from piecework_worker import shutdown as stopping
+from piecework_worker.acks import Ack, AckBatcher
+from piecework_worker.shutdown import stop_on_signals
+from piecework_worker.worker import Worker
 from tests.unit.piecework.fakes import Log
 from tests.unit.workers.made_up import for_ever, virtually
-from workers import __main__ as main
-from workers import stop as stopping
-from workers.acks import Ack, AckBatcher
-from workers.stop import stop_on_signals
-from workers.worker import Worker
 
 
 @virtually
@@ -80,8 +80,12 @@ async def test_a_join_that_begins_at_a_stop_is_handed_on(
     worker.stop.set()
     worker.closing = True
     join = ChunkRef("acme", "job", keys.JOIN_CHUNK)
-    monkeypatch.setattr("workers.worker.end_cancelled", lambda *_: answered(None))
-    monkeypatch.setattr("workers.worker.start_join", lambda *_: answered((join, 1)))
+    monkeypatch.setattr(
+        "piecework_worker.worker.end_cancelled", lambda *_: answered(None)
+    )
+    monkeypatch.setattr(
+        "piecework_worker.worker.start_join", lambda *_: answered((join, 1))
+    )
     worker.services.log = Log()  # type: ignore[assignment]
     worker.services.log.bind = lambda **_: Log()  # type: ignore[assignment,method-assign]
 

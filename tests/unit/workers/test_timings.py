@@ -2,7 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from workers.timings import MAX_SAMPLES, MIN_SAMPLES, RunningStage, StageDurations
+from piecework_worker.services import (
+    MAX_SAMPLES,
+    MIN_SAMPLES,
+    RunningStage,
+    StageDurations,
+)
 
 
 def timings(*spent: float, stage: str = "parse") -> StageDurations:

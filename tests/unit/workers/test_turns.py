@@ -6,9 +6,9 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+from piecework_worker.worker import Worker
 from tests.unit.piecework.fakes import Log
 from tests.unit.workers.made_up import for_ever, virtually
-from workers.worker import Worker
 
 
 def idle_worker() -> tuple[Worker, Log]:

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
-from piecework.model import Chunk, iso
-from piecework.outcome import Cancelled, Compensation, DeadLettered, Succeeded
-from piecework.ports import CancelRequest
-from piecework.store.census import SnapshotBuilder
-from piecework.winding_back import cancellation_cause
+from piecework.domain.model import Chunk, iso
+from piecework.domain.outcome import Cancelled, Compensation, DeadLettered, Succeeded
+from piecework.domain.protocols import CancelRequest
+from piecework.saga.compensation import cancellation_cause
+from piecework.store.completion import SnapshotBuilder
+from piecework_worker import run as undertake
+from piecework_worker.lease import InterruptReason, Lease
+from piecework_worker.run import calls_after_cancel, compensate_cancelled
 from tests.unit.piecework.fakes import Log, envelope
 from tests.unit.piecework.store.tables import REF
 from tests.unit.workers.made_up import (
@@ -22,10 +25,7 @@ from tests.unit.workers.made_up import (
     time,
     virtually,
 )
-from tests.unit.workers.test_undertake import DID, task
-from workers import undertake
-from workers.heart import InterruptReason, Lease
-from workers.undertake import calls_after_cancel, compensate_cancelled
+from tests.unit.workers.test_run import DID, task
 
 AT = "2026-11-22T01:00:00.000Z"
 PLAIN, UNDO = CancelRequest(AT, compensate=False), CancelRequest(AT, compensate=True)

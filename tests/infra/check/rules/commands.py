@@ -9,11 +9,11 @@ from itertools import pairwise
 import typer
 from typer.testing import CliRunner
 
-from orchestrator.cli.app import app as piecework
+from piecework_orchestrator.cli.app import app as piecework
+from piecework_worker.__main__ import app as worker
 from tests.infra.check.rules.containers import containers
 from tests.infra.check.rules.rule import rule
 from tests.infra.check.templates import Templates
-from workers.__main__ import app as worker
 
 PROGRAMS: dict[str, typer.Typer] = {"piecework": piecework, "piecework-worker": worker}
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from piecework.settings import Settings
+from piecework_worker.worker import SHUTDOWN_MARGIN_S
 from tests.infra.check.render import Stack
 from tests.infra.check.rules.rule import rule
 from tests.infra.check.templates import Templates
-from workers.drain import SHUTDOWN_MARGIN_S
 
 #: Seconds to spare between the last word of a stopping worker and SIGKILL.
 SPARE_S = 10
@@ -197,7 +197,7 @@ def what_runs_for_ever_is_looked_at(templates: Templates) -> Iterator[str]:
         for task in always:
             for container in stack.properties(task)["ContainerDefinitions"]:
                 words = container.get("HealthCheck", {}).get("Command", [])
-                if words[-1:] != ["workers.health"]:
+                if words[-1:] != ["piecework_worker.health"]:
                     yield f"{task}: {words}"
                 if "PIECEWORK_HEALTH_FILE" not in told(container):
                     yield f"{task}: the check has no file to look at"

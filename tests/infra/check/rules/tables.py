@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from piecework.store.expiry import expires_at
+from piecework.store.dead_letters import expires_at
 from tests.infra.check.render import Stack
 from tests.infra.check.rules.rule import rule
 from tests.infra.check.templates import Templates

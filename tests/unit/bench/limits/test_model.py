@@ -9,11 +9,13 @@ import pytest
 from bench.limits import model, quotas
 from bench.limits.page import CASES, SIZES, WORKERS
 from bench.limits.recorded import read_patterns
-from orchestrator.intake.limits import Limits
-from piecework import fanout, keys, payloads
-from piecework.metering import keeping
-from piecework.reconcile import loop
+from piecework.aws import objects
+from piecework.cost import persistence
+from piecework.domain import keys
+from piecework.jobs import fan_out
+from piecework.reconciler import loop
 from piecework.settings import Settings
+from piecework_orchestrator.intake.limits import Limits
 
 PATTERNS = {pattern.name: pattern for pattern in read_patterns()}
 STAGES = PATTERNS["three stages"]
@@ -28,12 +30,12 @@ def test_what_the_model_takes_for_granted_is_what_the_code_does() -> None:
 
     assert settings.cancel_poll_s == model.POLL_S
     assert settings.lease_s == model.LEASE_S
-    assert payloads.WINDOW == model.WINDOW
-    assert keeping.LOOK_S == model.COST_S
+    assert objects.WINDOW == model.WINDOW
+    assert persistence.LOOK_S == model.COST_S
     assert settings.reconcile_read_units == model.RECONCILE_UNITS
     assert loop.CHUNK_BYTES == model.CHUNK_BYTES
     assert settings.journal_flush_s == 1 / model.PAGES_A_SECOND
-    assert fanout.GROUPS_AT_ONCE == model.INTERLEAVED_GROUPS
+    assert fan_out.GROUPS_AT_ONCE == model.INTERLEAVED_GROUPS
     assert max(SIZES) == Limits().chunks < keys.MAX_CHUNK_NUMBER
 
 

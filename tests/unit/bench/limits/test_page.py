@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.limits.page import page
-from bench.limits.place import item_kind, object_kind
-from bench.limits.words import duration, number, size
-from piecework import keys
+from bench.limits.page import duration, number, page, size
+from bench.limits.proxy import item_kind, object_kind
+from piecework.domain import keys
 
 PAGE = Path(__file__).parents[4] / "docs/limits.md"
 

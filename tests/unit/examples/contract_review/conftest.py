@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import ClientSession, web
 
-from examples.contract_review.services.__main__ import application
-from examples.contract_review.services.addin import AddinService
-from examples.contract_review.services.bedrock import BedrockStub
+from piecework_examples.contract_review.services.__main__ import application
+from piecework_examples.contract_review.services.addin import AddinService
+from piecework_examples.contract_review.services.bedrock import BedrockStub
 
 
 @pytest.fixture

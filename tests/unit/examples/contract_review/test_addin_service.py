@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from aiohttp import ClientConnectionError, ClientSession
 
-from examples.contract_review.services.addin import AddinService
-from examples.contract_review.services.faults import Fault, Faults
-from examples.contract_review.services.ledger import Ledger
+from piecework_examples.contract_review.services.addin import AddinService
+from piecework_examples.contract_review.services.faults import Fault, Faults
+from piecework_examples.contract_review.services.ledger import Ledger
 
 CLAUSE = {"job": "j", "clause": 1}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from examples.contract_review.analysis import analyse
-from examples.contract_review.findings import Severity
-from examples.contract_review.playbook import specialists
+from piecework_examples.contract_review.analysis import analyse
+from piecework_examples.contract_review.findings import Severity
+from piecework_examples.contract_review.playbook import specialists
 
 RISKS = [
     ("liability-cap", "critical", "The buyer bears responsibility without any limit."),

@@ -7,9 +7,9 @@ from typing import Any
 
 from aiohttp import ClientSession
 
-from examples.contract_review.prompts import SYSTEM, score_prompt
-from examples.contract_review.services.bedrock import BedrockStub
-from examples.contract_review.services.faults import Fault, Faults
+from piecework_examples.contract_review.prompts import SYSTEM, score_prompt
+from piecework_examples.contract_review.services.bedrock import BedrockStub
+from piecework_examples.contract_review.services.faults import Fault, Faults
 
 PROMPT = score_prompt("1 Law", "The laws of Ontario apply.", "disputes")
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from examples.contract_review.bm25 import Bm25
+from piecework_examples.contract_review.bm25 import Bm25
 
 INDEX = Bm25.of([["fee", "fee", "term"], ["term"], ["law", "court"]])
 

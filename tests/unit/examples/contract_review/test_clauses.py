@@ -6,9 +6,9 @@ from typing import Final
 
 import pytest
 
-from examples.contract_review.clauses import GROUP, Clause, label, split
-from examples.contract_review.playbook import HERE
 from piecework import Document
+from piecework_examples.contract_review.clauses import GROUP, Clause, label, split
+from piecework_examples.contract_review.playbook import HERE
 
 BODY: Final = "Neither party shall be liable."
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from examples.contract_review.config import LARGE_MODEL, Config, from_environment
 from piecework import PermanentError
+from piecework_examples.contract_review.config import (
+    LARGE_MODEL,
+    Config,
+    from_environment,
+)
 
 
 def test_without_settings_the_rules_answer() -> None:

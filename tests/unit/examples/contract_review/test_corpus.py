@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from examples.contract_review import corpus
 from piecework import PermanentError
+from piecework_examples.contract_review import corpus
 
 
 def test_the_texts_of_a_folder_are_listed_without_their_front_matter(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from examples.contract_review.services.faults import Fault, Faults
+from piecework_examples.contract_review.services.faults import Fault, Faults
 
 
 def failed(faults: Faults, attempt: int = 1) -> list[str]:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from examples.contract_review.__main__ import asked_for, main
+from piecework_examples.contract_review.__main__ import asked_for, main
 
-MSA = "examples/contract_review/contracts/msa-northwind.md"
+MSA = "examples/piecework_examples/contract_review/contracts/msa-northwind.md"
 
 
 def test_a_contract_is_reviewed_and_its_reports_are_saved(

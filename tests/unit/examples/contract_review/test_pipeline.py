@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from examples.contract_review import pipeline
-from examples.contract_review.clauses import Clause, split
-from examples.contract_review.config import LARGE_MODEL, SMALL_MODEL
-from examples.contract_review.playbook import HERE
-from examples.contract_review.reviewing import review
-from examples.contract_review.services.addin import AddinService
-from examples.contract_review.services.bedrock import BedrockStub
-from examples.contract_review.services.faults import ADDIN_MIX, Fault, Faults
 from piecework import Document
 from piecework.testing import MemoryRun, run_in_memory
+from piecework_examples.contract_review.clauses import Clause, split
+from piecework_examples.contract_review.config import LARGE_MODEL, SMALL_MODEL
+from piecework_examples.contract_review.playbook import HERE
+from piecework_examples.contract_review.review import pipeline
+from piecework_examples.contract_review.reviewing import review
+from piecework_examples.contract_review.services.addin import AddinService
+from piecework_examples.contract_review.services.bedrock import BedrockStub
+from piecework_examples.contract_review.services.faults import ADDIN_MIX, Fault, Faults
 
 TEXT = (HERE / "contracts" / "msa-northwind.md").read_text("utf-8")
 CLAUSES = list(split(Document("msa", TEXT)))

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from examples.contract_review.findings import Severity
-from examples.contract_review.prompts import (
+from piecework import SemanticError
+from piecework_examples.contract_review.findings import Severity
+from piecework_examples.contract_review.prompts import (
     Asked,
     analysis_prompt,
     asked,
@@ -15,8 +16,7 @@ from examples.contract_review.prompts import (
     read_score,
     score_prompt,
 )
-from examples.contract_review.rules_model import RulesModel, answer
-from piecework import SemanticError
+from piecework_examples.contract_review.rules_model import RulesModel, answer
 
 TEXT = "The vendor may act in its sole discretion."
 

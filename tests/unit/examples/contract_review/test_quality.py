@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from examples.contract_review.clauses import Clause
-from examples.contract_review.findings import Severity
-from examples.contract_review.playbook import categories, specialists
-from examples.contract_review.quality import (
+from piecework_examples.contract_review.clauses import Clause
+from piecework_examples.contract_review.findings import Severity
+from piecework_examples.contract_review.playbook import categories, specialists
+from piecework_examples.contract_review.quality import (
     Gold,
     GoldClause,
     GoldFinding,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from examples.contract_review.clauses import Clause
-from examples.contract_review.playbook import categories
-from examples.contract_review.report import ReportBuilder, render, segments
-from examples.contract_review.reviewing import review
+from piecework_examples.contract_review.clauses import Clause
+from piecework_examples.contract_review.playbook import categories
+from piecework_examples.contract_review.report import ReportBuilder, render, segments
+from piecework_examples.contract_review.reviewing import review
 
 RISKY = Clause(
     number=1,

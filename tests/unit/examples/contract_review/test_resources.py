@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from examples.contract_review.resources import PerLoop
+from piecework_examples.contract_review.resources import PerLoop
 
 
 class Counted:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from examples.contract_review.findings import CategoryScore
-from examples.contract_review.playbook import categories
-from examples.contract_review.scoring import GENERAL, THRESHOLD, choose, score
+from piecework_examples.contract_review.findings import CategoryScore
+from piecework_examples.contract_review.playbook import categories
+from piecework_examples.contract_review.scoring import GENERAL, THRESHOLD, choose, score
 
 # Written for this test; none of them stands in the playbook or in a contract.
 CLAUSES = {

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from examples.contract_review.playbook import HERE
+from piecework_examples.contract_review.playbook import HERE
 
 
 @contextmanager
 def running(state: Path) -> Iterator[dict[str, Any]]:
-    command = [sys.executable, "-m", "examples.contract_review.services"]
+    command = [sys.executable, "-m", "piecework_examples.contract_review.services"]
     options = ["--port", "0", "--state", str(state), "--latency", "0"]
     with subprocess.Popen(
         [*command, *options], stdout=subprocess.PIPE, cwd=HERE.parents[1]

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from examples.contract_review.words import content_stems, sentences, stem, words
+from piecework_examples.contract_review.words import (
+    content_stems,
+    sentences,
+    stem,
+    words,
+)
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from examples.travel_booking import __main__ as command
-from examples.travel_booking import pipeline
-from examples.travel_booking.book import VARIABLE, Book
-from examples.travel_booking.booking import Itinerary, Trip
-from piecework.outcome import Compensation, DeadLettered
-from piecework.step_order import lint_stage_order
+from piecework.domain.outcome import Compensation, DeadLettered
+from piecework.pipeline import lint_stage_order
 from piecework.testing import MemoryRun, run_in_memory
+from piecework_examples.travel_booking import __main__ as command
+from piecework_examples.travel_booking.book import VARIABLE, Book
+from piecework_examples.travel_booking.booking import Itinerary, Trip, pipeline
 
 BOOKED = ["flight booked", "hotel booked", "car booked"]
 UNDONE = ["car released", "hotel released", "flight released"]

@@ -11,8 +11,8 @@ import pytest
 import structlog
 from typer.testing import CliRunner
 
-from orchestrator.cli.app import app
 from piecework import runtime
+from piecework_orchestrator.cli.app import app
 from tests.unit.orchestrator.cli.deployment import Deployment
 
 Run = Callable[..., Any]

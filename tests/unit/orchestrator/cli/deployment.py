@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from piecework import keys
-from piecework.endpoint import Endpoint
+from piecework.aws.endpoint import Endpoint
+from piecework.cost.meter import CostMeter
+from piecework.domain import keys
+from piecework.domain.model import JobRef
+from piecework.domain.records import require_known
 from piecework.errors import StateError
-from piecework.metering import CostMeter
-from piecework.model import JobRef
-from piecework.schema import require_known
 from piecework.settings import Settings
+from piecework.store.completion import Tallies
+from piecework.store.job_transitions import JobTransitions
 from piecework.store.jobs import Jobs
-from piecework.store.moves import JobTransitions
-from piecework.store.tallies import Tallies
 
 NOW = 1_800_000_000.0  # 2027-01-15T08:00:00Z
 CREATED = "2027-01-15T07:58:00.000Z"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from piecework import keys
-from piecework.model import JobRef
+from piecework.domain import keys
+from piecework.domain.model import JobRef
 from tests.unit.orchestrator.cli.deployment import SETTLED, Deployment
 
 Run = Callable[..., Any]

@@ -10,13 +10,17 @@ from typing import Any
 
 import pytest
 
-from orchestrator.canary import CanaryRequest, CanaryResult
-from orchestrator.cli import discarding, redriving, waves
-from orchestrator.redrive import RedriveRequest
-from orchestrator.waves import Verdict, WaveResult
-from piecework import keys
-from piecework.model import JobRef
+from piecework.domain import keys
+from piecework.domain.model import JobRef
 from piecework.store.dead_letters import Closing
+from piecework_orchestrator.canary import (
+    CanaryRequest,
+    CanaryResult,
+    Verdict,
+    WaveResult,
+)
+from piecework_orchestrator.cli import dlq_plan, dlq_redrive
+from piecework_orchestrator.redrive import RedriveRequest
 from tests.unit.orchestrator.cli.deployment import Deployment
 
 Run = Callable[..., Any]
@@ -39,7 +43,7 @@ def redriven(monkeypatch: pytest.MonkeyPatch) -> list[RedriveRequest]:
         requests.append(one)
         return len(one.letters), 2
 
-    monkeypatch.setattr(redriving, "redrive", redrive)
+    monkeypatch.setattr(dlq_redrive, "redrive", redrive)
     return requests
 
 
@@ -57,7 +61,7 @@ def discarded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[int], Clo
         requests.append((ref.job, [letter["chunk"] for letter in letters], closing))
         return len(letters)
 
-    monkeypatch.setattr(discarding, "discard", discard)
+    monkeypatch.setattr(dlq_plan, "discard", discard)
     return requests
 
 
@@ -259,7 +263,7 @@ def fake_canary(
             on_wave(each)
         return CanaryResult(verdict, results, left)
 
-    monkeypatch.setattr(waves, "canary", canary)
+    monkeypatch.setattr(dlq_redrive, "canary", canary)
     return requests
 
 

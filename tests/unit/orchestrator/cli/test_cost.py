@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from piecework.model import JobRef
+from piecework.domain.model import JobRef
 from tests.unit.orchestrator.cli.deployment import CREATED, Deployment
 
 Run = Callable[..., Any]

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.asking import confirm_now, confirm_word
-from orchestrator.cli.infra_destroying import BY_HAND
-from orchestrator.cli.output import Output
-from orchestrator.infra import site, templates
-from orchestrator.infra.destroy import DATA_ACTIONS, RETAIN_POLICIES
-from orchestrator.infra.parts import Part
 from piecework.errors import UsageError
+from piecework_orchestrator.cli.infra import BY_HAND
+from piecework_orchestrator.cli.output import Output
+from piecework_orchestrator.cli.run import confirm_now, confirm_word
+from piecework_orchestrator.infra import session, templates
+from piecework_orchestrator.infra.destroy import DATA_ACTIONS, RETAIN_POLICIES
+from piecework_orchestrator.infra.templates import Part
 from tests.unit.orchestrator.infra.cloudformation import (
     CloudFormation,
     change,
@@ -32,7 +32,7 @@ DATA = (*ASKED, "--stack", "data")
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> CloudFormation:
     made = CloudFormation()
-    monkeypatch.setattr(site, "open_session", lambda _: session_of(made))
+    monkeypatch.setattr(session, "open_session", lambda _: session_of(made))
     monkeypatch.setattr(templates, "read", FILES.__getitem__)
     return made
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator import cancel as cancelling
-from orchestrator.cli.waited import exit_code
+from piecework.domain.model import JobRef
 from piecework.errors import StoreError
-from piecework.model import JobRef
+from piecework_orchestrator import cancel as cancelling
+from piecework_orchestrator.cli.progress import exit_code
 from tests.unit.orchestrator.cli.deployment import SETTLED, Deployment
 
 Run = Callable[..., Any]

@@ -9,11 +9,11 @@ from typing import Any, TextIO
 
 import pytest
 
-from orchestrator import demo, doctor, embedded
-from orchestrator.doctor import Check
-from orchestrator.embedded import Emulator
-from piecework.codes import REGISTRY
+from piecework.aws.endpoint import Emulator
+from piecework.errors.codes import REGISTRY
 from piecework.settings import Settings
+from piecework_orchestrator import demo, doctor, embedded
+from piecework_orchestrator.doctor import Check
 
 Run = Callable[..., Any]
 
@@ -60,7 +60,8 @@ def test_down_refuses_an_endpoint_elsewhere(
 
 
 @pytest.mark.parametrize(
-    ("command", "module"), [("worker", "workers"), ("simulate", "simulation")]
+    ("command", "module"),
+    [("worker", "piecework_worker"), ("simulate", "piecework_simulation")],
 )
 def test_a_command_becomes_the_program_of_that_name(
     run: Run, monkeypatch: pytest.MonkeyPatch, command: str, module: str

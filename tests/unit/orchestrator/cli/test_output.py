@@ -6,8 +6,8 @@ import json
 import pytest
 import yaml
 
-from orchestrator.cli.formats import Format
-from orchestrator.cli.output import (
+from piecework_orchestrator.cli.options import Format
+from piecework_orchestrator.cli.output import (
     PIPE_WIDTH,
     Column,
     Output,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.harvesting import Follower, Line
+from piecework.domain.model import JobRef
 from piecework.errors import PermanentError, PieceworkError
-from piecework.model import JobRef
 from piecework.settings import Settings
+from piecework_orchestrator.cli.results import Follower, Line
 from tests.unit.orchestrator.cli.deployment import Bucket, Deployment
 
 Run = Callable[..., Any]

@@ -9,9 +9,6 @@ import pytest
 import typer
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from orchestrator.cli.formats import Format
-from orchestrator.cli.output import Output
-from orchestrator.cli.run import run_local
 from piecework.errors import (
     NotFoundError,
     PermanentError,
@@ -19,6 +16,9 @@ from piecework.errors import (
     UsageError,
     WaitTimeoutError,
 )
+from piecework_orchestrator.cli.options import Format
+from piecework_orchestrator.cli.output import Output
+from piecework_orchestrator.cli.run import run_local
 
 
 def ended_with(
@@ -121,7 +121,7 @@ def test_output_of_user_code_does_not_reach_the_result(
 
 
 def test_help_loads_nothing_heavy() -> None:
-    code = "import sys, orchestrator.cli.app; print(*sys.modules)"
+    code = "import sys, piecework_orchestrator.cli.app; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from orchestrator import submit as orchestrator_submit
-from orchestrator.cli import submitting
-from orchestrator.cli.formats import Format
-from orchestrator.cli.output import Output
-from orchestrator.cli.submitting import new_job_id
-from orchestrator.intake import ChunkInput
-from orchestrator.submit import Submission
+from piecework.aws.objects import Objects
+from piecework.domain.keys import is_name
+from piecework.domain.model import Job, JobRef
 from piecework.errors import StoreError
-from piecework.keys import is_name
-from piecework.model import Job, JobRef
-from piecework.objects import Objects
+from piecework_orchestrator import submit as orchestrator_submit
+from piecework_orchestrator.cli import submit as submitting
+from piecework_orchestrator.cli.options import Format
+from piecework_orchestrator.cli.output import Output
+from piecework_orchestrator.cli.submit import new_job_id
+from piecework_orchestrator.intake.chunk import ChunkInput
+from piecework_orchestrator.submit import Submission
 from tests.unit.orchestrator.cli.deployment import Deployment
 from tests.unit.piecework.bucket import Bucket
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from orchestrator.cli.formats import Format
-from orchestrator.cli.output import Output
-from orchestrator.cli.submit_bar import Lines, Step, SubmitProgress, show_submit
+from piecework_orchestrator.cli.options import Format
+from piecework_orchestrator.cli.output import Output
+from piecework_orchestrator.cli.progress import Lines, Step, SubmitProgress, show_submit
 
 #: What a terminal is sent where more than one line is drawn anew.
 UP_A_LINE = "\x1b[1A"

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.cli.times import (
+from piecework.errors import UsageError
+from piecework_orchestrator.cli.times import (
     format_ago,
     format_between,
     format_clock,
@@ -10,7 +11,6 @@ from orchestrator.cli.times import (
     parse_deadline,
     parse_span,
 )
-from piecework.errors import UsageError
 
 NOW = 1_795_000_000.0
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from orchestrator.cli.chunk_views import error_cell
-from orchestrator.cli.job_views import current_reason
-from piecework.breaker import OPEN_CODE
-from piecework.model import iso
+from piecework.domain.model import iso
+from piecework.resilience.breaker import OPEN_CODE
+from piecework_orchestrator.cli.views.chunks import error_cell
+from piecework_orchestrator.cli.views.jobs import current_reason
 
 NOW = 1_700_000_000.0
 WAITS = {

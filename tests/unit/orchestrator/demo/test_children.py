@@ -6,19 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.demo import children
-from orchestrator.demo.children import ChildProcess
-from orchestrator.demo.failure import DemoError
+from piecework_orchestrator.demo import processes
+from piecework_orchestrator.demo.processes import ChildProcess, DemoError
 
 
 @pytest.fixture
 def failing(tmp_path: Path) -> Iterator[ChildProcess]:
     environment = {"PATH": os.environ["PATH"]}
-    child = children.start_process(
+    child = processes.start_process(
         "w1", ["no_such_module"], environment, tmp_path / "log", listen=True
     )
     yield child
-    children.kill_all([child])
+    processes.kill_all([child])
 
 
 async def test_a_child_that_exits_early_is_reported_with_the_end_of_its_log(
@@ -29,8 +28,8 @@ async def test_a_child_that_exits_early_is_reported_with_the_end_of_its_log(
 
 
 def test_killing_twice_leaves_no_process(failing: ChildProcess) -> None:
-    children.kill_all([failing])
-    children.kill_all([failing])
+    processes.kill_all([failing])
+    processes.kill_all([failing])
 
     assert not failing.alive
     with pytest.raises(ProcessLookupError):

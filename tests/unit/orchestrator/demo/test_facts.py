@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from examples.contract_review import pipeline
-from examples.contract_review.clauses import split
-from examples.contract_review.config import LARGE_MODEL, SMALL_MODEL
-from examples.contract_review.playbook import HERE, categories, specialists
-from orchestrator.demo import count, machine, scenes, takeover
 from piecework import Document
+from piecework_examples.contract_review.clauses import split
+from piecework_examples.contract_review.config import LARGE_MODEL, SMALL_MODEL
+from piecework_examples.contract_review.playbook import HERE, categories, specialists
+from piecework_examples.contract_review.review import pipeline
+from piecework_orchestrator.demo import check, processes, run, watch
 
 
 def test_the_calls_of_a_chunk_match_the_playbook() -> None:
-    effects = len(count.EFFECTS)
+    effects = len(check.EFFECTS)
     expected = f"{len(categories())} categories + {len(specialists())} specialists"
 
-    assert f"{expected} + {effects} to the add-in" == scenes.CALLS
+    assert f"{expected} + {effects} to the add-in" == run.CALLS
     assert len(categories()) + len(specialists()) + effects == pipeline.calls_per_chunk
 
 
 def test_models_and_stages_match_the_example() -> None:
-    assert (SMALL_MODEL, LARGE_MODEL) == (machine.SMALL_MODEL, machine.LARGE_MODEL)
-    assert takeover.PAID_STAGES <= {stage.name for stage in pipeline.stages}
+    assert (SMALL_MODEL, LARGE_MODEL) == (processes.SMALL_MODEL, processes.LARGE_MODEL)
+    assert watch.PAID_STAGES <= {stage.name for stage in pipeline.stages}
 
 
 def test_the_contract_has_22_clauses_and_the_17th_is_the_longest() -> None:
-    text = (HERE / scenes.CONTRACT).read_text("utf-8")
+    text = (HERE / run.CONTRACT).read_text("utf-8")
     clauses = list(split(Document("msa", text)))
 
     assert 22 == len(clauses)

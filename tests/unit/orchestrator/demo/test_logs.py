@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from orchestrator.demo.logs import Logs
+from piecework_orchestrator.demo.watch import Logs
 
 
 def line(**fields: Any) -> bytes:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.demo.progress import Progress, format_clock
+from piecework_orchestrator.demo.screen import Progress, format_clock
 
 HALF_WAY = Progress(
     chunks_ended=9,

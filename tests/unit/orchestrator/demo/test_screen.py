@@ -5,8 +5,13 @@ import io
 import pytest
 from rich.console import Console
 
-from orchestrator.demo.progress import Progress
-from orchestrator.demo.screen import Plain, Terminal, bars, open_screen
+from piecework_orchestrator.demo.screen import (
+    Plain,
+    Progress,
+    Terminal,
+    bars,
+    open_screen,
+)
 
 PROGRESS = Progress(9, 22, 301, 286, 572, 14, 9, 0.41, 10.0, {"w1": "chunk 12 score"})
 

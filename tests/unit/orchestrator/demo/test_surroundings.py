@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.demo.surroundings import demo_environment, isolated_environ
-from piecework.endpoint import find_endpoint
+from piecework.aws.endpoint import find_endpoint
 from piecework.settings import load_settings
+from piecework_orchestrator.demo.processes import demo_environment, isolated_environ
 
 USERS = {
     "AWS_PROFILE": "production",

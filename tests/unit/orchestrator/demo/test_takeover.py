@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from orchestrator.demo.takeover import (
+from piecework.domain.model import Chunk, ChunkStatus, JobRef
+from piecework_orchestrator.demo.watch import (
     CHECKPOINTED_STAGES,
     ClaimedChunk,
     Takeover,
@@ -8,7 +9,6 @@ from orchestrator.demo.takeover import (
     find_takeovers,
     workers_in_stages,
 )
-from piecework.model import Chunk, ChunkStatus, JobRef
 
 JOB = JobRef("default", "j")
 

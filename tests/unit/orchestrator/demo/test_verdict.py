@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.demo.verdict import Counts, failed_checks, summary_line
-from piecework.model import JobStatus
+from piecework.domain.model import JobStatus
+from piecework_orchestrator.demo.check import Counts, failed_checks, summary_line
 
 EXPECTED_COUNTS = Counts(
     status=JobStatus.SUCCEEDED,

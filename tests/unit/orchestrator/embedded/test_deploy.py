@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from orchestrator.embedded.deploy import deploy_data_stack
-from orchestrator.infra import templates
-from orchestrator.infra.parts import Part
 from piecework.errors import UnreachableError
+from piecework_orchestrator.embedded.deploy import deploy_data_stack
+from piecework_orchestrator.infra import templates
+from piecework_orchestrator.infra.templates import Part
 
 
 class CloudFormation:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.embedded.endpoint import refuse_remote
-from piecework.endpoint import is_loopback
+from piecework.aws.endpoint import is_loopback
 from piecework.errors import UsageError
+from piecework_orchestrator.embedded.server import refuse_remote
 
 
 @pytest.mark.parametrize(

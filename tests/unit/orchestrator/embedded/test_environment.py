@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.embedded import environment, resources
 from piecework.errors import UnreachableError
+from piecework_orchestrator.embedded import environment
+from piecework_orchestrator.embedded import environment as resources
 
 CREATES_PYTHON = """
 if [ "$1" = venv ] || [ "$2" = venv ]; then

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import embedded
-from orchestrator.embedded import server
 from piecework.errors import UnreachableError
+from piecework_orchestrator import embedded
+from piecework_orchestrator.embedded import server
 
 
 def fake_python(folder: Path, script: str) -> Path:

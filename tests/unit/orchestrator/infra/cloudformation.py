@@ -9,8 +9,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from orchestrator.infra.site import AwsSession
-from piecework.endpoint import Endpoint
+from piecework.aws.endpoint import Endpoint
+from piecework_orchestrator.infra.session import AwsSession
 
 NOW = datetime(2026, 11, 22, 12, 0, 5, tzinfo=UTC)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.infra import templates
-from orchestrator.infra.environment import Environment
+from piecework_orchestrator.infra import templates
+from piecework_orchestrator.infra.environment import Environment
 from tests.unit.orchestrator.infra.cloudformation import CloudFormation, FakeInteraction
 
 NAMES = """

@@ -8,12 +8,10 @@ import boto3
 import pytest
 from botocore.stub import ANY, Stubber
 
-from orchestrator.infra.change_set import create_change_set
-from orchestrator.infra.changes import Change
-from orchestrator.infra.parts import Part
-from orchestrator.infra.refusals import InfraError
-from orchestrator.infra.stack import Stack
-from orchestrator.infra.templates import Template
+from piecework_orchestrator.infra.change_set import Change, create_change_set
+from piecework_orchestrator.infra.errors import InfraError
+from piecework_orchestrator.infra.stack import Stack
+from piecework_orchestrator.infra.templates import Part, Template
 
 TEMPLATE = Template(Part.DATA, "Resources: {Table: {Type: 'AWS::DynamoDB::Table'}}")
 SET, STACK = "arn:aws:cloudformation:change-set/one", "arn:aws:cloudformation:stack/two"

@@ -7,11 +7,16 @@ from typing import Any
 
 import pytest
 
-from orchestrator.infra.deploy import DeployRequest, deploy, diff, required_parts
-from orchestrator.infra.environment import Environment
-from orchestrator.infra.parts import Part
-from orchestrator.infra.refusals import InfraError
 from piecework.errors import UsageError
+from piecework_orchestrator.infra.deploy import (
+    DeployRequest,
+    deploy,
+    diff,
+    required_parts,
+)
+from piecework_orchestrator.infra.environment import Environment
+from piecework_orchestrator.infra.errors import InfraError
+from piecework_orchestrator.infra.templates import Part
 from tests.unit.orchestrator.infra.cloudformation import (
     CloudFormation,
     FakeInteraction,

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.infra.destroy import destroy, plan_destroy
-from orchestrator.infra.environment import Environment
-from orchestrator.infra.parts import Part
-from orchestrator.infra.refusals import InfraError
-from orchestrator.infra.site import AwsSession
 from piecework.errors import UsageError
+from piecework_orchestrator.infra.destroy import destroy, plan_destroy
+from piecework_orchestrator.infra.environment import Environment
+from piecework_orchestrator.infra.errors import InfraError
+from piecework_orchestrator.infra.session import AwsSession
+from piecework_orchestrator.infra.templates import Part
 from tests.unit.orchestrator.infra.cloudformation import (
     CloudFormation,
     FakeInteraction,

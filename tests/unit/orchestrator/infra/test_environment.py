@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.infra.environment import (
+from piecework.errors import UsageError
+from piecework_orchestrator.infra.environment import (
     Options,
     parse_parameters,
+    refuse_unknown,
     resolve_environment,
 )
-from orchestrator.infra.parameters import refuse_unknown
-from orchestrator.infra.parts import Part
-from orchestrator.infra.templates import load
-from piecework.errors import UsageError
+from piecework_orchestrator.infra.templates import Part, load
 
 FILE = """
 env: prod

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.infra.following import MAX_POLLS, follow
-from orchestrator.infra.stack import Stack
+from piecework_orchestrator.infra.stack import MAX_POLLS, Stack, follow
 from tests.unit.orchestrator.infra.cloudformation import CloudFormation
 
 NAME = "shop-prod-data"

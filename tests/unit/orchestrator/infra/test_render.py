@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.infra.deploy import DeployRequest
-from orchestrator.infra.environment import Environment
-from orchestrator.infra.parts import Part
-from orchestrator.infra.render import render, write
+from piecework_orchestrator.infra.deploy import DeployRequest
+from piecework_orchestrator.infra.environment import Environment
+from piecework_orchestrator.infra.render import render, write
+from piecework_orchestrator.infra.templates import Part
 
 pytestmark = pytest.mark.usefixtures("files")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import boto3
 import pytest
 
-from orchestrator.infra.standing import READY, require_ready, was_never_created
 from piecework.errors import UsageError
+from piecework_orchestrator.infra.stack import READY, require_ready, was_never_created
 
 STUCK = {
     "DELETE_FAILED",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.infra.environment import Environment
-from orchestrator.infra.parts import Part
-from orchestrator.infra.status import NOT_DEPLOYED, status
+from piecework_orchestrator.infra.environment import Environment
+from piecework_orchestrator.infra.status import NOT_DEPLOYED, status
+from piecework_orchestrator.infra.templates import Part
 from tests.unit.orchestrator.infra.cloudformation import CloudFormation, session_of
 from tests.unit.orchestrator.infra.conftest import SERVICE
 

@@ -6,11 +6,14 @@ import tomllib
 
 import pytest
 
-from orchestrator.infra import templates
-from orchestrator.infra.environment import OPTION_PARAMETERS, Environment
-from orchestrator.infra.parameters import resolve_parameters
-from orchestrator.infra.parts import Part
 from piecework.errors import UsageError
+from piecework_orchestrator.infra import templates
+from piecework_orchestrator.infra.environment import (
+    OPTION_PARAMETERS,
+    Environment,
+    resolve_parameters,
+)
+from piecework_orchestrator.infra.templates import Part
 
 
 @pytest.mark.parametrize("part", Part)

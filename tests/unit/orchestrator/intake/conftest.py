@@ -13,8 +13,9 @@ from docx.document import Document as WordDocument
 from pydantic import BaseModel, ConfigDict
 from pypdf import PdfReader, PdfWriter
 
-from orchestrator.intake import ChunkInput, chunk_inputs
 from piecework import Context, Document, Pipeline, Stage
+from piecework_orchestrator.intake.chunk import ChunkInput
+from piecework_orchestrator.intake.source import chunk_inputs
 
 
 class Clause(BaseModel):

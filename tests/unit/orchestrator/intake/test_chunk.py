@@ -8,10 +8,10 @@ from typing import Self
 import pytest
 from pydantic import BaseModel, Field, computed_field, model_validator
 
-from orchestrator.intake import Limits
-from orchestrator.intake.chunk import ChunkInput, SourceLocation, chunk_input
 from piecework import PermanentError, Pipeline
 from piecework.errors import UsageError
+from piecework_orchestrator.intake.chunk import ChunkInput, SourceLocation, chunk_input
+from piecework_orchestrator.intake.limits import Limits
 
 LOCATION = SourceLocation("a.md", "chunk 3", label="a.md #3")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from piecework.codes import REGISTRY
+from piecework.errors.codes import REGISTRY
 
 
 def test_every_input_code_appears_in_a_test() -> None:

@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel, Field, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
-from orchestrator.intake.complaint import describe_payload_error
+from piecework_orchestrator.intake.chunk import describe_payload_error
 
 SECRET = "zq9"
 

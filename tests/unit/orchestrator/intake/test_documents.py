@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from orchestrator.intake import ChunkInput, Limits
 from piecework import Document, PermanentError, Pipeline
 from piecework.errors import NotFoundError, UsageError
+from piecework_orchestrator.intake.chunk import ChunkInput
+from piecework_orchestrator.intake.limits import Limits
 
 
 @pytest.fixture

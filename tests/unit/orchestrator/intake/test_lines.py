@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.intake.lines import LineSplitter
 from piecework.errors import UsageError
+from piecework_orchestrator.intake.manifest import LineSplitter
 
 BYTES = st.binary(max_size=200).map(lambda b: b.replace(b"\x00", b"\n"))
 

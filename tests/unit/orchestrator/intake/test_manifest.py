@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, field_validator
 
-from orchestrator.intake import ChunkInput, Limits, chunk_inputs
 from piecework import Pipeline
 from piecework.errors import UsageError
+from piecework_orchestrator.intake.chunk import ChunkInput
+from piecework_orchestrator.intake.limits import Limits
+from piecework_orchestrator.intake.source import chunk_inputs
 
 
 def stdin(*lines: bytes) -> dict[str, Any]:

@@ -8,9 +8,9 @@ import pytest
 from pypdf.errors import DependencyError
 from structlog.testing import capture_logs
 
-from orchestrator.intake import pdf
-from orchestrator.intake.limits import Limits
 from piecework.errors import UsageError
+from piecework_orchestrator.intake import pdf
+from piecework_orchestrator.intake.limits import Limits
 
 MakePdf = Callable[..., bytes]
 

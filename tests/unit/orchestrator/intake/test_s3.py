@@ -7,8 +7,8 @@ import pytest
 from aiobotocore.response import StreamingBody
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from orchestrator.intake import ChunkInput
 from piecework.errors import NotFoundError, PieceworkError, UnreachableError, UsageError
+from piecework_orchestrator.intake.chunk import ChunkInput
 
 LINES = b'{"text":"a"}\n{"text":"b"}\n'
 

@@ -4,13 +4,13 @@ import codecs
 
 import pytest
 
-from orchestrator.intake import text
-from orchestrator.intake.limits import Limits
 from piecework.errors import UsageError
+from piecework_orchestrator.intake import documents
+from piecework_orchestrator.intake.limits import Limits
 
 
 def read(data: bytes) -> str:
-    return text.read(data, "a.txt", Limits())
+    return documents.read(data, "a.txt", Limits())
 
 
 @pytest.mark.parametrize(

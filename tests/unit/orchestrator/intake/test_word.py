@@ -9,9 +9,9 @@ from docx.document import Document
 from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls
 
-from orchestrator.intake import word
-from orchestrator.intake.limits import Limits
 from piecework.errors import UsageError
+from piecework_orchestrator.intake import word
+from piecework_orchestrator.intake.limits import Limits
 
 MakeWord = Callable[[Callable[[Document], object]], bytes]
 

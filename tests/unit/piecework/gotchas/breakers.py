@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
-from piecework.breaker import BreakerState, CircuitBreaker, Health, Permit
-from piecework.codes import ErrorClass
+from piecework.errors.codes import ErrorClass
+from piecework.resilience.breaker import BreakerState, CircuitBreaker, Health, Permit
 from tests.unit.piecework.fakes import envelope
 
 WELL, FAILED, REFUSED = "well", "failed", "refused"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 
 from piecework import RetryPolicy
-from piecework.retry import RetryBudget, call_with_retry
+from piecework.resilience.retry import RetryBudget, call_with_retry
 from tests.unit.piecework.retrying import Call
 
 #: Makes a call, and returns the seconds that it waited in between.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from piecework import Dependency, RetryPolicy
-from piecework.call_names import CallScope
+from piecework.calls.call import CallScope
 from piecework.idempotency import ByKey, MemoryIdempotency, idempotent
 from tests.unit.piecework.fakes import caller
 

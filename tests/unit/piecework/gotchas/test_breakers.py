@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from piecework import Dependency, Fallback, RetryPolicy
-from piecework.circuits import BreakerRegistry
+from piecework.calls.fleet_breaker import BreakerRegistry
 from piecework.errors import PieceworkError
 from tests.unit.piecework.fakes import NOW, Log, caller
 from tests.unit.piecework.gotchas.breakers import (

@@ -13,7 +13,7 @@ import pytest
 
 from piecework.errors import TransientError
 from piecework.idempotency import MemoryIdempotency
-from piecework.idempotency.memory import SWEEP_SIZE
+from piecework.idempotency.stores import SWEEP_SIZE
 from tests.unit.piecework.gotchas.shop import (
     DAY,
     STABLE,

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from piecework import Dependency, RetryPolicy
-from piecework.breaker import breaker_open_error
+from piecework.resilience.breaker import breaker_open_error
 from tests.unit.piecework.fakes import Highest
 from tests.unit.piecework.gotchas.retriers import (
     PATIENT,

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from piecework import Dependency, Effect, MemoryIdempotency, RetryPolicy
+from piecework import Dependency, Effect, RetryPolicy
 from piecework.idempotency.record import State
-from piecework.store import ledger
+from piecework.standalone import MemoryIdempotency
+from piecework.store import effects
 from tests.unit.piecework.fakes import SCOPE, caller
 from tests.unit.piecework.idempotency.guarding import Clock, guard
 from tests.unit.piecework.provider import Provider, RefusedError
@@ -37,10 +38,10 @@ EXPECTED = [
 ]
 #: The states of the ledger, and of a record.
 STATES = {
-    ledger.INTENT: State.BEGUN,
-    ledger.DONE: State.DONE,
-    ledger.REFUSED: State.RELEASED,
-    ledger.UNKNOWN: State.UNKNOWN,
+    effects.INTENT: State.BEGUN,
+    effects.DONE: State.DONE,
+    effects.REFUSED: State.RELEASED,
+    effects.UNKNOWN: State.UNKNOWN,
 }
 
 

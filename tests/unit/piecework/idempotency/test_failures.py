@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from piecework import ByKey, MemoryIdempotency, RetryPolicy, retry
-from piecework.breaker import breaker_open_error
+from piecework import RetryPolicy
 from piecework.errors import PermanentError, UsageError
+from piecework.resilience.breaker import breaker_open_error
+from piecework.standalone import ByKey, MemoryIdempotency, retry
 from tests.unit.piecework.idempotency.guarding import Airline, guard
 from tests.unit.piecework.provider import RefusedError
 

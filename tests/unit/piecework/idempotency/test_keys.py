@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from piecework import ByKey, MemoryIdempotency
 from piecework.errors import PermanentError, UsageError
+from piecework.standalone import ByKey, MemoryIdempotency
 from tests.unit.piecework.idempotency.guarding import Airline, Clock, guard
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from piecework import MemoryIdempotency, SequenceNumbers, TimeWindow
 from piecework.errors import PermanentError, UsageError
+from piecework.standalone import MemoryIdempotency, SequenceNumbers, TimeWindow
 from tests.unit.piecework.idempotency.guarding import Airline, Clock, guard
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from piecework.claim import Claim
-from piecework.model import Chunk, ChunkRef
-from piecework.objects import Objects
+from piecework.aws.objects import Objects
+from piecework.domain.claim import Claim
+from piecework.domain.model import Chunk, ChunkRef
 from piecework.store.table import Action, Item, Refused, Table, Written
 from tests.unit.piecework.bucket import Bucket
 

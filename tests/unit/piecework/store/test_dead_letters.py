@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from piecework.metering.units import item_size
-from piecework.outcome import Compensation, DeadLettered
+from piecework.cost.units import item_size
+from piecework.domain.outcome import Compensation, DeadLettered
 from piecework.settings import Settings
 from piecework.store.dead_letters import DeadLetters
-from piecework.store.wire import to_item
+from piecework.store.serialization import to_item
 from tests.unit.piecework.fakes import envelope
 from tests.unit.piecework.store.tables import NOW, claim, paper
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from piecework.aws.objects import INLINE_LIMIT
 from piecework.errors import StoreError
-from piecework.objects import INLINE_LIMIT
 from piecework.settings import Settings
 from piecework.store.journal import PAGE_BYTES, CallJournal, take_page
 from tests.unit.piecework.fakes import Log

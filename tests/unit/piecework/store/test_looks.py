@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from piecework import keys
-from piecework.model import ChunkStatus, Job, JobRef
-from piecework.store.census import Counted, JobSnapshot
-from piecework.store.looks import MOST_ROWS, SnapshotCache
+from piecework.domain import keys
+from piecework.domain.model import ChunkStatus, Job, JobRef
+from piecework.store.completion import MOST_ROWS, Counted, JobSnapshot, SnapshotCache
 from piecework.store.table import Item, Table
 
 REF = JobRef("acme", "job")

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from piecework.store.claims import CLAIM, START_ATTEMPT
-from piecework.store.marked import marked_names
+from piecework.store.serialization import marked_names
 
 
 def test_the_marked_names_of_all_expressions_are_found_once_each() -> None:

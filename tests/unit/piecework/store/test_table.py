@@ -6,13 +6,13 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from piecework.errors import StoreError
-from piecework.store.contention import contended
 from piecework.store.table import (
     CONTENTION_TRIES,
     Action,
     Refused,
     Table,
     Written,
+    contended,
     read_refusal,
 )
 from tests.unit.piecework.fakes import Lowest

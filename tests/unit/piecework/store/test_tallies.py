@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from piecework import keys, layout
-from piecework.metering.units import item_size
-from piecework.model import JobRef
+from piecework.cost.units import item_size
+from piecework.domain import keys
+from piecework.domain import keys as layout
+from piecework.domain.model import JobRef
+from piecework.store.completion import Tallies, ended_at_least
 from piecework.store.table import Refused, Written
-from piecework.store.tallies import Tallies, ended_at_least
 from tests.unit.piecework.store.tables import Paper, paper
 
 REF = JobRef("acme", "job")

@@ -13,10 +13,8 @@ import pytest
 
 from piecework.settings import Settings
 from piecework.telemetry import emit
-from piecework.telemetry.emitting import _LISTENERS
-from piecework.telemetry.measuring import FLUSH_S, write_metrics
-from piecework.telemetry.meter import Gauge
-from piecework.telemetry.quiet import quiet_log
+from piecework.telemetry.emf import FLUSH_S, Gauge, write_metrics
+from piecework.telemetry.emit import _LISTENERS, quiet_log
 from tests.unit.virtual import run_virtually
 
 EMF = Settings(metrics="emf")
@@ -82,8 +80,8 @@ PRINTS = """
 import asyncio, os, subprocess, sys
 from piecework.settings import Settings
 from piecework.telemetry import emit
-from piecework.telemetry.measuring import write_metrics
-from piecework.telemetry.quiet import quiet_log
+from piecework.telemetry.emf import write_metrics
+from piecework.telemetry.emit import quiet_log
 
 async def main():
     async with write_metrics(Settings(metrics="emf"), lambda: 5.0):

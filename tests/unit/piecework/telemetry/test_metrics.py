@@ -11,10 +11,9 @@ import pytest
 
 from piecework.settings import Settings
 from piecework.telemetry import BOUND, EVENTS, emf, emit
-from piecework.telemetry.emitting import listening
-from piecework.telemetry.meter import MAX_DEPENDENCIES, Gauge, Meter
+from piecework.telemetry.emf import MAX_DEPENDENCIES, Gauge, Meter
+from piecework.telemetry.emit import listening, quiet_log
 from piecework.telemetry.metrics import METRICS, METRICS_BY_EVENT
-from piecework.telemetry.quiet import quiet_log
 from tests.unit.piecework.telemetry.emf_schema import faults
 
 #: An event that adds one (or says one) to each metric that an event makes.

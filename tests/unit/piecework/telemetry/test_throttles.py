@@ -10,9 +10,8 @@ import pytest
 from aiobotocore.config import AioConfig
 from aiobotocore.httpsession import AIOHTTPSession
 
-from piecework.telemetry.emitting import listening
-from piecework.telemetry.meter import Meter
-from piecework.telemetry.throttles import emit_throttles, find_throttle_code
+from piecework.telemetry.emf import Meter
+from piecework.telemetry.emit import emit_throttles, find_throttle_code, listening
 
 
 @pytest.mark.parametrize(

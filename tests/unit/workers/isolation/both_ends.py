@@ -11,12 +11,12 @@ from typing import Any
 
 from piecework.context import Context
 from piecework.pipeline import Pipeline, Stage
+from piecework_worker.isolation.child import Child as Inside
+from piecework_worker.isolation.child import ChildCalls
+from piecework_worker.isolation.messages import Run, StageResult
+from piecework_worker.isolation.process import Channel, open_channel
+from piecework_worker.isolation.session import Session
 from tests.unit.piecework.fakes import Clause, Log, caller, context
-from workers.child import Child as Inside
-from workers.isolation.child_calls import ChildCalls
-from workers.isolation.line import Channel, open_channel
-from workers.isolation.messages import Run, StageResult
-from workers.isolation.session import Session
 
 
 @dataclass

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from piecework.dependency import Dependency, Effect
-from workers.isolation.attempts import ChildAttempts
-from workers.isolation.messages import DependencySpec
-from workers.isolation.remote import RemoteCall
+from piecework.dependency import Dependency
+from piecework.domain.model import Effect
+from piecework_worker.isolation.messages import DependencySpec
+from piecework_worker.isolation.session import ChildAttempts, RemoteCall
 
 
 def test_how_long_responses_are_shared_is_known_on_the_other_side() -> None:

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from piecework.codes import ErrorClass
 from piecework.context import Context
 from piecework.errors import RemoteError, StoreError
+from piecework.errors.codes import ErrorClass
+from piecework_worker.isolation import pool
+from piecework_worker.isolation.messages import Ready, Run, StageResult
+from piecework_worker.isolation.pool import Isolation
+from piecework_worker.isolation.process import Child, describe_return_code, open_channel
 from tests.unit.piecework.fakes import Clause, Log, context, envelope
 from tests.unit.workers.isolation.both_ends import pipeline_of
-from workers.isolation import Isolation, pool
-from workers.isolation.line import open_channel
-from workers.isolation.messages import Ready, Run, StageResult
-from workers.isolation.process import Child, describe_return_code
 
 
 async def parse(_: Context[Clause]) -> str:

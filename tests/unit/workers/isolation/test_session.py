@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from piecework import stage_run
 from piecework.context import Context
-from piecework.dependency import Dependency, Effect
+from piecework.dependency import Dependency
+from piecework.domain.model import Effect
+from piecework.domain.protocols import ClaimLostError
 from piecework.errors import PermanentError, StoreError, TransientError
-from piecework.ports import ClaimLostError
-from piecework.retry import RetryPolicy
+from piecework.resilience.retry import RetryPolicy
+from piecework.saga import stage as stage_run
 from tests.unit.piecework.fakes import Clause, Diary, caller, context
 from tests.unit.workers.isolation.both_ends import bench, pipeline_of
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from piecework.errors import TransientError
+from piecework_worker.isolation import process
+from piecework_worker.isolation.pool import Isolation
 from tests.unit.piecework.fakes import Log, context
 from tests.unit.workers.isolation.forking import Paper, forking
-from workers.isolation import Isolation, process
 
 
 async def never(*_: Any) -> None:

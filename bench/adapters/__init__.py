@@ -1,0 +1,1 @@
+"""The systems under comparison: Piecework, and each rival."""

@@ -1,0 +1,41 @@
+"""Serve the stand-in on a socket that was handed down, until it is told to stop.
+
+python -m bench.aws_server --fd N
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import signal
+import socket
+import time
+
+from bench.aws_server.http import Connection
+from bench.aws_server.router import AwsServer
+
+
+async def serve(listener: socket.socket) -> None:
+    """Answer all connections."""
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, stopped.set)
+    aws_server = AwsServer(loop, time.time)
+    await loop.create_server(lambda: Connection(aws_server.serve), sock=listener)
+    # Items and messages stay: looking through all of them again and again, for
+    # circles that they do not have, would cost more than to answer.
+    gc.disable()
+    await stopped.wait()
+
+
+def main() -> None:
+    """Be the command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.aws_server")
+    parser.add_argument("--fd", type=int, required=True, help="a socket that listens")
+    with socket.socket(fileno=parser.parse_args().fd) as listener:
+        asyncio.run(serve(listener))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,7 +1,0 @@
-"""Contract review: score, analyse and publish every clause of a contract."""
-
-from __future__ import annotations
-
-from examples.contract_review.review import pipeline
-
-__all__ = ["pipeline"]

@@ -1,0 +1,168 @@
+"""Contract review: each clause is scored, analysed, published and told of, once.
+
+Read from the bottom: the pipeline is its table of stages. Above it stand the stages
+in their order, and above those what they call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from typing import TypeVar
+
+from piecework import (
+    Context,
+    Dependency,
+    Effect,
+    JoinContext,
+    Pipeline,
+    RetryPolicy,
+    Stage,
+)
+from piecework_examples.contract_review import addin, model
+from piecework_examples.contract_review.clauses import Clause, label, split
+from piecework_examples.contract_review.findings import (
+    CategoryScore,
+    ClauseReview,
+    Finding,
+)
+from piecework_examples.contract_review.playbook import categories, specialists
+from piecework_examples.contract_review.prompts import (
+    SYSTEM,
+    analysis_prompt,
+    read_findings,
+    read_score,
+    score_prompt,
+)
+from piecework_examples.contract_review.report import Report, ReportBuilder, render
+from piecework_examples.contract_review.reviewing import Extract, extracted, reviewed
+
+R = TypeVar("R")
+
+MODEL_RETRY = RetryPolicy(attempts=3, base=1.0, cap=30.0)
+
+bedrock = Dependency("bedrock", retry=MODEL_RETRY, layer="llm")
+word_addin = Dependency("word-addin", effect=Effect.PROVIDER_IDEMPOTENT)
+
+
+async def ask_score(
+    heading: str, text: str, category: str, *, idempotency_key: str
+) -> CategoryScore:
+    """Ask the model how much a clause is about one category."""
+    client = await model.current.get()
+    prompt = score_prompt(heading, text, category)
+    said = await client.converse(SYSTEM, prompt, idempotency_key=idempotency_key)
+    return read_score(said, category)
+
+
+async def ask_specialist(
+    heading: str, text: str, specialist: str, *, idempotency_key: str
+) -> list[Finding]:
+    """Ask the model what one specialist finds in a clause."""
+    client = await model.current.get()
+    prompt = analysis_prompt(heading, text, specialist)
+    said = await client.converse(SYSTEM, prompt, idempotency_key=idempotency_key)
+    return read_findings(said, text, specialist)
+
+
+async def all_of(calls: Iterable[Awaitable[R]]) -> list[R]:
+    """Wait for every call, also when one fails, before the failure is raised.
+
+    A plain gather would leave the others running; awaited, they are remembered, and
+    the next attempt of the chunk pays only for the call that failed.
+    """
+    done = await asyncio.gather(*calls, return_exceptions=True)
+    failed = [each for each in done if isinstance(each, BaseException)]
+    if len(failed) == 1 or not all(isinstance(each, Exception) for each in failed):
+        raise next((f for f in failed if not isinstance(f, Exception)), failed[0])
+    if failed:
+        raise BaseExceptionGroup(f"{len(failed)} calls failed", failed)
+    return [each for each in done if not isinstance(each, BaseException)]
+
+
+def extract(ctx: Context[Clause]) -> Extract:
+    """Straighten the text. A plain function: it runs beside the event loop."""
+    return extracted(ctx.payload.text)
+
+
+async def score(ctx: Context[Clause]) -> list[CategoryScore]:
+    """Score the clause in twelve categories at once."""
+    heading, text = label(ctx.payload), ctx.result(extract).text
+    calls = (ctx.call(bedrock, ask_score, heading, text, name) for name in categories())
+    return await all_of(calls)
+
+
+async def analyse(ctx: Context[Clause]) -> list[list[Finding]]:
+    """Let eleven specialists read the clause side by side."""
+    heading, text = label(ctx.payload), ctx.result(extract).text
+    calls = (
+        ctx.call(bedrock, ask_specialist, heading, text, name) for name in specialists()
+    )
+    return await all_of(calls)
+
+
+def merge(ctx: Context[Clause]) -> ClauseReview:
+    """Put the answers together; this is the result of the chunk."""
+    return reviewed(
+        ctx.payload, ctx.result(extract), ctx.result(score), ctx.result(analyse)
+    )
+
+
+async def reserve(ctx: Context[Clause]) -> addin.Slot:
+    """Hold a place in the reader's margin."""
+    return await ctx.call(word_addin, addin.reserve_slot, ctx.job, ctx.payload.number)
+
+
+async def release(ctx: Context[Clause]) -> None:
+    """Undo `reserve`; harmless when there is nothing to undo."""
+    await ctx.call(word_addin, addin.release_slot, ctx.job, ctx.payload.number)
+
+
+async def publish(ctx: Context[Clause]) -> addin.Publication:
+    """Show the findings to the reader: the point of no return."""
+    slot, findings = ctx.result(reserve).slot, list(ctx.result(merge).findings)
+    return await ctx.call(
+        word_addin, addin.publish_findings, ctx.job, ctx.payload.number, slot, findings
+    )
+
+
+async def notify(ctx: Context[Clause]) -> addin.Notice:
+    """Tell the reader that the clause is done."""
+    worst = ctx.result(merge).worst
+    return await ctx.call(
+        word_addin, addin.notify_reader, ctx.job, ctx.payload.number, worst
+    )
+
+
+async def report(ctx: JoinContext) -> Report:
+    """Write report.md and report.html from whatever finished."""
+    builder = ReportBuilder(job=ctx.job)
+    async for item in ctx.results():
+        builder.add(item.chunk, item.value)
+    for gap in ctx.missing:
+        builder.miss(gap.chunk, gap.label, gap.status, gap.error_code)
+    page = builder.page()
+    await ctx.write("report.md", render(page, "report.md.j2"), "text/markdown")
+    await ctx.write("report.html", render(page, "report.html.j2"), "text/html")
+    return page.report
+
+
+pipeline = Pipeline(
+    name="contract-review",
+    payload=Clause,
+    split=split,
+    stages=[
+        Stage(extract),
+        Stage(score),
+        Stage(analyse),
+        Stage(merge),
+        Stage(reserve, compensate=release),
+        # Undo above, push on below.
+        Stage(publish, pivot=True),
+        Stage(notify),
+    ],
+    result=merge,
+    join=report,
+    label=label,
+    calls_per_chunk=12 + 11 + 3,
+)

@@ -1,0 +1,148 @@
+"""A stand-in for Bedrock's Converse: its wire format outside, the rules model inside.
+
+It counts what it answers by content, so that it can tell, from its own side, whether
+a worker paid for the same call twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from aiohttp import web
+
+from piecework_examples.contract_review.config import SMALL_MODEL
+from piecework_examples.contract_review.rules_model import answer
+from piecework_examples.contract_review.services.faults import Fault, Faults
+
+SMALL_WINDOW: Final = 4_000  # characters
+LARGE_WINDOW: Final = 100_000
+_TOKEN: Final = 4  # characters, roughly
+
+
+@dataclass(slots=True)
+class BedrockStub:
+    """The service and its counts.
+
+    Attributes:
+        latency: Seconds that an answer takes.
+        retry_after: Seconds in the `Retry-After` header of a throttled call.
+        hang: Seconds until a hanging call is given up by the service itself.
+        tries: How often each content was asked.
+        statuses: How often each content was answered with each status.
+    """
+
+    faults: Faults = field(default_factory=Faults)
+    latency: float = 0.05
+    retry_after: int = 1
+    hang: float = 60.0
+    tries: Counter[str] = field(default_factory=Counter)
+    statuses: dict[str, Counter[str]] = field(default_factory=dict)
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return what the service listens to."""
+        return [
+            web.post("/model/{model_id}/converse", self.converse),
+            web.get("/stats", self.show_stats),
+        ]
+
+    async def converse(self, request: web.Request) -> web.Response:
+        """Answer one call, or fail as drawn."""
+        model_id, raw = request.match_info["model_id"], await request.read()
+        try:
+            asked = json.loads(raw)
+            system = "".join(part["text"] for part in asked.get("system", []))
+            prompt = asked["messages"][-1]["content"][0]["text"]
+        except (ValueError, KeyError, IndexError, TypeError):
+            return _refused(400, "ValidationException", "The request is malformed.")
+        content = content_of(model_id, system, prompt)
+        self.tries[content] += 1
+        fault = self.faults.draw(content, self.tries[content])
+        response = await self._respond(fault, model_id, system, prompt)
+        known = "malformed" if fault is Fault.MALFORMED else str(response.status)
+        self.statuses.setdefault(content, Counter())[known] += 1
+        return response
+
+    async def _respond(
+        self, fault: Fault | None, model_id: str, system: str, prompt: str
+    ) -> web.Response:
+        if fault is Fault.HANG:
+            await asyncio.sleep(self.hang)
+        if fault in {Fault.HANG, Fault.UNAVAILABLE}:
+            return _refused(503, "ServiceUnavailableException", "Try again later.")
+        if fault is Fault.THROTTLED:
+            wait = {"Retry-After": str(self.retry_after)}
+            return _refused(429, "ThrottlingException", "Too many requests.", wait)
+        if len(system) + len(prompt) > _window(model_id):
+            said = "Input is too long for requested model."
+            return _refused(400, "ValidationException", said)
+        await asyncio.sleep(self.latency)
+        body = json.dumps(_said(answer(prompt), system + prompt, self.latency))
+        if fault is Fault.MALFORMED:
+            body = body[: len(body) // 2]
+        return web.Response(text=body, content_type="application/json")
+
+    async def show_stats(self, _request: web.Request) -> web.Response:
+        """Answer with the counts."""
+        return web.json_response(self.stats())
+
+    def stats(self) -> dict[str, Any]:
+        """Count calls, statuses, and contents that were answered more than once."""
+        by_status: Counter[str] = Counter()
+        for counts in self.statuses.values():
+            by_status.update(counts)
+        good = {content: counts["200"] for content, counts in self.statuses.items()}
+        return {
+            "calls": self.tries.total(),
+            "by_status": dict(sorted(by_status.items())),
+            "contents": len(self.tries),
+            "answered": sum(1 for times in good.values() if times),
+            "answered_twice": sum(1 for times in good.values() if times > 1),
+            "per_content": dict(self.tries),
+            "per_content_status": {c: dict(n) for c, n in self.statuses.items()},
+        }
+
+    def restored(self, stats: dict[str, Any]) -> BedrockStub:
+        """Go on counting where an earlier process stopped."""
+        self.tries = Counter(stats["per_content"])
+        kept = stats["per_content_status"]
+        self.statuses = {content: Counter(counts) for content, counts in kept.items()}
+        return self
+
+
+def content_of(model_id: str, system: str, prompt: str) -> str:
+    """Return a hash of a request's content without its metadata."""
+    content = json.dumps([model_id, system, prompt]).encode()
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _window(model_id: str) -> int:
+    return SMALL_WINDOW if model_id == SMALL_MODEL else LARGE_WINDOW
+
+
+def _said(text: str, prompt: str, latency: float) -> dict[str, Any]:
+    read, written = len(prompt) // _TOKEN, len(text) // _TOKEN
+    return {
+        "output": {"message": {"role": "assistant", "content": [{"text": text}]}},
+        "stopReason": "end_turn",
+        "usage": {
+            "inputTokens": read,
+            "outputTokens": written,
+            "totalTokens": read + written,
+        },
+        "metrics": {"latencyMs": int(latency * 1000)},
+    }
+
+
+def _refused(
+    status: int, name: str, message: str, headers: dict[str, str] | None = None
+) -> web.Response:
+    return web.json_response(
+        {"message": message},
+        status=status,
+        headers={"x-amzn-errortype": name, **(headers or {})},
+    )

@@ -1,0 +1,7 @@
+"""Travel booking: flight, hotel and car are booked, or undone; then it is paid for."""
+
+from __future__ import annotations
+
+from piecework_examples.travel_booking.booking import pipeline
+
+__all__ = ["pipeline"]

@@ -1,7 +1,0 @@
-"""Travel booking: flight, hotel and car are booked, or undone; then it is paid for."""
-
-from __future__ import annotations
-
-from examples.travel_booking.booking import pipeline
-
-__all__ = ["pipeline"]

@@ -1,0 +1,210 @@
+"""Redrive a few dead letters first, and more only if those succeed.
+
+A wave reopens its jobs, each in a new generation. The next wave starts when these jobs
+have ended again, because only an ended job can be reopened. So the join of a job runs
+after each wave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeVar
+
+from piecework.domain import keys
+from piecework.domain.model import ChunkStatus, JobRef
+from piecework.errors import UsageError, WaitTimeoutError
+from piecework.runtime import Runtime
+from piecework.store.table import Item
+from piecework_orchestrator.redrive import NOTHING_LEFT, RedriveRequest, redrive
+from piecework_orchestrator.watch import Watcher, watch
+
+# Decide how a canary redrive continues: larger waves, until a cause recurs.
+#
+# Pure: a wave's result goes in, and whether the next wave starts comes out.
+
+T = TypeVar("T")
+
+
+class Verdict(StrEnum):
+    """Whether the next wave starts, or why it does not."""
+
+    CONTINUE = "continue"
+    #: A redriven cause killed a chunk again: it is not fixed.
+    CAUSE_RECURRED = "cause recurred"
+    #: Every chunk of the wave died of other causes.
+    NONE_SUCCEEDED = "none succeeded"
+    #: An operator cancelled the job meanwhile.
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class WaveResult:
+    """The statuses of a wave's chunks after their jobs have ended.
+
+    Attributes:
+        died: The number of chunks that died again, by fingerprint.
+    """
+
+    redriven: int = 0
+    succeeded: int = 0
+    cancelled: int = 0
+    died: Counter[str] = field(default_factory=Counter)
+
+
+def split_into_waves(items: Sequence[T], first: int) -> Iterator[Sequence[T]]:
+    """Yield waves of `first` items, then twice as many, doubling each time."""
+    begin, size = 0, first
+    while begin < len(items):
+        yield items[begin : begin + size]
+        begin, size = begin + size, size * 2
+
+
+def judge_wave(result: WaveResult, fingerprints: set[str]) -> Verdict:
+    """Return whether the next wave starts, given the fingerprints that are redriven.
+
+    A wave without any redriven letter lets the next wave start: others had redriven its
+    letters before.
+    """
+    if fingerprints & result.died.keys():
+        return Verdict.CAUSE_RECURRED
+    if result.cancelled:
+        return Verdict.CANCELLED
+    if result.redriven and not result.succeeded:
+        return Verdict.NONE_SUCCEEDED
+    return Verdict.CONTINUE
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryRequest:
+    """A canary redrive as the operator requested it.
+
+    Attributes:
+        letters: Open dead letters with their fingerprints, of any jobs.
+        make_request: Returns the redrive of some dead letters of a job.
+        first: The number of dead letters in the first wave.
+        timeout_s: Seconds to wait for all split_into_waves together; None: no limit.
+    """
+
+    letters: Sequence[Item]
+    make_request: Callable[[JobRef, Sequence[Item]], RedriveRequest]
+    first: int
+    timeout_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryResult:
+    """The result of a canary redrive.
+
+    Attributes:
+        remaining: The number of dead letters that were not redriven.
+    """
+
+    verdict: Verdict
+    waves: list[WaveResult]
+    remaining: int
+
+
+async def canary(
+    rt: Runtime,
+    request: CanaryRequest,
+    on_wave: Callable[[WaveResult], None],
+    remark: Callable[[str], None],
+) -> CanaryResult:
+    """Redrive wave by wave; call `on_wave` with the result of each.
+
+    Raises:
+        UsageError: `job.state.not_finished`; `redrive.payload.invalid`.
+        WaitTimeoutError: `cli.wait.timeout`; the current wave continues without us.
+    """
+    loop = asyncio.get_running_loop()
+    ends = None if request.timeout_s is None else loop.time() + request.timeout_s
+    fingerprints = {letter["fingerprint"] for letter in request.letters}
+    results: list[WaveResult] = []
+    remaining = len(request.letters)
+    verdict = Verdict.CONTINUE
+    for letters in split_into_waves(request.letters, request.first):
+        gens = await redrive_wave(rt, request, letters)
+        remaining -= len(letters)
+        for ref in gens:
+            timeout_s = None if ends is None else max(ends - loop.time(), 0.0)
+            await wait_for_end(rt, ref, remark, timeout_s, remaining)
+        results.append(await read_wave_result(rt, letters, gens))
+        on_wave(results[-1])
+        verdict = judge_wave(results[-1], fingerprints)
+        if verdict is not Verdict.CONTINUE:
+            break
+    return CanaryResult(verdict, results, remaining)
+
+
+async def wait_for_end(
+    rt: Runtime,
+    ref: JobRef,
+    remark: Callable[[str], None],
+    timeout_s: float | None,
+    remaining: int,
+) -> None:
+    """Wait until a job has ended.
+
+    Raises:
+        WaitTimeoutError: `cli.wait.timeout`, with the number of remaining letters.
+    """
+    try:
+        await watch(rt, ref.job, Watcher(lambda _: None, remark=remark), timeout_s)
+    except WaitTimeoutError as error:
+        message = f"{error.message} Dead letters not redriven: {remaining}."
+        raise WaitTimeoutError(message, next_step=error.next_step) from error
+
+
+async def redrive_wave(
+    rt: Runtime, request: CanaryRequest, letters: Sequence[Item]
+) -> dict[JobRef, int]:
+    """Redrive a wave, job by job; return the new generation of each job.
+
+    A job is left out if others have closed all its dead letters since they were listed.
+    """
+    by_job: dict[JobRef, list[Item]] = defaultdict(list)
+    for letter in letters:
+        by_job[job_of(letter)].append(letter)
+    gens = {}
+    for ref, some in by_job.items():
+        try:
+            _, gens[ref] = await redrive(rt, request.make_request(ref, some))
+        except UsageError as error:
+            if error.code != NOTHING_LEFT:
+                raise
+    return gens
+
+
+def job_of(letter: Item) -> JobRef:
+    """Return the job of a dead letter."""
+    return JobRef(letter["tenant"], letter["job"])
+
+
+async def read_wave_result(
+    rt: Runtime, letters: Sequence[Item], gens: dict[JobRef, int]
+) -> WaveResult:
+    """Count the statuses of a wave's chunks, except those that others redrove."""
+    statuses: Counter[str] = Counter()
+    died: Counter[str] = Counter()
+    for letter in letters:
+        if job_of(letter) not in gens:
+            continue
+        ref, gen = job_of(letter).chunk(letter["chunk"]), gens[job_of(letter)]
+        item = await rt.table.get(ref.pk, ref.sk)
+        if item is None or item["gen"] != gen:
+            continue
+        statuses[item["status"]] += 1
+        if item["status"] == ChunkStatus.DEAD:
+            sk = keys.dead_letter_sk(ref.chunk, gen)
+            again = await rt.dead_letters.get(ref.of.pk, sk) or {}
+            died[str(again.get("fingerprint"))] += 1
+    return WaveResult(
+        redriven=statuses.total(),
+        succeeded=statuses[ChunkStatus.SUCCEEDED],
+        cancelled=statuses[ChunkStatus.CANCELLED],
+        died=died,
+    )

@@ -1,0 +1,145 @@
+"""`config`: show and validate the settings in force here, and their sources."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from piecework_orchestrator.cli.options import Format, OutputOption
+from piecework_orchestrator.cli.run import LOG_LEVEL, run_local
+
+if TYPE_CHECKING:
+    from piecework.settings import Settings
+    from piecework_orchestrator.cli.output import Output
+
+app = typer.Typer(help="Show and validate the settings.", no_args_is_help=True)
+
+PREFIX = "PIECEWORK_"
+#: Variables that other code reads, and that are not settings.
+OTHER_VARIABLES = {LOG_LEVEL, "PIECEWORK_STATE_DIR", "PIECEWORK_CACHE_DIR"}
+
+
+@app.command("show")
+def show(output: OutputOption = Format.TABLE) -> None:
+    """Show every setting and the AWS endpoint, each with its source."""
+
+    def run(out: Output) -> None:
+        from piecework.settings import load_settings
+        from piecework_orchestrator.cli.output import Column
+
+        columns = [
+            Column("SETTING", "setting"),
+            Column("VALUE", "value", folds=True),
+            Column("SOURCE", "source", folds=True),
+        ]
+        rows = [*endpoint_rows(), *setting_rows(load_settings(), os.environ)]
+        out.rows(rows, columns, "no settings")
+
+    run_local(run, output)
+
+
+@app.command("validate")
+def validate(
+    pipelines: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODULE",
+            help="Also check the pipelines of this module; repeatable.",
+        ),
+    ] = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Check the settings, and the declarations of pipelines.
+
+    An unknown PIECEWORK_ variable is an error: the exit code is 2. Advice on the order
+    of a pipeline's stages is printed, and is not an error.
+    """
+
+    def run(out: Output) -> None:
+        from piecework.errors import UsageError
+        from piecework.loading import load_pipelines
+        from piecework.pipeline import lint_stage_order
+        from piecework.settings import load_settings
+
+        load_settings()
+        unknown = unknown_variables(os.environ)
+        if unknown:
+            names = "; ".join(f"{name}{hint}" for name, hint in unknown.items())
+            message = f"Unknown settings: {names}."
+            raise UsageError(message, code="config.setting.invalid")
+        found = load_pipelines(pipelines or ())
+        advised = {name: lint_stage_order(pipeline) for name, pipeline in found.items()}
+        lines = [
+            f"advice on {name}: {text}"
+            for name, texts in advised.items()
+            for text in texts
+        ]
+        what = "the settings and the pipelines are" if found else "the settings are"
+        text = "\n".join([*lines, f"{what} valid"])
+        document = {"valid": True, "advice": advised}
+        out.document(document, lambda console: console.print(text))
+
+    run_local(run, output)
+
+
+def endpoint_rows() -> list[dict[str, Any]]:
+    """Return the AWS endpoint and region with their sources."""
+    from piecework.aws.endpoint import find_endpoint, state_folder
+
+    found = find_endpoint()
+    sources = {
+        "environment": "AWS_ENDPOINT_URL in the environment",
+        "embedded": "piecework up",
+        "aws": "no endpoint variable, no embedded AWS in this folder",
+    }
+    source = sources[found.source]
+    if found.source == "embedded":
+        from pathlib import Path
+
+        source += f" ({state_folder(os.environ, Path.cwd())})"
+    return [
+        {"setting": "endpoint", "value": found.url or "AWS", "source": source},
+        {
+            "setting": "region",
+            "value": found.region or "as the AWS profile says",
+            "source": source if found.source == "embedded" else "AWS variables",
+        },
+    ]
+
+
+def setting_rows(
+    settings: Settings, environ: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Return each setting with its value and source."""
+    upper = {name.upper() for name in environ}
+    rows = []
+    for name in type(settings).model_fields:
+        variable = (PREFIX + name).upper()
+        source = variable if variable in upper else "default"
+        rows.append(
+            {"setting": name, "value": getattr(settings, name), "source": source}
+        )
+    return rows
+
+
+def unknown_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that are not settings, each with a similar setting."""
+    from difflib import get_close_matches
+
+    from piecework.settings import Settings
+
+    known = {
+        (PREFIX + name).upper() for name in Settings.model_fields
+    } | OTHER_VARIABLES
+    unknown = sorted(
+        name for name in environ if name.startswith(PREFIX) and name not in known
+    )
+    return {
+        name: f" (similar: {near[0]})"
+        if (near := get_close_matches(name, known, n=1))
+        else ""
+        for name in unknown
+    }

@@ -1,0 +1,93 @@
+"""Plan which dead letters a command closes, and have the plan confirmed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from piecework.domain.model import JobRef
+from piecework.errors import UsageError
+from piecework.runtime import Runtime
+from piecework.store.dead_letters import Closing
+from piecework_orchestrator.cli.dlq_select import Filter, Letter, select
+from piecework_orchestrator.cli.output import Column, Output
+from piecework_orchestrator.cli.run import confirm
+from piecework_orchestrator.cli.submit import whoami
+from piecework_orchestrator.cli.views.dead_letters import letter_columns, letter_line
+from piecework_orchestrator.redrive import discard
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The dead letters to close."""
+
+    letters: list[Letter]
+
+    @property
+    def by_job(self) -> dict[JobRef, list[Letter]]:
+        """The dead letters of each job."""
+        jobs: dict[JobRef, list[Letter]] = defaultdict(list)
+        for letter in self.letters:
+            jobs[JobRef(letter["tenant"], letter["job"])].append(letter)
+        return jobs
+
+    def __str__(self) -> str:
+        """Return the number of dead letters and jobs, in words."""
+        letters, jobs = len(self.letters), len(self.by_job)
+        return (
+            f"{letters} dead letter{'s' * (letters != 1)} of "
+            f"{jobs} job{'s' * (jobs != 1)}"
+        )
+
+
+async def make_plan(rt: Runtime, wanted: Filter, limit: int) -> Plan:
+    """Find the dead letters to close, the oldest first; 0 selects all.
+
+    Raises:
+        UsageError: `redrive.selection.empty`.
+    """
+    found = (await select(rt, wanted))[::-1]
+    if not found:
+        message = "No open dead letter matches the filters."
+        only = f" --job {wanted.job}" if wanted.job else ""
+        step = f"`piecework dlq list{only}`"
+        raise UsageError(message, code="redrive.selection.empty", next_step=step)
+    return Plan(found[:limit] if limit else found)
+
+
+def show_plan(rt: Runtime, out: Output, plan: Plan, done: str) -> None:
+    """Write the dead letters that would be closed."""
+    lines = [letter_line(letter) for letter in plan.letters]
+    out.rows(lines, letter_columns(rt.clock(), all_=False), "")
+    out.say(f"{plan} would be {done}; nothing was changed")
+
+
+async def confirm_plan(
+    plan: Plan, out: Output, verb: str, reason: str, *, yes: bool
+) -> None:
+    """Require a reason, then a confirmation.
+
+    Raises:
+        UsageError: `redrive.reason.missing`; `cli.confirmation.needed`.
+    """
+    if not reason.strip():
+        message = f"`--reason` is required to {verb.lower()} {plan}."
+        step = "Add --reason 'what was fixed, or why they are discarded'."
+        raise UsageError(message, code="redrive.reason.missing", next_step=step)
+    await confirm(f"{verb} {plan}", out, yes=yes)
+
+
+# Discard dead letters job by job, and report how many.
+
+
+async def discard_plan(rt: Runtime, out: Output, plan: Plan, reason: str) -> None:
+    """Discard the planned dead letters; those closed meanwhile are skipped."""
+    closing = Closing(whoami(), reason)
+    done = [
+        {"job": ref.job, "discarded": await discard(rt, ref, letters, closing)}
+        for ref, letters in plan.by_job.items()
+    ]
+    columns = [Column("JOB", "job"), Column("DISCARDED", "discarded", right=True)]
+    out.rows(done, columns, "no dead letter was discarded")
+    if out.table:
+        out.say(f"next: piecework dlq list --job {done[0]['job']} --all")

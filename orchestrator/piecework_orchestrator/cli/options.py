@@ -1,0 +1,120 @@
+"""The options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from enum import StrEnum
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from piecework.errors import UsageError
+
+# The choices of options: in a file of their own, because they load nothing else.
+
+
+class Format(StrEnum):
+    """The values of `--output`."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    YAML = "yaml"
+
+
+class EffectOutcome(StrEnum):
+    """The values of `effects resolve --outcome`."""
+
+    HAPPENED = "happened"
+    DID_NOT_HAPPEN = "did-not-happen"
+
+
+OutputOption = Annotated[
+    Format,
+    typer.Option("-o", "--output", help="The format of the result.", show_default=True),
+]
+JobArgument = Annotated[str, typer.Argument(help="The job's id.", show_default=False)]
+ChunkArgument = Annotated[
+    str,
+    typer.Argument(help="The chunk's number, or `join`.", show_default=False),
+]
+TimeoutOption = Annotated[
+    str,
+    typer.Option(
+        metavar="SPAN",
+        help="The longest wait: 30s, 10m, 1h30m (then exit code 7).",
+        show_default="no limit",
+    ),
+]
+
+ReasonOption = Annotated[
+    str, typer.Option(metavar="TEXT", help="The reason, kept in the record.")
+]
+DeadlineOption = Annotated[
+    str,
+    typer.Option(
+        metavar="WHEN",
+        help="Cancel and compensate the job after 2h, 1h30m, or at an ISO time.",
+        show_default="none",
+    ),
+]
+YesOption = Annotated[
+    bool, typer.Option("--yes", help="Do not ask for a confirmation.")
+]
+
+
+def limit_option(what: str) -> typer.models.OptionInfo:
+    """Return the option that limits a list."""
+    option: typer.models.OptionInfo = typer.Option(
+        metavar="N", help=f"{what} at most; 0 for all.", min=0
+    )
+    return option
+
+
+# Limit lists, and check the filters of lists.
+
+T = TypeVar("T")
+
+
+async def take_first(found: AsyncIterator[T], limit: int) -> tuple[list[T], bool]:
+    """Return the first items, and whether there are more; limit 0 returns all."""
+    taken: list[T] = []
+    generator: Any = found
+    async with aclosing(generator):
+        async for one in found:
+            if limit and len(taken) == limit:
+                return taken, True
+            taken.append(one)
+    return taken, False
+
+
+def parse_status(status: str | None, statuses: type[StrEnum]) -> str | None:
+    """Return a status in upper case, as it is stored.
+
+    Raises:
+        UsageError: `cli.usage.invalid`, naming the valid statuses.
+    """
+    if status is None:
+        return None
+    names = [str(each) for each in statuses]
+    if status.upper() not in names:
+        message = f"{status} is not a status."
+        raise UsageError(message, next_step=f"Use one of {', '.join(names)}.")
+    return status.upper()
+
+
+def parse_chunk(text: str) -> int:
+    """Return the number of a chunk; `join` has a number of its own.
+
+    Raises:
+        UsageError: `cli.usage.invalid`.
+    """
+    from piecework.domain.keys import JOIN_CHUNK
+
+    if text.lower() == "join":
+        return JOIN_CHUNK
+    if not (text.isascii() and text.isdigit() and len(text) < len("1" * 12)):
+        message = f"{text!r} is not a chunk number."
+        raise UsageError(message, next_step="Use a number from 0, or `join`.")
+    return int(text)

@@ -1,0 +1,211 @@
+"""Run one command: logs to stderr, result to stdout, and an exit code.
+
+Only results go to stdout; what a user's pipeline prints goes to stderr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import sys
+import threading
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, redirect_stdout
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+import typer
+
+from piecework.errors import UsageError
+from piecework_orchestrator.cli.options import Format
+from piecework_orchestrator.cli.output import Output
+
+if TYPE_CHECKING:
+    from piecework.errors import PieceworkError
+    from piecework.runtime import Runtime
+    from piecework_orchestrator.cli.output import Output
+
+INTERRUPTED = 130
+#: The usual exit code of a program whose output pipe was closed.
+PIPE_CLOSED = 141
+#: The error numbers of a full disk and of an exhausted quota.
+NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
+USAGE = 2
+LOG_LEVEL = "PIECEWORK_LOG_LEVEL"
+
+#: An action that needs AWS, and one that does not; each returns its exit code.
+Connected: TypeAlias = Callable[["Runtime", "Output"], Awaitable[int | None]]
+Local: TypeAlias = Callable[["Output"], int | None]
+
+
+def run_connected(run: Connected, form: Format) -> None:
+    """Run an action on the deployment that the settings name."""
+
+    async def connected(out: Output) -> int | None:
+        async with connection(out) as rt:
+            return await run(rt, out)
+
+    run_async(connected, form)
+
+
+def run_async(
+    run: Callable[[Output], Coroutine[Any, Any, int | None]], form: Format
+) -> None:
+    """Run an action on an event loop."""
+
+    def local(out: Output) -> int | None:
+        with asyncio.Runner() as runner:
+            try:
+                return runner.run(run(out))
+            except KeyboardInterrupt:
+                exit_interrupted(out)
+
+    run_local(local, form)
+
+
+def run_local(run: Local, form: Format) -> None:
+    """Run an action, and end the process with its exit code."""
+    from piecework import telemetry
+    from piecework_orchestrator.cli.output import Output
+
+    out = Output(form)
+    try:
+        telemetry.configure(os.environ.get(LOG_LEVEL, "warning"), stream=out.stderr)
+        with redirect_stdout(out.stderr):
+            code = run(out) or 0
+    except KeyboardInterrupt:
+        code = report_interrupt(out)
+    except BrokenPipeError:
+        code = silence_closed_pipe()
+    except Exception as error:  # noqa: BLE001 -- the edge: each becomes an exit code
+        code = report_exception(error, out)
+    raise typer.Exit(code)
+
+
+@asynccontextmanager
+async def connection(out: Output) -> AsyncIterator[Runtime]:
+    """Connect to AWS; write a remark if it is the embedded AWS."""
+    from piecework import runtime
+    from piecework.settings import load_settings
+
+    async with runtime.connect(load_settings()) as rt:
+        if out.table and rt.endpoint.source == "embedded":
+            out.say(f"embedded AWS at {rt.endpoint.url}")
+        yield rt
+
+
+def report_exception(error: Exception, out: Output) -> int:
+    """Write an error and the next step; return the exit code."""
+    from piecework.errors import PieceworkError
+
+    known = error if isinstance(error, PieceworkError) else to_piecework_error(error)
+    if os.environ.get(LOG_LEVEL, "").lower() == "debug":
+        traceback.print_exception(error, file=out.stderr)
+    if known is not None:
+        report_error(known, out)
+        return known.exit_code
+    out.say(f"error {type(error).__name__}: {error}")
+    out.say(f"next: repeat with {LOG_LEVEL}=debug and report this fault of Piecework.")
+    return 1
+
+
+def report_error(error: PieceworkError, out: Output) -> None:
+    """Write an error: its code, its message, the next step."""
+    out.say(f"error {error.code}: {error.message}")
+    if error.next_step:
+        out.say(f"next: {error.next_step}")
+
+
+def to_piecework_error(error: Exception) -> PieceworkError | None:
+    """Convert an error of the system or of AWS; return None for any other error."""
+    from piecework.errors import UsageError
+
+    if isinstance(error, OSError) and error.errno in NO_SPACE:
+        step = "Free disk space for the output and for temporary files."
+        return UsageError("A disk is full.", next_step=step)
+    return from_aws_error(error)
+
+
+def from_aws_error(error: Exception) -> PieceworkError | None:
+    """Convert an error of the AWS SDK; return None for any other error."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    from piecework.errors import UnreachableError, UsageError
+    from piecework.errors.classify import classify
+    from piecework.errors.codes import ErrorClass
+
+    if not isinstance(error, BotoCoreError | ClientError):
+        return None
+    found = classify(error)
+    kind = UnreachableError if found.error_class is ErrorClass.TRANSIENT else UsageError
+    reason = f": {found.provider_code}" if found.provider_code else ""
+    return kind(f"AWS refused the request{reason}.", code=found.code)
+
+
+def report_interrupt(out: Output) -> int:
+    """Report the interrupt; return its exit code."""
+    out.say("interrupted")
+    return INTERRUPTED
+
+
+def exit_interrupted(out: Output) -> NoReturn:
+    """End the process now if a thread is blocked, for example on the terminal."""
+    if threading.active_count() > 1:
+        code = report_interrupt(out)
+        out.stdout.flush()
+        os._exit(code)
+    raise KeyboardInterrupt
+
+
+def silence_closed_pipe() -> int:
+    """Silence the interpreter's error about a closed pipe; return the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return PIPE_CLOSED
+
+
+# Ask for a confirmation before a change, if there is a terminal.
+
+
+async def confirm(what: str, out: Output, *, yes: bool) -> None:
+    """Return if the operator confirms, or if `--yes` was given.
+
+    Raises:
+        UsageError: `cli.confirmation.needed`: the command has no terminal, or the
+            operator did not confirm.
+    """
+    if yes:
+        return
+    prompt(f"{what}? [y/N] ", what, out)
+    # In a thread, so that Ctrl-C at the prompt takes effect at once.
+    require_answer(await asyncio.to_thread(sys.stdin.readline), {"y", "yes"})
+
+
+def confirm_now(what: str, out: Output, *, yes: bool) -> None:
+    """Confirm as `confirm` does, outside an event loop."""
+    if yes:
+        return
+    prompt(f"{what}? [y/N] ", what, out)
+    require_answer(sys.stdin.readline(), {"y", "yes"})
+
+
+def confirm_word(what: str, out: Output, word: str) -> None:
+    """Return if the operator types the word: used for irreversible changes."""
+    prompt(f"{what}. Type {word} to confirm: ", what, out)
+    require_answer(sys.stdin.readline(), {word})
+
+
+def prompt(question: str, what: str, out: Output) -> None:
+    """Write a prompt if there is a terminal, else raise."""
+    if not (sys.stdin.isatty() and out.stderr.isatty()):
+        message = f"'{what}' needs a confirmation, but the command has no terminal."
+        raise UsageError(message, code="cli.confirmation.needed")
+    out.stderr.write(question)
+    out.stderr.flush()
+
+
+def require_answer(answer: str, accepted: set[str]) -> None:
+    """Raise unless the answer is one of the accepted answers."""
+    if answer.strip().lower() not in accepted:
+        message = "The change was not confirmed; nothing was changed."
+        raise UsageError(message, code="cli.confirmation.needed")

@@ -1,0 +1,87 @@
+"""Draw a chunk, and a list of chunks, for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+
+from piecework_orchestrator.cli.output import (
+    ERROR_HISTORY_COLUMNS,
+    Column,
+    Document,
+    View,
+    facts,
+    section,
+)
+from piecework_orchestrator.cli.times import epoch, format_ago, format_span
+
+
+def chunk_columns(now: float) -> list[Column]:
+    """Return the columns of `chunks list`."""
+    return [
+        Column("CHUNK", "chunk", right=True),
+        Column("STATUS", "status"),
+        Column("STAGE", "stage"),
+        Column("ATTEMPTS", lambda chunk: chunk.get("attempts", 0), right=True),
+        Column("CALLS", "calls", right=True),
+        Column("CHANGED", lambda chunk: format_ago(last_change(chunk), now)),
+        Column("ERROR", lambda chunk: error_cell(chunk, now)),
+        Column("LABEL", "label", shrinks=True),
+    ]
+
+
+def error_cell(chunk: Document, now: float) -> str:
+    """Return a chunk's error code, and the dependency that blocks it, if any."""
+    code = str(chunk.get("error_code", ""))
+    if chunk["status"] != "WAITING" or "blocked_on" not in chunk:
+        return code
+    left = max(0.0, epoch(chunk["retry_at"]) - now)
+    return f"{code}: blocked on {chunk['blocked_on']}, retry in {format_span(left)}"
+
+
+def last_change(chunk: Document) -> Any:
+    """Return the time of the last change that is on a chunk's item."""
+    return chunk.get("settled_at") or chunk.get("started_at")
+
+
+def chunk_view(chunk: Document, now: float) -> View:
+    """Return a view of a chunk with its stages, effects, errors and compensations."""
+    listed = ("stages", "effects", "errors", "compensated")
+    moments = {"created_at", "claimed_at", "started_at", "settled_at"}
+    moments |= {"claim_expires_at", "retry_at", "redispatch_at"}
+
+    def draw(console: Console) -> None:
+        shown = [
+            (name, f"{value}  ({format_ago(value, now)})" if name in moments else value)
+            for name, value in chunk.items()
+            if name not in listed
+        ]
+        console.print(facts(shown))
+        section(console, "completed stages", chunk["stages"], STAGE_COLUMNS)
+        section(console, "effects", chunk["effects"], EFFECT_COLUMNS)
+        section(console, "errors", chunk["errors"], ERROR_HISTORY_COLUMNS)
+        section(console, "compensations", chunk["compensated"], COMPENSATION_COLUMNS)
+
+    return draw
+
+
+STAGE_COLUMNS = [
+    Column("STAGE", "stage"),
+    Column("FINISHED", "finished_at"),
+    Column("GEN", "gen", right=True),
+    Column("FENCE", "fence", right=True),
+    Column("RESULT", lambda row: "the chunk's result" if row["is_result"] else ""),
+]
+EFFECT_COLUMNS = [
+    Column("STAGE", "stage"),
+    Column("STATE", "state"),
+    Column("KIND", "effect"),
+    Column("STARTED", "started_at"),
+    Column("KEY", lambda row: str(row["effect_key"])[:16]),
+]
+COMPENSATION_COLUMNS = [
+    Column("STAGE", "stage"),
+    Column("AT", "at"),
+    Column("STATE", lambda row: "COMPENSATED" if row["ok"] else "FAILED"),
+]

@@ -1,0 +1,140 @@
+"""Draw bills for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from rich.console import Console
+
+from piecework_orchestrator.cli.output import Column, Document, View, facts, print_table
+from piecework_orchestrator.cost.bill import BillLine, total
+from piecework_orchestrator.cost.prices import Prices
+
+#: Decimal digits of a job's cost, and of a month's.
+FINE, COARSE = 6, 2
+
+COLUMNS = [
+    Column("GROUP", "group"),
+    Column("ITEM", "item"),
+    Column("COUNT", lambda line: format_amount(line["count"]), right=True),
+    Column("UNIT", "unit"),
+    Column("REQUESTS", lambda line: format_amount(line["requests"]), right=True),
+    Column("USD", lambda line: format_money(line["usd"], FINE), right=True),
+]
+IDLE_COLUMNS = [
+    *(column for column in COLUMNS[:4]),
+    Column("USD A MONTH", lambda line: format_money(line["usd"], COARSE), right=True),
+]
+
+
+def bill_view(bill: Document) -> View:
+    """Return a view of a bill: its lines, its sums and its notes."""
+
+    def draw(console: Console) -> None:
+        print_table(console, bill["lines"], COLUMNS)
+        console.print()
+        console.print(facts(summary(bill)))
+
+    return draw
+
+
+def summary(bill: Document) -> list[tuple[str, object]]:
+    """Return the names and values below the lines."""
+    per_thousand = bill["chunk_usd"] * 1000
+    return [
+        (
+            "total",
+            f"{format_money(bill['total_usd'], FINE)} USD for {bill['chunks']} chunks",
+        ),
+        ("per 1,000 chunks", f"{format_money(per_thousand, FINE)} USD"),
+        ("by process", actor_costs_text(bill["by_actor_usd"])),
+        ("paid calls", usage_text(bill["calls"]["paid"])),
+        ("without result", without_result_text(bill["calls"])),
+        ("saved", saved_text(bill["calls"])),
+        (
+            "retries",
+            f"{format_amount(bill['retries'])} requests" if bill["retries"] else "",
+        ),
+        ("prices", f"{bill['region']}, as of {bill['prices_dated']}"),
+        ("units from", bill["units_by"]),
+        ("notes", "\n".join(bill["notes"])),
+    ]
+
+
+def actor_costs_text(sums: Document) -> str:
+    """Return the cost of each kind of process."""
+    return ", ".join(
+        f"{actor} {format_money(usd, FINE)}" for actor, usd in sums.items()
+    )
+
+
+def usage_text(part: Document) -> str:
+    """Return calls, tokens and cost as text; empty without calls."""
+    if not part["calls"]:
+        return ""
+    tokens = part["tokens_in"] + part["tokens_out"]
+    text = f"{part['calls']:,}"
+    if tokens:
+        text += f", {part['tokens_in']:,} tokens in, {part['tokens_out']:,} out"
+    return f"{text}, {format_money(part['usd'], FINE)} USD" if part["usd"] else text
+
+
+def without_result_text(calls: Document) -> str:
+    """Return the paid calls of lost claims and of dead chunks."""
+    parts = [
+        ("by lost claims, paid twice", calls["paid_by_lost_claims"]),
+        ("by dead chunks", calls["paid_by_dead_chunks"]),
+    ]
+    return "\n".join(
+        f"{name}: {usage_text(part)}" for name, part in parts if part["calls"]
+    )
+
+
+def saved_text(calls: Document) -> str:
+    """Return the calls that were answered without paying again."""
+    parts = [("from the journal", "replayed"), ("from other jobs", "cached")]
+    return "\n".join(
+        f"{name}: {usage_text(calls[how])}"
+        for name, how in parts
+        if calls[how]["calls"]
+    )
+
+
+def idle_document(lines: Sequence[BillLine], prices: Prices, region: str) -> Document:
+    """Return the price of a month without a job as a document."""
+    return {
+        "region": region,
+        "prices_dated": str(prices.dated),
+        "lines": [{**asdict(line), "usd": line.usd} for line in lines],
+        "total_usd": total(lines),
+    }
+
+
+def idle_view(document: Document) -> View:
+    """Return a view of the price of a month without a job."""
+
+    def draw(console: Console) -> None:
+        print_table(console, document["lines"], IDLE_COLUMNS)
+        console.print()
+        pairs = [
+            ("total", f"{format_money(document['total_usd'], COARSE)} USD a month"),
+            ("prices", f"{document['region']}, as of {document['prices_dated']}"),
+        ]
+        console.print(facts(pairs))
+
+    return draw
+
+
+def format_amount(count: float) -> str:
+    """Return a count as text, without decimals if it is whole; empty for zero."""
+    if not count:
+        return ""
+    if count == int(count):
+        return f"{int(count):,}"
+    return f"{count:,.3f}" if count >= 1 else f"{count:.6f}"
+
+
+def format_money(usd: float | None, digits: int) -> str:
+    """Return an amount of dollars as text; empty if it is unknown."""
+    return "" if usd is None else f"{usd:,.{digits}f}"

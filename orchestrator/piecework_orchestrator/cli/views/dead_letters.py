@@ -1,0 +1,357 @@
+"""Draw dead letters for people."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+
+from piecework.aws.objects import MOST_BYTES, PayloadRef, Payloads
+from piecework.domain.model import ChunkRef
+from piecework.domain.records import Bounds, read_json, read_value
+from piecework.errors import NotFoundError, PieceworkError, StoreError
+from piecework.runtime import Runtime
+from piecework.store.dead_letters import OPEN, REDRIVEN, read_letter
+from piecework.store.table import Item
+from piecework_orchestrator.cli.dlq_select import Letter, chunk_name, with_fingerprint
+from piecework_orchestrator.cli.output import (
+    ERROR_HISTORY_COLUMNS,
+    Column,
+    Document,
+    View,
+    facts,
+    pretty,
+    section,
+)
+from piecework_orchestrator.cli.times import format_ago
+
+LINE_ATTRIBUTES = (
+    "job",
+    "label",
+    "state",
+    "error_code",
+    "error_class",
+    "error",
+    "fingerprint",
+    "stage",
+    "attempts",
+    "compensation",
+    "uncompensated_stages",
+    "pipeline",
+    "owner",
+    "runbook",
+    "gen",
+    "replay_of",
+    "origin_gen",
+    "patched_in_gen",
+    "dead_lettered_at",
+    "redriven_at",
+    "redriven_by",
+    "redrive_reason",
+    "redriven_gen",
+    "patch",
+    "discarded_at",
+    "discarded_by",
+    "discard_reason",
+)
+
+
+def letter_line(letter: Letter) -> Letter:
+    """Return the facts of a dead letter that a list shows."""
+    return {"chunk": chunk_name(letter)} | {
+        name: letter[name] for name in LINE_ATTRIBUTES if letter.get(name) is not None
+    }
+
+
+def letter_columns(now: float, *, all_: bool) -> list[Column]:
+    """Return the columns of `dlq list`."""
+    state = [Column("STATE", "state")] if all_ else []
+    return [
+        Column("JOB", "job"),
+        Column("CHUNK", "chunk", right=True),
+        *state,
+        Column("FINGERPRINT", "fingerprint"),
+        Column("CODE", "error_code"),
+        Column("STAGE", "stage"),
+        Column("ATTEMPTS", "attempts", right=True),
+        Column("DIED", lambda letter: format_ago(letter["dead_lettered_at"], now)),
+        Column("LABEL", "label", shrinks=True),
+    ]
+
+
+def letter_view(letter: Letter, now: float) -> View:
+    """Return a view of a dead letter."""
+    died = format_ago(letter["dead_lettered_at"], now)
+    uncompensated = letter.get("uncompensated_stages")
+
+    def draw(console: Console) -> None:
+        console.print(
+            facts(
+                [
+                    ("chunk", f"{letter['job']} {chunk_name(letter)}"),
+                    ("label", letter.get("label")),
+                    ("state", state_text(letter, now)),
+                    ("error", f"{letter['error_code']}  ({letter['error_class']})"),
+                    ("", letter.get("error")),
+                    ("means", cause_text(letter)),
+                    ("stage", letter.get("stage")),
+                    ("died", f"{died}, {counters_text(letter)}"),
+                    ("compensation", letter.get("compensation")),
+                    ("not compensated", ", ".join(uncompensated or ())),
+                    ("fingerprint", letter["fingerprint"]),
+                    ("origin", origin_text(letter, now)),
+                    ("patched", patch_text(letter)),
+                    ("owner", letter.get("owner")),
+                    ("runbook", letter.get("runbook")),
+                ]
+            )
+        )
+        if letter["deaths"] > 1 or letter["state"] != OPEN:
+            section(console, "lineage", letter["lineage"], LINEAGE_COLUMNS)
+        section(
+            console, "error history", letter["error_history"], ERROR_HISTORY_COLUMNS
+        )
+        if letter.get("payload") is not None:
+            console.print("\npayload", style="bold")
+            console.print(payload_text(letter["payload"]))
+        elif "payload_error" in letter:
+            console.print(f"\npayload: {letter['payload_error']}")
+        console.print(facts([("\nnext", f"\n{next_command(letter)}")]))
+
+    return draw
+
+
+def state_text(letter: Letter, now: float) -> str:
+    """Return the state of a dead letter, and how it was closed."""
+    row = letter["lineage"][-1]
+    if letter["state"] == OPEN:
+        return OPEN
+    found, chunk = str(letter["state"]), letter["chunk_now"]
+    text = f"{found} {format_ago(row['at'], now)} by {row['by']}: {row['why']}"
+    if found == REDRIVEN and chunk:
+        text += f"; now {chunk['status']} in generation {chunk['gen']}"
+    return text
+
+
+def closed_as(row: Document) -> str:
+    """Return how a death was closed."""
+    if row["state"] == OPEN:
+        return OPEN
+    text = f"{row['state']} by {row['by']}"
+    if "redriven_gen" in row:
+        text += f" as generation {row['redriven_gen']}"
+    return text + (", patched" if "patch" in row else "")
+
+
+def origin_text(letter: Letter, now: float) -> str:
+    """Return the first death of a chunk that died several times."""
+    first = letter["lineage"][0]
+    if letter["deaths"] == 1:
+        return ""
+    ago = format_ago(first["dead_lettered_at"], now)
+    return (
+        f"died in generation {first['gen']}, {ago}, "
+        f"of {first['error_code']}; {letter['deaths']} deaths in all"
+    )
+
+
+def patch_text(letter: Letter) -> str:
+    """Return the last patch of the payload, its generation and its actor."""
+    changes = [row for row in letter["lineage"] if "patch" in row]
+    if not changes:
+        return ""
+    last = changes[-1]
+    return f"since generation {last['redriven_gen']}, by {last['by']}: {last['patch']}"
+
+
+def cause_text(letter: Letter) -> str:
+    """Return the cause of the code; a pipeline's own code is not in the registry."""
+    from piecework.errors.codes import REGISTRY
+
+    found = REGISTRY.get(str(letter["error_code"]))
+    return found.cause if found else ""
+
+
+def counters_text(letter: Letter) -> str:
+    """Return the counters of the chunk as text."""
+    names = ("attempts", "claims", "receive_count")
+    return ", ".join(f"{name} {letter[name]}" for name in names if name in letter)
+
+
+def payload_text(payload: Any) -> str:
+    """Return a payload as text whose line breaks are not escaped."""
+    from piecework_orchestrator.cli.output import clean
+
+    if not isinstance(payload, dict):
+        return clean(pretty(payload))
+    lines = []
+    for name, value in payload.items():
+        if isinstance(value, str) and "\n" in value:
+            lines += [f"{name}:", *(f"  {line}" for line in value.splitlines())]
+        elif isinstance(value, str):
+            lines.append(f"{name}: {value}")
+        else:
+            lines.append(f"{name}: {json.dumps(value, ensure_ascii=False)}")
+    return clean("\n".join(lines))
+
+
+def next_command(letter: Letter) -> str:
+    """Return the next command."""
+    job, chunk = letter["job"], chunk_name(letter)
+    if letter["state"] != OPEN:
+        return f"piecework chunks show {job} {chunk}"
+    only = "" if chunk == "join" else f" --chunk {chunk}"
+    return (
+        f"fix the cause, then "
+        f"piecework dlq redrive --job {job}{only} --reason 'what was fixed'"
+    )
+
+
+LINEAGE_COLUMNS = [
+    Column("GEN", "gen", right=True),
+    Column("DIED", "dead_lettered_at"),
+    Column("CODE", "error_code"),
+    Column("FINGERPRINT", "fingerprint"),
+    Column("CLOSED", closed_as),
+    Column("WHY", "why", folds=True),
+]
+
+
+# Group dead letters by cause: count, first and last death, owner, next command.
+
+
+def group_by_cause(letters: Sequence[Letter]) -> list[Document]:
+    """Return one document per fingerprint, the most frequent first."""
+    found: dict[str, list[Letter]] = defaultdict(list)
+    for letter in letters:
+        found[letter["fingerprint"]].append(letter)
+    documents = [group_document(members) for members in found.values()]
+    return sorted(documents, key=lambda one: (-one["count"], one["fingerprint"]))
+
+
+def group_document(letters: Sequence[Letter]) -> Document:
+    """Return the document of one cause; its texts are those of the newest letter."""
+    ordered = sorted(letters, key=lambda letter: str(letter["dead_lettered_at"]))
+    first, last = ordered[0], ordered[-1]
+    code, mark = last["error_code"], last["fingerprint"]
+    return {
+        "fingerprint": mark,
+        "count": len(letters),
+        "error_code": code,
+        "error_class": last.get("error_class"),
+        "stage": last.get("stage"),
+        "jobs": sorted({letter["job"] for letter in letters}),
+        "first_died_at": first["dead_lettered_at"],
+        "last_died_at": last["dead_lettered_at"],
+        "pipelines": sorted({str(letter.get("pipeline", "")) for letter in letters}),
+        "owner": last.get("owner"),
+        "runbook": last.get("runbook"),
+        "sample": {
+            "job": last["job"],
+            "chunk": chunk_name(last),
+            "error": last.get("error"),
+        },
+        "next": f"piecework dlq show {last['job']} {chunk_name(last)}, then "
+        f"piecework dlq redrive --fingerprint {mark} --canary 1 --reason 'the fix'",
+    }
+
+
+def group_columns(now: float) -> list[Column]:
+    """Return the columns of `dlq stats`."""
+    return [
+        Column("FINGERPRINT", "fingerprint"),
+        Column("COUNT", "count", right=True),
+        Column("JOBS", lambda group: len(group["jobs"]), right=True),
+        Column("CODE", "error_code"),
+        Column("STAGE", "stage"),
+        Column("FIRST", lambda group: format_ago(group["first_died_at"], now)),
+        Column("LAST", lambda group: format_ago(group["last_died_at"], now)),
+        Column("OWNER", "owner"),
+        Column("SAMPLE", lambda group: group["sample"]["error"], shrinks=True),
+    ]
+
+
+# Read a dead letter with the chunk's earlier deaths, and how each was closed.
+
+#: The attributes that close a dead letter, by its new state: time, actor, reason.
+CLOSING_ATTRIBUTES = {
+    "REDRIVEN": ("redriven_at", "redriven_by", "redrive_reason"),
+    "DISCARDED": ("discarded_at", "discarded_by", "discard_reason"),
+}
+
+
+async def dead_letter_document(rt: Runtime, ref: ChunkRef) -> Letter:
+    """Return the last dead letter of a chunk: error history, lineage and payload.
+
+    Raises:
+        NotFoundError: `job.dead_letter.not_found`.
+    """
+    rows = rt.dead_letters.query(ref.of.pk, f"{ref.sk}#")
+    found = [letter async for row in rows if (letter := read_letter(row))]
+    letters = sorted(map(with_fingerprint, found), key=lambda row: int(row["gen"]))
+    if not letters:
+        message = f"Chunk {ref} has no dead letter."
+        step = f"`piecework dlq list --job {ref.job} --all`"
+        raise NotFoundError(message, code="job.dead_letter.not_found", next_step=step)
+    last = letters[-1]
+    facts = {k: v for k, v in last.items() if k not in {"pk", "sk", "expires_at"}}
+    chunk = await rt.table.get(ref.pk, ref.sk) or {}
+    return {
+        **facts,
+        "error_history": read_value(
+            str(last["error_history"]), "The error history of a dead letter"
+        ),
+        "deaths": len(letters),
+        "lineage": lineage(letters),
+        "chunk_now": {k: chunk[k] for k in ("status", "gen") if k in chunk},
+        **await payload_facts(rt, ref, last),
+    }
+
+
+def lineage(letters: Sequence[Letter]) -> list[Letter]:
+    """Return every death of a chunk, the oldest first, and how each was closed."""
+    return [
+        {
+            "gen": letter["gen"],
+            "dead_lettered_at": letter["dead_lettered_at"],
+            "error_code": letter["error_code"],
+            "fingerprint": letter["fingerprint"],
+            "replay_of": letter.get("replay_of"),
+            "state": letter["state"],
+            **closing_facts(letter),
+        }
+        for letter in letters
+    ]
+
+
+def closing_facts(letter: Item) -> Letter:
+    """Return when, by whom and why a dead letter was closed, and its redrive."""
+    names = CLOSING_ATTRIBUTES.get(str(letter["state"]), ())
+    facts = dict(zip(("at", "by", "why"), map(letter.get, names), strict=False))
+    more = {"redriven_gen": letter.get("redriven_gen"), "patch": letter.get("patch")}
+    return facts | {name: value for name, value in more.items() if value is not None}
+
+
+async def payload_facts(rt: Runtime, ref: ChunkRef, letter: Letter) -> Letter:
+    """Return the payload of a dead chunk, or why it cannot be read.
+
+    Raises:
+        StoreError: The bucket cannot be reached, so the payload may exist.
+    """
+    place, sha256 = letter.get("payload"), letter.get("payload_sha256")
+    if not place:
+        return {}
+    try:
+        payloads = Payloads(rt.objects)
+        content = await payloads.read(
+            ref.tenant, ref.job, PayloadRef.parse(str(place)), str(sha256)
+        )
+        return {"payload_at": place, "payload": read_json(content, Bounds(MOST_BYTES))}
+    except StoreError:
+        raise
+    except (PieceworkError, ValueError) as error:
+        code = error.code if isinstance(error, PieceworkError) else "not JSON"
+        return {"payload_at": place, "payload": None, "payload_error": code}

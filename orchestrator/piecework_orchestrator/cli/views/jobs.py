@@ -1,0 +1,183 @@
+"""Draw a job, and a list of jobs, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.console import Console
+
+from piecework_orchestrator.cli.output import Column, Document, View, facts
+from piecework_orchestrator.cli.times import (
+    epoch,
+    format_ago,
+    format_between,
+    format_span,
+)
+
+
+def job_columns(now: float) -> list[Column]:
+    """Return the columns of `jobs list`."""
+    return [
+        Column("JOB", "job"),
+        Column("STATUS", "status"),
+        Column("DONE", progress_text, right=True),
+        Column("PIPELINE", "pipeline", shrinks=True),
+        Column("CREATED", lambda job: format_ago(job["created_at"], now)),
+        Column("TOOK", lambda job: duration_text(job, now)),
+    ]
+
+
+def progress_text(job: Document) -> str:
+    """Return how many chunks have a result; of an open job, how many have ended."""
+    outcomes = job.get("outcomes")
+    ended = outcomes.get("SUCCEEDED", 0) if outcomes else job.get("ended_chunks", 0)
+    return f"{ended}/{job['chunks']}"
+
+
+def duration_text(job: Document, now: float) -> str:
+    """Return how long a job took, or how long it has existed."""
+    if job.get("finished_at"):
+        return format_between(job["created_at"], job["finished_at"])
+    return f"{format_span(now - epoch(job['created_at']))} so far"
+
+
+def job_view(job: Document, now: float) -> View:
+    """Return a view of a job with its counts, its certificate and the next command."""
+
+    def draw(console: Console) -> None:
+        reason = job.get("status_reason")
+        dead = job["dead_letters"]
+        console.print(
+            facts(
+                [
+                    ("job", job["job"]),
+                    ("status", job["status"]),
+                    ("pipeline", job["pipeline"]),
+                    ("source", job.get("source")),
+                    ("created", creation_text(job, now)),
+                    ("took", duration_text(job, now)),
+                    ("resumed", reopening_text(job)),
+                    ("deadline", deadline_text(job, now)),
+                    ("cancelled", cancel_text(job)),
+                    ("quiesced", quiescence_text(job)),
+                    ("chunks", chunk_counts_text(job)),
+                    ("calls", calls_text(job)),
+                    ("errors", format_counts(job["error_codes"])),
+                    ("dead letters", f"{dead} open" if dead else ""),
+                    ("reason", current_reason(reason, now) if reason else ""),
+                    (
+                        "notified",
+                        "\n".join(map(notification_text, job.get("notifications", ()))),
+                    ),
+                    ("certificate", certificate_text(job)),
+                    ("next", next_command(job)),
+                ]
+            )
+        )
+
+    return draw
+
+
+def current_reason(reason: Document, now: float) -> str:
+    """Return why a job makes no progress; empty if that time has passed."""
+    if reason["until"] and epoch(reason["until"]) <= now:
+        return ""
+    return f"{reason['code']}: {reason['message']}"
+
+
+def creation_text(job: Document, now: float) -> str:
+    """Return when and by whom a job was submitted."""
+    by = f" by {job['submitted_by']}" if job.get("submitted_by") else ""
+    return f"{format_ago(job['created_at'], now)}{by}"
+
+
+def reopening_text(job: Document) -> str:
+    """Return how often a job was reopened, and the last actor and reason."""
+    if "resumed_by" not in job:
+        return ""
+    times = job["gen"] - 1
+    return f"{times} x, last by {job['resumed_by']}: {job.get('resume_reason', '')}"
+
+
+def cancel_text(job: Document) -> str:
+    """Return the actor and the reason of a cancel; empty if the job was reopened."""
+    facts = job.get("cancel")
+    if not facts:
+        return ""
+    by = f"by {facts.get('cancelled_by', '')}: {facts.get('cancel_reason', '')}"
+    return f"{by}; with compensation" if facts.get("cancel_compensates") else by
+
+
+def quiescence_text(job: Document) -> str:
+    """Return how long a cancel took, and the calls that ended after it."""
+    facts = job.get("cancel", {})
+    if "quiesced_after_s" not in facts:
+        return ""
+    took = format_span(facts["quiesced_after_s"])
+    return f"{took} after the cancel, with {facts['calls_after_cancel']} calls after it"
+
+
+def notification_text(notification: Document) -> str:
+    """Return the state of a notification as text."""
+    state = notification["state"]
+    text = f"{notification['event']} of generation {notification['gen']}: {state}"
+    number = notification["attempts"]
+    attempts = f" in {number} attempts" if number > 1 else ""
+    error = f", {notification['last_error']}" if "last_error" in notification else ""
+    return f"{text}{attempts}{error}"
+
+
+def deadline_text(job: Document, now: float) -> str:
+    """Return the deadline of a job and the time left."""
+    until = job.get("deadline_at")
+    return f"{until}  ({format_ago(until, now)})" if until else ""
+
+
+def chunk_counts_text(job: Document) -> str:
+    """Return the number of chunks, and the number by status."""
+    return f"{job['chunks']}: {format_counts(job['counts'])}"
+
+
+def calls_text(job: Document) -> str:
+    """Return how many calls were paid, and how many came from the cache."""
+    made, cached = job["calls"]["paid"], job["calls"]["cached"]
+    return f"{made}, and {cached} from the cache" if cached else f"{made}"
+
+
+def format_counts(counts: Mapping[str, int]) -> str:
+    """Return counts as text, the largest first."""
+    ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    return ", ".join(f"{count} {name}" for name, count in ordered)
+
+
+def certificate_text(job: Document) -> str:
+    """Return a certificate as a line."""
+    found = job.get("certificate")
+    if not found:
+        return ""
+    missing = [str(row["chunk"]) for row in found["missing"]]
+    text = f"{len(found['results'])} of {found['chunks']} results"
+    if missing:
+        more = ", …" if len(missing) > 10 else ""  # noqa: PLR2004 -- fits a line
+        text += f"; missing: {', '.join(missing[:10])}{more}"
+    if found.get("patched"):
+        text += f"; {len(found['patched'])} with a patched payload"
+    if found["join_error"]:
+        text += f"; the join died of {found['join_error']}"
+    return f"{text}; manifest {found['manifest_sha256'][:12]}"
+
+
+def next_command(job: Document) -> str:
+    """Return the next command."""
+    name = job["job"]
+    reason = job.get("status_reason")
+    if reason and reason["code"] == "runtime.pipeline.unknown":
+        return f"piecework-worker --pipelines MODULE  (the module of {job['pipeline']})"
+    by_status = {
+        "SUBMITTING": "piecework reconcile  (or repeat the submit)",
+        "SUCCEEDED": f"piecework results {name}",
+        "CANCELLED": f"piecework jobs resume {name} --reason 'why'",
+        "PARTIAL": f"piecework dlq list --job {name}",
+        "FAILED": f"piecework dlq list --job {name}",
+    }
+    return by_status.get(job["status"], f"piecework jobs watch {name}")

@@ -1,0 +1,168 @@
+"""Compute the lines and the total of a bill from counts and prices; no I/O."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from piecework.cost.attribution import WHOLE
+from piecework.dependency import NANO
+from piecework_orchestrator.cost.prices import PriceName, Prices
+
+Counts = Mapping[str, int]
+
+GB: Final = 1024**3
+#: The price and the measure by which each operation is billed.
+BILLED: Final[Mapping[str, tuple[PriceName, str]]] = {
+    **dict.fromkeys(
+        (
+            "SendMessageBatch",
+            "ReceiveMessage",
+            "ChangeMessageVisibilityBatch",
+            "DeleteMessageBatch",
+            "GetQueueUrl",
+            "GetQueueAttributes",
+        ),
+        ("sqs_request", "requests"),
+    ),
+    **dict.fromkeys(
+        ("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems"),
+        ("dynamodb_write_unit", "units"),
+    ),
+    **dict.fromkeys(("GetItem", "Query", "Scan"), ("dynamodb_read_unit", "units")),
+    **dict.fromkeys(("PutObject", "ListObjectsV2"), ("s3_put", "requests")),
+    **dict.fromkeys(("GetObject", "HeadObject"), ("s3_get", "requests")),
+}
+SERVICES: Final = {"sqs": "SQS", "dynamodb": "DynamoDB", "s3": "S3"}
+UNITS: Final = {
+    "sqs_request": "requests",
+    "dynamodb_write_unit": "write units",
+    "dynamodb_read_unit": "read units",
+    "s3_put": "requests",
+    "s3_get": "requests",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSize:
+    """Size of a worker's Fargate task; zero if it is not known."""
+
+    vcpu: float = 0.0
+    gb: float = 0.0
+    arm: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BillLine:
+    """A line of the bill.
+
+    Attributes:
+        unit_price: Dollars per unit; None if not known: totals then exclude the line.
+        requests: Number of requests; 0 if it does not apply.
+    """
+
+    group: str
+    item: str
+    count: float
+    unit: str
+    unit_price: float | None
+    requests: float = 0.0
+
+    @property
+    def usd(self) -> float | None:
+        """Cost in dollars, or None without a price."""
+        return None if self.unit_price is None else self.count * self.unit_price
+
+
+def bill_lines(
+    counts: Counts, prices: Prices, region: str, task: TaskSize
+) -> list[BillLine]:
+    """Return the lines of a bill, service by service."""
+    return [
+        *operation_lines(counts, prices, region),
+        *storage_lines(counts, prices, region),
+        *compute_lines(counts, prices, region, task),
+        *call_lines(counts, prices),
+    ]
+
+
+def total(lines: Iterable[BillLine]) -> float:
+    """Return the sum of the lines with a price, in dollars."""
+    return sum(line.usd or 0.0 for line in lines)
+
+
+def operation_lines(counts: Counts, prices: Prices, region: str) -> Iterator[BillLine]:
+    """Yield a line for each billed AWS operation."""
+    for operation, (name, measure) in BILLED.items():
+        requests = counts.get(f"op__{operation}__requests", 0) / WHOLE
+        count = counts.get(f"op__{operation}__{measure}", 0) / WHOLE
+        if requests or count:
+            service = SERVICES[name.partition("_")[0]]
+            price = prices.price(region, name).unit_price
+            yield BillLine(service, operation, count, UNITS[name], price, requests)
+
+
+def storage_lines(counts: Counts, prices: Prices, region: str) -> Iterator[BillLine]:
+    """Yield the cost of storing the job's objects for a month."""
+    size = counts.get("op__PutObject__bytes", 0) / GB
+    if size:
+        price = prices.price(region, "s3_gb_month").unit_price
+        yield BillLine("S3", "stored for a month", size, "GB-months", price)
+
+
+def compute_lines(
+    counts: Counts, prices: Prices, region: str, task: TaskSize
+) -> Iterator[BillLine]:
+    """Yield the busy time of the workers, with a price if their size is known."""
+    hours = counts.get("busy_ms", 0) / 1000 / 3600
+    if not hours:
+        return
+    if not task.vcpu:
+        yield BillLine("workers", "busy time", hours, "hours", None)
+        return
+    cpu: PriceName = "fargate_arm_vcpu_hour" if task.arm else "fargate_vcpu_hour"
+    memory: PriceName = "fargate_arm_gb_hour" if task.arm else "fargate_gb_hour"
+    cpu_price = prices.price(region, cpu).unit_price
+    memory_price = prices.price(region, memory).unit_price
+    yield BillLine("workers", "vCPU", hours * task.vcpu, "vCPU-hours", cpu_price)
+    yield BillLine("workers", "memory", hours * task.gb, "GB-hours", memory_price)
+
+
+def call_lines(counts: Counts, prices: Prices) -> Iterator[BillLine]:
+    """Yield the paid calls, priced by reported cost, else by their tokens."""
+    for model, usage in sorted(call_counts(counts, "paid").items()):
+        calls = usage["calls"]
+        if usage["nano_usd"]:
+            usd = usage["nano_usd"] / NANO / calls
+            yield BillLine("calls", model, calls, "calls", usd)
+            continue
+        yield BillLine("calls", model, calls, "calls", None)
+        known = prices.model_prices(model)
+        for measure, direction in (("tokens_in", "in"), ("tokens_out", "out")):
+            if usage[measure]:
+                price = known.get(measure)  # type: ignore[call-overload]
+                unit_price = None if price is None else price.unit_price
+                item = f"{model}, {direction}"
+                yield BillLine("calls", item, usage[measure], "tokens", unit_price)
+
+
+def call_counts(counts: Counts, kind: str) -> dict[str, dict[str, int]]:
+    """Return the counts of calls of a kind (paid, replayed, cached), by model."""
+    found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for name, count in counts.items():
+        prefix, _, rest = name.partition("__")
+        if prefix == kind:
+            model, _, measure = rest.rpartition("__")
+            found[model][measure] += count
+    return found
+
+
+def sum_counts(rows: Iterable[Counts]) -> dict[str, int]:
+    """Add up counts by name."""
+    found: dict[str, int] = defaultdict(int)
+    for row in rows:
+        for name, count in row.items():
+            found[name] += count
+    return dict(found)

@@ -1,0 +1,221 @@
+"""Check everything that a run needs, and name the next step for each failure."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from piecework.aws.endpoint import ENDPOINT_VARIABLES, Emulator, is_loopback
+from piecework.errors import PieceworkError
+from piecework.settings import Settings
+from piecework_orchestrator.embedded import server
+from piecework_orchestrator.embedded.deploy import make_client
+from piecework_orchestrator.embedded.server import find
+
+OLDEST_PYTHON = (3, 11)
+PACKAGES = ("aioboto3", "aiobotocore", "boto3", "pydantic", "structlog", "tenacity")
+HEALTH_S = 2.0
+EMBEDDED_ACCOUNT = "000000000000"
+START = "run `piecework up`"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one check, with the next step if it failed."""
+
+    name: str
+    ok: bool
+    detail: str
+    next_step: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The endpoint of AWS calls from this directory and environment, and why."""
+
+    endpoint: str | None
+    reason: str
+    emulator: Emulator | None = None
+
+
+def run_checks(
+    settings: Settings, environ: Mapping[str, str] = os.environ
+) -> list[Check]:
+    """Check the machine, then the endpoint, then the deployed resources."""
+    done = [_check_python(), _check_packages()]
+    try:
+        target = _find_target(environ)
+    except PieceworkError as error:
+        message, step = error.message, error.next_step
+        return [*done, Check("endpoint", ok=False, detail=message, next_step=step)]
+    done += [_check_endpoint(target), _check_loopback(target)]
+    if target.emulator:
+        done.append(_check_emulator(target.emulator))
+    region = _check_region(target, environ)
+    done.append(region)
+    credentials = _check_credentials(target)
+    done.append(credentials)
+    if all(check.ok for check in done):
+        done += _check_resources(settings, target, region.detail.split()[0])
+    return done
+
+
+def _check_python() -> Check:
+    found = ".".join(str(part) for part in sys.version_info[:3])
+    wanted = ".".join(str(part) for part in OLDEST_PYTHON)
+    ok = sys.version_info >= OLDEST_PYTHON
+    return Check("python", ok, found, "" if ok else f"install Python {wanted} or newer")
+
+
+def _check_packages() -> Check:
+    found, missing = [], []
+    for name in PACKAGES:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            missing.append(name)
+    detail = ", ".join(found + [f"{name} missing" for name in missing])
+    step = "run `pip install piecework`" if missing else ""
+    return Check("packages", not missing, detail, step)
+
+
+def _find_target(environ: Mapping[str, str]) -> Target:
+    """Find the endpoint as the runtime does: environment, state file, then AWS."""
+    for name in ENDPOINT_VARIABLES:
+        if environ.get(name):
+            return Target(environ[name], f"{name} is set")
+    if emulator := find():
+        return Target(emulator.endpoint, "started by `piecework up`", emulator)
+    return Target(None, "no endpoint variable, no emulator of this folder")
+
+
+def _check_endpoint(target: Target) -> Check:
+    return Check(
+        "endpoint", ok=True, detail=f"{target.endpoint or 'AWS'}: {target.reason}"
+    )
+
+
+def _check_loopback(target: Target) -> Check:
+    if target.endpoint and is_loopback(target.endpoint):
+        return Check("loopback", ok=True, detail="yes: no call leaves this machine")
+    return Check("loopback", ok=True, detail="no: `demo` and `down` refuse to run")
+
+
+def _check_emulator(emulator: Emulator) -> Check:
+    try:
+        found = server.fetch_version(emulator.endpoint, HEALTH_S)
+    except (OSError, ValueError) as error:
+        detail = f"pid {emulator.pid} does not answer: {type(error).__name__}"
+        return Check("emulator", ok=False, detail=detail, next_step=START)
+    return Check("emulator", ok=True, detail=f"MiniStack {found}, pid {emulator.pid}")
+
+
+def _check_region(target: Target, environ: Mapping[str, str]) -> Check:
+    """Check the region; the two variables for it may differ."""
+    from botocore.exceptions import BotoCoreError
+
+    if target.emulator:
+        return Check("region", ok=True, detail=f"{target.emulator.region} (embedded)")
+    default, plain = environ.get("AWS_DEFAULT_REGION"), environ.get("AWS_REGION")
+    if default and plain and default != plain:
+        detail = f"{default} in AWS_DEFAULT_REGION, {plain} in AWS_REGION"
+        return Check(
+            "region", ok=False, detail=detail, next_step="set both to one region"
+        )
+    if chosen := default or plain:
+        return Check("region", ok=True, detail=chosen)
+    try:
+        profile = _make_session().region_name
+    except BotoCoreError as error:
+        return _config_failure("region", error)
+    if profile:
+        return Check("region", ok=True, detail=f"{profile} (from the profile)")
+    step = f"set AWS_REGION; for the embedded AWS, {START}"
+    return Check("region", ok=False, detail="none", next_step=step)
+
+
+def _check_credentials(target: Target) -> Check:
+    from botocore.exceptions import BotoCoreError
+
+    if target.emulator:
+        detail = "test credentials of the embedded AWS; your own are not used"
+        return Check("credentials", ok=True, detail=detail)
+    try:
+        found = _make_session().get_credentials()
+    except BotoCoreError as error:
+        return _config_failure("credentials", error)
+    if found is None:
+        step = f"sign in with the AWS CLI; for the embedded AWS, {START}"
+        return Check("credentials", ok=False, detail="none", next_step=step)
+    return Check("credentials", ok=True, detail=f"from {found.method}")
+
+
+def _config_failure(name: str, error: Exception) -> Check:
+    """Return the failed check of an AWS configuration, in the words of the SDK."""
+    step = f"correct the profile or the variables; for the embedded AWS, {START}"
+    return Check(name, ok=False, detail=str(error), next_step=step)
+
+
+def _check_resources(
+    settings: Settings, target: Target, region: str
+) -> Iterator[Check]:
+    """Check each resource by name, even if another check failed."""
+    sqs, dynamodb, s3 = (
+        _make_client(name, target, region) for name in ("sqs", "dynamodb", "s3")
+    )
+    for queue in (settings.work_queue, settings.dead_letter_queue):
+        yield _check_call(f"queue {queue}", partial(sqs.get_queue_url, QueueName=queue))
+    for table in (settings.checkpoints_table, settings.dead_letters_table):
+        yield _check_call(
+            f"table {table}", partial(dynamodb.describe_table, TableName=table)
+        )
+    account = EMBEDDED_ACCOUNT
+    if not target.emulator:
+        sts = _make_client("sts", target, region)
+        identity = _check_call("account", sts.get_caller_identity, shown="Account")
+        yield identity
+        account = identity.detail
+    bucket = settings.bucket(account, region)
+    # The role of one tenant may list only the prefix of that tenant.
+    prefix = f"tenants/{settings.tenant}/"
+    call = partial(s3.list_objects_v2, Bucket=bucket, Prefix=prefix, MaxKeys=1)
+    yield _check_call(f"bucket {bucket}", call)
+
+
+def _check_call(name: str, call: Callable[[], Any], shown: str = "") -> Check:
+    """Call AWS once; `shown` is the key of the answer to show."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        answer = call()
+    except ClientError as error:
+        code = error.response["Error"]["Code"]
+        step = f"{START}, or deploy infra/data.yaml to your account"
+        return Check(name, ok=False, detail=str(code), next_step=step)
+    except BotoCoreError as error:
+        step = "check the endpoint, the network and the credentials"
+        return Check(name, ok=False, detail=type(error).__name__, next_step=step)
+    return Check(name, ok=True, detail=str(answer[shown]) if shown else "found")
+
+
+def _make_client(service: str, target: Target, region: str) -> Any:
+    from botocore.config import Config
+
+    if target.emulator:
+        return make_client(service, target.emulator)
+    config = Config(
+        connect_timeout=2, read_timeout=5, retries={"total_max_attempts": 2}
+    )
+    # No endpoint is passed, because the endpoint variables decide.
+    return _make_session().client(service, region_name=region, config=config)
+
+
+def _make_session() -> Any:
+    import boto3
+
+    return boto3.Session()

@@ -1,0 +1,123 @@
+"""List the effects whose outcome is unknown, and resolve them on an operator's word."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from piecework.domain import keys
+from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job, iso
+from piecework.errors import NotFoundError, UsageError
+from piecework.runtime import Runtime
+from piecework.store.checkpoints import read_work
+from piecework.store.completion import all_chunks
+from piecework.store.effects import (
+    DONE,
+    INTENT,
+    REFUSED,
+    UNKNOWN,
+    Resolution,
+    resolve_effect,
+)
+from piecework_orchestrator.inspector import effect_document, require_chunk
+
+#: Statuses of chunks that ended without a result: no worker will resolve their effects.
+ENDED_WITHOUT_RESULT = frozenset({ChunkStatus.DEAD, ChunkStatus.CANCELLED})
+
+
+@dataclass(frozen=True, slots=True)
+class ResolutionRequest:
+    """An operator's statement about an effect in doubt.
+
+    Attributes:
+        key: The effect's key, or the beginning of the key.
+        answer: The value that the call returned, as JSON; None: it did not happen.
+    """
+
+    key: str
+    answer: str | None
+    actor: str
+    reason: str
+
+
+async def effects_in_doubt(
+    rt: Runtime, job: Job, only: int | None = None
+) -> AsyncIterator[dict[str, Any]]:
+    """Yield the effects in doubt of the chunks that ended without a result.
+
+    With `only`, yield those of this chunk, whatever its status.
+    """
+    if only is not None:
+        for row in await read_in_doubt(
+            rt, await require_chunk(rt, job.ref.chunk(only))
+        ):
+            yield row
+        return
+    async for chunk in all_chunks(rt.table, job.ref, job.chunks):
+        if chunk.status in ENDED_WITHOUT_RESULT:
+            for row in await read_in_doubt(rt, chunk):
+                yield row
+
+
+async def read_in_doubt(rt: Runtime, chunk: Chunk) -> list[dict[str, Any]]:
+    """Return the effects in doubt of a chunk, the oldest first."""
+    work = await read_work(rt.table, chunk.ref)
+    found = [
+        {
+            "chunk": chunk.ref.chunk,
+            "status": str(chunk.status),
+            **effect_document(row),
+        }
+        for row in work.kind("EFFECT")
+        if row["state"] in {INTENT, UNKNOWN}
+    ]
+    return sorted(found, key=lambda row: str(row["started_at"]))
+
+
+async def resolve(
+    rt: Runtime, ref: ChunkRef, request: ResolutionRequest
+) -> dict[str, Any]:
+    """Record the outcome of an effect in doubt; return the effect as it is now.
+
+    Raises:
+        NotFoundError: `job.chunk.not_found`, `job.effect.not_found`.
+        UsageError: `job.effect.not_resolved`: a worker holds the chunk, or the effect
+            is not in doubt any more.
+    """
+    chunk = await require_chunk(rt, ref)
+    key = await complete_key(rt, chunk, request.key)
+    answer = None
+    if request.answer is not None:
+        at = f"{keys.object_prefix(ref.tenant, ref.job)}/effects/{key}"
+        answer = await rt.objects.put_value(request.answer, at)
+    resolution = Resolution(request.actor, request.reason, iso(rt.clock()), answer)
+    if chunk.status not in ENDED_WITHOUT_RESULT or not await resolve_effect(
+        rt.table, chunk, key, resolution
+    ):
+        message = (
+            f"The effect was not resolved: chunk {ref} is {chunk.status}, or it "
+            "changed meanwhile."
+        )
+        raise UsageError(message, code="job.effect.not_resolved")
+    state = REFUSED if answer is None else DONE
+    facts = {"chunk": ref.chunk, "effect_key": key, "state": state}
+    author = {"actor": request.actor, "reason": request.reason}
+    await rt.jobs.record(ref.of, "effect resolved", facts | author)
+    return {"job": ref.job, "status": str(chunk.status), **facts}
+
+
+async def complete_key(rt: Runtime, chunk: Chunk, beginning: str) -> str:
+    """Return the key of the only effect in doubt whose key has this beginning.
+
+    Raises:
+        NotFoundError: `job.effect.not_found`: no key has it, or several have.
+    """
+    found = [str(row["effect_key"]) for row in await read_in_doubt(rt, chunk)]
+    matches = [key for key in found if beginning and key.startswith(beginning)]
+    if len(matches) != 1:
+        number = f"{len(matches)} effects" if matches else "no effect"
+        message = f"Chunk {chunk.ref} has {number} in doubt with this key."
+        step = f"`piecework effects list {chunk.ref.job}` lists the keys."
+        raise NotFoundError(message, code="job.effect.not_found", next_step=step)
+    return matches[0]

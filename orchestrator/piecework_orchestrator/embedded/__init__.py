@@ -1,0 +1,71 @@
+"""Start, find and stop an AWS emulator on this machine, without account or container.
+
+MiniStack runs as a separate process in its own Python environment, because it pins
+another version of botocore. It keeps all data in memory: `down` deletes the data.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from piecework.aws.endpoint import Emulator, read_state
+from piecework_orchestrator.embedded import deploy, environment, server
+from piecework_orchestrator.embedded import server as state
+from piecework_orchestrator.embedded.server import find, refuse_remote
+
+__all__ = ["Emulator", "down", "find", "up"]
+
+REGION = "us-east-1"
+
+
+def _print_to_stderr(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+def up(
+    app: str,
+    env: str,
+    state_dir: Path | None = None,
+    *,
+    region: str = REGION,
+    report: Callable[[str], None] = _print_to_stderr,
+) -> Emulator:
+    """Start the emulator and deploy the data stack of `app` and `env` into it.
+
+    A second call changes nothing: it keeps a running emulator and an existing stack.
+
+    Raises:
+        UsageError: `embedded.endpoint.not_loopback`, `embedded.state.unreadable`.
+        UnreachableError: `embedded.environment.install_failed`,
+            `embedded.server.not_healthy`, `embedded.deploy.failed`.
+    """
+    refuse_remote(os.environ)
+    folder = state.resolve_folder(state_dir)
+    with state.lock(folder):
+        emulator = read_state(folder)
+        if emulator is None or not server.is_our_server(emulator.pid, folder):
+            python = environment.ensure_environment(report=report)
+            server.stop_untracked(folder)
+            emulator = server.start(python, folder, region)
+            state.write(folder, emulator)
+        deploy.deploy_embedded(emulator, app, env)
+    return emulator
+
+
+def down(state_dir: Path | None = None) -> Emulator | None:
+    """Stop the emulator and remove its state; return None if there was none."""
+    refuse_remote(os.environ)
+    folder = state.resolve_folder(state_dir)
+    if not folder.is_dir():
+        return None
+    with state.lock(folder):
+        emulator = read_state(folder)
+        if emulator is not None:
+            refuse_remote({"AWS_ENDPOINT_URL": emulator.endpoint})
+            server.stop(emulator.pid, folder)
+            state.remove(folder)
+        server.stop_untracked(folder)
+    return emulator

@@ -1,0 +1,146 @@
+"""Install MiniStack into its own Python environment, once, in the user's cache."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from piecework.errors import UnreachableError
+
+VERSION = "1.5.33"
+TAIL_LINES = 12
+
+
+def ensure_environment(
+    report: Callable[[str], None],
+    environ: Mapping[str, str] = os.environ,
+    base: str = sys.executable,
+) -> Path:
+    """Return the environment's Python; install the environment if it is missing.
+
+    Raises:
+        UnreachableError: `embedded.environment.install_failed`.
+    """
+    lock = read_lock_file()
+    cache = cache_folder(environ)
+    home = cache / f"ministack-{VERSION}-{fingerprint(lock)}"
+    python = home / "bin" / "python"
+    if python.exists():
+        return python
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / f"{home.name}.lock").open("w") as lock_file:
+        _acquire_lock(lock_file.fileno(), report)
+        if not python.exists():  # else another process installed it meanwhile
+            report(f"installing MiniStack {VERSION} into {home} (once, about 50 MB)")
+            _build_environment(home, lock, base, report, environ)
+    return python
+
+
+def cache_folder(environ: Mapping[str, str]) -> Path:
+    """Return the folder of environments that all projects share."""
+    if chosen := environ.get("PIECEWORK_CACHE_DIR"):
+        return Path(chosen).absolute()
+    if base := environ.get("XDG_CACHE_HOME"):
+        return Path(base).absolute() / "piecework"
+    return Path.home() / ".cache" / "piecework"
+
+
+def fingerprint(lock: str) -> str:
+    """Return a hash of locked packages and Python version, for a folder name."""
+    source = f"{lock}\n{sys.version_info.major}.{sys.version_info.minor}"
+    return hashlib.sha256(source.encode()).hexdigest()[:12]
+
+
+def _acquire_lock(lock: int, report: Callable[[str], None]) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        report("another process is installing MiniStack; waiting for it")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+
+def _build_environment(
+    home: Path,
+    lock: str,
+    base: str,
+    report: Callable[[str], None],
+    environ: Mapping[str, str],
+) -> None:
+    """Install into a temporary folder, then rename it: readers never see half of it."""
+    draft = Path(tempfile.mkdtemp(prefix=f".{home.name}.", dir=home.parent))
+    try:
+        requirements = draft / "requirements.txt"
+        requirements.write_text(lock, encoding="utf-8")
+        _install_packages(draft / "env", requirements, base, report, environ)
+        if home.exists():  # its Python is missing: the interpreter was upgraded
+            shutil.rmtree(home)
+        (draft / "env").rename(home)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _install_packages(
+    folder: Path,
+    requirements: Path,
+    base: str,
+    report: Callable[[str], None],
+    environ: Mapping[str, str],
+) -> None:
+    """Install with uv; fall back to venv and pip if uv is missing or fails."""
+    python = str(folder / "bin" / "python")
+    install = ["install", "--quiet", "--require-hashes", "-r", str(requirements)]
+    if uv := shutil.which("uv", path=environ.get("PATH")):
+        venv = [uv, "venv", "--quiet", "--clear", "--python", base, str(folder)]
+        pip = [uv, "pip", *install, "--compile-bytecode", "--python", python]
+        if not (error := _run(venv, pip, environ=environ)):
+            return
+        report(f"uv failed; trying pip. Output of uv:\n{error}")
+    venv = [base, "-m", "venv", "--clear", str(folder)]
+    pip = [python, "-m", "pip", "--disable-pip-version-check", *install]
+    if error := _run(venv, pip, environ=environ):
+        raise UnreachableError(
+            f"MiniStack could not be installed:\n{error}",
+            code="embedded.environment.install_failed",
+            next_step="Check package index and network, then run `piecework up` again.",
+        )
+
+
+def _run(*commands: list[str], environ: Mapping[str, str]) -> str:
+    """Run the commands in order; return the last lines of a failed one, else ""."""
+    for command in commands:
+        completed = subprocess.run(
+            command,
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if completed.returncode:
+            tail = "\n".join(completed.stdout.splitlines()[-TAIL_LINES:])
+            return tail or f"{command[0]} ended with {completed.returncode}"
+    return ""
+
+
+# The hashed requirements of the embedded emulator.
+#
+# A checkout has them in `requirements/`; the wheel carries a copy in this package.
+
+NAME = "ministack.txt"
+HERE = Path(__file__).parent
+CHECKOUT = HERE.parents[2]
+
+
+def read_lock_file() -> str:
+    """Return the hashed requirements of the emulator's environment."""
+    packaged = HERE / NAME
+    path = packaged if packaged.is_file() else CHECKOUT / "requirements" / NAME
+    return path.read_text(encoding="utf-8")

@@ -1,0 +1,45 @@
+"""Limits on one submission; a larger input is refused before a job is created."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits on one submission; the error names the value and the limit."""
+
+    # A whole document is in memory, as bytes and as text: a few times this size.
+    document_bytes: int = 64 * MIB
+    # All members of a .docx together; most may be pictures, which stay packed.
+    docx_unpacked_bytes: int = 256 * MIB
+    # The XML members are parsed into trees of about ten times this size.
+    docx_xml_bytes: int = 64 * MIB
+    # Word compresses prose 5 to 20 times; only a zip bomb reaches a hundred times.
+    docx_ratio: int = 100
+    # A document has some dozen members; each takes memory before it is read.
+    docx_members: int = 10_000
+    # A page takes about 10 ms of CPU, so this is a minute; no contract is that long.
+    pdf_pages: int = 5_000
+    # A small PDF may repeat one large text on each of its pages.
+    pdf_characters: int = 64 * MIB
+    # A whole line is in memory; no accepted payload is longer than this as JSON.
+    line_bytes: int = MIB
+    # Workers read whole payloads, dozens at a time.
+    payload_bytes: int = 256 * KIB
+    # At the end of a job, the ids of its chunks are compared as one set in memory.
+    chunks: int = 10_000_000
+
+
+DEFAULT_LIMITS = Limits()
+
+
+# Names of files as valid text, because a file name may contain any bytes.
+
+
+def printable_name(name: str) -> str:
+    """Return the name with a replacement character for bytes that are not UTF-8."""
+    return name.encode(errors="surrogateescape").decode(errors="replace")

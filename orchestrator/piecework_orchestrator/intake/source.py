@@ -1,0 +1,202 @@
+"""Read any source as chunk inputs, one by one, in a fixed order.
+
+Memory use does not grow with the size of the job. Reading raises for any invalid
+input. The submitter reads to the end before it creates a job, so invalid input never
+leaves an incomplete job.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import BinaryIO
+
+import structlog
+
+from piecework import telemetry
+from piecework.errors import NotFoundError, UsageError
+from piecework.pipeline import Pipeline
+from piecework_orchestrator.intake.chunk import ChunkInput
+from piecework_orchestrator.intake.documents import (
+    document_chunks,
+    is_document,
+    require_split,
+)
+from piecework_orchestrator.intake.limits import DEFAULT_LIMITS, Limits, printable_name
+from piecework_orchestrator.intake.manifest import (
+    SCHEME,
+    S3Reader,
+    is_manifest,
+    manifest_chunks,
+    object_blocks,
+    open_blocks,
+    stream_blocks,
+)
+
+STDIN = "-"
+
+
+async def chunk_inputs(
+    source: str,
+    pipeline: Pipeline,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    s3: S3Reader | None = None,
+    stdin: BinaryIO | None = None,
+) -> AsyncGenerator[ChunkInput, None]:
+    """Yield the validated chunks of a document, directory or manifest.
+
+    Args:
+        source: A path, `-` for a manifest on standard input, or `s3://bucket/key`.
+        pipeline: Defines the payload type, the split of documents and the labels.
+        limits: Limits on the submission.
+        s3: An S3 client, required for sources in S3.
+        stdin: The stream for `-`; the default is the process's standard input.
+
+    Raises:
+        UsageError: `input.…`: the input is invalid or exceeds a limit.
+        NotFoundError: `input.source.not_found`.
+        UnreachableError: `input.s3.unreachable`.
+    """
+    count = 0
+    async with aclosing(_open(source, pipeline, limits, s3, stdin)) as chunks:
+        async for chunk in chunks:
+            count += 1
+            if count > limits.chunks:
+                raise UsageError(
+                    f"{source} contains more than {limits.chunks:,} chunks.",
+                    code="input.chunks.too_many",
+                    next_step="Submit it in parts, or make the chunks larger.",
+                    source=source,
+                )
+            yield chunk
+
+
+def _open(
+    source: str,
+    pipeline: Pipeline,
+    limits: Limits,
+    s3: S3Reader | None,
+    stdin: BinaryIO | None,
+) -> AsyncGenerator[ChunkInput, None]:
+    """Return the reader for the kind of source, without reading yet."""
+    if source == STDIN:
+        blocks = stream_blocks(stdin or _stdin(), "standard input")
+        return manifest_chunks(blocks, "standard input", pipeline, limits)
+    if source.startswith(SCHEME):
+        return manifest_chunks(object_blocks(source, s3), source, pipeline, limits)
+    path = Path(source)
+    if _is_directory(path):
+        return directory_chunks(path, pipeline, limits)
+    if is_manifest(path.name):
+        return manifest_chunks(open_blocks(path), source, pipeline, limits)
+    return document_chunks(path, printable_name(path.name), pipeline, limits)
+
+
+def _stdin() -> BinaryIO:
+    """Return the process's standard input; raise if it is closed."""
+    if sys.stdin is None:
+        raise UsageError(
+            "Standard input is closed.",
+            code="input.file.unreadable",
+            next_step="Pipe a manifest into the command, or name a file.",
+        )
+    return sys.stdin.buffer
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFoundError(
+            f"There is no file or directory {path}.",
+            code="input.source.not_found",
+            next_step="Check the path; it is relative to the working directory.",
+            source=str(path),
+        ) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not a path"
+        raise UsageError(
+            f"{str(path)!r} cannot be read: {reason}.",
+            code="input.file.unreadable",
+            next_step="Check the permissions of the file and of the directories above.",
+            source=str(path),
+        ) from error
+    return stat.S_ISDIR(mode)
+
+
+# Read every document below a directory, in the order of paths.
+
+# Prefixes of hidden files, and of Word's lock files beside an open document.
+HIDDEN = (".", "~$")
+
+MAX_NAMED_FILES = 10
+
+
+async def directory_chunks(
+    root: Path, pipeline: Pipeline, limits: Limits
+) -> AsyncGenerator[ChunkInput, None]:
+    """Yield the chunks of each document; name skipped files in a warning.
+
+    Raises:
+        UsageError: `input.directory.empty`, or the error of a document that is refused.
+    """
+    require_split(pipeline, str(root))
+    read, skipped, names = 0, 0, list[str]()
+    for path in _files(root):
+        name = printable_name(path.relative_to(root).as_posix())
+        if not is_document(path) or _is_folder(path):
+            skipped += 1
+            names += [name] if len(names) < MAX_NAMED_FILES else []
+            continue
+        read += 1
+        async with aclosing(document_chunks(path, name, pipeline, limits)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+    if skipped:
+        telemetry.emit(
+            structlog.get_logger(),
+            "input.directory.skipped",
+            directory=str(root),
+            count=skipped,
+            files=names,
+        )
+    if not read:
+        raise UsageError(
+            f"{root} contains no readable document ({skipped} files skipped).",
+            code="input.directory.empty",
+            next_step="Name a directory with .md, .txt, .docx or .pdf files.",
+            directory=str(root),
+        )
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False  # reading the file reports the error
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    """Yield the files below; do not follow links to directories, which may loop."""
+    try:
+        with os.scandir(directory) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+    except OSError as error:
+        raise UsageError(
+            f"The directory {directory} cannot be read: {error.strerror}.",
+            code="input.file.unreadable",
+            next_step="Check its permissions.",
+            directory=str(directory),
+        ) from error
+    for entry in entries:
+        if entry.name.startswith(HIDDEN):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _files(Path(entry.path))
+        else:
+            yield Path(entry.path)

@@ -1,0 +1,306 @@
+"""Reopen dead chunks after their cause was fixed, as an act on the job's record.
+
+A redrive is a resume of the chunks that the dead letters name; the messages of the
+dead-letter queue have no part in it. Provider keys are fresh, so that a provider does
+not repeat its stored failure. The effect ledger is asked first, so that no effect
+happens twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from piecework.aws.objects import MOST_BYTES, PayloadRef, Payloads, pack_key
+from piecework.domain import keys
+from piecework.domain.model import Chunk, ChunkStatus, Job, JobRef, JobStatus
+from piecework.domain.records import Bounds, read_json
+from piecework.errors import PieceworkError, UsageError
+from piecework.pipeline import Pipeline
+from piecework.runtime import Runtime
+from piecework.store.dead_letters import OPEN, Closing, DeadLetters
+from piecework.store.reopen import Patched
+from piecework.store.table import Item
+from piecework_orchestrator.resume import (
+    ReopenRequest,
+    ResumeRequest,
+    reopen,
+    require_reopenable,
+)
+
+# Discard dead letters: an operator decided that their chunks stay dead.
+
+
+async def discard(
+    rt: Runtime, ref: JobRef, letters: Sequence[Item], closing: Closing
+) -> int:
+    """Discard dead letters of a job; return how many of them were still open.
+
+    They no longer count as open, and neither a redrive nor a retry reopens their
+    chunks. The status of the job stays as it is.
+    """
+    store = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
+    count = sum([await store.discard(letter, closing) for letter in letters])
+    event = {"actor": closing.actor, "reason": closing.reason, "letters": count}
+    await rt.jobs.record(ref, "discarded", event)
+    return count
+
+
+# Give a dead chunk a new payload: a new object, to which its redrive points.
+#
+# A stored payload is never changed in place. The manifest keeps what was submitted; the
+# dead letter keeps the place of the old payload, and the patch.
+
+#: Characters of a patch that a dead letter keeps; of a longer patch it keeps the hash.
+PATCH_LIMIT = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A change of payloads.
+
+    Attributes:
+        value: A merge patch, or a whole new payload.
+        whole: Whether the value is a whole payload.
+        pipeline: The pipeline whose payload type a new payload must fit; None: any
+            JSON object is accepted.
+    """
+
+    value: dict[str, Any]
+    whole: bool = False
+    pipeline: Pipeline | None = None
+
+    def apply(self, old: Any) -> Any:
+        """Return the new payload.
+
+        Raises:
+            UsageError: `redrive.payload.invalid`, naming the fields.
+        """
+        found = self.value if self.whole else apply_patch(old, self.value)
+        if self.pipeline is None:
+            return found
+        model = self.pipeline.payload
+        try:
+            valid = model.model_validate_json(json.dumps(found))
+            # As a submit writes it: by alias, and without computed fields.
+            text = valid.model_dump_json(by_alias=True, round_trip=True)
+            model.model_validate_json(text)
+        except ValidationError as error:
+            fields = {".".join(map(str, e["loc"])) or "payload" for e in error.errors()}
+            message = (
+                f"The new payload does not fit {model.__name__}: {sorted(fields)}."
+            )
+            raise invalid_payload(message) from error
+        return json.loads(text)
+
+
+@dataclass(frozen=True, slots=True)
+class EditedPayload:
+    """A new payload as it will be stored, and its reference for chunk and letter."""
+
+    content: bytes
+    pack: str
+    patched: Patched
+
+
+async def edit_payload(rt: Runtime, letter: Item, edit: Edit) -> EditedPayload | None:
+    """Return the new payload for a dead letter; None: the edit changes nothing.
+
+    Raises:
+        UsageError: `redrive.payload.invalid`.
+        PieceworkError: The payload to patch cannot be read.
+    """
+    if not letter.get("payload"):
+        message = f"Chunk {letter['chunk']} of {letter['job']} has no payload."
+        raise invalid_payload(message)
+    if edit.pipeline and edit.pipeline.name != letter["pipeline"]:
+        message = (
+            f"Chunk {letter['chunk']} of {letter['job']} belongs to pipeline "
+            f"{letter['pipeline']}, not {edit.pipeline.name}."
+        )
+        raise invalid_payload(message)
+    old = await read_payload(rt, letter, required=not edit.whole)
+    new = edit.apply(old)
+    if new == old:
+        return None
+    try:
+        content = json.dumps(new, ensure_ascii=False, allow_nan=False).encode()
+        read_json(content, Bounds(MOST_BYTES))  # as the worker will
+    except ValueError as error:
+        message = f"The new payload cannot be written as JSON: {error}."
+        raise invalid_payload(message) from error
+    sha256 = keys.sha256(content)
+    pack = sha256[:32]
+    place = PayloadRef(pack, 0, len(content))
+    patch = patch_text(edit.value if not edit.whole else make_patch(old, new))
+    return EditedPayload(content, pack, Patched(str(place), sha256, patch))
+
+
+async def read_payload(rt: Runtime, letter: Item, *, required: bool) -> Any:
+    """Return the payload that a chunk died with.
+
+    If it is not required, return None where it cannot be read.
+    """
+    ref = JobRef(letter["tenant"], letter["job"])
+    place = PayloadRef.parse(str(letter["payload"]))
+    sha256 = str(letter["payload_sha256"])
+    try:
+        content = await Payloads(rt.objects).read(ref.tenant, ref.job, place, sha256)
+        return read_json(content, Bounds(MOST_BYTES))
+    except (PieceworkError, ValueError):
+        if required:
+            raise
+        return None
+
+
+def patch_text(patch: Any) -> str:
+    """Return the text of a patch that a dead letter keeps."""
+    text = json.dumps(patch, ensure_ascii=False)
+    if len(text) <= PATCH_LIMIT:
+        return text
+    return f"{len(text)} characters, SHA-256 {keys.sha256(text.encode())}"
+
+
+async def store_payload(rt: Runtime, letter: Item, edited: EditedPayload) -> Patched:
+    """Store a new payload. Its name is its hash, so storing twice changes nothing."""
+    key = pack_key(letter["tenant"], letter["job"], edited.pack)
+    await rt.objects.put(key, edited.content, "application/jsonl")
+    return edited.patched
+
+
+def invalid_payload(message: str) -> UsageError:
+    """Return the error that refuses a new payload."""
+    return UsageError(message, code="redrive.payload.invalid")
+
+
+#: The code of a redrive whose dead letters others have closed meanwhile.
+NOTHING_LEFT = "redrive.selection.empty"
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveRequest:
+    """A redrive of dead letters of one job, as the operator requested it.
+
+    Attributes:
+        rate: Chunks dispatched a second; None: all at once.
+        edit: The change of their payloads; None: the payloads stay.
+    """
+
+    ref: JobRef
+    letters: Sequence[dict[str, Any]]
+    actor: str
+    reason: str
+    rate: float | None = None
+    edit: Edit | None = None
+
+
+async def redrive(rt: Runtime, request: RedriveRequest) -> tuple[int, int]:
+    """Redrive dead letters of a job; return how many, and the new generation.
+
+    A dead letter is skipped if its chunk is not dead any more, or if the letter is
+    closed. If all are skipped, no generation is started: its join would cost money and
+    change nothing. The dead letter of a join is redriven by finishing the job again.
+
+    Raises:
+        NotFoundError: `job.record.not_found`.
+        UsageError: `job.state.not_finished`; `redrive.payload.invalid`;
+            `redrive.selection.empty`: all of them are closed.
+    """
+    job = await require_reopenable(rt, request.ref)
+    found = [await to_reopen_request(rt, request, row) for row in request.letters]
+    chunks = [one for one in found if one is not None]
+    if not chunks and not await may_reopen_without_chunks(rt, request, job):
+        message = f"The dead letters of job {request.ref.job} are closed already."
+        step = f"`piecework dlq list --job {request.ref.job}`"
+        raise UsageError(message, code=NOTHING_LEFT, next_step=step)
+    resume = ResumeRequest(
+        request.ref, request.actor, request.reason, rate=request.rate
+    )
+    refs, gen = await reopen(rt, job, chunks, resume, "redriven")
+    return len(refs) + await count_redriven_joins(rt, request, gen), gen
+
+
+async def to_reopen_request(
+    rt: Runtime, request: RedriveRequest, row: Item
+) -> ReopenRequest | None:
+    """Return the chunk of a dead letter with its new payload; None: it is skipped."""
+    ref = request.ref.chunk(row["chunk"])
+    if ref.is_join:
+        return None
+    item, still_open = await asyncio.gather(
+        rt.table.get(ref.pk, ref.sk), is_open(rt, request.ref, row)
+    )
+    if item is None or not still_open:
+        return None
+    chunk = Chunk.read(ref, item)
+    if (chunk.status, chunk.gen) != (ChunkStatus.DEAD, row["gen"]):
+        return None
+    edited = await edit_payload(rt, row, request.edit) if request.edit else None
+    patched = await store_payload(rt, row, edited) if edited else None
+    return ReopenRequest(chunk, row, patched)
+
+
+async def is_open(rt: Runtime, ref: JobRef, row: Item) -> bool:
+    """Return whether a dead letter is still open; it was listed some time ago."""
+    sk = keys.dead_letter_sk(row["chunk"], row["gen"])
+    letter = await rt.dead_letters.get(ref.pk, sk)
+    return letter is not None and letter["state"] == OPEN
+
+
+async def may_reopen_without_chunks(
+    rt: Runtime, request: RedriveRequest, job: Job
+) -> bool:
+    """Return whether to reopen a job though no chunk is left.
+
+    That is so for the dead letter of a join, and for a reopening that was interrupted.
+    """
+    joins = [row for row in request.letters if row["chunk"] == keys.JOIN_CHUNK]
+    interrupted = job.status is JobStatus.RESUMING
+    return interrupted or any([await is_open(rt, request.ref, row) for row in joins])
+
+
+async def count_redriven_joins(rt: Runtime, request: RedriveRequest, gen: int) -> int:
+    """Count the dead letters of the join that this generation has closed."""
+    count = 0
+    for row in request.letters:
+        if row["chunk"] == keys.JOIN_CHUNK:
+            sk = keys.dead_letter_sk(keys.JOIN_CHUNK, row["gen"])
+            letter = await rt.dead_letters.get(request.ref.pk, sk)
+            count += (letter or {}).get("redriven_gen") == gen
+    return count
+
+
+# JSON merge patches (RFC 7396): apply a patch, and compute one from two values.
+
+
+def apply_patch(target: Any, patch: Any) -> Any:
+    """Return the target with the patch applied: `null` removes, objects merge."""
+    if not isinstance(patch, dict):
+        return patch
+    found = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            found.pop(name, None)
+        else:
+            found[name] = apply_patch(found.get(name), value)
+    return found
+
+
+def make_patch(old: Any, new: Any) -> Any:
+    """Return the patch that turns the old value into the new one.
+
+    RFC 7396 cannot express a `null` in the new value, because `null` means removal.
+    """
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return new
+    changed = {
+        name: make_patch(old[name], value) if name in old else value
+        for name, value in new.items()
+        if name not in old or old[name] != value
+    }
+    return changed | {name: None for name in old if name not in new}

@@ -1,0 +1,294 @@
+"""Reopen a job that was cancelled, or that ended without some of its results.
+
+    job -> RESUMING, next generation -> tallies -> chunks -> RUNNING -> messages
+
+Chunks that have a result keep it. The other chunks continue at their first stage that
+is not done, so completed stages and paid calls are not repeated. An interrupted resume
+can be requested again; otherwise the reconciler finishes it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from piecework.aws.queue import Message, batches
+from piecework.domain import keys
+from piecework.domain import keys as layout
+from piecework.domain.model import (
+    Chunk,
+    ChunkRef,
+    ChunkStatus,
+    Job,
+    JobRef,
+    JobStatus,
+    iso,
+)
+from piecework.errors import NotFoundError, UsageError
+from piecework.jobs.fan_in import start_finalizing
+from piecework.jobs.fan_out import ProgressHeartbeat, fan_out
+from piecework.runtime import Runtime
+from piecework.store.completion import all_chunks
+from piecework.store.dead_letters import DISCARDED, OPEN, Closing, DeadLetters
+from piecework.store.reopen import Patched, Reopening, Schedule, reopen_chunk
+from piecework.store.table import Action, Item
+
+#: The attributes that `reopen_chunk` reads of a chunk's item, and those that close its
+#: dead letter. All others are dropped, because a large job may have very many chunks to
+#: reopen.
+CHUNK_ATTRIBUTES = {"stage", "resume_at"}
+LETTER_ATTRIBUTES = {"tenant", "job", "chunk", "gen", "dead_lettered_at", "state"}
+REOPENABLE = {JobStatus.PARTIAL, JobStatus.FAILED, JobStatus.CANCELLED}
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequest:
+    """A resume or a retry of a job, as the operator requested it.
+
+    Attributes:
+        deadline: A new deadline in epoch seconds. Without it a future deadline stays in
+            force, and a deadline that has passed is removed, because it would cancel
+            the job again at once.
+        rate: Chunks dispatched a second; None: all at once.
+    """
+
+    ref: JobRef
+    actor: str
+    reason: str
+    deadline: float | None = None
+    rate: float | None = None
+
+    @property
+    def closing(self) -> Closing:
+        """The actor and the reason that close the dead letters."""
+        return Closing(self.actor, self.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class ReopenRequest:
+    """A chunk to reopen.
+
+    Attributes:
+        letter: Its open dead letter, which is closed in the same transaction.
+        patched: Its new payload; None: the payload stays.
+    """
+
+    chunk: Chunk
+    letter: Item | None = None
+    patched: Patched | None = None
+
+
+async def resume(rt: Runtime, request: ResumeRequest) -> tuple[int, int]:
+    """Reopen every chunk that has no result; return how many, and the generation.
+
+    Chunks whose dead letter was discarded stay dead.
+
+    Raises:
+        NotFoundError: `job.record.not_found`.
+        UsageError: `job.state.not_finished`; `job.retry.nothing_left`: no chunk is
+            left to reopen, and the join has run.
+    """
+    job = await require_reopenable(rt, request.ref)
+    letters = {
+        (letter["chunk"], letter["gen"]): pick(letter, LETTER_ATTRIBUTES)
+        async for letter in rt.dead_letters.query(request.ref.pk)
+    }
+    to_reopen = []
+    async for chunk in all_chunks(rt.table, request.ref, job.chunks):
+        letter = letters.get((chunk.ref.chunk, chunk.gen), {})
+        state = letter.get("state")
+        ended = chunk.status in {ChunkStatus.DEAD, ChunkStatus.CANCELLED}
+        if ended and state != DISCARDED:
+            slim = replace(chunk, item=pick(chunk.item, CHUNK_ATTRIBUTES))
+            to_reopen.append(ReopenRequest(slim, letter if state == OPEN else None))
+    if not to_reopen and job.status is JobStatus.PARTIAL:
+        message = f"Job {job.ref.job} has no chunk left to reopen."
+        step = f"`piecework results {job.ref.job}`"
+        raise UsageError(message, code="job.retry.nothing_left", next_step=step)
+    reopened, gen = await reopen(rt, job, to_reopen, request, "resumed")
+    return len(reopened), gen
+
+
+def pick(item: Mapping[str, Any], names: Collection[str]) -> Item:
+    """Return a copy of an item with only these attributes."""
+    return {name: item[name] for name in names if name in item}
+
+
+async def require_reopenable(rt: Runtime, ref: JobRef) -> Job:
+    """Return the job if it may be reopened.
+
+    Raises:
+        NotFoundError: `job.record.not_found`.
+        UsageError: `job.state.not_finished`.
+    """
+    job = await rt.jobs.read(ref)
+    if job is None:
+        message = f"Job {ref.job} does not exist."
+        raise NotFoundError(message, code="job.record.not_found")
+    if job.status not in {*REOPENABLE, JobStatus.RESUMING}:
+        message = f"Job {ref.job} is {job.status}: it cannot be reopened now."
+        raise UsageError(
+            message,
+            code="job.state.not_finished",
+            next_step=f"`piecework jobs watch {ref.job}`, then repeat the command.",
+        )
+    return job
+
+
+async def reopen(
+    rt: Runtime,
+    job: Job,
+    to_reopen: Sequence[ReopenRequest],
+    request: ResumeRequest,
+    event: str,
+) -> tuple[list[ChunkRef], int]:
+    """Reopen chunks of an ended job and dispatch them; return them, and the gen."""
+    if job.status is not JobStatus.RESUMING:
+        facts = {"resumed_by": request.actor, "resume_reason": request.reason}
+        if request.deadline is not None:
+            facts["deadline_at"] = iso(request.deadline)
+        also = await close_join_letter(rt, job, request.closing)
+        if await rt.transitions.reopen(job, facts, also) is None:
+            return await reopen(
+                rt,
+                await require_reopenable(rt, request.ref),
+                to_reopen,
+                request,
+                event,
+            )
+        job = await rt.jobs.read(request.ref) or job
+    await remove_from_tallies(rt, job, [one.chunk.ref.chunk for one in to_reopen])
+    rate = DispatchRate(request.rate, rt.clock()) if request.rate else None
+    reopened = await reopen_chunks(rt, job, to_reopen, request.closing, rate)
+    await rt.transitions.resume(job)
+    await dispatch(rt, job, reopened, rate)
+    recorded: dict[str, Any] = {
+        "actor": request.actor,
+        "reason": request.reason,
+        "gen": job.gen,
+        "chunks": len(reopened),
+    }
+    await rt.jobs.record(request.ref, event, recorded)
+    return reopened, job.gen
+
+
+async def close_join_letter(rt: Runtime, job: Job, closing: Closing) -> list[Action]:
+    """Return the writes that close the open dead letter of the join.
+
+    A reopened job runs its join again.
+    """
+    sk = keys.dead_letter_sk(keys.JOIN_CHUNK, job.gen)
+    letter = await rt.dead_letters.get(job.ref.pk, sk)
+    if letter is None or letter["state"] != OPEN:
+        return []
+    return DeadLetters(rt.dead_letters, rt.settings, rt.clock).redriving(
+        letter, job.gen + 1, closing
+    )
+
+
+async def remove_from_tallies(rt: Runtime, job: Job, numbers: Sequence[int]) -> None:
+    """Remove chunks from the tallies, so that their next end is counted."""
+    groups: dict[int, set[int]] = defaultdict(set)
+    for number in numbers:
+        groups[layout.partition_of(number)].add(number)
+    heartbeat = ProgressHeartbeat(rt, job)
+    for group, ended in groups.items():
+        await heartbeat.beat_if_due()
+        await rt.tallies.remove(job.ref, group, ended)
+
+
+async def reopen_chunks(
+    rt: Runtime,
+    job: Job,
+    to_reopen: Sequence[ReopenRequest],
+    closing: Closing,
+    rate: DispatchRate | None,
+) -> list[ChunkRef]:
+    """Reopen the chunks that have not changed since they were read.
+
+    Each chunk's dead letter is closed in the same transaction.
+    """
+    letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
+    reopened: list[ChunkRef] = []
+    heartbeat = ProgressHeartbeat(rt, job)
+    for one in to_reopen:
+        await heartbeat.beat_if_due()
+        slot = rate.slot(len(reopened)) if rate else None
+        also = (
+            letters.redriving(one.letter, job.gen, closing, one.patched)
+            if one.letter
+            else []
+        )
+        reopening = Reopening(one.patched, slot, also)
+        if await reopen_chunk(rt.table, one.chunk, job.gen, reopening):
+            reopened.append(one.chunk.ref)
+    return reopened
+
+
+async def dispatch(
+    rt: Runtime, job: Job, refs: Sequence[ChunkRef], rate: DispatchRate | None
+) -> None:
+    """Send the messages of reopened chunks.
+
+    If the job was still being submitted, finish the submit instead. If no chunk was
+    reopened, begin to finish the job.
+    """
+    now = await rt.jobs.read(job.ref)
+    if now is not None and now.status is JobStatus.SUBMITTING:
+        await fan_out(rt, now)
+        return
+    by_delay = rate.group_by_delay(refs, rt.clock()) if rate else {0: list(refs)}
+    heartbeat = ProgressHeartbeat(rt, job)
+    for seconds, due in by_delay.items():
+        for some in batches(due):
+            await heartbeat.beat_if_due()
+            messages = [Message.about(chunk, job.gen) for chunk in some]
+            await rt.work.send(messages, delay_s=seconds)
+    if not refs:
+        begun = await start_finalizing(rt, job.ref)
+        if begun is not None:
+            await rt.work.send([Message.about(*begun)])
+
+
+# Dispatch chunks at a rate, whichever process sends their messages.
+#
+# Each chunk keeps its dispatch slot on its own item, and no worker claims it before that
+# time. So the rate holds even if a reconciler sends the messages again, or if the process
+# that redrives has ended.
+
+#: Seconds that SQS delays a message at most. For later slots no message is sent here:
+#: the reconciler sends it when the slot is due.
+MAX_SQS_DELAY_S = 900.0
+#: Seconds after its slot at which the reconciler treats a message as lost.
+LOST_AFTER_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchRate:
+    """A number of chunks a second, counted from a start time in epoch seconds."""
+
+    per_second: float
+    started_at: float
+
+    def slot(self, position: int) -> Schedule:
+        """Return when a chunk may be claimed, and when its message counts as lost."""
+        after = position / self.per_second
+        at = self.started_at + after
+        return Schedule(at, at + (LOST_AFTER_S if after <= MAX_SQS_DELAY_S else 0.0))
+
+    def group_by_delay(
+        self, refs: Sequence[ChunkRef], now: float
+    ) -> dict[int, list[ChunkRef]]:
+        """Return the chunks to send, by the delay of their messages in seconds.
+
+        Chunks whose slot is further away than SQS can delay are left out.
+        """
+        found: dict[int, list[ChunkRef]] = defaultdict(list)
+        for position, ref in enumerate(refs):
+            delay = self.slot(position).not_before - now
+            if delay <= MAX_SQS_DELAY_S:
+                found[max(math.ceil(delay), 0)].append(ref)
+        return found

@@ -1,0 +1,181 @@
+"""Split the input into chunks and start the job; safe to interrupt and to repeat.
+
+    read and pack -> manifest -> META -> chunks -> count -> messages
+
+The job does not exist until META is written, so bad input leaves no unfinished job.
+From then on the manifest defines the job, and any process can finish the submit.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import IO
+
+from piecework.aws.objects import PACK_SIZE, PayloadRef, pack_key
+from piecework.cost.meter import acting_as
+from piecework.domain import keys
+from piecework.domain.model import Job, JobRef, iso
+from piecework.errors import UsageError
+from piecework.jobs.fan_out import Progress, fan_out
+from piecework.jobs.manifest import Entry, write_manifest
+from piecework.pipeline import Pipeline
+from piecework.runtime import Runtime
+from piecework_orchestrator.intake.chunk import ChunkInput
+
+#: Chunks between two reports of how many are read.
+REPORT_EVERY = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A job to submit.
+
+    Attributes:
+        deadline: The time, in epoch seconds, at which the job is cancelled unless it
+            has ended; None: never. The first submit of an id decides it.
+    """
+
+    ref: JobRef
+    pipeline: Pipeline
+    source: str
+    submitted_by: str
+    deadline: float | None = None
+
+
+async def submit(
+    rt: Runtime,
+    submission: Submission,
+    chunks: AsyncIterator[ChunkInput],
+    progress: Progress = lambda *_: None,
+) -> tuple[Job, bool]:
+    """Start a job; return the job, and whether this submit created it.
+
+    Raises:
+        UsageError: `submit.token.conflict`: a job with this id has other content.
+        PieceworkError: The input is invalid; no job was created.
+    """
+    with acting_as("orchestrator"):
+        return await create_and_fan_out(rt, submission, chunks, progress)
+
+
+async def create_and_fan_out(
+    rt: Runtime,
+    submission: Submission,
+    chunks: AsyncIterator[ChunkInput],
+    progress: Progress,
+) -> tuple[Job, bool]:
+    """Store the payloads and the manifest, then the job, then fan it out."""
+    ref = submission.ref
+    with tempfile.TemporaryFile() as spool:
+        count = await pack(rt, ref, chunks, spool, progress)
+        manifest, sha256 = await write_manifest(rt.objects, ref.tenant, ref.job, spool)
+    facts = {
+        "pipeline": submission.pipeline.name,
+        "first_stage": submission.pipeline.stages[0].name,
+        "chunks": count,
+        "manifest": manifest,
+        "manifest_sha256": sha256,
+        "source": submission.source,
+        "submitted_by": submission.submitted_by,
+        **optional_facts(submission),
+    }
+    progress("written", 0)  # a submit interrupted after this may have created the job
+    existing = await rt.jobs.create(ref, facts)
+    if existing is not None:
+        check_same(existing, facts)
+    job = await rt.jobs.read(ref)
+    if job is None:
+        message = f"Job {ref.job} was deleted during its submit."
+        raise UsageError(message, code="job.record.not_found")
+    if "sent_at" not in job.item:
+        await fan_out(rt, job, progress)
+    return job, existing is None
+
+
+def optional_facts(submission: Submission) -> dict[str, object]:
+    """Return the facts that are recorded only if the submission sets them."""
+    facts: dict[str, object] = {}
+    if submission.deadline is not None:
+        facts["deadline_at"] = iso(submission.deadline)
+    if submission.pipeline.notify is not None:
+        facts["has_notify_hook"] = True
+    return facts
+
+
+async def pack(
+    rt: Runtime,
+    ref: JobRef,
+    chunks: AsyncIterator[ChunkInput],
+    spool: IO[bytes],
+    progress: Progress,
+) -> int:
+    """Store the payloads in packs and spool the manifest; return the chunk count."""
+    packer = Packer(rt, ref, spool)
+    read = 0
+    async for chunk in chunks:
+        await packer.add(chunk)
+        read += 1
+        if read % REPORT_EVERY == 0:
+            progress("read", read)
+    await packer.close()
+    progress("read", packer.packed)
+    return packer.packed
+
+
+@dataclass(slots=True)
+class Packer:
+    """Writes payloads into packs; keeps one pack in memory, whatever the job's size."""
+
+    rt: Runtime
+    ref: JobRef
+    spool: IO[bytes]
+    packed: int = 0
+    _content: bytearray = field(default_factory=bytearray)
+    #: The label and the payload length of each chunk in the pack.
+    _pending: list[tuple[str, int]] = field(default_factory=list)
+
+    async def add(self, chunk: ChunkInput) -> None:
+        """Add a payload; store the pack if it is full."""
+        self._pending.append((chunk.label, len(chunk.payload)))
+        self._content += chunk.payload
+        self._content += b"\n"
+        if len(self._content) >= PACK_SIZE:
+            await self.close()
+
+    async def close(self) -> None:
+        """Store the pack, and write its lines of the manifest."""
+        if not self._pending:
+            return
+        content, self._content = bytes(self._content), bytearray()
+        pack = keys.sha256(content)[:32]
+        key = pack_key(self.ref.tenant, self.ref.job, pack)
+        await self.rt.objects.put(key, content, "application/jsonl")
+        offset = 0
+        for label, length in self._pending:
+            place = str(PayloadRef(pack, offset, length))
+            sha256 = keys.sha256(content[offset : offset + length])
+            self.spool.write(Entry(self.packed, label, place, sha256).line())
+            offset += length + 1
+            self.packed += 1
+        self._pending.clear()
+
+
+def check_same(job: Job, facts: dict[str, object]) -> None:
+    """Refuse a second submit of the same id with another pipeline or content.
+
+    Raises:
+        UsageError: `submit.token.conflict`.
+    """
+    for name in ("pipeline", "manifest_sha256"):
+        if job.item[name] != facts[name]:
+            message = (
+                f"Job {job.ref.job} exists with another {name.split('_')[0]}: nothing "
+                "was submitted."
+            )
+            raise UsageError(
+                message,
+                code="submit.token.conflict",
+                next_step="Submit with another --job-id, or without --job-id.",
+            )

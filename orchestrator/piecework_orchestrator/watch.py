@@ -1,0 +1,172 @@
+"""Watch a job until it ends: poll, report progress, and hint at a missing worker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from piecework.domain import keys
+from piecework.domain.model import Chunk, ChunkStatus, Job, JobStatus, moment
+from piecework.errors import WaitTimeoutError
+from piecework.runtime import Runtime
+from piecework.store.completion import all_chunks
+from piecework_orchestrator.inspector import (
+    MAX_COUNTED_CHUNKS,
+    require_job,
+    status_reason,
+)
+
+#: Seconds between two polls of a small job. A large job is polled less often, so that
+#: watching costs about the same whatever the size.
+POLL_S = 0.5
+MAX_POLL_S = 15.0
+#: Seconds without a claim after which the watcher assumes that no worker is running.
+NO_WORKER_AFTER_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressSnapshot:
+    """A job at one poll.
+
+    Attributes:
+        ended: The number of chunks that have ended.
+        counts: Chunks by status; of a large job only those known to have ended.
+        active: Whether a worker holds a chunk, or a chunk waits for its next attempt.
+        elapsed: Seconds since the watch began.
+        eta: Seconds until the end at the current rate; None: unknown.
+    """
+
+    job: Job
+    ended: int
+    counts: Counter[str]
+    active: bool
+    elapsed: float
+    eta: float | None
+
+    @property
+    def dead(self) -> int:
+        """The number of dead chunks among those that were counted."""
+        return self.counts[ChunkStatus.DEAD]
+
+
+@dataclass(slots=True)
+class Watcher:
+    """The callbacks of a watch; each remark is made once."""
+
+    on_progress: Callable[[ProgressSnapshot], None]
+    #: Called at each poll, the last time when the job has ended.
+    on_poll: Callable[[Job], Awaitable[None]] | None = None
+    remark: Callable[[str], None] = lambda _: None
+    #: The remark for when no worker claims a chunk.
+    no_worker_hint: str = "no worker seems to be running"
+    _made: set[str] = field(default_factory=set)
+
+    def remark_once(self, text: str) -> None:
+        """Make a remark unless it was made before."""
+        if text not in self._made:
+            self._made.add(text)
+            self.remark(text)
+
+
+async def watch(
+    rt: Runtime, job: str, watcher: Watcher, timeout_s: float | None = None
+) -> Job:
+    """Return the job when it has ended.
+
+    Raises:
+        NotFoundError: `job.record.not_found`.
+        WaitTimeoutError: `cli.wait.timeout`; the job continues.
+    """
+    limit = asyncio.timeout(timeout_s)
+    try:
+        async with limit:
+            return await poll_until_ended(rt, job, watcher)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        message = f"Job {job} has not ended after {timeout_s:g} s; it continues."
+        step = f"`piecework jobs watch {job}`"
+        raise WaitTimeoutError(message, next_step=step) from None
+
+
+async def poll_until_ended(rt: Runtime, job: str, watcher: Watcher) -> Job:
+    """Poll until the job has ended, and report each snapshot."""
+    loop = asyncio.get_running_loop()
+    began = last_claim = loop.time()
+    first = last = -1
+    while True:
+        found = await require_job(rt, job)
+        counts, active = await count_chunks(rt, found)
+        now = loop.time()
+        ended = sum(n for status, n in counts.items() if ChunkStatus(status).terminal)
+        first = ended if first < 0 else first
+        eta = estimate_remaining_s(found.chunks - ended, ended - first, now - began)
+        watcher.on_progress(
+            ProgressSnapshot(found, ended, counts, active, now - began, eta)
+        )
+        if watcher.on_poll is not None:
+            await watcher.on_poll(found)
+        if found.status.ended:
+            return found
+        if found.status is JobStatus.CANCELLING:
+            watcher.remark_once(describe_cancel(found))
+        if not active and (reason := status_reason(found)):
+            watcher.remark_once(f"notice {reason['code']}: {reason['message']}")
+        if active or ended != last:
+            last_claim, last = now, ended
+        elif now - last_claim >= NO_WORKER_AFTER_S:
+            watcher.remark_once(watcher.no_worker_hint)
+        await asyncio.sleep(poll_interval_s(found.chunks))
+
+
+def describe_cancel(job: Job) -> str:
+    """Return the actor and reason of a cancel, and whether it compensates."""
+    item = job.item
+    by = f"{item.get('cancelled_by', '')}: {item.get('cancel_reason', '')}"
+    effects = "compensated" if job.compensates_on_cancel else "kept"
+    code = item.get("cancel_code", "cancelled")
+    return f"{code}: by {by}; effects of open chunks are {effects}"
+
+
+async def count_chunks(rt: Runtime, job: Job) -> tuple[Counter[str], bool]:
+    """Count a job's chunks by status; return also whether one is active."""
+    if job.status.ended and "outcomes" in job.item:
+        return Counter(job.item["outcomes"]), False
+    now = rt.clock()
+    counts: Counter[str] = Counter()
+    if job.chunks > MAX_COUNTED_CHUNKS:
+        counts[ChunkStatus.SUCCEEDED] = await rt.tallies.count_ended(
+            job.ref, job.chunks
+        )
+        active = bool(counts.total())
+    else:
+        active = False
+        async for chunk in all_chunks(rt.table, job.ref, job.chunks):
+            counts[str(chunk.status)] += 1
+            active = active or is_active(chunk, now)
+    if job.status is JobStatus.FINALIZING:
+        ref = job.ref.chunk(keys.JOIN_CHUNK)
+        item = await rt.table.get(ref.pk, ref.sk)
+        active = item is not None and is_active(Chunk.read(ref, item), now)
+    return counts, active
+
+
+def is_active(chunk: Chunk, now: float) -> bool:
+    """Return whether a chunk has a live lease, or waits for its next attempt."""
+    until = chunk.item.get("claim_expires_at") or chunk.item.get("retry_at")
+    open_ = chunk.status in {ChunkStatus.RUNNING, ChunkStatus.WAITING}
+    return open_ and until is not None and moment(str(until)) > now
+
+
+def estimate_remaining_s(left: int, done: int, seconds: float) -> float | None:
+    """Return the seconds for the chunks left, at the rate since the watch began."""
+    if left <= 0:
+        return 0.0
+    return left * seconds / done if done > 0 and seconds > 0 else None
+
+
+def poll_interval_s(chunks: int) -> float:
+    """Return the seconds until the next poll."""
+    return min(MAX_POLL_S, POLL_S * max(1.0, chunks / MAX_COUNTED_CHUNKS))

@@ -1,0 +1,1 @@
+"""Adapters of the AWS services: queue, objects, endpoint, and the thin transport."""

@@ -1,0 +1,250 @@
+"""Find the AWS endpoint: from the environment, else from the state of `piecework up`.
+
+On AWS neither exists, and the SDK's own chain of credentials and regions applies.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from ipaddress import ip_address
+from math import inf
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from piecework.errors import UsageError
+
+STATE_FOLDER = ".piecework"
+STATE_FILE = "emulator.json"
+#: The variables that select the endpoint of piecework's services. Variables of other
+#: services, such as Bedrock, do not count.
+ENDPOINT_VARIABLES = (
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_DYNAMODB",
+    "AWS_ENDPOINT_URL_SQS",
+    "AWS_ENDPOINT_URL_S3",
+)
+DEFAULT_REGION = "us-east-1"
+#: The embedded AWS requires a signature and does not check it.
+DUMMY_CREDENTIALS = {
+    "aws_access_key_id": "embedded",
+    "aws_secret_access_key": "embedded",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Emulator:
+    """The address and the process of the embedded AWS."""
+
+    endpoint: str
+    pid: int
+    region: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The endpoint of AWS, and the source of that information.
+
+    Attributes:
+        url: The endpoint; empty for AWS itself, or if each service has its own.
+        source: `environment`, `embedded` or `aws`.
+        region: Empty if the SDK's own configuration applies.
+    """
+
+    url: str
+    source: str
+    region: str
+
+    @property
+    def loopback(self) -> bool:
+        """Whether it is on this machine, where mistakes cost nothing."""
+        return is_loopback(self.url)
+
+    def session_arguments(self) -> dict[str, Any]:
+        """Return the arguments of a boto session."""
+        region = {"region_name": self.region} if self.region else {}
+        return region | (DUMMY_CREDENTIALS if self.source == "embedded" else {})
+
+    def client_arguments(self) -> dict[str, Any]:
+        """Return the arguments of each client."""
+        return {"endpoint_url": self.url} if self.source == "embedded" else {}
+
+
+def find_endpoint(
+    environment: Mapping[str, str] = os.environ, directory: Path | None = None
+) -> Endpoint:
+    """Return the endpoint of AWS.
+
+    botocore reads only `AWS_DEFAULT_REGION`; ECS and most users set `AWS_REGION`, so
+    this function reads both.
+    """
+    region = environment.get("AWS_DEFAULT_REGION") or environment.get("AWS_REGION", "")
+    named = [url for name in ENDPOINT_VARIABLES if (url := environment.get(name))]
+    if named:
+        # An emulator accepts any region; a private AWS endpoint needs the true one.
+        some = DEFAULT_REGION if all(map(is_loopback, named)) else ""
+        return Endpoint(named[0], "environment", region or some)
+    state = read_state(state_folder(environment, directory or Path.cwd()))
+    if state is not None:
+        return Endpoint(state.endpoint, "embedded", state.region)
+    return Endpoint("", "aws", region)
+
+
+def state_folder(environment: Mapping[str, str], directory: Path) -> Path:
+    """Return the state folder: the configured, the nearest parent's, or a new one."""
+    named = environment.get("PIECEWORK_STATE_DIR")
+    if named:
+        return Path(named).absolute()
+    here = directory.absolute()
+    for place in (here, *here.parents):
+        if (place / STATE_FOLDER / STATE_FILE).is_file():
+            return place / STATE_FOLDER
+    return here / STATE_FOLDER
+
+
+def read_state(folder: Path) -> Emulator | None:
+    """Return the content of the state file; None without one.
+
+    Raises:
+        UsageError: `embedded.state.unreadable`.
+    """
+    path = folder / STATE_FILE
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        return Emulator(
+            endpoint=str(fields["endpoint"]),
+            pid=int(fields["pid"]),
+            region=str(fields["region"]),
+            version=str(fields["version"]),
+        )
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        message = f"{path} cannot be read: {error.strerror}."
+        step = "Set PIECEWORK_STATE_DIR to a folder of your own."
+        raise UsageError(
+            message, code="embedded.state.unreadable", next_step=step
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        message = f"{path} is not a state file of `piecework up`."
+        step = f"Remove {path}, then run `piecework up`."
+        raise UsageError(
+            message, code="embedded.state.unreadable", next_step=step
+        ) from error
+
+
+def is_loopback(url: str) -> bool:
+    """Return whether a URL's host is this machine, without a DNS request."""
+    host = urlsplit(url).hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+# Correct the local clock by the `Date` header of AWS responses.
+#
+# One machine writes leases and delays, and others read them. If the local clock differs
+# from AWS by more than the responses allow, it is corrected as if the last response had
+# taken no time. Correctness does not depend on it. But a worker with a fast clock
+# would take the chunks of living workers, and one with a slow clock would wait too long.
+
+#: Seconds between two observations, once the offset is known to CLOSE_S seconds.
+EVERY_S = 10.0
+CLOSE_S = 2.0
+#: `Date` has whole seconds: the service's time was up to this much later.
+RESOLUTION_S = 1.0
+
+
+@dataclass(slots=True)
+class ServiceClock:
+    """A clock; calling it returns the seconds since 1970.
+
+    Attributes:
+        local: The clock of this machine.
+        offset: Seconds that are added to the local clock.
+    """
+
+    local: Callable[[], float] = time.time
+    offset: float = 0.0
+    _least: float = -inf
+    _most: float = inf
+    _observed_at: float = -inf
+
+    def __call__(self) -> float:
+        """Return the corrected time in seconds since 1970."""
+        return self.local() + self.offset
+
+    def due(self) -> bool:
+        """Return whether to observe the next response; also after a clock jump."""
+        known = self._most - self._least <= CLOSE_S
+        return not known or abs(self.local() - self._observed_at) >= EVERY_S
+
+    def observe(self, sent_at: float, answer: Mapping[str, Any]) -> None:
+        """Update the offset from the response to a request sent at `sent_at`.
+
+        `sent_at` is local time. The service wrote its date between then and now, so the
+        true offset lies in [date - now, date + 1 s - sent_at]. The interval of earlier
+        responses narrows it further. If both exclude each other, a clock was set, and
+        the earlier interval is dropped.
+        """
+        date = read_date(answer)
+        if date is None:
+            return
+        now = self.local()
+        least, most = date - now, date + RESOLUTION_S - sent_at
+        if max(least, self._least) <= min(most, self._most):
+            least, most = max(least, self._least), min(most, self._most)
+        self._least, self._most, self._observed_at = least, most, now
+        # After retries the response belongs to the last attempt.
+        nearest = min(least + RESOLUTION_S / 2, most)
+        self.offset = 0.0 if least <= 0.0 <= most else nearest
+
+
+def read_date(answer: Mapping[str, Any]) -> float | None:
+    """Return the date of a response in seconds since 1970; None if it is missing.
+
+    A malformed date does not fail the request, which was executed.
+    """
+    headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    try:
+        date = parsedate_to_datetime(headers.get("date", ""))
+    except ValueError:
+        return None
+    return None if date.tzinfo is None else date.timestamp()
+
+
+# Make a client of the SDK verify the certificate of its host.
+#
+# aiobotocore omits two checks of botocore. It does not check the host name, so any valid
+# certificate passes. Behind a proxy it does not check the certificate at all.
+
+# ruff: noqa: SLF001 -- aiobotocore has no setting for either
+
+
+def check_certificates(client: Any) -> None:
+    """Make a client that has sent no request yet check certificates.
+
+    Raises:
+        AttributeError: The internals of the SDK have changed. It is safer to fail than
+            to use a client that trusts every host.
+    """
+    http = client._endpoint.http_session
+    make, behind_proxy = http._get_ssl_context, http._setup_proxy_ssl_context
+
+    def checking() -> ssl.SSLContext:
+        context: ssl.SSLContext = make()
+        context.check_hostname = True
+        return context
+
+    http._get_ssl_context = checking
+    http._setup_proxy_ssl_context = lambda proxy: behind_proxy(proxy) or checking()

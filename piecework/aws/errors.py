@@ -1,0 +1,44 @@
+"""Turn the errors of our own AWS requests into `StoreError`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from types import TracebackType
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from piecework.errors import StoreError
+from piecework.errors.classify import classify
+
+
+@dataclass(frozen=True, slots=True)
+class Reaching:
+    """A context that maps SDK errors; a class, because every request enters it."""
+
+    what: str
+
+    def __enter__(self) -> None:
+        """Start the request."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Raise `StoreError` for an error of the SDK."""
+        if isinstance(error, ClientError | BotoCoreError):
+            code = classify(error).code
+            message = f"{self.what} could not be reached: {type(error).__name__}."
+            raise StoreError(message, code=code) from error
+
+
+@lru_cache(maxsize=64)
+def reaching(what: str) -> Reaching:
+    """Return a context that raises `StoreError` for every SDK error inside.
+
+    Raises:
+        StoreError: With the error code of the AWS answer.
+    """
+    return Reaching(what)

@@ -1,0 +1,1 @@
+"""Make the paid calls of a stage: journalled, retried, limited, and counted."""

@@ -1,0 +1,194 @@
+"""A call that a stage requests, and the attempts at it so far."""
+
+from __future__ import annotations
+
+import functools
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from piecework import telemetry
+from piecework.dependency import Dependency
+from piecework.domain import keys, values
+from piecework.domain.model import Effect, iso
+from piecework.errors import ErrorEnvelope
+from piecework.errors.classify import classify
+from piecework.errors.payload_redaction import redact_payload
+from piecework.resilience.retry import RetryPolicy
+
+# Count the calls of a claim, for its record and for the report of a cancel.
+
+#: End times that are kept, to count the calls that ended after a cancel.
+MAX_END_TIMES = 10_000
+
+
+@dataclass(slots=True)
+class CallCounts:
+    """The calls of a claim."""
+
+    made: int = 0
+    replayed: int = 0
+    #: Answered from the cache that the jobs of a tenant share.
+    cached: int = 0
+    retried: int = 0
+    #: Attempts that failed, or were cut off.
+    failed: int = 0
+    #: How often the chunk was deferred because a dependency could not be called.
+    deferrals: int = 0
+    #: Of the calls that a dependency answered, as far as it reports usage.
+    tokens_in: int = 0
+    tokens_out: int = 0
+    #: The stage at which no earlier claim has attempted anything.
+    untried: str = ""
+    #: False while the claim compensates. Only the end times of forward calls are kept,
+    #: and of those the latest.
+    forward: bool = True
+    end_times: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_END_TIMES))
+    #: `retried` and `failed` at the start of the current stage.
+    _at_stage_start: tuple[int, int] = (0, 0)
+
+    def start_stage(self) -> None:
+        """Start to count for a new stage."""
+        self._at_stage_start = self.retried, self.failed
+
+    @property
+    def stage_retried(self) -> bool:
+        """Whether any call of the current stage was retried."""
+        return self.retried > self._at_stage_start[0]
+
+    @property
+    def stage_failed(self) -> bool:
+        """Whether any attempt of the current stage failed, or was cut off."""
+        return self.failed > self._at_stage_start[1]
+
+    def count_ended_after(self, moment: float) -> int:
+        """Count the forward calls that ended after that moment."""
+        return sum(end > moment for end in self.end_times)
+
+
+# The key of a call, which decides whether two calls are the same.
+
+
+@dataclass(frozen=True, slots=True)
+class CallScope:
+    """The chunk and the stage that make a call: a part of the call's key."""
+
+    tenant: str
+    job: str
+    chunk: int
+    stage: str
+
+
+def call_key(
+    scope: CallScope,
+    dependency: Dependency,
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> str:
+    """Return the key under which a call's value is stored, equal for equal calls."""
+    return keys.call_key(
+        *(scope.tenant, scope.job, scope.chunk, scope.stage),
+        dependency.name,
+        function.__qualname__,
+        args=[args, kwargs],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call that a stage requests.
+
+    Attributes:
+        key: The key under which the call's value is stored.
+        bound: The function with its arguments, without `idempotency_key`.
+    """
+
+    key: str
+    scope: CallScope
+    dependency: Dependency
+    bound: functools.partial[Awaitable[Any]]
+
+    @property
+    def policy(self) -> RetryPolicy:
+        """The retry policy; a non-idempotent call has one attempt.
+
+        A failed attempt may have been executed, and a second could execute it twice.
+        """
+        policy = self.dependency.retry
+        once = self.dependency.effect is Effect.NON_IDEMPOTENT
+        return replace(policy, attempts=1) if once else policy
+
+    def classify(
+        self, error: BaseException, now: float, attempt: int = 0
+    ) -> ErrorEnvelope:
+        """Return the envelope of an error that the function raised.
+
+        The call's arguments are redacted from the message.
+        """
+        failure = classify(
+            error,
+            stage=self.scope.stage,
+            attempt=attempt,
+            at=iso(now),
+            correlation_id=f"{self.scope.job}/{self.scope.chunk}",
+            layer=self.dependency.layer,
+            now=now,
+            translate=self.dependency.classify,
+        )
+        return redact_payload(failure, self.bound.args, self.bound.keywords)
+
+    def encode(self, value: Any) -> str:
+        """Return the value as JSON, as it is stored."""
+        return values.encode(self.bound.func, value)
+
+
+@dataclass(slots=True)
+class CallAttempts:
+    """The attempts at a call so far. Each emits one event when it ends.
+
+    Attributes:
+        key_hash: Hash of the key that the provider sees.
+        began_at: Loop time of the attempt that has not ended yet.
+        budget_exhausted: Whether the fleet's budget refused a retry.
+    """
+
+    call: Call
+    key_hash: str
+    made: int = 0
+    began_at: float | None = None
+    budget_exhausted: bool = False
+
+    def begin(self, now: float) -> None:
+        """Count an attempt."""
+        self.made += 1
+        self.began_at = now
+
+    def end(
+        self,
+        log: telemetry.Log,
+        now: float,
+        outcome: Literal["answered", "failed", "cut off"],
+        failure: ErrorEnvelope | None = None,
+        delay: float = 0.0,
+    ) -> None:
+        """Emit the event of the attempt that has ended, if one had begun.
+
+        `delay`: seconds until the next attempt.
+        """
+        if self.began_at is None:
+            return
+        duration, self.began_at = now - self.began_at, None
+        telemetry.emit(
+            log,
+            "call.attempt",
+            level="debug" if outcome == "answered" else None,
+            dependency=self.call.dependency.name,
+            outcome=outcome,
+            error_code=failure.code if failure else None,
+            attempt_number=self.made,
+            delay_ms=round(delay * 1000),
+            idempotency_key_hash=self.key_hash,
+            duration_ms=round(duration * 1000),
+        )

@@ -1,0 +1,271 @@
+"""Make one call of a stage, so that it is paid for once.
+
+fallbacks  the first dependency that does not refuse -> pure or effect
+pure       journal -> cache shared with other jobs -> attempts -> journal
+effect     ledger: what happened so far -> intent -> attempts -> answer in the ledger
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from piecework.calls.attempts import Attempts
+from piecework.calls.call import Call, CallCounts, CallScope, call_key
+from piecework.calls.fallback import FallbackUsed, call_with_fallbacks
+from piecework.calls.in_flight import EffectDrain, InFlight
+from piecework.dependency import Dependency, effect_unknown_error
+from piecework.domain import keys, values
+from piecework.domain.model import Effect
+from piecework.domain.outcome import MAX_DEFERRALS
+from piecework.domain.protocols import (
+    AlreadyDone,
+    ClaimLostError,
+    Journal,
+    Ledger,
+    NoResponseCache,
+    Proceed,
+    ResponseCache,
+)
+from piecework.errors import ErrorEnvelope, PermanentError, StoreError
+from piecework.errors.classify import classify
+from piecework.resilience.breaker import OPEN_CODE
+from piecework.resilience.retry import not_executed
+
+R = TypeVar("R")
+
+#: Arguments and answers that are kept, to redact them from error messages.
+RECENT_IO = 64
+
+
+@dataclass(slots=True)
+class Caller:
+    """Makes the calls of one claim.
+
+    Attributes:
+        gen: The generation of the chunk. It is part of the keys that providers see, so
+            that a redrive does not receive a stored failure. It is not part of our own
+            keys, so that a redrive finds what is already paid for.
+        recent_io: The arguments and answers of the last calls.
+        fallbacks_used: The calls that a fallback has answered, by call key.
+        fatal_error: A call found the claim lost, or our tables unavailable. That is not
+            an answer of the dependency, so the stage must not go on.
+        drains_effects: Whether an effect is completed although its stage is cut off:
+            the stage is about to be compensated, and no effect may happen after that.
+    """
+
+    journal: Journal
+    ledger: Ledger
+    gen: int
+    attempts: Attempts
+    drains_effects: Callable[[], bool] = lambda: False
+    fatal_error: ClaimLostError | StoreError | None = None
+    responses: ResponseCache = field(default_factory=NoResponseCache)
+    effect_drain: EffectDrain = field(default_factory=EffectDrain)
+    recent_io: deque[Any] = field(default_factory=lambda: deque(maxlen=RECENT_IO))
+    fallbacks_used: dict[str, FallbackUsed] = field(default_factory=dict)
+    _pending: dict[str, asyncio.Future[str]] = field(default_factory=dict)
+    _starting: int = 0
+
+    async def call(
+        self,
+        scope: CallScope,
+        dependency: Dependency,
+        function: Callable[..., Awaitable[Any]],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """Return the call's value; equal calls that are in flight share one result.
+
+        If the first of several equal calls is cancelled, another of them is made.
+        """
+        await self._wait_turn()
+        if self.fatal_error is not None:
+            raise self.fatal_error
+        key = call_key(scope, dependency, function, args, kwargs)
+        while (equal := self._pending.get(key)) is not None:
+            await asyncio.wait([equal])
+            if not equal.cancelled():
+                return values.decode(function, equal.result())
+        result = self._pending[key] = asyncio.get_running_loop().create_future()
+        bound = functools.partial(function, *args, **kwargs)
+        self.recent_io.append((args, kwargs))
+        try:
+            call = Call(key, scope, dependency, bound)
+            if dependency.fallback:
+                value = await call_with_fallbacks(self, call)
+            else:
+                value = await self.value_of(call)
+            self.recent_io.append(value)
+            result.set_result(value)
+        except asyncio.CancelledError:
+            result.cancel()
+            raise
+        except BaseException as error:
+            if isinstance(error, ClaimLostError | StoreError):
+                self.fatal_error = error
+            result.set_exception(error)
+            result.exception()  # mark it as seen: no equal call may wait for it
+            del result  # it and the error would keep each other and the arguments alive
+            raise
+        finally:
+            del self._pending[key]
+            self.progress()
+        return values.decode(function, result.result())
+
+    async def _wait_turn(self) -> None:
+        """Wait for the calls that were requested before; `drain` waits for this one."""
+        self._starting += 1
+        try:
+            await self.attempts.pacer.wait_turn()
+        finally:
+            self._starting -= 1
+
+    async def value_of(self, call: Call) -> str:
+        """Return the answer of the call's own dependency, stored or new."""
+        if call.dependency.effect is not Effect.PURE:
+            return await self._effect(call)
+        if (stored := self.journal.recall(call.key)) is not None:
+            self.counts.replayed += 1
+            self.attempts.usage.report_reused(call, stored, "replayed")
+            return stored
+        if (value := await cache_get(self.responses, call)) is not None:
+            self.counts.cached += 1
+            self.attempts.usage.report_reused(call, value, "cached")
+            await self.journal.record(call.key, value)
+            return value
+        sent_key = keys.provider_key(call.key, self.gen)
+        value = await self.attempts.make(call, sent_key, [])
+        await self.journal.record(call.key, value)
+        await cache_put(self.responses, call, value)
+        return value
+
+    async def _effect(self, call: Call) -> str:
+        dependency = call.dependency
+        begun = self.ledger.begin(
+            call.key, call.scope.stage, dependency.effect, dependency.timeout
+        )
+        match await begun:
+            case AlreadyDone(answer):
+                self.counts.replayed += 1
+                self.attempts.usage.report_reused(call, answer, "replayed")
+                return answer
+            case Proceed(gen, doubtful, seconds):
+                if doubtful and dependency.may_have_forgotten(seconds):
+                    await self.ledger.mark_unknown(call.key)
+                    raise effect_unknown_error(dependency, call.bound.func)
+                sent_key = keys.provider_key(call.key, gen)
+                found = None
+                if doubtful:
+                    found = await self.attempts.look_up(call, sent_key)
+                if found is None:
+                    execution = self._execute(call, sent_key, doubtful=doubtful)
+                    value = await self.run_to_completion(execution)
+                else:
+                    value = call.encode(found)
+                    await self.ledger.finish(call.key, value)
+                return value
+            case _:
+                raise effect_unknown_error(dependency, call.bound.func)
+
+    async def _execute(self, call: Call, sent_key: str, *, doubtful: bool) -> str:
+        """Make the attempts of an effect, and record the result in the ledger.
+
+        The effect was refused only if every attempt was: a timeout may hide an effect.
+        """
+        dependency, earlier = call.dependency, list[ErrorEnvelope]()
+        try:
+            value = await self.attempts.make(call, sent_key, earlier)
+        except Exception as error:
+            failures = [*earlier, classify(error, layer=dependency.layer)]
+            sent = [failure for failure in failures if failure.code != OPEN_CODE]
+            if not doubtful and all(map(not_executed, sent)):
+                await self.ledger.mark_refused(call.key)
+            elif dependency.effect is Effect.NON_IDEMPOTENT:
+                await self.ledger.mark_unknown(call.key)
+                raise effect_unknown_error(dependency, call.bound.func) from error
+            raise
+        await self.ledger.finish(call.key, value)
+        return value
+
+    async def run_to_completion(self, work: Coroutine[Any, Any, R]) -> R:
+        """Run work that is not cut off if its stage is about to be compensated."""
+        return await self.effect_drain.run_to_completion(work, self.drains_effects)
+
+    async def drain(self) -> None:
+        """Wait until no call is in flight.
+
+        A stage that failed may have left some. Their answers are paid for, and no
+        effect may happen after its compensation.
+        """
+        while (in_flight := self._tasks_in_flight()) or self._starting:
+            # A call that is starting gets its turn within a few rounds of the loop.
+            await (asyncio.wait(in_flight) if in_flight else asyncio.sleep(0))
+
+    def _tasks_in_flight(self) -> list[asyncio.Future[Any]]:
+        return [*self._pending.values(), *self.effect_drain.tasks]
+
+    def start_compensating(self) -> None:
+        """Give the compensation its own retry budget, whatever the stages have used.
+
+        After `MAX_DEFERRALS` deferrals the fleet's retry budget is not enforced any
+        more: a compensation that never succeeds must come to an end.
+        """
+        self.counts.forward = False
+        self.attempts.budget = replace(self.attempts.budget, spent=0.0)
+        self.attempts.enforce_fleet_budget = self.counts.deferrals < MAX_DEFERRALS
+
+    def progress(self) -> None:
+        """Report that the stage makes progress."""
+        self.attempts.progress()
+
+    @property
+    def counts(self) -> CallCounts:
+        """The counts of the calls so far."""
+        return self.attempts.counts
+
+    @property
+    def in_flight(self) -> InFlight:
+        """The requests that a provider may still execute."""
+        return self.attempts.in_flight
+
+
+# Share the responses of pure calls among the jobs of a tenant, if that is declared.
+#
+# The key does not contain job, chunk or stage. If the cache has no response, or one of
+# another version of the function, the call is made and paid for as without a cache.
+
+
+async def cache_get(cache: ResponseCache, call: Call) -> str | None:
+    """Return the response of an equal call of the tenant; None: not cached."""
+    if call.dependency.cache_ttl_s is None:
+        return None
+    value = await cache.recall(response_key(call))
+    if value is None:
+        return None
+    try:
+        values.decode(call.bound.func, value)
+    except PermanentError:
+        return None
+    return value
+
+
+async def cache_put(cache: ResponseCache, call: Call, value: str) -> None:
+    """Store a response for other jobs of the tenant."""
+    if call.dependency.cache_ttl_s is not None:
+        await cache.keep(response_key(call), value, call.dependency.cache_ttl_s)
+
+
+def response_key(call: Call) -> str:
+    """Return the key of a response: equal for equal calls of all jobs of a tenant."""
+    return keys.call_key(
+        "response",
+        call.scope.tenant,
+        call.dependency.name,
+        call.bound.func.__qualname__,
+        args=[call.bound.args, call.bound.keywords],
+    )

@@ -1,0 +1,189 @@
+"""Call the next fallback if a dependency refuses by a policy, a quota or its breaker.
+
+A fallback's answer is stored as the answer of the dependency itself, in the journal or
+by an effect in the ledger. So a later attempt does not call the refusing one again.
+
+A position names one member of the chain: 0 is the dependency, n its n-th fallback.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import json
+from collections.abc import Awaitable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from piecework import telemetry
+from piecework.calls.call import Call, call_key
+from piecework.calls.invoke import await_result, in_thread, on_loop
+from piecework.dependency import Fallback
+from piecework.domain.model import Effect
+from piecework.errors.classify import classify
+from piecework.errors.codes import ErrorClass
+from piecework.resilience.breaker import is_breaker_open
+
+if TYPE_CHECKING:
+    from piecework.calls.caller import Caller
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackUsed:
+    """A call of a stage that a fallback has answered.
+
+    Attributes:
+        dependency: The dependency that refused the call.
+        answered_by: The name of the fallback: a dependency or a plain function.
+    """
+
+    stage: str
+    dependency: str
+    answered_by: str
+
+
+async def call_with_fallbacks(caller: Caller, call: Call) -> str:
+    """Return the answer of the first member of the chain that does not refuse.
+
+    Raises:
+        Exception: The error of the last member, or of one that failed otherwise.
+    """
+    if caller.journal.recall(call.key) is not None:
+        return await replay_answer(caller, call)
+    position, codes = first_position(caller, call), list[str]()
+    while True:
+        try:
+            value = await call_position(caller, call, position)
+        except Exception as error:
+            is_last = position == len(call.dependency.fallback)
+            if is_last or not is_refused(caller, call, position, error):
+                raise
+            codes.append(classify(error).code)
+            position += 1
+        else:
+            if position:
+                answered_by = call.dependency.fallback[position - 1].name
+                await record_answer(caller, call, value, answered_by)
+                emit_fallback_used(caller, call, answered_by, codes)
+            return value
+
+
+async def replay_answer(caller: Caller, call: Call) -> str:
+    """Return the answer from the journal, and note the fallback that gave it."""
+    answered_by = caller.journal.recall(answered_by_key(call))
+    if answered_by is not None:
+        caller.fallbacks_used[call.key] = fallback_used(call, json.loads(answered_by))
+    return await caller.value_of(call)
+
+
+def first_position(caller: Caller, call: Call) -> int:
+    """Return the position to start at: that of an effect that may have happened.
+
+    Its intent was written before its call, after all members above it had refused.
+    """
+    positions = range(1, len(call.dependency.fallback) + 1)
+    begun = (
+        n for n in positions if caller.ledger.may_have_happened(position_key(call, n))
+    )
+    return next(begun, 0)
+
+
+async def call_position(caller: Caller, call: Call, position: int) -> str:
+    """Call one member of the chain.
+
+    Each receives its own copy of the arguments. If one changed them, the next would be
+    called with other arguments, under a key that a later attempt does not find.
+    """
+    bound = copy_arguments(call.bound)
+    if position == 0:
+        return await caller.value_of(replace(call, bound=bound))
+    fallback = call.dependency.fallback[position - 1]
+    if fallback.dependency is None:
+        return call.encode(await call_function(fallback, *bound.args, **bound.keywords))
+    answer = await caller.call(
+        call.scope, fallback.dependency, fallback.function, bound.args, bound.keywords
+    )
+    return call.encode(answer)
+
+
+def copy_arguments(
+    bound: functools.partial[Awaitable[Any]],
+) -> functools.partial[Awaitable[Any]]:
+    """Return the function with a deep copy of its arguments."""
+    args, kwargs = copy.deepcopy((bound.args, bound.keywords))
+    return functools.partial(bound.func, *args, **kwargs)
+
+
+async def call_function(fallback: Fallback, *args: Any, **kwargs: Any) -> Any:
+    """Call a fallback without a dependency; a plain function runs in a thread."""
+    if inspect.iscoroutinefunction(fallback.function):
+        return await on_loop(fallback.function, *args, **kwargs)
+    return await await_result(await in_thread(fallback.function, *args, **kwargs))
+
+
+def is_refused(caller: Caller, call: Call, position: int, error: Exception) -> bool:
+    """Return whether the next member may be called: this one did not execute the call.
+
+    For an effect the ledger decides. If an earlier attempt may have executed it, a
+    refusal of the last attempt does not count.
+    """
+    by_policy = classify(error).error_class is ErrorClass.POLICY
+    if not by_policy and not is_breaker_open(error):
+        return False
+    return not caller.ledger.may_have_happened(position_key(call, position))
+
+
+async def record_answer(
+    caller: Caller, call: Call, value: str, answered_by: str
+) -> None:
+    """Store a fallback's answer as the dependency's own, with the fallback's name.
+
+    An effect is in the ledger already. While it may have happened, no member above it
+    is called.
+    """
+    caller.fallbacks_used[call.key] = fallback_used(call, answered_by)
+    if call.dependency.effect is Effect.PURE:
+        await caller.journal.record(answered_by_key(call), json.dumps(answered_by))
+        await caller.journal.record(call.key, value)
+
+
+def emit_fallback_used(
+    caller: Caller, call: Call, answered_by: str, codes: list[str]
+) -> None:
+    """Emit the codes of the refusals; without refusals the effect was known already."""
+    if codes:
+        telemetry.emit(
+            caller.attempts.log,
+            "call.fallback_used",
+            dependency=call.dependency.name,
+            stage=call.scope.stage,
+            answered_by=answered_by,
+            error_codes=codes,
+        )
+
+
+def fallback_used(call: Call, answered_by: str) -> FallbackUsed:
+    """Return the entry of `ctx.fallbacks_used` for a call."""
+    return FallbackUsed(call.scope.stage, call.dependency.name, answered_by)
+
+
+def position_key(call: Call, position: int) -> str:
+    """Return the key under which one member of the chain stores its own answer."""
+    if position == 0:
+        return call.key
+    fallback, bound = call.dependency.fallback[position - 1], call.bound
+    if fallback.dependency is None:
+        return answered_by_key(call)
+    return call_key(
+        call.scope,
+        fallback.dependency,
+        fallback.function,
+        bound.args,
+        bound.keywords,
+    )
+
+
+def answered_by_key(call: Call) -> str:
+    """Return the key under which the name of the fallback is stored."""
+    return f"{call.key}.by"

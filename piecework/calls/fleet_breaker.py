@@ -1,0 +1,412 @@
+"""The breakers of one process, kept in sync with the fleet's record.
+
+    guard    closed: call; open: reject; half-open: call if this process has the probe
+    sync     write what changed in this process, then read the fleet's breakers
+
+The record is read twice a second while calls are made, all breakers in one request, and
+written once for each probe. A call costs no request. If the record is unreachable, each
+process decides by its own calls: a call never fails because a breaker's row could not
+be read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from random import Random
+from types import TracebackType
+from typing import Final, Protocol
+
+from piecework import telemetry
+from piecework.dependency import Dependency
+from piecework.errors import ErrorEnvelope, StoreError
+from piecework.resilience.breaker import (
+    PROBE_RETRY_S,
+    BreakerPhase,
+    BreakerState,
+    CircuitBreaker,
+    Health,
+    Permit,
+    Rejected,
+    breaker_open_error,
+)
+
+# A breaker that a fleet shares: its stored record, and what must be written to it.
+#
+# The record's generation rises with each change, and each write names the generation that
+# it is based on. So if two processes see the same outage, one of them writes, and a late
+# write that is based on an earlier generation changes nothing.
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerSnapshot:
+    """A breaker as it is stored; without a row it is closed, in generation 0."""
+
+    gen: int = 0
+    phase: BreakerPhase = BreakerPhase.CLOSED
+    open_until: float = 0.0
+    failed_probes: int = 0
+    probe_until: float = 0.0
+
+
+class BreakerRecord(Protocol):
+    """The fleet's record.
+
+    A write that comes too late changes nothing and returns the current snapshot.
+    """
+
+    async def read_all(self) -> Mapping[str, BreakerSnapshot]:
+        """Read every breaker of the fleet."""
+
+    async def open(
+        self, name: str, gen: int, until: float, code: str
+    ) -> BreakerSnapshot | None:
+        """Open a breaker that was closed."""
+
+    async def take_probe(
+        self, name: str, gen: int, token: str, until: float
+    ) -> BreakerSnapshot | None:
+        """Take the one probe of an open breaker."""
+
+    async def release_probe(
+        self, name: str, gen: int, token: str
+    ) -> BreakerSnapshot | None:
+        """Release the probe, so that another process can take it."""
+
+    async def reopen(
+        self, name: str, gen: int, token: str, until: float, failed_probes: int
+    ) -> BreakerSnapshot | None:
+        """Keep a breaker open after its probe failed."""
+
+    async def close(self, name: str, gen: int, token: str) -> BreakerSnapshot | None:
+        """Close a breaker after its probe was answered."""
+
+
+class PendingWrite(Enum):
+    """A change of this process that the record does not have yet."""
+
+    OPEN = auto()
+    CLOSE = auto()
+    REOPEN = auto()
+    RELEASE_PROBE = auto()
+
+
+@dataclass(slots=True)
+class SyncedBreaker:
+    """A dependency's breaker in this process, and its stored record.
+
+    Attributes:
+        recorded: The record as this process last read or wrote it.
+        recorded_generation: The generation of `state` that the record has.
+        probe_token: Random token of the probe that this process requested.
+        failure_code: The code of the last failure.
+    """
+
+    state: BreakerState
+    recorded: BreakerSnapshot = field(default_factory=BreakerSnapshot)
+    recorded_generation: int = 0
+    probe_token: str = ""
+    failure_code: str = ""
+
+    @property
+    def is_unrecorded(self) -> bool:
+        """Whether the state has changed since the record was last read or written."""
+        return self.state.generation != self.recorded_generation
+
+    @property
+    def pending_write(self) -> PendingWrite | None:
+        """The write that the record needs; None: nothing, or the record decides."""
+        is_open = self.state.phase is BreakerPhase.OPEN
+        if is_open and self.recorded.phase is BreakerPhase.CLOSED:
+            return PendingWrite.OPEN
+        if not self.probe_token:
+            return None
+        if not is_open:
+            return PendingWrite.CLOSE
+        if self.is_unrecorded:
+            return PendingWrite.REOPEN
+        return None if self.state.probe_until else PendingWrite.RELEASE_PROBE
+
+    async def write_change(self, name: str, record: BreakerRecord) -> None:
+        """Write the pending change; adopt the record if the write came too late."""
+        gen, token, state = self.recorded.gen, self.probe_token, self.state
+        # The state may change while the write is under way.
+        generation, until, failed = (
+            state.generation,
+            state.open_until,
+            state.failed_probes,
+        )
+        match self.pending_write:
+            case None:
+                return
+            case PendingWrite.OPEN:
+                current = await record.open(name, gen, until, self.failure_code)
+                written = BreakerSnapshot(gen + 1, BreakerPhase.OPEN, until)
+            case PendingWrite.REOPEN:
+                current = await record.reopen(name, gen, token, until, failed)
+                written = BreakerSnapshot(gen + 1, BreakerPhase.OPEN, until, failed)
+            case PendingWrite.CLOSE:
+                current = await record.close(name, gen, token)
+                written = BreakerSnapshot(gen + 1)
+            case PendingWrite.RELEASE_PROBE:
+                current = await record.release_probe(name, gen, token)
+                written = BreakerSnapshot(gen, BreakerPhase.OPEN, until, failed)
+        if current is None:
+            self.recorded, self.recorded_generation = written, generation
+            self.probe_token = "" if self.probe_token == token else self.probe_token
+        else:
+            self.adopt(current)
+
+    def apply_read(self, snapshot: BreakerSnapshot | None) -> None:
+        """Adopt a snapshot, unless it is outdated or a write is pending."""
+        snapshot = snapshot or BreakerSnapshot()
+        if self.pending_write is not None or snapshot.gen < self.recorded.gen:
+            return
+        if self.is_unrecorded or snapshot.gen > self.recorded.gen:
+            self.adopt(snapshot)
+        elif not self.probe_token:
+            self.state.probe_until = snapshot.probe_until
+
+    def adopt(self, snapshot: BreakerSnapshot) -> None:
+        """Replace the state of this process by the record's."""
+        state = self.state
+        if snapshot.phase is BreakerPhase.OPEN:
+            state.open(snapshot.open_until, snapshot.failed_probes)
+            state.probe_until = snapshot.probe_until
+        else:
+            state.close()
+        self.recorded, self.recorded_generation = snapshot, state.generation
+        self.probe_token = ""
+
+
+#: Seconds after which a read of the fleet's breakers is stale.
+SNAPSHOT_TTL_S: Final = 2.0
+#: Seconds that a call waits for the record before it goes on without it.
+RECORD_TIMEOUT_S: Final = 2.0
+#: Seconds beyond a call's own timeout after which its probe counts as lost.
+PROBE_GRACE_S: Final = 5.0
+
+
+@dataclass(slots=True)
+class BreakerRegistry:
+    """The breakers of one process, by the name of the dependency.
+
+    Attributes:
+        record: The fleet's record; None: there is only this process.
+        changed: Set when there is a change to write to the record.
+    """
+
+    clock: Callable[[], float]
+    rng: Random
+    log: telemetry.Log
+    record: BreakerRecord | None = None
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    by_name: dict[str, SyncedBreaker] = field(default_factory=dict)
+    _snapshots: Mapping[str, BreakerSnapshot] = field(default_factory=dict)
+    _read_at: float | None = None
+    _sync_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _synced: asyncio.Event = field(default_factory=asyncio.Event)
+    _prefetching: asyncio.Task[None] | None = None
+
+    def guard(
+        self, dependency: Dependency, classify: Callable[[Exception], ErrorEnvelope]
+    ) -> BreakerGuard:
+        """Return a context manager for one call, which may reject it on entry."""
+        return BreakerGuard(self, dependency, classify)
+
+    def get(self, name: str, rules: CircuitBreaker) -> SyncedBreaker:
+        """Return a dependency's breaker, created if it is new."""
+        if name not in self.by_name:
+            self.by_name[name] = SyncedBreaker(BreakerState(rules, self.rng))
+            self.by_name[name].apply_read(self._snapshots.get(name))
+        breaker = self.by_name[name]
+        breaker.state.rules = rules
+        return breaker
+
+    async def acquire_permit(
+        self, dependency: Dependency, breaker: SyncedBreaker
+    ) -> Permit:
+        """Return a permit for a call.
+
+        Raises:
+            TransientError: `runtime.breaker.open`: the call is not made.
+        """
+        await self._refresh()
+        state, probe_s = breaker.state, dependency.timeout + PROBE_GRACE_S
+        permit = state.request_permit(self.clock(), probe_s)
+        if isinstance(permit, Permit) and permit.probe:
+            try:
+                await self._take_probe(dependency.name, breaker)
+            except BaseException:  # cut off: let another call or process probe
+                self.record_end(dependency.name, breaker, permit, Health.UNKNOWN)
+                raise
+            if permit.generation != state.generation:
+                permit = state.request_permit(self.clock(), probe_s)
+        if isinstance(permit, Rejected):
+            raise breaker_open_error(dependency.name, permit.seconds)
+        return permit
+
+    async def _take_probe(self, name: str, breaker: SyncedBreaker) -> None:
+        """Request the fleet's one probe; adopt the record if another process has it."""
+        if self.record is None or breaker.recorded.phase is BreakerPhase.CLOSED:
+            return
+        breaker.probe_token = uuid.UUID(int=self.rng.getrandbits(128)).hex
+        try:
+            async with asyncio.timeout(RECORD_TIMEOUT_S):
+                current = await self.record.take_probe(
+                    name,
+                    breaker.recorded.gen,
+                    breaker.probe_token,
+                    breaker.state.probe_until,
+                )
+        except (StoreError, TimeoutError) as error:
+            self._log_unreachable(error)
+            return
+        if current is not None:
+            breaker.adopt(current)
+            breaker.state.note_other_probe(self.clock() + PROBE_RETRY_S)
+
+    def record_end(
+        self, name: str, breaker: SyncedBreaker, permit: Permit, health: Health
+    ) -> None:
+        """Record how a call ended; emit an event if the breaker opens or closes."""
+        state = breaker.state
+        before = state.generation
+        state.record_end(permit, health, self.clock())
+        released = breaker.pending_write is PendingWrite.RELEASE_PROBE
+        if released or state.generation != before:
+            self.changed.set()
+        if state.generation == before:
+            return
+        if state.phase is BreakerPhase.CLOSED:
+            telemetry.emit(self.log, "breaker.closed", dependency=name)
+            return
+        telemetry.emit(
+            self.log,
+            "breaker.opened",
+            dependency=name,
+            error_code=breaker.failure_code,
+            delay_s=round(state.open_until - self.clock(), 3),
+            failed_probes=state.failed_probes,
+        )
+
+    @property
+    def has_pending_writes(self) -> bool:
+        """Whether there is a change to write to the record."""
+        breakers = self.by_name.values()
+        return self.record is not None and any(each.pending_write for each in breakers)
+
+    def rejected_for_s(self, dependency: str) -> float | None:
+        """Return the seconds until another call is worth a try; None: now."""
+        breaker = self.by_name.get(dependency)
+        if breaker is None or breaker.state.phase is BreakerPhase.CLOSED:
+            return None
+        return max(PROBE_RETRY_S, breaker.state.open_until - self.clock())
+
+    def prefetch(self) -> None:
+        """Start to read the record before the calls come, so that they wait less.
+
+        A process that has never guarded a call reads it once, for its first call.
+        """
+        if self.record is None or self._sync_lock.locked() or not self._is_stale():
+            return
+        if self.by_name or self._read_at is None:
+            self._prefetching = asyncio.create_task(self._refresh())
+            self._prefetching.add_done_callback(_retrieve_exception)
+
+    async def _refresh(self) -> None:
+        """Read the record if the last read is stale; concurrent calls share a read."""
+        while self.record is not None and self._is_stale():
+            if self._sync_lock.locked():
+                # An event wakes all waiting calls at once; a lock, one after another.
+                await self._synced.wait()
+                continue
+            async with self._sync_lock:
+                await self._sync(self.record)
+
+    def _is_stale(self) -> bool:
+        return self._read_at is None or self.clock() - self._read_at > SNAPSHOT_TTL_S
+
+    async def sync(self) -> None:
+        """Write the changes of this process, and adopt the fleet's record."""
+        if self.record is not None and self.by_name:
+            async with self._sync_lock:
+                await self._sync(self.record)
+
+    async def _sync(self, record: BreakerRecord) -> None:
+        self.changed.clear()
+        self._synced.clear()
+        try:
+            async with asyncio.timeout(RECORD_TIMEOUT_S):
+                for name, breaker in list(self.by_name.items()):
+                    await breaker.write_change(name, record)
+                self._snapshots = await record.read_all()
+        except (StoreError, TimeoutError) as error:
+            self._log_unreachable(error)
+        else:
+            for name, breaker in self.by_name.items():
+                breaker.apply_read(self._snapshots.get(name))
+        finally:
+            self._synced.set()
+        self._read_at = self.clock()
+
+    def _log_unreachable(self, error: Exception) -> None:
+        telemetry.emit(
+            self.log, "breaker.record_unreachable", error=type(error).__name__
+        )
+
+
+def _retrieve_exception(prefetch: asyncio.Task[None]) -> None:
+    """Mark a failure as seen: the next call that reads the record raises it again."""
+    if not prefetch.cancelled():
+        prefetch.exception()
+
+
+@dataclass(slots=True)
+class BreakerGuard:
+    """Guards one call, which is made inside `async with`.
+
+    It is a class and not a generator because one is made for each call, and a class is
+    cheaper.
+
+    Raises:
+        TransientError: `runtime.breaker.open`: the call is not made.
+    """
+
+    registry: BreakerRegistry
+    dependency: Dependency
+    classify: Callable[[Exception], ErrorEnvelope]
+    _breaker: SyncedBreaker | None = None
+    _permit: Permit | None = None
+
+    async def __aenter__(self) -> None:
+        """Acquire a permit for the call."""
+        rules = self.dependency.breaker
+        if rules is not None:
+            self._breaker = self.registry.get(self.dependency.name, rules)
+            self._permit = await self.registry.acquire_permit(
+                self.dependency, self._breaker
+            )
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Record how the call ended."""
+        rules, breaker, permit = self.dependency.breaker, self._breaker, self._permit
+        if rules is None or breaker is None or permit is None:
+            return
+        health = Health.SUCCESS if error is None else Health.UNKNOWN
+        try:
+            if isinstance(error, Exception):
+                failure = self.classify(error)
+                health = rules.health(failure)
+                if health is Health.FAILURE:
+                    breaker.failure_code = failure.code
+        finally:
+            self.registry.record_end(self.dependency.name, breaker, permit, health)

@@ -1,0 +1,90 @@
+"""Report what calls cost: those that are paid for, and those that are replayed.
+
+The dependency computes the usage from the answer. So an answer from the journal tells
+what another call would have cost. If that function raises, only the bill lacks a part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+import structlog
+
+from piecework import telemetry
+from piecework.calls.call import Call, CallCounts
+from piecework.dependency import Usage
+from piecework.domain import values
+from piecework.telemetry.emit import quiet_log
+
+#: The most tokens or dollars of one call that are accepted; they are stored in records.
+MAX_AMOUNT: Final = 1_000_000_000
+#: How a call was answered: by the dependency, the journal or the shared cache.
+Answered: TypeAlias = Literal["paid", "replayed", "cached"]
+#: Called for each answer with the dependency, how it was answered, and its usage.
+UsageHook: TypeAlias = Callable[[str, Answered, Usage], None]
+
+
+def ignore_usage(dependency: str, answered: Answered, usage: Usage) -> None:
+    """Do nothing: the hook where no cost is recorded."""
+    del dependency, answered, usage
+
+
+@dataclass(frozen=True, slots=True)
+class UsageReporter:
+    """Reports the usage of one claim's calls to a hook."""
+
+    hook: UsageHook = ignore_usage
+    log: structlog.stdlib.BoundLogger | None = None
+
+    def report_paid(self, call: Call, answer: Any, counts: CallCounts) -> None:
+        """Report a call that its dependency answered."""
+        usage = self._usage(call, lambda: answer)
+        counts.tokens_in += usage.tokens_in
+        counts.tokens_out += usage.tokens_out
+        self.hook(call.dependency.name, "paid", usage)
+
+    def report_reused(
+        self, call: Call, text: str, answered: Literal["replayed", "cached"]
+    ) -> None:
+        """Report a call that was not paid for again; `text` is its encoded value."""
+        usage = self._usage(call, lambda: values.decode(call.bound.func, text))
+        self.hook(call.dependency.name, answered, usage)
+
+    def _usage(self, call: Call, answer: Callable[[], Any]) -> Usage:
+        """Return the usage of an answer; empty if it cannot be computed."""
+        usage = call.dependency.usage
+        if usage is None:
+            return Usage()
+        try:
+            return validated(usage(answer()))
+        except Exception as error:  # noqa: BLE001 -- a user's function, about money
+            log = self.log or quiet_log()
+            name = call.dependency.name
+            telemetry.emit(
+                log, "usage.failed", dependency=name, error=type(error).__name__
+            )
+            return Usage()
+
+
+def validated(usage: Any) -> Usage:
+    """Return the usage with plain numbers: another library may count the tokens.
+
+    Raises:
+        TypeError: The value is not a Usage.
+        ValueError: An amount is negative, or larger than `MAX_AMOUNT`.
+    """
+    if not isinstance(usage, Usage):
+        message = f"`usage` returned a {type(usage).__name__}; it must return a Usage."
+        raise TypeError(message)
+    plain = Usage(
+        int(usage.tokens_in), int(usage.tokens_out), float(usage.usd), str(usage.model)
+    )
+    for amount in (plain.tokens_in, plain.tokens_out, plain.usd):
+        if not 0 <= amount <= MAX_AMOUNT:
+            message = (
+                f"A usage has the amount {amount}; keep it from 0 to {MAX_AMOUNT}."
+            )
+            raise ValueError(message)
+    return plain

@@ -1,0 +1,228 @@
+"""Whose a request is: the jobs that it was made for, each with its share.
+
+The keys say it, of tables, of objects and of messages. A receipt says nothing, so that
+the meter remembers which message it came with.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from piecework.cost import units as capacity
+from piecework.cost.units import sqs_requests, text_size
+from piecework.domain.keys import BREAKERS_PK, COST_PREFIX, is_name
+from piecework.domain.model import JobRef
+
+#: A job, or None for what belongs to nobody.
+Owner: TypeAlias = JobRef | None
+#: Each owner's parts of a request, of a thousand.
+Shares: TypeAlias = Sequence[tuple[Owner, int]]
+
+WHOLE: Final = 1000
+NOBODY: Final[Shares] = ((None, WHOLE),)
+#: Our own messages as we write them; any other is parsed.
+MESSAGE = re.compile(
+    r'\{"tenant":"([A-Za-z0-9_-]{1,64})","job":"([A-Za-z0-9_-]{1,64})",'
+    r'"chunk":-?[0-9]{1,9},"v":[0-9]{1,9},"gen":[0-9]{1,9}\}'
+)
+PARTITION = re.compile(r"T#([^#]+)#J#([^#]+)(?:#G#[0-9]+)?")
+OBJECT = re.compile(r"tenants/([^/]+)/jobs/([^/]+)/.*", re.DOTALL)
+#: Characters of a message that are looked into; ours have about 100.
+MESSAGE_LIMIT = 1_000
+#: Receipts that are remembered: more than a worker ever has in hand.
+RECEIPTS_KEPT = 10_000
+
+
+@lru_cache(4096)
+def owner_of_partition(pk: str) -> Owner:
+    """Return the job that a partition belongs to."""
+    found = PARTITION.fullmatch(pk)
+    return named(found[1], found[2]) if found else None
+
+
+def owner_of_object(key: str) -> Owner:
+    """Return the job that an object belongs to."""
+    found = OBJECT.fullmatch(key)
+    return named(found[1], found[2]) if found else None
+
+
+def owner_of_message(body: str) -> Owner:
+    """Return the job that a message is about; nobody's, if it is not one of ours."""
+    if len(body) > MESSAGE_LIMIT:
+        return None
+    plain = MESSAGE.fullmatch(body)
+    if plain is not None:
+        return JobRef(plain[1], plain[2])
+    try:
+        message = json.loads(body)
+        return named(message["tenant"], message["job"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def named(tenant: Any, job: Any) -> Owner:
+    """Return a job, if these can be its names: what was received may say anything."""
+    if isinstance(tenant, str) and isinstance(job, str):
+        return JobRef(tenant, job) if is_name(tenant) and is_name(job) else None
+    return None
+
+
+def partition_of(params: Mapping[str, Any]) -> str:
+    """Return the partition that a request to a table is about, the first of several."""
+    if "TransactItems" in params:
+        action = next(iter(params["TransactItems"][0].values()))
+        return partition_of(action)
+    place = params.get("Key") or params.get("Item")
+    if place is None:
+        place = {"pk": params.get("ExpressionAttributeValues", {}).get(":pk")}
+    return str((place["pk"] or {}).get("S", ""))
+
+
+def keeps_costs(params: Mapping[str, Any]) -> bool:
+    """Say whether a request writes the counts down: that one counts itself."""
+    sk = params.get("Key", {}).get("sk", {}).get("S", "")
+    return str(sk).startswith(COST_PREFIX)
+
+
+def shared(owners: Iterable[Owner]) -> Shares:
+    """Share a request evenly among its messages; what does not divide, the first has.
+
+    In thousandths, so that they add up to it.
+    """
+    found = list(owners)
+    if not found:
+        return NOBODY
+    parts: dict[Owner, int] = {}
+    for owner in found:
+        parts[owner] = parts.get(owner, 0) + WHOLE // len(found)
+    parts[found[0]] += WHOLE % len(found)
+    return tuple(parts.items())
+
+
+@dataclass(slots=True)
+class Receipts:
+    """Which job each message in hand is about, by its receipt."""
+
+    _owners: OrderedDict[str, Owner] = field(default_factory=OrderedDict)
+
+    def note(self, receipt: str, owner: Owner) -> None:
+        """Remember a message that was received."""
+        self._owners[receipt] = owner
+        if len(self._owners) > RECEIPTS_KEPT:
+            self._owners.popitem(last=False)
+
+    def owner(self, receipt: str, *, last: bool) -> Owner:
+        """Return whose it is; after its last use it is forgotten."""
+        if last:
+            return self._owners.pop(receipt, None)
+        return self._owners.get(receipt)
+
+
+# Read a request and its answer: what it counts as, and for whom.
+#
+# One function a service; what a service is not known by here counts as a request of
+# nobody's, so that nothing goes unseen.
+
+
+class Seen(NamedTuple):
+    """What there is to count of one answered attempt.
+
+    Attributes:
+        requests: What it is billed as, in requests.
+        units: DynamoDB's read or write units.
+        sent, fetched: Bytes to and from S3.
+        found, written: Whether it has found, or written, something of its job's.
+    """
+
+    shares: Shares
+    requests: int = 1
+    units: float = 0
+    sent: int = 0
+    fetched: int = 0
+    found: bool = False
+    written: bool = False
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads what one process asks of AWS.
+
+    Attributes:
+        trusted: Whether what an answer says of consumed capacity is AWS's own word.
+        in_hand: Who shares what a worker asks for all that it has in hand.
+    """
+
+    trusted: bool
+    in_hand: Callable[[], Shares]
+    receipts: Receipts
+
+    def read(
+        self, service: str, operation: str, params: Mapping[str, Any], answer: Any
+    ) -> Seen:
+        """Read an attempt; without an answer it was sent, and that is all."""
+        answer = answer or {}
+        match service:
+            case "dynamodb":
+                return self._table(operation, params, answer)
+            case "sqs":
+                return self._queue(operation, params, answer)
+            case "s3":
+                return self._bucket(operation, params, answer)
+            case _:
+                return Seen(NOBODY)
+
+    def _table(
+        self, operation: str, params: Mapping[str, Any], answer: Mapping[str, Any]
+    ) -> Seen:
+        units = 0.0
+        if answer:
+            units = capacity.consumed(operation, params, answer, trusted=self.trusted)
+        pk = partition_of(params)
+        if pk == BREAKERS_PK:
+            return Seen(self.in_hand(), units=units)
+        shares = ((owner_of_partition(pk), WHOLE),)
+        if operation in capacity.READS:
+            found = bool(answer.get("Item") or answer.get("Items"))
+            return Seen(shares, units=units, found=found)
+        done = bool(answer) and "Error" not in answer
+        return Seen(shares, units=units, found=done, written=done)
+
+    def _queue(
+        self, operation: str, params: Mapping[str, Any], answer: Mapping[str, Any]
+    ) -> Seen:
+        entries = params.get("Entries", [])
+        match operation:
+            case "SendMessageBatch":
+                bodies = [entry["MessageBody"] for entry in entries]
+                shares = shared(map(owner_of_message, bodies))
+                return Seen(shares, sqs_requests(sum(map(text_size, bodies))))
+            case "ReceiveMessage":
+                return self._received(answer.get("Messages", []))
+            case "DeleteMessageBatch" | "ChangeMessageVisibilityBatch":
+                last = operation == "DeleteMessageBatch" and "Failed" not in answer
+                owner = self.receipts.owner
+                receipts = [entry["ReceiptHandle"] for entry in entries]
+                return Seen(shared(owner(r, last=last) for r in receipts))
+            case _:
+                return Seen(NOBODY)
+
+    def _received(self, messages: list[Any]) -> Seen:
+        owners = [owner_of_message(message["Body"]) for message in messages]
+        for message, owner in zip(messages, owners, strict=True):
+            self.receipts.note(message["ReceiptHandle"], owner)
+        size = sum(text_size(message["Body"]) for message in messages)
+        return Seen(shared(owners), sqs_requests(size))
+
+    def _bucket(
+        self, operation: str, params: Mapping[str, Any], answer: Mapping[str, Any]
+    ) -> Seen:
+        place = params.get("Key") or params.get("Prefix") or ""
+        shares = ((owner_of_object(str(place)), WHOLE),)
+        fetched = answer.get("ContentLength", 0) if operation == "GetObject" else 0
+        return Seen(shares, sent=params.get("Body", 0), fetched=int(fetched))

@@ -1,0 +1,174 @@
+"""AWS's published rules for what a request is billed as; no I/O, no product.
+
+DynamoDB: a write unit is 1 KB of an item, a consistent read unit 4 KB, each rounded
+up. SQS: a request is 64 KB of payload. Sizes are those of the wire format.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+WRITE_BYTES = 1024
+READ_BYTES = 4096
+SQS_BYTES = 64 * 1024
+#: What each element of a transaction costs, of what it costs alone.
+TRANSACTION = 2
+#: Digits of a number that share a byte, and the byte beside them.
+DIGITS = 2
+#: Bytes of a list or a map, and of each of its elements.
+NEST, ELEMENT = 3, 1
+
+
+def write_units(size: int) -> int:
+    """Return the units of writing an item of so many bytes: the larger of its sizes."""
+    return max(1, -(-size // WRITE_BYTES))
+
+
+def read_units(size: int) -> int:
+    """Return the units of a consistent read; of a query the sum of its items counts."""
+    return max(1, -(-size // READ_BYTES))
+
+
+def sqs_requests(size: int) -> int:
+    """Return how many requests a payload of so many bytes is billed as."""
+    return max(1, -(-size // SQS_BYTES))
+
+
+def item_size(item: Mapping[str, Mapping[str, Any]]) -> int:
+    """Return the bytes of an item: its names, its values, its nesting."""
+    # Names and texts are most of it: those are measured all at once.
+    texts = [value["S"] for value in item.values() if "S" in value]
+    size = text_size("".join(item)) + text_size("".join(texts))
+    if len(texts) < len(item):
+        size += sum([value_size(v) for v in item.values() if "S" not in v])
+    return size
+
+
+def value_size(value: Mapping[str, Any]) -> int:  # noqa: PLR0911 -- a return a type
+    """Return the bytes of one attribute's value."""
+    ((kind, content),) = value.items()
+    match kind:
+        case "S":
+            return text_size(content)
+        case "N":
+            return number_size(content)
+        case "SS":
+            return sum(map(text_size, content))
+        case "NS":
+            return sum(map(number_size, content))
+        case "B":
+            return len(content)
+        case "BS":
+            return sum(map(len, content))
+        case "M":
+            return NEST + len(content) * ELEMENT + item_size(content)
+        case "L":
+            return NEST + sum(ELEMENT + value_size(each) for each in content)
+        case _:  # BOOL and NULL
+            return 1
+
+
+def text_size(text: str) -> int:
+    """Return the bytes of a text; ASCII, as nearly all of ours is, needs no copy."""
+    return len(text) if text.isascii() else len(text.encode())
+
+
+@lru_cache(maxsize=4096)
+def number_size(number: str) -> int:
+    """Return the bytes of a number: one for two significant digits, and one."""
+    digits = number.lstrip("-").replace(".", "").strip("0")
+    return -(-len(digits) // DIGITS) + 1
+
+
+# What a request to DynamoDB consumed: as AWS reports it, else by its rules.
+#
+# AWS reports it with each answer, and that counts. Emulators report wrongly, so that of
+# theirs only what exceeds the rules' is believed: an update answers without its item, and
+# how large that is nobody but the table knows. A refusal is never reported, even by AWS;
+# it is billed by the item that stands there.
+
+READS = frozenset({"GetItem", "Query", "Scan"})
+WRITES = frozenset({"PutItem", "UpdateItem", "DeleteItem"})
+TRANSACT = "TransactWriteItems"
+#: Refusals that are billed as the write would have been.
+BILLED_REFUSALS = frozenset(
+    {
+        "ConditionalCheckFailedException",
+        "TransactionCanceledException",
+        "TransactionConflictException",
+    }
+)
+#: About what a chunk's item has when it is counted without being read: the only items
+#: that are. Only where nobody reports it.
+COUNTED_BYTES = 400
+
+
+def consumed(
+    operation: str,
+    params: Mapping[str, Any],
+    answer: Mapping[str, Any],
+    *,
+    trusted: bool,
+) -> float:
+    """Return the read or write units that an answered request consumed."""
+    code = answer.get("Error", {}).get("Code", "")
+    if code and code not in BILLED_REFUSALS:
+        return 0
+    told = reported(answer.get("ConsumedCapacity"))
+    if trusted and told and not code:
+        return told
+    if operation in READS:
+        return read_by_rule(operation, params, answer)
+    if operation == TRANSACT:
+        return max(told, transacted_by_rule(params, answer))
+    if operation in WRITES:
+        return max(told, written_by_rule(params, answer))
+    return told
+
+
+def reported(told: Any) -> float:
+    """Return what an answer says that was consumed, of all tables together."""
+    if not told:
+        return 0
+    if isinstance(told, list):
+        return float(sum(map(reported, told)))
+    return float(told.get("CapacityUnits", 0))
+
+
+def read_by_rule(
+    operation: str, params: Mapping[str, Any], answer: Mapping[str, Any]
+) -> float:
+    """Return the units of a read, from the sizes of the items that it read."""
+    if operation == "GetItem":
+        size = item_size(answer.get("Item", {}))
+    elif params.get("Select") == "COUNT":
+        size = answer.get("ScannedCount", 0) * COUNTED_BYTES
+    else:
+        size = sum(map(item_size, answer.get("Items", [])))
+    units = read_units(size)
+    return units if params.get("ConsistentRead") else math.ceil(units / 2)
+
+
+def written_by_rule(params: Mapping[str, Any], answer: Mapping[str, Any]) -> int:
+    """Return the units of a write, from the largest size of its item that is known."""
+    whole = params.get("ReturnValues", "").startswith("ALL")
+    size = item_size(params["Item"]) if "Item" in params else 0
+    if "Item" in answer:  # what a refused one met
+        size = max(size, item_size(answer["Item"]))
+    if whole and "Attributes" in answer:
+        size = max(size, item_size(answer["Attributes"]))
+    return write_units(size)
+
+
+def transacted_by_rule(params: Mapping[str, Any], answer: Mapping[str, Any]) -> int:
+    """Return the units of a transaction: each element twice, a mere check too."""
+    actions = [next(iter(each.values())) for each in params["TransactItems"]]
+    reasons = answer.get("CancellationReasons") or [{}] * len(actions)
+    units = (
+        max(written_by_rule(action, {}), write_units(item_size(reason.get("Item", {}))))
+        for action, reason in zip(actions, reasons, strict=False)
+    )
+    return TRANSACTION * sum(units)

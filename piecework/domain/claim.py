@@ -1,0 +1,154 @@
+"""Decide why a claim was refused, from the chunk's item alone.
+
+    the item says                                        the worker
+    there is no such chunk                               quarantines the message
+    its schema is newer than this worker's               leaves it to newer workers
+    it has ended, or its generation is later             deletes the message
+    another lease is alive, or the retry is not due      hides the message until then
+    a cancel is pending, and the chunk has no lease      cancels the chunk
+    its attempts are exhausted, and it has no lease      claims it for recovery
+    it has no lease, but an earlier worker had claimed   claims it after that fence
+
+A refused worker never deletes the message of a living chunk, and spends no attempt.
+The function is pure, so that a test can table it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, iso, moment
+from piecework.domain.records import is_newer
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A lease on a chunk.
+
+    Attributes:
+        token: Random for every claim; tells this claim's writes from a rival's.
+        chunk: The chunk as the claim's write left it.
+        is_recovery: The attempts are exhausted; this claim only compensates and
+            dead-letters the chunk.
+    """
+
+    ref: ChunkRef
+    gen: int
+    fence: int
+    token: str
+    worker: str
+    chunk: Chunk
+    is_recovery: bool = False
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt, from 1."""
+        return self.chunk.attempts
+
+    @property
+    def recoveries(self) -> int:
+        """The number of recovery claims of the chunk; 0 for an attempt."""
+        return int(self.chunk.item.get("recoveries", 0))
+
+    @property
+    def is_first(self) -> bool:
+        """Whether no earlier claim can have worked on the chunk."""
+        return self.fence == 1 and self.gen == 1
+
+
+@dataclass(frozen=True, slots=True)
+class NotFound:
+    """The table holds no such chunk."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaTooNew:
+    """A newer version of piecework wrote the chunk, and continues it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyEnded:
+    """The message asks for nothing that is still to do."""
+
+    chunk: Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """The chunk cannot be claimed now; try again after `seconds`."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class CancelPending:
+    """A cancel of the chunk is pending, and no lease on it is alive."""
+
+    chunk: Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptsExhausted:
+    """All attempts are spent, and no claim has followed the one with this fence."""
+
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class FenceMismatch:
+    """The chunk can be claimed, but after this fence, not after the expected one."""
+
+    fence: int
+
+
+Refusal: TypeAlias = (
+    NotFound | SchemaTooNew | AlreadyEnded | Busy | CancelPending | AttemptsExhausted
+)
+
+#: A compensation may itself kill its worker. After so many recovery claims the chunk is
+#: dead-lettered uncompensated, for an operator to repair.
+MAX_RECOVERIES = 3
+
+#: Seconds to wait where the item gives no time: another process is about to write.
+RECHECK_S = 1.0
+
+
+def explain_refusal(  # noqa: PLR0911 -- one row of the table, one return
+    ref: ChunkRef,
+    item: Mapping[str, Any] | None,
+    *,
+    gen: int,
+    now: float,
+    skew: float,
+    max_attempts: int,
+) -> Refusal | FenceMismatch:
+    """Return why a claim was refused, from the item that refused it.
+
+    `gen`: the generation that the message names; `now`: seconds since 1970; `skew`:
+    seconds by which the clocks of two workers may differ.
+
+    Raises:
+        PermanentError: `runtime.record.unreadable`.
+    """
+    if item is None:
+        return NotFound()
+    if is_newer(item):
+        return SchemaTooNew()
+    chunk = Chunk.read(ref, item)
+    if chunk.gen > gen or (chunk.gen == gen and chunk.status.terminal):
+        return AlreadyEnded(chunk)
+    if chunk.gen < gen:
+        return Busy(RECHECK_S)
+    # Compared as the claim's condition does: as texts, to the millisecond.
+    running = chunk.status is ChunkStatus.RUNNING
+    if running and item["claim_expires_at"] >= iso(now - skew):
+        return Busy(max(0.0, moment(item["claim_expires_at"]) + skew - now))
+    if "cancel_requested_at" in item and not chunk.has_direction:
+        return CancelPending(chunk)
+    if "retry_at" in item and moment(item["retry_at"]) > now:
+        return Busy(moment(item["retry_at"]) - now)
+    if chunk.attempts >= max_attempts:
+        return AttemptsExhausted(chunk.fence)
+    return FenceMismatch(chunk.fence)

@@ -1,0 +1,107 @@
+"""The outcomes of a claim: each is written by its own method of `Settlements`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from piecework.errors import ErrorEnvelope
+
+#: Deferrals for the retry budget that a chunk gets before each further one spends an
+#: attempt. Without this limit and without a breaker, a call that always fails would be
+#: deferred for ever.
+MAX_DEFERRALS = 10
+
+
+#: `Deferred.blocked_on` when only a newer version of the worker can run the chunk.
+NEWER_WORKERS = "newer workers"
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """Every stage has completed.
+
+    Attributes:
+        value: The last stage's value as JSON; it is not checkpointed yet.
+    """
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The chunk failed and spent an attempt: it is retried after `delay` seconds."""
+
+    failure: ErrorEnvelope
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """The chunk is blocked through no fault of its own: no attempt is spent.
+
+    Attributes:
+        delay: Seconds until the chunk may be claimed again.
+        blocked_on: The unavailable dependency, or `NEWER_WORKERS`.
+        pivot_untried: The pivot stage failed before anything in it was tried.
+    """
+
+    failure: ErrorEnvelope
+    delay: float
+    blocked_on: str
+    pivot_untried: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The worker stops or cannot write: another worker continues, no attempt is spent.
+
+    A chunk that was released too often spends its attempt all the same.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The chunk's job was cancelled.
+
+    Attributes:
+        stage: The stage that did not start, or was interrupted.
+        compensation: The result of the compensation; None: nothing was compensated.
+    """
+
+    stage: str
+    compensation: Compensation | None = None
+
+
+class Compensation(StrEnum):
+    """The result of compensating a chunk's completed stages."""
+
+    #: No completed stage needs compensation.
+    NOT_NEEDED = "NOT_NEEDED"
+    #: Every stage was compensated.
+    COMPENSATED = "COMPENSATED"
+    #: At least one stage could not be compensated: an operator has to.
+    FAILED = "FAILED"
+    #: The pivot (the point of no return) was passed: compensation is not allowed.
+    PAST_PIVOT = "PAST_PIVOT"
+    #: The pivot may have been passed: an operator decides.
+    PIVOT_UNKNOWN = "PIVOT_UNKNOWN"
+    #: The compensation itself killed its worker too often.
+    ABANDONED = "ABANDONED"
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettered:
+    """The chunk cannot succeed without an operator: a dead letter is written.
+
+    Attributes:
+        uncompensated_stages: The stages whose effects still exist.
+    """
+
+    failure: ErrorEnvelope
+    compensation: Compensation
+    uncompensated_stages: tuple[str, ...] = field(default=())
+
+
+Outcome: TypeAlias = Succeeded | Retry | Deferred | Released | Cancelled | DeadLettered

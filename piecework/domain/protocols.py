@@ -1,0 +1,199 @@
+"""The interfaces of the engine; the stores and the in-memory run implement them.
+
+Every write of these methods is conditional on the claim. If the claim is lost, the
+method raises `ClaimLostError`, and the worker that has the lease continues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from piecework.domain.model import Effect
+    from piecework.errors import ErrorEnvelope
+
+
+class ClaimLostError(BaseException):
+    """Another worker has the chunk: write nothing, stop at once.
+
+    Not an `Exception`, so that a stage's own `except Exception` cannot hide it.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequest:
+    """A cancel request, as the chunk's item stores it.
+
+    Attributes:
+        at: When the cancel was requested.
+        compensate: Whether the chunk's completed stages are compensated first.
+    """
+
+    at: str
+    compensate: bool
+
+    @classmethod
+    def read(cls, item: Mapping[str, Any]) -> CancelRequest | None:
+        """Read the request from a chunk's item; None: no cancel is requested."""
+        if "cancel_requested_at" not in item:
+            return None
+        return cls(str(item["cancel_requested_at"]), "compensate_requested" in item)
+
+
+class CancelRequestedError(BaseException):
+    """A cancel is requested: stop at this stage boundary and record it."""
+
+
+class Checkpoints(Protocol):
+    """A claimed chunk's progress through its stages."""
+
+    @property
+    def completed(self) -> Mapping[str, str]:
+        """The JSON value of each completed stage, by stage name."""
+
+    @property
+    def failure(self) -> ErrorEnvelope | None:
+        """The cause of the compensation; None while the chunk goes forward."""
+
+    @property
+    def compensated(self) -> Mapping[str, ErrorEnvelope | None]:
+        """The compensated stages by name; the value is the failure, if it failed."""
+
+    @property
+    def reached_stage(self) -> str:
+        """The stage that an earlier claim had started; empty on the first claim."""
+
+    async def complete(self, index: int, value: str, following: str) -> None:
+        """Store a stage's value and enter the following stage, in one write."""
+
+    async def begin_compensation(self, failure: ErrorEnvelope, stage: str) -> None:
+        """Record that this and all later claims of the chunk compensate."""
+
+    async def record_compensation(
+        self, stage: str, failure: ErrorEnvelope | None
+    ) -> None:
+        """Record that a stage was compensated, or the failure of its compensation."""
+
+
+class Journal(Protocol):
+    """The remembered results of pure calls of a chunk."""
+
+    def recall(self, key: str) -> str | None:
+        """Return the JSON result of an earlier call, or None."""
+
+    async def record(self, key: str, value: str) -> None:
+        """Remember a result; it may be written later, in a batch."""
+
+
+class ResponseCache(Protocol):
+    """Responses of pure calls that all jobs of a tenant share.
+
+    A failure of the cache never fails a call: it counts as a miss, or is ignored.
+    """
+
+    async def recall(self, key: str) -> str | None:
+        """Return the JSON response of any job's call, or None."""
+
+    async def keep(self, key: str, value: str, seconds: float) -> None:
+        """Remember a response for so many seconds."""
+
+
+class NoResponseCache:
+    """A cache that is always empty."""
+
+    async def recall(self, key: str) -> str | None:
+        """Return None."""
+        del key
+        return None
+
+    async def keep(self, key: str, value: str, seconds: float) -> None:
+        """Remember nothing."""
+        del key, value, seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Proceed:
+    """An effect may be executed now, with this generation in its idempotency key.
+
+    Attributes:
+        in_doubt: An earlier claim started it, and it may have happened.
+        seconds: The time since that start.
+    """
+
+    epoch: int
+    in_doubt: bool = False
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyDone:
+    """An effect was executed before; `value` is its answer as JSON."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """An effect may have happened and cannot be looked up; an operator decides."""
+
+
+class Ledger(Protocol):
+    """The effects of a chunk: INTENT is written before each one, DONE after it."""
+
+    async def begin(
+        self, key: str, stage: str, effect: Effect, max_duration_s: float
+    ) -> Proceed | AlreadyDone | Unknown:
+        """Write the intent of an effect, or return the state of an earlier one.
+
+        `max_duration_s`: seconds that one attempt may take.
+        """
+
+    def stages_with_effects(self) -> set[str]:
+        """Return the stages with an effect that may have happened."""
+
+    def may_have_happened(self, key: str) -> bool:
+        """Return whether an effect may have happened."""
+
+    async def finish(self, key: str, value: str) -> None:
+        """Record that an effect was executed, and its answer."""
+
+    async def mark_refused(self, key: str) -> None:
+        """Record that an effect was refused: it did not happen."""
+
+    async def mark_unknown(self, key: str) -> None:
+        """Record that it is unknown whether an effect happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResult:
+    """A chunk's result as it is stored: the value is JSON."""
+
+    chunk: int
+    label: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class MissingChunk:
+    """A chunk without a result, with its status and error code."""
+
+    chunk: int
+    label: str
+    status: str
+    error_code: str
+
+
+class JobResults(Protocol):
+    """The results that a join reads, and the artifacts that it writes."""
+
+    @property
+    def missing(self) -> Sequence[MissingChunk]:
+        """The chunks without a result."""
+
+    def results(self) -> AsyncIterator[StoredResult]:
+        """Yield the results of all succeeded chunks, in chunk order."""
+
+    async def write(self, name: str, content: bytes, media_type: str) -> str:
+        """Save an artifact of the job; return its location."""

@@ -1,0 +1,275 @@
+"""Classify an exception: try each known shape in turn, and the first match decides.
+
+An exception without a match is a permanent error of the stage. If a retry can help, the
+author raises TransientError or declares it in the dependency's `classify`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from pydantic import ValidationError
+
+from piecework.errors import ErrorEnvelope, PieceworkError, RemoteError, StageError
+from piecework.errors.classify_aws import from_aws_client, from_aws_response
+from piecework.errors.classify_http import (
+    from_http_response,
+    from_operating_system,
+    from_transport,
+)
+from piecework.errors.classify_llm import from_model_sdk
+from piecework.errors.codes import ErrorClass
+from piecework.errors.verdict import Shape, Verdict, causes, chain
+
+# Attach an envelope to an error, and read it back.
+
+_ENVELOPE: Final = "_piecework_envelope"
+
+
+def mark(error: BaseException, envelope: ErrorEnvelope) -> None:
+    """Attach the envelope to the error, so that it is not classified again."""
+    # setattr would fail on an exception that is a frozen dataclass
+    BaseException.__setattr__(error, _ENVELOPE, envelope)
+
+
+def noted(error: BaseException) -> ErrorEnvelope | None:
+    """Return the envelope that is attached to the error; None: there is none."""
+    found = getattr(error, _ENVELOPE, None)
+    if isinstance(found, ErrorEnvelope):
+        return found
+    return error.envelope if isinstance(error, RemoteError) else None
+
+
+def from_noted(error: BaseException, _layer: str, _now: float | None) -> Verdict | None:
+    """Use the attached envelope: only the code that made the call knows its layer."""
+    envelope = noted(error)
+    if envelope is None:
+        return None
+    return Verdict(
+        envelope.code,
+        http_status=envelope.http_status,
+        provider_code=envelope.provider_code,
+        retry_after=envelope.retry_after,
+        own_class=envelope.error_class,
+        message=envelope.message,
+        dependency=envelope.dependency,
+    )
+
+
+# Our own errors: they have a code and a class.
+
+
+def from_piecework(
+    error: BaseException,
+    _layer: str,
+    _now: float | None,
+    *,
+    message: str | None = None,
+) -> Verdict | None:
+    """Use the error's own code and class, and the status that a client attached."""
+    if not isinstance(error, PieceworkError):
+        return None
+    status = error.facts.get("http_status")
+    provider_code = error.facts.get("provider_code")
+    return Verdict(
+        error.code,
+        http_status=status if isinstance(status, int) else None,
+        provider_code=provider_code if isinstance(provider_code, str) else None,
+        retry_after=error.retry_after,
+        own_class=error.error_class,
+        message=message,
+        dependency=str(error.facts.get("dependency", "")),
+    )
+
+
+# Classify by the `classify` function of a dependency.
+
+# An error of the dependency -> its meaning; None: the function does not know it.
+Translate: TypeAlias = Callable[[BaseException], StageError | None]
+
+
+def translated(translate: Translate) -> Shape:
+    """Return the shape of a user's function, declared as `Dependency(classify=…)`."""
+
+    def from_translation(
+        error: BaseException, layer: str, now: float | None
+    ) -> Verdict | None:
+        try:
+            meaning: object = translate(error)
+        except Exception as fault:  # noqa: BLE001  the call's own error must not be lost
+            return _failed(f"raised {type(fault).__name__}")
+        if meaning is None:
+            return None
+        if not isinstance(meaning, StageError):
+            return _failed(f"returned a {type(meaning).__name__}")
+        return from_piecework(meaning, layer, now, message=meaning.message)
+
+    return from_translation
+
+
+def _failed(problem: str) -> Verdict:
+    message = f"The dependency's `classify` {problem}."
+    return Verdict("runtime.classifier.failed", message=message)
+
+
+# pydantic's ValidationError: a value that does not match its model.
+
+_SHOWN: Final = 5  # the first errors: an invalid list has one for each entry
+
+
+def from_validation(
+    error: BaseException, layer: str, _now: float | None
+) -> Verdict | None:
+    """Classify as an invalid answer in a model call, else as an error of the stage."""
+    if not isinstance(error, ValidationError):
+        return None
+    return Verdict("llm.output.invalid" if layer == "llm" else "runtime.value.invalid")
+
+
+def validation_message(error: BaseException) -> str:
+    """Return the fields and their errors without the values, which are user data."""
+    if not isinstance(error, ValidationError):
+        return ""
+    details = error.errors(
+        include_url=False, include_context=False, include_input=False
+    )
+    shown = [
+        f"{'.'.join(map(str, detail['loc'])) or 'value'} ({detail['type']})"
+        for detail in details[:_SHOWN]
+    ]
+    more = [f"{len(details) - _SHOWN} more"] if len(details) > _SHOWN else []
+    return f"{error.title} does not validate: {', '.join(shown + more)}"
+
+
+# From the most specific shape to the least: a status says more than a type.
+_SHAPES: Final[tuple[Shape, ...]] = (
+    from_noted,
+    from_piecework,
+    from_validation,
+    from_aws_response,
+    from_aws_client,
+    from_model_sdk,
+    from_http_response,
+    from_transport,
+    from_operating_system,
+)
+_UNHANDLED: Final = Verdict("runtime.stage.unhandled")
+
+# In a group of errors the most severe decides: the order is from least to most.
+_SEVERITY: Final = (
+    ErrorClass.TRANSIENT,
+    ErrorClass.STATE,
+    ErrorClass.SEMANTIC,
+    ErrorClass.POLICY,
+    ErrorClass.PERMANENT,
+)
+
+
+def classify(
+    error: BaseException,
+    *,
+    stage: str = "",
+    attempt: int = 0,
+    at: str = "",
+    correlation_id: str = "",
+    layer: str = "tool",
+    now: float | None = None,
+    translate: Translate | None = None,
+) -> ErrorEnvelope:
+    """Return the envelope of an error.
+
+    `layer` is `llm` or `tool`. `now` is the time in seconds since 1970, which a
+    Retry-After with a date needs; without it the date is ignored. `translate` is the
+    `classify` of the dependency, which decides before all other shapes.
+    """
+    classifier = _Classifier("llm" if layer == "llm" else "tool", now, translate)
+    place: dict[str, Any] = {
+        "stage": stage,
+        "attempt": attempt,
+        "at": at,
+        "correlation_id": correlation_id,
+    }
+    verdict = classifier.verdict(error)
+    return ErrorEnvelope(
+        code=verdict.code,
+        error_class=verdict.error_class,
+        message=classifier.message(error),
+        http_status=verdict.http_status,
+        provider_code=verdict.provider_code,
+        cause=classifier.cause(error),
+        retry_after=verdict.retry_after,
+        dependency=verdict.dependency,
+        **place,
+    )
+
+
+def envelope_of(error: BaseException) -> ErrorEnvelope:
+    """Return the envelope of an error that `ctx.call` raised.
+
+    Any other error is classified by its structure.
+    """
+    return noted(error) or classify(error)
+
+
+class _Classifier:
+    """Classifies one error with its causes."""
+
+    def __init__(
+        self, layer: str, now: float | None, translate: Translate | None
+    ) -> None:
+        self.layer, self.now = layer, now
+        own = () if translate is None else (translated(translate),)
+        self.shapes = (*own, *_SHAPES)
+
+    def verdict(self, error: BaseException) -> Verdict:
+        """Classify by the error itself, else by its explicit causes."""
+        found = (self.verdict_of_one(each) for each in causes(error))
+        return next((each for each in found if each is not None), _UNHANDLED)
+
+    def verdict_of_one(self, error: BaseException) -> Verdict | None:
+        """Classify one error of the chain; a group has its most severe member."""
+        if isinstance(error, BaseExceptionGroup) and noted(error) is None:
+            return _most_severe([self.verdict(each) for each in error.exceptions])
+        found = (shape(error, self.layer, self.now) for shape in self.shapes)
+        return next((each for each in found if each is not None), None)
+
+    def message(self, error: BaseException) -> str:
+        """Return the message; for a group, that of the member that decided."""
+        verdict = self.verdict_of_one(error)
+        if verdict is not None and verdict.message is not None:
+            return verdict.message
+        if not isinstance(error, BaseExceptionGroup):
+            return _message(error)
+        members = list(error.exceptions)
+        verdicts = [self.verdict(each) for each in members]
+        decided = members[verdicts.index(_most_severe(verdicts))]
+        others = f" (and {len(members) - 1} more)" if len(members) > 1 else ""
+        return self.message(decided) + others
+
+    def cause(self, error: BaseException) -> str:
+        """Return the types of the chain, each with its code if it has one."""
+        links = []
+        for each in chain(error):
+            if isinstance(each, RemoteError):
+                links.append(each.envelope.cause)  # it contains the rest of the chain
+                break
+            verdict, name = self.verdict_of_one(each), type(each).__name__
+            links.append(name if verdict is None else f"{name} ({verdict.code})")
+        return " <- ".join(links)
+
+
+def _most_severe(verdicts: list[Verdict]) -> Verdict:
+    """Return the most severe verdict; among equals, that with the longest delay."""
+    return max(
+        verdicts,
+        key=lambda each: (_SEVERITY.index(each.error_class), each.retry_after or 0.0),
+    )
+
+
+def _message(error: BaseException) -> str:
+    """Return the message, without the values that pydantic would quote."""
+    try:
+        return validation_message(error) or str(error) or type(error).__name__
+    except Exception:  # noqa: BLE001  a broken __str__ must not hide the error
+        return type(error).__name__

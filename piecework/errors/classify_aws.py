@@ -1,0 +1,272 @@
+"""botocore's ClientError: AWS answered with an error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from types import MappingProxyType
+from typing import Any, Final
+
+from piecework.errors.classify_http import retry_after, status_code
+from piecework.errors.verdict import Verdict, type_names
+
+# botocore's client errors: the request did not reach AWS, or was not sent.
+
+# In each row: type names, the code in a call to AWS, the code in a call to a model.
+_TYPES: Final = (
+    (
+        frozenset({"ConnectTimeoutError", "ReadTimeoutError"}),
+        "aws.endpoint.timeout",
+        "llm.connection.timeout",
+    ),
+    (
+        frozenset({"IncompleteReadError", "ResponseParserError"}),
+        "aws.service.unavailable",
+        "llm.http.malformed_body",
+    ),
+    (
+        frozenset({"ConnectionError", "HTTPClientError"}),
+        "aws.endpoint.unreachable",
+        "llm.connection.failed",
+    ),
+    (
+        frozenset({"UnauthorizedSSOTokenError"}),
+        "aws.credentials.invalid",
+        "aws.credentials.invalid",
+    ),
+    (
+        frozenset(
+            {
+                "CredentialRetrievalError",
+                "NoAuthTokenError",
+                "NoCredentialsError",
+                "PartialCredentialsError",
+                "SSOTokenLoadError",
+                "TokenRetrievalError",
+            }
+        ),
+        "aws.credentials.missing",
+        "aws.credentials.missing",
+    ),
+    (frozenset({"NoRegionError"}), "config.region.missing", "config.region.missing"),
+    (
+        frozenset({"ParamValidationError"}),
+        "aws.request.invalid",
+        "llm.http.400_bad_request",
+    ),
+)
+# A type of botocore that is not a subclass of BotoCoreError.
+_NOT_A_SUBCLASS: Final = frozenset({"ResponseParserError"})
+
+
+def from_aws_client(
+    error: BaseException, layer: str, _now: float | None
+) -> Verdict | None:
+    """Classify by the names of the error's type and its bases, without botocore."""
+    names = type_names(error)
+    if not names & (_NOT_A_SUBCLASS | {"BotoCoreError"}):
+        return None
+    for known, in_aws, in_model in _TYPES:
+        if names & known:
+            return Verdict(in_model if layer == "llm" else in_aws)
+    return Verdict("aws.request.rejected")
+
+
+# What the error codes of AWS mean, and our code for each meaning in each layer.
+
+
+class Meaning(Enum):
+    """The meaning that several AWS codes share."""
+
+    CONDITION = auto()
+    INVALID = auto()
+    DENIED = auto()
+    CREDENTIALS = auto()
+    NOT_FOUND = auto()
+    QUOTA = auto()
+    TIMEOUT = auto()
+    UNAVAILABLE = auto()
+    THROTTLED = auto()
+    CONFLICT = auto()
+    NOT_READY = auto()
+    MODEL = auto()
+
+
+_AWS_CODES: Final = {
+    Meaning.THROTTLED: """
+        BandwidthLimitExceeded EC2ThrottledException KMS.ThrottlingException
+        KmsThrottled LimitExceededException OverLimit
+        ProvisionedThroughputExceeded ProvisionedThroughputExceededException
+        RequestLimitExceeded RequestThrottled RequestThrottledException SlowDown
+        ThrottledException Throttling ThrottlingError ThrottlingException
+        TooManyRequestsException
+    """,
+    Meaning.UNAVAILABLE: """
+        InternalError InternalFailure InternalServerError InternalServerException
+        ServiceException ServiceUnavailable ServiceUnavailableException
+    """,
+    Meaning.TIMEOUT: """
+        ModelTimeoutException RequestTimeout RequestTimeoutException
+    """,
+    Meaning.DENIED: """
+        AccessDenied AccessDeniedException AllAccessDisabled AuthorizationError
+        KMS.AccessDeniedException KmsAccessDenied UnauthorizedOperation
+    """,
+    Meaning.CREDENTIALS: """
+        AuthFailure ExpiredToken ExpiredTokenException IncompleteSignature
+        InvalidAccessKeyId InvalidClientTokenId InvalidSignatureException
+        InvalidToken MissingAuthenticationToken MissingAuthenticationTokenException
+        RequestExpired SignatureDoesNotMatch UnrecognizedClientException
+    """,
+    Meaning.NOT_FOUND: """
+        AWS.SimpleQueueService.NonExistentQueue NoSuchBucket NoSuchKey NotFound
+        QueueDoesNotExist ResourceNotFoundException TableNotFoundException
+    """,
+    Meaning.INVALID: """
+        InvalidArgument InvalidParameterException InvalidParameterValue
+        InvalidRequest MissingParameter SerializationException ValidationError
+        ValidationException
+    """,
+    Meaning.CONDITION: """
+        ConditionalCheckFailed ConditionalCheckFailedException PreconditionFailed
+    """,
+    Meaning.CONFLICT: """
+        ConditionalRequestConflict OperationAborted TransactionConflict
+        TransactionConflictException TransactionInProgressException
+    """,
+    # A quota is not a rate limit: it lasts longer than any backoff, and another model
+    # or region may have capacity. So it is a policy error, as the specification says.
+    Meaning.QUOTA: "ServiceQuotaExceededException",
+    Meaning.NOT_READY: "ModelNotReadyException",
+    Meaning.MODEL: "ModelErrorException ModelStreamErrorException",
+}
+
+MEANINGS: Final = MappingProxyType(
+    {code: meaning for meaning, codes in _AWS_CODES.items() for code in codes.split()}
+)
+
+# SQS, DynamoDB, S3 and other services that are not models.
+AWS: Final = MappingProxyType(
+    {
+        Meaning.CONDITION: "aws.condition.refused",
+        Meaning.INVALID: "aws.request.invalid",
+        Meaning.DENIED: "aws.access.denied",
+        Meaning.CREDENTIALS: "aws.credentials.invalid",
+        Meaning.NOT_FOUND: "aws.resource.not_found",
+        Meaning.QUOTA: "aws.quota.exceeded",
+        Meaning.TIMEOUT: "aws.endpoint.timeout",
+        Meaning.UNAVAILABLE: "aws.service.unavailable",
+        Meaning.THROTTLED: "aws.service.throttled",
+        Meaning.CONFLICT: "aws.transaction.conflict",
+        Meaning.NOT_READY: "aws.service.unavailable",
+        Meaning.MODEL: "aws.service.unavailable",
+    }
+)
+
+# Bedrock. The code decides and not the status, because the code is more exact.
+LLM: Final = MappingProxyType(
+    {
+        Meaning.CONDITION: "llm.http.409_conflict",
+        Meaning.INVALID: "llm.http.400_bad_request",
+        Meaning.DENIED: "llm.http.403_forbidden",
+        Meaning.CREDENTIALS: "llm.http.401_unauthenticated",
+        Meaning.NOT_FOUND: "llm.http.404_not_found",
+        Meaning.QUOTA: "llm.policy.quota_exceeded",
+        Meaning.TIMEOUT: "llm.http.408_timeout",
+        Meaning.UNAVAILABLE: "llm.http.503_unavailable",
+        Meaning.THROTTLED: "llm.http.429_rate_limited",
+        Meaning.CONFLICT: "llm.http.409_conflict",
+        Meaning.NOT_READY: "llm.model.not_ready",
+        Meaning.MODEL: "llm.model.failed",
+    }
+)
+
+
+# Calls of Bedrock are model calls even if the dependency does not declare `llm`.
+_MODEL_OPERATIONS: Final = frozenset(
+    {
+        "Converse",
+        "ConverseStream",
+        "InvokeModel",
+        "InvokeModelWithBidirectionalStream",
+        "InvokeModelWithResponseStream",
+    }
+)
+_STATUSES: Final = {
+    401: Meaning.CREDENTIALS,
+    403: Meaning.DENIED,
+    404: Meaning.NOT_FOUND,
+    408: Meaning.TIMEOUT,
+    412: Meaning.CONDITION,
+    429: Meaning.THROTTLED,
+}
+_SERVER_ERROR: Final = 500
+_FAILURES: Final = range(400, 600)
+
+
+def from_aws_response(
+    error: BaseException, layer: str, now: float | None
+) -> Verdict | None:
+    """Classify by the service's own code, then by the status."""
+    response = getattr(error, "response", None)
+    if not isinstance(response, Mapping) or "Error" not in response:
+        return None
+    metadata = _mapping(response.get("ResponseMetadata"))
+    provider_code = str(_mapping(response["Error"]).get("Code") or "")
+    status = _status(metadata.get("HTTPStatusCode"))
+    is_model = (
+        layer == "llm" or getattr(error, "operation_name", None) in _MODEL_OPERATIONS
+    )
+    code_of = _model_code if is_model else _aws_code
+    return Verdict(
+        code_of(response, provider_code, status),
+        http_status=status,
+        provider_code=provider_code or None,
+        retry_after=retry_after(metadata.get("HTTPHeaders"), now),
+    )
+
+
+def _model_code(
+    response: Mapping[str, Any], provider_code: str, status: int | None
+) -> str:
+    # an event stream writes the names of its exceptions in lower camel case
+    meaning = MEANINGS.get(provider_code[:1].upper() + provider_code[1:])
+    original = _status(
+        response.get("originalStatusCode")
+        or _mapping(response["Error"]).get("OriginalStatusCode")
+    )
+    if meaning is Meaning.MODEL and original is not None and original in _FAILURES:
+        return status_code("llm", original)
+    if meaning is Meaning.UNAVAILABLE and status is not None:
+        return status_code("llm", max(status, _SERVER_ERROR))
+    if meaning is not None:
+        return LLM[meaning]
+    return status_code("llm", status or 0)
+
+
+def _aws_code(
+    response: Mapping[str, Any], provider_code: str, status: int | None
+) -> str:
+    meaning = MEANINGS.get(provider_code)
+    if provider_code == "TransactionCanceledException":
+        meaning = _cancellation(response)
+    if meaning is None and status is not None:
+        meaning = (
+            Meaning.UNAVAILABLE if status >= _SERVER_ERROR else _STATUSES.get(status)
+        )
+    return "aws.request.rejected" if meaning is None else AWS[meaning]
+
+
+def _cancellation(response: Mapping[str, Any]) -> Meaning | None:
+    """Return why a transaction was cancelled; a condition wins over a conflict."""
+    reasons = response.get("CancellationReasons") or ()
+    meanings = {MEANINGS.get(str(_mapping(reason).get("Code"))) for reason in reasons}
+    return next((each for each in Meaning if each in meanings), None)
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _status(value: object) -> int | None:
+    return value if isinstance(value, int) and value > 0 else None

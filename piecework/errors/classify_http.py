@@ -1,0 +1,207 @@
+"""Errors that carry an HTTP response: aiohttp, httpx, requests, urllib."""
+
+from __future__ import annotations
+
+import errno
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+from piecework.errors.verdict import Verdict, type_names
+
+_OK: Final = range(200, 300)
+
+
+def from_http_response(
+    error: BaseException, layer: str, now: float | None
+) -> Verdict | None:
+    """Classify by the status; a wrong content type with a 2xx is a malformed body."""
+    answer = http_answer(error)
+    if answer is None:
+        return None
+    code = status_code(layer, answer.status)
+    if answer.status in _OK and "ContentTypeError" in type_names(error):
+        code = f"{layer}.http.malformed_body"
+    code_attribute = vars(error).get("code")
+    return Verdict(
+        code,
+        http_status=answer.status,
+        provider_code=code_attribute if isinstance(code_attribute, str) else None,
+        retry_after=answer.retry_after(now),
+    )
+
+
+# Find the HTTP response of an error, wherever its library stores it.
+
+_STATUSES: Final = range(100, 600)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """The status and the headers of a response."""
+
+    status: int
+    headers: object
+
+    def retry_after(self, now: float | None) -> float | None:
+        """Return the seconds of the Retry-After; None: there is none."""
+        return retry_after(self.headers, now)
+
+
+def http_answer(error: BaseException) -> HttpAnswer | None:
+    """Return the response of an error; None: it has none."""
+    response = getattr(error, "response", None)
+    status = _status(response)  # httpx, requests, Anthropic, OpenAI
+    if status is not None:
+        return HttpAnswer(status, getattr(response, "headers", None))
+    status = _status(error)  # aiohttp, urllib, Cohere, Mistral
+    if status is not None:
+        return HttpAnswer(status, getattr(error, "headers", None))
+    return None
+
+
+def _status(holder: object) -> int | None:
+    """Read `status_code`, or `status` if the object also has headers."""
+    value = getattr(holder, "status_code", None)
+    if value is None and hasattr(holder, "headers"):
+        value = getattr(holder, "status", None)
+    is_status = isinstance(value, int) and value in _STATUSES
+    return value if is_status else None
+
+
+# Map an HTTP status to a code: 4xx is permanent except 408 and 429.
+
+_KNOWN: Final = {
+    400: "400_bad_request",
+    401: "401_unauthenticated",
+    403: "403_forbidden",
+    404: "404_not_found",
+    408: "408_timeout",
+    409: "409_conflict",
+    413: "413_too_large",
+    422: "422_unprocessable",
+    429: "429_rate_limited",
+    500: "500_server_error",
+    502: "502_bad_gateway",
+    503: "503_unavailable",
+    504: "504_gateway_timeout",
+    529: "529_overloaded",
+}
+_FAMILIES: Final = {4: "4xx_rejected", 5: "5xx_failed"}
+
+
+def status_code(layer: str, status: int) -> str:
+    """Return the code of a status; a status without a row uses that of its family."""
+    family = _FAMILIES.get(status // 100, "unexpected_status")
+    return f"{layer}.http.{_KNOWN.get(status, family)}"
+
+
+# Errors of the operating system: network errors and exhausted resources.
+
+_NETWORK: Final = frozenset(
+    {
+        errno.EADDRNOTAVAIL,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.ENETDOWN,
+        errno.ENETRESET,
+        errno.ENETUNREACH,
+        errno.ENOTCONN,
+    }
+)
+_EXHAUSTED: Final = frozenset(
+    {
+        errno.EDQUOT,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOBUFS,
+        errno.ENOMEM,
+        errno.ENOSPC,
+    }
+)
+
+
+def from_operating_system(
+    error: BaseException, layer: str, _now: float | None
+) -> Verdict | None:
+    """Classify by errno; a missing or forbidden file is an error of the stage."""
+    if isinstance(error, MemoryError):
+        return Verdict("runtime.worker.exhausted")
+    if not isinstance(error, OSError):
+        return None
+    if error.errno in _EXHAUSTED:
+        return Verdict("runtime.worker.exhausted")
+    # asyncio joins failed connections to several addresses in an OSError without errno
+    has_no_errno = type(error) is OSError and error.errno is None
+    if error.errno in _NETWORK or has_no_errno:
+        return Verdict(f"{layer}.connection.failed")
+    return None
+
+
+# Read a Retry-After: a number of seconds or an HTTP date.
+
+_SECONDS: Final = re.compile(r"\d{1,9}(\.\d{1,9})?")
+
+
+def retry_after(headers: object, now: float | None) -> float | None:
+    """Return the seconds to wait; None: there is no valid Retry-After."""
+    items = getattr(headers, "items", None)  # the headers of every HTTP library have it
+    if not callable(items):
+        return None
+    values = {str(name).lower(): str(v).strip() for name, v in items()}
+    if _SECONDS.fullmatch(exact := values.get("retry-after-ms", "")):
+        return float(exact) / 1000  # sent by OpenAI and Azure
+    return _seconds(values.get("retry-after", ""), now)
+
+
+def _seconds(value: str, now: float | None) -> float | None:
+    if _SECONDS.fullmatch(value):
+        return float(value)
+    if now is not None:
+        # OverflowError: a year out of range
+        with suppress(ValueError, OverflowError):
+            return max(0.0, parsedate_to_datetime(value).timestamp() - now)
+    return None
+
+
+# Calls without an answer: timeouts and broken connections of HTTP libraries.
+
+# The order matters: many timeouts are also errors of the connection.
+_DETAILS: Final = (
+    # builtin and asyncio; aiohttp's are subclasses · httpx · requests
+    (frozenset({"TimeoutError", "TimeoutException", "Timeout"}), "connection.timeout"),
+    # aiohttp: the body ended early · http.client · httpx
+    (
+        frozenset({"ClientPayloadError", "IncompleteRead", "DecodingError"}),
+        "http.malformed_body",
+    ),
+    # builtin, requests · aiohttp · httpx · name lookup · TLS · asyncio streams
+    (
+        frozenset(
+            {
+                "ConnectionError",
+                "ClientConnectionError",
+                "TransportError",
+                "gaierror",
+                "SSLError",
+                "IncompleteReadError",
+            }
+        ),
+        "connection.failed",
+    ),
+)
+
+
+def from_transport(
+    error: BaseException, layer: str, _now: float | None
+) -> Verdict | None:
+    """Classify by the names of the error's type and its bases."""
+    names = type_names(error)
+    if "UnsupportedProtocol" in names:  # httpx: the scheme of the URL is not supported
+        return None
+    for known, detail in _DETAILS:
+        if names & known:
+            return Verdict(f"{layer}.{detail}")
+    return None

@@ -1,0 +1,1176 @@
+"""The registry of error codes: the cause of each, and the next step for the user.
+
+A code has the form `layer.kind.detail`. Released codes are never renamed, because
+tables, alarms and users' programs contain them. The layers, one file each (`http`
+serves two):
+
+    llm       a call to a model               submit    submitting a job
+    tool      a call to any other service     job       a job as a whole
+    aws       SQS, DynamoDB, S3               redrive   redriving dead letters
+    runtime   the worker and its state        config    settings
+    input     the input of `submit`           embedded  the emulator on this machine
+    pipeline  the user's declaration          cli       the command line
+
+    infra         stacks on AWS
+    idempotency   functions outside a pipeline, wrapped with `idempotent`
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+
+class ErrorClass(StrEnum):
+    """The class of an error: it alone decides the recovery."""
+
+    TRANSIENT = "transient"  # retry after a delay
+    PERMANENT = "permanent"  # a retry cannot help
+    SEMANTIC = "semantic"  # a valid answer with the wrong content: do not only repeat
+    POLICY = "policy"  # refused by a rule or a quota: the same input is refused again
+    STATE = "state"  # our own state was lost: restore it, then retry
+
+
+BEHAVIOUR: Final[Mapping[ErrorClass, str]] = MappingProxyType(
+    {
+        ErrorClass.TRANSIENT: (
+            "retries the call with full jitter within its budgets, then the chunk"
+        ),
+        ErrorClass.PERMANENT: "compensates the chunk and writes a dead letter",
+        ErrorClass.SEMANTIC: (
+            "runs the stage's `replan` hook with the code; without a hook as permanent"
+        ),
+        ErrorClass.POLICY: (
+            "calls the next `fallback`; without a fallback as permanent"
+        ),
+        ErrorClass.STATE: "restores the last checkpoint and retries the chunk",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A stable code with its class, its cause and the next step for the user."""
+
+    code: str
+    error_class: ErrorClass
+    cause: str
+    recovery: str
+
+    @property
+    def layer(self) -> str:
+        """The part of the system in which the error occurred."""
+        return self.code.partition(".")[0]
+
+
+TRANSIENT: Final = ErrorClass.TRANSIENT
+PERMANENT: Final = ErrorClass.PERMANENT
+SEMANTIC: Final = ErrorClass.SEMANTIC
+POLICY: Final = ErrorClass.POLICY
+STATE: Final = ErrorClass.STATE
+
+
+_RETRIED: Final = (
+    "Wait: the call is retried. If the error persists, lower "
+    "`PIECEWORK_MAX_CALLS_IN_FLIGHT` or wait longer, then run "
+    "`piecework dlq redrive --job JOB --yes --reason …`."
+)
+
+_CORRECT: Final = (
+    "Read the envelope with `piecework dlq show JOB CHUNK`, correct the request, then "
+    "run `piecework dlq redrive --job JOB --yes --reason …`."
+)
+
+_CREDENTIALS: Final = (
+    "Give the workers valid credentials for this service and restart them, then run "
+    "`piecework dlq redrive --job JOB --yes --reason …`."
+)
+
+_DETAILS: Final = (
+    (
+        "http.400_bad_request",
+        PERMANENT,
+        "The {service} could not parse the request.",
+        _CORRECT,
+    ),
+    (
+        "http.401_unauthenticated",
+        PERMANENT,
+        "The {service} did not accept the credentials.",
+        _CREDENTIALS,
+    ),
+    (
+        "http.403_forbidden",
+        PERMANENT,
+        "The {service} authenticated the caller and does not allow the call.",
+        _CREDENTIALS,
+    ),
+    (
+        "http.404_not_found",
+        PERMANENT,
+        "The {service} has no resource at this address.",
+        _CORRECT,
+    ),
+    (
+        "http.408_timeout",
+        TRANSIENT,
+        "The {service} timed out while it read or processed the request.",
+        _RETRIED,
+    ),
+    (
+        "http.409_conflict",
+        PERMANENT,
+        "The request conflicts with the state of the {service}.",
+        _CORRECT,
+    ),
+    (
+        "http.413_too_large",
+        PERMANENT,
+        "The request is larger than the {service} accepts.",
+        "Split the input into smaller chunks and submit it again.",
+    ),
+    (
+        "http.422_unprocessable",
+        PERMANENT,
+        "The {service} found the content of the request invalid.",
+        _CORRECT,
+    ),
+    (
+        "http.429_rate_limited",
+        TRANSIENT,
+        "The {service} received more calls than it allows.",
+        _RETRIED,
+    ),
+    (
+        "http.4xx_rejected",
+        PERMANENT,
+        "The {service} rejected the request with another 4xx status.",
+        _CORRECT,
+    ),
+    (
+        "http.500_server_error",
+        TRANSIENT,
+        "The {service} had an internal failure.",
+        _RETRIED,
+    ),
+    (
+        "http.502_bad_gateway",
+        TRANSIENT,
+        "A proxy in front of the {service} received no valid answer from it.",
+        _RETRIED,
+    ),
+    (
+        "http.503_unavailable",
+        TRANSIENT,
+        "The {service} is overloaded or temporarily down.",
+        _RETRIED,
+    ),
+    (
+        "http.504_gateway_timeout",
+        TRANSIENT,
+        "A proxy in front of the {service} received no answer in time.",
+        _RETRIED,
+    ),
+    (
+        "http.529_overloaded",
+        TRANSIENT,
+        "The {service} is overloaded for all its clients.",
+        _RETRIED,
+    ),
+    (
+        "http.5xx_failed",
+        TRANSIENT,
+        "The {service} failed with another 5xx status.",
+        _RETRIED,
+    ),
+    (
+        "http.unexpected_status",
+        PERMANENT,
+        "The {service} answered with a status that is neither success, 4xx nor 5xx.",
+        _CORRECT,
+    ),
+    (
+        "http.malformed_body",
+        TRANSIENT,
+        "The body of the answer of the {service} is truncated or malformed.",
+        _RETRIED,
+    ),
+    (
+        "connection.failed",
+        TRANSIENT,
+        "The connection to the {service} failed or was reset.",
+        _RETRIED,
+    ),
+    (
+        "connection.timeout",
+        TRANSIENT,
+        "The {service} did not answer within the timeout of the call.",
+        _RETRIED,
+    ),
+)
+
+
+def http_rows(layer: str, *, service: str) -> tuple[Code, ...]:
+    """Return the rows of one layer; the sentences name the `service`."""
+    return tuple(
+        Code(
+            f"{layer}.{detail}",
+            error_class,
+            cause.format(service=service),
+            recovery,
+        )
+        for detail, error_class, cause, recovery in _DETAILS
+    )
+
+
+SHOW: Final = "`piecework dlq show JOB CHUNK`"
+
+REDRIVE: Final = "`piecework dlq redrive --job JOB --yes --reason …`"
+
+_DRY_RUN: Final = "then check with `piecework submit … --dry-run`."
+
+
+#: Every code, layer by layer, in the order of the documentation page: what a running
+#: chunk meets comes first.
+ROWS: Final = (
+    # llm
+    *http_rows("llm", service="model provider"),
+    Code(
+        "llm.context.overflow",
+        PERMANENT,
+        "The prompt is longer than the model's context.",
+        "Split the input into smaller chunks and submit it again.",
+    ),
+    Code(
+        "llm.model.failed",
+        TRANSIENT,
+        "The model failed while it processed the request.",
+        "Wait: the call is retried. If the error persists, use another model.",
+    ),
+    Code(
+        "llm.model.not_ready",
+        TRANSIENT,
+        "The model is still loading.",
+        "Wait: the call is retried until the model is ready.",
+    ),
+    Code(
+        "llm.output.invalid",
+        SEMANTIC,
+        "The model's answer does not have the content that the stage requires.",
+        "Read the error with `piecework dlq show JOB CHUNK`, change the prompt, "
+        "then run `piecework dlq redrive --job JOB --yes --reason …`.",
+    ),
+    Code(
+        "llm.output.truncated",
+        SEMANTIC,
+        "The model's answer reached the limit of output tokens and was cut off.",
+        "Request less in one call or allow more tokens, then run `piecework dlq "
+        "redrive --job JOB --yes --reason …`.",
+    ),
+    Code(
+        "llm.policy.content_filtered",
+        POLICY,
+        "A content filter of the provider stopped the prompt or the answer.",
+        "Review the chunk with `piecework dlq show JOB CHUNK`.",
+    ),
+    Code(
+        "llm.policy.quota_exceeded",
+        POLICY,
+        "The account has used up its quota for this model.",
+        "Raise the quota or use another model, then run `piecework dlq redrive "
+        "--job JOB --yes --reason …`.",
+    ),
+    Code(
+        "llm.policy.refusal",
+        POLICY,
+        "The model refused to process this input.",
+        "Review the chunk with `piecework dlq show JOB CHUNK`.",
+    ),
+    # tool
+    *http_rows("tool", service="service"),
+    Code(
+        "tool.output.invalid",
+        SEMANTIC,
+        "The service's answer has the right form and invalid content.",
+        "Read the error with `piecework dlq show JOB CHUNK`, then run `piecework "
+        "dlq redrive --job JOB --yes --reason …`.",
+    ),
+    Code(
+        "tool.policy.refusal",
+        POLICY,
+        "The service refused the request by a rule or a quota of its own.",
+        "Review the chunk with `piecework dlq show JOB CHUNK`.",
+    ),
+    # aws
+    Code(
+        "aws.access.denied",
+        PERMANENT,
+        "The credentials do not allow this request.",
+        "Compare the role with the permissions in `infra/`, then run `piecework "
+        "doctor`.",
+    ),
+    Code(
+        "aws.condition.refused",
+        STATE,
+        "A conditional write found the record in an unexpected state.",
+        "Do nothing: the record is read again. `piecework chunks list JOB` shows it.",
+    ),
+    Code(
+        "aws.credentials.invalid",
+        PERMANENT,
+        "AWS did not accept the credentials.",
+        "Renew them (profile, role or `AWS_*` variables), then run `piecework doctor`.",
+    ),
+    Code(
+        "aws.credentials.missing",
+        PERMANENT,
+        "No credentials for AWS were found.",
+        "To work on this machine, run `piecework up`. Otherwise set a profile or "
+        "a role, then run `piecework doctor`.",
+    ),
+    Code(
+        "aws.endpoint.timeout",
+        TRANSIENT,
+        "AWS did not answer in time.",
+        "Wait: the request is retried. If the error persists, run `piecework doctor`.",
+    ),
+    Code(
+        "aws.endpoint.unreachable",
+        TRANSIENT,
+        "The connection to the AWS endpoint failed.",
+        "Run `piecework doctor`. On this machine, `piecework up` starts the emulator.",
+    ),
+    Code(
+        "aws.quota.exceeded",
+        POLICY,
+        "The account has reached a limit of this AWS service.",
+        "Raise the limit in Service Quotas, then run `piecework doctor`.",
+    ),
+    Code(
+        "aws.request.invalid",
+        PERMANENT,
+        "AWS found the request invalid.",
+        "Compare the versions with `piecework doctor`, and report the error.",
+    ),
+    Code(
+        "aws.request.rejected",
+        PERMANENT,
+        "AWS rejected the request with a code that is not in this table.",
+        "Read `provider_code` in the envelope, then run `piecework doctor`.",
+    ),
+    Code(
+        "aws.resource.not_found",
+        PERMANENT,
+        "A queue, table, bucket or object does not exist.",
+        "Run `piecework doctor`. `piecework up` or a deployment of "
+        "`infra/data.yaml` creates the resources.",
+    ),
+    Code(
+        "aws.service.throttled",
+        TRANSIENT,
+        "The AWS service received more requests than it allows.",
+        "Wait: the request is retried. If the error persists, run fewer workers.",
+    ),
+    Code(
+        "aws.service.unavailable",
+        TRANSIENT,
+        "The AWS service had an internal failure.",
+        "Wait: the request is retried. If the error persists, check the AWS "
+        "status page.",
+    ),
+    Code(
+        "aws.transaction.conflict",
+        TRANSIENT,
+        "Another write to one of the same items was in progress.",
+        "Do nothing: the write is retried.",
+    ),
+    # runtime
+    Code(
+        "runtime.attempts.exhausted",
+        PERMANENT,
+        "The chunk has used all its attempts.",
+        f"Read the error history with {SHOW}, correct the cause, then run {REDRIVE}.",
+    ),
+    Code(
+        "runtime.breaker.open",
+        TRANSIENT,
+        "A call was not made because the circuit breaker of its dependency is "
+        "open: too many of the fleet's calls to it failed.",
+        "Wait: the chunk is deferred without spending an attempt. `piecework jobs "
+        "show JOB` shows until when.",
+    ),
+    Code(
+        "runtime.budget.retry_exhausted",
+        TRANSIENT,
+        "The retry budget of the run or of the fleet is exhausted.",
+        "Wait: the chunk is retried later.",
+    ),
+    Code(
+        "runtime.classifier.failed",
+        PERMANENT,
+        "A dependency's `classify` raised an error, or returned a value that is "
+        "not a Piecework error.",
+        f"Correct it, then run {REDRIVE}. `cause` names the original error.",
+    ),
+    Code(
+        "runtime.compensation.failed",
+        PERMANENT,
+        "The compensation of a stage failed. The other stages were compensated.",
+        f"Compensate it by hand: {SHOW} names the stage and its key.",
+    ),
+    Code(
+        "runtime.effect.unknown",
+        PERMANENT,
+        "It is unknown whether a call that must not be repeated has happened.",
+        "Check in the other system whether it happened. Record that with "
+        f"`piecework effects resolve`, then run {REDRIVE}. `piecework effects list "
+        "JOB` has the keys.",
+    ),
+    Code(
+        "runtime.effect.void",
+        STATE,
+        "An effect that was recorded for this chunk has been compensated since.",
+        "Wait: the stage is run again with a new key.",
+    ),
+    Code(
+        "runtime.join.failed",
+        PERMANENT,
+        "The join of the job failed. The results of all chunks are stored.",
+        "Read the error with `piecework jobs show JOB`, correct the cause, then "
+        f"run {REDRIVE}.",
+    ),
+    Code(
+        "runtime.lease.lost",
+        STATE,
+        "Another worker took over the chunk, or the lease expired without renewal.",
+        "Do nothing: the worker that owns the lease continues. This worker wrote "
+        "nothing more.",
+    ),
+    Code(
+        "runtime.message.malformed",
+        PERMANENT,
+        "A message in the queue is damaged or does not come from Piecework.",
+        "Find out what else sends to the queue. `piecework reconcile` sends the "
+        "chunk's message again.",
+    ),
+    Code(
+        "runtime.message.orphan",
+        PERMANENT,
+        "A message names a chunk that has no record.",
+        "Run `piecework doctor` to check that queue and tables belong together.",
+    ),
+    Code(
+        "runtime.message.schema_too_new",
+        PERMANENT,
+        "A message has a newer schema version and does not name its chunk.",
+        "Find out what else sends to the queue. The chunk's message is sent again "
+        "from its record.",
+    ),
+    Code(
+        "runtime.object.missing",
+        STATE,
+        "An object in S3 that the record names does not exist or may not be read. "
+        "S3 distinguishes the two only for roles that may list the bucket.",
+        "Wait: the stage is run again if possible. Check the bucket for "
+        "deletions, lifecycle rules and a missing permission.",
+    ),
+    Code(
+        "runtime.object.too_large",
+        PERMANENT,
+        "An object in S3 that the record names is larger than any that Piecework "
+        "writes.",
+        "Find out what replaced it and restore the version before, then run "
+        f"{REDRIVE}.",
+    ),
+    Code(
+        "runtime.payload.corrupt",
+        PERMANENT,
+        "The payload's SHA-256 differs from the one that was recorded at submit.",
+        "Restore the object in S3, or submit the input again as a new job.",
+    ),
+    Code(
+        "runtime.payload.invalid",
+        PERMANENT,
+        "The payload does not match the payload type of this worker's pipeline.",
+        f"Deploy the pipeline version of the job, then run {REDRIVE}.",
+    ),
+    Code(
+        "runtime.pipeline.unknown",
+        TRANSIENT,
+        "This worker does not have the pipeline that the job names.",
+        "Start a worker with `piecework-worker --pipelines MODULE`; the chunk waits.",
+    ),
+    Code(
+        "runtime.record.schema_too_new",
+        TRANSIENT,
+        "A later version of Piecework wrote this record.",
+        "Install that version and run the command again. Workers of that version "
+        "continue the work.",
+    ),
+    Code(
+        "runtime.record.unreadable",
+        PERMANENT,
+        "A stored item or object is not as Piecework wrote it: it was edited.",
+        "Restore what the message names from a backup of the table or the bucket. "
+        "The job waits for that.",
+    ),
+    Code(
+        "runtime.stage.killed",
+        TRANSIENT,
+        "The process of an isolated stage died; the message names the signal or "
+        "the exit code.",
+        "Wait: the chunk is retried. The kernel usually sends SIGKILL when memory "
+        f"runs out. Correct the stage, then run {REDRIVE}.",
+    ),
+    Code(
+        "runtime.stage.not_found",
+        PERMANENT,
+        "This pipeline does not have the current stage of the chunk, and no "
+        "worker with that stage took the chunk in time.",
+        f"Deploy a pipeline with the old stage name, then run {REDRIVE}.",
+    ),
+    Code(
+        "runtime.stage.out_of_memory",
+        TRANSIENT,
+        "An isolated stage used more memory than its limit.",
+        "Raise its `memory_mb` or `PIECEWORK_STAGE_MEMORY_MB`, or make the chunks "
+        f"smaller, then run {REDRIVE}.",
+    ),
+    Code(
+        "runtime.stage.permanent",
+        PERMANENT,
+        "A stage raised PermanentError without a code of its own.",
+        f"Read the error with {SHOW}, correct the cause, then run {REDRIVE}.",
+    ),
+    Code(
+        "runtime.stage.policy",
+        POLICY,
+        "A stage raised PolicyError without a code of its own.",
+        f"Review the chunk with {SHOW}.",
+    ),
+    Code(
+        "runtime.stage.semantic",
+        SEMANTIC,
+        "A stage raised SemanticError without a code of its own.",
+        f"Read the error with {SHOW}, correct the cause, then run {REDRIVE}.",
+    ),
+    Code(
+        "runtime.stage.stalled",
+        TRANSIENT,
+        "A stage showed no progress for `stall_timeout_s` seconds and was stopped.",
+        "Call `ctx.progress()` in long loops or raise "
+        f"`PIECEWORK_STALL_TIMEOUT_S`. {SHOW} shows where the stage stopped.",
+    ),
+    Code(
+        "runtime.stage.state",
+        STATE,
+        "A stage raised StateError without a code of its own.",
+        "Wait: the last checkpoint is restored and the stage is run again.",
+    ),
+    Code(
+        "runtime.stage.timeout",
+        TRANSIENT,
+        "The chunk ran longer than `max_runtime_s` allows.",
+        "Split the input into smaller chunks or raise `PIECEWORK_MAX_RUNTIME_S`, "
+        f"then run {REDRIVE}.",
+    ),
+    Code(
+        "runtime.stage.transient",
+        TRANSIENT,
+        "A stage raised TransientError without a code of its own.",
+        f"Wait: the chunk is retried. After its last attempt, run {REDRIVE}.",
+    ),
+    Code(
+        "runtime.stage.unhandled",
+        PERMANENT,
+        "A stage raised an exception that is not known to be transient.",
+        f"See its type with {SHOW}, correct the stage, then run {REDRIVE}.",
+    ),
+    Code(
+        "runtime.state.checkpoint_corrupt",
+        STATE,
+        "The content of a checkpoint is not what was written.",
+        "Wait: the stage before it is run again.",
+    ),
+    Code(
+        "runtime.state.checkpoint_missing",
+        STATE,
+        "A checkpoint that the record names does not exist.",
+        "Wait: the stages after the last existing checkpoint are run again.",
+    ),
+    Code(
+        "runtime.value.invalid",
+        PERMANENT,
+        "A value inside a stage does not match its pydantic model.",
+        f"See the field with {SHOW}, correct the stage, then run {REDRIVE}.",
+    ),
+    Code(
+        "runtime.value.too_large",
+        PERMANENT,
+        "A function returned more than 16 MiB of JSON.",
+        "Write the data to the bucket and return its address, or make smaller "
+        f"chunks, then run {REDRIVE}.",
+    ),
+    Code(
+        "runtime.value.unreadable",
+        PERMANENT,
+        "A stored value does not match the return annotation of its function any more.",
+        f"Deploy a type that also reads the old values, then run {REDRIVE}.",
+    ),
+    Code(
+        "runtime.value.unserialisable",
+        PERMANENT,
+        "A function returned a value that does not match its return annotation.",
+        f"Correct the annotation or the value, then run {REDRIVE}.",
+    ),
+    Code(
+        "runtime.worker.exhausted",
+        TRANSIENT,
+        "The worker ran out of memory, disk space or file handles.",
+        "Give the workers more, or lower `PIECEWORK_MAX_CHUNKS`. The chunk is retried.",
+    ),
+    Code(
+        "runtime.worker.lost",
+        PERMANENT,
+        "Several workers in a row died with this chunk, until SQS moved its "
+        "message to the dead-letter queue.",
+        f"Check the workers' logs for memory limits and crashes, then run {REDRIVE}.",
+    ),
+    # input
+    Code(
+        "input.chunks.too_many",
+        PERMANENT,
+        "The input has more chunks than one job may have.",
+        "Submit it in parts, or make the chunks larger.",
+    ),
+    Code(
+        "input.directory.empty",
+        PERMANENT,
+        "The directory has no file of a supported kind.",
+        "Put .md, .txt, .docx or .pdf files into it, or name one file.",
+    ),
+    Code(
+        "input.file.empty",
+        PERMANENT,
+        "The file has no text.",
+        "Check that it is the right file. A scanned PDF needs text recognition first.",
+    ),
+    Code(
+        "input.file.encrypted",
+        PERMANENT,
+        "The file is encrypted.",
+        "Save it without a password and submit that file.",
+    ),
+    Code(
+        "input.file.too_large",
+        PERMANENT,
+        "The file is larger than the limit for one document.",
+        "Split it into several files, or submit a JSONL manifest, which is streamed.",
+    ),
+    Code(
+        "input.file.unreadable",
+        PERMANENT,
+        "The file cannot be opened, or its content is damaged.",
+        "Check its permissions, and check that its own program opens it.",
+    ),
+    Code(
+        "input.file.unsupported",
+        PERMANENT,
+        "There is no reader for this kind of file.",
+        "Save it as .md, .txt, .docx or .pdf, or submit a JSONL manifest.",
+    ),
+    Code(
+        "input.label.failed",
+        PERMANENT,
+        "The pipeline's `label` raised an error, or did not return a text.",
+        "Correct it; it must return a short text for any payload.",
+    ),
+    Code(
+        "input.manifest.empty",
+        PERMANENT,
+        "The manifest has no lines.",
+        "Write one JSON object in each line, one line for each chunk.",
+    ),
+    Code(
+        "input.manifest.invalid_line",
+        PERMANENT,
+        "A line of the manifest is not a JSON object.",
+        f"Correct the line that the message names, {_DRY_RUN}",
+    ),
+    Code(
+        "input.manifest.too_long_line",
+        PERMANENT,
+        "A line of the manifest is longer than one payload may be.",
+        "Put large content into S3 and its address into the line.",
+    ),
+    Code(
+        "input.payload.invalid",
+        PERMANENT,
+        "A chunk does not match the pipeline's payload type.",
+        f"Correct the chunk that the message names, {_DRY_RUN}",
+    ),
+    Code(
+        "input.payload.too_large",
+        PERMANENT,
+        "A chunk's payload is larger than the limit.",
+        "Make smaller chunks, or pass a reference in place of the data.",
+    ),
+    Code(
+        "input.s3.denied",
+        PERMANENT,
+        "S3 denied access to the manifest.",
+        "Allow `s3:GetObject` on it, or use other credentials.",
+    ),
+    Code(
+        "input.s3.unreachable",
+        PERMANENT,
+        "The `s3://` input cannot be read.",
+        "Check bucket, key and permissions, then run `piecework doctor`.",
+    ),
+    Code(
+        "input.source.not_found",
+        PERMANENT,
+        "The file, directory or object does not exist.",
+        "Check the path; `-` reads a manifest from standard input.",
+    ),
+    Code(
+        "input.split.failed",
+        PERMANENT,
+        "The pipeline's `split` raised an exception.",
+        f"Correct `split` for this document, {_DRY_RUN}",
+    ),
+    Code(
+        "input.split.missing",
+        PERMANENT,
+        "The pipeline has no `split`, so it accepts only manifests.",
+        "Submit a .jsonl manifest, or add a `split` to the pipeline.",
+    ),
+    Code(
+        "input.split.none",
+        PERMANENT,
+        "The pipeline's `split` returned no chunks for this input.",
+        f"Check that the document contains what `split` expects, {_DRY_RUN}",
+    ),
+    # pipeline
+    Code(
+        "pipeline.artifact.bad_name",
+        PERMANENT,
+        "The name of an artifact could be a path.",
+        "Use only letters, digits, `.`, `-` and `_`.",
+    ),
+    Code(
+        "pipeline.declaration.invalid",
+        PERMANENT,
+        "The pipeline's declaration breaks a rule, for example about stages, "
+        "pivot or compensation.",
+        "Correct the declaration at the place that the message names.",
+    ),
+    Code(
+        "pipeline.module.failed",
+        PERMANENT,
+        "The module of the pipeline raised an error during its import.",
+        "Import it alone: `python -c 'import MODULE'`.",
+    ),
+    Code(
+        "pipeline.module.not_found",
+        PERMANENT,
+        "The module of the pipeline cannot be imported.",
+        "Write `package.module:pipeline`, and run where that package can be imported.",
+    ),
+    Code(
+        "pipeline.object.not_a_pipeline",
+        PERMANENT,
+        "The name after the colon does not exist or is not a Pipeline.",
+        "Write `package.module:name` with the name of a `piecework.Pipeline`.",
+    ),
+    Code(
+        "pipeline.stage.not_run",
+        PERMANENT,
+        "A stage requested the result of a stage that has not run before it.",
+        "Move the required stage before it in `stages`.",
+    ),
+    Code(
+        "pipeline.simulation.out_of_reach",
+        PERMANENT,
+        "A function of a simulated pipeline tried to use the network.",
+        'Replace it in the simulation; see the README, "Simulate your own".',
+    ),
+    # submit
+    Code(
+        "submit.job.incomplete",
+        STATE,
+        "The submit ended before all chunks were recorded.",
+        "Run the same submit again, or `piecework reconcile`: both complete the job.",
+    ),
+    Code(
+        "submit.token.conflict",
+        PERMANENT,
+        "A job with this token exists and has other content.",
+        "Use another `--job-id`, or see that job with `piecework jobs show JOB`.",
+    ),
+    # job
+    Code(
+        "job.cancel.requested",
+        PERMANENT,
+        "The job was cancelled. A dead letter with this code: the chunk's stages "
+        "were compensated for that reason.",
+        "`piecework jobs show JOB` shows the actor and the reason. `piecework "
+        "jobs retry JOB` runs the missing chunks.",
+    ),
+    Code(
+        "job.cancel.without_compensation",
+        PERMANENT,
+        "The job is already being cancelled, without compensation.",
+        "Wait until it is CANCELLED, then run `piecework jobs retry JOB` and "
+        "`piecework jobs cancel JOB --compensate`.",
+    ),
+    Code(
+        "job.chunk.not_found",
+        PERMANENT,
+        "The job has no chunk with this number.",
+        "List its chunks with `piecework chunks list JOB`.",
+    ),
+    Code(
+        "job.dead_letter.not_found",
+        PERMANENT,
+        "The chunk has no dead letter.",
+        "List the job's dead letters with `piecework dlq list --job JOB`.",
+    ),
+    Code(
+        "job.deadline.passed",
+        PERMANENT,
+        "The job had not ended at its deadline. It was cancelled and its chunks "
+        "were compensated.",
+        "Run `piecework jobs retry JOB --deadline 2h`, or leave out the deadline.",
+    ),
+    Code(
+        "job.effect.not_found",
+        PERMANENT,
+        "The chunk has no effect in doubt with this key, or more than one.",
+        "List the keys with `piecework effects list JOB`.",
+    ),
+    Code(
+        "job.effect.not_resolved",
+        PERMANENT,
+        "A worker has the chunk, or the effect is not in doubt any more.",
+        "Run `piecework effects list JOB` again after the chunk has ended.",
+    ),
+    Code(
+        "job.manifest.mismatch",
+        STATE,
+        "The recorded chunks differ from the chunks of the job's manifest.",
+        "Run `piecework reconcile`. If the error persists, compare with "
+        "`piecework chunks list JOB`.",
+    ),
+    Code(
+        "job.notification.failed",
+        PERMANENT,
+        "The pipeline's notify hook failed at every attempt.",
+        "`piecework jobs show JOB` shows the last error. The notification is not "
+        "sent again.",
+    ),
+    Code(
+        "job.record.not_found",
+        PERMANENT,
+        "The tenant has no job with this id.",
+        "List the jobs with `piecework jobs list`.",
+    ),
+    Code(
+        "job.retry.nothing_left",
+        PERMANENT,
+        "Every chunk of the job has a result or was discarded, and its join has run.",
+        "Read the results with `piecework results JOB`.",
+    ),
+    Code(
+        "job.state.not_cancellable",
+        PERMANENT,
+        "The job has ended, or its join is running: it cannot be cancelled.",
+        "See its status with `piecework jobs show JOB`.",
+    ),
+    Code(
+        "job.state.not_finished",
+        PERMANENT,
+        "The job has not ended, so it has no complete result and cannot be retried.",
+        "Wait with `piecework jobs watch JOB`, or run `piecework results JOB "
+        "--follow`.",
+    ),
+    # redrive
+    Code(
+        "redrive.reason.missing",
+        PERMANENT,
+        "A redrive or a discard needs a reason, which is stored.",
+        "Add one: `piecework dlq redrive --job JOB --yes --reason …`.",
+    ),
+    Code(
+        "redrive.payload.invalid",
+        PERMANENT,
+        "The new payload of a dead-lettered chunk is not valid.",
+        "Correct the JSON of `--edit` or `--patch`; `--dry-run` checks it.",
+    ),
+    Code(
+        "redrive.selection.empty",
+        PERMANENT,
+        "No dead letter matches the filter.",
+        "List the dead letters with `piecework dlq list --job JOB`.",
+    ),
+    # idempotency
+    Code(
+        "idempotency.answer.not_kept",
+        PERMANENT,
+        "The operation was executed before, and its answer is not stored.",
+        "Request the answer from the other system. The operation is not executed "
+        "again.",
+    ),
+    Code(
+        "idempotency.key.in_progress",
+        TRANSIENT,
+        "The same operation is in progress in another call.",
+        "Repeat the call after `retry_after` seconds. The operation is not "
+        "executed twice.",
+    ),
+    Code(
+        "idempotency.key.mismatch",
+        PERMANENT,
+        "The same key or number was used before with other arguments.",
+        "Use another key or number for another operation. Repeat an operation "
+        "with its own arguments.",
+    ),
+    Code(
+        "idempotency.key.unusable",
+        PERMANENT,
+        "No stable key can be computed from the arguments, the scope or the number.",
+        "Compute it from text and numbers: `ByKey(of=lambda …: …)`. Numbers start "
+        "at 1.",
+    ),
+    Code(
+        "idempotency.sequence.gap",
+        PERMANENT,
+        "A number of a stream came before the next expected number.",
+        "Send the number that the message names first.",
+    ),
+    # config
+    Code(
+        "config.price.missing",
+        PERMANENT,
+        "The table of prices has no price for this resource in this region.",
+        "Add one with `--prices FILE`, or choose another `--region`.",
+    ),
+    Code(
+        "config.prices.invalid",
+        PERMANENT,
+        "The file is not a valid table of prices.",
+        "Correct what the message names; see `docs/cost.md`.",
+    ),
+    Code(
+        "config.region.missing",
+        PERMANENT,
+        "No AWS region is set.",
+        "Set `AWS_REGION`, then run `piecework doctor`.",
+    ),
+    Code(
+        "config.setting.invalid",
+        PERMANENT,
+        "A setting has an invalid value, or two settings contradict each other.",
+        "Correct the variable that the message names, then run `piecework doctor`.",
+    ),
+    # embedded
+    Code(
+        "embedded.deploy.failed",
+        PERMANENT,
+        "The emulator runs, but `infra/data.yaml` could not be deployed to it.",
+        "Start again with `piecework down` and `piecework up`.",
+    ),
+    Code(
+        "embedded.endpoint.not_loopback",
+        PERMANENT,
+        "This command works on this machine only, and the endpoint is elsewhere.",
+        "Unset `AWS_ENDPOINT_URL` and run `piecework up`.",
+    ),
+    Code(
+        "embedded.environment.install_failed",
+        PERMANENT,
+        "The Python environment of the emulator could not be installed.",
+        "Read the last lines of the installer above, check the network, then run "
+        "`piecework up` again.",
+    ),
+    Code(
+        "embedded.server.not_healthy",
+        TRANSIENT,
+        "The emulator was started but does not answer its health check.",
+        "Run `piecework down` and `piecework up`. `piecework doctor` shows its log.",
+    ),
+    Code(
+        "embedded.state.absent",
+        PERMANENT,
+        "No emulator was started from this directory or a parent of it.",
+        "Start one with `piecework up`.",
+    ),
+    Code(
+        "embedded.state.unreadable",
+        PERMANENT,
+        "The state file of the emulator has an unexpected content.",
+        "Delete the file that the message names, then run `piecework up`.",
+    ),
+    # infra
+    Code(
+        "infra.change.refused",
+        PERMANENT,
+        "CloudFormation could not create a change set.",
+        "Correct what the message quotes, then deploy again. Nothing was changed.",
+    ),
+    Code(
+        "infra.config.invalid",
+        PERMANENT,
+        "The environment file is not valid, or no environment is named.",
+        "Correct what the message names; `docs/deploy.md` has an example.",
+    ),
+    Code(
+        "infra.delete.failed",
+        PERMANENT,
+        "A resource that a stack left could not be deleted.",
+        "Correct what the message quotes, then delete the resource with the AWS CLI.",
+    ),
+    Code(
+        "infra.deploy.failed",
+        PERMANENT,
+        "CloudFormation started the change and could not complete it.",
+        "Correct the first failure, check with `piecework infra status`, then "
+        "deploy again.",
+    ),
+    Code(
+        "infra.jobs.running",
+        STATE,
+        "The environment has jobs that have not ended.",
+        "List them with `piecework jobs list`. Wait, or run `piecework jobs "
+        "cancel JOB`.",
+    ),
+    Code(
+        "infra.parameter.invalid",
+        PERMANENT,
+        "A parameter does not have the form `Key=Value`.",
+        "Write `--parameter Name=value`; see `piecework infra deploy --help`.",
+    ),
+    Code(
+        "infra.parameter.missing",
+        PERMANENT,
+        "A parameter of a stack has no value, and no earlier stack exports one.",
+        "Pass it as the message says, or add it to the environment file.",
+    ),
+    Code(
+        "infra.parameter.unknown",
+        PERMANENT,
+        "No template has a parameter with this name.",
+        "Choose one that the message lists.",
+    ),
+    Code(
+        "infra.replacement.refused",
+        POLICY,
+        "The change would replace or remove a resource that stores data.",
+        "Do not deploy it, or name each resource with `--allow-replacement`.",
+    ),
+    Code(
+        "infra.request.refused",
+        PERMANENT,
+        "AWS found a request about a stack invalid.",
+        "Correct what the message quotes, then run the command again.",
+    ),
+    Code(
+        "infra.stack.busy",
+        TRANSIENT,
+        "Another operation on the stack is in progress.",
+        "Wait until `piecework infra status` shows its end, then deploy again.",
+    ),
+    Code(
+        "infra.stack.in_review",
+        STATE,
+        "A change set created the stack and was never executed.",
+        "If no review is in progress, remove the empty stack with `piecework "
+        "infra destroy`.",
+    ),
+    Code(
+        "infra.stack.not_created",
+        STATE,
+        "The creation of the stack failed; such a stack can only be deleted.",
+        "Correct the cause, remove the stack with `piecework infra destroy`, then "
+        "deploy again.",
+    ),
+    Code(
+        "infra.stack.stuck",
+        STATE,
+        "An operation on the stack failed, and its rollback failed too.",
+        "Read the stack's events in the CloudFormation console, and correct what "
+        "they name.",
+    ),
+    Code(
+        "infra.template.missing",
+        PERMANENT,
+        "A file of `infra/` is not part of this installation.",
+        "Install Piecework again, or run it from a checkout.",
+    ),
+    Code(
+        "infra.template.too_large",
+        PERMANENT,
+        "A template is larger than a CloudFormation request allows.",
+        "Report the error: the template must be split.",
+    ),
+    # cli
+    Code(
+        "cli.confirmation.needed",
+        PERMANENT,
+        "The command changes data and there is no terminal for a confirmation.",
+        "Check the change with `--dry-run` if the command has it, then add `--yes`.",
+    ),
+    Code(
+        "cli.usage.invalid",
+        PERMANENT,
+        "The command's arguments are not valid together.",
+        "See `piecework COMMAND --help`.",
+    ),
+    Code(
+        "cli.wait.timeout",
+        TRANSIENT,
+        "The job had not ended when the time to wait was over.",
+        "The job goes on. Watch it with `piecework jobs watch JOB`.",
+    ),
+)
+
+
+REGISTRY: Final[Mapping[str, Code]] = MappingProxyType({row.code: row for row in ROWS})
+
+LAYERS: Final[Mapping[str, tuple[Code, ...]]] = MappingProxyType(
+    {
+        layer: tuple(row for row in ROWS if row.layer == layer)
+        for layer in dict.fromkeys(row.layer for row in ROWS)
+    }
+)
+
+
+_WELL_FORMED: Final = re.compile(r"[a-z][a-z0-9_]*(\.[a-z0-9][a-z0-9_]*){2}")
+
+
+class UnknownCodeError(AssertionError):
+    """A code without a row: an error of the programmer, not of the user."""
+
+
+def lookup(code: str) -> Code:
+    """Return the row of a code.
+
+    Raises:
+        UnknownCodeError: The code has no row; the message names similar codes.
+    """
+    row = REGISTRY.get(code)
+    if row is None:
+        near = ", ".join(get_close_matches(code, REGISTRY, cutoff=0.5)) or "none"
+        message = f"The error code {code!r} has no row; similar codes: {near}."
+        raise UnknownCodeError(message)
+    return row
+
+
+def is_well_formed(code: str) -> bool:
+    """Return whether a code has the form `layer.kind.detail` in lower case."""
+    return _WELL_FORMED.fullmatch(code) is not None

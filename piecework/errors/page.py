@@ -1,0 +1,226 @@
+"""Render the registry as a Markdown page, so that the page is always up to date."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+from piecework.errors.codes import BEHAVIOUR, LAYERS, REGISTRY, Code
+
+_HEAD: Final = """\
+# Error codes
+
+Generated from `piecework/errors/` by `python -m piecework.errors.page`; do not edit.
+
+A code has the form `layer.kind.detail`. After a release, codes are added but never
+renamed, removed or moved to another class; a test checks that. The commands
+`piecework explain-code` and `piecework explain-code CODE` print the same rows.
+
+The class of a code alone decides what the runtime does:
+
+| class | the runtime |
+| --- | --- |
+{behaviours}
+"""
+
+_TITLES: Final = {
+    "llm": "calls to models",
+    "tool": "calls to other services",
+    "aws": "SQS, DynamoDB and S3",
+    "runtime": "the worker and its state",
+    "input": "the input of `submit`",
+    "pipeline": "the pipeline's declaration",
+    "submit": "submitting a job",
+    "job": "a job as a whole",
+    "redrive": "redriving dead letters",
+    "idempotency": "functions wrapped with `idempotent`",
+    "config": "settings",
+    "embedded": "the emulator on this machine",
+    "infra": "stacks on AWS",
+    "cli": "the command line",
+}
+
+
+def page() -> str:
+    """Return the whole page, with one table for each layer."""
+    behaviours = "\n".join(
+        f"| `{error_class}` | {behaviour} |"
+        for error_class, behaviour in BEHAVIOUR.items()
+    )
+    tables = [_table(layer, rows) for layer, rows in LAYERS.items()]
+    return "\n".join([_HEAD.format(behaviours=behaviours), GUIDE, *tables])
+
+
+def _table(layer: str, rows: tuple[Code, ...]) -> str:
+    lines = [
+        f"## `{layer}`: {_TITLES[layer]}",
+        "",
+        "| code | class | cause | what to do |",
+        "| --- | --- | --- | --- |",
+        *(
+            f"| `{row.code}` | {row.error_class} | {row.cause} | {row.recovery} |"
+            for row in rows
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+# The text of the page of error codes beside its tables, for authors of pipelines.
+
+GUIDE: Final = """\
+## The envelope
+
+Every error is converted to an envelope. Its code depends on the structure of the
+error (type, HTTP status, the provider's code) and never on its message. Envelopes are
+stored in the chunk's error history and in its dead letter; `piecework dlq show JOB
+CHUNK` shows them:
+
+| field | content |
+| --- | --- |
+| `code`, `error_class` | the kind of error, and the class that decides the recovery |
+| `message` | the error's message, with secrets masked, at most 512 characters |
+| `http_status`, `provider_code` | the evidence, if there is any |
+| `retry_after` | the seconds of the provider's Retry-After |
+| `stage`, `attempt`, `at` | where and when the error occurred |
+| `cause` | the chain of exceptions, each with its code, at most 256 characters |
+| `correlation_id` | `job/chunk`, as in the log |
+| `dependency` | the dependency whose breaker is open |
+
+Piecework recognises, without importing them, the errors of botocore (with Bedrock's),
+aiohttp, httpx, requests, and the SDKs of Anthropic and OpenAI. Errors of other
+libraries with the same attributes are recognised too.
+
+## Plan around an error
+
+`envelope_of` returns the envelope of an error that `ctx.call` raised. A stage can
+decide by its code. Pass `envelope.model_dump_json(exclude_defaults=True)` to a model
+that plans.
+
+```python
+from pydantic import BaseModel
+
+from piecework import Context, Dependency, PermanentError, Pipeline, Stage, envelope_of
+
+
+class Text(BaseModel):
+    text: str
+
+
+model = Dependency("model", layer="llm")
+
+
+async def count(text: str, *, idempotency_key: str) -> int:
+    if len(text) > 10:  # in place of a model, and of what its SDK would raise
+        raise PermanentError("The prompt is too long.", code="llm.context.overflow")
+    return len(text)
+
+
+async def read(ctx: Context[Text]) -> int:
+    text = ctx.payload.text
+    try:
+        return await ctx.call(model, count, text)
+    except Exception as error:
+        if envelope_of(error).code != "llm.context.overflow":
+            raise
+    middle = len(text) // 2
+    halves = text[:middle], text[middle:]
+    return sum([await ctx.call(model, count, half) for half in halves])
+
+
+pipeline = Pipeline(name="reading", payload=Text, stages=[Stage(read)])
+```
+
+## Errors of your own services
+
+A dependency can declare what its errors mean. Its `classify` receives an error, or a
+cause of the error. It returns one of the five Piecework errors with a code of your
+own, or None. If it returns None, the structure of the error decides. `ctx.call` still
+raises the original error. Pass the status with `http_status=` if there is one: a 4xx
+other than 408 and 409 proves that an effect was refused and has not happened.
+
+```python
+from piecework import Dependency, PermanentError, TransientError
+
+
+class TillError(Exception):
+    def __init__(self, reason: str, wait_s: float | None = None) -> None:
+        super().__init__(reason)
+        self.reason, self.wait_s = reason, wait_s
+
+
+def meaning(error: BaseException) -> TransientError | PermanentError | None:
+    if not isinstance(error, TillError):
+        return None
+    if error.reason != "closed":
+        return PermanentError("The till refused.", code="acme.till.refused")
+    wait = error.wait_s
+    return TransientError("It is closed.", code="acme.till.closed", retry_after=wait)
+
+
+till = Dependency("till", classify=meaning)
+```
+
+No SDK raises an error if a model refuses or its output is cut off: the answer says so.
+`raise_for_stop_reason(answer)` raises the matching error for an answer of Anthropic's,
+Bedrock's or OpenAI's client: `llm.policy.refusal`, `llm.policy.content_filtered`,
+`llm.context.overflow` or `llm.output.truncated`. Bedrock reports a prompt that is too
+long as a ValidationException, like any other invalid request. Only the message tells
+them apart, so count the tokens before the call, as
+`examples/piecework_examples/contract_review/bedrock.py` does.
+
+## Counters and alarms
+
+Every log event of an error has its code in the field `error_code`. `call.attempt` is
+one attempt of a call. This query of CloudWatch Logs Insights counts errors by code
+and minute:
+
+```
+filter error_code like /[.]/
+| stats count(*) as errors by bin(1m), event, error_code
+```
+
+This command creates a metric with a dimension for each code, for use in alarms:
+
+```
+aws logs put-metric-filter --log-group-name GROUP --filter-name piecework-errors \\
+  --filter-pattern '{ $.event = "call.attempt" && $.error_code = "*" }' \\
+  --metric-transformations \\
+'metricName=Errors,metricNamespace=Piecework,metricValue=1,'\\
+'dimensions={error_code=$.error_code}'
+```
+
+The same command with `chunk.dead_lettered` in place of `call.attempt` counts dead
+letters.
+"""
+
+
+# The codes of a release: they must not be renamed, removed or reclassified.
+
+CLASSES: Final[Mapping[str, str]] = {
+    code: str(row.error_class) for code, row in REGISTRY.items()
+}
+
+
+def released() -> str:
+    """Return the list to commit with a release: one code and its class in each line."""
+    return "".join(f"{code} {known}\n" for code, known in sorted(CLASSES.items()))
+
+
+def incompatible_codes(listed: str, classes: Mapping[str, str] = CLASSES) -> list[str]:
+    """Return the codes of a released list that are gone or have another class."""
+    before = dict(line.split() for line in listed.splitlines())
+    return [
+        f"{code}: {was} -> {classes.get(code, 'gone')}"
+        for code, was in before.items()
+        if classes.get(code) != was
+    ]
+
+
+# Print the page of error codes, or the list of the released codes.
+#
+# python -m piecework.errors.page > docs/error-codes.md
+# python -m piecework.errors.page released > tests/unit/piecework/errors/released_codes.txt
+
+if __name__ == "__main__":
+    sys.stdout.write(released() if sys.argv[1:] == ["released"] else page())

@@ -1,0 +1,64 @@
+"""The result of classifying one error: the code and its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from piecework.errors.codes import ErrorClass, lookup
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A code and its evidence; the registry has the class unless the error has one."""
+
+    code: str
+    http_status: int | None = None
+    provider_code: str | None = None
+    retry_after: float | None = None
+    own_class: ErrorClass | None = field(default=None, kw_only=True)
+    message: str | None = field(default=None, kw_only=True)  # instead of the error's
+    dependency: str = field(default="", kw_only=True)  # its breaker is open
+
+    @property
+    def error_class(self) -> ErrorClass:
+        """The class that decides the recovery."""
+        return self.own_class or lookup(self.code).error_class
+
+
+# An error, the layer of the call (`llm` or `tool`) and the time -> a verdict, if the
+# shape matches.
+Shape = Callable[[BaseException, str, float | None], Verdict | None]
+
+
+def type_names(error: BaseException) -> frozenset[str]:
+    """Return the names of the error's type and its bases: no library is imported."""
+    return frozenset(each.__name__ for each in type(error).__mro__)
+
+
+# Follow the causes and the contexts of an error.
+
+_LIMIT: Final = 5  # deeper causes are internal to the libraries
+
+
+def causes(error: BaseException) -> list[BaseException]:
+    """Follow `raise … from …`: an unknown wrapper takes the class of its cause."""
+    found = [error]
+    while (cause := found[-1].__cause__) and len(found) < _LIMIT:
+        found.append(cause)
+    return found
+
+
+def chain(error: BaseException) -> list[BaseException]:
+    """Follow the causes and the contexts that are not suppressed."""
+    found = [error]
+    while len(found) < _LIMIT:
+        last = found[-1]
+        before = last.__cause__
+        if before is None and not last.__suppress_context__:
+            before = last.__context__
+        if before is None:
+            break
+        found.append(before)
+    return found

@@ -1,0 +1,127 @@
+"""A store in the memory of this process, for one process and for tests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Protocol
+
+from piecework.idempotency.record import (
+    BeginRequest,
+    Ended,
+    Granted,
+    OutOfOrder,
+    Record,
+    Slot,
+    State,
+    Verdict,
+    begun_record,
+    expired,
+    in_doubt,
+    judge,
+    settled_record,
+)
+
+#: The number of records at which the expired ones are first deleted.
+SWEEP_SIZE = 1_024
+
+
+@dataclass(slots=True)
+class MemoryIdempotency:
+    """A store that lives as long as its process.
+
+    Attributes:
+        tenant: The tenant of the operations; part of every key.
+        clock: Returns the seconds since 1970.
+    """
+
+    tenant: str = "default"
+    _: KW_ONLY
+    clock: Callable[[], float] = time.time
+    _records: dict[tuple[str, int], Record] = field(default_factory=dict)
+    _next_number: dict[str, int] = field(default_factory=dict)
+    _sweep_at: int = SWEEP_SIZE
+
+    async def begin(self, request: BeginRequest) -> Verdict:
+        """Begin an operation, or return why it may not begin."""
+        now, slot = self.clock(), request.slot
+        verdict = judge(self._record(slot), request, now)
+        if slot.number:
+            expected = self._next_number.get(slot.key, 1)
+            if slot.number > expected:
+                return OutOfOrder(expected)
+            if slot.number < expected and isinstance(verdict, Granted):
+                return Ended(State.DONE, None)
+        if isinstance(verdict, Granted):
+            self._sweep(now)
+            self._put(slot, begun_record(request, now))
+        return verdict
+
+    async def settle(
+        self, request: BeginRequest, state: State, value: str | None = None
+    ) -> bool:
+        """Record the outcome of an operation; False: another call took it over."""
+        slot, record = request.slot, self._record(request.slot)
+        if record is None or record.owner_token != request.owner_token:
+            return False
+        settled = settled_record(record, request, state, value, self.clock())
+        self._put(slot, settled)
+        if slot.number and state is State.DONE:
+            self._next_number[slot.key] = slot.number + 1
+        return True
+
+    async def release(self, slot: Slot) -> bool:
+        """Record that an operation did not happen; False: it is not in doubt."""
+        record = self._record(slot)
+        if record is None or not in_doubt(record, self.clock()):
+            return False
+        self._put(slot, replace(record, state=State.RELEASED))
+        return True
+
+    def _record(self, slot: Slot) -> Record | None:
+        return self._records.get((slot.key, slot.number))
+
+    def _put(self, slot: Slot, record: Record) -> None:
+        self._records[slot.key, slot.number] = record
+
+    def _sweep(self, now: float) -> None:
+        """Delete expired records from time to time: a process may run for months."""
+        if len(self._records) < self._sweep_at:
+            return
+        for place, record in list(self._records.items()):
+            if expired(record, now):
+                del self._records[place]
+        self._sweep_at = max(SWEEP_SIZE, 2 * len(self._records))
+
+
+# What a store of operations has to provide: three atomic methods.
+
+
+class IdempotencyStore(Protocol):
+    """Stores the records of operations."""
+
+    @property
+    def tenant(self) -> str:
+        """The tenant of the operations; part of every key."""
+
+    async def begin(self, request: BeginRequest) -> Verdict:
+        """Begin an operation, or return why it may not begin.
+
+        Raises:
+            StoreError: The store is unavailable; nothing has begun.
+        """
+
+    async def settle(
+        self, request: BeginRequest, state: State, value: str | None = None
+    ) -> bool:
+        """Record the outcome of an operation; False: another call took it over.
+
+        If a numbered operation is DONE, the stream expects the next number.
+
+        Raises:
+            StoreError: The store is unavailable.
+        """
+
+    async def release(self, slot: Slot) -> bool:
+        """Record that an operation did not happen; False: it is not in doubt."""

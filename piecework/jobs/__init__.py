@@ -1,0 +1,1 @@
+"""The life of a job: manifest, fan-out, fan-in, and cancellation."""

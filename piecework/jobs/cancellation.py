@@ -1,0 +1,113 @@
+"""The second phase of a cancel: end every chunk of the job.
+
+A chunk without an owner is cancelled at once. An owner is requested to stop, and does
+so at its next poll. A cancel with compensation dispatches started chunks to a worker.
+The sweep may be repeated: the operator's command sweeps once, every reconciler again.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from piecework.aws.queue import BATCH, Message
+from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job
+from piecework.domain.protocols import CancelRequest
+from piecework.errors import SchemaTooNewError
+from piecework.jobs.fan_in import finish_cancel
+from piecework.jobs.fan_out import batched, gather_limited
+from piecework.runtime import Runtime
+from piecework.store.cancellation import (
+    cancel_unclaimed,
+    request_cancel,
+    request_compensation,
+)
+from piecework.store.completion import all_chunks
+
+#: Concurrent tasks of a sweep, and the chunks of each task.
+SWEEPERS = 16
+CHUNKS_PER_SWEEPER = 4
+
+
+async def sweep(rt: Runtime, job: Job) -> tuple[int, int]:
+    """Cancel the chunks of a job; return the number cancelled and requested."""
+    request = CancelRequest(job.cancelled_at, job.compensates_on_cancel)
+    cancel_sweep = CancelSweep(rt, request)
+
+    async def some(chunks: list[Chunk]) -> None:
+        for chunk in chunks:
+            # A later generation, started since the job was read, is not cancelled.
+            if not chunk.has_direction and chunk.gen <= job.gen:
+                await cancel_sweep.sweep(chunk)
+
+    # Workers keep claiming chunks while the sweep runs.
+    newer: list[ChunkRef] = []
+    chunks = all_chunks(rt.table, job.ref, job.chunks, newer)
+    await gather_limited(some, batched(chunks, CHUNKS_PER_SWEEPER), SWEEPERS)
+    await cancel_sweep.send()
+    if not newer:  # otherwise a reconciler of the newer version sweeps them
+        await finish_cancel(rt, job.ref)
+    return cancel_sweep.cancelled, cancel_sweep.requested
+
+
+@dataclass(slots=True)
+class CancelSweep:
+    """Cancels chunks and counts them."""
+
+    rt: Runtime
+    cancel: CancelRequest
+    cancelled: int = 0
+    requested: int = 0
+    _messages: list[Message] = field(default_factory=list)
+
+    async def sweep(self, chunk: Chunk) -> None:
+        """Cancel a chunk, or request its owner to stop."""
+        if chunk.status is ChunkStatus.RUNNING:
+            if "cancel_requested_at" not in chunk.item:
+                self.requested += await request_cancel(
+                    self.rt.table, chunk, self.cancel
+                )
+        elif not chunk.status.terminal and not await self.sweep_waiting(chunk):
+            await self.request_cancel_of_claimed(chunk)
+
+    async def sweep_waiting(self, chunk: Chunk) -> bool:
+        """Cancel or dispatch a chunk without an owner; False: a worker claimed it."""
+        table, now = self.rt.table, self.rt.clock()
+        # A fence never falls: fence 0 means that no worker has ever started the chunk.
+        if not (self.cancel.compensate and chunk.fence):
+            cancelled = await cancel_unclaimed(table, chunk, now)
+            self.cancelled += cancelled
+            return cancelled
+        # Requested before: unless it waits for a retry, its message is on its way.
+        if "cancel_requested_at" in chunk.item and "retry_at" not in chunk.item:
+            return True
+        again = now + self.rt.settings.visibility_s
+        requested = await request_compensation(table, chunk, self.cancel, again)
+        if requested:
+            await self.dispatch(chunk)
+        return requested
+
+    async def request_cancel_of_claimed(self, seen: Chunk) -> None:
+        """Request the worker to stop that claimed the chunk since it was read."""
+        with suppress(SchemaTooNewError):
+            await self.repeat_requests(seen)
+
+    async def repeat_requests(self, seen: Chunk) -> None:
+        """Read the chunk again and request its owner to stop."""
+        item = await self.rt.table.get(seen.ref.pk, seen.ref.sk)
+        if item is not None and item["gen"] == seen.gen:
+            chunk = Chunk.read(seen.ref, item)
+            self.requested += await request_cancel(self.rt.table, chunk, self.cancel)
+
+    async def dispatch(self, chunk: Chunk) -> None:
+        """Queue the message of a chunk that a worker compensates."""
+        self.requested += 1
+        self._messages.append(Message.about(chunk.ref, chunk.gen))
+        if len(self._messages) == BATCH:
+            await self.send()
+
+    async def send(self) -> None:
+        """Send the queued messages."""
+        messages, self._messages = self._messages, []
+        if messages:
+            await self.rt.work.send(messages)

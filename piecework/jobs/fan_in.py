@@ -1,0 +1,283 @@
+"""Fan-in: when every chunk has ended, run the join once and certify the job.
+
+A full tally tells that a snapshot is worthwhile. One strongly consistent snapshot of
+all chunks decides, and its chunk numbers must be those of the manifest. The join is a
+chunk like any other: it is claimed, retried, checkpointed and dead-lettered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from io import BytesIO
+from itertools import islice
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import to_json
+
+from piecework.aws.objects import Objects
+from piecework.domain import keys
+from piecework.domain import keys as layout
+from piecework.domain.model import ChunkRef, ChunkStatus, Job, JobRef, JobStatus, iso
+from piecework.domain.protocols import MissingChunk, StoredResult
+from piecework.errors import StateError
+from piecework.jobs.manifest import read_manifest
+from piecework.pipeline import JOIN
+from piecework.runtime import Runtime
+from piecework.store.completion import Counted, JobSnapshot, chunks_of_group
+from piecework.store.results import NULL, stored_results
+from piecework.store.table import Item, Table
+
+#: Results of a certificate that are written at once.
+RESULTS_AT_ONCE = 4096
+
+
+class Certificate(BaseModel):
+    """The final state of a job, with all data that is needed to verify it.
+
+    Attributes:
+        results: The number of each chunk that has a result, and its SHA-256.
+        missing: Every chunk without a result, with its status and error code.
+        patched: The number of each chunk whose payload a redrive has replaced, and the
+            SHA-256 of the new payload.
+    """
+
+    job: str
+    tenant: str
+    pipeline: str
+    gen: int
+    status: JobStatus
+    finished_at: str
+    chunks: int
+    manifest: str
+    manifest_sha256: str
+    outcomes: dict[str, int]
+    error_codes: dict[str, int]
+    results: dict[int, str]
+    missing: list[MissingChunk]
+    patched: dict[int, str] = {}
+    join_error: str = ""
+
+
+async def start_finalizing(rt: Runtime, ref: JobRef) -> tuple[ChunkRef, int] | None:
+    """Read the job and start its join if all chunks have ended; see `start_join`."""
+    job = await rt.jobs.read(ref)
+    return None if job is None else await start_join(rt, job)
+
+
+async def start_join(rt: Runtime, job: Job) -> tuple[ChunkRef, int] | None:
+    """Move a job whose chunks have all ended to its join; return the join and its gen.
+
+    None: chunks have not ended, the job has changed since it was read, or another
+    worker has started the join.
+
+    Raises:
+        StateError: `job.manifest.mismatch`.
+    """
+    if job.status not in {JobStatus.RUNNING, JobStatus.FINALIZING}:
+        return None
+    join = job.ref.chunk(keys.JOIN_CHUNK)
+    if job.status is JobStatus.FINALIZING:
+        return join, job.gen
+    snapshot = await rt.snapshots.ended(rt.table, job)
+    if snapshot is None:
+        return None
+    await verify_against_manifest(rt, job, snapshot)
+    if not await rt.transitions.finalize(job, {"stage": JOIN, "label": JOIN}):
+        return None
+    rt.snapshots.keep(job, snapshot)
+    return join, job.gen
+
+
+async def verify_against_manifest(rt: Runtime, job: Job, snapshot: JobSnapshot) -> None:
+    """Compare the set of chunks with the manifest's, number by number.
+
+    Raises:
+        StateError: `job.manifest.mismatch`, naming the first differences.
+    """
+    found = [row.chunk for row in snapshot.rows]
+    entries = read_manifest(rt.objects, job)
+    listed = [entry.chunk async for entry in entries]
+    if found != listed and (different := set(found) ^ set(listed)):
+        first = sorted(different)[:10]
+        message = f"Chunks {first} of job {job.ref.job} are not as the manifest says."
+        raise StateError(message, code="job.manifest.mismatch")
+
+
+async def finish_cancel(rt: Runtime, ref: JobRef) -> bool:
+    """Read a job and end it if it is being cancelled; see `end_cancelled`."""
+    job = await rt.jobs.read(ref)
+    return job is not None and await end_cancelled(rt, job)
+
+
+async def end_cancelled(rt: Runtime, job: Job) -> bool:
+    """End a job that is being cancelled, once every chunk has ended.
+
+    An interrupted submit leaves chunks that were never written. No process can write
+    them any more, and the certificate lists them as cancelled.
+    """
+    if job.status is not JobStatus.CANCELLING:
+        return False
+    snapshot = await rt.snapshots.ended(rt.table, job)
+    if snapshot is None:
+        return False
+    if len(snapshot.rows) < job.chunks:
+        snapshot = await add_unwritten_chunks(rt, job, snapshot)
+    certificate = certify(job, snapshot, rt.clock(), "", JobStatus.CANCELLED)
+    measured = {
+        "quiesced_at": snapshot.quiesced_at(job.cancelled_at),
+        "calls_after_cancel": snapshot.calls_after_cancel,
+    }
+    facts = await store_certificate(rt, certificate) | measured
+    return await rt.transitions.cancelled(job, facts)
+
+
+async def add_unwritten_chunks(
+    rt: Runtime, job: Job, snapshot: JobSnapshot
+) -> JobSnapshot:
+    """Add the chunks that an interrupted submit has never written, as cancelled."""
+    written = {row.chunk for row in snapshot.rows}
+    entries = read_manifest(rt.objects, job)
+    unwritten = [
+        Counted(e.chunk, ChunkStatus.CANCELLED, "", "", e.label)
+        async for e in entries
+        if e.chunk not in written
+    ]
+    return replace(snapshot, rows=tuple(sorted([*snapshot.rows, *unwritten])))
+
+
+def certify(
+    job: Job,
+    snapshot: JobSnapshot,
+    finished_at: float,
+    join_error: str,
+    status: JobStatus | None = None,
+) -> Certificate:
+    """Return the certificate; without `status` the chunks decide the job's status."""
+    return Certificate(
+        job=job.ref.job,
+        tenant=job.ref.tenant,
+        pipeline=job.pipeline,
+        gen=job.gen,
+        status=status or status_from(snapshot, join_error),
+        finished_at=iso(finished_at),
+        chunks=job.chunks,
+        manifest=str(job.item["manifest"]),
+        manifest_sha256=str(job.item["manifest_sha256"]),
+        outcomes=dict(sorted(snapshot.by_status.items())),
+        error_codes=dict(sorted(snapshot.by_code.items())),
+        results={
+            row.chunk: row.result_sha256
+            for row in snapshot.rows
+            if row.status is ChunkStatus.SUCCEEDED
+        },
+        missing=list(snapshot.missing),
+        patched={r.chunk: r.patched_sha256 for r in snapshot.rows if r.patched_sha256},
+        join_error=join_error,
+    )
+
+
+def status_from(snapshot: JobSnapshot, join_error: str) -> JobStatus:
+    """Return the final status that follows from the chunks and the join."""
+    succeeded = snapshot.by_status[ChunkStatus.SUCCEEDED]
+    if join_error or succeeded == 0:
+        return JobStatus.FAILED
+    if succeeded == len(snapshot.rows):
+        return JobStatus.SUCCEEDED
+    return JobStatus.PARTIAL
+
+
+async def store_certificate(rt: Runtime, certificate: Certificate) -> dict[str, Any]:
+    """Store a certificate; return the attributes of the job's item that refer to it.
+
+    The key contains the hash. If two workers end a job at once, one write is refused,
+    and its object must not replace the other's.
+    """
+    content = encode(certificate)
+    prefix = keys.object_prefix(certificate.tenant, certificate.job)
+    sha256 = keys.sha256(content)
+    key = f"{prefix}/certificate/{certificate.gen:04d}-{sha256[:16]}.json"
+    return {
+        "certificate": await rt.objects.put(key, content),
+        "certificate_sha256": sha256,
+        "outcomes": certificate.outcomes,
+    }
+
+
+def encode(certificate: Certificate) -> bytes:
+    """Return a certificate as JSON; in parts, because a large job needs megabytes."""
+    bare = to_json(certificate.model_copy(update={"results": {}}), indent=1)
+    # Within a text the quotes would be escaped.
+    before, found, after = bare.partition(b'"results": {}')
+    rest = iter(certificate.results.items())
+    content = BytesIO()
+    content.write(before + found[:-1])
+    comma = b""
+    while some := dict(islice(rest, RESULTS_AT_ONCE)):
+        lines = to_json(some, indent=1)[1:-2].replace(b"\n", b"\n ")
+        content.write(comma + lines)
+        comma = b","
+    content.write((b"\n }" if comma else b"}") + after)
+    return content.getvalue()
+
+
+# What a join reads and writes: the results of its job, as a stream.
+
+
+@dataclass(frozen=True, slots=True)
+class StoredJobResults:
+    """The harvest of one job, whose chunks have all ended."""
+
+    table: Table
+    objects: Objects
+    ref: JobRef
+    snapshot: JobSnapshot
+
+    @property
+    def missing(self) -> Sequence[MissingChunk]:
+        """The chunks that have no result."""
+        return self.snapshot.missing
+
+    async def results(self) -> AsyncIterator[StoredResult]:
+        """Yield the result of each chunk that succeeded, in order.
+
+        Raises:
+            StateError: `runtime.state.checkpoint_corrupt`: a result is not the one
+                that its chunk settled with.
+        """
+        rows = self.snapshot.rows
+        for group in range(layout.partition_count(len(rows))):
+            stored = await self._stored(group)
+            first = group * layout.PARTITION_SIZE
+            for row in rows[first : first + layout.PARTITION_SIZE]:
+                if row.status is not ChunkStatus.SUCCEEDED:
+                    continue
+                value = await self._value(stored.get(row.chunk))
+                if keys.sha256(value.encode()) != row.result_sha256:
+                    message = (
+                        f"Chunk {row.chunk} did not settle with its stored result."
+                    )
+                    raise StateError(message, code="runtime.state.checkpoint_corrupt")
+                yield StoredResult(row.chunk, row.label, value)
+
+    async def _value(self, item: Item | None) -> str:
+        prefix = keys.object_prefix(self.ref.tenant, self.ref.job)
+        return NULL if item is None else await self.objects.fetch(item, prefix)
+
+    async def _stored(self, group: int) -> dict[int, Item | None]:
+        """Return what holds the result of each chunk of a group, by its number."""
+        chunks = [c async for c in chunks_of_group(self.table, self.ref, group)]
+        pk = keys.partition_pk(self.ref.tenant, self.ref.job, group)
+        stored = await stored_results(self.table, pk, chunks)
+        return {chunk.ref.chunk: item for chunk, item in stored}
+
+    async def write(self, name: str, content: bytes, media_type: str) -> str:
+        """Save an artifact of the job; return its key."""
+        key = artifact_key(self.ref, name)
+        return await self.objects.put(key, content, media_type)
+
+
+def artifact_key(ref: JobRef, name: str) -> str:
+    """Return the object of an artifact."""
+    return f"{keys.object_prefix(ref.tenant, ref.job)}/artifacts/{name}"

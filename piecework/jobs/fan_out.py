@@ -1,0 +1,193 @@
+"""Fan-out: write every chunk of a manifest, count them, and send their messages.
+
+Every step may be repeated, by the submitter after a crash or by any reconciler: the
+manifest lists the chunks, and existing chunks stay as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from piecework.aws.queue import BATCH, Message
+from piecework.domain import keys
+from piecework.domain.model import Job, JobStatus
+from piecework.errors import StateError, StoreError
+from piecework.jobs.manifest import Entry, read_manifest
+from piecework.runtime import Runtime
+from piecework.store.jobs import CHUNKS_AT_ONCE
+
+T = TypeVar("T")
+
+#: Concurrent requests of a submit.
+WRITERS = 4
+SENDERS = 8
+#: Groups that are written alternately; their manifest lines are held in memory.
+GROUPS_AT_ONCE = 16
+#: Seconds between two progress heartbeats of a process that submits or resumes.
+HEARTBEAT_S = 10.0
+#: Called with a step's name and the number of chunks that it has processed.
+Progress = Callable[[str, int], None]
+
+
+class JobStateChangedError(Exception):
+    """The job is not SUBMITTING any more: it was cancelled or opened meanwhile."""
+
+
+async def fan_out(rt: Runtime, job: Job, progress: Progress = lambda *_: None) -> None:
+    """Bring a job from SUBMITTING to RUNNING and send its chunks.
+
+    Raises:
+        StateError: `job.manifest.mismatch`: the number of written chunks differs from
+            the manifest's.
+    """
+    if job.status is JobStatus.SUBMITTING:
+        try:
+            await write_chunks(rt, job, progress)
+        except JobStateChangedError:
+            return
+        if not await rt.transitions.open(job.ref, job.gen):
+            return
+    elif job.status is not JobStatus.RUNNING:
+        return
+    await send_chunks(rt, job, progress)
+    await rt.transitions.sent(job.ref, job.gen)
+
+
+async def write_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
+    """Write every chunk of the manifest, and verify their number."""
+    stage = str(job.item["first_stage"])
+    written, life = Counter("written", progress), ProgressHeartbeat(rt, job)
+
+    async def write(entries: list[Entry]) -> None:
+        chunks = [(entry.chunk, entry.item(stage)) for entry in entries]
+        if not await rt.jobs.add_chunks(job.ref, job.gen, chunks):
+            raise JobStateChangedError
+        written.add(len(entries))
+        await life.beat_if_due()
+
+    entries = read_manifest(rt.objects, job)
+    await gather_limited(write, interleave(entries), WRITERS)
+    found = await count_chunks(rt, job, progress, life)
+    if found != job.chunks:
+        message = f"Job {job.ref.job} has {found} chunks, its manifest {job.chunks}."
+        raise StateError(message, code="job.manifest.mismatch")
+
+
+async def count_chunks(
+    rt: Runtime, job: Job, progress: Progress, life: ProgressHeartbeat
+) -> int:
+    """Count the written chunks; this takes long for a large job."""
+    counted = Counter("counted", progress)
+
+    async def report(found: int) -> None:
+        if counted.done or found < job.chunks:
+            counted.add(found - counted.done)
+        await life.beat_if_due()
+
+    return await rt.jobs.count_chunks(job.ref, job.chunks, report)
+
+
+async def send_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
+    """Send the message of every chunk; an ended chunk does not run again."""
+    sent, life = Counter("sent", progress), ProgressHeartbeat(rt, job)
+
+    async def send(entries: list[Entry]) -> None:
+        messages = [Message.about(job.ref.chunk(e.chunk), job.gen) for e in entries]
+        sent.add(await rt.work.send(messages))
+        await life.beat_if_due()
+
+    entries = read_manifest(rt.objects, job)
+    await gather_limited(send, batched(entries, BATCH), SENDERS)
+
+
+@dataclass(slots=True)
+class ProgressHeartbeat:
+    """Writes the job's `progress_at` periodically while work on it proceeds.
+
+    Without it a reconciler would take a slow submit for a crashed one, and would run it
+    a second time.
+    """
+
+    rt: Runtime
+    job: Job
+    _due: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Delay the first heartbeat, so that a small job needs none."""
+        self._due = self.rt.clock() + HEARTBEAT_S
+
+    async def beat_if_due(self) -> None:
+        """Write a heartbeat if it is due; a failed write is left to the next one."""
+        now = self.rt.clock()
+        if now >= self._due:
+            self._due = now + HEARTBEAT_S
+            with suppress(StoreError):
+                await self.rt.jobs.touch(self.job.ref, self.job.gen)
+
+
+@dataclass(slots=True)
+class Counter:
+    """Counts processed chunks and reports them."""
+
+    step: str
+    progress: Progress
+    done: int = 0
+
+    def add(self, more: int) -> None:
+        """Add to the count and report it."""
+        self.done += more
+        self.progress(self.step, self.done)
+
+
+async def interleave(entries: AsyncIterator[Entry]) -> AsyncIterator[list[Entry]]:
+    """Yield lists of entries to write, alternating between groups.
+
+    Consecutive lists would all go to one partition, which accepts 1,000 write units per
+    second, that is 500 chunks.
+    """
+    step = -(-keys.PARTITION_SIZE // CHUNKS_AT_ONCE)
+    async for window in batched(entries, GROUPS_AT_ONCE * keys.PARTITION_SIZE):
+        firsts = range(0, len(window), CHUNKS_AT_ONCE)
+        lists = [window[first : first + CHUNKS_AT_ONCE] for first in firsts]
+        for offset in range(step):
+            for some in lists[offset::step]:
+                yield some
+
+
+async def batched(things: AsyncIterator[T], size: int) -> AsyncIterator[list[T]]:
+    """Yield lists of up to `size` things."""
+    group: list[T] = []
+    async for thing in things:
+        group.append(thing)
+        if len(group) == size:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+async def gather_limited(
+    work: Callable[[list[T]], Awaitable[None]],
+    groups: AsyncIterator[list[T]],
+    most: int,
+) -> None:
+    """Run `work` for each group, at most `most` at a time and in memory."""
+    slots = asyncio.Semaphore(most)
+
+    async def one(group: list[T]) -> None:
+        try:
+            await work(group)
+        finally:
+            slots.release()
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            async for group in groups:
+                await slots.acquire()
+                tasks.create_task(one(group))
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from failures  # the first is the cause of the rest

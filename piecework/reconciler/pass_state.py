@@ -1,0 +1,86 @@
+"""The context of a reconciler's pass."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from piecework.aws.queue import Message
+from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job, JobRef, moment
+from piecework.jobs.fan_out import Progress
+from piecework.reconciler.liveness import LeaseObserver
+from piecework.runtime import Runtime
+
+# The longest time that a chunk has been due without a worker.
+#
+# A chunk is due when its lease has expired, its delay is over, or its message was sent.
+# The reconciler reports the chunks that it reads anyway, so the value of a large job is
+# as old as its last pass.
+
+
+@dataclass(slots=True)
+class Overdue:
+    """The longest overdue chunk of each job at the time of its last pass.
+
+    The start is stored as text that sorts. The time after the pass does not count,
+    because leases are renewed meanwhile and a large job is read rarely.
+    """
+
+    _longest: dict[JobRef, tuple[str, float]] = field(default_factory=dict)
+
+    def forget(self, ref: JobRef) -> None:
+        """Drop a job that is read again or has ended."""
+        self._longest.pop(ref, None)
+
+    def note(self, job: Job, chunk: Chunk, now: float) -> None:
+        """Record a chunk that was read."""
+        since = overdue_since(job, chunk)
+        if since and since < self._longest.get(job.ref, ("~", 0.0))[0]:
+            # A malformed time fails the pass of this job only.
+            self._longest[job.ref] = since, max(0.0, now - moment(since))
+
+    def seconds(self) -> float:
+        """Return the longest time in seconds; 0 without an overdue chunk."""
+        return max((waited for _, waited in self._longest.values()), default=0.0)
+
+
+def overdue_since(job: Job, chunk: Chunk) -> str:
+    """Return since when a chunk is due without a worker; empty: it has ended."""
+    item = chunk.item
+    if chunk.status.terminal:
+        return ""
+    if chunk.status is ChunkStatus.RUNNING:
+        return str(item.get("claim_expires_at", ""))
+    if "retry_at" in item:
+        return str(item["retry_at"])
+    if chunk.status is ChunkStatus.WAITING and "claimed_at" in item:
+        return str(item["claimed_at"])
+    sent = (job.item.get(name) for name in ("reopened_at", "sent_at", "opened_at"))
+    return str(next(filter(None, sent), ""))
+
+
+async def refuse_chunk(ref: ChunkRef, gen: int) -> bool:
+    """Refuse every chunk: the default without a worker in this process."""
+    del ref, gen
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class PassContext:
+    """The deployment, the observations of earlier passes, and the local worker.
+
+    Attributes:
+        take: Offers a chunk to the worker of this process; returns whether it took it.
+        progress: Reports the progress of a submit that this pass completes.
+    """
+
+    rt: Runtime
+    take: Callable[[ChunkRef, int], Awaitable[bool]] = refuse_chunk
+    sightings: LeaseObserver = field(default_factory=LeaseObserver)
+    overdue: Overdue = field(default_factory=Overdue)
+    progress: Progress = lambda *_: None
+
+    async def dispatch(self, ref: ChunkRef, gen: int) -> None:
+        """Give a chunk to the local worker; otherwise send its message."""
+        if not await self.take(ref, gen):
+            await self.rt.work.send([Message.about(ref, gen)])

@@ -1,0 +1,1 @@
+"""Retry policy and circuit breaker: pure decisions, and their decorators."""

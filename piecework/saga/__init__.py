@@ -1,0 +1,1 @@
+"""Run the stages of a chunk, decide on failures, and compensate."""

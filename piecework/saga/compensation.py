@@ -1,0 +1,245 @@
+"""List the stages to compensate, in order: the plan that the engine executes.
+
+The engine walks these steps when it compensates a chunk. The command that previews a
+cancel shows the same steps. This module only computes; it changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, Protocol
+
+from piecework import telemetry
+from piecework.context import Context
+from piecework.domain.model import ChunkRef, iso
+from piecework.domain.outcome import Cancelled, Compensation, DeadLettered
+from piecework.domain.protocols import Checkpoints
+from piecework.errors import ErrorEnvelope
+from piecework.errors.codes import ErrorClass
+from piecework.pipeline import Pipeline, Stage
+
+
+class StepState(StrEnum):
+    """The state of a stage that was started."""
+
+    #: Completed; its compensation will run.
+    DONE = "done"
+    #: Started, and its progress is unknown; its compensation will run, too.
+    IN_DOUBT = "in doubt"
+    COMPENSATED = "compensated"
+    FAILED = "compensation failed"
+    #: An effect remains, and the stage has no compensation.
+    NOT_COMPENSABLE = "effect remains, no compensation"
+    NOT_NEEDED = "nothing to compensate"
+    FORWARD_ONLY = "past the pivot: goes forward"
+
+
+#: An operator must repair the effects that these stages left.
+UNRESOLVED = frozenset({StepState.FAILED, StepState.NOT_COMPENSABLE})
+
+
+@dataclass(frozen=True, slots=True)
+class CompensationStep:
+    """A stage and its state in a compensation."""
+
+    stage: Stage
+    state: StepState
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the stage's compensation has still to run."""
+        return self.state in {StepState.DONE, StepState.IN_DOUBT} and bool(
+            self.stage.compensate
+        )
+
+
+class Progress(Protocol):
+    """The part of a chunk's checkpoints on which its compensation depends."""
+
+    @property
+    def completed(self) -> Mapping[str, str]:
+        """The JSON value of each completed stage, by stage name."""
+
+    @property
+    def compensated(self) -> Mapping[str, ErrorEnvelope | None]:
+        """The compensated stages by name; the value is the failure, if it failed."""
+
+    @property
+    def reached_stage(self) -> str:
+        """The name of the stage that an earlier claim had started, or empty."""
+
+
+def preview(
+    pipeline: Pipeline,
+    failure: ErrorEnvelope,
+    progress: Progress,
+    affected: Collection[str],
+) -> list[CompensationStep]:
+    """Return the steps that a cancel would cause now.
+
+    After the pivot every step is `FORWARD_ONLY`. `affected` is as for
+    `compensation_plan`.
+    """
+    if may_compensate(pipeline, failure.stage):
+        return compensation_plan(pipeline, failure, progress, affected)
+    started = started_stages(pipeline, failure, progress)
+    return [
+        CompensationStep(stage, StepState.FORWARD_ONLY) for stage in reversed(started)
+    ]
+
+
+def compensation_plan(
+    pipeline: Pipeline,
+    failure: ErrorEnvelope,
+    progress: Progress,
+    affected: Collection[str],
+) -> list[CompensationStep]:
+    """Return every started stage with its state, the last stage first.
+
+    `affected`: the names of the stages with an effect that may have happened.
+    """
+    started = started_stages(pipeline, failure, progress)
+    return [
+        CompensationStep(s, step_state(s, progress, affected))
+        for s in reversed(started)
+    ]
+
+
+def started_stages(
+    pipeline: Pipeline, failure: ErrorEnvelope, progress: Progress
+) -> list[Stage]:
+    """Return the stages up to the failed one, inclusive, in pipeline order."""
+    names = [stage.name for stage in pipeline.stages]
+    last = names.index(failure.stage) if failure.stage in names else -1
+    completed = [i for i, name in enumerate(names) if name in progress.completed]
+    reached = progress.reached_stage
+    earlier = names.index(reached) if reached in names else -1
+    return list(pipeline.stages[: max([last, earlier, *completed]) + 1])
+
+
+def step_state(
+    stage: Stage, progress: Progress, affected: Collection[str]
+) -> StepState:
+    """Return the state of a started stage."""
+    if stage.compensate is None:
+        effects = stage.name in affected
+        return StepState.NOT_COMPENSABLE if effects else StepState.NOT_NEEDED
+    if stage.name in progress.compensated:
+        failed = progress.compensated[stage.name] is not None
+        return StepState.FAILED if failed else StepState.COMPENSATED
+    return StepState.DONE if stage.name in progress.completed else StepState.IN_DOUBT
+
+
+# The compensation of one claim: its steps, events and outcome.
+#
+# Its events carry the correlation id of the `stage.completed` events, so that one trace
+# shows the stages and their compensations.
+
+
+@dataclass(frozen=True, slots=True)
+class CompensationRun:
+    """The compensation of a chunk by one claim."""
+
+    pipeline: Pipeline
+    ctx: Context[Any]
+    checkpoints: Checkpoints
+    failure: ErrorEnvelope
+
+    def steps(self) -> list[CompensationStep]:
+        """Return the started stages with their present states, the last stage first."""
+        affected = self.ctx.caller.ledger.stages_with_effects()
+        return compensation_plan(
+            self.pipeline, self.failure, self.checkpoints, affected
+        )
+
+    def emit_started(self) -> None:
+        """Emit which stages were started, and which of them are compensated now.
+
+        Emits nothing if no step needs a compensation.
+        """
+        steps = self.steps()
+        if needs_nothing(steps):
+            return
+        telemetry.emit(
+            self.ctx.log,
+            "compensation.started",
+            correlation_id=self.failure.correlation_id,
+            error_code=self.failure.code,
+            stage=self.failure.stage,
+            steps=[step.stage.name for step in reversed(steps)],
+            to_compensate=[step.stage.name for step in steps if step.is_due],
+        )
+
+    def emit_step(self, stage: Stage, failed: ErrorEnvelope | None) -> None:
+        """Emit the result of one step; alarms depend on the failed ones."""
+        log, trace = self.ctx.log, self.failure.correlation_id
+        if failed is None:
+            telemetry.emit(
+                log,
+                "compensation.stage_compensated",
+                correlation_id=trace,
+                stage=stage.name,
+            )
+        else:
+            telemetry.emit(
+                log,
+                "compensation.stage_failed",
+                correlation_id=trace,
+                stage=stage.name,
+                error_code=failed.code,
+            )
+
+    def finish(self) -> DeadLettered | Cancelled:
+        """Emit the end of the compensation and return the outcome.
+
+        The dead letter names the uncompensated stages, including stages without a
+        compensation.
+        """
+        steps = self.steps()
+        left = tuple(step.stage.name for step in steps if step.state in UNRESOLVED)
+        compensated = any(step.stage.compensate for step in steps)
+        result = Compensation.COMPENSATED if compensated else Compensation.NOT_NEEDED
+        if left:
+            result = Compensation.FAILED
+        if not needs_nothing(steps):
+            telemetry.emit(
+                self.ctx.log,
+                "compensation.ended",
+                correlation_id=self.failure.correlation_id,
+                compensation=result.value,
+                uncompensated=list(left),
+            )
+        if self.failure.code == CANCEL_CODE and not left:
+            return Cancelled(self.failure.stage, result)
+        return DeadLettered(self.failure, result, left)
+
+
+def needs_nothing(steps: Sequence[CompensationStep]) -> bool:
+    """Return whether no step needs, or needed, a compensation."""
+    return all(step.state is StepState.NOT_NEEDED for step in steps)
+
+
+# The cause of a compensation that a cancel requests for an unfailed chunk.
+
+#: A chunk that compensates with this code ends CANCELLED; with any other code, DEAD.
+CANCEL_CODE: Final = "job.cancel.requested"
+
+
+def cancellation_cause(ref: ChunkRef, stage: str, at: float) -> ErrorEnvelope:
+    """Return the envelope that records store as the cause of the compensation."""
+    return ErrorEnvelope(
+        code=CANCEL_CODE,
+        error_class=ErrorClass.PERMANENT,
+        message="The job was cancelled, and the chunk's stages are compensated.",
+        stage=stage,
+        at=iso(at),
+        correlation_id=f"{ref.job}/{ref.chunk}",
+    )
+
+
+def may_compensate(pipeline: Pipeline, stage: str) -> bool:
+    """Return whether a chunk at this stage has not reached its pivot yet."""
+    names = [s.name for s in pipeline.stages]
+    return stage not in names or names.index(stage) < pipeline.pivot_index

@@ -1,0 +1,169 @@
+"""Decide what happens to a chunk after a stage has failed: the whole policy.
+
+The retries inside the call are spent by then. Where the pivot lies, seen from the
+failed stage, selects the column:
+
+    class               pivot ahead              pivot in doubt    pivot behind
+    transient, state    retry; last: compensate  retry; last: dead retry; last: dead
+    semantic            replan, else compensate  dead              replan, else dead
+    policy              fallback, else           dead              fallback, else dead
+                        compensate
+    permanent           compensate               dead              dead
+
+"Retry" schedules a new attempt, which restores the last checkpoint from the tables.
+"Compensate" compensates the stages in reverse order and then writes the dead letter.
+"DeadLettered" writes the dead letter only: after the pivot, or where the pivot may have
+happened, no stage is ever compensated.
+
+A stage runs another variant only if none of its effects may have happened. The calls of
+the other variant have other idempotency keys, and would repeat the effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from random import Random
+from typing import TypeAlias
+
+from piecework import pipeline
+from piecework.domain.outcome import MAX_DEFERRALS, Compensation
+from piecework.errors import ErrorEnvelope
+from piecework.errors.codes import ErrorClass
+from piecework.pipeline import Stage
+from piecework.resilience.breaker import OPEN_CODE, PROBE_RETRY_S
+from piecework.resilience.retry import blocked_on
+
+#: The next attempt waits `uniform(0, min(CAP, BASE * 2**attempt))` seconds: full
+#: jitter, as in the AWS Architecture Blog's "Exponential Backoff and Jitter".
+BASE = 2.0
+CAP = 300.0
+#: The cap where the retry budget is exhausted: the budget fills up again soon.
+DEFERRAL_CAP = 30.0
+#: The longest wait in seconds that a provider may request. A daily quota comes back
+#: within it; a provider that requests years is called again after it.
+RETRY_AFTER_CAP = 86_400.0
+#: Every cap is reached before so many doublings; a float overflows at 1,024.
+DOUBLINGS = 10
+
+
+class Pivot(Enum):
+    """Where the pivot lies, seen from the failed stage."""
+
+    AHEAD = auto()
+    IN_DOUBT = auto()
+    BEHIND = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class RetryLater:
+    """Dispatch the chunk again after `delay` seconds.
+
+    Attributes:
+        blocked_on: The dependency that must not be called now; the chunk is deferred.
+            Empty: an attempt is spent.
+    """
+
+    delay: float
+    blocked_on: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Compensate:
+    """Compensate, then write a dead letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Write a dead letter without compensation, for the given reason."""
+
+    reason: Compensation
+
+
+Decision: TypeAlias = RetryLater | Compensate | DeadLetter
+
+
+def next_variant(
+    stage: Stage, failure: ErrorEnvelope, attempted: Sequence[str], pivot: Pivot
+) -> str | None:
+    """Return the variant that a stage without remaining effects runs next, or None.
+
+    `attempted`: the variants that the stage has run in this attempt.
+    """
+    if pivot is Pivot.IN_DOUBT:
+        return None
+    match failure.error_class:
+        case ErrorClass.SEMANTIC if stage.replan:
+            replans = attempted.count(pipeline.REPLAN)
+            return pipeline.REPLAN if replans < stage.max_replans else None
+        case ErrorClass.POLICY:
+            left = (
+                name for name in pipeline.fallback_names(stage) if name not in attempted
+            )
+            return next(left, None)
+        case _:
+            return None
+
+
+def decide(
+    failure: ErrorEnvelope,
+    *,
+    attempts_left: int,
+    attempt: int,
+    pivot: Pivot,
+    rng: Random,
+    deferrals: int = 0,
+) -> Decision:
+    """Return the decision for a chunk whose stage failed after all variants.
+
+    `deferrals`: how often the chunk was deferred before without spending an attempt.
+    """
+    dependency = blocked_on(failure)
+    if dependency and (failure.code == OPEN_CODE or deferrals < MAX_DEFERRALS):
+        wait = deferral_delay(failure, attempt, deferrals, rng)
+        return RetryLater(wait, dependency)
+    may_pass = failure.error_class in {ErrorClass.TRANSIENT, ErrorClass.STATE}
+    if may_pass and attempts_left > 0:
+        return RetryLater(backoff(failure, attempt, rng))
+    match pivot:
+        case Pivot.AHEAD:
+            return Compensate()
+        case Pivot.IN_DOUBT:
+            return DeadLetter(Compensation.PIVOT_UNKNOWN)
+        case Pivot.BEHIND:
+            return DeadLetter(Compensation.PAST_PIVOT)
+
+
+def backoff(failure: ErrorEnvelope, attempt: int, rng: Random) -> float:
+    """Return the seconds before the next attempt.
+
+    The jitter is added to the time that the provider requested.
+    """
+    return retry_after(failure) + rng.uniform(0, exponential(CAP, attempt))
+
+
+def deferral_delay(
+    failure: ErrorEnvelope, attempt: int, deferrals: int, rng: Random
+) -> float:
+    """Return the seconds for which a chunk is deferred.
+
+    If a breaker is open, the delay is spread over half as long again, so that the
+    chunks which it blocks do not all return at once. If the retry budget is exhausted,
+    the delay grows with each deferral, because deferrals do not increase `attempt`.
+    """
+    seconds = retry_after(failure)
+    if failure.code == OPEN_CODE:
+        return seconds + rng.uniform(0, max(PROBE_RETRY_S, seconds / 2))
+    cap = exponential(DEFERRAL_CAP, attempt + deferrals)
+    return seconds + rng.uniform(0, cap)
+
+
+def retry_after(failure: ErrorEnvelope) -> float:
+    """Return the seconds that the provider requested, from 0 to `RETRY_AFTER_CAP`."""
+    return min(RETRY_AFTER_CAP, max(0.0, failure.retry_after or 0.0))
+
+
+def exponential(cap: float, times: int) -> float:
+    """Return `BASE` seconds doubled `times` times, at most `cap`."""
+    return min(cap, BASE * 2.0 ** min(times, DOUBLINGS))

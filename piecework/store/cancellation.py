@@ -1,0 +1,153 @@
+"""Cancel a chunk: at once if it has no owner, otherwise by a request to its owner.
+
+A cancel is decided on the chunk, not on the job: a claim or a settlement that happens
+at the same time writes the same item, and exactly one of the writes wins.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from piecework.domain import keys
+from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, iso
+from piecework.domain.protocols import CancelRequest
+from piecework.errors import ErrorEnvelope
+from piecework.store.reclaim import AS_READ, NOT_RENEWED_SINCE
+from piecework.store.table import Action, Table, Written
+
+#: It is not yet decided whether the chunk compensates or runs forward to its end.
+HAS_NO_DIRECTION = "attribute_not_exists(direction)"
+UNCLAIMED = f"{AS_READ} AND {HAS_NO_DIRECTION}"
+RUNNING_IN_THIS_GEN = "#status = :running AND gen = :gen"
+
+
+async def cancel_unclaimed(table: Table, chunk: Chunk, now: float) -> bool:
+    """Move PENDING | WAITING | RUNNING with an expired lease -> CANCELLED."""
+    running = chunk.status is ChunkStatus.RUNNING
+    beat = {"renewals": chunk.renewal_mark[1]} if running else {}
+    action = table.action(
+        "Update",
+        chunk.ref.pk,
+        chunk.ref.sk,
+        condition=f"{UNCLAIMED} AND {NOT_RENEWED_SINCE}" if running else UNCLAIMED,
+        update="SET #status = :cancelled, settled_at = :now, cancelled_at_stage = :at"
+        " REMOVE claimed_by, claim_expires_at, claim_token, redispatch_at, retry_at",
+        values={
+            "seen": chunk.status,
+            "gen": chunk.gen,
+            "fence": chunk.fence,
+            "cancelled": ChunkStatus.CANCELLED,
+            "at": cancelled_at_stage(str(chunk.item["stage"])),
+            "now": iso(now),
+            **beat,
+        },
+    )
+    return isinstance(await table.update(action, returning="NONE"), Written)
+
+
+async def request_cancel(table: Table, chunk: Chunk, request: CancelRequest) -> bool:
+    """Request the owner of a RUNNING chunk to stop; no later claim succeeds."""
+    assignments, values = cancel_assignments(request)
+    action = table.action(
+        "Update",
+        chunk.ref.pk,
+        chunk.ref.sk,
+        condition=RUNNING_IN_THIS_GEN,
+        update=f"SET {assignments}",
+        values={"running": ChunkStatus.RUNNING, "gen": chunk.gen, **values},
+    )
+    return isinstance(await table.update(action, returning="NONE"), Written)
+
+
+async def request_compensation(
+    table: Table, chunk: Chunk, request: CancelRequest, redispatch_at: float
+) -> bool:
+    """Request the next worker that claims a PENDING or WAITING chunk to compensate it.
+
+    The chunk is due at once, not at `retry_at`. If its message is lost, the reconciler
+    sends it again at `redispatch_at`.
+    """
+    assignments, values = cancel_assignments(request)
+    action = table.action(
+        "Update",
+        chunk.ref.pk,
+        chunk.ref.sk,
+        condition=UNCLAIMED,
+        update=f"SET {assignments}, redispatch_at = :due REMOVE retry_at",
+        values={
+            "seen": chunk.status,
+            "gen": chunk.gen,
+            "fence": chunk.fence,
+            "due": iso(redispatch_at),
+            **values,
+        },
+    )
+    return isinstance(await table.update(action, returning="NONE"), Written)
+
+
+def cancel_assignments(request: CancelRequest) -> tuple[str, dict[str, Any]]:
+    """Return the assignments of a cancel request, and their values."""
+    if request.compensate:
+        assignments = "cancel_requested_at = :requested, compensate_requested = :yes"
+        return assignments, {"requested": request.at, "yes": True}
+    return "cancel_requested_at = :requested", {"requested": request.at}
+
+
+def cancelled_at_stage(stage: str) -> str:
+    """Return the stored text of the stage at which a chunk was cancelled."""
+    return f"cancelled-at-stage-{stage}"
+
+
+# Set the direction of a chunk without an owner, when a cancel compensates.
+#
+# Before its pivot the chunk compensates: a COMPENSATION row has the reason, and the next
+# claim runs the compensation. From its pivot on, the chunk only goes forward.
+
+#: Values of `direction`; a chunk without it goes forward and may still be cancelled.
+COMPENSATING, FORWARD = "compensating", "forward"
+
+
+async def set_direction(
+    table: Table, chunk: Chunk, failure: ErrorEnvelope | None
+) -> bool:
+    """Move PENDING | WAITING | RUNNING with an expired lease -> WAITING.
+
+    With `failure`, the reason, it compensates; without one it goes forward. It may be
+    claimed at once.
+    """
+    running = chunk.status is ChunkStatus.RUNNING
+    beat = {"renewals": chunk.renewal_mark[1]} if running else {}
+    code = {"code": failure.code} if failure else {}
+    update = table.action(
+        "Update",
+        chunk.ref.pk,
+        chunk.ref.sk,
+        condition=f"{UNCLAIMED} AND {NOT_RENEWED_SINCE}" if running else UNCLAIMED,
+        update="SET #status = :waiting, direction = :direction"
+        + (", error_code = :code" if failure else "")
+        + " REMOVE claimed_by, claim_expires_at, claim_token, retry_at",
+        values={
+            "seen": chunk.status,
+            "gen": chunk.gen,
+            "fence": chunk.fence,
+            "waiting": ChunkStatus.WAITING,
+            "direction": COMPENSATING if failure else FORWARD,
+            **beat,
+            **code,
+        },
+    )
+    if failure is None:
+        return isinstance(await table.update(update, returning="NONE"), Written)
+    row = compensation_put(
+        table, chunk.ref, chunk.gen, str(chunk.item["stage"]), failure
+    )
+    return isinstance(await table.transact([update, row]), Written)
+
+
+def compensation_put(
+    table: Table, ref: ChunkRef, gen: int, stage: str, failure: ErrorEnvelope
+) -> Action:
+    """Return the write of the reason and the stage of a compensation."""
+    sk = f"{keys.work_prefix(ref.chunk)}COMPENSATION#{gen:04d}"
+    item = {"stage": stage, "error": failure.model_dump_json(exclude_none=True)}
+    return table.action("Put", ref.pk, sk, item=item)

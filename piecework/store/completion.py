@@ -1,0 +1,343 @@
+"""A strongly consistent snapshot of a job's chunks: it decides that a job has ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple
+
+from piecework.domain import keys
+from piecework.domain import keys as layout
+from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job, JobRef
+from piecework.domain.protocols import MissingChunk
+from piecework.domain.records import is_newer, require_known
+from piecework.store.table import Action, Table, Written
+
+
+class Counted(NamedTuple):
+    """The fields of a chunk in a snapshot; few, because a job may have many chunks."""
+
+    chunk: int
+    status: ChunkStatus
+    result_sha256: str
+    error_code: str
+    label: str
+    patched_sha256: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSnapshot:
+    """The chunks of a job at one time.
+
+    Attributes:
+        settled_at: When the last ended chunk ended.
+        calls_after_cancel: Calls that ended after the cancel request.
+        calls: Calls that a dependency answered, and that were paid for.
+        cached_calls: Calls that a shared response answered.
+    """
+
+    rows: tuple[Counted, ...]
+    settled_at: str = ""
+    calls_after_cancel: int = 0
+    calls: int = 0
+    cached_calls: int = 0
+
+    @property
+    def by_status(self) -> Counter[str]:
+        """How many chunks have each status."""
+        return Counter(str(row.status) for row in self.rows)
+
+    @property
+    def by_code(self) -> Counter[str]:
+        """How many dead chunks have each error code."""
+        dead = (row for row in self.rows if row.status is ChunkStatus.DEAD)
+        return Counter(row.error_code for row in dead)
+
+    def quiesced_at(self, cancelled_at: str) -> str:
+        """Return when the last chunk ended after a cancel."""
+        return max(cancelled_at, self.settled_at)
+
+    @property
+    def missing(self) -> tuple[MissingChunk, ...]:
+        """The chunks without a result."""
+        return tuple(
+            MissingChunk(row.chunk, row.label, str(row.status), row.error_code)
+            for row in self.rows
+            if row.status is not ChunkStatus.SUCCEEDED
+        )
+
+
+@dataclass(slots=True)
+class SnapshotBuilder:
+    """Collects the chunks of a snapshot."""
+
+    rows: list[Counted]
+    settled_at: str = ""
+    calls_after_cancel: int = 0
+    calls: int = 0
+    cached_calls: int = 0
+
+    def add(self, chunk: Chunk) -> None:
+        """Add a chunk."""
+        item = chunk.item
+        row = Counted(
+            chunk.ref.chunk,
+            chunk.status,
+            str(item.get("result_sha256", "")),
+            str(item.get("error_code", "")),
+            str(item.get("label", "")),
+            str(item["payload_sha256"]) if "patched_in_gen" in item else "",
+        )
+        self.rows.append(row)
+        self.settled_at = max(self.settled_at, str(item.get("settled_at", "")))
+        self.calls_after_cancel += int(item.get("calls_after_cancel", 0))
+        self.calls += int(item.get("calls", 0))
+        self.cached_calls += int(item.get("cached_calls", 0))
+
+    def build(self) -> JobSnapshot:
+        """Return the snapshot."""
+        return JobSnapshot(
+            tuple(self.rows),
+            self.settled_at,
+            self.calls_after_cancel,
+            self.calls,
+            self.cached_calls,
+        )
+
+
+async def take_snapshot(table: Table, ref: JobRef, chunks: int) -> JobSnapshot:
+    """Read every chunk of a job."""
+    builder = SnapshotBuilder([])
+    async for chunk in all_chunks(table, ref, chunks):
+        builder.add(chunk)
+    return builder.build()
+
+
+async def all_chunks(
+    table: Table, ref: JobRef, chunks: int, newer: list[ChunkRef] | None = None
+) -> AsyncIterator[Chunk]:
+    """Yield every chunk of a job, in order; append chunks of a newer schema to `newer`.
+
+    Raises:
+        SchemaTooNewError: A chunk has a newer schema, and `newer` is None.
+    """
+    for group in range(layout.partition_count(chunks)):
+        async for chunk in chunks_of_group(table, ref, group, newer):
+            yield chunk
+
+
+async def chunks_of_group(
+    table: Table, ref: JobRef, group: int, newer: list[ChunkRef] | None = None
+) -> AsyncIterator[Chunk]:
+    """Yield the chunks of one group of a job; see `all_chunks`."""
+    pk = keys.partition_pk(ref.tenant, ref.job, group)
+    async for item in table.query(pk, keys.CHUNK_PREFIX, any_version=True):
+        chunk = ref.chunk(keys.chunk_number(item["sk"]))
+        if newer is not None and is_newer(item):
+            newer.append(chunk)
+        else:
+            yield Chunk.read(chunk, require_known(item))
+
+
+# A cache of the snapshots of ended jobs, so that one read of all chunks is enough.
+#
+# Once every chunk of a generation has ended, no chunk changes before the next generation:
+# only `reopen_chunk` changes an ended chunk, and only while the job is RESUMING in a
+# later generation. So the snapshot stays valid for the join and for the certificate. A
+# worker that has no cached snapshot reads the chunks again.
+
+#: Maximum rows of all cached snapshots; a single larger snapshot is kept too.
+MOST_ROWS = 10_000
+
+
+@dataclass(slots=True)
+class SnapshotCache:
+    """The snapshots of one process: of many small jobs, or of one large job."""
+
+    _open: ChunkRef | None = None
+    _kept: dict[tuple[JobRef, int], JobSnapshot] = field(default_factory=dict)
+
+    async def ended(self, table: Table, job: Job) -> JobSnapshot | None:
+        """Return the snapshot of a job whose chunks have all ended, else None.
+
+        The read stops at the first chunk that has not ended, and the next call checks
+        that chunk first: many workers call this while a large job is cancelled.
+        """
+        if await self._still_open(table, job):
+            return None
+        builder = SnapshotBuilder([])
+        async for chunk in all_chunks(table, job.ref, job.chunks):
+            if not has_ended(chunk):
+                self._open = chunk.ref
+                return None
+            builder.add(chunk)
+        return builder.build()
+
+    async def _still_open(self, table: Table, job: Job) -> bool:
+        ref = self._open
+        if ref is None or ref.of != job.ref:
+            return False
+        item = await table.get(ref.pk, ref.sk)
+        return item is not None and not has_ended(Chunk.read(ref, item))
+
+    def keep(self, job: Job, snapshot: JobSnapshot) -> None:
+        """Keep a snapshot for the join of this generation.
+
+        The oldest snapshots are dropped first: other workers run their joins.
+        """
+        self._kept.pop((job.ref, job.gen), None)
+        self._kept[job.ref, job.gen] = snapshot
+        rows = sum(1 + len(each.rows) for each in self._kept.values())
+        while rows > MOST_ROWS and len(self._kept) > 1:
+            oldest = next(iter(self._kept))
+            rows -= 1 + len(self._kept.pop(oldest).rows)
+
+    def take(self, ref: JobRef, gen: int) -> JobSnapshot | None:
+        """Remove and return the snapshot of a generation; None: there is none."""
+        return self._kept.pop((ref, gen), None)
+
+
+def has_ended(chunk: Chunk) -> bool:
+    """Return whether the chunk has ended."""
+    return chunk.status.terminal
+
+
+# Tallies of ended chunks: sets, so that a chunk that is added twice counts once.
+#
+# A group of 256 chunks has one tally. The reply to an addition tells whether the group is
+# full. The full groups of a job are a set on the job's item. In a job of more than 256
+# groups each block of groups has such a set, and the job's item has the full blocks: a
+# write is billed by the size of the whole set, and every process reads the job's item. A
+# tally only tells when a snapshot is worthwhile; the snapshot decides.
+
+#: Sets on a job's item; a block's item has the first one too.
+FULL_GROUPS, FULL_BLOCKS = "full_groups", "full_blocks"
+
+
+@dataclass(slots=True)
+class Tallies:
+    """The tallies of a deployment's jobs."""
+
+    table: Table
+
+    async def add(
+        self, ref: JobRef, group: int, ended: Iterable[int], chunks: int
+    ) -> bool:
+        """Add ended chunks of one group; return whether all of the job have ended."""
+        numbers = set(ended)
+        if not numbers:
+            return False
+        action = self.table.action(
+            "Update",
+            keys.partition_pk(ref.tenant, ref.job, group),
+            keys.TALLY_SK,
+            update="ADD ended_chunks :ended",
+            values={"ended": numbers},
+        )
+        reply = await self.table.update(action, returning="UPDATED_NEW")
+        if not isinstance(reply, Written):
+            return False
+        if len(reply.item["ended_chunks"]) < layout.partition_size(group, chunks):
+            return False
+        alone = layout.partition_count(chunks) == 1
+        return alone or await self._group_full(ref, group, chunks)
+
+    async def _group_full(self, ref: JobRef, group: int, chunks: int) -> bool:
+        block, blocks = layout.block_of(group), layout.block_count(chunks)
+        if blocks == 1:
+            return layout.partition_count(chunks) <= await self._members(
+                self._on_job(ref, FULL_GROUPS, group), FULL_GROUPS
+            )
+        size = layout.block_size(block, chunks)
+        full = await self._members(self._on_block(ref, "ADD", group), FULL_GROUPS)
+        return full >= size and blocks <= await self._members(
+            self._on_job(ref, FULL_BLOCKS, block), FULL_BLOCKS
+        )
+
+    async def _members(self, addition: Action, name: str) -> int:
+        """Add to a set; return its new size."""
+        reply = await self.table.update(addition, returning="UPDATED_NEW")
+        return len(reply.item[name]) if isinstance(reply, Written) else 0
+
+    def _on_job(self, ref: JobRef, name: str, member: int) -> Action:
+        return self.table.action(
+            "Update",
+            ref.pk,
+            keys.META_SK,
+            condition="attribute_exists(pk)",
+            update=f"ADD {name} :full",
+            values={"full": {member}},
+        )
+
+    def _on_block(self, ref: JobRef, verb: str, group: int) -> Action:
+        first = layout.block_of(group) * layout.BLOCK_SIZE
+        return self.table.action(
+            "Update",
+            keys.partition_pk(ref.tenant, ref.job, first),
+            keys.BLOCK_SK,
+            update=f"{verb} {FULL_GROUPS} :full",
+            values={"full": {group}},
+        )
+
+    async def remove(self, ref: JobRef, group: int, reopened: Iterable[int]) -> None:
+        """Remove reopened chunks, and their group, from the tallies."""
+        removed = set(reopened)
+        tally = self.table.action(
+            "Update",
+            keys.partition_pk(ref.tenant, ref.job, group),
+            keys.TALLY_SK,
+            update="DELETE ended_chunks :removed",
+            values={"removed": removed},
+        )
+        await self.table.update(tally, returning="NONE")
+        full = self.table.action(
+            "Update",
+            ref.pk,
+            keys.META_SK,
+            condition="attribute_exists(pk)",
+            update=f"DELETE {FULL_GROUPS} :group, {FULL_BLOCKS} :block",
+            values={"group": {group}, "block": {layout.block_of(group)}},
+        )
+        reply = await self.table.update(full)
+        if isinstance(reply, Written) and layout.block_count(chunks_of(reply.item)) > 1:
+            block = self._on_block(ref, "DELETE", group)
+            await self.table.update(block, returning="NONE")
+
+    async def count_ended(self, ref: JobRef, chunks: int) -> int:
+        """Return how many chunks have ended by the tallies; for progress bars.
+
+        For a very large job only the first groups that are not full are read, because
+        chunks are dispatched in about their order.
+        """
+        full = await self._full_groups(ref, chunks)
+        total = sum(layout.partition_size(group, chunks) for group in full)
+        others = (g for g in range(layout.partition_count(chunks)) if g not in full)
+        for group in islice(others, layout.BLOCK_SIZE):
+            pk = keys.partition_pk(ref.tenant, ref.job, group)
+            item = await self.table.get(pk, keys.TALLY_SK)
+            total += len((item or {}).get("ended_chunks", ()))
+        return total
+
+    async def _full_groups(self, ref: JobRef, chunks: int) -> set[int]:
+        """Return the full groups of a job of more than one block."""
+        full: set[int] = set()
+        blocks = layout.block_count(chunks)
+        for block in range(blocks) if blocks > 1 else ():
+            pk = keys.partition_pk(ref.tenant, ref.job, block * layout.BLOCK_SIZE)
+            item = await self.table.get(pk, keys.BLOCK_SK)
+            full |= set((item or {}).get(FULL_GROUPS, ()))
+        return full
+
+
+def chunks_of(job: Mapping[str, Any]) -> int:
+    """Return the number of chunks of a job's item."""
+    return int(job.get("chunks", 0))
+
+
+def ended_at_least(job: Mapping[str, Any]) -> int:
+    """Return the minimum number of ended chunks, from a large job's item alone."""
+    full = len(job.get(FULL_GROUPS, ()))
+    full += len(job.get(FULL_BLOCKS, ())) * layout.BLOCK_SIZE
+    return min(full * layout.PARTITION_SIZE, chunks_of(job))

@@ -1,0 +1,277 @@
+"""The write-ahead ledger of a chunk's effects: INTENT before a call, DONE after it.
+
+    (none) -> INTENT -> DONE -> COMPENSATED -> INTENT ...
+                 |-> REFUSED -> INTENT       it certainly did not happen; or DONE
+                 |-> UNKNOWN                 an operator has to resolve it
+
+An intent is fenced by the claim: a worker that lost the chunk starts no effect. A
+refusal is fenced too, because the next owner may be executing the same effect. DONE and
+UNKNOWN are not fenced: they report what has happened, which stays true if the claim is
+lost. They compare the generation: the next one starts the effect with another key.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from piecework.aws.objects import Objects
+from piecework.domain import keys
+from piecework.domain.claim import Claim
+from piecework.domain.model import Chunk, ChunkStatus, Effect, iso, moment
+from piecework.domain.protocols import AlreadyDone, ClaimLostError, Proceed, Unknown
+from piecework.store.claims import OWNED, ownership_values
+from piecework.store.reopen import ENDED_AS_READ
+from piecework.store.table import Action, Item, Refused, Table, Written
+
+INTENT, DONE, COMPENSATED = "INTENT", "DONE", "COMPENSATED"
+REFUSED, UNKNOWN = "REFUSED", "UNKNOWN"
+#: The states of an effect that has happened or may have happened.
+MAY_HAVE_HAPPENED = frozenset({INTENT, DONE, UNKNOWN})
+
+#: An effect may start if it never started, or if it certainly did not happen.
+MAY_START = "attribute_not_exists(pk) OR #state IN (:compensated, :refused)"
+#: Only an effect in progress can end.
+IN_PROGRESS = "#state IN (:intent, :unknown)"
+#: An effect of an earlier generation tells nothing about this generation's effect.
+SAME_GEN = "gen = :gen"
+OWN_IN_PROGRESS = f"{IN_PROGRESS} AND {SAME_GEN}"
+#: DONE is final, and it also replaces the refusal of another claim.
+NOT_ENDED = f"#state IN (:intent, :unknown, :refused) AND {SAME_GEN}"
+
+
+@dataclass(slots=True)
+class EffectLedger:
+    """The ledger of one claim."""
+
+    table: Table
+    objects: Objects
+    claim: Claim
+    clock: Callable[[], float]
+    _rows: dict[str, Item] = field(default_factory=dict)
+
+    @property
+    def prefix(self) -> str:
+        """The prefix of the job's object keys."""
+        return keys.object_prefix(self.claim.ref.tenant, self.claim.ref.job)
+
+    def load(self, rows: Iterable[Item]) -> None:
+        """Load the rows that earlier claims wrote."""
+        self._rows.update({row["effect_key"]: row for row in rows})
+
+    def stages_with_effects(self) -> set[str]:
+        """Return the stages with an effect that has or may have happened."""
+        return {
+            str(row["stage"])
+            for key, row in self._rows.items()
+            if self.may_have_happened(key)
+        }
+
+    def may_have_happened(self, key: str) -> bool:
+        """Return whether an effect has happened or may have happened."""
+        row = self._rows.get(key)
+        return row is not None and row["state"] in MAY_HAVE_HAPPENED
+
+    @property
+    def in_flight_s(self) -> float:
+        """Maximum seconds that effects of earlier claims may still be in flight."""
+        rows = self._rows.values()
+        return max(
+            (row.get("max_duration_s", 0) for row in rows if row["state"] == INTENT),
+            default=0.0,
+        )
+
+    async def begin(
+        self, key: str, stage: str, effect: Effect, max_duration_s: float
+    ) -> Proceed | AlreadyDone | Unknown:
+        """Write the intent of an effect, or return the state of an earlier one.
+
+        `max_duration_s`: seconds that one attempt may take; stored for later claims.
+
+        Raises:
+            ClaimLostError: Another claim owns the chunk now.
+        """
+        row = self._rows.get(key)
+        match row["state"] if row else None:
+            case "DONE":
+                return AlreadyDone(await self.objects.fetch(row or {}, self.prefix))
+            case "INTENT" | "UNKNOWN" if row:
+                if effect is Effect.NON_IDEMPOTENT:
+                    await self.mark_unknown(key)
+                    return Unknown()
+                seconds = self.clock() - moment(row["started_at"])
+                return Proceed(row["gen"], in_doubt=True, seconds=seconds)
+            case _:
+                return await self._intend(key, stage, effect, max_duration_s)
+
+    async def _intend(
+        self, key: str, stage: str, effect: Effect, max_duration_s: float
+    ) -> Proceed:
+        ref, gen = self.claim.ref, self.claim.gen
+        row = {
+            "effect_key": key,
+            "state": INTENT,
+            "effect": effect,
+            "stage": stage,
+            "gen": gen,
+            "started_at": iso(self.clock()),
+            "fence": self.claim.fence,
+            "max_duration_s": math.ceil(max_duration_s),
+        }
+        put = self.table.action(
+            "Put",
+            ref.pk,
+            keys.effect_sk(ref.chunk, key),
+            condition=MAY_START,
+            values={"compensated": COMPENSATED, "refused": REFUSED},
+            item=row,
+        )
+        reply = await self.table.transact([self._check(), put])
+        if isinstance(reply, Refused):
+            raise ClaimLostError
+        self._rows[key] = row
+        return Proceed(gen)
+
+    async def finish(self, key: str, value: str) -> None:
+        """Record that an effect happened, with its answer."""
+        stored = await self.objects.put_value(value, f"{self.prefix}/effects/{key}")
+        await self._record_end(key, DONE, stored, NOT_ENDED, refused=REFUSED)
+
+    async def mark_refused(self, key: str) -> None:
+        """Record that an effect was refused: it certainly did not happen.
+
+        After a lost claim the row stays an intent: only the next owner can decide.
+        """
+        action, facts = self._ending(key, REFUSED, {})
+        reply = await self.table.transact([self._check(), action])
+        if isinstance(reply, Written):
+            self._rows[key] = {**self._rows[key], **facts}
+
+    async def mark_unknown(self, key: str) -> None:
+        """Record that it is unknown whether an effect happened."""
+        await self._record_end(key, UNKNOWN, {})
+
+    async def _record_end(
+        self,
+        key: str,
+        state: str,
+        facts: dict[str, Any],
+        condition: str = OWN_IN_PROGRESS,
+        **compared: str,
+    ) -> None:
+        action, facts = self._ending(key, state, facts, condition, **compared)
+        await self.table.update(action, returning="NONE")
+        self._rows[key] = {**self._rows[key], **facts}
+
+    def _ending(
+        self,
+        key: str,
+        state: str,
+        facts: dict[str, Any],
+        condition: str = OWN_IN_PROGRESS,
+        **compared: str,
+    ) -> tuple[Action, dict[str, Any]]:
+        """Return the write that ends an effect, and the attributes that it sets."""
+        ref = self.claim.ref
+        facts = {"state": state, "ended_at": iso(self.clock()), **facts}
+        # Every name gets a placeholder, because `value` and `state` are reserved words.
+        assignments = ", ".join(f"#{name} = :{name}" for name in facts)
+        action = self.table.action(
+            "Update",
+            ref.pk,
+            keys.effect_sk(ref.chunk, key),
+            condition=condition,
+            update=f"SET {assignments}",
+            values={
+                "intent": INTENT,
+                "unknown": UNKNOWN,
+                "gen": self._rows[key]["gen"],
+                **compared,
+                **facts,
+            },
+        )
+        return action, facts
+
+    def _check(self) -> Action:
+        """Return the check that refuses the write if the claim is lost."""
+        ref = self.claim.ref
+        return self.table.action(
+            "ConditionCheck",
+            ref.pk,
+            ref.sk,
+            condition=OWNED,
+            values=ownership_values(self.claim),
+        )
+
+    def compensation_updates(self, stage: str) -> list[Action]:
+        """Return the writes that mark a stage's effects as compensated."""
+        ref = self.claim.ref
+        return [
+            self.table.action(
+                "Update",
+                ref.pk,
+                keys.effect_sk(ref.chunk, key),
+                condition="attribute_exists(pk)",
+                update="SET #state = :compensated",
+                values={"compensated": COMPENSATED},
+            )
+            for key, row in self._rows.items()
+            if row["stage"] == stage
+        ]
+
+
+# What a person found out about an effect in doubt: it stands, or it does not.
+#
+# INTENT | UNKNOWN -> DONE       it happened; the stage goes on with the given answer
+# INTENT | UNKNOWN -> REFUSED    it did not; the next life begins it with a fresh key
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """An operator's decision on an effect in doubt.
+
+    Attributes:
+        answer: The attributes of `Objects.put_value` with the answer; None: it did not
+            happen.
+    """
+
+    actor: str
+    reason: str
+    at: str
+    answer: Mapping[str, str] | None
+
+
+async def resolve_effect(
+    table: Table, chunk: Chunk, effect_key: str, resolution: Resolution
+) -> bool:
+    """Resolve an effect in doubt of an ended chunk; False: the state has changed."""
+    check = table.action(
+        "ConditionCheck",
+        chunk.ref.pk,
+        chunk.ref.sk,
+        condition=ENDED_AS_READ,
+        values={
+            "seen": chunk.status,
+            "dead": ChunkStatus.DEAD,
+            "cancelled": ChunkStatus.CANCELLED,
+            "gen": chunk.gen,
+        },
+    )
+    facts = {
+        "state": REFUSED if resolution.answer is None else DONE,
+        "ended_at": resolution.at,
+        "resolved_by": resolution.actor,
+        "resolve_reason": resolution.reason,
+        **(resolution.answer or {}),
+    }
+    settle = table.action(
+        "Update",
+        chunk.ref.pk,
+        keys.effect_sk(chunk.ref.chunk, effect_key),
+        condition=IN_PROGRESS,
+        update="SET " + ", ".join(f"#{name} = :{name}" for name in facts),
+        values={"intent": INTENT, "unknown": UNKNOWN, **facts},
+    )
+    return isinstance(await table.transact([check, settle]), Written)

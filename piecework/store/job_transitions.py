@@ -1,0 +1,202 @@
+"""The transitions of a job, each one conditional write.
+
+SUBMITTING -> RUNNING -> FINALIZING -> SUCCEEDED | PARTIAL | FAILED
+SUBMITTING | RUNNING | RESUMING -> CANCELLING -> CANCELLED
+PARTIAL | FAILED | CANCELLED -> RESUMING -> RUNNING
+
+A transition compares status and generation, so a process that read an earlier state
+changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from piecework.domain import keys
+from piecework.domain.model import Job, JobRef, JobStatus, iso
+from piecework.store.jobs import active_mark, event_put, new_chunk
+from piecework.store.notifications import notification_put
+from piecework.store.table import Action, Refused, Table, Written
+
+IN_STATE = "#status = :from AND gen = :gen"
+EXPIRED = f"{IN_STATE} AND deadline_at <= :now"
+#: The attributes of a job that its deadline cancelled.
+BY_DEADLINE = {
+    "cancelled_by": "deadline",
+    "cancel_code": "job.deadline.passed",
+    "cancel_compensates": True,
+}
+
+
+@dataclass(slots=True)
+class JobTransitions:
+    """The transitions of one deployment's jobs."""
+
+    table: Table
+    clock: Callable[[], float]
+
+    async def open(self, ref: JobRef, gen: int) -> bool:
+        """Move SUBMITTING -> RUNNING after every chunk of the manifest is written."""
+        facts = {"opened_at": iso(self.clock())}
+        return await self._move(
+            ref, gen, JobStatus.SUBMITTING, JobStatus.RUNNING, facts
+        )
+
+    async def sent(self, ref: JobRef, gen: int) -> bool:
+        """Record that every chunk's message was sent."""
+        facts = {"sent_at": iso(self.clock())}
+        return await self._move(ref, gen, JobStatus.RUNNING, JobStatus.RUNNING, facts)
+
+    async def finalize(self, job: Job, join: dict[str, Any]) -> bool:
+        """Move RUNNING -> FINALIZING and create the join in the same transaction."""
+        ref = job.ref.chunk(keys.JOIN_CHUNK)
+        move = self._moving(
+            job.ref,
+            job.gen,
+            JobStatus.RUNNING,
+            JobStatus.FINALIZING,
+            {"finalizing_at": iso(self.clock())},
+        )
+        put = self.table.action(
+            "Put",
+            ref.pk,
+            ref.sk,
+            condition="attribute_not_exists(pk) OR gen < :gen",
+            values={"gen": job.gen},
+            item=new_chunk(ref, job.gen, join),
+        )
+        return isinstance(await self.table.transact([move, put]), Written)
+
+    def ending(
+        self, job: Job, status: JobStatus, facts: dict[str, Any]
+    ) -> list[Action]:
+        """Return the writes of the job's end, for the transaction of the join."""
+        return self._ending(job, JobStatus.FINALIZING, status, facts)
+
+    def _ending(
+        self, job: Job, source: JobStatus, target: JobStatus, facts: dict[str, Any]
+    ) -> list[Action]:
+        now = self.clock()
+        ended = {"finished_at": iso(now), **facts}
+        told = {"status": target, "gen": job.gen, **facts.get("outcomes", {})}
+        return [
+            self._moving(job.ref, job.gen, source, target, ended),
+            event_put(self.table, job.ref, "finished", now, told),
+            *self._after_end(job, now, {"status": target, **facts}),
+        ]
+
+    def _after_end(self, job: Job, now: float, facts: dict[str, Any]) -> list[Action]:
+        """Return the write of the notification, or of the active mark's removal."""
+        if job.has_notify_hook:
+            return notification_put(self.table, job, "ended", now, facts)
+        return [active_mark(self.table, job.ref, "Delete")]
+
+    async def reopen(
+        self, job: Job, facts: dict[str, Any], also: Sequence[Action] = ()
+    ) -> int | None:
+        """Move ended -> RESUMING in the next generation; None: the job has changed.
+
+        The job cannot end until its chunks are reopened, one by one. A deadline that
+        has passed is removed unless `facts` has a new one. `also` is written in the
+        same transaction, such as the closing of the join's dead letter.
+        """
+        now = self.clock()
+        facts = {**facts, "reopened_at": iso(now)}
+        passed = job.deadline is not None and job.deadline <= now
+        move = self._moving(
+            job.ref,
+            job.gen,
+            job.status,
+            JobStatus.RESUMING,
+            facts,
+            next_gen=job.gen + 1,
+            remove="deadline_at" if passed and "deadline_at" not in facts else "",
+        )
+        reply = await self.table.transact(
+            [move, active_mark(self.table, job.ref, "Put"), *also]
+        )
+        return job.gen + 1 if isinstance(reply, Written) else None
+
+    async def resume(self, job: Job) -> bool:
+        """Move RESUMING -> RUNNING, or -> SUBMITTING if the submit was interrupted."""
+        opened = "opened_at" in job.item
+        target = JobStatus.RUNNING if opened else JobStatus.SUBMITTING
+        return await self._move(job.ref, job.gen, JobStatus.RESUMING, target, {})
+
+    async def cancel(self, job: Job, facts: dict[str, Any]) -> bool:
+        """Move SUBMITTING | RUNNING | RESUMING -> CANCELLING."""
+        facts = {**facts, "cancelled_at": iso(self.clock())}
+        return await self._move(
+            job.ref, job.gen, job.status, JobStatus.CANCELLING, facts
+        )
+
+    async def expire(self, job: Job) -> bool:
+        """Move SUBMITTING | RUNNING | RESUMING -> CANCELLING after the deadline.
+
+        Event and notification are in the same transaction, so each exists once.
+        """
+        now = self.clock()
+        facts = {**BY_DEADLINE, "cancelled_at": iso(now)}
+        facts["cancel_reason"] = f"the deadline was {job.item.get('deadline_at')}"
+        move = self._moving(
+            job.ref,
+            job.gen,
+            job.status,
+            JobStatus.CANCELLING,
+            facts,
+            condition=EXPIRED,
+        )
+        told = {"code": facts["cancel_code"], "gen": job.gen}
+        actions = [
+            replace(move, values={**move.values, "now": iso(now)}),
+            event_put(self.table, job.ref, "deadline", now, told),
+            *notification_put(self.table, job, "deadline", now, facts),
+        ]
+        return isinstance(await self.table.transact(actions), Written)
+
+    async def cancelled(self, job: Job, facts: dict[str, Any]) -> bool:
+        """Move CANCELLING -> CANCELLED after every chunk has ended."""
+        actions = self._ending(job, JobStatus.CANCELLING, JobStatus.CANCELLED, facts)
+        return isinstance(await self.table.transact(actions), Written)
+
+    async def _move(
+        self,
+        ref: JobRef,
+        gen: int,
+        source: JobStatus,
+        target: JobStatus,
+        facts: dict[str, Any],
+    ) -> bool:
+        action = self._moving(ref, gen, source, target, facts)
+        reply = await self.table.update(action, returning="NONE")
+        if isinstance(reply, Refused):
+            item = reply.item or {}
+            return item.get("status") == target and item.get("gen") == gen
+        return True
+
+    def _moving(
+        self,
+        ref: JobRef,
+        gen: int,
+        source: JobStatus,
+        target: JobStatus,
+        facts: dict[str, Any],
+        next_gen: int | None = None,
+        condition: str = IN_STATE,
+        remove: str = "",
+    ) -> Action:
+        assignments = "".join(f", {name} = :{name}" for name in facts)
+        if next_gen is not None:
+            assignments += ", gen = :next_gen"
+            facts = {**facts, "next_gen": next_gen}
+        return self.table.action(
+            "Update",
+            ref.pk,
+            keys.META_SK,
+            condition=condition,
+            update=f"SET #status = :to{assignments}"
+            + (f" REMOVE {remove}" if remove else ""),
+            values={"from": source, "to": target, "gen": gen, **facts},
+        )

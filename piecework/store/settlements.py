@@ -1,0 +1,308 @@
+"""The end of a claim: six fenced writes, one for each outcome.
+
+Each returns whether this claim made the write. A refused write is first compared with
+our own fence, because the SDK may have sent it twice and lost the first answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from piecework.domain import keys
+from piecework.domain.claim import Claim
+from piecework.domain.model import ChunkStatus, iso
+from piecework.domain.outcome import Cancelled, DeadLettered, Deferred, Retry
+from piecework.errors import ErrorEnvelope
+from piecework.settings import Settings
+from piecework.store.cancellation import cancelled_at_stage
+from piecework.store.claims import OWNED, ownership_values
+from piecework.store.dead_letters import expires_at, open_mark
+from piecework.store.table import Action, Refused, Table, Written
+
+#: Clears the owner. The token stays: it identifies the last writer.
+CLEAR_OWNER = "REMOVE claimed_by, claim_expires_at"
+
+
+@dataclass(slots=True)
+class Settlements:
+    """The ends of one worker's claims."""
+
+    table: Table
+    dead_letters: Table
+    settings: Settings
+    clock: Callable[[], float]
+
+    async def succeed(
+        self,
+        claim: Claim,
+        *,
+        result_sha256: str,
+        value: str | None = None,
+        also: Sequence[Action] = (),
+        calls: Calls,
+    ) -> bool:
+        """Move RUNNING -> SUCCEEDED, together with the last stage's value.
+
+        `value` is stored on the chunk's item; without it, a row in `also` has it.
+        """
+        assignments, values = "result_sha256 = :sha256", {"sha256": result_sha256}
+        if value is not None:
+            assignments += ", #value = :value"
+            values["value"] = value
+        update = self._end(
+            claim,
+            ChunkStatus.SUCCEEDED,
+            assignments,
+            values,
+            calls=calls,
+            remove=", error_code",
+        )
+        return await self._write(claim, ChunkStatus.SUCCEEDED, [update, *also])
+
+    async def schedule_retry(self, claim: Claim, retry: Retry, *, calls: Calls) -> bool:
+        """Move RUNNING -> WAITING after a failure that spends an attempt."""
+        update = self._wait(
+            claim,
+            "error_code = :code",
+            {"code": retry.failure.code},
+            retry.delay,
+            calls,
+        )
+        trail = self._trail(claim, retry.failure)
+        return await self._write(claim, ChunkStatus.WAITING, [update, trail])
+
+    async def defer(self, claim: Claim, deferred: Deferred, *, calls: Calls) -> bool:
+        """Move RUNNING -> WAITING because a dependency is unavailable to all chunks.
+
+        The claim's attempt (or recovery) is refunded without a limit: the chunk did not
+        fail. `pivot_untried` is stored for the next claim.
+        """
+        counted = counted_as(claim)
+        untried = ", pivot_untried_fence = :fence" if deferred.pivot_untried else ""
+        update = self._wait(
+            claim,
+            "error_code = :code, blocked_on = :dependency,"
+            f" {counted} = {counted} - :one{untried}",
+            {
+                "code": deferred.failure.code,
+                "dependency": deferred.blocked_on,
+                "one": 1,
+            },
+            deferred.delay,
+            calls,
+            also_added=", deferrals :one",
+        )
+        return await self._write(claim, ChunkStatus.WAITING, [update])
+
+    async def release(self, claim: Claim, *, calls: Calls) -> bool:
+        """Move RUNNING -> WAITING because the worker stops; refund the attempt.
+
+        After `max_releases` the attempt is no longer refunded: the chunk itself may be
+        what stops its workers.
+        """
+        releases = int(claim.chunk.item.get("releases", 0))
+        refund = 1 if releases < self.settings.max_releases else 0
+        counted = counted_as(claim)
+        update = self._wait(
+            claim,
+            f"{counted} = {counted} - :refund",
+            {"one": 1, "refund": refund},
+            0.0,
+            calls,
+            also_added=", releases :one",
+        )
+        return await self._write(claim, ChunkStatus.WAITING, [update])
+
+    async def dead_letter(
+        self,
+        claim: Claim,
+        outcome: DeadLettered,
+        letter: dict[str, Any],
+        *,
+        resume_at: str,
+        also: Sequence[Action],
+        calls: Calls,
+    ) -> bool:
+        """Move RUNNING -> DEAD, together with the dead letter and the last error."""
+        update = self._end(
+            claim,
+            ChunkStatus.DEAD,
+            "error_code = :code, compensation = :compensation, resume_at = :resume",
+            {
+                "code": outcome.failure.code,
+                "compensation": outcome.compensation,
+                "resume": resume_at,
+            },
+            calls=calls,
+        )
+        row = self.dead_letters.action(
+            "Put",
+            claim.ref.of.pk,
+            keys.dead_letter_sk(claim.ref.chunk, claim.gen),
+            item=letter,
+        )
+        mark = open_mark(self.dead_letters, letter, "Put")
+        actions = [update, row, mark, self._trail(claim, outcome.failure), *also]
+        return await self._write(claim, ChunkStatus.DEAD, actions)
+
+    async def cancel(
+        self,
+        claim: Claim,
+        cancelled: Cancelled,
+        *,
+        resume_at: str | None,
+        calls: Calls,
+    ) -> bool:
+        """Move RUNNING -> CANCELLED, with the interrupted stage and the compensation.
+
+        A compensated chunk resumes at `resume_at`, any other chunk at its cursor.
+        """
+        assignments = "cancelled_at_stage = :at"
+        values: dict[str, Any] = {"at": cancelled_at_stage(cancelled.stage)}
+        if resume_at is not None:
+            assignments += ", compensation = :compensation, resume_at = :resume"
+            values |= {"compensation": cancelled.compensation, "resume": resume_at}
+        update = self._end(
+            claim, ChunkStatus.CANCELLED, assignments, values, calls=calls
+        )
+        return await self._write(claim, ChunkStatus.CANCELLED, [update])
+
+    def _end(
+        self,
+        claim: Claim,
+        status: ChunkStatus,
+        assignments: str,
+        values: dict[str, Any],
+        *,
+        calls: Calls,
+        remove: str = "",
+    ) -> Action:
+        return self._update(
+            claim,
+            f"SET #status = :status, settled_at = :now, {assignments}"
+            f" {calls.added} {CLEAR_OWNER}, redispatch_at{remove}",
+            {"status": status, **calls.values, **values},
+        )
+
+    def _wait(
+        self,
+        claim: Claim,
+        assignments: str,
+        values: dict[str, Any],
+        delay: float,
+        calls: Calls,
+        also_added: str = "",
+    ) -> Action:
+        again = self.clock() + delay
+        return self._update(
+            claim,
+            "SET #status = :status, retry_at = :again, redispatch_at = :due,"
+            f" {assignments}"
+            f" {calls.added}{also_added} {CLEAR_OWNER}",
+            {
+                "status": ChunkStatus.WAITING,
+                "again": iso(again),
+                "due": iso(again + self.settings.visibility_s),
+                **calls.values,
+                **values,
+            },
+        )
+
+    def _update(self, claim: Claim, update: str, values: dict[str, Any]) -> Action:
+        now = {"now": iso(self.clock())} if ":now" in update else {}
+        return self.table.action(
+            "Update",
+            claim.ref.pk,
+            claim.ref.sk,
+            condition=OWNED,
+            update=update,
+            values={**ownership_values(claim), **now, **values},
+        )
+
+    def _trail(self, claim: Claim, failure: ErrorEnvelope) -> Action:
+        days = self.settings.job_retention_days
+        return error_put(self.table, claim, failure, self.clock(), days)
+
+    async def _write(
+        self, claim: Claim, status: ChunkStatus, actions: list[Action]
+    ) -> bool:
+        reply: Written | Refused
+        if len(actions) == 1:
+            reply = await self.table.update(actions[0], returning="NONE")
+        else:
+            reply = await self.table.transact(actions)
+        if isinstance(reply, Written):
+            return True
+        item = reply.item or {}
+        ours = (
+            item.get("fence") == claim.fence and item.get("claim_token") == claim.token
+        )
+        return ours and item.get("gen") == claim.gen and item.get("status") == status
+
+
+def counted_as(claim: Claim) -> str:
+    """Return the counter that a claim has raised."""
+    return "recoveries" if claim.is_recovery else "attempts"
+
+
+# The calls of a claim, as its settlement adds them to the chunk's counters.
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """The counters of a claim's calls.
+
+    Attributes:
+        made: Calls that a dependency answered.
+        late: Calls of these that ended after a cancel request.
+        cached: Calls that a shared response answered.
+        tokens_in, tokens_out: Tokens, as far as the dependencies report them.
+    """
+
+    made: int
+    late: int = 0
+    cached: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+    @property
+    def added(self) -> str:
+        """The ADD clause for the chunk's counters."""
+        names = {"late": "calls_after_cancel", "cached": "cached_calls"}
+        more = (f", {names.get(n, n)} :{n}" for n in self.values if n != "calls")
+        return f"ADD calls :calls{''.join(more)}"
+
+    @property
+    def values(self) -> dict[str, int]:
+        """The values of the ADD clause."""
+        facts = {
+            "late": self.late,
+            "cached": self.cached,
+            "tokens_in": self.tokens_in,
+            "tokens_out": self.tokens_out,
+        }
+        return {"calls": self.made, **{name: n for name, n in facts.items() if n}}
+
+
+# The stored error of one claim; a dead letter contains the errors of all claims.
+
+
+def error_put(
+    table: Table, claim: Claim, failure: ErrorEnvelope, now: float, keep_days: float
+) -> Action:
+    """Return the write of the error that ended a claim, for the same transaction."""
+    return table.action(
+        "Put",
+        claim.ref.pk,
+        keys.error_sk(claim.ref.chunk, claim.gen, claim.fence),
+        item={
+            "at": iso(now),
+            "worker": claim.worker,
+            "gen": claim.gen,
+            "attempt": claim.attempt,
+            "error": failure.model_dump_json(exclude_none=True),
+            "expires_at": expires_at(now, keep_days),
+        },
+    )

@@ -1,0 +1,227 @@
+"""Model the part of DynamoDB that Piecework uses, in memory, without latency.
+
+The model is exact for what is used. It raises `NotImplementedError` for every other
+operation, parameter and expression.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, NamedTuple, TypeAlias
+
+from piecework_simulation.aws import reads
+from piecework_simulation.aws.errors import Calm, Chaos, InvalidError, error, refused
+from piecework_simulation.aws.partitions import Partition
+from piecework_simulation.aws.values import WireItem
+from piecework_simulation.aws.writes import (
+    Decided,
+    RefusedError,
+    Tokens,
+    Write,
+    check_number,
+    decide_all,
+    read_write,
+)
+
+Request: TypeAlias = Mapping[str, Any]
+Reply: TypeAlias = dict[str, Any]
+
+ONE = frozenset({"TableName", "Key", "ReturnValues"})
+EXPRESSED = frozenset(
+    {
+        "ConditionExpression",
+        "ExpressionAttributeNames",
+        "ExpressionAttributeValues",
+        "ReturnValuesOnConditionCheckFailure",
+    }
+)
+READ = frozenset({"TableName", "ConsistentRead"})
+PAGED = READ | {"Limit", "Select", "ExclusiveStartKey"}
+#: The modelled parameters of each operation.
+KNOWN: Mapping[str, frozenset[str]] = {
+    "update_item": ONE | EXPRESSED | {"UpdateExpression"},
+    "put_item": EXPRESSED | {"TableName", "Item", "ReturnValues"},
+    "delete_item": ONE | EXPRESSED,
+    "get_item": READ | {"Key"},
+    "query": PAGED
+    | {
+        "KeyConditionExpression",
+        "ExpressionAttributeNames",
+        "ExpressionAttributeValues",
+        "ScanIndexForward",
+    },
+    "scan": PAGED,
+    "transact_write_items": frozenset({"TransactItems", "ClientRequestToken"}),
+}
+KINDS = {"update_item": "Update", "put_item": "Put", "delete_item": "Delete"}
+ACTION = EXPRESSED | {"TableName", "Key"}
+ACTIONS: Mapping[str, frozenset[str]] = {
+    "Update": ACTION | {"UpdateExpression"},
+    "Put": EXPRESSED | {"TableName", "Item"},
+    "Delete": ACTION,
+    "ConditionCheck": ACTION,
+}
+
+
+class Change(NamedTuple):
+    """An item that was written: as it was, and as it is.
+
+    Attributes:
+        size: The larger of its sizes then and now, which a write is billed by.
+    """
+
+    table: str
+    pk: str
+    sk: str
+    old: WireItem | None
+    new: WireItem | None
+    size: int = 0
+
+
+def _nobody(_: Sequence[Change]) -> None:
+    """Ignore a write."""
+
+
+@dataclass(slots=True)
+class DynamoDB:
+    """Tables with the hash key `pk` and the range key `sk`, both strings.
+
+    Attributes:
+        on_write: Called after each applied request with all its changes.
+    """
+
+    now: Callable[[], float]
+    tables: Iterable[str] = field(kw_only=True)
+    chaos: Chaos = field(default_factory=Calm, kw_only=True)
+    rng: Random | None = field(default=None, kw_only=True)
+    page_items: int | None = field(default=None, kw_only=True)
+    on_write: Callable[[Sequence[Change]], None] = field(default=_nobody, init=False)
+    _tables: dict[str, dict[str, Partition]] = field(init=False)
+    _requests: int = field(default=0, init=False)
+    _tokens: Tokens = field(default_factory=Tokens, init=False)
+    _salt: bytes = field(default=b"", init=False)
+
+    def __post_init__(self) -> None:
+        self._tables = {name: {} for name in self.tables}
+        if self.rng is not None:
+            self._salt = self.rng.randbytes(8)
+
+    def create_table(self, name: str) -> None:
+        """Create an empty table; an existing one keeps its items."""
+        self._tables.setdefault(name, {})
+
+    def delete_table(self, name: str) -> None:
+        """Delete a table and its items, if it exists."""
+        self._tables.pop(name, None)
+
+    def call(self, operation: str, request: Request) -> Reply:
+        """Execute a request, by the name of its aiobotocore method.
+
+        Raises:
+            ClientError: The error that AWS returns.
+            NotImplementedError: The model does not cover the request.
+        """
+        known = KNOWN.get(operation)
+        if known is None:
+            raise NotImplementedError(f"DynamoDB's {operation}")
+        _only(known, request)
+        try:
+            return self._answer(operation, request)
+        except InvalidError as wrong:
+            raise error(operation, "ValidationException", str(wrong)) from None
+        except RefusedError as wrong:
+            raise refused(operation, wrong.item) from None
+
+    def _answer(self, operation: str, request: Request) -> Reply:
+        kind = KINDS.get(operation)
+        if kind is not None:
+            return self._write(operation, kind, request)
+        if operation == "transact_write_items":
+            return self._transact(request)
+        partitions = self._table(operation, request)
+        stale = not request.get("ConsistentRead", False) and (
+            self.chaos.fires("dynamodb.stale")
+        )
+        if operation == "get_item":
+            return reads.get(partitions, request, stale=stale)
+        if operation == "query":
+            return reads.query(partitions, request, self.page_items, stale=stale)
+        order = sorted(partitions, key=self._place)
+        return reads.scan(partitions, order, request, self.page_items, stale=stale)
+
+    def _place(self, pk: str) -> bytes:
+        """Return the position of a partition in a scan: arbitrary, but constant."""
+        return hashlib.blake2b(pk.encode(), key=self._salt, digest_size=8).digest()
+
+    def _table(self, operation: str, request: Request) -> dict[str, Partition]:
+        found = self._tables.get(request["TableName"])
+        if found is None:
+            code, message = "ResourceNotFoundException", "Requested resource not found"
+            raise error(operation, code, message)
+        return found
+
+    def _write(self, operation: str, kind: str, request: Request) -> Reply:
+        """Answer UpdateItem, PutItem or DeleteItem."""
+        self._table(operation, request)
+        returning = request.get("ReturnValues", "NONE")
+        if kind != "Update" and returning not in {"NONE", "ALL_OLD"}:
+            raise InvalidError("ReturnValues can only be ALL_OLD or NONE")
+        write = read_write(kind, request, self._tables)
+        decided = write.decide()
+        self._apply([(write, decided)])
+        return _returned(returning, write, decided[0], decided[1])
+
+    def _transact(self, request: Request) -> Reply:
+        """Answer TransactWriteItems."""
+        actions, token = request["TransactItems"], request.get("ClientRequestToken")
+        check_number(actions)
+        if token is not None and self._tokens.is_again(token, actions, self.now()):
+            return {}
+        writes = [self._action(action) for action in actions]
+        decided = decide_all(writes)
+        if token is not None:
+            self._tokens.keep(token, actions, self.now())
+        self._apply(list(zip(writes, decided, strict=True)))
+        return {}
+
+    def _action(self, action: Request) -> Write:
+        ((kind, request),) = action.items()
+        if kind not in ACTIONS:
+            raise NotImplementedError(f"the action {kind} in a transaction")
+        _only(ACTIONS[kind], request)
+        self._table("transact_write_items", request)
+        return read_write(kind, request, self._tables)
+
+    def _apply(self, decided: Sequence[tuple[Write, Decided]]) -> None:
+        self._requests += 1
+        changes = []
+        for write, (old, new, size) in decided:
+            if write.kind != "ConditionCheck":
+                largest = max(size, write.partition.sizes.get(write.sk, 0))
+                write.partition.write(write.sk, new, size, self._requests)
+                place = (write.table, write.pk, write.sk)
+                changes.append(Change(*place, old, new, largest))
+        if changes:
+            self.on_write(changes)
+
+
+def _only(known: frozenset[str], request: Request) -> None:
+    """Raise if a request has a parameter that is not modelled."""
+    if not request.keys() <= known:
+        unknown = ", ".join(sorted(request.keys() - known))
+        raise NotImplementedError(f"DynamoDB's {unknown}")
+
+
+def _returned(
+    returning: str, write: Write, old: WireItem | None, new: WireItem | None
+) -> Reply:
+    """Return the attributes that `ReturnValues` requests."""
+    if returning == "NONE":
+        return {}
+    item = old if returning.endswith("OLD") else new
+    if item is not None and returning.startswith("UPDATED"):
+        item = {name: item[name] for name, _ in write.plan.touched if name in item}
+    return {"Attributes": item.copy()} if item else {}

@@ -1,0 +1,181 @@
+"""Define the scenarios: the jobs, and the operator commands."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from piecework import Context, Dependency, Stage
+from piecework.pipeline import Pipeline
+from piecework_simulation.crash_points.pipelines import (
+    Customer,
+    book,
+    counting,
+    meet_condition,
+    travel,
+    unbook,
+)
+from piecework_simulation.crash_points.provider import BookingEvent
+from piecework_simulation.crash_points.scenario_driver import ScenarioDriver
+from piecework_simulation.driver.pipelines import desk, shop
+
+# Define a saga of six steps, and the booking events that it must cause.
+
+#: The steps in order, each with its dependency: by idempotency key, or by lookup.
+STEPS = {
+    "flight": shop,
+    "hotel": desk,
+    "car": shop,
+    "seat": desk,
+    "tour": shop,
+    "cover": desk,
+}
+
+
+def step(what: str, dependency: Dependency) -> Stage:
+    """Return the stage that makes a booking, with its compensation."""
+
+    async def run(ctx: Context[Customer]) -> str:
+        await meet_condition(ctx, what)
+        return await ctx.call(dependency, book, what, ctx.payload.n, ctx.payload.kind)
+
+    async def undo(ctx: Context[Customer]) -> None:
+        await ctx.call(shop, unbook, what, ctx.payload.n)
+
+    return Stage(run, compensate=undo, name=what)
+
+
+six = Pipeline(
+    "six",
+    payload=Customer,
+    stages=[step(what, dependency) for what, dependency in STEPS.items()],
+)
+
+
+def compensation_violations(
+    customers: Sequence[Customer], history: Sequence[BookingEvent]
+) -> Iterator[str]:
+    """Yield the differences between the expected and the recorded booking events.
+
+    The steps before the failed one are done. They and the failed step are compensated:
+    each once, in reverse order, after all that was done.
+    """
+    for customer in customers:
+        found = [(e.what, e.undone) for e in history if e.n == customer.n]
+        wanted = expected_bookings(customer)
+        if found != wanted:
+            yield f"I8: customer {customer.n} has events {found}, expected {wanted}"
+
+
+def expected_bookings(customer: Customer) -> list[tuple[str, bool]]:
+    """Return the expected booking events of a customer, in order."""
+    where, names = customer.kind.partition(":")[0], list(STEPS)
+    if not where:
+        return [(name, False) for name in names]
+    failed = names.index(where)
+    done = [(name, False) for name in names[:failed]]
+    return done + [(name, True) for name in reversed(names[: failed + 1])]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One scenario.
+
+    Attributes:
+        kinds: The conditions of the customers, in rotation.
+        acts: Drives the scenario.
+        beside: Whether reconcilers run inside the workers, or one runs standalone.
+        steps: Whether faults also hit each step of a worker's loop: each `await`. One
+            customer of each kind is enough then.
+        check: Yields violations specific to this scenario.
+    """
+
+    pipeline: Pipeline
+    kinds: Sequence[str]
+    acts: Callable[[ScenarioDriver], Awaitable[None]]
+    beside: bool
+    steps: bool = False
+    check: Callable[[ScenarioDriver], Iterable[str]] = lambda _: ()
+
+    def customers(self, chunks: int) -> list[Customer]:
+        """Return the payloads of a job."""
+        kinds = self.kinds
+        most = len(kinds) if self.steps else chunks
+        return [
+            Customer(n=n, kind=kinds[n % len(kinds)]) for n in range(min(chunks, most))
+        ]
+
+
+async def submit_and_wait(driver: ScenarioDriver) -> None:
+    """Submit, and wait for the end."""
+    await driver.submit()
+    await driver.wait_for_end()
+
+
+async def redrive_dead_letters(driver: ScenarioDriver) -> None:
+    """Redrive the dead letters of a finished job."""
+    await driver.run_uncounted(submit_and_wait(driver))
+    await driver.redrive()
+    await driver.wait_for_end()
+
+
+async def cancel_midway(driver: ScenarioDriver) -> None:
+    """Submit a job, and cancel it midway."""
+    await driver.submit()
+    await driver.cancel(compensate=False)
+    await driver.wait_for_end()
+
+
+async def undone(driver: ScenarioDriver) -> None:
+    """Submit a job, cancel it midway, and compensate it."""
+    await driver.submit()
+    await driver.cancel(compensate=True)
+    await driver.wait_for_end()
+
+
+async def resume_after_cancel(driver: ScenarioDriver) -> None:
+    """Resume a cancelled job."""
+    await driver.run_uncounted(cancel_midway(driver))
+    await driver.resume()
+    await driver.wait_for_end()
+
+
+async def resume_after_compensation(driver: ScenarioDriver) -> None:
+    """Resume a compensated job."""
+    await driver.run_uncounted(undone(driver))
+    await driver.resume()
+    await driver.wait_for_end()
+
+
+def six_step_violations(driver: ScenarioDriver) -> Iterable[str]:
+    """Yield the booking events that contradict the saga of six steps."""
+    return compensation_violations(driver.customers, driver.provider.history)
+
+
+COUNTED = ("", "analyse:thrice", "analyse:refused", "", "", "", "")
+OWNED = ("", "analyse:held", "analyse:later", "", "analyse:held", "")
+BOOKED = ("hotel:refused", "pay:refused", "write:refused", "", "", "", "")
+THOUGHT = ("hotel:thinking", "", "hotel:later", "write:thinking", "", "hotel:thinking")
+#: Compensation waits for a booking in progress; one such customer is enough.
+BEGUN = ("hotel:held", *THOUGHT * 4)
+
+#: The last of six steps is refused, the third one is; and nothing happens.
+SIX = ("cover:refused", "car:refused", "")
+#: The first three are done when the job is cancelled.
+SIX_LATER = ("seat:later",)
+
+SCENARIOS = {
+    "plain": Scenario(counting, COUNTED, submit_and_wait, beside=True),
+    "saga": Scenario(travel, BOOKED, submit_and_wait, beside=False),
+    "redrive": Scenario(travel, BOOKED, redrive_dead_letters, beside=True),
+    "cancel": Scenario(counting, OWNED, cancel_midway, beside=True),
+    "resume": Scenario(counting, OWNED, resume_after_cancel, beside=False),
+    "undo": Scenario(travel, BEGUN, undone, beside=False),
+    "redo": Scenario(travel, BEGUN, resume_after_compensation, beside=True),
+    "six": Scenario(
+        six, SIX, submit_and_wait, beside=False, steps=True, check=six_step_violations
+    ),
+    "six-undo": Scenario(
+        six, SIX_LATER, undone, beside=False, steps=True, check=six_step_violations
+    ),
+}

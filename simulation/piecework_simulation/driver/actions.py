@@ -1,0 +1,166 @@
+"""Drive one schedule: submit jobs, run workers, interfere, and inject faults.
+
+After the faults end, every job must end within a bounded time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel
+
+from piecework.domain.model import JobRef, JobStatus
+from piecework.pipeline import Pipeline
+from piecework_simulation.driver.processes import FleetDriver
+from piecework_simulation.engine.world import World
+from piecework_simulation.invariants.checker import Invariants
+from piecework_simulation.invariants.end_state import check_final_state
+
+#: Seconds that the faults last, at most.
+FAULTS_S = 90.0
+#: Maximum seconds from the end of the faults to the end of all jobs. It covers one
+#: redispatch (its delay doubles each time), one lease and one visibility timeout per
+#: attempt left.
+MAX_END_S = 3_600.0
+#: Maximum seconds from the end of all jobs until the dead-letter queue is empty. Idle
+#: reconcilers poll it every 20 s and hide the received messages for 30 s.
+MAX_DRAIN_S = 120.0
+
+#: The arguments of a submit: the job, its pipeline, payloads and deadline.
+SubmitRequest: TypeAlias = tuple[JobRef, Pipeline, Sequence[BaseModel], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The jobs that a schedule may submit.
+
+    Attributes:
+        payloads: Draws the payloads of one job.
+        stubs: Maps each function that would use the network to its replacement.
+    """
+
+    pipeline: Pipeline
+    payloads: Callable[[Random], Sequence[BaseModel]]
+    stubs: Mapping[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ScheduleDriver:
+    """The acts of one schedule."""
+
+    world: World
+    invariants: Invariants
+    fleet: FleetDriver
+    workloads: Sequence[Workload]
+    submitted: list[SubmitRequest] = field(default_factory=list)
+
+    async def run(self) -> None:
+        """Run all phases of the schedule."""
+        rng, fleet = self.world.rng, self.fleet
+        reconcile_in_workers = rng.random() < 0.7  # noqa: PLR2004 -- most deployments run it so
+        for _ in range(rng.choice((1, 2, 2, 3))):
+            fleet.worker(reconcile=reconcile_in_workers)
+        if not reconcile_in_workers:
+            fleet.reconciler()
+        deadline_at = self.world.loop.moment + rng.uniform(5.0, FAULTS_S)
+        async with asyncio.TaskGroup() as acts:
+            for number in range(rng.choice((1, 1, 2))):
+                acts.create_task(self.drive_job(number, deadline_at))
+            if self.world.faults.fires("process.stop"):
+                acts.create_task(self.stop_workers(deadline_at))
+        self.end_faults()
+        await self.wait_until_jobs_end()
+        await self.resume_jobs()
+        await self.wait_until_queues_empty()
+        check_final_state(self.world, self.invariants)
+
+    async def drive_job(self, number: int, deadline_at: float) -> None:
+        """Submit a job, then run the drawn operator commands on it."""
+        rng, faults, fleet = self.world.rng, self.world.faults, self.fleet
+        work = rng.choice(list(self.workloads))
+        ref = JobRef(self.world.settings.tenant, f"job-{number}")
+        late = faults.fires("operator.deadline")
+        deadline = self.world.now() + rng.uniform(5.0, FAULTS_S) if late else None
+        asked = (ref, work.pipeline, work.payloads(rng), deadline)
+        await asyncio.sleep(rng.random() * 5.0)
+        again = [fleet.submit(*asked, mortal=True)]
+        if faults.fires("operator.submit_again"):
+            again.append(fleet.submit(*asked, mortal=True))
+        await asyncio.gather(*again)
+        self.submitted.append(asked)
+        acts: list[Callable[..., Coroutine[Any, Any, str]]] = []
+        if faults.fires("operator.cancel"):
+            acts.append(fleet.cancel)
+        if faults.fires("operator.resume"):
+            acts.append(fleet.resume)
+        if faults.fires("operator.redrive"):
+            acts.append(fleet.redrive)
+        rng.shuffle(acts)
+        for act in acts:
+            left = deadline_at - self.world.loop.moment
+            await asyncio.sleep(max(0.0, rng.random() * left))
+            said = await act(ref, mortal=True)
+            self.world.note(None, f"operator: {said}", None)
+        await asyncio.sleep(max(0.0, deadline_at - self.world.loop.moment))
+
+    async def stop_workers(self, deadline_at: float) -> None:
+        """Stop workers as a deployment does."""
+        while self.world.loop.moment < deadline_at:
+            await asyncio.sleep(self.world.rng.uniform(1.0, FAULTS_S / 2))
+            self.fleet.stop_worker()
+
+    def end_faults(self) -> None:
+        """Stop injecting faults."""
+        self.world.note(None, "the faults end", None)
+        self.world.faults.on = False
+        for process in self.world.processes:
+            process.fuse = 0
+            self.world.loop.thaw(process)
+
+    async def wait_until_jobs_end(self) -> None:
+        """Wait until every job has ended; submit jobs again that do not exist yet."""
+        for asked in self.submitted:
+            if asked[0].pk not in self.invariants.jobs:
+                await self.fleet.submit(*asked, mortal=False)
+        loop = asyncio.get_running_loop()
+        deadline_at = loop.time() + MAX_END_S
+        while unfinished := self.unfinished():
+            if loop.time() > deadline_at:
+                self.invariants.report_violation(f"L2: {unfinished} did not end")
+                return
+            await asyncio.sleep(1.0)
+
+    def unfinished(self) -> list[str]:
+        """Return the jobs that are not at their end."""
+        return [
+            f"{item['job']} {item['status']}"
+            for item in self.invariants.jobs.values()
+            if not JobStatus(item["status"]).ended
+        ]
+
+    async def wait_until_queues_empty(self) -> None:
+        """Wait until the dead-letter queue is empty."""
+        loop = asyncio.get_running_loop()
+        deadline_at = loop.time() + MAX_DRAIN_S
+        dead = self.world.urls[self.world.settings.dead_letter_queue]
+        while self.world.sqs.next_at(dead) is not None:
+            if loop.time() > deadline_at:
+                self.invariants.report_violation(
+                    "L5: the dead-letter queue is not empty"
+                )
+                return
+            await asyncio.sleep(1.0)
+
+    async def resume_jobs(self) -> None:
+        """Resume jobs that were cancelled or failed, and wait for their end."""
+        if self.world.rng.random() < 0.5:  # noqa: PLR2004 -- leave some as they are
+            return
+        for ref, *_ in self.submitted:
+            if self.invariants.jobs[ref.pk]["status"] == JobStatus.SUCCEEDED:
+                continue
+            await self.fleet.resume(ref, mortal=False)
+        await self.wait_until_jobs_end()

@@ -1,0 +1,139 @@
+"""Load the input of a simulation: built-in pipelines, or the user's pipeline."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from pydantic import BaseModel
+
+from piecework.errors import UsageError
+from piecework.loading import load_pipeline
+from piecework.pipeline import Pipeline
+from piecework_orchestrator.intake.source import chunk_inputs
+from piecework_simulation.driver.actions import Workload
+from piecework_simulation.driver.fallback_pipeline import planning
+from piecework_simulation.driver.pipelines import Item, counting, milling, travel
+from piecework_simulation.driver.simulated_pipeline import instrument_pipeline
+
+#: Maximum chunks of a job drawn from a user's input, and maximum chunks read from it.
+MAX_CHUNKS = 5
+MAX_READ_CHUNKS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The command's inputs.
+
+    Attributes:
+        pipeline: `module:object`; empty for the built-in pipelines.
+        source: The source of the chunks, as for a submit.
+        stubs: `module:object`, a mapping from functions that the pipeline calls to
+            their replacements; empty for no stubs.
+    """
+
+    pipeline: str = ""
+    source: str = ""
+    stubs: str = ""
+
+
+def load_workloads(inputs: Inputs) -> Sequence[Workload]:
+    """Return the workloads that the schedules submit.
+
+    Raises:
+        PieceworkError: Loading the pipeline or reading its input failed.
+        UsageError: `cli.usage.invalid`: the stub mapping was not found.
+    """
+    if not inputs.pipeline:
+        return WORKLOADS
+    pipeline = load_pipeline(inputs.pipeline)
+    payloads = asyncio.run(read_payloads(pipeline, inputs.source))
+    stubs = load_stubs(inputs.stubs) if inputs.stubs else {}
+
+    def draw(rng: Random) -> Sequence[BaseModel]:
+        return rng.choices(payloads, k=rng.randint(1, MAX_CHUNKS))
+
+    return [Workload(instrument_pipeline(pipeline), draw, stubs)]
+
+
+async def read_payloads(pipeline: Pipeline, source: str) -> list[BaseModel]:
+    """Read the first chunks of an input."""
+    payloads: list[BaseModel] = []
+    async for chunk in chunk_inputs(source, pipeline, s3=None):
+        payloads.append(pipeline.payload.model_validate_json(chunk.payload))
+        if len(payloads) == MAX_READ_CHUNKS:
+            break
+    return payloads
+
+
+def load_stubs(name: str) -> Mapping[Callable[..., Any], Callable[..., Any]]:
+    """Return the mapping from functions to stubs."""
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        message = f"No stub mapping was found at {name}: {error}."
+        step = "Give --stubs module:MAPPING, from each function to its stub."
+        raise UsageError(message, next_step=step) from error
+    return dict(found)
+
+
+# Define the default workloads: small jobs of four pipelines.
+
+#: Seconds of work on a chunk beside its calls; some exceed the lease.
+SECONDS = (0.0, 0.0, 0.0, 0.0, 3.0, 24.0)
+
+
+def draw_counting(rng: Random) -> list[Item]:
+    """Draw a job of paid calls, in which some chunks fail."""
+    errors = ("",) * 6 + ("analyse:permanent", "analyse:transient")
+    return [
+        Item(
+            n=n,
+            calls=rng.choice((0, 1, 3)),
+            trouble=rng.choice(errors),
+            seconds=rng.choice(SECONDS),
+        )
+        for n in range(rng.choice((1, 1, 2, 3, 5)))
+    ]
+
+
+def draw_travel(rng: Random) -> list[Item]:
+    """Draw a job of sagas, some of which fail before, at or after their pivot."""
+    stages = ("hotel", "pay", "write")
+    errors = [""] * 8 + [f"{s}:{k}" for s in stages for k in ("permanent", "transient")]
+    return [
+        Item(n=n, trouble=rng.choice(errors), seconds=rng.choice(SECONDS))
+        for n in range(rng.choice((1, 2, 3)))
+    ]
+
+
+def draw_planning(rng: Random) -> list[Item]:
+    """Draw a job whose stages use variants, and whose calls use fallbacks."""
+    errors = ["", "", "draft:semantic", "draft:policy"]
+    errors += ["lodge:permanent", "lodge:transient"]
+    return [
+        Item(n=n, trouble=rng.choice(errors), seconds=rng.choice(SECONDS))
+        for n in range(rng.choice((1, 2, 3)))
+    ]
+
+
+def draw_milling(rng: Random) -> list[Item]:
+    """Draw a job whose dependencies have outages."""
+    errors = ["", "", "", "gate:permanent", "gate:transient"]
+    return [
+        Item(n=n, calls=rng.choice((1, 2, 4)), trouble=rng.choice(errors))
+        for n in range(rng.choice((1, 3, 6)))
+    ]
+
+
+WORKLOADS = (
+    Workload(instrument_pipeline(counting), draw_counting),
+    Workload(instrument_pipeline(travel), draw_travel),
+    Workload(instrument_pipeline(planning), draw_planning),
+    Workload(instrument_pipeline(milling), draw_milling),
+)

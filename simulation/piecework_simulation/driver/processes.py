@@ -1,0 +1,193 @@
+"""Start the processes of a schedule: the real code, in processes that may die."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from pydantic import BaseModel
+
+from piecework.domain.model import JobRef
+from piecework.errors import PieceworkError
+from piecework.pipeline import Pipeline
+from piecework.reconciler.loop import reconcile_for_ever
+from piecework.runtime import Runtime
+from piecework.store.dead_letters import DeadLetters
+from piecework_orchestrator.cancel import cancel
+from piecework_orchestrator.intake.chunk import ChunkInput
+from piecework_orchestrator.redrive import RedriveRequest, redrive
+from piecework_orchestrator.resume import ResumeRequest, resume
+from piecework_orchestrator.submit import Submission, submit
+from piecework_simulation.engine.process import Process
+from piecework_simulation.engine.sandbox import Log
+from piecework_simulation.engine.world import World
+from piecework_worker.__main__ import serve
+from piecework_worker.services import open_services
+
+#: Seconds after which a dead worker's place is taken by a new one, at most.
+RESTART_S = 8.0
+
+
+@dataclass(slots=True)
+class FleetDriver:
+    """Starts and replaces the processes of one simulated world."""
+
+    world: World
+    pipelines: Mapping[str, Pipeline]
+    log: Log
+    started: int = 0
+    workers: dict[Process, asyncio.Event] = field(default_factory=dict)
+    reconcilers: list[Process] = field(default_factory=list)
+
+    def name(self, role: str) -> str:
+        """Return a process name that is unique in this world."""
+        self.started += 1
+        return f"{role}-{self.started}"
+
+    # ── workers and reconcilers: dead ones are replaced ─────────────────────
+
+    def worker(self, *, reconcile: bool) -> None:
+        """Start a worker, and start a replacement when it ends."""
+        process = self.world.process(self.name("worker"))
+        stop = asyncio.Event()
+        self.workers[process] = stop
+        rt = self.world.runtime(process)
+        services = open_services(rt, process.name, self.pipelines, self.log)
+        task = self.world.start(process, serve(services, stop, reconcile=reconcile))
+
+        def restart() -> None:
+            self.workers.pop(process, None)
+            self.restart_later(lambda: self.worker(reconcile=reconcile))
+
+        self.on_end(process, task, restart)
+
+    def reconciler(self) -> None:
+        """Start a standalone reconciler, and start a replacement when it ends."""
+        process = self.world.process(self.name("reconciler"))
+        self.reconcilers.append(process)
+        rt = self.world.runtime(process)
+        task = self.world.start(process, reconcile_for_ever(rt, cast("Any", self.log)))
+
+        def restart() -> None:
+            self.reconcilers.remove(process)
+            self.restart_later(self.reconciler)
+
+        self.on_end(process, task, restart)
+
+    def on_end(
+        self, process: Process, task: asyncio.Task[Any], then: Callable[[], None]
+    ) -> None:
+        """Do something once a process has been killed or has ended by itself."""
+
+        def ended(done: asyncio.Task[Any]) -> None:
+            if not done.cancelled() and (error := done.exception()) is not None:
+                self.log.unexpected(f"{process.name} ended: {error!r}")
+            self.world.kill(process)
+
+        process.on_death = then
+        task.add_done_callback(ended, context=self.world.context)
+
+    def restart_later(self, act: Callable[[], None]) -> None:
+        """Do something after a while."""
+        delay = self.world.rng.random() * RESTART_S
+        self.world.loop.call_later(delay, act, context=self.world.context)
+
+    def stop_worker(self) -> None:
+        """Send SIGTERM to some worker."""
+        alive = [p for p in self.workers if not p.dead]
+        if alive:
+            process = self.world.rng.choice(alive)
+            self.world.note(process, "SIGTERM", None)
+            # The process handles a signal itself, when it runs again.
+            self.world.start(process, set_stop_event(self.workers[process]))
+
+    # ── operators: each command is a process, and may die midway ────────────
+
+    async def command(
+        self, role: str, act: Callable[[Runtime], Awaitable[Any]], *, mortal: bool
+    ) -> str:
+        """Run a command in a process of its own; return its outcome.
+
+        The outcome is `done`, `died`, an error code, or the text of an unexpected
+        error.
+        """
+        process = self.world.process(self.name(role), mortal=mortal)
+        outcome: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        async def run() -> None:
+            try:
+                await act(self.world.runtime(process))
+                outcome_text = "done"
+            except PieceworkError as error:
+                outcome_text = error.code
+            except Exception as error:  # noqa: BLE001 -- no error is expected here
+                outcome_text = f"{type(error).__name__}: {error}"
+                self.log.unexpected(f"{process.name}: {outcome_text}")
+            if not outcome.done():
+                outcome.set_result(outcome_text)
+
+        def died() -> None:
+            if not outcome.done():
+                outcome.set_result("died")
+
+        process.on_death = died
+        self.world.start(process, run())
+        return await outcome
+
+    async def submit(
+        self,
+        ref: JobRef,
+        pipeline: Pipeline,
+        items: Sequence[BaseModel],
+        deadline: float | None = None,
+        **more: Any,
+    ) -> str:
+        """Submit a job."""
+        request = Submission(ref, pipeline, "simulation", "operator", deadline)
+        return await self.command(
+            "submit",
+            lambda rt: submit(rt, request, read_inputs(pipeline, items)),
+            **more,
+        )
+
+    async def cancel(self, ref: JobRef, **more: Any) -> str:
+        """Cancel a job, and compensate it if the schedule draws so."""
+        compensate = self.world.faults.fires("operator.compensate")
+
+        async def act(rt: Runtime) -> None:
+            await cancel(
+                rt, ref, actor="operator", reason="enough", compensate=compensate
+            )
+
+        return await self.command("cancel", act, **more)
+
+    async def resume(self, ref: JobRef, **more: Any) -> str:
+        """Resume a job."""
+        request = ResumeRequest(ref, "operator", "go on")
+        return await self.command("resume", lambda rt: resume(rt, request), **more)
+
+    async def redrive(self, ref: JobRef, **more: Any) -> str:
+        """Redrive all open dead letters of a job."""
+
+        async def act(rt: Runtime) -> None:
+            letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
+            rows = [r async for r in letters.of_job(ref) if r["state"] == "OPEN"]
+            await redrive(rt, RedriveRequest(ref, rows, "operator", "it is fixed"))
+
+        return await self.command("redrive", act, **more)
+
+
+async def set_stop_event(event: asyncio.Event) -> None:
+    """Set an event in the process that waits for it."""
+    event.set()
+
+
+async def read_inputs(
+    pipeline: Pipeline, items: Sequence[BaseModel]
+) -> AsyncIterator[ChunkInput]:
+    """Yield payloads as the intake does."""
+    for item in items:
+        label = pipeline.label(item) if pipeline.label else ""
+        yield ChunkInput(label, item.model_dump_json().encode())

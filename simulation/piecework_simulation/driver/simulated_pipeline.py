@@ -1,0 +1,170 @@
+"""Instrument a pipeline: its calls go to the simulated provider."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from piecework.calls.call import CallScope, call_key
+from piecework.context import Context
+from piecework.dependency import Dependency, Fallback
+from piecework.domain.notification import Notification
+from piecework.pipeline import Pipeline, Stage, StageFunction
+from piecework.saga import stage as stage_run
+from piecework_simulation.provider import (
+    CURRENT_CALL,
+    PROVIDER,
+    OutgoingCall,
+    ProviderError,
+)
+
+
+def instrument_pipeline(pipeline: Pipeline) -> Pipeline:
+    """Return the pipeline with all its functions watched."""
+    by_function: dict[Any, Any] = {}
+    stages = [instrument_stage(stage, by_function) for stage in pipeline.stages]
+    by_function.update(
+        {old.run: new.run for old, new in zip(pipeline.stages, stages, strict=True)}
+    )
+    result = pipeline.stages[pipeline.result_index].run
+    join = pipeline.join and instrument_function(pipeline.join, by_function)
+    changed: dict[str, Any] = {
+        "stages": stages,
+        "result": by_function[result],
+        "join": join,
+    }
+    if pipeline.notify is not None:
+        changed["notify"] = record_notification
+    return replace(pipeline, **changed)
+
+
+async def record_notification(notice: Notification) -> None:
+    """Replace a pipeline's notify hook, which would use the network."""
+    provider = PROVIDER.get()
+    await asyncio.sleep(provider.world.rng.random())
+    if provider.world.faults.fires("call.transient"):
+        raise ProviderError(503)
+    provider.notifications[f"{notice.job} {notice.event} {notice.status}"] += 1
+
+
+def instrument_stage(stage: Stage, by_function: dict[Any, Any]) -> Stage:
+    """Return a stage whose calls go to the simulated provider."""
+    undo = stage.compensate and instrument_function(stage.compensate, by_function)
+    replan = stage.replan and instrument_function(stage.replan, by_function)
+    return replace(
+        stage,
+        run=instrument_function(stage.run, by_function),
+        compensate=undo,
+        replan=replan,
+        fallback=[instrument_function(each, by_function) for each in stage.fallback],
+    )
+
+
+def instrument_function(
+    function: Callable[..., Any], by_function: dict[Any, Any]
+) -> Callable[[Any], Any]:
+    """Return a stage function that receives an instrumented context."""
+
+    @functools.wraps(function)
+    async def run(ctx: Context[Any]) -> Any:
+        return await stage_run.invoke(function, InstrumentedContext(ctx, by_function))  # type: ignore[arg-type]
+
+    return run
+
+
+@dataclass(slots=True)
+class InstrumentedContext:
+    """The real context, with its calls redirected to the simulated provider."""
+
+    inner: Context[Any]
+    by_function: dict[Any, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        """Return any other attribute of the real context."""
+        return getattr(self.inner, name)
+
+    def result(self, stage: StageFunction) -> Any:
+        """Return the result of an earlier stage."""
+        return self.inner.result(self.by_function.get(stage, stage))
+
+    async def call(
+        self,
+        dependency: Dependency,
+        function: Callable[..., Awaitable[Any]],
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        """Call the simulated provider through the real context."""
+        ctx = self.inner
+        scope = CallScope(ctx.tenant, ctx.job, ctx.chunk, ctx.stage)
+        identity = call_key(scope, dependency, function, args, kwargs)
+        token = CURRENT_CALL.set(OutgoingCall(identity, dependency, scope))
+        try:
+            return await ctx.call(
+                instrument_dependency(dependency),
+                instrument_call(function),
+                *args,
+                **kwargs,
+            )
+        finally:
+            CURRENT_CALL.reset(token)
+
+
+@functools.cache
+def instrument_dependency(dependency: Dependency) -> Dependency:
+    """Return a dependency, and its fallbacks, whose effects the provider records."""
+    return replace(
+        dependency,
+        lookup=look_up if dependency.lookup else None,
+        fallback=[instrument_fallback(each) for each in dependency.fallback],
+    )
+
+
+async def look_up(*_: Any, idempotency_key: str, **__: Any) -> Any:
+    """Replace a provider's search."""
+    return await PROVIDER.get().look_up(idempotency_key)
+
+
+def instrument_fallback(fallback: Fallback) -> Fallback:
+    """Return a fallback whose calls the provider records as calls of their own."""
+    if fallback.dependency is None:
+        return fallback
+    function, dependency = fallback.function, instrument_dependency(fallback.dependency)
+    if dependency.lookup:
+        found = as_fallback(fallback.dependency, function, look_up)
+        dependency = replace(dependency, lookup=found)
+    called = as_fallback(fallback.dependency, function, instrument_call(function))
+    return Fallback(dependency, called)
+
+
+def as_fallback(
+    dependency: Dependency, function: Callable[..., Any], call: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return a call that is made as a fallback of the call in progress."""
+
+    @functools.wraps(function)
+    async def called(*args: Any, idempotency_key: str, **kwargs: Any) -> Any:
+        outgoing = CURRENT_CALL.get()
+        identity = call_key(outgoing.scope, dependency, function, args, kwargs)
+        this = OutgoingCall(identity, dependency, outgoing.scope, outgoing.identity)
+        token = CURRENT_CALL.set(this)
+        try:
+            return await call(*args, idempotency_key=idempotency_key, **kwargs)
+        finally:
+            CURRENT_CALL.reset(token)
+
+    return called
+
+
+@functools.cache
+def instrument_call(function: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+    """Return a function whose calls go through the provider's faults and records."""
+
+    @functools.wraps(function)
+    async def call(*args: Any, idempotency_key: str, **kwargs: Any) -> Any:
+        return await PROVIDER.get().call(function, args, kwargs, idempotency_key)
+
+    return call

@@ -1,0 +1,1 @@
+"""The simulated world: event loop, network, processes, and faults."""

@@ -1,0 +1,191 @@
+"""Hold one simulated world: a clock, a model of AWS, and processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from piecework.aws.endpoint import Endpoint, ServiceClock
+from piecework.aws.objects import Objects
+from piecework.aws.queue import Queue
+from piecework.domain.model import iso
+from piecework.runtime import Runtime
+from piecework.settings import Settings
+from piecework.store.completion import Tallies
+from piecework.store.job_transitions import JobTransitions
+from piecework.store.jobs import Jobs
+from piecework.store.table import Table
+from piecework_simulation.aws.dynamodb import DynamoDB
+from piecework_simulation.aws.s3 import S3
+from piecework_simulation.aws.sqs import SQS
+from piecework_simulation.engine.faults import Faults
+from piecework_simulation.engine.loop import Loop
+from piecework_simulation.engine.network import LongPolls, open_client
+from piecework_simulation.engine.process import Process, context_of
+
+if TYPE_CHECKING:
+    from piecework_simulation.engine.network import Exchange
+
+#: The Unix time at which the simulated clock is 0.
+EPOCH = 1_790_000_000.0
+BUCKET = "bucket"
+#: The work queue's backstop, as `infra/data.yaml` sets it.
+MAX_RECEIVES = 10
+#: Maximum seconds that a process is frozen: five leases.
+MAX_FREEZE_S = 100.0
+
+
+@dataclass(slots=True)
+class World:
+    """The environment of one schedule."""
+
+    settings: Settings
+    faults: Faults
+    rng: Random
+    traced: bool = False
+    loop: Loop = field(init=False)
+    context: Context = field(init=False)
+    dynamodb: DynamoDB = field(init=False)
+    sqs: SQS = field(init=False)
+    s3: S3 = field(init=False)
+    polls: LongPolls = field(init=False)
+    urls: dict[str, str] = field(init=False)
+    #: The process whose request the models are executing, if any.
+    sender: Process | None = None
+    #: The time at which that request was sent; it may have been in transit for long.
+    sent_at: float = 0.0
+    #: All processes, ended or running.
+    processes: list[Process] = field(default_factory=list)
+    trace: list[str] = field(default_factory=list)
+    requests: int = 0
+    #: Called when a request is about to be sent, was executed, and was answered:
+    #: "asked", "applied", "answered".
+    on_exchange: Callable[[str, Exchange], None] = lambda *_: None
+
+    def __post_init__(self) -> None:
+        """Make the loop and the services."""
+        settings = self.settings
+        self.loop = Loop(self.rng)  # type: ignore[abstract] # sockets are
+        self.loop.on_fuse_end = self.inject_process_fault
+        self.context = context_of(self.loop.world)
+        tables = (settings.checkpoints_table, settings.dead_letters_table)
+        self.dynamodb = DynamoDB(
+            self.now, tables=tables, chaos=self.faults, rng=self.rng, page_items=7
+        )
+        self.sqs = SQS(self.now, self.rng, chaos=self.faults)
+        self.s3 = S3(self.now, buckets=[BUCKET])
+        self.polls = LongPolls(self)
+        self.sqs.on_arrival = self.polls.retry_first
+        dead, work = settings.dead_letter_queue, settings.work_queue
+        self.urls = {dead: self.sqs.create_queue(dead, retention_s=1_209_600.0)}
+        self.urls[work] = self.sqs.create_queue(
+            work,
+            visibility_s=settings.visibility_s,
+            retention_s=345_600.0,
+            redrive=(dead, MAX_RECEIVES),
+        )
+
+    def now(self) -> float:
+        """Return the true time, in seconds since 1970."""
+        return EPOCH + self.loop.moment
+
+    def at(self, moment: float) -> float:
+        """Convert a true time to the loop's time."""
+        return moment - EPOCH
+
+    # ── processes ───────────────────────────────────────────────────────────
+
+    def process(self, name: str, *, mortal: bool = True) -> Process:
+        """Return a new process; a mortal one has a fuse while faults are on."""
+        process = Process(name)
+        if mortal and self.faults.on:
+            if self.faults.fires("clock.offset"):
+                process.offset = self.rng.uniform(-30.0, 30.0)
+            self.set_fuse(process)
+        self.processes.append(process)
+        return process
+
+    def set_fuse(self, process: Process) -> None:
+        """Draw the number of callbacks until the process's next fault."""
+        rates = self.faults.rates
+        rate = rates.get("process.kill", 0.0) + rates.get("process.freeze", 0.0)
+        process.fuse = 1 + int(self.rng.expovariate(rate)) if rate else 0
+
+    def inject_process_fault(self, process: Process) -> None:
+        """Kill or freeze a process whose fuse has reached zero."""
+        if not self.faults.on:
+            return
+        rates = self.faults.rates
+        kill, freeze = rates.get("process.kill", 0.0), rates.get("process.freeze", 0.0)
+        if self.rng.random() * (kill + freeze) < kill:
+            self.faults.fired["process.kill"] += 1
+            self.kill(process)
+            return
+        self.faults.fired["process.freeze"] += 1
+        seconds = self.rng.random() ** 3 * MAX_FREEZE_S
+        self.note(process, f"frozen for {seconds:.3f} s", None)
+        self.loop.freeze(process, seconds)
+        self.set_fuse(process)
+
+    def kill(self, process: Process) -> None:
+        """End a process at once."""
+        if not process.dead:
+            self.note(process, "killed", None)
+            self.loop.kill(process)
+            self.loop.call_soon(process.on_death, context=self.context)
+
+    def start(self, process: Process, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine in a process; return its task."""
+        return self.loop.create_task(work, context=context_of(process))
+
+    def runtime(self, process: Process, **changed: Any) -> Runtime:
+        """Return the runtime of a process of the real code."""
+        settings = self.settings
+        if changed:
+            settings = settings.model_copy(update=changed)
+        rng = Random(self.rng.getrandbits(64))
+        clock = ServiceClock(lambda: self.now() + process.offset)
+        beat_s = max(1.0, settings.lease_s / 3)
+
+        def table(name: str, timeout_s: float = 10.0) -> Table:
+            client = open_client(self, "dynamodb", self.dynamodb, process, timeout_s)
+            return Table(client, name, rng, clock=clock)
+
+        def queue(name: str, timeout_s: float = 10.0) -> Queue:
+            client = open_client(self, "sqs", self.sqs, process, timeout_s)
+            return Queue(client, self.urls[name], rng)
+
+        checkpoints = table(settings.checkpoints_table)
+        return Runtime(
+            settings=settings,
+            endpoint=Endpoint("", "aws", "nowhere"),
+            table=checkpoints,
+            dead_letters=table(settings.dead_letters_table),
+            work=queue(settings.work_queue),
+            dead_letter_queue=queue(settings.dead_letter_queue),
+            renewal_table=table(settings.checkpoints_table, beat_s),
+            renewal_queue=queue(settings.work_queue, beat_s),
+            objects=Objects(open_client(self, "s3", self.s3, process), BUCKET),
+            jobs=Jobs(checkpoints, clock),
+            transitions=JobTransitions(checkpoints, clock),
+            tallies=Tallies(checkpoints),
+            clock=clock,
+            rng=rng,
+        )
+
+    def provider_context(self) -> Context:
+        """Return the caller's context variables, outside of its process."""
+        return context_of(self.loop.world)
+
+    # ── the trace ───────────────────────────────────────────────────────────
+
+    def note(self, process: Process | None, what: str, fault: str | None) -> None:
+        """Write a line of the trace."""
+        self.requests += 1
+        if self.traced:
+            name = process.name if process else "-"
+            also = f"  !{fault}" if fault else ""
+            self.trace.append(f"{iso(self.now())[11:]} {name:<12} {what}{also}")

@@ -1,0 +1,1 @@
+"""The invariants that the simulator checks at each write and at the end."""

@@ -1,0 +1,221 @@
+"""Check the invariants at every write to the tables.
+
+`docs/holes.md` numbers the invariants. The checker reads what was written and by which
+process. It uses none of the code's own conclusions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from piecework.domain import keys
+from piecework.domain.model import ChunkStatus, JobStatus
+from piecework.store.serialization import from_item
+from piecework_simulation.aws.dynamodb import Change
+from piecework_simulation.coverage import ENDED, chunk_transitions, job_transitions
+from piecework_simulation.invariants.chunk_invariants import ChunkInvariants
+from piecework_simulation.invariants.dead_letters import DeadLetterInvariants
+
+if TYPE_CHECKING:
+    from piecework_simulation.engine.world import World
+    from piecework_simulation.provider import Provider
+
+Item = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Invariants:
+    """The invariants of one world."""
+
+    world: World
+    provider: Provider | None = None
+    violations: list[str] = field(default_factory=list)
+    transitions: Counter[str] = field(default_factory=Counter)
+    jobs: dict[str, Item] = field(default_factory=dict)
+    chunks: dict[str, dict[int, ChunkInvariants]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    letters: DeadLetterInvariants = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Create the checks of the dead letters."""
+        self.letters = DeadLetterInvariants(self.report_violation)
+
+    def report_violation(self, text: str) -> None:
+        """Record a violated invariant."""
+        self.violations.append(text)
+        self.world.note(None, f"VIOLATION {text}", None)
+
+    def codes(self) -> Counter[str]:
+        """Count the dead chunks by error code."""
+        items = (b.item for checkers in self.chunks.values() for b in checkers.values())
+        return Counter(
+            i.get("error_code", "none") for i in items if i["status"] == "DEAD"
+        )
+
+    def check_write(self, changes: Sequence[Change]) -> None:
+        """Check the writes of one request."""
+        metas = []
+        for change in changes:
+            if change.table != self.world.settings.checkpoints_table:
+                self.letters.check_write(change)
+                continue
+            if change.sk.startswith(keys.CHUNK_PREFIX) or change.sk == "JOIN":
+                self.check_chunk(change)
+            elif change.sk == keys.META_SK:
+                metas.append(change)
+            elif "#EFFECT#" in change.sk:
+                self.check_effect(change)
+            elif change.pk == keys.BREAKERS_PK and change.new is not None:
+                old = from_item(change.old) if change.old else None
+                for text in breaker_violations(old, from_item(change.new)):
+                    self.report_violation(f"breaker {change.sk} {text}")
+        for change in metas:
+            self.check_job(change)
+
+    # ── chunks ──────────────────────────────────────────────────────────────
+
+    def check_chunk(self, change: Change) -> None:
+        """Check a write to a chunk."""
+        if change.new is None:
+            self.report_violation(f"I1: {change.pk} {change.sk} was deleted")
+            return
+        new = from_item(change.new)
+        job_pk = change.pk.partition("#G#")[0]
+        checker = self.chunk_checker(job_pk, new)
+        # Every write passes here, so the recorded item is the one that this write
+        # replaced.
+        old = checker.item if change.old else None
+        if self.world.traced:
+            was = old["status"] if old else "-"
+            facts = f"{was} -> {new['status']} gen={new['gen']} fence={new['fence']}"
+            self.world.note(self.world.sender, f"  {checker.name} {facts}", None)
+        transitions = chunk_transitions(old, new)
+        self.transitions.update(transitions)
+        if not transitions:
+            self.report_violation(f"I4: {checker.name} moved {old} -> {new}")
+        if job_pk not in self.jobs:
+            self.report_violation(f"I14: {checker.name} has no job")
+        checker.check_write(old, new)
+
+    def chunk_checker(self, job_pk: str, new: Item) -> ChunkInvariants:
+        """Return the invariants of one chunk."""
+        checkers, chunk = self.chunks[job_pk], new["chunk"]
+        if chunk not in checkers:
+            name = f"{new['job']}/{chunk}"
+            checkers[chunk] = ChunkInvariants(name, self.world, self.report_violation)
+        return checkers[chunk]
+
+    # ── jobs ────────────────────────────────────────────────────────────────
+
+    def check_job(self, change: Change) -> None:
+        """Check a write to a job."""
+        if change.new is None:
+            self.report_violation(f"I1: job {change.pk} was deleted")
+            return
+        old = self.jobs.get(change.pk)
+        new = from_item(change.new)
+        self.jobs[change.pk] = new
+        was = old["status"] if old else None
+        if was == new["status"]:
+            return
+        if self.world.traced:
+            facts = f"{was} -> {new['status']} gen={new['gen']}"
+            self.world.note(self.world.sender, f"  job {new['job']} {facts}", None)
+        transitions = job_transitions(old, new)
+        self.transitions.update(transitions)
+        if not transitions:
+            self.report_violation(
+                f"I4: job {new['job']} moved {was} -> {new['status']}"
+            )
+        self.check_job_and_chunks(new, self.chunks[change.pk])
+
+    def check_job_and_chunks(
+        self, new: Item, checkers: Mapping[int, ChunkInvariants]
+    ) -> None:
+        """Check that a job's new status agrees with those of its chunks."""
+        status = new["status"]
+        states = {
+            n: b.item["status"] for n, b in checkers.items() if n != keys.JOIN_CHUNK
+        }
+        open_ = [n for n, state in states.items() if state not in ENDED]
+        if status in {JobStatus.FINALIZING, JobStatus.CANCELLED} and open_:
+            self.report_violation(
+                f"I12: job {new['job']} is {status}, and {open_} are open"
+            )
+        written = len(states)
+        if status == JobStatus.RUNNING and written != new["chunks"]:
+            self.report_violation(f"I1: job {new['job']} runs with {written} chunks")
+        if status == JobStatus.SUCCEEDED and any(
+            b.item["status"] != ChunkStatus.SUCCEEDED for b in checkers.values()
+        ):
+            self.report_violation(f"I12: job {new['job']} succeeded without all chunks")
+
+    # ── effects and messages ────────────────────────────────────────────────
+
+    def check_effect(self, change: Change) -> None:
+        """Copy an effect's ledger state to the provider's records, and check it."""
+        if change.new is None or self.provider is None:
+            return
+        row = from_item(change.new)
+        state = row.get("state")
+        key = row.get("effect_key", "")
+        if state == "INTENT":
+            meta = self.jobs.get(change.pk.partition("#G#")[0], {})
+            if meta.get("status") == JobStatus.CANCELLED:
+                self.report_violation(
+                    f"I11: {key[:12]} began after its job was cancelled"
+                )
+            self.provider.intended.add(keys.provider_key(key, row["gen"]))
+        elif state == "COMPENSATED":
+            self.provider.mark_compensated(key)
+        elif state == "DONE":
+            entry = self.provider.records.get(key)
+            sent = keys.provider_key(key, row["gen"])
+            if entry is None or sent not in entry.answers:
+                self.report_violation(f"I7: {key[:12]} is DONE without an execution")
+
+    def check_deleted_message(self, url: str, body: str, received_at: float) -> None:
+        """Check that a message was deleted only after its chunk had ended."""
+        from piecework.aws.queue import Message
+
+        try:
+            message = Message.model_validate_json(body)
+        except ValueError:
+            return
+        if url != self.world.urls[self.world.settings.work_queue]:
+            return  # reconcilers resend a dead message before they delete it
+        checker = self.chunks[message.ref.of.pk].get(message.chunk)
+        if checker is None or checker.item["gen"] > message.gen:
+            return
+        if not checker.had_ended(received_at, self.world.now()):
+            self.report_violation(f"I9: a message of {checker.name} was lost")
+
+
+# Check the writes to the row of a fleet-wide circuit breaker.
+
+
+def breaker_violations(old: Item | None, new: Item) -> Iterator[str]:
+    """Yield the rules that a write to a breaker's row violates, as sentence endings."""
+    was, now = (old or {}).get("breaker_state", "closed"), new["breaker_state"]
+    gen, next_gen = (old or {}).get("gen", 0), new["gen"]
+    probed = "probe_token" in (old or {})
+    if next_gen not in {gen, gen + 1}:
+        yield f"moved from generation {gen} to {next_gen}"
+    if was != now and next_gen == gen:
+        yield f"moved from {was} to {now} within a generation"
+    if was == now == "closed":
+        yield "was closed while already closed"
+    if was == "open" and next_gen > gen and not probed:
+        yield f"moved from open to {now} without a probe"
+    if next_gen == gen and probed and "probe_token" in new:
+        lost = old is not None and old["probe_until"] < new["probe_until"]
+        if not lost:
+            yield "has two probes"
+    if next_gen > gen and "probe_token" in new:
+        yield "began a generation with a probe"
+    if (now == "open") is not ("open_until" in new):
+        yield f"is {now} with open_until {new.get('open_until')}"

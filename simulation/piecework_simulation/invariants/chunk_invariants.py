@@ -1,0 +1,154 @@
+"""Record the writes of one chunk, and check the chunk's invariants at each write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from piecework.domain.claim import MAX_RECOVERIES
+from piecework.domain.model import ChunkStatus, moment
+from piecework_simulation.coverage import ENDED, count_returns
+
+if TYPE_CHECKING:
+    from piecework_simulation.engine.world import World
+
+Item = dict[str, Any]
+
+#: Seconds by which a reconciler's observation of a lease may be shorter than the lease,
+#: because its request takes that long to arrive.
+REQUEST_MARGIN_S = 0.5
+
+
+@dataclass(slots=True)
+class ChunkInvariants:
+    """The recorded history of one chunk, with its checks.
+
+    Attributes:
+        item: The chunk as last written.
+        tokens: The claim token of each owner, by generation and fence.
+        ended: Pairs of times: when the chunk ended, and when it was reopened.
+        completed_stages: The stages that it has completed in this generation.
+        renewed_at: The true time of the last write of its lease.
+        renewal_sent_at: The time at which that write was sent.
+    """
+
+    name: str
+    world: World
+    report_violation: Callable[[str], None]
+    item: Item = field(default_factory=dict)
+    tokens: dict[tuple[int, int], str] = field(default_factory=dict)
+    ended: list[tuple[float, float]] = field(default_factory=list)
+    renewed_at: float = 0.0
+    renewal_sent_at: float = 0.0
+    completed_stages: set[str] = field(default_factory=set)
+
+    def check_write(self, old: Item | None, new: Item) -> None:
+        """Check a write; `old` is the previous item, if there was one."""
+        if old is None or new["gen"] > old["gen"]:
+            self.check_creation(old, new)
+        else:
+            self.check_change(old, new)
+        self.record_times(old, new)
+        self.item = new
+
+    def check_creation(self, old: Item | None, new: Item) -> None:
+        """Check the creation of a chunk, or of a new generation of it."""
+        if new["status"] != ChunkStatus.PENDING or new["attempts"]:
+            self.report_violation(f"I4: {self.name} was created as {new['status']}")
+        if old is not None and old["status"] not in ENDED:
+            self.report_violation(f"I4: {self.name} began a generation before its end")
+        self.completed_stages.clear()
+
+    def check_change(self, old: Item, new: Item) -> None:
+        """Check a write within one generation."""
+        if new["gen"] < old["gen"] or new["fence"] < old["fence"]:
+            self.report_violation(f"I2: {self.name} lost a gen or fence")
+        if old["status"] in ENDED and new["status"] != old["status"]:
+            self.report_violation(
+                f"I4: {self.name} left {old['status']} for {new['status']}"
+            )
+        if new["fence"] > old["fence"]:
+            self.check_claim(old, new)
+        elif old["status"] == ChunkStatus.RUNNING:
+            self.check_owner(old, new)
+            self.check_progress(old, new)
+        limit = self.world.settings.max_attempts
+        if new["attempts"] > limit:
+            self.report_violation(
+                f"I10: {self.name} used {new['attempts']} of {limit} attempts"
+            )
+        returned = old["attempts"] - new["attempts"]
+        if returned > 0 and returned > count_returns(old, new):
+            self.report_violation(f"I10: {self.name} lost an attempt without a reason")
+        # Each release of a winding-up, and each death in one, is one more.
+        recoveries = MAX_RECOVERIES + self.world.settings.max_releases + 2
+        if new.get("recoveries", 0) > recoveries:
+            self.report_violation(f"I10: {self.name} was recovered too often")
+
+    def check_claim(self, old: Item, new: Item) -> None:
+        """Check a claim."""
+        if new["fence"] != old["fence"] + 1 or new["status"] != ChunkStatus.RUNNING:
+            self.report_violation(f"I2: {self.name} skipped a fence")
+        mark = (new["gen"], new["fence"])
+        if new["claim_token"] in self.tokens.values():
+            self.report_violation(f"I2: {self.name} was claimed twice by one token")
+        if self.tokens.setdefault(mark, new["claim_token"]) != new["claim_token"]:
+            self.report_violation(
+                f"I2: {self.name} has two owners at fence {new['fence']}"
+            )
+        if "cancel_requested_at" in old and "direction" not in old:
+            self.report_violation(f"I11: {self.name} was claimed after its cancel")
+        if old["status"] in ENDED:
+            self.report_violation(f"I4: {self.name} was claimed after its end")
+        if old["status"] == ChunkStatus.RUNNING:
+            left = moment(old["claim_expires_at"]) - self.world.now()
+            if left > 0:
+                self.report_violation(
+                    f"L3: {self.name} was taken over {left:.1f} s early"
+                )
+
+    def check_owner(self, old: Item, new: Item) -> None:
+        """Check that only its owner writes to a chunk that is claimed."""
+        sender = self.world.sender
+        owner = old.get("claimed_by")
+        is_request = {"cancel_requested_at", "compensate_requested"} >= {
+            k for k in {*old, *new} if old.get(k) != new.get(k)
+        }
+        if sender is None or is_request or sender.name == owner:
+            return
+        now, lease_s = self.world.now(), self.world.settings.lease_s
+        expired = now >= moment(old["claim_expires_at"]) or now >= (
+            self.renewed_at + lease_s - REQUEST_MARGIN_S
+        )
+        if new["status"] == ChunkStatus.RUNNING or not expired:
+            self.report_violation(
+                f"I3: {sender.name} wrote to {self.name}, owned by {owner}"
+            )
+
+    def check_progress(self, old: Item, new: Item) -> None:
+        """Check that a write within a claim does not revert an earlier one."""
+        renewed = new.get("claim_expires_at") not in {None, old["claim_expires_at"]}
+        if renewed and self.world.sent_at < self.renewal_sent_at:
+            self.report_violation(f"L3: the lease of {self.name} was shortened")
+        if new["stage"] != old["stage"]:
+            self.completed_stages.add(old["stage"])
+            if new["stage"] in self.completed_stages:
+                self.report_violation(f"I3: {self.name} returned to {new['stage']}")
+
+    def record_times(self, old: Item | None, new: Item) -> None:
+        """Record the time of a lease write, and of the end of a generation."""
+        now = self.world.now()
+        expires = new.get("claim_expires_at")
+        if expires is not None and (old or {}).get("claim_expires_at") != expires:
+            self.renewed_at, self.renewal_sent_at = now, self.world.sent_at
+        was_ended = old is not None and old["status"] in ENDED
+        if new["status"] in ENDED and not was_ended:
+            self.ended.append((now, float("inf")))
+        elif was_ended and new["status"] not in ENDED:
+            since, _ = self.ended[-1]
+            self.ended[-1] = (since, now)
+
+    def had_ended(self, since: float, until: float) -> bool:
+        """Return whether the chunk was ended at some time between two times."""
+        return any(end <= until and since <= again for end, again in self.ended)

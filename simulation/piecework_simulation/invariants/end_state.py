@@ -1,0 +1,161 @@
+"""Check the final state of a schedule, after all jobs have ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from piecework.domain import keys
+from piecework.domain.model import ChunkStatus, Effect, JobStatus
+from piecework.store.serialization import from_item
+from piecework_simulation.coverage import ENDED
+from piecework_simulation.engine.world import BUCKET, World
+from piecework_simulation.invariants.checker import Invariants
+
+Item = dict[str, Any]
+
+
+def check_final_state(world: World, invariants: Invariants) -> None:
+    """Compare the tables, the objects and the recorded history with each other."""
+    for pk, meta in invariants.jobs.items():
+        check_job(world, invariants, pk, meta)
+    invariants.letters.check(current_chunks(invariants))
+    check_effects(world, invariants)
+
+
+def current_chunks(invariants: Invariants) -> Iterator[Item]:
+    """Yield the chunks, and the joins of their job's current generation."""
+    for pk, meta in invariants.jobs.items():
+        for number, checker in invariants.chunks[pk].items():
+            if number != keys.JOIN_CHUNK or checker.item["gen"] == meta["gen"]:
+                yield checker.item
+
+
+def check_job(world: World, invariants: Invariants, pk: str, meta: Item) -> None:
+    """Check that each chunk has a valid end, and that the certificate agrees."""
+    name, checkers = meta["job"], invariants.chunks[pk]
+    chunks = {n: b.item for n, b in checkers.items() if n != keys.JOIN_CHUNK}
+    for number, item in chunks.items():
+        if item["status"] not in ENDED:
+            invariants.report_violation(f"L1: {name}/{number} is {item['status']}")
+        if item["status"] == ChunkStatus.DEAD:
+            check_dead_letter(world, invariants, pk, item)
+        if item["status"] == ChunkStatus.CANCELLED and not item.get(
+            "cancelled_at_stage"
+        ):
+            invariants.report_violation(f"I15: {name}/{number} has no cancel position")
+    if not JobStatus(meta["status"]).ended:
+        return
+    place = {"Bucket": BUCKET, "Key": meta["certificate"]}
+    found = world.s3.call("get_object", place)
+    certificate = json.loads(read_body(found["Body"]))
+    succeeded = {
+        str(n) for n, i in chunks.items() if i["status"] == ChunkStatus.SUCCEEDED
+    }
+    format_counts = set(certificate["results"]) | {
+        str(m["chunk"]) for m in certificate["missing"]
+    }
+    if len(format_counts) != meta["chunks"] or set(certificate["results"]) != succeeded:
+        invariants.report_violation(f"I12: the certificate of {name} omits chunks")
+    if sum(certificate["outcomes"].values()) != meta["chunks"]:
+        invariants.report_violation(f"I15: the outcome counts of {name} are wrong")
+    for text in succeeded:
+        check_result(world, invariants, chunks[int(text)], certificate)
+
+
+def read_body(body: Any) -> bytes:
+    """Return the content of an object; the model never waits, so one step reads it."""
+    try:
+        body.read().send(None)
+    except StopIteration as done:
+        content: bytes = done.value
+        return content
+    raise AssertionError(body)
+
+
+def check_dead_letter(
+    world: World, invariants: Invariants, pk: str, item: Item
+) -> None:
+    """Check that a dead chunk has a complete dead letter."""
+    row = get(
+        world,
+        world.settings.dead_letters_table,
+        pk,
+        keys.dead_letter_sk(item["chunk"], item["gen"]),
+    )
+    needed = ("error_code", "stage", "attempts", "error_history", "compensation")
+    if row is None or any(row.get(n) is None for n in needed):
+        invariants.report_violation(
+            f"I15: {item['job']}/{item['chunk']} has no dead letter: {row}"
+        )
+
+
+def check_result(
+    world: World, invariants: Invariants, item: Item, certificate: Item
+) -> None:
+    """Check that a succeeded chunk has the result that was certified."""
+    chunk = item["chunk"]
+    partition = keys.chunk_pk(world.settings.tenant, item["job"], chunk)
+    beside = keys.result_sk(chunk)
+    row = get(world, world.settings.checkpoints_table, partition, beside)
+    if row is not None and "value" in item:
+        invariants.report_violation(f"I5: {item['job']}/{chunk} has two results")
+    row = row or {"value": item.get("value", "null")}
+    sha256 = row.get("value_sha256") or keys.sha256(row["value"].encode())
+    if item.get("result_sha256") != sha256:
+        invariants.report_violation(
+            f"I5: {item['job']}/{chunk} stores an unexpected result"
+        )
+    if certificate["results"].get(str(chunk)) != sha256:
+        invariants.report_violation(
+            f"I5: {item['job']}/{chunk} has a different certified result"
+        )
+
+
+def check_effects(world: World, invariants: Invariants) -> None:
+    """Compare the effect ledger with the provider's call records."""
+    provider = invariants.provider
+    if provider is None:
+        return
+    rows = {
+        row["effect_key"]: row
+        for row in scan(world, world.settings.checkpoints_table)
+        if "effect_key" in row
+    }
+    for identity, entry in provider.records.items():
+        if entry.effect is Effect.PURE:
+            continue
+        state = rows.get(identity, {}).get("state")
+        if state is None:
+            invariants.report_violation(
+                f"I7: {identity[:12]} was executed without an effect row"
+            )
+        elif state in {"COMPENSATED", "REFUSED"} and entry.active:
+            invariants.report_violation(
+                f"I8: {identity[:12]} is {state} and still in effect"
+            )
+
+
+def scan(world: World, table: str) -> Iterator[Item]:
+    """Yield every item of a table."""
+    request: dict[str, Any] = {"TableName": table, "ConsistentRead": True}
+    while True:
+        reply = world.dynamodb.call("scan", request)
+        yield from map(from_item, reply["Items"])
+        if "LastEvaluatedKey" not in reply:
+            return
+        request["ExclusiveStartKey"] = reply["LastEvaluatedKey"]
+
+
+def get(world: World, table: str, pk: str, sk: str) -> Item | None:
+    """Read an item."""
+    reply = world.dynamodb.call(
+        "get_item",
+        {
+            "TableName": table,
+            "Key": {"pk": {"S": pk}, "sk": {"S": sk}},
+            "ConsistentRead": True,
+        },
+    )
+    return from_item(reply["Item"]) if "Item" in reply else None

@@ -1,0 +1,215 @@
+"""Simulate the providers that a pipeline calls, with a record of each execution.
+
+A provider executes a request even if the worker that sent it dies. The records show
+what really happened, independently of Piecework's tables. An effect that is executed
+twice against its declaration is a violation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from piecework.calls.call import CallScope
+from piecework.dependency import Dependency
+from piecework.domain.model import Effect
+
+if TYPE_CHECKING:
+    from piecework_simulation.engine.world import World
+
+#: Maximum seconds that a request to a provider is in transit. It is shorter than the
+#: lease time that remains when an owner gives up: docs/protocol.md, "Limits".
+DELIVERY_S = 4.0
+#: The rate at which a provider's policy refuses a call, where it has one.
+REFUSAL_RATE = 0.3
+#: Seconds of an outage, and between two, where there are any.
+OUTAGE_S = 15.0
+#: Maximum seconds that a reply normally takes.
+ANSWER_S = 1.0
+
+
+#: The scope of a call that is made apart from any stage.
+NO_SCOPE = CallScope("", "", 0, "")
+
+
+class ProviderError(Exception):
+    """The error reply of a provider, in the form that HTTP clients raise."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"The provider returned {status}.")
+        self.response = SimpleNamespace(status_code=status, headers={})
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingCall:
+    """A call in progress, with its permanent identity.
+
+    Attributes:
+        scope: The scope of the call.
+        chain: The identity of the call that it replaces as a fallback; empty: it is not
+            a fallback.
+    """
+
+    identity: str
+    dependency: Dependency
+    scope: CallScope = NO_SCOPE
+    chain: str = ""
+
+
+@dataclass(slots=True)
+class CallRecord:
+    """The executions of one call.
+
+    Attributes:
+        active: Executions that were not compensated since.
+        answers: The reply for each idempotency key.
+    """
+
+    effect: Effect
+    executions: int = 0
+    active: int = 0
+    answers: dict[str, Any] = field(default_factory=dict)
+
+
+CURRENT_CALL: ContextVar[OutgoingCall] = ContextVar("ASKED")
+PROVIDER: ContextVar[Provider] = ContextVar("OUTSIDE")
+
+
+@dataclass(slots=True)
+class Provider:
+    """The simulated providers, and their records.
+
+    Attributes:
+        delivery_s: Maximum seconds that a request is in transit.
+        intended: The idempotency keys for which the ledger has an intent.
+        chains: The calls that were executed for a call, as itself or as a fallback, by
+            call.
+        notifications: The number of notifications for each job and status.
+        paid: The number of paid calls that were executed.
+    """
+
+    world: World
+    report_violation: Callable[[str], None]
+    stubs: Mapping[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
+    delivery_s: float = DELIVERY_S
+    records: dict[str, CallRecord] = field(default_factory=dict)
+    intended: set[str] = field(default_factory=set)
+    chains: dict[str, set[str]] = field(default_factory=dict)
+    notifications: Counter[str] = field(default_factory=Counter)
+    paid: int = 0
+    paid_twice: int = 0
+
+    async def call(
+        self,
+        function: Callable[..., Awaitable[Any]],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        key: str,
+    ) -> Any:
+        """Carry a call to the provider and its reply back, or lose one of them."""
+        faults, rng, outgoing = self.world.faults, self.world.rng, CURRENT_CALL.get()
+        if faults.fires("call.transient"):
+            await asyncio.sleep(rng.random() * ANSWER_S)
+            raise ProviderError(503)
+        if faults.fires("call.permanent"):
+            await asyncio.sleep(rng.random() * ANSWER_S)
+            raise ProviderError(422)
+        hidden = faults.fires("call.hidden")
+        slow = faults.fires("call.slow")
+        answer = self.world.loop.create_future()
+        landing = self.execute(function, args, kwargs, key, outgoing, answer)
+        self.world.loop.create_task(landing, context=self.world.provider_context())
+        if faults.fires("call.cut"):
+            await asyncio.sleep(rng.random() * self.delivery_s / 4)
+            message = "The connection was closed."
+            raise ConnectionResetError(message)
+        value = await answer
+        if slow:
+            await asyncio.sleep(outgoing.dependency.timeout * 2)
+        if hidden:
+            raise ProviderError(504)
+        return value
+
+    async def execute(
+        self,
+        function: Callable[..., Awaitable[Any]],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        key: str,
+        outgoing: OutgoingCall,
+        answer: asyncio.Future[Any],
+    ) -> None:
+        """Execute the call, unless the provider already did so under this key."""
+        rng, effect = self.world.rng, outgoing.dependency.effect
+        carry_out: Callable[..., Any] = self.stubs.get(function) or function
+        await asyncio.sleep(rng.random() * self.delivery_s)
+        entry = self.records.setdefault(outgoing.identity, CallRecord(effect))
+        honours = effect is Effect.PROVIDER_IDEMPOTENT
+        if honours and key in entry.answers:
+            value: Any = entry.answers[key]
+        else:
+            try:
+                value = await carry_out(*args, idempotency_key=key, **kwargs)
+            except Exception as error:  # noqa: BLE001 -- it is the pipeline's own
+                if not answer.done():
+                    answer.set_exception(error)
+                return
+            self.record(entry, key, value, outgoing)
+        await asyncio.sleep(rng.random() * ANSWER_S)
+        if not answer.done():
+            answer.set_result(value)
+
+    def record(
+        self, entry: CallRecord, key: str, value: Any, outgoing: OutgoingCall
+    ) -> None:
+        """Write down that something happened."""
+        entry.executions += 1
+        entry.active += 1
+        entry.answers[key] = value
+        self.paid += 1
+        name = outgoing.identity[:12]
+        self.world.note(None, f"outside: {outgoing.dependency.name} {name}", None)
+        if entry.effect is Effect.PURE:
+            self.paid_twice += entry.executions > 1
+            return
+        if entry.active > 1:
+            self.report_violation(
+                f"I6: {outgoing.dependency.name} {name} executed twice"
+            )
+        chain = self.chains.setdefault(outgoing.chain or outgoing.identity, set())
+        chain.add(outgoing.identity)
+        if sum(self.records[one].active > 0 for one in chain) > 1:
+            self.report_violation(
+                f"I6: {outgoing.dependency.name} {name} also ran in a fallback"
+            )
+        if key not in self.intended:
+            self.report_violation(
+                f"I7: {outgoing.dependency.name} {name} without an intent"
+            )
+
+    def refuses(self) -> bool:
+        """Return whether the provider's policy refuses a call now."""
+        faults, rng = self.world.faults, self.world.rng
+        return faults.on and rng.random() < REFUSAL_RATE
+
+    @property
+    def is_down(self) -> bool:
+        """Whether the provider has an outage now."""
+        moment = self.world.loop.moment + OUTAGE_S / 3
+        return self.world.faults.on and moment % (2 * OUTAGE_S) >= OUTAGE_S
+
+    async def look_up(self, key: str) -> Any:
+        """Return the reply of an executed call, if there is one under this key."""
+        await asyncio.sleep(self.world.rng.random() * ANSWER_S)
+        entry = self.records.get(CURRENT_CALL.get().identity)
+        return entry.answers.get(key) if entry and entry.active else None
+
+    def mark_compensated(self, identity: str) -> None:
+        """Record that the ledger marks an effect as compensated."""
+        if identity in self.records:
+            self.records[identity].active = 0

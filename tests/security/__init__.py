@@ -1,4 +1,0 @@
-"""What somebody means who writes to our queue, our tables or our bucket: no harm done.
-
-`python -m tests.security` runs it at full size and prints the figures of `SECURITY.md`.
-"""

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from piecework.errors import NotFoundError, PieceworkError, UsageError
+from piecework.errors.fingerprint import fingerprint
+from piecework_orchestrator.cli import dlq_redrive
+from piecework_orchestrator.redrive import RedriveRequest
+from tests.unit.orchestrator.cli.deployment import Deployment
+
+Run = Callable[..., Any]
+BAD_LINE = fingerprint("llm.http.503", "shout", "The line is bad.")
+
+
+@pytest.fixture(autouse=True)
+def letters(deployment: Deployment) -> None:
+    deployment.job("a", "PARTIAL", 3)
+    deployment.job("b", "PARTIAL", 1)
+    deployment.letter(
+        "a", 0, error_code="llm.http.500", dead_lettered_at="2027-01-15T07:00:00.000Z"
+    )
+    deployment.letter("a", 1, stage="publish")
+    deployment.letter("a", 2, state="REDRIVEN", redriven_by="me@here")
+    deployment.letter("b", 0, error_code="llm.http.503")
+
+
+@pytest.fixture
+def redriven(monkeypatch: pytest.MonkeyPatch) -> list[RedriveRequest]:
+    """Return the requested redrives; none is executed."""
+    requests: list[RedriveRequest] = []
+
+    async def redrive(_: object, one: RedriveRequest) -> tuple[int, int]:
+        requests.append(one)
+        return len(one.letters), 2
+
+    monkeypatch.setattr(dlq_redrive, "redrive", redrive)
+    return requests
+
+
+def listed(run: Run, *options: str) -> set[tuple[str, int]]:
+    done = run("dlq", "list", "-o", "json", *options)
+    return {(letter["job"], letter["chunk"]) for letter in json.loads(done.stdout)}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], {("a", 0), ("a", 1), ("b", 0)}),
+        (["--all"], {("a", 0), ("a", 1), ("a", 2), ("b", 0)}),
+        (["--job", "b"], {("b", 0)}),
+        (["--code", "llm.http.500"], {("a", 0)}),
+        (["--code", "llm.*"], {("a", 0), ("b", 0)}),
+        (["--stage", "publish"], {("a", 1)}),
+        (["--since", "10m"], {("a", 1), ("b", 0)}),
+        (["--since", "10m", "--stage", "nowhere"], set()),
+        (["--fingerprint", BAD_LINE], {("b", 0)}),
+        (["--fingerprint", "0" * 12], set()),
+    ],
+)
+def test_letters_are_filtered(
+    run: Run, options: list[str], expected: set[tuple[str, int]]
+) -> None:
+    assert expected == listed(run, *options)
+
+
+def test_a_list_names_the_command_that_shows_the_first_letter(run: Run) -> None:
+    assert "next: piecework dlq show " in run("dlq", "list").stderr
+
+
+def test_an_empty_list_of_letters_is_reported(run: Run) -> None:
+    assert "no dead letter matches" in run("dlq", "list", "--code", "x.*").stderr
+
+
+def test_letters_of_an_unknown_job_are_not_found(run: Run) -> None:
+    assert 3 == run("dlq", "list", "--job", "nobody").exit_code
+
+
+def test_a_letter_is_shown_with_its_error_history_payload_and_next_step(
+    run: Run,
+) -> None:
+    found = json.loads(run("dlq", "show", "a", "1", "-o", "json").stdout)
+    assert {"text": "line 1"} == found["payload"]
+    assert ["w1"] == [attempt["worker"] for attempt in found["error_history"]]
+    shown = run("dlq", "show", "a", "1").stdout
+    assert "text: line 1" in shown
+    assert "piecework dlq redrive --job a --chunk 1 --reason" in shown
+
+
+def test_a_letter_is_shown_even_without_its_payload(
+    run: Run, deployment: Deployment
+) -> None:
+    deployment.bucket.stored.clear()
+    done = run("dlq", "show", "a", "1")
+    assert done.exit_code == 0
+    assert "payload: runtime.object.missing" in done.stdout
+
+
+def test_a_chunk_that_never_died_has_no_dead_letter(run: Run) -> None:
+    done = run("dlq", "show", "a", "77")
+    assert done.exit_code == 3
+    assert "error job.dead_letter.not_found" in done.stderr
+
+
+def test_a_dry_run_shows_the_rows_and_changes_nothing(
+    run: Run, redriven: list[RedriveRequest]
+) -> None:
+    done = run("dlq", "redrive", "--dry-run")
+    assert (0, 4) == (done.exit_code, len(done.stdout.splitlines()))
+    assert "3 dead letters of 2 jobs would be redriven" in done.stderr
+    assert [] == redriven
+
+
+def test_a_redrive_without_a_reason_is_refused(
+    run: Run, redriven: list[RedriveRequest]
+) -> None:
+    done = run("dlq", "redrive", "--yes")
+    assert (2, []) == (done.exit_code, redriven)
+    assert "error redrive.reason.missing" in done.stderr
+
+
+def test_a_redrive_without_a_terminal_requires_yes(
+    run: Run, redriven: list[RedriveRequest]
+) -> None:
+    done = run("dlq", "redrive", "--reason", "fixed", stdin="y\n")
+    assert (2, []) == (done.exit_code, redriven)
+    assert "error cli.confirmation.needed" in done.stderr
+
+
+def test_a_redrive_of_nothing_is_refused(
+    run: Run, redriven: list[RedriveRequest]
+) -> None:
+    done = run("dlq", "redrive", "--job", "a", "--chunk", "2", "--reason", "x", "--yes")
+    assert (2, []) == (done.exit_code, redriven)
+    assert "error redrive.selection.empty" in done.stderr
+
+
+def test_chunk_requires_job(run: Run, redriven: list[RedriveRequest]) -> None:
+    assert 2 == run("dlq", "redrive", "--chunk", "0", "--reason", "x").exit_code
+
+
+def test_a_redrive_goes_job_by_job_with_actor_and_reason(
+    run: Run, redriven: list[RedriveRequest]
+) -> None:
+    done = run("dlq", "redrive", "--reason", "fixed it", "--yes", "-o", "json")
+    requests = {one.ref.job: {row["chunk"] for row in one.letters} for one in redriven}
+    assert {"a": {0, 1}, "b": {0}} == requests
+    assert {"fixed it"} == {one.reason for one in redriven}
+    assert all("@" in one.actor for one in redriven)
+    counts = {row["job"]: row["redriven"] for row in json.loads(done.stdout)}
+    assert {"a": 2, "b": 1} == counts
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code"),
+    [
+        (UsageError("Job a is RUNNING.", code="job.state.not_finished"), 2),
+        (NotFoundError("Job a is gone.", code="job.record.not_found"), 3),
+    ],
+)
+def test_a_job_that_cannot_be_redriven_is_skipped(
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: PieceworkError, exit_code: int
+) -> None:
+    async def redrive(_: object, one: RedriveRequest) -> tuple[int, int]:
+        if one.ref.job == "a":
+            raise error
+        return len(one.letters), 2
+
+    monkeypatch.setattr(dlq_redrive, "redrive", redrive)
+    done = run("dlq", "redrive", "--reason", "x", "--yes", "-o", "json")
+    assert ["b"] == [row["job"] for row in json.loads(done.stdout)]
+    assert f"job a is skipped: {error.code}" in done.stderr
+    alone = run("dlq", "redrive", "--job", "a", "--reason", "x", "--yes")
+    assert exit_code == alone.exit_code
+
+
+def test_the_exit_code_is_an_error_if_no_job_can_be_redriven(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def redrive(_: object, one: RedriveRequest) -> tuple[int, int]:
+        message = f"Job {one.ref.job} is RUNNING."
+        raise UsageError(message, code="job.state.not_finished")
+
+    monkeypatch.setattr(dlq_redrive, "redrive", redrive)
+    done = run("dlq", "redrive", "--reason", "x", "--yes")
+    assert (2, "") == (done.exit_code, done.stdout)
+    assert "is skipped" in done.stderr
+    assert "error job.state.not_finished" in done.stderr

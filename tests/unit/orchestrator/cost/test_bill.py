@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from piecework_orchestrator.cost.bill import (
+    BILLED,
+    BillLine,
+    TaskSize,
+    bill_lines,
+    sum_counts,
+    total,
+)
+from piecework_orchestrator.cost.prices import PRICE_NAMES, Price, Prices
+
+#: Round prices, so that sums are easy to check.
+PRICES = Prices(
+    dated=date(2026, 1, 1),
+    regions={"here": {name: Price(usd=2.0) for name in PRICE_NAMES}},
+    models={"large-1": {"tokens_in": Price(usd=0.5), "tokens_out": Price(usd=1.5)}},
+)
+NOTHING = TaskSize()
+
+
+def bill(counts: dict[str, int], task: TaskSize = NOTHING) -> list[BillLine]:
+    return bill_lines(counts, PRICES, "here", task)
+
+
+@pytest.mark.parametrize(
+    ("operation", "name"), [(op, name) for op, (name, _) in BILLED.items()]
+)
+def test_each_operation_is_billed_by_its_requests_or_its_units(
+    operation: str, name: str
+) -> None:
+    counts = {
+        f"op__{operation}__requests": 3_000,
+        f"op__{operation}__units": 7_000,
+    }
+    [line] = bill(counts)
+
+    of_units = name.startswith("dynamodb")
+    assert (operation, 3.0) == (line.item, line.requests)
+    assert (7.0 if of_units else 3.0) == line.count
+    assert (14.0 if of_units else 6.0) == line.usd
+
+
+def test_an_operation_without_charge_has_no_line() -> None:
+    assert [] == bill({"op__GetCallerIdentity__requests": 1_000})
+
+
+def test_a_part_of_a_request_is_billed_in_part() -> None:
+    assert 0.5 == total(bill({"op__ReceiveMessage__requests": 250}))
+
+
+def test_stored_objects_are_billed_for_a_month() -> None:
+    counts = {"op__PutObject__requests": 1_000, "op__PutObject__bytes": 1024**3 // 2}
+
+    assert [2.0, 1.0] == [line.usd for line in bill(counts)]
+
+
+def test_busy_time_is_priced_if_the_task_size_is_known() -> None:
+    counts = {"busy_ms": 1800 * 1000}
+    [unpriced] = bill(counts)
+    cpu, memory = bill(counts, TaskSize(vcpu=2, gb=4))
+
+    assert (0.5, "hours", None) == (unpriced.count, unpriced.unit, unpriced.usd)
+    assert (1.0, 2.0) == (cpu.count, cpu.usd)
+    assert (2.0, 4.0) == (memory.count, memory.usd)
+    assert 0 == total([unpriced])
+
+
+def test_calls_are_billed_by_reported_cost_else_by_tokens() -> None:
+    counts = {
+        "paid__bank__calls": 4,
+        "paid__bank__nano_usd": 3_000_000_000,
+        "paid__large_1__calls": 2,
+        "paid__large_1__tokens_in": 10,
+        "paid__large_1__tokens_out": 4,
+        "paid__small__calls": 1,
+        "paid__small__tokens_in": 9,
+        "paid__fax__calls": 5,
+        "replayed__large_1__calls": 9,
+        "replayed__large_1__tokens_in": 99,
+    }
+    found = {line.item: line.usd for line in bill(counts)}
+
+    assert found == {
+        "bank": 3.0,
+        "fax": None,
+        "large_1": None,
+        "large_1, in": 5.0,
+        "large_1, out": 6.0,
+        "small": None,
+        "small, in": None,
+    }
+
+
+def test_counts_are_added_up_by_name() -> None:
+    assert {"a": 3, "b": 3} == sum_counts([{"a": 1, "b": 3}, {"a": 2}])

@@ -1,0 +1,133 @@
+"""The clients of a runtime check certificates: real handshakes with test servers."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import aioboto3
+import pytest
+from botocore.exceptions import SSLError
+
+from piecework.aws.endpoint import Endpoint
+from piecework.cost.meter import CostMeter
+from piecework.runtime import Clients
+from piecework.settings import Settings
+from tests.unit.piecework.aws.transport.certificate import certified
+
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
+HERE = "127.0.0.1"
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a secret")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+
+
+async def answer(came: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+    with suppress(asyncio.IncompleteReadError, ConnectionError):
+        await came.readuntil(b"\r\n\r\n")
+        to.write(ANSWER)
+    await closed(to)
+
+
+@asynccontextmanager
+async def listening(handle: Any, tls: ssl.SSLContext | None) -> AsyncIterator[int]:
+    """Yield the port of a server; wait for its connections at the end."""
+    callers: list[asyncio.Task[None]] = []
+
+    def called(came: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+        callers.append(asyncio.create_task(handle(came, to)))
+
+    async with await asyncio.start_server(called, HERE, 0, ssl=tls) as server:
+        yield server.sockets[0].getsockname()[1]
+        await asyncio.gather(*callers)
+
+
+def trusted_file(trusted: ssl.SSLContext, folder: Path) -> str:
+    """Write the certificates that a machine trusts."""
+    path = folder / "trusted.pem"
+    found = trusted.get_ca_certs(binary_form=True)
+    path.write_text("".join(map(ssl.DER_cert_to_PEM_cert, found)))
+    return str(path)
+
+
+async def ask(wire: str) -> dict[str, Any]:
+    """Send DynamoDB one request, as a runtime does."""
+    settings = Settings(aws_transport=wire)
+    session = aioboto3.Session(region_name="us-east-1")
+    async with AsyncExitStack() as stack:
+        nowhere = Endpoint("", "aws", "us-east-1")
+        clients = Clients(session, stack, settings, nowhere, CostMeter())
+        client = await clients.open("dynamodb")
+        return dict(await client.get_item(TableName="t", Key={"pk": {"S": "a"}}))
+
+
+@pytest.fixture(autouse=True)
+def once(monkeypatch: pytest.MonkeyPatch) -> None:
+    once = {"mode": "standard", "total_max_attempts": 1}
+    monkeypatch.setattr("piecework.runtime.RETRIES", once)
+
+
+@pytest.mark.parametrize("wire", ["thin", "sdk"])
+@pytest.mark.parametrize("shows", ["localhost", "another.example"])
+async def test_a_certificate_for_another_host_is_refused(
+    wire: str, shows: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shown, trusted = certified(shows)
+    monkeypatch.setenv("AWS_CA_BUNDLE", trusted_file(trusted, tmp_path))
+    async with listening(answer, shown) as port:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", f"https://localhost:{port}")
+        if shows == "localhost":
+            reply = await ask(wire)
+            assert 200 == reply["ResponseMetadata"]["HTTPStatusCode"]
+        else:
+            with pytest.raises(SSLError, match=r"[Hh]ostname mismatch"):
+                await ask(wire)
+
+
+@pytest.mark.parametrize("trusts", [True, False])
+async def test_behind_a_proxy_a_certificate_is_checked_too(
+    trusts: bool,  # noqa: FBT001 -- a parameter of a test
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    shown, trusted = certified("dynamodb.us-east-1.amazonaws.com")
+    if trusts:
+        monkeypatch.setenv("AWS_CA_BUNDLE", trusted_file(trusted, tmp_path))
+    async with listening(answer, shown) as port:
+
+        async def proxy(came: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+            await came.readuntil(b"\r\n\r\n")
+            back, there = await asyncio.open_connection(HERE, port)
+            to.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            await asyncio.gather(carry(came, there), carry(back, to))
+            await asyncio.gather(closed(there), closed(to))
+
+        async with listening(proxy, None) as at:
+            monkeypatch.setenv("HTTPS_PROXY", f"http://{HERE}:{at}")
+            if trusts:
+                reply = await ask("thin")
+                assert 200 == reply["ResponseMetadata"]["HTTPStatusCode"]
+            else:
+                with pytest.raises(SSLError, match=r"self.signed certificate"):
+                    await ask("thin")
+
+
+async def carry(come: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError):
+        while data := await come.read(65_536):
+            to.write(data)
+    to.close()
+
+
+async def closed(to: asyncio.StreamWriter) -> None:
+    to.close()
+    with suppress(ConnectionError, ssl.SSLError):
+        await to.wait_closed()

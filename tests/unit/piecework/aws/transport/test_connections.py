@@ -1,0 +1,263 @@
+"""Connections to a server on this machine: kept, dropped and given up in time."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from botocore.exceptions import (
+    ConnectionClosedError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    HTTPClientError,
+    ReadTimeoutError,
+    SSLError,
+)
+
+from piecework.aws.transport.http import KEPT_S, Connection, Connections
+from tests.unit.piecework.aws.transport.certificate import certified
+
+REQUEST = b"POST / HTTP/1.1\r\n\r\n"
+
+
+def said(body: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+class To:
+    """Where a request goes, without a signature."""
+
+    def __init__(self, port: int, *, encrypted: bool = False) -> None:
+        self.host, self.port, self.encrypted = "localhost", port, encrypted
+        self.url = f"http://localhost:{port}/"
+
+
+class Server:
+    """Answers the requests that come one after the other, as it is told."""
+
+    def __init__(self, *answers: bytes) -> None:
+        self.answers = list(answers)
+        self.opened = 0
+        self.asked = asyncio.Event()
+        self.lost = asyncio.Event()
+        self.go_on = asyncio.Event()
+
+    async def serve(self, came: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+        self.opened += 1
+        try:
+            while await came.readuntil(b"\r\n\r\n"):
+                self.asked.set()
+                if not self.answers:
+                    await came.read()
+                    break
+                to.write(self.answers.pop(0))
+                if self.answers and self.answers[0] == b"close":
+                    self.answers.pop(0)
+                    break
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            self.lost.set()
+            to.close()
+
+
+@dataclass
+class Caller:
+    """Sends a request and returns the answer's body."""
+
+    connections: Connections
+    route: Any
+
+    async def __call__(self) -> bytes:
+        return (await self.connections.send(self.route, REQUEST)).body
+
+    async def all_gone(self) -> None:
+        """Wait until what the server closed is known to be."""
+        await asyncio.gather(*(each.gone for each in [*self.connections._all]))
+
+
+@asynccontextmanager
+async def serving(
+    server: Server, tls: ssl.SSLContext | None = None, **more: Any
+) -> AsyncIterator[Caller]:
+    """Yield what calls the server."""
+    listening = await asyncio.start_server(server.serve, "localhost", 0, ssl=tls)
+    port = listening.sockets[0].getsockname()[1]
+    trusted = more.pop("trusted", None) or ssl.create_default_context
+    options = {"limit": 4, "connect_timeout": 5, "read_timeout": 5, **more}
+    connections = Connections(tls=trusted, **options)
+    route: Any = To(port, encrypted=tls is not None)
+
+    async with listening:
+        yield Caller(connections, route)
+        await connections.close()
+
+
+async def test_a_connection_is_used_again() -> None:
+    server = Server(said(b"one"), said(b"two"))
+    async with serving(server) as send:
+        assert (b"one", b"two") == (await send(), await send())
+        assert 1 == server.opened
+
+
+async def test_there_are_no_more_connections_than_the_limit() -> None:
+    server = Server(*[said(b"it")] * 30)
+    async with serving(server, limit=3) as send:
+        assert [b"it"] * 30 == await asyncio.gather(*(send() for _ in range(30)))
+        assert 3 >= server.opened
+
+
+async def test_a_connection_that_was_idle_for_long_is_not_trusted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = Server(said(b"one"), said(b"two"))
+    async with serving(server) as send:
+        await send()
+        loop = asyncio.get_running_loop()
+        later = loop.time() + KEPT_S + 1
+        monkeypatch.setattr(loop, "time", lambda: later)
+
+        assert b"two" == await send()
+        assert 2 == server.opened
+
+
+@pytest.mark.parametrize(
+    ("answers", "opened"),
+    [
+        ([said(b"one"), b"close", said(b"two")], 2),
+        ([said(b"one").replace(b"OK", b"OK\r\nConnection: close"), said(b"two")], 2),
+        ([b"HTTP/1.1 200 OK\r\n\r\none", b"close", said(b"two")], 2),
+    ],
+)
+async def test_a_connection_that_was_closed_is_not_used_again(
+    answers: list[bytes], opened: int
+) -> None:
+    server = Server(*answers)
+    async with serving(server) as send:
+        assert b"one" == await send()
+        await send.all_gone()
+        assert b"two" == await send()
+        assert opened == server.opened
+
+
+async def test_an_answer_that_nobody_waits_for_any_more_is_nobodys() -> None:
+    server = Server()
+    async with serving(server) as send:
+        asking = asyncio.create_task(send())
+        await server.asked.wait()
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await server.lost.wait()
+        server.answers.append(said(b"mine"))
+
+        assert b"mine" == await send()
+        assert 2 == server.opened
+
+
+async def test_a_request_that_is_cancelled_at_any_step_leaves_nothing_open() -> None:
+    for steps in range(24):
+        async with serving(Server(said(b"it"))) as send:
+            asking = asyncio.create_task(send())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+            left = [each for each in send.connections._all if each.usable]
+
+            assert left == send.connections._free[send.route.host, send.route.port]
+    gc.collect()  # a socket that nobody closed fails the test here
+
+
+async def test_a_client_that_was_closed_opens_no_connection() -> None:
+    server = Server(said(b"it"))
+    async with serving(server) as send:
+        await send.connections.close()
+        with pytest.raises(HTTPClientError, match="closed"):
+            await send()
+
+        assert 0 == server.opened
+
+
+@pytest.mark.parametrize("ahead", [said(b"one") + said(b"of another"), b"junk\r\n\r\n"])
+async def test_what_is_more_than_an_answer_fails_the_request(ahead: bytes) -> None:
+    server = Server(ahead, said(b"mine"))
+    async with serving(server) as send:
+        with pytest.raises(HTTPClientError):
+            await send()
+
+        assert b"mine" == await send()
+        assert 2 == server.opened
+
+
+async def test_what_was_not_asked_for_ends_the_connection() -> None:
+    made, transport = Connection(5), Transport()
+    made.connection_made(transport)
+    made.data_received(said(b"of nobody"))
+
+    assert transport.aborted
+    assert not made.usable
+
+
+class Transport(asyncio.Transport):
+    aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def is_closing(self) -> bool:
+        return self.aborted
+
+
+async def test_a_lost_answer_is_told_from_a_late_one() -> None:
+    async with serving(Server(b"HTTP/1.1 200 OK\r\n", b"close")) as send:
+        with pytest.raises(ConnectionClosedError):
+            await send()
+    async with serving(Server(), read_timeout=0.02) as send:
+        with pytest.raises(ReadTimeoutError):
+            await send()
+
+
+async def test_nobody_there_is_an_endpoint_that_cannot_be_reached() -> None:
+    listening = await asyncio.start_server(lambda *_: None, "localhost", 0)
+    port = listening.sockets[0].getsockname()[1]
+    listening.close()
+    await listening.wait_closed()
+    connections = Connections(4, 5, 5, ssl.create_default_context)
+    route: Any = To(port)
+
+    with pytest.raises(EndpointConnectionError):
+        await connections.send(route, REQUEST)
+
+
+async def test_a_connection_that_is_never_made_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def never(*_: Any, **__: Any) -> Any:
+        await asyncio.Event().wait()
+
+    connections = Connections(4, 0.01, 5, ssl.create_default_context)
+    route: Any = To(1)
+    monkeypatch.setattr("piecework.aws.transport.http.start_connection", never)
+
+    with pytest.raises(ConnectTimeoutError):
+        await connections.send(route, REQUEST)
+
+
+async def test_only_a_server_with_a_trusted_certificate_is_spoken_to() -> None:
+    shown, trusted = certified("localhost")
+    async with serving(Server(said(b"it")), shown, trusted=lambda: trusted) as send:
+        assert b"it" == await send()
+    async with serving(Server(said(b"it")), shown) as send:
+        with pytest.raises(SSLError):
+            await send()
+    other, trusted = certified("another.example")
+    async with serving(Server(said(b"it")), other, trusted=lambda: trusted) as send:
+        with pytest.raises(SSLError):
+            await send()

@@ -1,0 +1,40 @@
+"""A stage that would end its thread unheard, or the worker, ends only itself."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from piecework.saga import stage
+
+
+def nothing_left(_: Any) -> Any:
+    return next(iter(()))
+
+
+def leaves(_: Any) -> Any:
+    sys.exit(3)
+
+
+async def leaves_on_the_loop(_: Any) -> Any:
+    sys.exit(3)
+
+
+@pytest.mark.parametrize("function", [nothing_left, leaves, leaves_on_the_loop])
+async def test_a_stage_that_ends_its_thread_or_process_ends_only_itself(
+    function: Callable[[Any], Any],
+) -> None:
+    async def run_to_completion(work: Any) -> Any:
+        return await asyncio.create_task(work)
+
+    ctx: Any = SimpleNamespace(
+        caller=SimpleNamespace(run_to_completion=run_to_completion)
+    )
+    async with asyncio.timeout(1.0):
+        with pytest.raises(RuntimeError):
+            await stage.invoke(function, ctx)

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from piecework.calls.usage import UsageReporter
+from piecework.dependency import Dependency, Usage
+from piecework.resilience.retry import RetryPolicy
+from tests.unit.piecework.fakes import Diary, Log, caller
+from tests.unit.piecework.provider import Provider, RefusedError, call
+
+
+def tokens(answer: dict[str, Any]) -> Usage:
+    return Usage(tokens_in=answer["in"], tokens_out=answer["out"], model="large")
+
+
+MODEL = Dependency("model", retry=RetryPolicy(attempts=3, base=1.0), usage=tokens)
+ANSWER = {"in": 10, "out": 3}
+
+
+class Bill:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, Usage]] = []
+        self.log: Any = Log()
+
+    def hear(self, dependency: str, answered: str, usage: Usage) -> None:
+        self.told.append((dependency, answered, usage))
+
+    def of(self, made_by: Any) -> Any:
+        made_by.attempts.usage = UsageReporter(self.hear, self.log)
+        return made_by
+
+
+async def test_an_answer_is_paid_for_once_and_spared_when_it_is_remembered() -> None:
+    bill, diary, provider = Bill(), Diary(), Provider(answer=ANSWER)
+    await call(bill.of(caller(diary)), MODEL, provider, "a")
+    later = bill.of(caller(diary))
+    await call(later, MODEL, provider, "a")
+
+    usage = Usage(10, 3, 0.0, "large")
+    assert [("model", "paid", usage), ("model", "replayed", usage)] == bill.told
+    assert (0, 0) == (later.counts.tokens_in, later.counts.tokens_out)
+
+
+async def test_a_call_that_is_made_again_is_paid_for_again() -> None:
+    bill, provider = Bill(), Provider(answer=ANSWER)
+    for _ in range(2):  # two claims, of which the second finds nothing remembered
+        one = bill.of(caller())
+        await call(one, MODEL, provider, "a")
+        assert (10, 3) == (one.counts.tokens_in, one.counts.tokens_out)
+
+    assert ["paid", "paid"] == [answered for _, answered, _ in bill.told]
+
+
+async def test_only_the_answer_of_a_retried_call_is_counted() -> None:
+    bill = Bill()
+    provider = Provider(RefusedError(503), RefusedError(503), answer=ANSWER)
+    await call(bill.of(caller()), MODEL, provider, "a")
+
+    assert 3 == len(provider.keys)
+    assert 1 == len(bill.told)
+
+
+async def test_a_dependency_that_says_nothing_is_counted_without_tokens() -> None:
+    bill = Bill()
+    plain = Dependency("fax")
+    await call(bill.of(caller()), plain, Provider(), "a")
+
+    assert [("fax", "paid", Usage())] == bill.told
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        lambda answer: answer["nothing of the kind"],
+        lambda answer: None,
+        lambda answer: Usage(tokens_in=-1),
+        lambda answer: Usage(usd=float("-inf")),
+        lambda answer: Usage(usd=float("inf")),
+        lambda answer: Usage(usd=float("nan")),
+        lambda answer: Usage(tokens_out=10**40),
+    ],
+)
+async def test_what_a_persons_function_raises_costs_the_call_nothing(
+    usage: Any,
+) -> None:
+    bill = Bill()
+    wrong = Dependency("model", usage=usage)
+    answer = await call(bill.of(caller()), wrong, Provider(answer=ANSWER), "a")
+
+    assert ANSWER == answer
+    assert [("model", "paid", Usage())] == bill.told
+    assert ["usage.failed"] == [e for e in bill.log.names() if "usage" in e]

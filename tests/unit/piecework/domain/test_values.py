@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import AliasPath, BaseModel, ConfigDict, Field, Json, computed_field
+
+from piecework.domain import values
+from piecework.errors import PermanentError
+
+
+class Aliased(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    number: int = Field(alias="theNumber")
+    deep: int = Field(validation_alias=AliasPath("a", "b"), serialization_alias="c")
+    parsed: Json[list[int]]
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def double(self) -> int:
+        return self.number * 2
+
+
+class Swapped(BaseModel):
+    one: int = Field(alias="two")
+    two: int = Field(alias="one")
+
+
+@dataclasses.dataclass
+class Plain:
+    word: str
+
+
+class Base(BaseModel):
+    kept: int
+
+
+class Derived(Base):
+    lost: int
+
+
+async def aliased(_: Any) -> list[Aliased]: ...  # type: ignore[empty-body]
+async def swapped(_: Any) -> Swapped: ...  # type: ignore[empty-body]
+async def plain(_: Any) -> Plain: ...  # type: ignore[empty-body]
+async def base(_: Any) -> Base: ...  # type: ignore[empty-body]
+async def text(_: Any) -> str: ...  # type: ignore[empty-body]
+async def texts(_: Any) -> tuple[str, ...]: ...  # type: ignore[empty-body]
+async def nothing(_: Any) -> None: ...
+async def real(_: Any) -> float: ...  # type: ignore[empty-body]
+async def untyped(_): ...  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+
+
+def there_and_back(function: Any, value: Any) -> Any:
+    return values.decode(function, values.encode(function, value))
+
+
+def test_a_model_with_aliases_computed_and_json_fields_reads_back() -> None:
+    raw = {"theNumber": 1, "a": {"b": 2}, "parsed": "[3]"}
+    value = [Aliased.model_validate(raw)]
+    assert value == there_and_back(aliased, value)
+
+
+def test_aliases_that_cross_do_not_swap_the_values() -> None:
+    value = Swapped.model_validate({"one": 1, "two": 2})
+    assert value == there_and_back(swapped, value)
+
+
+def test_a_dataclass_reads_back_as_itself() -> None:
+    assert Plain("a") == there_and_back(plain, Plain("a"))
+
+
+def test_a_tuple_stays_a_tuple() -> None:
+    assert ("a", "b") == there_and_back(texts, ("a", "b"))
+
+
+def test_data_outside_the_annotation_is_lost_in_the_first_run_too() -> None:
+    assert Base(kept=1) == there_and_back(base, Derived(kept=1, lost=2))
+
+
+def test_none_is_null() -> None:
+    assert values.encode(nothing, None) == "null"
+    assert values.decode(nothing, "null") is None
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=8,
+    )
+)
+def test_without_an_annotation_any_json_reads_back(value: Any) -> None:
+    assert value == there_and_back(untyped, value)
+
+
+@pytest.mark.parametrize(
+    ("function", "value"), [(text, 1), (plain, "a"), (nothing, 1), (untyped, object())]
+)
+def test_a_value_of_another_type_is_refused_with_the_functions_name(
+    function: Any, value: Any
+) -> None:
+    with pytest.raises(PermanentError) as caught:
+        values.encode(function, value)
+    assert caught.value.code == "runtime.value.unserialisable"
+    assert function.__name__ in caught.value.message
+
+
+class Asks:
+    def __call__(self, _: Any) -> int: ...  # type: ignore[empty-body]
+
+
+@pytest.mark.parametrize("function", [partial(texts, 1), Asks(), Asks().__call__])
+def test_any_callable_has_a_result(function: Any) -> None:
+    value = ("a",) if isinstance(function, partial) else 1
+    assert value == there_and_back(function, value)
+
+
+def test_a_number_that_json_cannot_represent_is_not_written() -> None:
+    with pytest.raises(PermanentError) as caught:
+        values.encode(real, float("nan"))
+    assert "runtime.value.unserialisable" == caught.value.code
+
+
+@pytest.mark.parametrize("stored", ['"a"', "{}", "not json", ""])
+def test_a_stored_value_of_another_type_is_unreadable(stored: str) -> None:
+    with pytest.raises(PermanentError) as caught:
+        values.decode(aliased, stored)
+    assert caught.value.code == "runtime.value.unreadable"
+    assert "aliased" in caught.value.message
+
+
+def test_the_cache_of_functions_is_bounded() -> None:
+    assert values.result_type.cache_info().maxsize == values.FUNCTIONS_KEPT

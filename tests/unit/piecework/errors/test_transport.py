@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+
+import aiohttp
+import pytest
+
+from piecework.errors.classify import classify
+
+
+class TransportError(Exception):
+    """As httpx has it."""
+
+
+class TimeoutException(TransportError):  # noqa: N818  httpx's own name
+    """As httpx has it."""
+
+
+@pytest.mark.parametrize("layer", ["llm", "tool"])
+@pytest.mark.parametrize(
+    ("error", "detail"),
+    [
+        (TimeoutError(), "connection.timeout"),
+        (aiohttp.ServerTimeoutError(), "connection.timeout"),
+        (aiohttp.ConnectionTimeoutError(), "connection.timeout"),
+        (TimeoutException(), "connection.timeout"),
+        (TransportError(), "connection.failed"),
+        (aiohttp.ClientConnectionError(), "connection.failed"),
+        (aiohttp.ServerDisconnectedError(), "connection.failed"),
+        (aiohttp.ClientOSError(errno.ECONNRESET, "reset"), "connection.failed"),
+        (aiohttp.ClientPayloadError(), "http.malformed_body"),
+        (ConnectionRefusedError(), "connection.failed"),
+        (ConnectionResetError(), "connection.failed"),
+        (BrokenPipeError(), "connection.failed"),
+        (asyncio.IncompleteReadError(b"", 4), "connection.failed"),
+        (socket.gaierror(socket.EAI_NONAME, "no name"), "connection.failed"),
+        (ssl.SSLError(), "connection.failed"),
+        (OSError(errno.EHOSTUNREACH, "no route"), "connection.failed"),
+        (OSError("Multiple exceptions: ..."), "connection.failed"),
+    ],
+)
+def test_a_call_without_an_answer_is_transient(
+    error: BaseException, detail: str, layer: str
+) -> None:
+    envelope = classify(error, layer=layer)
+
+    assert (f"{layer}.{detail}", True) == (envelope.code, envelope.retryable)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), OSError(errno.ENOSPC, "full"), OSError(errno.EMFILE, "files")],
+)
+def test_a_worker_that_is_full_is_no_fault_of_the_chunk(error: BaseException) -> None:
+    envelope = classify(error)
+
+    assert ("runtime.worker.exhausted", True) == (envelope.code, envelope.retryable)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("503 throttled, retry later"),
+        KeyError("TransientError"),
+        FileNotFoundError(errno.ENOENT, "gone"),
+        PermissionError(errno.EACCES, "no"),
+        aiohttp.InvalidURL("nowhere"),
+        AssertionError(),
+    ],
+)
+def test_an_exception_without_a_class_is_permanent_whatever_it_says(
+    error: BaseException,
+) -> None:
+    envelope = classify(error)
+
+    assert envelope.code == "runtime.stage.unhandled"
+    assert envelope.error_class == "permanent"

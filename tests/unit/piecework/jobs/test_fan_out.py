@@ -1,0 +1,121 @@
+"""A submit that gets on shows that it is alive; one that is small need not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from piecework.domain import keys
+from piecework.domain.model import Job, JobRef
+from piecework.errors import StoreError
+from piecework.jobs.fan_out import (
+    HEARTBEAT_S,
+    ProgressHeartbeat,
+    count_chunks,
+    interleave,
+)
+from piecework.jobs.manifest import Entry
+
+REF = JobRef("acme", "job")
+
+
+@dataclass
+class World:
+    """A clock, and a record that keeps when it was told."""
+
+    now: float = 100.0
+    shown: list[tuple[JobRef, int, float]] = field(default_factory=list)
+
+    @property
+    def jobs(self) -> Any:
+        return self
+
+    def clock(self) -> float:
+        return self.now
+
+    async def touch(self, ref: JobRef, gen: int) -> None:
+        self.shown.append((ref, gen, self.now))
+
+
+async def test_a_large_submit_shows_a_sign_of_life_now_and_then() -> None:
+    world: Any = World()
+    item = {"status": "SUBMITTING", "gen": 2, "chunks": 1, "pipeline": "p"}
+    life = ProgressHeartbeat(world, Job.read(REF, item))
+    for seconds in (0.0, HEARTBEAT_S - 1, 1.0, 1.0, HEARTBEAT_S):
+        world.now += seconds
+        await life.beat_if_due()
+    first = 100.0 + HEARTBEAT_S
+    assert [(REF, 2, first), (REF, 2, first + HEARTBEAT_S + 1)] == world.shown
+
+
+async def test_a_sign_of_life_that_fails_ends_no_submit() -> None:
+    """Its request meets the transactions of the submit on the job's one item."""
+
+    class Contended(World):
+        async def touch(self, ref: JobRef, gen: int) -> None:
+            await super().touch(ref, gen)
+            raise StoreError("contended", code="aws.transaction.conflict")
+
+    world: Any = Contended()
+    item = {"status": "SUBMITTING", "gen": 2, "chunks": 1, "pipeline": "p"}
+    life = ProgressHeartbeat(world, Job.read(REF, item))
+    world.now += HEARTBEAT_S
+    await life.beat_if_due()
+    assert 1 == len(world.shown)
+
+
+async def entries(count: int) -> AsyncIterator[Entry]:
+    for number in range(count):
+        yield Entry(number, "", "p/0+1", "ab")
+
+
+@pytest.mark.parametrize("count", [1, 99, 100, 300, 4096, 5000])
+async def test_every_entry_is_written_once_in_as_few_requests_as_may_be(
+    count: int,
+) -> None:
+    lists = [some async for some in interleave(entries(count))]
+    assert list(range(count)) == sorted(e.chunk for some in lists for e in some)
+    assert max(map(len, lists)) <= 99
+    assert len(lists) <= count / 97 + 1
+
+
+async def test_what_is_written_together_lies_in_many_groups() -> None:
+    lists = [some async for some in interleave(entries(8192))]
+    for first in range(len(lists) - 8):
+        window = lists[first : first + 8]
+        chunks = Counter(keys.partition_of(e.chunk) for some in window for e in some)
+        assert max(chunks.values()) <= 99 + 41
+        assert len(chunks) >= 8
+
+
+async def counted_by(blocks: list[int], chunks: int) -> tuple[World, list[Any]]:
+    """Count chunks in blocks that take 6 s each; return who was told of it."""
+
+    class Slow(World):
+        async def count_chunks(self, _: JobRef, __: int, told: Any) -> int:
+            for found in blocks:
+                self.now += 6.0
+                await told(found)
+            return blocks[-1]
+
+    world: Any = Slow()
+    item = {"status": "SUBMITTING", "gen": 2, "chunks": chunks, "pipeline": "p"}
+    job, told = Job.read(REF, item), list[Any]()
+    life = ProgressHeartbeat(world, job)
+    progress = lambda *step: told.append(step)  # noqa: E731 -- it returns nothing
+    assert blocks[-1] == await count_chunks(world, job, progress, life)
+    return world, told
+
+
+async def test_who_counts_very_many_chunks_shows_signs_of_life() -> None:
+    world, told = await counted_by([4096, 8192, 9000], 9000)
+    assert [112.0] == [at for *_, at in world.shown]
+    assert [("counted", 4096), ("counted", 8192), ("counted", 9000)] == told
+
+
+async def test_few_chunks_are_counted_without_a_word() -> None:
+    assert [] == (await counted_by([300], 300))[1]

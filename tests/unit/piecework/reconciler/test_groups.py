@@ -1,0 +1,76 @@
+"""A reconciler spares the groups of a job in which all have ended for good."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from piecework.domain import keys
+from piecework.domain import keys as layout
+from piecework.domain.model import Chunk, Job, JobRef
+from piecework.reconciler.jobs import groups_to_read
+from piecework.reconciler.liveness import LeaseObserver
+from piecework.store.table import Item, Table
+
+REF = JobRef("acme", "job")
+BLOCK = layout.BLOCK_SIZE * layout.PARTITION_SIZE
+
+
+class Blocks(Table):
+    """A table that holds the tallies of blocks: one for each first group."""
+
+    def __init__(self, **full: set[int]) -> None:
+        super().__init__(None, "table", Random(1))  # type: ignore[arg-type]
+        self.full = {pk: {"full_groups": groups} for pk, groups in full.items()}
+        self.asked = 0
+
+    async def get(self, pk: str, sk: str) -> Item | None:
+        assert keys.BLOCK_SK == sk
+        self.asked += 1
+        return self.full.get(pk.rpartition("#")[2])
+
+
+def job(chunks: int, gen: int = 1, **facts: Any) -> Job:
+    item = {"status": "RUNNING", "gen": gen, "chunks": chunks, "pipeline": "p"}
+    return Job.read(REF, item | facts)
+
+
+@pytest.mark.parametrize(
+    ("found", "groups"),
+    [
+        (job(1), {0}),
+        (job(1000), {0, 1, 2, 3}),
+        (job(1000, full_groups={1, 3}), {0, 2}),
+        (job(1000, full_groups={0, 1, 2, 3}), set()),
+        (job(1000, gen=2, full_groups={1, 3}), {0, 1, 2, 3}),
+    ],
+)
+async def test_a_full_group_is_spared_in_the_first_life_of_a_job(
+    found: Job, groups: set[int]
+) -> None:
+    table = Blocks()
+    assert groups == await groups_to_read(table, found)
+    assert 0 == table.asked
+
+
+async def test_a_very_large_job_is_spared_its_full_blocks_and_groups() -> None:
+    table = Blocks(**{"0512": {513, 514}})
+    huge = job(2 * BLOCK + 4 * layout.PARTITION_SIZE, full_blocks={0})
+    groups = await groups_to_read(table, huge)
+    assert {*range(256, 512), 512, 515} == groups
+    assert 2 == table.asked
+
+
+def test_what_was_seen_in_a_spared_group_is_dropped() -> None:
+    sightings = LeaseObserver()
+    item = {"status": "RUNNING", "gen": 1, "fence": 1}
+    others = JobRef("acme", "other")
+    for ref in (REF.chunk(3), REF.chunk(300), others.chunk(300)):
+        sightings.unchanged_for(Chunk.read(ref, item), 1.0)
+    sightings.keep_only(REF, {0})
+    for number, seen in ((3, 1.0), (300, 0.0)):
+        chunk = Chunk.read(REF.chunk(number), item)
+        assert seen == sightings.unchanged_for(chunk, 2.0)
+    assert 1.0 == sightings.unchanged_for(Chunk.read(others.chunk(300), item), 2.0)

@@ -1,0 +1,293 @@
+"""The reconciler's rhythm: which job it looks at, and when again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from piecework.domain.model import Chunk, Job, JobRef, JobStatus, iso
+from piecework.domain.records import UNREADABLE
+from piecework.errors import PermanentError
+from piecework.health import RECONCILE_S, Liveness
+from piecework.reconciler import jobs, loop
+from piecework.reconciler.loop import IDLE_S, reconcile_for_ever, reconcile_once
+from piecework.settings import Settings
+from tests.unit.piecework.fakes import Highest, Log
+from tests.unit.virtual import run_virtually
+
+REF = JobRef("acme", "job")
+LOG: Any = Log()
+SETTINGS = Settings(reconcile_s=5, lease_s=60)
+
+
+class World:
+    """A deployment with one job in the list of the active ones, or none."""
+
+    def __init__(self, status: JobStatus | None, *, listed: bool = True) -> None:
+        self.status = status
+        self.listed = listed
+        self.looks: list[float] = []
+        self.settings = SETTINGS
+        self.rng = Highest()
+        self.jobs = self
+
+    def clock(self) -> float:
+        return 0.0
+
+    async def active(self) -> AsyncIterator[JobRef]:
+        if self.listed:
+            yield REF
+
+    async def read(self, ref: JobRef) -> Job | None:
+        item = {"status": self.status, "gen": 1, "chunks": 1, "pipeline": "p"}
+        return None if self.status is None else Job.read(ref, item)
+
+
+def reconciler(world: Any) -> Any:
+    return loop.Reconciler(world, LOG)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@pytest.fixture(autouse=True)
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Keep when a running job is looked at; whose chunk is seen running."""
+    times: list[float] = []
+    item = {"status": "RUNNING", "gen": 1, "fence": 1}
+
+    async def reconcile_chunks(look: Any, job: Job) -> Counter[str]:
+        times.append(now())
+        look.sightings.unchanged_for(Chunk.read(job.ref.chunk(0), item), now())
+        return Counter({"looked": 1})
+
+    async def drain(*_: Any) -> Counter[str]:
+        return Counter()
+
+    async def no_alarm(*_: Any) -> Counter[str]:
+        return Counter()
+
+    monkeypatch.setattr(jobs, "reconcile_chunks", reconcile_chunks)
+    monkeypatch.setattr(loop, "drain", drain)
+    monkeypatch.setattr(loop.DeadLetterAlarms, "look", no_alarm)
+    return times
+
+
+def test_a_job_is_spared_until_its_next_look(looks: list[float]) -> None:
+    async def look() -> None:
+        here = reconciler(World(JobStatus.RUNNING))
+        assert (await here.look())["looked"] == 1
+        assert (await here.look())["looked"] == 0
+        await asyncio.sleep(SETTINGS.reconcile_s)
+        assert (await here.look())["looked"] == 1
+        here.request_pass()
+        assert (await here.look())["looked"] == 1
+
+    run_virtually(look())
+
+
+def test_an_odd_job_and_an_odd_message_hold_up_nobody(
+    monkeypatch: pytest.MonkeyPatch, looks: list[float]
+) -> None:
+    class Odd(World):
+        async def active(self) -> AsyncIterator[JobRef]:
+            yield JobRef("acme", "odd")
+            yield REF
+
+        async def read(self, ref: JobRef) -> Job | None:
+            if ref != REF:
+                raise KeyError("status")
+            return await super().read(ref)
+
+    async def drain(*_: Any) -> Counter[str]:
+        raise KeyError("status")
+
+    monkeypatch.setattr(loop, "drain", drain)
+    acts = run_virtually(reconciler(Odd(JobStatus.RUNNING)).look())
+    assert acts == {"failed": 2, "looked": 1}
+
+
+@pytest.mark.parametrize("status", [None, JobStatus.SUCCEEDED, JobStatus.CANCELLED])
+def test_a_job_that_has_ended_is_forgotten(
+    looks: list[float], status: JobStatus | None
+) -> None:
+    async def look() -> None:
+        world = World(JobStatus.RUNNING)
+        here = reconciler(world)
+        await here.look()
+        assert here.sightings.is_watching
+        world.status = status
+        here.request_pass()
+        assert (await here.look()).total() == 0
+        assert not here.sightings.is_watching
+
+    run_virtually(look())
+    assert len(looks) == 1
+
+
+def test_a_job_that_left_the_list_since_is_forgotten(looks: list[float]) -> None:
+    async def look() -> None:
+        world = World(JobStatus.RUNNING)
+        here = reconciler(world)
+        await here.look()
+        world.listed = False
+        await here.look()
+        assert not here.sightings.is_watching
+        world.listed = True
+        await here.look()
+
+    run_virtually(look())
+    assert len(looks) == 2
+
+
+def test_a_job_that_left_the_list_is_not_overdue_for_ever(
+    monkeypatch: pytest.MonkeyPatch, looks: list[float]
+) -> None:
+    """Nearly every job ends between two looks, and with a chunk that was running."""
+
+    async def saw(look: Any, job: Job) -> Counter[str]:
+        item = {"status": "RUNNING", "gen": 1, "claim_expires_at": iso(-1.0)}
+        look.overdue.note(job, Chunk.read(job.ref.chunk(0), item), look.rt.clock())
+        return Counter()
+
+    monkeypatch.setattr(jobs, "reconcile_chunks", saw)
+    log: Any = Log()
+
+    async def look() -> None:
+        world: Any = World(JobStatus.RUNNING)
+        here = loop.Reconciler(world, log)
+        await here.look()
+        world.listed = False
+        await here.look()
+
+    run_virtually(look())
+    told = [facts["overdue_s"] for name, facts in log.said if name == "reconcile.pass"]
+    assert [1.0, 0.0] == told
+
+
+def test_who_finishes_a_large_submit_stays_healthy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Submitting(World):
+        async def read(self, ref: JobRef) -> Job | None:
+            item = {"status": "SUBMITTING", "gen": 1, "chunks": 1, "pipeline": "p"}
+            return Job.read(ref, item | {"created_at": iso(-jobs.SUBMIT_TIMEOUT_S)})
+
+    late: list[float] = []
+
+    async def slowly(rt: Any, job: Job, progress: Any) -> None:
+        for _ in range(3):
+            await asyncio.sleep(RECONCILE_S - 1)
+            late.append(now() - liveness.due["reconciler"])
+            progress("written", 1)
+
+    async def look() -> None:
+        here: Any = Submitting(JobStatus.SUBMITTING)
+        await loop.Reconciler(here, LOG, liveness=liveness).look()
+
+    liveness = Liveness()
+    monkeypatch.setattr(jobs, "fan_out", slowly)
+    run_virtually(look())
+    assert [-1.0] * 3 == pytest.approx(late)
+
+
+@pytest.mark.parametrize(("observe", "apart"), [(None, SETTINGS.lease_s), (3.0, 3.0)])
+def test_a_running_chunk_is_looked_at_twice(
+    looks: list[float], observe: float | None, apart: float
+) -> None:
+    world: Any = World(JobStatus.RUNNING)
+    acts = run_virtually(reconcile_once(world, LOG, observe_s=observe))
+    assert acts["looked"] == 2
+    assert looks[1] - looks[0] == pytest.approx(apart)
+
+
+def test_where_nothing_runs_one_look_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    began: list[float] = []
+
+    async def once() -> None:
+        world: Any = World(None)
+        began.append(now())
+        await reconcile_once(world, LOG)
+        began.append(now())
+
+    run_virtually(once())
+    assert began[0] == began[1]
+
+
+@pytest.mark.parametrize(("listed", "apart"), [(True, 6.0), (False, IDLE_S)])
+def test_without_jobs_it_looks_rarely(
+    monkeypatch: pytest.MonkeyPatch, listed: Any, apart: float
+) -> None:
+    times: list[float] = []
+    world: Any = SimpleNamespace(settings=SETTINGS, rng=Highest())
+
+    async def look(self: Any) -> Counter[str]:
+        times.append(now())
+        self.active = int(listed)
+        return Counter()
+
+    async def for_a_while() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(50):
+                await reconcile_for_ever(world, LOG)
+
+    monkeypatch.setattr(loop.Reconciler, "look", look)
+    run_virtually(for_a_while())
+    assert times[1] - times[0] == pytest.approx(apart)
+
+
+@pytest.mark.parametrize(
+    ("status", "deadline", "pause"),
+    [
+        ("RUNNING", None, 5.0),
+        ("RUNNING", 2.0, 2.0),
+        ("RUNNING", -1.0, 0.0),
+        ("RUNNING", 9.0, 5.0),
+        ("FINALIZING", 2.0, 5.0),
+    ],
+)
+def test_a_deadline_is_kept_to(
+    status: str, deadline: float | None, pause: float
+) -> None:
+    item = {"status": status, "gen": 1, "chunks": 1, "pipeline": "p"}
+    if deadline is not None:
+        item["deadline_at"] = iso(deadline)
+    assert pause == reconciler(World(None)).pause(Job.read(REF, item))
+
+
+@pytest.mark.parametrize(
+    ("code", "notes"),
+    [
+        (UNREADABLE, ["spoilt"]),
+        ("runtime.object.missing", ["spoilt"]),
+        ("job.manifest.mismatch", ["spoilt"]),
+        ("aws.service.throttled", []),
+    ],
+)
+def test_a_record_that_somebody_spoiled_is_told_of_at_its_job(
+    code: str, notes: list[str]
+) -> None:
+    class Odd(World):
+        """Fails to be read."""
+
+        def __init__(self) -> None:
+            super().__init__(JobStatus.RUNNING)
+            self.notes: list[str] = []
+
+        async def read(self, ref: JobRef) -> Job | None:
+            del ref
+            raise PermanentError("spoilt", code=code)
+
+        async def note(self, _: JobRef, noted: str, said: str) -> None:
+            assert code == noted
+            self.notes.append(said)
+
+    world = Odd()
+    acts = run_virtually(reconciler(world).look())
+    assert ({"failed": 1}, notes) == (dict(acts), world.notes)

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import asyncio
+import importlib
+from random import Random
+from typing import Any
+
+import pytest
+
+from piecework.errors import PermanentError, TransientError, UsageError
+from piecework.resilience.retry import RetryBudget, RetryPolicy, call_with_retry
+from tests.unit.piecework.retrying import MODEL, TOOL, Call, Run, failures
+
+
+async def test_a_call_that_answers_is_made_once_and_waits_for_nothing() -> None:
+    run, call = Run(), Call()
+
+    assert await run(call, TOOL) == "answer"
+    assert (1, []) == (call.made, run.slept)
+
+
+async def test_a_call_that_answers_costs_no_machinery(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # `piecework.resilience.retry` names the public function, so the module is looked up.
+    module = importlib.import_module("piecework.resilience.retry")
+    monkeypatch.setattr(module, "AsyncRetrying", None)
+
+    assert await Run()(Call(), TOOL) == "answer"
+    with pytest.raises(TypeError):
+        await Run()(Call(*failures(1)), TOOL)
+
+
+@pytest.mark.parametrize("policy", [TOOL, MODEL])
+async def test_transient_errors_are_retried_up_to_the_attempts(
+    policy: RetryPolicy,
+) -> None:
+    run, call = Run(), Call(*failures(policy.attempts - 1))
+
+    assert await run(call, policy) == "answer"
+    assert policy.attempts == call.made
+
+
+@pytest.mark.parametrize("policy", [TOOL, MODEL, RetryPolicy(attempts=1)])
+async def test_when_attempts_are_used_the_last_error_is_raised_as_it_is(
+    policy: RetryPolicy,
+) -> None:
+    errors = failures(policy.attempts)
+    run, call = Run(), Call(*errors)
+
+    with pytest.raises(TransientError) as caught:
+        await run(call, policy)
+
+    assert caught.value is errors[-1]
+    assert policy.attempts == call.made
+    assert policy.attempts - 1 == len(run.slept)
+    assert run.budget.spent == pytest.approx(sum(run.slept))
+
+
+@pytest.mark.parametrize(
+    "error", [PermanentError("no"), ValueError("bug"), FileNotFoundError("gone")]
+)
+async def test_any_other_error_ends_the_call_at_once(error: Exception) -> None:
+    run, call = Run(), Call(error)
+
+    with pytest.raises(type(error)) as caught:
+        await run(call, TOOL)
+
+    assert caught.value is error
+    assert (1, [], 0.0) == (call.made, run.slept, run.budget.spent)
+
+
+async def test_a_permanent_error_after_transient_ones_ends_the_retries() -> None:
+    run, call = Run(), Call(*failures(2), PermanentError("no"))
+
+    with pytest.raises(PermanentError):
+        await run(call, TOOL)
+
+    assert call.made == 3
+
+
+async def test_a_wait_is_announced_before_it_begins() -> None:
+    order: list[str] = []
+
+    async def sleep(_seconds: float) -> None:
+        order.append("slept")
+
+    await call_with_retry(
+        Call(*failures(2)),
+        TOOL,
+        budget=RetryBudget(),
+        rng=Random(1),
+        sleep=sleep,
+        on_retry=lambda retry: order.append(f"retry {retry.attempt}"),
+    )
+
+    assert order == ["retry 1", "slept", "retry 2", "slept"]
+
+
+async def test_a_retry_tells_attempt_delay_and_error() -> None:
+    run = Run()
+    await run(Call(*failures(2, code="acme.till.closed")), TOOL)
+
+    assert run.slept == [retry.delay for retry in run.retries]
+    assert [(1, 1), (2, 2)] == [
+        (retry.attempt, retry.envelope.attempt) for retry in run.retries
+    ]
+    assert {"acme.till.closed"} == {retry.envelope.code for retry in run.retries}
+
+
+async def test_a_cancellation_during_the_call_passes_through() -> None:
+    run, call = Run(), Call(asyncio.CancelledError())
+
+    with pytest.raises(asyncio.CancelledError):
+        await run(call, TOOL)
+
+    assert (1, []) == (call.made, run.slept)
+
+
+async def test_a_cancellation_is_not_judged_by_its_cause() -> None:
+    cancelled = asyncio.CancelledError()
+    cancelled.__cause__ = TransientError("the connection went")
+    run, call = Run(), Call(cancelled)
+
+    with pytest.raises(asyncio.CancelledError):
+        await run(call, TOOL)
+
+    assert call.made == 1
+
+
+async def test_a_cancellation_during_the_wait_ends_it() -> None:
+    waiting = asyncio.Event()
+    call = Call(*failures(1))
+
+    async def sleep(_seconds: float) -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(
+        call_with_retry(call, TOOL, budget=RetryBudget(), rng=Random(1), sleep=sleep)
+    )
+    await waiting.wait()
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (1, 1) == (call.made, task.cancelling())
+
+
+async def test_a_plain_function_that_returns_an_awaitable_is_a_call_too() -> None:
+    call = Call(*failures(1))
+    run = Run()
+
+    value = await call_with_retry(
+        lambda: asyncio.ensure_future(call()),
+        TOOL,
+        budget=run.budget,
+        rng=run.rng,
+        sleep=run.sleep,
+    )
+
+    assert ("answer", 2) == (value, call.made)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"attempts": 0},
+        {"base": 0.0},
+        {"base": 2.0, "cap": 1.0},
+        {"budget": -1.0},
+        {"base": float("nan")},
+    ],
+)
+def test_a_policy_that_cannot_hold_is_refused_where_it_is_declared(
+    fields: dict[str, Any],
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        RetryPolicy(**fields)
+
+    assert caught.value.code == "pipeline.declaration.invalid"

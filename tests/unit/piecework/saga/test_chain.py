@@ -1,0 +1,127 @@
+"""The events of a compensation: its steps, and one correlation id for all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from piecework.domain.outcome import Compensation, DeadLettered
+from piecework.errors import PermanentError
+from piecework.saga.compensation import StepState, compensation_plan, preview
+from tests.unit.piecework.fakes import Log, checkpoints_of, context, envelope, run
+from tests.unit.piecework.script import Script
+
+
+def told(log: Log, name: str) -> list[dict[str, Any]]:
+    return [fields for event, fields in log.said if event == name]
+
+
+async def test_a_trace_shows_stages_and_compensations_under_one_id() -> None:
+    log, script = Log(), Script(fails={"c": PermanentError("no")})
+
+    await run(script.pipeline, ctx=context(script.pipeline, log=log))
+
+    assert [
+        "stage.completed",
+        "stage.completed",
+        "compensation.started",
+        "compensation.stage_compensated",
+        "compensation.stage_compensated",
+        "compensation.stage_compensated",
+        "compensation.ended",
+    ] == log.names()
+    assert {"job/7"} == {fields["correlation_id"] for _, fields in log.said}
+    (begun,), (ended,) = (
+        told(log, f"compensation.{name}") for name in ("started", "ended")
+    )
+    assert (["a", "b", "c"], ["c", "b", "a"]) == (
+        begun["steps"],
+        begun["to_compensate"],
+    )
+    assert ("COMPENSATED", []) == (ended["compensation"], ended["uncompensated"])
+
+
+async def test_a_failed_compensation_is_emitted_and_the_others_still_run() -> None:
+    log = Log()
+    fails = {"c": PermanentError("no"), "undo b": PermanentError("no refund")}
+    script = Script(fails=fails)
+
+    outcome = await run(script.pipeline, ctx=context(script.pipeline, log=log))
+
+    assert isinstance(outcome, DeadLettered)
+    assert (Compensation.FAILED, ("b",)) == (
+        outcome.compensation,
+        outcome.uncompensated_stages,
+    )
+    (failed,) = told(log, "compensation.stage_failed")
+    assert ("b", "runtime.stage.permanent") == (failed["stage"], failed["error_code"])
+    undone = [fields["stage"] for fields in told(log, "compensation.stage_compensated")]
+    assert ["c", "a"] == undone
+    assert [["b"]] == [
+        fields["uncompensated"] for fields in told(log, "compensation.ended")
+    ]
+
+
+async def test_without_steps_to_compensate_no_event_is_emitted() -> None:
+    log, script = Log(), Script(undoable="", fails={"c": PermanentError("no")})
+
+    await run(script.pipeline, ctx=context(script.pipeline, log=log))
+
+    assert {"stage.completed"} == set(log.names())
+
+
+async def test_a_continued_compensation_emits_its_remaining_steps() -> None:
+    log, script = Log(), Script()
+    kept = checkpoints_of(script.pipeline, completed={"a": "1", "b": "1"})
+    kept.failure, kept.compensated = envelope(stage="c"), {"c": None}
+
+    await run(script.pipeline, kept, ctx=context(script.pipeline, log=log))
+
+    (begun,) = told(log, "compensation.started")
+    assert (["a", "b", "c"], ["b", "a"]) == (begun["steps"], begun["to_compensate"])
+
+
+@pytest.mark.parametrize(
+    ("stage", "facts", "standing", "expected"),
+    [
+        ("b", {"completed": {"b": ""}}, set(), StepState.DONE),
+        ("b", {}, set(), StepState.IN_DOUBT),
+        ("b", {"compensated": {"b": None}}, set(), StepState.COMPENSATED),
+        ("b", {"compensated": {"b": envelope()}}, set(), StepState.FAILED),
+        ("c", {"completed": {"c": ""}}, {"c"}, StepState.NOT_COMPENSABLE),
+        ("c", {"completed": {"c": ""}}, {"b"}, StepState.NOT_NEEDED),
+    ],
+)
+def test_the_state_of_a_step(
+    stage: str, facts: dict[str, Any], standing: set[str], expected: StepState
+) -> None:
+    pipeline = Script(undoable="ab").pipeline
+    progress = checkpoints_of(pipeline, **facts)
+
+    steps = compensation_plan(pipeline, envelope(stage="c"), progress, standing)
+
+    assert ["c", "b", "a"] == [step.stage.name for step in steps]
+    assert {stage: expected}.items() <= {s.stage.name: s.state for s in steps}.items()
+    assert {"a"} <= {step.stage.name for step in steps if step.is_due}
+
+
+@pytest.mark.parametrize(
+    ("at", "states"),
+    [
+        ("b", {StepState.DONE, StepState.IN_DOUBT}),
+        ("c", {StepState.FORWARD_ONLY}),
+        ("d", {StepState.FORWARD_ONLY}),
+    ],
+)
+def test_the_preview_goes_forward_from_the_pivot_on(
+    at: str, states: set[StepState]
+) -> None:
+    pipeline = Script(pivot="c", undoable="ab").pipeline
+    before = "abcd".partition(at)[0]
+    progress = checkpoints_of(pipeline, completed=dict.fromkeys(before, ""))
+
+    steps = preview(pipeline, envelope(stage=at), progress, set())
+
+    assert states == {step.state for step in steps}
+    assert at + before[::-1] == "".join(step.stage.name for step in steps)

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from piecework.domain.outcome import Retry, Succeeded
+from piecework.errors.codes import ErrorClass
+from piecework.pipeline import Pipeline, Stage
+from piecework.saga import engine
+from piecework.saga.compensation import started_stages
+from piecework.testing import MemoryCheckpoints
+from tests.unit.piecework.fakes import (
+    Clause,
+    Log,
+    caller,
+    checkpoints_of,
+    context,
+    envelope,
+    limits,
+    names,
+    run,
+)
+from tests.unit.piecework.script import Script
+from tests.unit.virtual import run_virtually
+
+
+async def test_stages_run_in_order_and_all_but_the_last_are_checkpointed() -> None:
+    script = Script()
+    kept = checkpoints_of(script.pipeline)
+    assert await run(script.pipeline, kept) == Succeeded('"d done"')
+    assert script.did == ["a", "b", "c", "d"]
+    assert kept.completed == {n: f'"{n} done"' for n in "abc"}
+    assert kept.cursor == "d"
+
+
+async def test_a_stage_is_checkpointed_before_the_next_begins() -> None:
+    script = Script()
+
+    @dataclass
+    class Noting(MemoryCheckpoints):
+        async def complete(self, index: int, value: str, following: str) -> None:
+            script.did.append(f"kept {index}, then {following}")
+            await MemoryCheckpoints.complete(self, index, value, following)
+
+    await run(script.pipeline, Noting(names(script.pipeline.stages)))
+    assert script.did[:4] == ["a", "kept 0, then b", "b", "kept 1, then c"]
+
+
+async def test_a_run_continues_from_the_last_checkpoint() -> None:
+    script = Script()
+    kept = checkpoints_of(script.pipeline, completed={"a": '"1"', "b": '"2"'})
+    ctx = context(script.pipeline)
+    assert await run(script.pipeline, kept, ctx=ctx) == Succeeded('"d done"')
+    assert script.did == ["c", "d"]
+    assert ctx.values["a"] == "1"
+
+
+async def test_stages_after_a_gap_run_again() -> None:
+    script = Script()
+    kept = checkpoints_of(script.pipeline, completed={"a": '"1"', "c": '"3"'})
+    await run(script.pipeline, kept)
+    assert script.did == ["b", "c", "d"]
+
+
+class Kept(BaseModel):
+    kept: int
+
+
+class More(Kept):
+    lost: int
+
+
+async def makes_more(_: Any) -> Kept:
+    return More(kept=1, lost=2)
+
+
+async def reads_it(ctx: Any) -> str:
+    return repr(ctx.result(makes_more))
+
+
+async def test_a_stage_reads_at_once_what_a_checkpoint_would_give_it() -> None:
+    stages = [Stage(makes_more), Stage(reads_it)]
+    pipeline = Pipeline(name="more", payload=Clause, stages=stages)
+    assert await run(pipeline) == Succeeded('"Kept(kept=1)"')
+
+
+async def test_a_plain_function_runs_beside_the_event_loop() -> None:
+    where: list[threading.Thread] = []
+
+    def plain(_: Any) -> int:
+        where.append(threading.current_thread())
+        return 5
+
+    pipeline = Pipeline(name="plain", payload=Clause, stages=[Stage(plain)])
+    assert await run(pipeline) == Succeeded("5")
+    assert where[0] is not threading.main_thread()
+
+
+def test_a_stage_that_exceeds_its_timeout_is_interrupted() -> None:
+    async def main() -> None:
+        async def hang(_: Any) -> None:
+            await asyncio.Event().wait()
+
+        stages = [Stage(hang, timeout=9.0)]
+        pipeline = Pipeline(name="slow", payload=Clause, stages=stages)
+        began = asyncio.get_running_loop().time()
+        outcome = await run(pipeline)
+        assert isinstance(outcome, Retry)
+        assert outcome.failure.error_class is ErrorClass.TRANSIENT
+        assert asyncio.get_running_loop().time() - began == pytest.approx(9.0)
+
+    run_virtually(main())
+
+
+async def test_each_stage_is_emitted_and_reports_progress() -> None:
+    script, log, signs = Script(), Log(), []
+    ctx = context(
+        script.pipeline, log=log, caller=caller(progress=lambda: signs.append(1))
+    )
+    await run(script.pipeline, ctx=ctx)
+    assert log.names() == ["stage.completed"] * 3
+    assert len(signs) == 3
+
+
+def test_started_stages_reach_the_last_known_stage() -> None:
+    pipeline = Script().pipeline
+
+    def begun(stage: str = "", **facts: Any) -> str:
+        kept = checkpoints_of(pipeline, **facts)
+        return "".join(names(started_stages(pipeline, envelope(stage=stage), kept)))
+
+    assert begun() == ""
+    assert begun("b") == "ab"
+    assert begun("undo:b:1", completed={"a": ""}) == "a"
+    assert begun(reached_stage="c") == "abc"
+    assert begun("a", reached_stage="b", completed={"a": "", "b": "", "c": ""}) == "abc"
+
+
+def test_a_run_needs_a_stage_and_one_that_is_done_does_not_run() -> None:
+    pipeline = Script().pipeline
+    kept = checkpoints_of(pipeline, completed=dict.fromkeys("abcd", "1"))
+    assert engine.count_completed(pipeline, kept) == 4
+    assert engine.count_completed(pipeline, checkpoints_of(pipeline)) == 0
+    assert limits().max_attempts == 3

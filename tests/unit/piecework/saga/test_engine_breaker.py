@@ -1,0 +1,89 @@
+"""A saga whose dependency's breaker is open: it is deferred in both directions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from piecework.domain.outcome import Compensation, Deferred, Retry
+from piecework.errors import PermanentError, TransientError
+from piecework.resilience.breaker import breaker_open_error
+from tests.unit.piecework.fakes import caller, checkpoints_of, context, run
+from tests.unit.piecework.script import Script, dead
+
+OPEN = breaker_open_error("bank", 20.0)
+
+
+async def deferred(script: Script, **facts: Any) -> Deferred:
+    outcome = await run(script.pipeline, **facts)
+    assert isinstance(outcome, Deferred)
+    return outcome
+
+
+async def test_a_refused_chunk_waits_for_the_dependency_and_not_for_an_attempt() -> (
+    None
+):
+    script = Script(fails={"b": OPEN})
+    outcome = await deferred(script, attempt=3)
+    assert ("bank", 30.0) == (outcome.blocked_on, outcome.delay)
+    assert [] == script.compensated()
+
+
+async def test_another_failure_is_not_deferred() -> None:
+    script = Script(fails={"b": TransientError("not now")})
+    assert isinstance(await run(script.pipeline), Retry)
+
+
+async def test_a_pivot_that_was_refused_was_not_tried() -> None:
+    assert (await deferred(Script(pivot="c", fails={"c": OPEN}))).pivot_untried
+    assert not (await deferred(Script(pivot="c", fails={"b": OPEN}))).pivot_untried
+    assert not (await deferred(Script(pivot="c", fails={"d": OPEN}))).pivot_untried
+
+
+@pytest.mark.parametrize("stage", ["b", "c"])
+@pytest.mark.parametrize("count", ["retried", "failed"])
+async def test_a_pivot_was_tried_if_any_call_of_it_failed(
+    stage: str, count: str
+) -> None:
+    one = caller()
+
+    async def step(_: Any) -> None:
+        setattr(one.counts, count, 1)
+        if stage == "c":
+            raise OPEN
+
+    script = Script(pivot="c", fails={"c": OPEN} | {stage: step})
+    outcome = await deferred(script, ctx=context(script.pipeline, caller=one))
+    assert (stage == "b") is outcome.pivot_untried
+
+
+async def test_a_pivot_that_only_the_breaker_refused_can_still_say_no() -> None:
+    kept: dict[str, Any] = {"completed": {"a": '"1"', "b": '"2"'}, "reached_stage": "c"}
+    script = Script(pivot="c", fails={"c": PermanentError("no")})
+    one = caller()
+    one.counts.untried = "c"
+    ctx = context(script.pipeline, caller=one)
+    at = checkpoints_of(script.pipeline, **kept)
+    assert dead(await run(script.pipeline, at, ctx=ctx), Compensation.COMPENSATED)
+
+
+async def test_a_pivot_that_an_earlier_claim_tried_was_tried() -> None:
+    kept: dict[str, Any] = {"completed": {"a": '"1"', "b": '"2"'}, "reached_stage": "c"}
+    script = Script(pivot="c", fails={"c": OPEN})
+    at = checkpoints_of(script.pipeline, **kept)
+    outcome = await run(script.pipeline, at)
+    assert isinstance(outcome, Deferred)
+    assert not outcome.pivot_untried
+
+
+async def test_a_compensation_is_deferred_and_continues() -> None:
+    script = Script(fails={"d": PermanentError("no"), "undo b": OPEN})
+    kept = checkpoints_of(script.pipeline)
+    outcome = await run(script.pipeline, kept, attempt=3)
+    assert isinstance(outcome, Deferred)
+    assert "bank" == outcome.blocked_on
+    assert ["undo d", "undo c", "undo b"] == script.compensated()
+    del script.fails["undo b"]
+    assert dead(await run(script.pipeline, kept, attempt=3), Compensation.COMPENSATED)
+    assert ["undo b", "undo a"] == script.compensated()[3:]

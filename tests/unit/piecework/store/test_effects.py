@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from piecework.aws.objects import INLINE_LIMIT
+from piecework.domain.model import Effect, iso
+from piecework.domain.protocols import AlreadyDone, ClaimLostError, Proceed, Unknown
+from piecework.store.effects import EffectLedger
+from piecework.store.table import Refused, Written
+from tests.unit.piecework.store.tables import NOW, Paper, claim, objects, paper
+
+KEYED, ONCE, LOOKUP = Effect.PROVIDER_IDEMPOTENT, Effect.NON_IDEMPOTENT, Effect.LOOKUP
+
+
+def ledger(table: Paper, **facts: Any) -> EffectLedger:
+    return EffectLedger(table, objects(), claim(**facts), lambda: NOW)
+
+
+def row(state: str, **facts: Any) -> dict[str, Any]:
+    return {
+        "effect_key": "key",
+        "state": state,
+        "gen": 1,
+        "stage": "a",
+        "started_at": iso(NOW - 90),
+        **facts,
+    }
+
+
+def states(table: Paper) -> list[Any]:
+    return [actions[-1].values.get("state") for actions in table.written]
+
+
+async def test_an_intent_is_written_under_the_claim() -> None:
+    table = paper()
+    kept = ledger(table, gen=2, fence=5)
+    assert await kept.begin("key", "reserve", KEYED, 9.0) == Proceed(2)
+    check, put = table.written[0]
+    assert check.kind == "ConditionCheck"
+    assert "fence = :fence" in check.condition
+    assert check.values["fence"] == 5
+    assert put.sk == "WORK#00000003#EFFECT#key"
+    assert table.items() == [
+        {
+            "effect_key": "key",
+            "state": "INTENT",
+            "effect": "provider_idempotent",
+            "stage": "reserve",
+            "gen": 2,
+            "started_at": "2023-11-14T22:13:20.000Z",
+            "fence": 5,
+            "max_duration_s": 9,
+        }
+    ]
+
+
+async def test_an_intent_that_is_refused_means_that_the_claim_was_lost() -> None:
+    kept = ledger(paper(Refused(None, {0: None})))
+    with pytest.raises(ClaimLostError):
+        await kept.begin("key", "reserve", KEYED, 9.0)
+    assert kept._rows == {}
+
+
+async def test_what_was_done_is_answered_from_its_row() -> None:
+    table = paper()
+    kept = ledger(table)
+    kept.load([row("DONE", value='"answer"')])
+    assert await kept.begin("key", "a", ONCE, 9.0) == AlreadyDone('"answer"')
+    assert table.written == []
+
+
+@pytest.mark.parametrize("effect", [KEYED, LOOKUP])
+@pytest.mark.parametrize("state", ["INTENT", "UNKNOWN"])
+async def test_an_effect_in_doubt_is_begun_again_in_its_own_epoch(
+    effect: Effect, state: str
+) -> None:
+    table = paper()
+    kept = ledger(table, gen=3)
+    kept.load([row(state)])
+    begun = Proceed(1, in_doubt=True, seconds=90)
+    assert await kept.begin("key", "a", effect, 9.0) == begun
+    assert table.written == []
+
+
+@pytest.mark.parametrize("state", ["INTENT", "UNKNOWN"])
+async def test_what_can_be_neither_repeated_nor_looked_up_becomes_unknown(
+    state: str,
+) -> None:
+    table = paper()
+    kept = ledger(table)
+    kept.load([row(state)])
+    assert await kept.begin("key", "a", ONCE, 9.0) == Unknown()
+    assert states(table) == ["UNKNOWN"]
+
+
+@pytest.mark.parametrize("state", ["COMPENSATED", "REFUSED"])
+async def test_what_does_not_stand_is_begun_anew_in_this_epoch(state: str) -> None:
+    table = paper()
+    kept = ledger(table, gen=3)
+    kept.load([row(state)])
+    assert await kept.begin("key", "a", ONCE, 9.0) == Proceed(3)
+    assert table.items()[0]["gen"] == 3
+
+
+async def test_an_answer_is_known_to_the_same_claim_too() -> None:
+    table = paper()
+    kept = ledger(table)
+    await kept.begin("key", "a", ONCE, 9.0)
+    await kept.finish("key", '"answer"')
+    assert states(table)[-1] == "DONE"
+    assert await kept.begin("key", "a", ONCE, 9.0) == AlreadyDone('"answer"')
+
+
+async def test_a_large_answer_goes_to_the_bucket_and_comes_back() -> None:
+    kept = ledger(paper())
+    answer = "x" * (INLINE_LIMIT + 1)
+    await kept.begin("key", "a", KEYED, 9.0)
+    await kept.finish("key", answer)
+    assert await kept.begin("key", "a", KEYED, 9.0) == AlreadyDone(answer)
+
+
+async def test_a_late_large_answer_does_not_stand_in_the_place_of_another() -> None:
+    theirs, ours = ledger(paper(), fence=2), ledger(paper(), fence=1)
+    ours.objects = theirs.objects
+    large = "x" * (INLINE_LIMIT + 1)
+    for kept, value in ((theirs, large), (ours, "y" * (INLINE_LIMIT + 1))):
+        await kept.begin("key", "a", KEYED, 9.0)
+        await kept.finish("key", value)
+    assert await theirs.begin("key", "a", KEYED, 9.0) == AlreadyDone(large)
+
+
+async def test_a_refusal_of_a_lost_claim_leaves_the_intent() -> None:
+    kept = ledger(paper(Written({}), Refused(None, {0: None})), fence=5)
+    await kept.begin("key", "a", LOOKUP, 9.0)
+    await kept.mark_refused("key")
+    assert await kept.begin("key", "a", LOOKUP, 9.0) == Proceed(1, in_doubt=True)
+
+
+async def test_a_refusal_lets_it_begin_again() -> None:
+    table = paper()
+    kept = ledger(table)
+    await kept.begin("key", "a", ONCE, 9.0)
+    await kept.mark_refused("key")
+    assert states(table)[-1] == "REFUSED"
+    assert await kept.begin("key", "a", ONCE, 9.0) == Proceed(1)
+
+
+async def test_a_doubt_stays() -> None:
+    table = paper()
+    kept = ledger(table)
+    await kept.begin("key", "a", ONCE, 9.0)
+    await kept.mark_unknown("key")
+    assert states(table)[-1] == "UNKNOWN"
+    assert await kept.begin("key", "a", ONCE, 9.0) == Unknown()
+
+
+def test_undoing_a_stage_marks_its_effects_and_no_others() -> None:
+    kept = ledger(paper())
+    kept.load([row("DONE"), row("DONE", effect_key="other", stage="b")])
+    (action,) = kept.compensation_updates("a")
+    assert action.sk == "WORK#00000003#EFFECT#key"
+    assert action.values == {"compensated": "COMPENSATED"}
+    assert kept.compensation_updates("c") == []

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from piecework_simulation.aws.s3 import S3, pages
+
+PLACE = {"Bucket": "b", "Key": "k"}
+
+
+@pytest.fixture
+def s3() -> S3:
+    return S3(lambda: 1_000.9, buckets=["b"])
+
+
+def put(s3: S3, content: bytes, **more: Any) -> str:
+    reply = s3.call("put_object", {**PLACE, "Body": content, **more})
+    return str(reply["ETag"])
+
+
+async def get(s3: S3, **more: Any) -> bytes:
+    reply = s3.call("get_object", {**PLACE, **more})
+    async with reply["Body"] as body:
+        content: bytes = await body.read()
+        return content
+
+
+def refusal(s3: S3, operation: str, **request: Any) -> tuple[str, int]:
+    with pytest.raises(ClientError) as refused:
+        s3.call(operation, {**PLACE, **request})
+    response = refused.value.response
+    return response["Error"]["Code"], response["ResponseMetadata"]["HTTPStatusCode"]
+
+
+async def test_what_was_written_last_is_read(s3: S3) -> None:
+    assert put(s3, b"one") != put(s3, b"two")
+    assert b"two" == await get(s3)
+
+
+async def test_a_file_is_written_from_where_it_stands(s3: S3) -> None:
+    file = BytesIO(b"a file")
+    file.seek(2)
+    s3.call("put_object", {**PLACE, "Body": file})
+    assert b"file" == await get(s3)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ("bytes=0-3", b"0123"),
+        ("bytes=8-99", b"89"),
+        ("bytes=7-", b"789"),
+        ("bytes=-2", b"89"),
+        ("bytes=-99", b"0123456789"),
+        ("lines=1-2", b"0123456789"),
+    ],
+)
+async def test_a_range_is_cut_at_the_end(s3: S3, wanted: str, found: bytes) -> None:
+    put(s3, b"0123456789")
+    assert found == await get(s3, Range=wanted)
+
+
+@pytest.mark.parametrize("wanted", ["bytes=10-12", "bytes=10-", "bytes=-0"])
+def test_a_range_behind_the_end_is_refused(s3: S3, wanted: str) -> None:
+    put(s3, b"0123456789")
+    assert ("InvalidRange", 416) == refusal(s3, "get_object", Range=wanted)
+
+
+@pytest.mark.parametrize("wanted", ["bytes=0-0", "bytes=-1"])
+def test_nothing_has_no_parts(s3: S3, wanted: str) -> None:
+    put(s3, b"")
+    assert ("InvalidRange", 416) == refusal(s3, "get_object", Range=wanted)
+
+
+def test_a_part_says_which_it_is(s3: S3) -> None:
+    put(s3, b"0123456789")
+    for wanted, found in (("2-3", ("2-3/10", 2)), ("8-99", ("8-9/10", 2))):
+        reply = s3.call("get_object", {**PLACE, "Range": f"bytes={wanted}"})
+        said = reply["ContentRange"].removeprefix("bytes ")
+        assert found == (said, reply["ContentLength"])
+
+
+def test_what_is_not_there_is_said_so(s3: S3) -> None:
+    assert ("NoSuchKey", 404) == refusal(s3, "get_object")
+    assert ("404", 404) == refusal(s3, "head_object")
+    assert ("NoSuchBucket", 404) == refusal(s3, "get_object", Bucket="c")
+    assert {} == s3.call("delete_object", PLACE)
+
+
+def test_a_write_may_insist_on_being_the_first(s3: S3) -> None:
+    etag = put(s3, b"one", IfNoneMatch="*")
+    failed = ("PreconditionFailed", 412)
+    assert failed == refusal(s3, "put_object", IfNoneMatch="*")
+    assert etag != put(s3, b"two", IfMatch=etag)
+    assert failed == refusal(s3, "put_object", IfMatch=etag)
+    assert ("NoSuchKey", 404) == refusal(s3, "put_object", Key="x", IfMatch=etag)
+
+
+async def test_a_read_may_insist_on_what_it_knows(s3: S3) -> None:
+    etag = put(s3, b"one")
+    assert b"one" == await get(s3, IfMatch=etag)
+    assert ("304", 304) == refusal(s3, "get_object", IfNoneMatch=etag)
+    assert ("PreconditionFailed", 412) == refusal(s3, "get_object", IfMatch='"x"')
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"a", b"a\nb", b"a\nb\n", b"\n\na\r\nb", b"x" * 3000 + b"\n" + b"y" * 1023],
+)
+async def test_lines_are_read_as_they_are_split(s3: S3, content: bytes) -> None:
+    put(s3, content)
+    body = s3.call("get_object", PLACE)["Body"]
+    async with body:
+        assert content.splitlines() == [line async for line in body.iter_lines()]
+
+
+async def test_a_listing_goes_on_page_by_page_in_order(s3: S3) -> None:
+    for key in ("p/10", "p/9", "p/1", "q/1", "p/ü"):
+        s3.call("put_object", {"Bucket": "b", "Key": key})
+
+    async def ask(**request: Any) -> dict[str, Any]:
+        return s3.call("list_objects_v2", request)
+
+    found = [
+        [entry["Key"] for entry in page.get("Contents", [])]
+        async for page in pages(ask, Bucket="b", Prefix="p/", MaxKeys=3)
+    ]
+    assert [["p/1", "p/10", "p/9"], ["p/ü"]] == found
+
+
+def test_what_the_model_does_not_know_stops_the_test(s3: S3) -> None:
+    for operation, more in (("copy_object", {}), ("get_object", {"VersionId": "1"})):
+        with pytest.raises(NotImplementedError):
+            s3.call(operation, {**PLACE, **more})

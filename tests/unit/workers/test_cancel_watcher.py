@@ -1,0 +1,181 @@
+"""A poll interrupts the chunks of cancelled jobs, and no others."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from piecework.calls.fleet_breaker import BreakerRegistry
+from piecework.domain.model import ChunkRef, JobRef, JobStatus
+from piecework.domain.protocols import CancelRequest
+from piecework.errors import SchemaTooNewError, StoreError
+from piecework.health import Liveness
+from piecework_worker.cancel_watcher import MIN_AGE_S, CancelWatcher
+from tests.unit.piecework.fakes import Log
+from tests.unit.piecework.store.tables import REF
+from tests.unit.virtual import run_virtually
+
+
+class Held:
+    def __init__(self, ref: ChunkRef = REF) -> None:
+        self.claim = SimpleNamespace(ref=ref)
+        self.stopped: list[CancelRequest | None] = []
+        self.acquired_at = 0.0
+
+    def request_cancel(self, asked: CancelRequest) -> None:
+        self.stopped.append(asked)
+
+
+@pytest.mark.parametrize(
+    ("status", "stopped"),
+    [
+        (JobStatus.CANCELLING, [CancelRequest("then", compensate=True)]),
+        (JobStatus.RUNNING, []),
+        (None, []),
+    ],
+)
+async def test_the_chunks_of_a_cancelled_job_are_interrupted(
+    status: JobStatus | None, stopped: list[CancelRequest]
+) -> None:
+    asked: list[Any] = []
+
+    async def read(ref: Any) -> Any:
+        asked.append(ref)
+        said = {"status": status, "cancelled_at": "then", "compensates_on_cancel": True}
+        return None if status is None else SimpleNamespace(**said)
+
+    leases = [Held(), Held()]
+    rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read))
+    lease_renewer: Any = SimpleNamespace(
+        leases=dict(enumerate(leases)), liveness=Liveness()
+    )
+    log: Any = Log()
+    breakers = BreakerRegistry(lambda: 0.0, Random(1), log)
+    await CancelWatcher(rt, lease_renewer, breakers, log).poll()
+    assert [lease.stopped for lease in leases] == [stopped, stopped]
+    assert asked == [REF.of]
+
+
+@pytest.mark.parametrize(
+    ("in_hand", "untold", "looks"),
+    [(False, False, 0), (True, False, 1), (False, True, 1)],
+)
+async def test_breakers_are_synced_if_a_chunk_may_call_or_a_change_is_unsent(
+    *, in_hand: bool, untold: bool, looks: int
+) -> None:
+    asked: list[str] = []
+
+    async def read(_: Any) -> None:
+        asked.append("job")
+
+    async def look() -> None:
+        asked.append("breakers")
+
+    rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read))
+    leases = {"token": Held()} if in_hand else {}
+    lease_renewer: Any = SimpleNamespace(leases=leases, liveness=Liveness())
+    breakers: Any = SimpleNamespace(has_pending_writes=untold, sync=look)
+    await CancelWatcher(rt, lease_renewer, breakers, Log()).poll()
+    assert looks == asked.count("breakers")
+
+
+@pytest.mark.parametrize(
+    ("code", "pauses"),
+    [
+        ("aws.service.throttled", [0.5, 1.0, 2.0, 4.0, 5.0, 5.0, 4.5, 4.05]),
+        ("aws.service.unavailable", [0.5] * 8),
+    ],
+)
+def test_a_throttled_watcher_polls_less_often_and_recovers_step_by_step(
+    code: str, pauses: list[float]
+) -> None:
+    looks: list[float] = []
+
+    async def read(_: Any) -> None:
+        looks.append(asyncio.get_running_loop().time())
+        if len(looks) <= 5:
+            message = "too many"
+            raise StoreError(message, code=code)
+
+    async def watched() -> None:
+        settings = SimpleNamespace(lease_s=15.0, cancel_poll_s=0.5)
+        rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read), settings=settings)
+        lease_renewer: Any = SimpleNamespace(
+            leases={"token": Held()}, liveness=Liveness()
+        )
+        breakers = BreakerRegistry(lambda: 0.0, Random(1), Log())
+        began = asyncio.get_running_loop().time()
+        looks_at = asyncio.create_task(
+            CancelWatcher(rt, lease_renewer, breakers, Log()).run()
+        )
+        await asyncio.sleep(sum(pauses) + 0.1)
+        looks_at.cancel()
+        gaps = [b - a for a, b in pairwise([began, *looks])]
+        assert pauses == pytest.approx(gaps)
+
+    run_virtually(watched())
+
+
+async def test_the_job_of_a_new_lease_is_not_polled() -> None:
+    asked: list[Any] = []
+
+    async def read(ref: Any) -> None:
+        asked.append(ref)
+
+    now = asyncio.get_running_loop().time()
+    young, older = Held(), Held()
+    young.acquired_at, older.acquired_at = now, now - MIN_AGE_S
+    rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read))
+    lease_renewer: Any = SimpleNamespace(leases={"token": young}, liveness=Liveness())
+    breakers = BreakerRegistry(lambda: 0.0, Random(1), Log())
+    await CancelWatcher(rt, lease_renewer, breakers, Log()).poll()
+    assert [] == asked
+
+    lease_renewer.leases["other"] = older
+    await CancelWatcher(rt, lease_renewer, breakers, Log()).poll()
+    assert [REF.of] == asked
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StoreError("slow down", code="aws.service.throttled"),
+        SchemaTooNewError("it is newer"),
+    ],
+)
+async def test_a_job_that_cannot_be_read_hides_no_cancel_of_another(
+    error: StoreError,
+) -> None:
+    looked: list[bool] = []
+
+    async def read(ref: JobRef) -> Any:
+        if ref.job == "first":
+            raise error
+        return SimpleNamespace(
+            status=JobStatus.CANCELLING,
+            cancelled_at="then",
+            compensates_on_cancel=False,
+        )
+
+    async def look() -> None:
+        looked.append(True)
+
+    first, second = (Held(JobRef("acme", job).chunk(1)) for job in ("first", "second"))
+    lease_renewer: Any = SimpleNamespace(
+        leases={"a": first, "b": second}, liveness=Liveness()
+    )
+    rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read))
+    breakers: Any = SimpleNamespace(has_pending_writes=False, sync=look)
+    log: Any = Log()
+
+    with pytest.raises(StoreError) as told:
+        await CancelWatcher(rt, lease_renewer, breakers, log).poll()
+
+    assert error is told.value
+    assert [CancelRequest("then", compensate=False)] == second.stopped
+    assert [True] == looked

@@ -1,0 +1,103 @@
+"""A worker's name, and what it logs when a signal stops it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from typing import Any
+
+import pytest
+
+from piecework_worker import shutdown as stopping
+from piecework_worker.ecs import Task, current_task, worker_name
+from piecework_worker.shutdown import (
+    Stop,
+    exit_despite_threads,
+    log_signal,
+    stop_on_signals,
+)
+from tests.unit.piecework.fakes import Log
+from tests.unit.workers.stub import ARN, TASK, agent
+
+
+async def test_a_task_is_known_by_what_the_agent_says() -> None:
+    async with agent() as stub:
+        assert Task(TASK, "eu-west-1a", "RUNNING") == await current_task(
+            f"{stub.url}/v4/c1", Log()
+        )
+
+
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        ({}, "no TaskARN"),
+        ({"TaskARN": ""}, "no TaskARN"),
+        ({"TaskARN": f"{ARN} rm -rf"}, "no TaskARN"),
+        ({"TaskARN": "a" * 65}, "no TaskARN"),
+        ([], "the answer is not an object"),
+    ],
+)
+async def test_an_answer_without_a_task_is_logged_and_tolerated(
+    told: Any, reason: str
+) -> None:
+    log = Log()
+    async with agent() as stub:
+        stub.task = told
+        assert await current_task(f"{stub.url}/v4/c1", log) is None
+    assert [("ecs.refused", {"about": "metadata", "reason": reason})] == log.said
+
+
+async def test_outside_of_ecs_no_agent_is_called() -> None:
+    log = Log()
+    assert await current_task("", log) is None
+    assert [] == log.said
+
+
+@pytest.mark.parametrize(
+    ("task", "name"),
+    [(Task(TASK, "", ""), "158d1c8083dd-7"), (None, "machine-7")],
+)
+def test_a_worker_has_the_name_of_its_task_else_of_its_machine(
+    task: Task | None, name: str
+) -> None:
+    assert name == worker_name(task, "machine", 7)
+
+
+async def test_a_signal_is_logged_with_the_desired_status_of_the_task() -> None:
+    stop, log = stop_on_signals(), Log()
+    loop = asyncio.get_running_loop()
+    async with agent() as stub:
+        stub.task["DesiredStatus"] = "STOPPED"
+        os.kill(os.getpid(), signal.SIGTERM)
+        await log_signal(stop, f"{stub.url}/v4/c1", log)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.remove_signal_handler(number)
+
+    said = {"signal": "SIGTERM", "desired_status": "STOPPED"}
+    assert [("worker.signalled", said)] == log.said
+
+
+async def test_a_stop_of_our_own_is_no_signal() -> None:
+    stop, log = Stop(), Log()
+    stop.set()
+    await log_signal(stop, "", log)
+    assert [] == log.said
+
+
+def test_a_thread_that_goes_on_does_not_keep_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    over, log, ended = threading.Event(), Log(), []
+    monkeypatch.setattr(stopping, "THREADS_S", 0.01)
+    monkeypatch.setattr(os, "_exit", ended.append)
+    thread = threading.Thread(target=over.wait)
+    thread.start()
+
+    exit_despite_threads(8, log)
+    over.set()
+    thread.join()
+
+    assert [8] == ended
+    assert ["worker.threads_left"] == log.names()

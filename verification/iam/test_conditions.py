@@ -1,0 +1,162 @@
+"""Each condition of each statement keeps somebody out who would else be let in."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from verification.iam import evaluate
+from verification.iam.evaluate import Decision, Request, Statement, decide, texts
+from verification.iam.roles import EVERYTHING, roles
+from verification.iam.test_decisions import BY_TENANT, DECISIONS, ON_RESOURCES, request
+
+ROLES = roles(GitHubSubject="repo:ours/app:environment:prod", **EVERYTHING)
+CONDITIONS = [
+    (actor, kind, number, operator)
+    for actor, role in ROLES.items()
+    for kind, statements in (("grants", role.grants), ("trust", role.trust))
+    for number, statement in enumerate(statements)
+    for operator in statement.get("Condition", {})
+]
+
+
+def meeting(statement: Statement, but: str) -> dict[str, str | tuple[str, ...]]:
+    """Return a context that meets a condition but for the lines of an operator."""
+    found: dict[str, str | tuple[str, ...]] = {"aws:securetransport": "true"}
+    for operator, lines in statement["Condition"].items():
+        for key, wanted in lines.items():
+            value = texts(wanted)[0] if operator != but else "elsewhere"
+            if operator == "Null":
+                if operator == but:
+                    found.pop(key.lower(), None)
+                    return found
+                continue
+            many = operator.startswith("For")
+            found[key.lower()] = (value,) if many else value
+    return found
+
+
+@pytest.mark.parametrize(("actor", "kind", "number", "operator"), CONDITIONS)
+def test_a_statement_that_forgot_a_condition_lets_in_who_was_kept_out(
+    actor: str, kind: str, number: int, operator: str
+) -> None:
+    statement = getattr(ROLES[actor], kind)[number]
+    lax = copy.deepcopy(dict(statement))
+    del lax["Condition"][operator]
+    asked = Request(
+        texts(statement["Action"])[0],
+        texts(statement.get("Resource", ""))[0].replace("*", "x"),
+        meeting(statement, operator),
+        principal(statement),
+    )
+    assert Decision.NOT_ALLOWED is decide(asked, [statement])
+    assert Decision.ALLOWED is decide(asked, [lax])
+
+
+def principal(statement: Statement) -> tuple[str, str]:
+    """Return somebody whom a trust policy names."""
+    ((kind, name),) = statement.get("Principal", {"AWS": ""}).items()
+    return kind, texts(name)[0]
+
+
+def answers() -> list[Decision]:
+    """Return the decision of every row."""
+    return [
+        decide(
+            request(action, resource, facts),
+            BY_TENANT[tenant][actor].grants,
+            ON_RESOURCES,
+        )
+        for actor, tenant, action, resource, facts, _ in DECISIONS
+    ]
+
+
+def any_key(operator: str, key: str, wanted: Any, context: Any) -> bool:
+    """Take a key that is missing for one that fits."""
+    return key.lower() not in context or HOLDS(operator, key, wanted, context)
+
+
+def one_is_enough(operator: str, key: str, wanted: Any, context: Any) -> bool:
+    """Take some keys for all of them."""
+    lax = operator.replace("ForAllValues", "ForAnyValue")
+    return HOLDS(lax, key, wanted, context)
+
+
+def no_nulls(operator: str, key: str, wanted: Any, context: Any) -> bool:
+    """Forget what `Null` says."""
+    return operator == "Null" or HOLDS(operator, key, wanted, context)
+
+
+def loose(pattern: str, text: str) -> bool:
+    """Take a beginning for the whole."""
+    return text.startswith(pattern.rstrip("*")) or LIKE(pattern, text)
+
+
+def empty(written: str, context: Any) -> str:
+    """Put nothing, or a star, in the place of a variable that has no value."""
+    return evaluate.VARIABLE.sub("*", written)
+
+
+HOLDS, LIKE = evaluate.holds, evaluate.like
+
+
+@pytest.mark.parametrize(
+    ("name", "mutant"),
+    [
+        ("holds", any_key),
+        ("holds", one_is_enough),
+        ("holds", no_nulls),
+        ("holds", lambda *_: True),
+        ("holds", lambda *_: False),
+        ("like", loose),
+        ("like", lambda pattern, text: True),
+        ("like", lambda pattern, text: pattern == text),
+        ("filled", empty),
+        ("concerns", lambda *_: True),
+        ("arn_like", lambda pattern, arn: evaluate.like(pattern.split(":")[5], arn)),
+    ],
+)
+def test_an_evaluator_that_is_wrong_decides_otherwise(
+    name: str, mutant: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = answers()
+    monkeypatch.setattr(evaluate, name, mutant)
+    assert right != answers()
+
+
+def test_a_refusal_wins_over_everything() -> None:
+    allow = {"Effect": "Allow", "Action": "sqs:*", "Resource": "*"}
+    refuse = {**allow, "Effect": "Deny", "Action": "sqs:Purge*"}
+    asked = Request("sqs:PurgeQueue", "arn:aws:sqs:us-east-1:000000000000:q")
+    assert Decision.ALLOWED is decide(asked, [allow])
+    assert Decision.FORBIDDEN is decide(asked, [allow, refuse])
+    assert Decision.FORBIDDEN is decide(asked, [allow], [refuse])
+    assert Decision.FORBIDDEN is decide(asked, [allow], boundary=[allow, refuse])
+
+
+def test_a_boundary_caps_what_a_role_is_granted() -> None:
+    allow = {"Effect": "Allow", "Action": ["sqs:SendMessage"], "Resource": "*"}
+    asked = Request("sqs:SendMessage", "arn:aws:sqs:us-east-1:000000000000:q")
+    other = {**allow, "Action": "s3:GetObject"}
+    assert Decision.ALLOWED is decide(asked, [allow], boundary=[allow])
+    assert Decision.NOT_ALLOWED is decide(asked, [allow], boundary=[other])
+    assert Decision.NOT_ALLOWED is decide(asked, [allow], boundary=[])
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        {"Effect": "Allow", "NotAction": "s3:*", "Resource": "*"},
+        {
+            "Effect": "Allow",
+            "Action": "s3:GetObject",
+            "Resource": "*",
+            "Condition": {"IpAddress": {"aws:SourceIp": "10.0.0.0/8"}},
+        },
+    ],
+)
+def test_what_the_evaluator_does_not_know_is_an_error(statement: Statement) -> None:
+    with pytest.raises((ValueError, KeyError)):
+        decide(Request("s3:GetObject", "arn:aws:s3:::b/k"), [statement])

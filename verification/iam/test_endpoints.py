@@ -1,0 +1,108 @@
+"""What tasks are granted, the endpoints of our network let through, and no more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from verification.iam.evaluate import Decision, Request, Statement, decide
+from verification.iam.roles import EVERYTHING, roles
+from verification.iam.template import ACCOUNT, Resolver, lists, read
+from verification.iam.used import grants
+
+#: Those that run in the network; what is submitted from S3 is any account's.
+IN_TASKS = ("worker", "reconciler", "orchestrator", "execution")
+ELSEWHERE = {"arn:aws:s3:::inbox/manifests/*"}
+SERVICES = {
+    "S3Endpoint": "s3",
+    "DynamoDbEndpoint": "dynamodb",
+    "SqsEndpoint": "sqs",
+    "LogsEndpoint": "logs",
+    "EcrApiEndpoint": "ecr",
+    "SecretEndpoint": "secretsmanager",
+    "ParameterEndpoint": "ssm",
+    "ModelEndpoint": "bedrock",
+}
+ROLES = roles(**EVERYTHING)
+US = {"aws:principalaccount": ACCOUNT}
+
+
+def fences() -> dict[str, list[Statement]]:
+    """Return what each endpoint lets through, by service."""
+    template = read("network")
+    declared = {
+        name: p.get("Default", "") for name, p in template["Parameters"].items()
+    }
+    given = {**declared, "App": "piecework", "Env": "prod"}
+    resolver = Resolver(template, lists(template, given))
+    written: dict[str, Any] = template["Resources"]
+    return {
+        service: resolver.value(written[name]["Properties"]["PolicyDocument"])[
+            "Statement"
+        ]
+        for name, service in SERVICES.items()
+    }
+
+
+@pytest.mark.parametrize("actor", IN_TASKS)
+def test_what_a_task_is_granted_passes_the_fence(actor: str) -> None:
+    through = fences()
+    for grant in grants(actor, ROLES[actor].grants):
+        service = grant.action.partition(":")[0]
+        # Secrets and parameters are granted in one list, to the actions of both.
+        other = grant.action == "ssm:GetParameters" and ":ssm:" not in grant.resource
+        if service in through and grant.resource not in ELSEWHERE and not other:
+            asked = Request(grant.action, grant.resource, US)
+            assert Decision.ALLOWED is decide(asked, through[service]), grant
+
+
+def test_a_parameter_that_is_a_secret_passes_the_fence() -> None:
+    given = f"arn:aws:ssm:us-east-1:{ACCOUNT}:parameter/token"
+    granted = roles(**{**EVERYTHING, "SecretArns": given})["execution"].grants
+    asked = Request("ssm:GetParameters", given, US)
+    assert Decision.ALLOWED is decide(asked, granted)
+    assert Decision.ALLOWED is decide(asked, fences()["ssm"])
+
+
+@pytest.mark.parametrize(
+    ("service", "action", "resource", "account"),
+    [
+        ("s3", "s3:PutObject", "arn:aws:s3:::elsewhere/x", ACCOUNT),
+        (
+            "s3",
+            "s3:PutObject",
+            "arn:aws:s3:::piecework-prod-000000000000-us-east-1/x",
+            "9",
+        ),
+        (
+            "sqs",
+            "sqs:SendMessage",
+            f"arn:aws:sqs:us-east-1:{ACCOUNT}:elsewhere",
+            ACCOUNT,
+        ),
+        (
+            "sqs",
+            "sqs:SendMessage",
+            "arn:aws:sqs:us-east-1:9:piecework-prod-work",
+            ACCOUNT,
+        ),
+        (
+            "ssm",
+            "ssm:GetParameters",
+            "arn:aws:ssm:us-east-1:9:parameter/token",
+            ACCOUNT,
+        ),
+        (
+            "dynamodb",
+            "dynamodb:PutItem",
+            f"arn:aws:dynamodb:us-east-1:{ACCOUNT}:table/piecework-prod-checkpoints",
+            "9",
+        ),
+    ],
+)
+def test_nothing_else_passes_the_fence(
+    service: str, action: str, resource: str, account: str
+) -> None:
+    asked = Request(action, resource, {"aws:principalaccount": account})
+    assert Decision.NOT_ALLOWED is decide(asked, fences()[service])

@@ -1,0 +1,171 @@
+"""Model the states of the whole protocol, as numbered parts with cached steps.
+
+A state is a tuple of numbers, one for each part: job, chunks, join, workers. An action
+depends on few parts, so it is computed once for each combination of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from verification.model import around, turn, worker
+from verification.model.state import (
+    ENDED,
+    IDLE,
+    JOB_ENDED,
+    OPEN,
+    SEES_ABSENT,
+    SEES_NO_RESULT,
+    SEES_OPEN,
+    Chunk,
+    Config,
+    Effect,
+    Job,
+    Js,
+    St,
+    Step,
+    sent,
+)
+
+State: TypeAlias = tuple[int, ...]
+#: The changed parts; a label; whether it is a fault; what it breaks.
+Move: TypeAlias = tuple[tuple[tuple[int, int], ...], str, bool, str]
+LEFT_BEHIND = "a job ends after its chunks"
+
+
+@dataclass(slots=True)
+class Space:
+    """The numbered parts of one configuration's states."""
+
+    cfg: Config
+    parts: list[Any] = field(default_factory=list)
+    numbers: dict[Any, int] = field(default_factory=dict)
+    moves: dict[tuple[int, ...], list[Move]] = field(default_factory=dict)
+    sees: dict[int, int] = field(default_factory=dict)
+
+    def number(self, part: Any) -> int:
+        key = (type(part), part)
+        if key not in self.numbers:
+            self.numbers[key] = len(self.parts)
+            self.parts.append(part)
+            if isinstance(part, Chunk):
+                self.sees[self.numbers[key]] = seen(part)
+        return self.numbers[key]
+
+    def start(self) -> State:
+        cfg = self.cfg
+        empty = (0,) * cfg.gens
+        effects = (Effect(),) * cfg.stages if cfg.effects else ()
+        job, first = Job(late=int(cfg.deadline)), Chunk(queue=empty, effects=effects)
+        if cfg.sent:
+            job = job._replace(st=Js.RUNNING, opened=1, submitter=0)
+            first = sent(first._replace(st=St.PENDING), 1)
+        chunk = self.number(first)
+        join = self.number(Chunk(queue=empty))
+        idle = self.number(IDLE)
+        return (
+            self.number(job),
+            *[chunk] * cfg.chunks,
+            join,
+            *[idle] * cfg.workers,
+        )
+
+    def after(self, state: State) -> Iterator[tuple[State, str, bool, str]]:
+        """Yield each next state: its label, whether it is a fault, what it breaks."""
+        for changed, label, fault, broken in self.moved(state):
+            new = list(state)
+            for at, part in changed:
+                new[at] = part
+            yield tuple(new), label, fault, broken
+
+    def moved(self, state: State) -> Iterator[Move]:
+        """Yield every move from a state."""
+        n, job, moves = self.cfg.chunks, state[0], self.moves
+        census = 0
+        for part in state[1 : n + 1]:
+            census |= self.sees[part]
+        key: tuple[int, ...] = (job, state[n + 1], census)
+        yield from moves.get(key) or self.job_moves(key)
+        for at in range(1, n + 2):
+            key = (job, state[at], at, -1)
+            found = moves.get(key)
+            yield from self.chunk_moves(key) if found is None else found
+        for at in range(n + 2, len(state)):
+            busy = self.parts[state[at]]
+            targets = [busy.target + 1] if busy.pc else range(1, n + 2)
+            for target in targets:
+                key = (job, state[target], state[at], target, at, census)
+                found = moves.get(key)
+                yield from self.worker_moves(key) if found is None else found
+
+    def job_moves(self, key: tuple[int, ...]) -> list[Move]:
+        job, join, census = key
+        steps = around.around_job(self.cfg, self.parts[job], self.parts[join], census)
+        places = (0, job), (self.cfg.chunks + 1, join)
+        return self.remember(key, steps, lambda s: (s.job, s.chunk), places)
+
+    def chunk_moves(self, key: tuple[int, ...]) -> list[Move]:
+        job, chunk, at, _ = key
+        steps = around.around_chunk(
+            self.cfg, at - 1, self.parts[chunk], self.parts[job]
+        )
+        places = (0, job), (at, chunk)
+        return self.remember(key, steps, lambda s: (s.job, s.chunk), places)
+
+    def worker_moves(self, key: tuple[int, ...]) -> list[Move]:
+        job, chunk, own, target, at, census = key
+        me, parts = at - self.cfg.chunks - 1, self.parts
+        steps = worker.steps(
+            turn.At(
+                self.cfg, me, parts[own], target - 1, parts[chunk], parts[job], census
+            )
+        )
+        named = (s._replace(label=f"worker {me} {s.label}") for s in steps)
+        places = (0, job), (target, chunk), (at, own)
+        return self.remember(key, named, lambda s: (s.job, s.chunk, s.worker), places)
+
+    def remember(
+        self,
+        key: tuple[int, ...],
+        steps: Iterable[Step],
+        parts: Callable[[Step], tuple[Any, ...]],
+        places: tuple[tuple[int, int], ...],
+    ) -> list[Move]:
+        found: list[Move] = []
+        for step in steps:
+            new = zip(places, map(self.number, parts(step)), strict=True)
+            changed = tuple((at, part) for (at, old), part in new if part != old)
+            if changed:
+                found.append((changed, step.label, step.fault, step.broken))
+        self.moves[key] = found
+        return found
+
+    def quiet(self, state: State) -> bool:
+        """Return whether the job has ended, without active processes and messages."""
+        n, parts = self.cfg.chunks, self.parts
+        return (
+            parts[state[0]].st in JOB_ENDED
+            and not any(parts[w].pc for w in state[n + 2 :])
+            and not any(any(parts[c].queue) for c in state[1 : n + 2])
+        )
+
+    def wrong(self, state: State) -> str:
+        """Return the violations of a state itself."""
+        job = self.parts[state[0]].st
+        if job not in JOB_ENDED:
+            return ""
+        census = 0
+        for part in state[1 : self.cfg.chunks + 1]:
+            census |= self.sees[part]
+        absent = census & SEES_ABSENT and job != Js.CANCELLED
+        return LEFT_BEHIND if census & SEES_OPEN or absent else ""
+
+
+def seen(chunk: Chunk) -> int:
+    """Return a chunk as the snapshot sees it."""
+    if chunk.st == St.ABSENT:
+        return SEES_ABSENT | SEES_NO_RESULT
+    open_ = chunk.st in OPEN or chunk.st not in ENDED
+    return open_ * SEES_OPEN | (chunk.st != St.SUCCEEDED) * SEES_NO_RESULT

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import pytest
+
+from verification.model.ablations import ABLATIONS, TINY, Ablation
+from verification.model.checker import explore
+from verification.model.configurations import CONFIGURATIONS
+from verification.model.state import Config
+from verification.model.theme import Theme, model_of
+
+
+@pytest.mark.parametrize("cfg", CONFIGURATIONS, ids=lambda cfg: cfg.name)
+def test_explored_states_violate_no_property(cfg: Config | Theme) -> None:
+    assert {} == explore(model_of(cfg), 3_000).broken
+
+
+def test_a_quiet_end_can_be_reached_from_every_state_of_the_smallest_run() -> None:
+    found = explore(model_of(TINY._replace(letters=True)), 100_000)
+
+    assert (True, {}) == (found.complete, found.broken)
+
+
+@pytest.mark.parametrize("ablation", ABLATIONS, ids=lambda ablation: ablation.guard)
+def test_a_removed_guard_violates_its_property(ablation: Ablation) -> None:
+    found = explore(model_of(ablation.without), 300_000, ablation.breaks)
+
+    assert ablation.breaks in found.broken

@@ -1,0 +1,31 @@
+"""List the equivalent mutants, each with its reason.
+
+A person has reviewed them. An entry that names no mutant fails the run.
+"""
+
+from __future__ import annotations
+
+Key = tuple[str, str, str]
+
+CLAIMS = "piecework/store/claims.py"
+KNOWN_GEN = "`gen = :gen` is false, too, where there is no item"
+
+EQUIVALENT: dict[Key, str] = {
+    (CLAIMS, "CLAIM", "without `attribute_exists(pk)`"): KNOWN_GEN,
+    (CLAIMS, "RECOVER", "without `attribute_exists(pk)`"): KNOWN_GEN,
+    (
+        "piecework/store/checkpoints.py",
+        "_may_go_on",
+        "without `attribute_exists(direction)`",
+    ): "a chunk on its way back completes no stage: it only undoes",
+    (
+        "piecework/store/effects.py",
+        "_record_end",
+        "without `:unknown of #state IN (:intent, :unknown)`",
+    ): "only a doubt comes to it by that, and what is UNKNOWN is so already",
+    (
+        "workers/piecework_worker/lease.py",
+        "__aexit__",
+        "`scope is None` as False",
+    ): "who leaves has entered; the types alone ask for it",
+}

@@ -1,0 +1,39 @@
+"""A field of an item as somebody may have left it: a code, no crash, no spinning."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from piecework.domain.records import UNREADABLE, Bounds, JsonRefusedError, read_json
+from piecework.errors import PermanentError
+from piecework.jobs.manifest import Entry
+from verification.security.receiving import Note
+from verification.security.spoiling import lines, met, spoilt
+
+LINES = list(lines())
+#: Requests of a worker and a reconciler that meet one spoilt item.
+FEW = 60
+
+
+async def test_an_item_that_somebody_spoiled_has_a_code_and_holds_up_nobody() -> None:
+    codes = set[str]()
+    for each in spoilt():
+        outcome = await met(each)
+        assert [] == outcome.crashed
+        assert outcome.requests < FEW, each.what
+        codes |= outcome.codes
+    assert UNREADABLE in codes
+
+
+@pytest.mark.parametrize("line", LINES, ids=range(len(LINES)))
+def test_a_line_that_is_no_payload_is_refused(line: bytes) -> None:
+    with pytest.raises((JsonRefusedError, ValidationError)):
+        Note.model_validate(read_json(line, Bounds(1_000_000)), extra="forbid")
+
+
+@pytest.mark.parametrize("line", LINES, ids=range(len(LINES)))
+def test_a_line_that_is_none_of_a_manifest_is_refused(line: bytes) -> None:
+    with pytest.raises(PermanentError) as caught:
+        Entry.read(line)
+    assert UNREADABLE == caught.value.code

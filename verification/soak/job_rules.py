@@ -1,0 +1,129 @@
+"""What may be written to a job's item: when it opens, ends, and is taken up again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from piecework.domain import keys
+from verification.soak.record import Change, Item
+from verification.soak.world import CHUNK_ENDED, JOB_ENDED, NOTHING, Rule, World
+
+MOVES = {
+    ("SUBMITTING", "RUNNING"),
+    ("RUNNING", "FINALIZING"),
+    ("FINALIZING", "SUCCEEDED"),
+    ("FINALIZING", "PARTIAL"),
+    ("FINALIZING", "FAILED"),
+    ("PARTIAL", "RESUMING"),
+    ("FAILED", "RESUMING"),
+    ("CANCELLED", "RESUMING"),
+    ("RESUMING", "RUNNING"),
+    ("RESUMING", "SUBMITTING"),
+    ("SUBMITTING", "CANCELLING"),
+    ("RUNNING", "CANCELLING"),
+    ("RESUMING", "CANCELLING"),
+    ("CANCELLING", "CANCELLED"),
+}
+#: What "all" means never changes.
+FACTS = ("pipeline", "chunks", "manifest", "manifest_sha256")
+
+
+def job_moves_as_drawn(world: World, change: Change) -> Iterator[str]:
+    """I4: every move is an arrow of docs/states.md."""
+    old, new = world.old(change), change.new
+    if new is None:
+        yield "the job is gone"
+    elif old is None:
+        if new["status"] != "SUBMITTING":
+            yield f"begins as {new['status']}"
+    elif old["status"] != new["status"] and (old["status"], new["status"]) not in MOVES:
+        yield f"{old['status']} -> {new['status']}"
+
+
+def job_gen_rises(world: World, change: Change) -> Iterator[str]:
+    """I4: by one with each resume, and at no other time."""
+    old, new = world.old(change), change.new
+    if old is None or new is None:
+        return
+    resumed = new["status"] == "RESUMING" and old["status"] != "RESUMING"
+    if new["gen"] != old["gen"] + resumed:
+        yield f"generation {old['gen']} -> {new['gen']} on its way to {new['status']}"
+
+
+def facts_stay(world: World, change: Change) -> Iterator[str]:
+    """I1: nobody changes what the job is."""
+    old, new = world.old(change), change.new
+    if old is None or new is None:
+        return
+    changed = [name for name in FACTS if old.get(name) != new.get(name)]
+    if changed:
+        yield f"other {', '.join(changed)}"
+
+
+def opens_whole(world: World, change: Change) -> Iterator[str]:
+    """I1: a job runs once every chunk of it is written."""
+    if not becomes(world, change, {"RUNNING"}):
+        return
+    missing = (
+        set(range((change.new or NOTHING)["chunks"]))
+        - plain_chunks(world, change).keys()
+    )
+    if missing:
+        yield f"opened without {len(missing)} chunks, such as {min(missing)}"
+
+
+def ends_whole(world: World, change: Change) -> Iterator[str]:
+    """I12: a job ends, or comes to its join, when every chunk has ended."""
+    new = change.new or NOTHING
+    if not becomes(world, change, {"FINALIZING", *JOB_ENDED}):
+        return
+    chunks = plain_chunks(world, change)
+    alive = [
+        number for number, item in chunks.items() if item["status"] not in CHUNK_ENDED
+    ]
+    if alive:
+        yield f"{new['status']} while chunk {min(alive)} is at work"
+    cancelled = new["status"] == "CANCELLED"  # its submit may have been cut off
+    if len(chunks) != new["chunks"] and not cancelled:
+        yield f"{new['status']} with {len(chunks)} chunks of {new['chunks']}"
+
+
+def ends_truthfully(world: World, change: Change) -> Iterator[str]:
+    """I12, I15: its status and its counts are those of its chunks."""
+    new = change.new or NOTHING
+    if not becomes(world, change, JOB_ENDED):
+        return
+    counts = Counter(item["status"] for item in plain_chunks(world, change).values())
+    told = Counter({str(name): int(n) for name, n in new.get("outcomes", {}).items()})
+    if new["status"] == "CANCELLED":
+        told["CANCELLED"] -= new["chunks"] - counts.total()  # never written
+    if +told != counts:
+        yield f"tells of {dict(told)}, and has {dict(counts)}"
+    succeeded = counts["SUCCEEDED"]
+    if new["status"] == "SUCCEEDED" and succeeded != new["chunks"]:
+        yield f"SUCCEEDED with {succeeded} of {new['chunks']}"
+    if new["status"] == "PARTIAL" and not 0 < succeeded < new["chunks"]:
+        yield f"PARTIAL with {succeeded} of {new['chunks']}"
+
+
+def becomes(world: World, change: Change, statuses: set[str]) -> bool:
+    """Say whether the job comes into one of these states."""
+    old, new = world.old(change) or NOTHING, change.new or NOTHING
+    return new.get("status") in statuses and old.get("status") != new.get("status")
+
+
+def plain_chunks(world: World, change: Change) -> dict[int, Item]:
+    """Return the job's chunks, without its join."""
+    chunks = world.chunks[change.job]
+    return {n: item for n, item in chunks.items() if n != keys.JOIN_CHUNK}
+
+
+JOB_RULES: dict[str, tuple[str, Rule]] = {
+    "job-moves-as-drawn": ("I4", job_moves_as_drawn),
+    "job-gen-rises": ("I4", job_gen_rises),
+    "facts-stay": ("I1", facts_stay),
+    "opens-whole": ("I1", opens_whole),
+    "ends-whole": ("I12", ends_whole),
+    "ends-truthfully": ("I15", ends_truthfully),
+}

@@ -1,0 +1,77 @@
+"""What is seen outside of the tables: effects, deleted messages, and logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verification.soak.record import Ack, Change, Effect, Said
+from verification.soak.world import CHUNK_ENDED, Rule, World
+
+#: The event of a claim's end, and the status that the chunk then has.
+SETTLED = {
+    "chunk.succeeded": "SUCCEEDED",
+    "chunk.retry_scheduled": "WAITING",
+    "chunk.deferred": "WAITING",
+    "chunk.released": "WAITING",
+    "chunk.dead_lettered": "DEAD",
+    "chunk.cancelled": "CANCELLED",
+}
+
+
+def intended_first(world: World, effect: Effect) -> Iterator[str]:
+    """I7: no effect without its intent on record, under the very key."""
+    if effect.what != "call" and effect.key not in world.intents:
+        yield f"{effect.op} took effect without an intent"
+
+
+def effected_once(world: World, effect: Effect) -> Iterator[str]:
+    """I6: one effect a key; one at all of what is neither keyed nor looked up."""
+    if effect.what == "call":
+        return
+    keys = world.effects[effect.op, effect.job, effect.chunk]
+    naive = effect.op in world.limits.naive
+    before = keys.total() if naive else keys[effect.key]
+    if before:
+        yield f"{effect.op} took effect {before + 1} times"
+
+
+def only_ended_are_deleted(world: World, ack: Ack) -> Iterator[str]:
+    """I9: the message of a chunk that still has work to do is not deleted."""
+    chunk = world.chunk(ack.job, ack.chunk)
+    if not chunk or chunk["gen"] > ack.gen:
+        return  # it belongs to nothing, or to an earlier life
+    if chunk["gen"] < ack.gen or chunk["status"] not in CHUNK_ENDED:
+        yield f"deleted while the chunk is {chunk['status']} in {chunk['gen']}"
+
+
+def said_is_written(world: World, said: Said) -> Iterator[str]:
+    """I3, I5: what a worker says that it settled stands in the table, from it alone."""
+    if said.event not in SETTLED:
+        return
+    fields = said.fields
+    place = (fields["job"], fields["chunk"], fields["fence"])
+    if (*place, SETTLED[said.event]) not in world.settled:
+        yield f"says {said.event} of fence {place[2]}, which nobody wrote"
+    more = world.completions_said[place[:2]] >= len(world.completions[place[:2]])
+    if said.event == "chunk.succeeded" and more:
+        yield "more say that they completed it than did"
+
+
+def own_tenant_only(world: World, change: Change) -> Iterator[str]:
+    """I13: no other tenant's keys."""
+    tenant = world.limits.tenant
+    mine = change.pk.startswith((f"T#{tenant}#J#", f"T#{tenant}#JOBS"))
+    active = change.pk == "ACTIVE" and change.sk.startswith(f"{tenant}#")
+    if not (mine or active):
+        yield f"wrote to {change.pk}"
+
+
+EFFECT_RULES: dict[str, tuple[str, Rule]] = {
+    "intended-first": ("I7", intended_first),
+    "effected-once": ("I6", effected_once),
+}
+ACK_RULES: dict[str, tuple[str, Rule]] = {
+    "only-ended-are-deleted": ("I9", only_ended_are_deleted),
+}
+LOG_RULES: dict[str, tuple[str, Rule]] = {"said-is-written": ("I5", said_is_written)}
+ANY_RULES: dict[str, tuple[str, Rule]] = {"own-tenant-only": ("I13", own_tenant_only)}

@@ -1,0 +1,143 @@
+"""A tap on the queue: tells which messages were deleted, and spoils a few batches.
+
+    python -m verification.soak.tap --upstream URL --acks FILE --seed N
+
+It stands between the workers and the fault proxy, which cannot answer for one entry
+of a batch: this one drops a few from a batch and reports them as failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from aiohttp import ClientError, ClientSession, ClientTimeout, web
+
+from piecework_orchestrator.demo import processes
+from piecework_orchestrator.demo.processes import ChildProcess
+
+LOOPBACK = "127.0.0.1"
+#: Of a hundred entries of a batch, so many fail alone.
+SPOILT = 2
+HOP = {"host", "content-length", "transfer-encoding", "connection"}
+BATCHES = {"SendMessageBatch", "DeleteMessageBatch", "ChangeMessageVisibilityBatch"}
+
+
+@dataclass(slots=True)
+class Tap:
+    """What was seen of the work queue so far."""
+
+    upstream: str
+    acks: int
+    rng: Random
+    http: ClientSession
+    bodies: dict[str, str] = field(default_factory=dict)
+
+    async def pass_on(self, request: web.Request) -> web.StreamResponse:
+        """Forward a request, and look at it on its way."""
+        raw = await request.read()
+        operation = request.headers.get("X-Amz-Target", "").partition(".")[2]
+        asked = json.loads(raw) if operation else {}
+        failed = self.spoil(asked) if operation in BATCHES else []
+        if failed:
+            raw = json.dumps(asked).encode()
+        if operation == "DeleteMessageBatch":
+            self.note(asked)
+        if failed and not asked["Entries"]:
+            return web.json_response({"Successful": [], "Failed": failed})
+        try:
+            return await self.forward(request, raw, operation, failed)
+        except ClientError:
+            if request.transport is not None:
+                request.transport.abort()  # as it was done to us
+            return web.Response()
+
+    async def forward(
+        self, request: web.Request, raw: bytes, operation: str, failed: list[Any]
+    ) -> web.Response:
+        """Ask, and hand the answer on."""
+        headers = {k: v for k, v in request.headers.items() if k.lower() not in HOP}
+        url = f"{self.upstream}{request.rel_url}"
+        async with self.http.post(url, data=raw, headers=headers) as reply:
+            body = await reply.read()
+            kept = {k: v for k, v in reply.headers.items() if k.lower() not in HOP}
+            status = reply.status
+        if operation == "ReceiveMessage" and status == 200:
+            for message in json.loads(body).get("Messages", []):
+                self.bodies[message["ReceiptHandle"]] = message["Body"]
+        if failed and status == 200:
+            answer = json.loads(body)
+            answer["Failed"] = [*answer.get("Failed", []), *failed]
+            body = json.dumps(answer).encode()
+        kept.pop("Content-Encoding", None)
+        return web.Response(status=status, body=body, headers=kept)
+
+    def spoil(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
+        """Take a few entries out of a batch; return their failures."""
+        kept: list[Any] = []
+        failed: list[Any] = []
+        for entry in asked.get("Entries", []):
+            spoilt = self.rng.uniform(0, 100) < SPOILT
+            (failed if spoilt else kept).append(entry)
+        asked["Entries"] = kept
+        return [
+            {"Id": entry["Id"], "SenderFault": False, "Code": "InternalError"}
+            for entry in failed
+        ]
+
+    def note(self, asked: dict[str, Any]) -> None:
+        """Write down what a worker wants deleted, before it is."""
+        if asked["QueueUrl"].endswith("-dlq"):
+            return
+        for entry in asked["Entries"]:
+            if body := self.bodies.get(entry["ReceiptHandle"]):
+                line = {"at": time.time(), "body": body}
+                os.write(self.acks, json.dumps(line).encode() + b"\n")
+
+
+def start(
+    upstream: str, seed: int, acks: Path, seen: dict[str, str], folder: Path
+) -> ChildProcess:
+    """Start a tap as a process of its own; it says where it is."""
+    options = {"--upstream": upstream, "--seed": seed, "--acks": acks}
+    words = [str(word) for option in options.items() for word in option]
+    module = ["verification.soak.tap", *words]
+    return processes.start_process("tap", module, seen, folder / "tap.log", listen=True)
+
+
+async def serve(arguments: argparse.Namespace) -> None:
+    """Pass on until killed."""
+    acks = os.open(arguments.acks, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    async with ClientSession(timeout=ClientTimeout(total=60)) as http:
+        rng = Random(f"tap {arguments.seed}")
+        tap = Tap(arguments.upstream, acks, rng, http)
+        app = web.Application()
+        app.router.add_post("/{path:.*}", tap.pass_on)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, LOOPBACK, 0).start()
+        port = runner.addresses[0][1]
+        sys.stdout.write(json.dumps({"url": f"http://{LOOPBACK}:{port}"}) + "\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="verification.soak.tap")
+    parser.add_argument("--upstream", required=True)
+    parser.add_argument("--acks", type=Path, required=True)
+    parser.add_argument("--seed", type=int, default=0)
+    asyncio.run(serve(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""The figures of a soak: takeovers, cancels, and the outside ledger's account."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from piecework.domain.model import ChunkStatus
+from piecework.domain.outcome import Compensation
+from verification.soak.crew import Death
+from verification.soak.ledger import duplicates, left_to_a_person, paid_twice, settle_up
+from verification.soak.plan import Plan
+from verification.soak.quiet import quiets
+from verification.soak.record import Change, Effect, Item
+from verification.soak.sample import PK, clean
+from verification.soak.tables import odd_letters
+from verification.soak.takeover import percentile, seconds, takeovers
+
+STANDING = ("reserve", "hold", "charge", "deliver")
+
+
+def changes() -> list[Change]:
+    return [record for record in clean().values() if isinstance(record, Change)]
+
+
+def effects(*ops: str) -> list[Effect]:
+    return [
+        Effect(float(at), "done", op, "saga-0", 0, f"key-{op}")
+        for at, op in enumerate(ops)
+    ]
+
+
+def unsettled(chunk: Item, *ops: str) -> int:
+    return len(settle_up(effects(*ops), {"saga-0": {0: chunk}}))
+
+
+def test_a_takeover_lasts_from_the_kill_to_the_next_claim() -> None:
+    told = changes()
+    claims = [c.at for c in told if (c.new or {}).get("claim_token") in {"t1", "t2"}]
+    death = Death("w-t1", claims[0] + 1)
+    (takeover,) = takeovers(told, [death])
+    again = next(c.at for c in told if (c.new or {}).get("claim_token") == "t2")
+    assert pytest.approx(again - death.at) == takeover.seconds
+
+
+def test_what_a_dead_worker_had_let_go_of_is_nobodys_to_take_over() -> None:
+    told = changes()
+    number = next(
+        n for n, c in enumerate(told) if (c.new or {}).get("claim_token") == "t1"
+    )
+    claimed = told[number]
+    parked = {**(claimed.new or {}), "status": "WAITING", "retry_at": "later"}
+    last_word = replace(claimed, at=claimed.at + 1.1, new=parked)
+    told.insert(number + 1, last_word)
+    rest = [replace(c, at=c.at + 2) for c in told[number + 2 :]]
+    told[number + 2 :] = rest
+    assert [] == takeovers(told, [Death("w-t1", claimed.at + 1)])
+
+
+def test_a_worker_that_held_nothing_is_taken_over_by_nobody() -> None:
+    assert [] == takeovers(changes(), [Death("w-t9", 1_000_000.5)])
+
+
+def test_a_cancel_is_quiet_when_the_job_is_cancelled() -> None:
+    base = Change(0, 10.0, PK, "META", {"status": "CANCELLING"})
+    ended = replace(base, seq=1, at=11.5, new={"status": "CANCELLED"})
+    calls = [Effect(at, "call", "read", "trip", 0, "k") for at in (9.0, 10.5, 12.0)]
+    (quiet,) = quiets([base, ended], calls)
+    assert (1.5, 1) == (quiet.seconds, quiet.calls)
+
+
+def test_a_cancel_is_in_a_lull_if_it_was_asked_in_one() -> None:
+    base = Change(0, 10.0, PK, "META", {"status": "CANCELLING"})
+    told = [
+        quiets([base], [], lulls)[0].in_a_lull
+        for lulls in ([(9.0, 11.0)], [(7.0, 9.0), (11.0, 12.0)], [])
+    ]
+    assert [True, False, False] == told
+
+
+def test_a_cancel_that_never_ends_is_never_quiet() -> None:
+    base = Change(0, 10.0, PK, "META", {"status": "CANCELLING"})
+    assert float("inf") == quiets([base], [])[0].seconds
+
+
+def test_percentiles_are_values_that_were_measured() -> None:
+    assert (2.0, 4.0) == (
+        percentile([4.0, 1.0, 2.0, 3.0], 0.5),
+        percentile([4.0, 1.0, 2.0, 3.0], 0.99),
+    )
+    assert ("4.00", "-") == (seconds([4.0], 0.5), seconds([], 0.5))
+
+
+def test_a_chunk_that_succeeded_has_every_effect_once() -> None:
+    chunk = {"status": "SUCCEEDED"}
+    assert 0 == unsettled(chunk, *STANDING)
+    assert 1 == unsettled(chunk, *STANDING[:-1])
+    assert 1 == unsettled(chunk, *STANDING, "charge")
+
+
+def test_a_compensated_chunk_has_none_standing() -> None:
+    chunk = {"status": "DEAD", "compensation": Compensation.COMPENSATED}
+    assert 0 == unsettled(chunk, "reserve", "release")
+    assert 1 == unsettled(chunk, "reserve", "hold", "release")
+
+
+def test_a_chunk_that_died_behind_its_pivot_keeps_what_was_before() -> None:
+    chunk = {"status": "DEAD", "compensation": Compensation.PAST_PIVOT}
+    assert 0 == unsettled(chunk, "reserve", "hold", "charge")
+    assert 1 == unsettled(chunk, "reserve", "charge")
+
+
+@pytest.mark.parametrize(
+    ("status", "states", "odd"),
+    [
+        (ChunkStatus.DEAD, ["OPEN"], 0),
+        (ChunkStatus.DEAD, ["REDRIVEN", "DISCARDED"], 0),
+        (ChunkStatus.DEAD, ["REDRIVEN"], 1),
+        (ChunkStatus.DEAD, ["OPEN", "OPEN"], 1),
+        (ChunkStatus.SUCCEEDED, ["REDRIVEN"], 0),
+        (ChunkStatus.SUCCEEDED, ["OPEN"], 1),
+    ],
+)
+def test_a_dead_chunk_has_one_letter_that_was_not_redriven(
+    status: ChunkStatus, states: list[str], odd: int
+) -> None:
+    rows = [{"chunk": 0, "state": state} for state in states]
+    assert odd == len(list(odd_letters(rows, {0: status})))
+
+
+def test_a_chunk_whose_undoing_failed_is_left_to_a_person() -> None:
+    dead = {"status": "DEAD", "compensation": Compensation.ABANDONED}
+    told = [Change(0, 1.0, "T#default#J#saga-0", "CHUNK#00000000", dead)]
+    persons = left_to_a_person(told)
+    assert {("saga-0", 0)} == persons
+    chunks = {"saga-0": {0: {"status": "SUCCEEDED"}}}
+    assert [] == settle_up(effects(*STANDING, "release"), chunks, persons)
+    assert 1 == len(settle_up(effects("reserve", "hold", "deliver"), chunks, persons))
+
+
+def test_an_effect_under_two_keys_is_double_only_where_keys_mean_nothing() -> None:
+    twice = [Effect(1.0, "done", "charge", "j", 0, key) for key in ("a", "b")]
+    assert 1 == duplicates(twice, frozenset({"charge"}))
+    assert 0 == duplicates(twice, frozenset())
+
+
+def test_a_paid_call_that_is_made_again_is_counted() -> None:
+    calls = [Effect(1.0, "call", "read", "j", 0, key) for key in ("a", "b", "a")]
+    assert 2 == paid_twice(calls)
+
+
+def test_a_plan_is_the_same_for_the_same_seed() -> None:
+    assert Plan(seed=7).jobs() == Plan(seed=7).jobs()
+    assert Plan(seed=7).blows() == Plan(seed=7).blows()
+    assert Plan(seed=7).jobs() != Plan(seed=8).jobs()
+
+
+def test_a_plan_has_all_its_chunks_and_kills() -> None:
+    plan = Plan(chunks=1000, kills=25)
+    assert 1000 == sum(len(job.work) for job in plan.jobs())
+    assert 25 == plan.blows().count("kill")
+    assert 2 == plan.blows().count("cancel") == plan.blows().count("cancel_in_a_lull")
+
+
+def test_cancels_fall_while_there_is_work() -> None:
+    blows = Plan(chunks=1000, kills=25).blows()
+    last = max(n for n, blow in enumerate(blows) if blow.startswith("cancel"))
+    assert last < 0.9 * len(blows)

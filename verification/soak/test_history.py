@@ -1,0 +1,45 @@
+"""The history checker bites: every planted fault is found, under its rule's name."""
+
+from __future__ import annotations
+
+import pytest
+
+from piecework.domain.model import iso
+from verification.soak.faults import FAULTS
+from verification.soak.history import RULES, check
+from verification.soak.planting import History
+from verification.soak.sample import LIMITS, clean
+
+#: What is asked of a history when it is over.
+END = "left-open", "refused-but-done"
+
+
+def test_a_clean_history_passes() -> None:
+    assert [] == check(clean().values(), LIMITS)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found_under_its_name(fault: str) -> None:
+    rule, plant = FAULTS[fault]
+    history = History()
+    plant(history)
+    assert rule in history.rules()
+
+
+def test_a_beat_that_arrives_when_its_lease_is_over_holds_nothing() -> None:
+    history = History()
+    history.move("given back", after="beat")
+    over = history.change("beat").at - LIMITS.clock_skew_s
+    history.fake("beat", claim_expires_at=iso(over))
+    assert "settled-by-its-holder" not in history.rules()
+
+
+def test_there_is_a_fault_for_every_rule() -> None:
+    assert {*RULES, *END} == {rule for rule, _ in FAULTS.values()}
+
+
+def test_a_violation_says_where_and_when() -> None:
+    history = History()
+    history.fake("second claim", fence=1)
+    found = check(history.records.values(), LIMITS)[0]
+    assert "I2 fence-rises: T#default#J#trip CHUNK#00000000" in str(found)

@@ -1,0 +1,133 @@
+"""The tables as they stood just before a record: what a rule judges it against."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from piecework.domain import keys
+from piecework.domain.model import ChunkStatus, JobStatus, moment
+from verification.soak.record import Ack, Change, Effect, Item, Limits, Said
+
+NOTHING: Item = {}
+CHUNK_ENDED = {status.value for status in ChunkStatus if status.terminal}
+JOB_ENDED = {status.value for status in JobStatus if status.ended}
+
+
+@dataclass(slots=True)
+class World:
+    """Everything that was recorded so far.
+
+    Attributes:
+        beats: When the holder of a chunk last showed that it lives.
+        tokens: The token of each claim of a chunk, by generation and fence.
+        intents: When an effect was intended, by the key that the provider sees.
+        effects: How often each key took effect, by operation, job and chunk.
+        completions: The generations in which each chunk was completed.
+        completions_said: How often workers said that they completed it.
+        settled: The ends of claims on record, by job, chunk, fence.
+    """
+
+    limits: Limits
+    items: dict[tuple[str, str], Item] = field(default_factory=dict)
+    chunks: dict[str, dict[int, Item]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    work: dict[tuple[str, int], dict[str, Item]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    beats: dict[tuple[str, int], float] = field(default_factory=dict)
+    tokens: dict[tuple[str, int], dict[tuple[int, int], str]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    intents: dict[str, float] = field(default_factory=dict)
+    effects: dict[tuple[str, str, int], Counter[str]] = field(
+        default_factory=lambda: defaultdict(Counter)
+    )
+    settled: set[tuple[str, int, int, str]] = field(default_factory=set)
+    completions: dict[tuple[str, int], set[int]] = field(
+        default_factory=lambda: defaultdict(set)
+    )
+    completions_said: Counter[tuple[str, int]] = field(default_factory=Counter)
+
+    def old(self, change: Change) -> Item | None:
+        """Return the item that a change is about to replace."""
+        return self.items.get((change.pk, change.sk))
+
+    def meta(self, job: str) -> Item:
+        """Return the job's own item."""
+        pk = keys.job_pk(self.limits.tenant, job)
+        return self.items.get((pk, keys.META_SK), NOTHING)
+
+    def chunk(self, job: str, number: int | None) -> Item:
+        """Return a chunk's item."""
+        return self.chunks[job].get(-2 if number is None else number, NOTHING)
+
+    def pipeline(self, job: str) -> tuple[tuple[str, ...], int]:
+        """Return the stages of a job's pipeline and the position of its pivot."""
+        return self.limits.stages[self.meta(job)["pipeline"]]
+
+    def rows(self, change: Change, kind: str) -> list[Item]:
+        """Return the rows of a kind that belong to the chunk of a change."""
+        prefix = f"{keys.work_prefix(change.chunk or 0)}{kind}#"
+        rows = self.work[change.job, change.chunk or 0]
+        return [item for sk, item in rows.items() if sk.startswith(prefix)]
+
+    def take(self, record: Change | Effect | Ack | Said) -> None:
+        """Let a record, judged by now, have happened."""
+        match record:
+            case Change():
+                self._change(record)
+            case Effect(what=what, op=op, job=job, chunk=chunk, key=key):
+                if what != "call":
+                    self.effects[op, job, chunk][key] += 1
+            case Said(event="chunk.succeeded", fields=fields):
+                self.completions_said[fields["job"], fields["chunk"]] += 1
+
+    def _change(self, change: Change) -> None:
+        if change.kind == "CHUNK" and change.new is not None:
+            self._chunk(change, change.new)
+        if change.kind == "EFFECT" and change.new is not None:
+            row = change.new
+            sent = keys.provider_key(str(row["effect_key"]), int(row["gen"]))
+            if row["state"] == "INTENT":
+                self.intents[sent] = change.at
+        if change.kind in {"EFFECT", "COMPENSATED"} and change.new is not None:
+            self.work[change.job, change.chunk or 0][change.sk] = change.new
+        if change.new is None:
+            self.items.pop((change.pk, change.sk), None)
+        else:
+            self.items[change.pk, change.sk] = change.new
+
+    def _chunk(self, change: Change, new: Item) -> None:
+        job, number = change.job, change.chunk or 0
+        old = self.old(change) or NOTHING
+        fence = int(new.get("fence", 0))
+        if is_claim(old, new):
+            self.tokens[job, number][new["gen"], fence] = new["claim_token"]
+        if (old.get("fence"), old.get("renewals")) != (fence, new.get("renewals")):
+            self.beats[job, number] = change.at
+        if old.get("status") == "RUNNING" and new["status"] != "RUNNING":
+            self.settled.add((job, number, fence, new["status"]))
+        if new["status"] == "SUCCEEDED" and old.get("status") != "SUCCEEDED":
+            self.completions[job, number].add(new["gen"])
+        self.chunks[job][number] = new
+
+
+def is_claim(old: Item, new: Item) -> bool:
+    """Say whether a write to a chunk took it in hand."""
+    return new["status"] == "RUNNING" and (
+        old.get("status") != "RUNNING"
+        or new.get("claim_token") != old.get("claim_token")
+    )
+
+
+def seconds(text: Any) -> float:
+    """Return the moment that a table's text names."""
+    return moment(str(text))
+
+
+#: A rule says what is wrong with a record, given all that was before it.
+Rule: TypeAlias = Callable[[World, Any], Iterator[str]]

@@ -1,0 +1,67 @@
+"""Record what version 1 writes; run once a version, before its successor is begun.
+
+    pytest verification/upgrade/recording.py
+
+It is no part of the suite: its name is not that of a test. The record holds a job that
+has ended, and one whose worker was killed: chunks that succeeded, wait, died, were
+undone, and were in hand.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from piecework.domain import keys
+from piecework.domain.model import ChunkStatus
+from piecework.domain.records import SCHEMA
+from piecework.store.breakers import Breakers
+from tests.scenarios.conftest import Scenario
+from tests.scenarios.pipelines import Item, telling, trip
+
+RECORD = Path(__file__).parent / f"items_v{SCHEMA}.json"
+TROUBLES = ("", "car-transient", "tell-transient", "car-permanent", "slow-car")
+
+
+async def test_record_what_this_version_writes(scenario: Scenario) -> None:
+    worker = await scenario.process()
+    await scenario.submit(telling, [Item(n=9, calls=60)], "ended")
+    await scenario.ended("ended")
+    items = [Item(n=n, trouble=trouble) for n, trouble in enumerate(TROUBLES)]
+    await scenario.submit(trip, items, "half")
+    await scenario.until(lambda: as_wanted(scenario))
+    await worker.kill()
+
+    breakers = Breakers(scenario.rt.table, "worker-1", scenario.rt.clock)
+    await breakers.open("model", 0, scenario.rt.clock(), "llm.http.503_unavailable")
+    text = json.dumps(await everything(scenario), indent=1, sort_keys=True)
+    RECORD.write_text(text.replace(worker.name, "worker-1") + "\n", "utf-8")
+
+
+async def as_wanted(scenario: Scenario) -> bool:
+    """Say whether each chunk is where its trouble leads it, and one is in hand."""
+    found = [chunk.status for chunk in await scenario.chunks("half")]
+    waiting = ChunkStatus.WAITING
+    wanted = [ChunkStatus.SUCCEEDED, waiting, waiting, ChunkStatus.DEAD]
+    return found == [*wanted, ChunkStatus.RUNNING] and bool(scenario.happened("car"))
+
+
+async def everything(scenario: Scenario) -> dict[str, Any]:
+    """Return all items of both tables, and all objects."""
+    rt = scenario.rt
+    return {
+        "checkpoints": await scanned(rt.table),
+        "dead-letters": await scanned(rt.dead_letters),
+        "objects": {
+            name: (await rt.objects.get(name)).decode()
+            for job in ("ended", "half")
+            async for name in rt.objects.names(keys.object_prefix("default", job))
+        },
+    }
+
+
+async def scanned(table: Any) -> list[dict[str, Any]]:
+    """Return the items of a table as they go over the wire."""
+    reply = await table.client.scan(TableName=table.name, ConsistentRead=True)
+    return sorted(reply["Items"], key=lambda item: (item["pk"]["S"], item["sk"]["S"]))

@@ -1,1 +1,0 @@
-"""Integration with ECS: the worker's name and its task protection."""

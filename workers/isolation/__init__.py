@@ -1,5 +1,0 @@
-"""Run stages in child processes: a child's death costs its chunk one attempt."""
-
-from workers.isolation.pool import Isolation
-
-__all__ = ["Isolation"]

@@ -1,0 +1,259 @@
+"""Start a worker: load the settings and pipelines, handle signals, run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Annotated
+
+import structlog
+import typer
+
+from piecework import telemetry
+from piecework.errors import PieceworkError
+from piecework.health import write_health_file
+from piecework.loading import load_pipelines, version_line
+from piecework.pipeline import Pipeline, lint_stage_order
+from piecework.reconciler.loop import reconcile_for_ever
+from piecework.runtime import connect
+from piecework.settings import Settings, load_settings
+from piecework.telemetry.emf import write_metrics
+from piecework_worker.ecs import (
+    AGENT,
+    METADATA,
+    TIMEOUT_S,
+    Protection,
+    ProtectionPolicy,
+    current_task,
+    draw_pause_interval,
+    worker_name,
+)
+from piecework_worker.isolation.pool import Isolation
+from piecework_worker.process_tuning import tune_gc
+from piecework_worker.services import WorkerServices, gauges, open_services
+from piecework_worker.shutdown import (
+    Stop,
+    exit_despite_threads,
+    log_signal,
+    stop_at_memory_limit,
+    stop_on_signals,
+)
+from piecework_worker.worker import run_worker
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+#: Threads besides those of the stages. Host names are resolved in one, and must not
+#: wait for a stage to end.
+SPARE = 8
+#: Exit code of a worker that an error has ended.
+FAILED = 1
+
+
+def print_version(requested: bool) -> None:  # noqa: FBT001 -- the form of a callback
+    """Print the version and exit."""
+    if requested:
+        typer.echo(version_line())
+        raise typer.Exit
+
+
+@app.command(context_settings={"help_option_names": ["-h", "--help"]})
+def run(
+    pipelines: Annotated[
+        list[str],
+        typer.Option(help="A module, or module:object, that contains pipelines."),
+    ],
+    max_chunks: Annotated[
+        int | None, typer.Option(help="Chunks that run at once.", min=1)
+    ] = None,
+    memory_mb: Annotated[
+        int | None,
+        typer.Option(help="Stop with exit code 8 above this many megabytes.", min=0),
+    ] = None,
+    reconcile: Annotated[  # noqa: FBT002 -- a flag of a command
+        bool, typer.Option(help="Run the reconciler beside the worker.")
+    ] = True,
+    version: Annotated[  # noqa: FBT002 -- a flag of a command
+        bool,
+        typer.Option(
+            "--version",
+            help="Print the version.",
+            callback=print_version,
+            is_eager=True,
+        ),
+    ] = False,
+) -> None:
+    """Run the chunks of the given pipelines until a signal stops the worker."""
+    del version  # the callback has printed it
+    telemetry.configure(os.environ.get("PIECEWORK_LOG_LEVEL", "info"))
+    telemetry.guard_process()
+    try:
+        overrides = {"max_chunks": max_chunks, "memory_mb": memory_mb}
+        settings = load_settings(
+            **{k: v for k, v in overrides.items() if v is not None}
+        )
+        pipelines_by_name = load_pipelines(pipelines)
+        work = run_with_threads(
+            settings, pipelines_by_name, pipelines, reconcile=reconcile
+        )
+        code = FAILED
+        with asyncio.Runner() as runner:
+            try:
+                code = runner.run(work)
+            finally:  # whose own end would wait for its threads
+                exit_despite_threads(code, structlog.get_logger())
+    except PieceworkError as error:
+        sys.stderr.write(f"{error.code}: {error.message}\n{error.next_step}\n")
+        raise SystemExit(error.exit_code) from error
+    raise SystemExit(code)
+
+
+async def run_with_threads(
+    settings: Settings,
+    pipelines: dict[str, Pipeline],
+    names: Sequence[str],
+    *,
+    reconcile: bool,
+) -> int:
+    """Run a worker until SIGTERM, SIGINT or its memory limit; return the exit code.
+
+    `names` are the names that the pipelines were loaded by: child processes load them
+    too.
+    """
+    loop = asyncio.get_running_loop()
+    # Plain stage functions run here, one thread per chunk; asyncio's default pool is
+    # too small for functions that block.
+    threads = ThreadPoolExecutor(settings.max_chunks + SPARE)
+    loop.set_default_executor(threads)
+    telemetry.guard_loop(loop)
+    try:
+        return await run_services(settings, pipelines, names, reconcile=reconcile)
+    finally:  # the last words to AWS may need one
+        threads.shutdown(wait=False, cancel_futures=True)
+
+
+async def run_services(
+    settings: Settings,
+    pipelines: dict[str, Pipeline],
+    names: Sequence[str],
+    *,
+    reconcile: bool,
+) -> int:
+    """Open the worker's services, run the worker, and close them."""
+    stop = stop_on_signals()
+    task = await current_task(os.environ.get(METADATA, ""), structlog.get_logger())
+    worker = worker_name(task, socket.gethostname(), os.getpid())
+    log = structlog.get_logger().bind(worker=worker)
+    async with connect(settings, actor="worker") as rt:
+        task_log = log.bind(task=task.id, zone=task.zone) if task else log
+        telemetry.emit(
+            task_log,
+            "worker.started",
+            pipelines=sorted(pipelines),
+            max_chunks=settings.max_chunks,
+            pid=os.getpid(),
+        )
+        warnings = lint_warnings(pipelines)
+        if warnings:
+            telemetry.emit(log, "pipeline.lint_warning", advice=warnings)
+        services = open_services(rt, worker, pipelines, log)
+        services.isolation = Isolation(names, worker, settings.stage_memory_mb, log)
+        tune_gc()
+        memory_guard = asyncio.create_task(
+            stop_at_memory_limit(settings.memory_mb, stop, log)
+        )
+        async with write_metrics(settings, rt.clock, partial(gauges, services)):
+            try:
+                async with run_side_tasks(services, stop, os.environ):
+                    await serve(services, stop, reconcile=reconcile)
+            finally:
+                await services.isolation.close()
+            telemetry.emit(log, "worker.stopped")
+        return await memory_guard
+
+
+def lint_warnings(pipelines: Mapping[str, Pipeline]) -> list[str]:
+    """Return advice about the order of the stages, each prefixed by its pipeline."""
+    return [
+        f"{name}: {advice}"
+        for name, p in pipelines.items()
+        for advice in lint_stage_order(p)
+    ]
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+if __name__ == "__main__":
+    main()
+
+
+# Run a worker's side tasks: the health file, and ECS task protection.
+
+
+@asynccontextmanager
+async def run_side_tasks(
+    services: WorkerServices, stop: Stop, environ: Mapping[str, str]
+) -> AsyncIterator[None]:
+    """Run the side tasks while the caller's block runs; their failures do not stop it.
+
+    Without a health file and without ECS they do nothing.
+    """
+    settings, log = services.rt.settings, services.log
+    shield = ProtectionPolicy(draw_pause_interval(services.rt.rng))
+    protection = Protection(environ.get(AGENT, ""), services, log, shield)
+    final_tasks = [
+        asyncio.create_task(protection.run(stop)),
+        asyncio.create_task(log_signal(stop, environ.get(METADATA, ""), log)),
+    ]
+    showing = write_health_file(
+        services.liveness, settings.health_file, settings.lease_s, log
+    )
+    tasks = [*final_tasks, asyncio.create_task(showing)]
+    try:
+        yield
+    finally:
+        stop.set()
+        await asyncio.wait(final_tasks, timeout=TIMEOUT_S)
+        for task in tasks:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    for result in results:
+        if isinstance(result, Exception):
+            telemetry.emit(log, "worker.component_failed", error=type(result).__name__)
+
+
+# Run one worker process: the worker, with a reconciler beside it.
+
+
+async def serve(
+    services: WorkerServices, stop: asyncio.Event, *, reconcile: bool
+) -> None:
+    """Run a worker until `stop` is set.
+
+    Raises:
+        Exception: The error that ended one of the worker's loops.
+    """
+    side = asyncio.create_task(
+        reconcile_for_ever(
+            services.rt,
+            services.log,
+            services.message_received,
+            services.offer_chunk,
+            services.liveness,
+        )
+        if reconcile
+        else stop.wait()
+    )
+    try:
+        await run_worker(services, stop)
+    finally:
+        side.cancel()
+        await asyncio.gather(side, return_exceptions=True)

@@ -1,0 +1,267 @@
+"""Build the objects that a claimed chunk runs with; nothing is read or written here."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from piecework.aws.objects import MOST_BYTES, PayloadRef
+from piecework.calls.attempts import Attempts
+from piecework.calls.caller import Caller
+from piecework.calls.usage import UsageReporter
+from piecework.context import Context, JoinContext
+from piecework.domain import records
+from piecework.domain.claim import Claim
+from piecework.domain.model import Job
+from piecework.domain.records import Bounds, JsonRefusedError, read_json
+from piecework.errors import PermanentError
+from piecework.jobs.fan_in import Certificate, StoredJobResults
+from piecework.pipeline import JOIN, RUN, Pipeline, Stage
+from piecework.resilience.retry import RetryBudget
+from piecework.saga import engine
+from piecework.saga.compensation import may_compensate
+from piecework.saga.stage import run_in_process
+from piecework.store.checkpoints import ChunkCheckpoints, read_work
+from piecework.store.completion import JobSnapshot, take_snapshot
+from piecework.store.effects import EffectLedger
+from piecework.store.journal import CallJournal, TableResponses
+from piecework.store.table import Item
+from piecework_worker.lease import Lease
+from piecework_worker.services import RunningStage, WorkerServices
+
+
+@dataclass(slots=True)
+class ChunkRun:
+    """The run of a claimed chunk.
+
+    Attributes:
+        pipeline: The chunk's pipeline; for a join, a pipeline with the join as its
+            stage.
+        error_history: The errors that ended earlier claims.
+        loaded: Whether the payload and the records of earlier claims are loaded.
+        snapshot: For a loaded join, the snapshot of the job's chunks, all ended.
+        certificate: The job's certificate, once this run has ended its join.
+    """
+
+    claim: Claim
+    pipeline: Pipeline
+    ctx: Context[Any]
+    checkpoints: ChunkCheckpoints
+    journal: CallJournal
+    ledger: EffectLedger
+    limits: engine.Limits
+    error_history: list[Item] = field(default_factory=list)
+    loaded: bool = False
+    snapshot: JobSnapshot | None = None
+    certificate: Certificate | None = None
+
+
+class NoPayload(BaseModel):
+    """The payload of a join."""
+
+
+def build_run(
+    lease: Lease,
+    job: Job,
+    pipeline: Pipeline,
+    services: WorkerServices,
+    log: structlog.stdlib.BoundLogger,
+) -> ChunkRun:
+    """Build the run of a claim."""
+    claim, rt = lease.claim, services.rt
+    stages = join_as_pipeline(pipeline) if claim.ref.is_join else pipeline
+    journal = CallJournal(rt.table, rt.objects, claim, rt.settings, rt.clock, log)
+    ledger = EffectLedger(rt.table, rt.objects, claim, rt.clock)
+    attempts = Attempts(
+        budget=RetryBudget(
+            rt.settings.retry_budget_s, max_delay=rt.settings.longest_wait_s
+        ),
+        slots=services.call_limiter,
+        rng=rt.rng,
+        clock=rt.clock,
+        log=log,
+        progress=lease.record_progress,
+        check_lease=lease.check_deadline,
+        breakers=services.breakers,
+        tokens=services.retry_tokens,
+        pacer=services.pacer,
+        usage=UsageReporter(functools.partial(rt.cost.spent, job.ref), log),
+    )
+    caller = Caller(
+        journal=journal,
+        ledger=ledger,
+        gen=claim.gen,
+        attempts=attempts,
+        drains_effects=lambda: lease.will_compensate,
+        responses=TableResponses(rt.table, claim.ref.tenant, rt.clock, log),
+    )
+    caller.in_flight.acquired_at = lease.acquired_at
+    facts: dict[str, Any] = {
+        "payload": None,
+        "pipeline": pipeline,
+        "tenant": claim.ref.tenant,
+        "job": claim.ref.job,
+        "chunk": claim.ref.chunk,
+        "attempt": claim.attempt,
+        "caller": caller,
+        "log": log,
+        "runner": WorkerStageRunner(claim.token, services),
+    }
+    ctx: Context[Any]
+    if claim.ref.is_join:
+        unread = StoredJobResults(rt.table, rt.objects, job.ref, JobSnapshot(()))
+        ctx = JoinContext(**facts, job_results=unread)
+    else:
+        ctx = Context(**facts)
+    checkpoints = ChunkCheckpoints(
+        rt.table, rt.objects, claim, stages, ledger, rt.clock
+    )
+    chunk_run = ChunkRun(
+        claim=claim,
+        pipeline=stages,
+        ctx=ctx,
+        checkpoints=checkpoints,
+        journal=journal,
+        ledger=ledger,
+        limits=engine.Limits(rt.settings.max_attempts, rt.clock, rt.rng),
+    )
+    # Before the state is loaded, a compensation has nothing to work with.
+    lease.is_cancellable = lambda: (
+        chunk_run.loaded
+        and checkpoints.failure is None
+        and may_compensate(stages, ctx.stage)
+    )
+    return chunk_run
+
+
+def join_as_pipeline(pipeline: Pipeline) -> Pipeline:
+    """Return a pipeline whose only stage is the join."""
+    run = pipeline.join or default_join
+    stage = Stage(run, name=JOIN)
+    return Pipeline(
+        name=pipeline.name,
+        stages=[stage],
+        payload=NoPayload,
+        owner=pipeline.owner,
+        runbook=pipeline.runbook,
+    )
+
+
+async def default_join(ctx: Context[Any]) -> None:
+    """Do nothing: the default join of a pipeline, whose job still ends by a join."""
+
+
+# Run the stages of a claim: isolated stages in a child process, others in this one.
+#
+# It also measures the duration of each stage. A stopping worker uses the durations to
+# decide which stages it waits for.
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStageRunner:
+    """Run the stages of the claim that has this token."""
+
+    token: str
+    services: WorkerServices
+
+    async def run(self, stage: Stage, ctx: Context[Any], variant: str = RUN) -> str:
+        """Run one variant of a stage, or its compensation; return its value as JSON."""
+        services, now = self.services, asyncio.get_running_loop().time
+        isolation = services.isolation if stage.isolate else None
+        run = run_in_process if isolation is None else isolation.run
+        under_way = RunningStage(ctx.pipeline.name, ctx.stage, now())
+        services.running_stages[self.token] = under_way
+        try:
+            value = await run(stage, ctx, variant)
+        finally:
+            del services.running_stages[self.token]
+        services.stage_durations.record(under_way, now())
+        return value
+
+
+# Load what a claimed chunk needs: its payload, and the records of earlier claims.
+
+#: Limits on the payload of one chunk: plain JSON data, whatever its source.
+BOUNDS = Bounds(MOST_BYTES)
+#: Field paths that an error message names at most.
+SHOWN = 5
+
+
+async def load_state(chunk_run: ChunkRun, job: Job, services: WorkerServices) -> None:
+    """Load the state of a chunk run; a first claim needs at most one read.
+
+    Raises:
+        PieceworkError: The payload or a checkpoint does not match its record.
+    """
+    if not chunk_run.claim.is_first:
+        await load_progress(chunk_run, services)
+    if isinstance(chunk_run.ctx, JoinContext):
+        rt = services.rt
+        # Cached here if this worker started to finish the job.
+        snapshot = rt.snapshots.take(job.ref, chunk_run.claim.gen)
+        if snapshot is None:
+            snapshot = await take_snapshot(rt.table, job.ref, job.chunks)
+        chunk_run.snapshot = snapshot
+        chunk_run.ctx.job_results = StoredJobResults(
+            rt.table, rt.objects, job.ref, snapshot
+        )
+    else:
+        await load_payload(chunk_run, services)
+
+
+async def load_progress(chunk_run: ChunkRun, services: WorkerServices) -> None:
+    """Load the checkpoints, calls, effects and errors of earlier claims."""
+    work = await read_work(services.rt.table, chunk_run.claim.ref)
+    item = chunk_run.claim.chunk.item
+    chunk_run.ctx.caller.counts.deferrals = int(item.get("deferrals", 0))
+    if item.get("pivot_untried_fence") == chunk_run.claim.fence - 1:
+        chunk_run.ctx.caller.counts.untried = str(item["stage"])
+    chunk_run.error_history = work.kind("ERROR")
+    chunk_run.ledger.load(work.kind("EFFECT"))
+    chunk_run.ctx.caller.in_flight.note_earlier_claim(chunk_run.ledger.in_flight_s)
+    await chunk_run.journal.load(work.kind("CALLS"))
+    await chunk_run.checkpoints.load(work.rows, work.result)
+
+
+async def load_payload(chunk_run: ChunkRun, services: WorkerServices) -> None:
+    """Read, check and validate the payload.
+
+    Raises:
+        PermanentError: `runtime.payload.invalid`: the payload does not fit the
+            pipeline's
+            model, which must have changed since the submit. The message names the
+            fields
+            but never contains their values.
+    """
+    item, ref = chunk_run.claim.chunk.item, chunk_run.claim.ref
+    what, model = f"The record of chunk {ref}", chunk_run.pipeline.payload
+    place = PayloadRef.parse(records.read_text(item, "payload", what))
+    content = await services.payloads.read(
+        ref.tenant, ref.job, place, records.read_text(item, "payload_sha256", what)
+    )
+    try:
+        read_json(content, BOUNDS)
+        chunk_run.ctx.payload = model.model_validate_json(content)
+    except JsonRefusedError as error:
+        message = f"The payload cannot be read: {error}."
+        raise PermanentError(message, code="runtime.payload.invalid") from error
+    except ValidationError as error:
+        fields = sorted({field_path(e, model) for e in error.errors()})
+        message = f"The payload does not fit {model.__name__}: {fields[:SHOWN]}."
+        raise PermanentError(message, code="runtime.payload.invalid") from error
+
+
+def field_path(detail: ErrorDetails, model: type[BaseModel]) -> str:
+    """Return the path of an invalid field, with `*` for each name outside the model.
+
+    A mapping key or an extra field name is customer data, so the message omits it.
+    """
+    first, *inner = detail["loc"] or ("payload",)
+    known = str(first) if first in {"payload", *model.model_fields} else "*"
+    return ".".join([known, *(str(n) if isinstance(n, int) else "*" for n in inner)])

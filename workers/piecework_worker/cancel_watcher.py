@@ -1,0 +1,104 @@
+"""Poll the worker's jobs every `cancel_poll_s`, and interrupt cancelled chunks.
+
+Each poll also syncs the fleet's circuit breakers: one request for all of them. The
+renewal of a lease sees a cancel too, but only every third of a lease. A call that costs
+money should be interrupted sooner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass
+
+import structlog
+
+from piecework import telemetry
+from piecework.calls.fleet_breaker import BreakerRegistry
+from piecework.domain.model import JobRef, JobStatus
+from piecework.domain.protocols import CancelRequest
+from piecework.errors import PermanentError, StoreError
+from piecework.health import REQUEST_S
+from piecework.runtime import Runtime
+from piecework_worker.lease import Lease, LeaseRenewer
+
+#: Seconds that a lease must exist before its job is polled. Most chunks without calls
+#: have ended by then, and polling many small jobs would cost nearly one request per
+#: job. A cancel is seen that much later at most.
+MIN_AGE_S = 0.2
+#: DynamoDB reads one item at most 3,000 times a second. In a larger fleet, a throttled
+#: worker halves its rate of polls, and raises it again step by step.
+THROTTLED = "aws.service.throttled"
+SLOW_DOWN, SPEED_UP = 2.0, 0.9
+
+
+@dataclass(slots=True)
+class CancelWatcher:
+    """Polls the jobs of a worker's leases for cancel requests."""
+
+    rt: Runtime
+    lease_renewer: LeaseRenewer
+    breakers: BreakerRegistry
+    log: structlog.stdlib.BoundLogger
+
+    async def run(self) -> None:
+        """Poll until cancelled; without leases there is nothing to poll."""
+        pause = base_pause = self.rt.settings.cancel_poll_s
+        while True:
+            self.lease_renewer.liveness.expect_within("watch", pause + REQUEST_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self.breakers.changed.wait()
+            self.breakers.changed.clear()
+            try:
+                await self.poll()
+                pause = max(base_pause, pause * SPEED_UP)
+            except StoreError as error:
+                telemetry.emit(self.log, "cancel_watch.failed", error_code=error.code)
+                if error.code == THROTTLED:
+                    # Not less often than the renewal of the lease, which sees a cancel
+                    # too.
+                    longest_pause = max(base_pause, self.rt.settings.lease_s / 3)
+                    pause = min(longest_pause, pause * SLOW_DOWN)
+
+    async def poll(self) -> None:
+        """Poll each job that has leases, with one request per job.
+
+        Sync all breakers in one more request, if there are leases or unsent changes.
+
+        Raises:
+            StoreError: A job could not be read; the other jobs were polled.
+        """
+        by_job: dict[JobRef, list[Lease]] = defaultdict(list)
+        since = asyncio.get_running_loop().time() - MIN_AGE_S
+        for lease in self.lease_renewer.leases.values():
+            if lease.acquired_at <= since:
+                by_job[lease.claim.ref.of].append(lease)
+        failed: StoreError | None = None
+        for ref, leases in by_job.items():
+            self.lease_renewer.liveness.expect_within("watch", REQUEST_S)
+            try:
+                request = await self.read_cancel_request(ref)
+            except StoreError as error:
+                failed = error  # it may be this job's alone: look at the others
+                continue
+            for lease in leases:
+                if request is not None:
+                    lease.request_cancel(request)
+        if self.lease_renewer.leases or self.breakers.has_pending_writes:
+            await self.breakers.sync()
+        if failed is not None:
+            raise failed
+
+    async def read_cancel_request(self, ref: JobRef) -> CancelRequest | None:
+        """Return the cancel request of a job, or None.
+
+        A job row that an operator made unreadable counts as not cancelled: its chunks
+        go on.
+        """
+        with suppress(PermanentError):
+            job = await self.rt.jobs.read(ref)
+            if job is not None and job.status is JobStatus.CANCELLING:
+                return CancelRequest(job.cancelled_at, job.compensates_on_cancel)
+        return None

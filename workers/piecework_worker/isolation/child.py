@@ -1,0 +1,415 @@
+"""The child process of isolated stages: its worker starts it, and it ends with it.
+
+serve = ready -> (run a stage -> send its result), repeated
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import ctypes
+import errno
+import faulthandler
+import itertools
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import structlog
+
+from piecework import pipeline as ways
+from piecework import telemetry
+from piecework.calls.call import CallScope
+from piecework.calls.caller import Caller
+from piecework.calls.fallback import FallbackUsed, call_function
+from piecework.context import Context
+from piecework.dependency import Dependency
+from piecework.domain import values
+from piecework.domain.values import canonical_json
+from piecework.errors import PieceworkError, StoreError, TransientError
+from piecework.errors.classify import classify
+from piecework.loading import load_pipelines
+from piecework.pipeline import Pipeline
+from piecework.saga.stage import encode_value, invoke
+from piecework_worker.isolation.messages import (
+    Attempt,
+    AttemptResult,
+    Call,
+    CallResult,
+    CancelAttempt,
+    CancelCall,
+    CancelStage,
+    DependencySpec,
+    Progress,
+    Ready,
+    Run,
+    StageResult,
+    error_from_fault,
+)
+from piecework_worker.isolation.process import (
+    MEGABYTE,
+    SIZE,
+    Channel,
+    memory_limit,
+    memory_used,
+    open_channel,
+)
+from piecework_worker.process_tuning import ignore_signals_in_forks
+
+# A pending call of a stage in a child, with the parts that cannot be sent.
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCall:
+    """A call whose result the stage awaits."""
+
+    dependency: Dependency
+    function: Callable[..., Awaitable[Any]]
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    context: contextvars.Context
+    answer: asyncio.Future[CallResult]
+
+    async def run(self, request: Attempt) -> str:
+        """Run an attempt that the worker requests; return its value as JSON."""
+        if request.position == 0:
+            return await self.invoke(request, self.dependency, self.function)
+        further = self.dependency.fallback[request.position - 1]
+        if further.dependency is not None:
+            return await self.invoke(request, further.dependency, further.function)
+        value = await call_function(further, *self.args, **self.kwargs)
+        return values.encode(further.function, value)
+
+    async def invoke(
+        self,
+        request: Attempt,
+        dependency: Dependency,
+        function: Callable[..., Awaitable[Any]],
+    ) -> str:
+        """Call a dependency's function, or look up the result of an earlier attempt."""
+        pending = (
+            dependency.lookup if request.lookup and dependency.lookup else function
+        )
+        value = await pending(*self.args, **self.kwargs, idempotency_key=request.key)
+        missing = request.lookup and value is None
+        return "null" if missing else values.encode(function, value)
+
+    def dependency_at(self, position: int) -> Dependency:
+        """Return the dependency at a position of the fallback chain, for its errors."""
+        further = self.dependency.fallback[position - 1] if position else None
+        return (further and further.dependency) or self.dependency
+
+
+# The calls of a stage in a child: the worker orders them, the child runs them.
+
+R = TypeVar("R")
+
+#: Numbers are unique in a process, so that leftovers of an earlier stage match nothing.
+NUMBERS: Iterator[int] = itertools.count(1)
+
+#: Seconds between two progress messages: a tight loop would send millions.
+SIGN_S = 0.05
+
+
+@dataclass(slots=True)
+class ChildCalls:
+    """Replaces the worker's `Caller` during one run.
+
+    Attributes:
+        stage_ended: The stage has ended. No further message of it is sent: the worker
+            reads the next stage's messages on the same channel.
+    """
+
+    channel: Channel
+    loop: asyncio.AbstractEventLoop
+    pending: dict[int, PendingCall] = field(default_factory=dict)
+    attempts: dict[int, asyncio.Task[None]] = field(default_factory=dict)
+    raised: dict[int, BaseException] = field(default_factory=dict)
+    stage: str = ""
+    fallbacks_used: dict[str, FallbackUsed] = field(default_factory=dict)
+    stage_ended: bool = False
+    progress_sent_at: float = 0.0
+    clock: Callable[[], float] = time.time
+
+    async def call(
+        self,
+        _scope: CallScope,
+        dependency: Dependency,
+        function: Callable[..., Awaitable[Any]],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """Request a call from the worker, and return its value.
+
+        Raises:
+            RuntimeError: The stage has ended; a leftover task of it makes this call.
+        """
+        if self.stage_ended:
+            message = f"{function.__qualname__} is called after the end of its stage."
+            raise RuntimeError(message)
+        number = next(NUMBERS)
+        # The call's key is made of the arguments: what a key cannot hold fails here.
+        plain = json.loads(canonical_json([args, kwargs]))
+        spec = DependencySpec.of(dependency)
+        answer = self.loop.create_future()
+        context = contextvars.copy_context()
+        self.pending[number] = PendingCall(
+            dependency, function, args, kwargs, context, answer
+        )
+        self.channel.send(Call(number, spec, function.__qualname__, *plain))
+        return await self.wait_for_result(number, self.pending[number])
+
+    async def wait_for_result(self, number: int, pending: PendingCall) -> Any:
+        """Wait for the call's result; if this task is cancelled, cancel the call first.
+
+        A cancelled call stays registered: its effect may go on to its end.
+        """
+        try:
+            answer = await asyncio.shield(pending.answer)
+        except asyncio.CancelledError:
+            if not self.stage_ended:
+                self.channel.send(CancelCall(number))
+            await asyncio.wait([pending.answer])
+            raise
+        del self.pending[number]
+        if answer.answered_by:
+            fell = FallbackUsed(self.stage, pending.dependency.name, answer.answered_by)
+            self.fallbacks_used[f"{number}"] = fell
+        if answer.fault is not None:
+            raise error_from_fault(answer.fault, self.raised)
+        if answer.value is None:
+            raise asyncio.CancelledError
+        return values.decode(pending.function, answer.value)
+
+    async def run_to_completion(self, work: Coroutine[Any, Any, R]) -> R:
+        """Run work that the worker would not interrupt; here a death interrupts it."""
+        return await work
+
+    def progress(self) -> None:
+        """Report progress to the worker, from any thread."""
+        now = self.loop.time()
+        if now - self.progress_sent_at >= SIGN_S:
+            self.progress_sent_at = now
+            self.loop.call_soon_threadsafe(self.send_progress)
+
+    def send_progress(self) -> None:
+        """Send a progress message."""
+        if not self.stage_ended:
+            self.channel.send(Progress())
+
+    def start_attempt(self, request: Attempt) -> None:
+        """Start an attempt that the worker has requested."""
+        pending = self.pending.get(request.call)
+        if pending is None:
+            self.channel.send(AttemptResult(request.number))
+            return
+        attempt = self.run_attempt(request, pending)
+        task = self.loop.create_task(attempt, context=pending.context)
+        self.attempts[request.number] = task
+        task.add_done_callback(lambda _: self.attempts.pop(request.number))
+
+    async def run_attempt(self, request: Attempt, pending: PendingCall) -> None:
+        """Call a function once, and send the result."""
+        result = AttemptResult(request.number)
+        try:
+            result = AttemptResult(request.number, value=await pending.run(request))
+        except Exception as error:  # noqa: BLE001 -- whatever a function raises
+            self.raised[request.number] = error
+            spec = pending.dependency_at(request.position)
+            failure = classify(
+                error,
+                layer=spec.layer,
+                now=self.clock(),
+                translate=spec.classify,
+            )
+            piecework_error = isinstance(error, PieceworkError)
+            result = AttemptResult(
+                request.number, failure=failure, piecework_error=piecework_error
+            )
+        finally:
+            self.channel.send(result)
+
+    def cancel_attempt(self, number: int) -> None:
+        """Cancel an attempt; it sends its result when it has ended."""
+        if number in self.attempts:
+            self.attempts[number].cancel()
+
+    def resolve_call(self, answer: CallResult) -> None:
+        """Give the result of a call to the task that awaits it."""
+        pending = self.pending.get(answer.call)
+        if pending is not None and not pending.answer.done():
+            pending.answer.set_result(answer)
+
+
+#: From <linux/prctl.h>: request a signal when the parent's thread ends.
+PR_SET_PDEATHSIG = 1
+#: Between 0 and 1000: how early the kernel kills this process when memory runs out.
+OOM_SCORE = "500"
+
+
+def main() -> None:
+    """Serve the worker that started this process."""
+    _, _, end, parent, worker, *names = sys.argv
+    die_with_parent(int(parent))
+    # The worker decides when to stop. A SIGTERM to all of its processes reaches it,
+    # too.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    ignore_signals_in_forks()
+    faulthandler.enable()
+    telemetry.configure(os.environ.get("PIECEWORK_LOG_LEVEL", "info"))
+    telemetry.guard_process()
+    try:
+        pipelines = load_pipelines(names)
+    except PieceworkError as error:
+        sys.stderr.write(f"{error.code}: {error.message}\n{error.next_step}\n")
+        raise SystemExit(error.exit_code) from error
+    log = structlog.get_logger().bind(worker=worker)
+    asyncio.run(serve(socket.socket(fileno=int(end)), pipelines, log))
+
+
+def die_with_parent(parent: int) -> None:
+    """End this process when the worker ends, even if a stage hangs."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        with suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+async def serve(
+    end: socket.socket,
+    pipelines: Mapping[str, Pipeline],
+    log: structlog.stdlib.BoundLogger,
+) -> None:
+    """Run stages until the channel is closed."""
+    end.set_inheritable(False)
+    telemetry.guard_loop(asyncio.get_running_loop())
+    channel = await open_channel(end)
+    # The thread of plain functions takes address space that no stage should pay for.
+    await asyncio.to_thread(lambda: None)
+    child = Child(
+        channel, pipelines, log, ChildCalls(channel, asyncio.get_running_loop())
+    )
+    channel.send(Ready())
+    await child.listen()
+    os._exit(0)
+
+
+@dataclass(slots=True)
+class Child:
+    """Runs the stages in the child, one at a time.
+
+    Attributes:
+        leftover_bytes: Address space in bytes that the runs of each stage did not free.
+    """
+
+    channel: Channel
+    pipelines: Mapping[str, Pipeline]
+    log: structlog.stdlib.BoundLogger
+    calls: ChildCalls
+    task: asyncio.Task[None] | None = None
+    leftover_bytes: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    async def listen(self) -> None:
+        """Handle the worker's messages until the channel is closed."""
+        while (message := await self.channel.receive()) is not None:
+            match message:
+                case Run():
+                    self.start(message)
+                case Attempt():
+                    self.calls.start_attempt(message)
+                case CancelAttempt():
+                    self.calls.cancel_attempt(message.number)
+                case CancelStage() if self.task is not None:
+                    self.task.cancel()
+                case CallResult():
+                    self.calls.resolve_call(message)
+
+    def start(self, request: Run) -> None:
+        """Start a stage."""
+        loop = asyncio.get_running_loop()
+        self.calls = ChildCalls(self.channel, loop, stage=request.scope)
+        self.task = asyncio.create_task(self.run(request, self.calls))
+
+    async def run(self, request: Run, calls: ChildCalls) -> None:
+        """Run a stage and send its result."""
+        had = memory_used(SIZE)
+        try:
+            with memory_limit(request.memory_mb):
+                value = await self.run_stage(request, calls)
+            result = StageResult(value)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 -- whatever a stage raises
+            result = failure_result(error, request)
+        calls.stage_ended = True
+        self.channel.send(
+            replace(
+                result,
+                memory_exceeded=self.exceeds_memory(request, memory_used(SIZE) - had),
+            )
+        )
+
+    def exceeds_memory(self, request: Run, more: int) -> bool:
+        """Add the memory that a run did not free; return whether the total is too much.
+
+        Each run has its own limit; otherwise a run would pay for what earlier runs
+        left.
+        """
+        stage = request.pipeline, request.stage
+        self.leftover_bytes[stage] += more
+        return 0 < request.memory_mb * MEGABYTE < self.leftover_bytes[stage]
+
+    async def run_stage(self, request: Run, calls: ChildCalls) -> str:
+        """Run one variant of a stage, or its compensation; return its value as JSON."""
+        pipeline = self.pipelines[request.pipeline]
+        stage = next(s for s in pipeline.stages if s.name == request.stage)
+        ctx = self.build_context(request, pipeline, calls)
+        value = await invoke(ways.variants(stage)[request.variant], ctx)
+        return encode_value(stage, request.variant, value)
+
+    def build_context(
+        self, request: Run, pipeline: Pipeline, calls: ChildCalls
+    ) -> Context[Any]:
+        """Return the stage's context, which looks the same as in the worker."""
+        given = request.payload
+        stages = {stage.name: stage.run for stage in pipeline.stages}
+        return Context(
+            payload=pipeline.payload.model_validate_json(
+                given, by_alias=False, by_name=True
+            ),
+            pipeline=pipeline,
+            tenant=request.tenant,
+            job=request.job,
+            chunk=request.chunk,
+            attempt=request.attempt,
+            caller=cast("Caller", calls),
+            log=self.log.bind(job=request.job, chunk=request.chunk),
+            stage=request.scope,
+            failure=request.failure,
+            values={
+                name: values.decode(stages[name], text)
+                for name, text in request.values.items()
+            },
+        )
+
+
+def failure_result(error: BaseException, request: Run) -> StageResult:
+    """Return the result of a failed stage."""
+    outage = isinstance(error, StoreError)
+    memory_exceeded = isinstance(error, OSError) and error.errno == errno.ENOMEM
+    if memory_exceeded or isinstance(error, MemoryError):
+        allowed = f"{request.memory_mb} MB" if request.memory_mb else "there is"
+        message = f"Stage {request.stage!r} needed more memory than {allowed}."
+        error = TransientError(message, code="runtime.stage.out_of_memory")
+    return StageResult(failure=classify(error), outage=outage)

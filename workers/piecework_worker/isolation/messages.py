@@ -1,0 +1,314 @@
+"""The messages between a worker and its child: one stage and its calls.
+
+    worker                                   child
+    Run            ->
+                   <-  Progress, any number of times
+                   <-  Call                  a stage called `ctx.call`
+    Attempt        ->                        run it, the intent is recorded
+                   <-  AttemptResult
+    CallResult     ->                        what `ctx.call` returns or raises
+                   <-  StageResult
+
+`CancelCall` and `CancelAttempt` are answered by a result, too. `CancelStage` ends the
+stage but not its attempts: an effect is drained before its compensation. Values are
+JSON within the messages, written by the side that knows their type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field, TypeAdapter
+
+from piecework.dependency import Dependency, Fallback
+from piecework.domain.model import Effect
+from piecework.errors import (
+    ErrorEnvelope,
+    PermanentError,
+    PieceworkError,
+    PolicyError,
+    RemoteError,
+    SemanticError,
+    StateError,
+    StoreError,
+    TransientError,
+)
+from piecework.errors.classify import classify, mark, noted
+from piecework.resilience.breaker import CircuitBreaker
+from piecework.resilience.retry import RetryPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The child has loaded its pipelines."""
+
+    kind: Literal["ready"] = "ready"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Run a stage, or its compensation.
+
+    Attributes:
+        variant: The name of the stage function to run, as in `ways`.
+        scope: The context's stage name; a compensation's contains its generation.
+        values: The values of the earlier stages as JSON, by stage.
+        memory_mb: Megabytes beyond the current size of the process; 0: no limit.
+        failure: The failure that led to this variant.
+    """
+
+    pipeline: str
+    stage: str
+    variant: str
+    scope: str
+    tenant: str
+    job: str
+    chunk: int
+    attempt: int
+    payload: str
+    values: Mapping[str, str]
+    memory_mb: int
+    failure: ErrorEnvelope | None = None
+    kind: Literal["run"] = "run"
+
+
+@dataclass(frozen=True, slots=True)
+class DependencySpec:
+    """A dependency without its functions, which stay in the child."""
+
+    name: str
+    retry: RetryPolicy
+    effect: Effect
+    layer: Literal["llm", "tool"]
+    timeout: float
+    fallback: Sequence[FallbackSpec] = ()
+    breaker: CircuitBreaker | None = None
+    cache_ttl_s: float | None = None
+    key_ttl_s: float | None = None
+
+    @classmethod
+    def of(cls, dependency: Dependency) -> DependencySpec:
+        """Return the parts that can be sent."""
+        d = dependency
+        chain = [FallbackSpec.of(each) for each in d.fallback]
+        return cls(
+            *(d.name, d.retry, d.effect, d.layer, d.timeout, chain, d.breaker),
+            cache_ttl_s=d.cache_ttl_s,
+            key_ttl_s=d.key_ttl_s,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackSpec:
+    """A fallback without its functions; `spec` is None if it calls no dependency."""
+
+    spec: DependencySpec | None
+    function: str
+
+    @classmethod
+    def of(cls, fallback: Fallback) -> FallbackSpec:
+        """Return the parts that can be sent."""
+        dependency = fallback.dependency
+        spec = None if dependency is None else DependencySpec.of(dependency)
+        return cls(spec, fallback.function.__qualname__)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The stage calls a dependency."""
+
+    call: int
+    spec: DependencySpec
+    function: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    kind: Literal["call"] = "call"
+
+
+@dataclass(frozen=True, slots=True)
+class CancelCall:
+    """The stage no longer waits for a call."""
+
+    call: int
+    kind: Literal["cancel_call"] = "cancel_call"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Call the function of a call, or look up the result of an earlier attempt.
+
+    Attributes:
+        position: 0 for the call's own function, or a position of its fallback chain.
+    """
+
+    call: int
+    number: int
+    key: str
+    lookup: bool = False
+    position: int = 0
+    kind: Literal["attempt"] = "attempt"
+
+
+@dataclass(frozen=True, slots=True)
+class CancelAttempt:
+    """Cancel an attempt."""
+
+    number: int
+    kind: Literal["cancel_attempt"] = "cancel_attempt"
+
+
+@dataclass(frozen=True, slots=True)
+class CancelStage:
+    """Cancel the stage; its attempts in flight go on."""
+
+    kind: Literal["cancel_stage"] = "cancel_stage"
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptResult:
+    """The result of an attempt; without value and failure, it was cancelled.
+
+    Attributes:
+        piecework_error: The function raised a PieceworkError: the dependency answered.
+    """
+
+    number: int
+    value: str | None = None
+    failure: ErrorEnvelope | None = None
+    piecework_error: bool = False
+    kind: Literal["attempt_result"] = "attempt_result"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An error that is sent to the child.
+
+    Attributes:
+        attempt: The attempt that raised it, if known: the child has the original.
+        type: The name of its type.
+    """
+
+    type: str
+    envelope: ErrorEnvelope
+    attempt: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """The result of a call; without value and fault, it was cancelled.
+
+    Attributes:
+        answered_by: The fallback that answered; empty: the dependency itself.
+    """
+
+    call: int
+    value: str | None = None
+    fault: Fault | None = None
+    answered_by: str = ""
+    kind: Literal["call_result"] = "call_result"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The stage has made progress."""
+
+    kind: Literal["progress"] = "progress"
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """The result of the stage.
+
+    Attributes:
+        outage: Our own tables did not answer: the stage did not fail.
+        memory_exceeded: The runs together left more memory than one may use.
+    """
+
+    value: str = "null"
+    failure: ErrorEnvelope | None = None
+    outage: bool = False
+    memory_exceeded: bool = False
+    kind: Literal["stage_result"] = "stage_result"
+
+
+Message: TypeAlias = (
+    Ready
+    | Run
+    | Call
+    | CancelCall
+    | Attempt
+    | CancelAttempt
+    | CancelStage
+    | AttemptResult
+    | CallResult
+    | Progress
+    | StageResult
+)
+
+MESSAGE: TypeAdapter[Message] = TypeAdapter(
+    Annotated[Message, Field(discriminator="kind")]
+)
+
+
+# Send a call's error to the child, and restore the original if the child has it.
+
+OURS: Mapping[str, type[PieceworkError]] = {
+    kind.__name__: kind
+    for kind in (
+        PermanentError,
+        PolicyError,
+        SemanticError,
+        StateError,
+        StoreError,
+        TransientError,
+    )
+}
+
+
+class AttemptError(RemoteError):
+    """An error that a function raised in the child."""
+
+    def __init__(self, envelope: ErrorEnvelope, attempt: int) -> None:
+        """Store the number of the attempt."""
+        super().__init__(envelope)
+        self.attempt = attempt
+
+
+class PieceworkAttemptError(AttemptError, PieceworkError):
+    """A PieceworkError that a function raised: the dependency has answered."""
+
+
+def fault_from_error(error: Exception, layer: str) -> Fault:
+    """Return the message form of a call's error."""
+    attempt = error.attempt if isinstance(error, AttemptError) else None
+    envelope = noted(error) or classify(error, layer=layer)
+    return Fault(type(error).__name__, envelope, attempt)
+
+
+def error_from_fault(
+    fault: Fault, raised: Mapping[int, BaseException]
+) -> BaseException:
+    """Return the error that `ctx.call` would raise in the worker itself."""
+    if fault.attempt is not None and fault.attempt in raised:
+        error = raised[fault.attempt]
+    else:
+        error = rebuild_error(fault)
+    mark(error, fault.envelope)
+    return error
+
+
+def rebuild_error(fault: Fault) -> BaseException:
+    """Return a copy of an error that was raised in the worker."""
+    told = fault.envelope
+    if fault.type in OURS:
+        return OURS[fault.type](
+            told.message,
+            code=told.code,
+            retry_after=told.retry_after,
+            dependency=told.dependency,
+        )
+    if fault.type == TimeoutError.__name__:
+        return TimeoutError(told.message)
+    return RemoteError(told)

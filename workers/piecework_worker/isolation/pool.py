@@ -1,0 +1,176 @@
+"""The child processes of one worker: each runs one stage after another until it dies.
+
+A start takes some tenths of a second, so an idle child is kept. There are never more
+children than isolated stages that run at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from pydantic import BaseModel
+
+from piecework import telemetry
+from piecework.context import Context
+from piecework.domain import values
+from piecework.errors import RemoteError, StoreError
+from piecework.errors.codes import ErrorClass
+from piecework.pipeline import RUN, Stage
+from piecework_worker.isolation.messages import Ready, Run, StageResult
+from piecework_worker.isolation.process import Child, killed_error, start
+from piecework_worker.isolation.session import Session
+
+#: Children that start at once: each start takes a processor that lease renewal needs.
+STARTS_AT_ONCE = 2
+
+OUT_OF_MEMORY = "runtime.stage.out_of_memory"
+
+
+@dataclass(slots=True)
+class Isolation:
+    """Runs stages in child processes.
+
+    Attributes:
+        names: The names that the pipelines are loaded by, as on the command line.
+        memory_mb: Default memory limit of a stage in megabytes; 0: no limit.
+    """
+
+    names: Sequence[str]
+    worker: str
+    memory_mb: int
+    log: structlog.stdlib.BoundLogger
+    idle: list[Child] = field(default_factory=list)
+    draining: set[asyncio.Task[None]] = field(default_factory=set)
+    starts: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(STARTS_AT_ONCE)
+    )
+
+    async def run(self, stage: Stage, ctx: Context[Any], variant: str = RUN) -> str:
+        """Run a stage, or its compensation, in a child; return its value as JSON.
+
+        If the run is cancelled, the child is dead before this returns, unless an effect
+        in
+        flight is still drained.
+
+        Raises:
+            RemoteError: The error that the stage raised.
+            TransientError: `runtime.stage.killed`: the child died.
+        """
+        child, ended = await self.acquire_child(stage), None
+        ctx.progress()  # the start does not belong to the stage
+        session = Session(child, ctx)
+        try:
+            request = self.request(stage, ctx, variant)
+            async with asyncio.timeout(stage.timeout):
+                ended = await session.run(request)
+        except BaseException as error:
+            reason, pid = str(error) or type(error).__name__, child.process.pid
+            telemetry.emit(
+                self.log, "child.ended", pid=pid, stage=stage.name, reason=reason
+            )
+            raise
+        finally:
+            await self.release_child(session, ended)
+        if ended.outage and ended.failure is not None:
+            raise StoreError(ended.failure.message, code=ended.failure.code)
+        if ended.failure is not None:
+            raise RemoteError(ended.failure)
+        return ended.value
+
+    async def acquire_child(self, stage: Stage) -> Child:
+        """Return an idle child, or start one."""
+        while self.idle:
+            child = self.idle.pop()
+            if child.alive:
+                return child
+            await child.end()
+        loop = asyncio.get_running_loop()
+        began_at = loop.time()
+        async with self.starts:
+            child = await self.start(stage)
+        took = round((loop.time() - began_at) * 1000)
+        pid = child.process.pid
+        telemetry.emit(self.log, "child.started", pid=pid, duration_ms=took)
+        return child
+
+    async def start(self, stage: Stage) -> Child:
+        """Start a child and wait until it has loaded its pipelines."""
+        child = await start(self.names, self.worker)
+        try:
+            if not isinstance(await child.channel.receive(), Ready):
+                raise killed_error(
+                    f"{await child.describe_exit()} before it began", stage.name
+                )
+        except BaseException:
+            await child.end()
+            raise
+        return child
+
+    async def release_child(self, session: Session, ended: StageResult | None) -> None:
+        """Keep a child for the next stage, or end it.
+
+        A child beyond its memory limit keeps its memory, and a state error may leave
+        anything
+        behind: both are ended.
+        """
+        if session.attempts:
+            landing = asyncio.create_task(self.drain_in_flight(session))
+            self.draining.add(landing)
+            landing.add_done_callback(self.draining.discard)
+            return
+        session.close()
+        if ended is None or must_terminate(ended):
+            await session.child.end()
+        else:
+            self.idle.append(session.child)
+
+    async def drain_in_flight(self, session: Session) -> None:
+        """Wait for the effects that the Caller drains, then end the child."""
+        try:
+            await session.attempts.wait_until_idle()
+        finally:
+            session.close()
+            await session.child.end()
+
+    def request(self, stage: Stage, ctx: Context[Any], variant: str) -> Run:
+        """Return the message that starts a stage, with all that its context offers."""
+        payload: BaseModel = ctx.payload
+        own = stage.memory_mb
+        return Run(
+            pipeline=ctx.pipeline.name,
+            stage=stage.name,
+            variant=variant,
+            scope=ctx.stage,
+            tenant=ctx.tenant,
+            job=ctx.job,
+            chunk=ctx.chunk,
+            attempt=ctx.attempt,
+            payload=payload.model_dump_json(by_alias=False, round_trip=True),
+            values={
+                earlier.name: values.encode(earlier.run, ctx.values[earlier.name])
+                for earlier in ctx.pipeline.stages
+                if earlier.name in ctx.values
+            },
+            memory_mb=self.memory_mb if own is None else own,
+            failure=ctx.failure,
+        )
+
+    async def close(self) -> None:
+        """End the children; no stage runs in them any more."""
+        for landing in self.draining:
+            landing.cancel()
+        await asyncio.gather(*self.draining, return_exceptions=True)
+        while self.idle:
+            await self.idle.pop().end()
+
+
+def must_terminate(ended: StageResult) -> bool:
+    """Return whether a stage's result shows that its child must not run another."""
+    failure = ended.failure
+    lost = failure is not None and failure.error_class is ErrorClass.STATE
+    short = failure is not None and failure.code == OUT_OF_MEMORY
+    return ended.memory_exceeded or lost or short

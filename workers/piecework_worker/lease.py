@@ -1,0 +1,261 @@
+"""Renew the leases of a worker, and interrupt the work on claims that are lost.
+
+Every third of a lease the worker renews each lease, then the visibility of its message.
+A message that reappears too early costs only a refused claim. If a lease cannot be
+renewed, the work ends on the worker's own monotonic clock before another worker may
+claim the chunk. The worker never assumes that an unrenewed lease is still valid.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import TracebackType
+
+import structlog
+
+from piecework import telemetry
+from piecework.aws.queue import Queue
+from piecework.domain.claim import Claim
+from piecework.domain.protocols import CancelRequest, ClaimLostError
+from piecework.health import Liveness
+from piecework.settings import Settings
+from piecework.store.claims import Claims, Lost
+
+#: Fraction of the lease that remains when the work on an unrenewed claim is
+#: interrupted.
+MARGIN = 0.1
+
+
+class InterruptReason(StrEnum):
+    """Why the worker interrupted the work on a chunk."""
+
+    LOST = "lost"
+    CANCEL = "cancel"
+    STALLED = "stalled"
+    TIMEOUT = "timeout"
+    STOPPING = "stopping"
+
+
+def always() -> bool:
+    """Return True: the work may be interrupted."""
+    return True
+
+
+@dataclass(slots=True)
+class Lease:
+    """A claim's lease, with the message that brought the chunk (a join may have none).
+
+    The work runs inside `async with lease:`.
+
+    Attributes:
+        acquired_at: Loop time just before the claim was requested.
+        progressed_at: Loop time of the last recorded progress.
+        is_cancellable: Returns whether a cancel may interrupt the work now.
+    """
+
+    claim: Claim
+    receipt: str | None
+    lease_s: float
+    acquired_at: float
+    progressed_at: float
+    reason: InterruptReason | None = None
+    is_cancellable: Callable[[], bool] = always
+    cancel: CancelRequest | None = None
+    #: Renewals that the worker knows to have succeeded.
+    renewals: int = 0
+    _scope: asyncio.Timeout | None = None
+    _leased_at: float = 0.0
+
+    async def __aenter__(self) -> None:
+        """Start the deadline of the work; an interrupt raises no error outside."""
+        leased_at = max(self.acquired_at, self._leased_at)
+        deadline = leased_at + self.lease_s * (1 - MARGIN)
+        self._scope = await asyncio.timeout_at(deadline).__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        """End the work; return True only for this lease's own interrupt."""
+        scope, self._scope = self._scope, None
+        if scope is None:
+            return False
+        try:
+            await scope.__aexit__(kind, error, trace)
+        except TimeoutError:
+            self.reason = self.reason or InterruptReason.LOST
+            return True
+        return False
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the work was interrupted; it may still be unwinding."""
+        expired = self._scope is not None and self._scope.expired()
+        return expired or self.reason is not None
+
+    def check_deadline(self) -> None:
+        """Refuse to continue past the deadline: a frozen process may resume late.
+
+        The deadline's timeout is ready to run then, but so is the work itself.
+
+        Raises:
+            ClaimLostError: The deadline has passed.
+        """
+        until = self._scope.when() if self._scope is not None else None
+        if until is None or asyncio.get_running_loop().time() >= until:
+            raise ClaimLostError
+
+    def record_progress(self) -> None:
+        """Record that the work is not hung."""
+        self.progressed_at = asyncio.get_running_loop().time()
+
+    def extend(self, requested_at: float) -> None:
+        """Move the deadline to the end of the lease requested at `requested_at`."""
+        if self._scope is not None and not self.interrupted:
+            self._leased_at = requested_at
+            self._scope.reschedule(requested_at + self.lease_s * (1 - MARGIN))
+
+    def request_cancel(self, asked: CancelRequest) -> None:
+        """Record a cancel; interrupt the work unless it has passed its pivot."""
+        self.cancel = self.cancel or asked
+        if self.is_cancellable():
+            self.interrupt(InterruptReason.CANCEL)
+
+    @property
+    def will_compensate(self) -> bool:
+        """Whether the work was interrupted in order to be compensated."""
+        asked = self.cancel is not None and self.cancel.compensate
+        return asked and self.reason is InterruptReason.CANCEL
+
+    def begin_compensation(self) -> None:
+        """Keep the claim for the compensation, which no cancel interrupts."""
+        self.reason = None
+        self.is_cancellable = lambda: False
+        self.record_progress()
+
+    def interrupt(self, reason: InterruptReason) -> None:
+        """Interrupt the work; only the first reason counts."""
+        if self._scope is not None and not self.interrupted:
+            self.reason = reason
+            self._scope.reschedule(asyncio.get_running_loop().time())
+
+
+@dataclass(slots=True)
+class LeaseRegistration:
+    """Registers a lease for renewal while the `with` block runs."""
+
+    lease: Lease
+    leases: dict[str, Lease]
+
+    def __enter__(self) -> Lease:
+        """Start the renewal of the lease."""
+        self.leases[self.lease.claim.token] = self.lease
+        return self.lease
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the renewal, and break the cycle between the lease and its work.
+
+        Without that, only the garbage collector could free them.
+        """
+        del self.leases[self.lease.claim.token]
+        self.lease.is_cancellable = always
+
+
+@dataclass(slots=True)
+class LeaseRenewer:
+    """Renews all leases of a worker in one task."""
+
+    claims: Claims
+    queue: Queue
+    settings: Settings
+    log: structlog.stdlib.BoundLogger
+    liveness: Liveness = field(default_factory=Liveness)
+    leases: dict[str, Lease] = field(default_factory=dict)
+    #: Loop time since which no renewal has been answered.
+    failing_since: float | None = None
+
+    def maintain(
+        self, claim: Claim, receipt: str | None, requested_at: float
+    ) -> LeaseRegistration:
+        """Renew a lease inside `with`; `requested_at`: loop time of its request."""
+        now = asyncio.get_running_loop().time()
+        lease = Lease(claim, receipt, self.settings.lease_s, requested_at, now)
+        return LeaseRegistration(lease, self.leases)
+
+    async def run(self) -> None:
+        """Renew all leases until cancelled; the next renewal retries a failed one.
+
+        The next renewal is due one third of a lease after this one *started*. If a hung
+        renewal could delay it, the leases would expire first.
+        """
+        third, now = self.settings.lease_s / 3, asyncio.get_running_loop().time
+        due = now() + third
+        while True:
+            self.liveness.expect_within("heart", self.settings.lease_s)
+            await asyncio.sleep(max(0.0, due - now()))
+            due = now() + third
+            try:
+                async with asyncio.timeout(third):
+                    await self.renew_all()
+            except Exception as error:  # noqa: BLE001 -- each hold's deadline stands
+                telemetry.emit(
+                    self.log, "lease.renew_failed", error=type(error).__name__
+                )
+                self.failing_since = self.failing_since or now()
+            self._feel()
+
+    def _feel(self) -> None:
+        """Report unhealthy once renewals have failed for a whole lease time."""
+        if not self.leases:
+            self.failing_since = None  # what failed long ago says nothing of the next
+        if self.failing_since is None:
+            self.liveness.suspend("lease renewals")
+        else:
+            due = self.failing_since + self.settings.lease_s
+            self.liveness.due["lease renewals"] = due
+
+    async def renew_all(self) -> None:
+        """Renew every lease, then hide the messages of the renewed ones."""
+        leases = [lease for lease in self.leases.values() if self._may_go_on(lease)]
+        if not leases:
+            return
+        replies = await asyncio.gather(
+            *map(self._renew, leases), return_exceptions=True
+        )
+        if any(isinstance(reply, bool) for reply in replies):
+            self.failing_since = None
+        kept = [h for h, reply in zip(leases, replies, strict=True) if reply is True]
+        # A lease that ended meanwhile has its message hidden until the next attempt.
+        still = [lease for lease in kept if lease.claim.token in self.leases]
+        receipts = [lease.receipt for lease in still if lease.receipt]
+        if receipts:
+            await self.queue.hide(receipts, self.settings.visibility_s)
+        telemetry.emit(self.log, "lease.renewed", count=len(kept))
+        for reply in replies:
+            if isinstance(reply, BaseException):
+                raise reply
+
+    def _may_go_on(self, lease: Lease) -> bool:
+        now = asyncio.get_running_loop().time()
+        if now - lease.acquired_at > self.settings.max_runtime_s:
+            lease.interrupt(InterruptReason.TIMEOUT)
+        elif now - lease.progressed_at > self.settings.stall_timeout_s:
+            lease.interrupt(InterruptReason.STALLED)
+        return not lease.interrupted
+
+    async def _renew(self, lease: Lease) -> bool:
+        requested_at = asyncio.get_running_loop().time()
+        reply = await self.claims.renew(lease.claim, lease.renewals)
+        if isinstance(reply, Lost):
+            lease.interrupt(InterruptReason.LOST)
+            return False
+        lease.renewals = reply.renewals
+        lease.extend(requested_at)
+        if reply.cancel is not None:
+            lease.request_cancel(reply.cancel)
+        return True

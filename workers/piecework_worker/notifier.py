@@ -1,0 +1,125 @@
+"""Call a pipeline's notify hook for a job at least once.
+
+A worker takes a notification for about one lease before it calls the hook. If the
+worker
+dies, another one takes it. If the hook fails, the delay grows with each attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from piecework import telemetry
+from piecework.domain.model import CANCELLABLE, Job, JobStatus, moment
+from piecework.domain.notification import read_notification
+from piecework.errors.classify import classify
+from piecework.store.notifications import PENDING, Notifications
+from piecework.store.table import Item
+from piecework_worker.executor import MessageAction, WorkItem, hide_message
+from piecework_worker.services import WorkerServices
+
+GIVEN_UP = "job.notification.failed"
+#: Attempts per notification: fewer than the ten receives after which SQS moves a
+#: message to the dead-letter queue.
+MAX_ATTEMPTS = 6
+#: A failed attempt is retried after up to `min(CAP_S, GROWTH**attempts)` seconds: soon
+#: at first, and for ten minutes in all, so that a restart of the hook's receiver loses
+#: nothing.
+GROWTH = 4.0
+CAP_S = 300.0
+
+
+async def notify_job(
+    work_item: WorkItem, services: WorkerServices
+) -> MessageAction | None:
+    """Deliver a job's due notifications; None: the work item is for the join."""
+    job = await services.rt.jobs.read(work_item.ref.of)
+    if job is None or job.status is JobStatus.FINALIZING:
+        return None
+    if job.status in CANCELLABLE:
+        return MessageAction.DISCARD  # taken up again; it is told of at its next end
+    wait = await deliver_due(job, services)
+    if wait is None:
+        return MessageAction.DISCARD
+    await hide_message(work_item, wait, services)
+    return MessageAction.KEEP
+
+
+async def deliver_due(job: Job, services: WorkerServices) -> float | None:
+    """Deliver the due notifications; return the seconds until the next, or None.
+
+    Close an ended job that has no pending notification.
+    """
+    notices = Notifications(services.rt.table, services.rt.clock)
+    for row in await notices.of(job.ref):
+        if row["state"] == PENDING:
+            await deliver(row, job, notices, services)
+    rows = await notices.of(job.ref)
+    due = [moment(r["due_at"]) for r in rows if r["state"] == PENDING]
+    if due:
+        return max(0.0, min(due) - services.rt.clock())
+    if job.status.ended:
+        await notices.close(job)
+    return None
+
+
+async def deliver(
+    row: Item, job: Job, notices: Notifications, services: WorkerServices
+) -> None:
+    """Call the hook once, unless another worker has taken the notification."""
+    settings = services.rt.settings
+    taken = await notices.take(row, settings.lease_s + settings.clock_skew_s)
+    if taken is None:
+        return
+    notify = services.pipelines[job.pipeline].notify
+    if notify is None or taken["attempts"] > MAX_ATTEMPTS:
+        reason = "each attempt died with its worker" if notify else "the hook is gone"
+        await abandon(taken, reason, notices, services)
+        return
+    try:
+        async with asyncio.timeout(settings.lease_s):
+            await notify(read_notification(job, taken))
+    except Exception as error:  # noqa: BLE001 -- whatever a hook raises
+        await on_delivery_failed(taken, error, notices, services)
+    else:
+        await notices.mark_delivered(taken)
+        telemetry.emit(
+            services.log,
+            "notification.delivered",
+            job=job.ref.job,
+            about=taken["event"],
+        )
+
+
+async def on_delivery_failed(
+    row: Item, error: Exception, notices: Notifications, services: WorkerServices
+) -> None:
+    """Postpone a failed notification, or abandon it after the last attempt."""
+    failure = classify(error)
+    reason, tries = f"{failure.code}: {failure.message}", row["attempts"]
+    telemetry.emit(
+        services.log,
+        "notification.failed",
+        about=row["event"],
+        tries=tries,
+        reason=reason,
+    )
+    if tries >= MAX_ATTEMPTS:
+        await abandon(row, reason, notices, services)
+        return
+    cap = min(CAP_S, GROWTH**tries)
+    await notices.schedule_retry(row, services.rt.rng.uniform(cap / 2, cap), reason)
+
+
+async def abandon(
+    row: Item, reason: str, notices: Notifications, services: WorkerServices
+) -> None:
+    """Abandon a notification, and emit the event that operators look for."""
+    if await notices.abandon(row, reason):
+        telemetry.emit(
+            services.log,
+            "notification.abandoned",
+            error_code=GIVEN_UP,
+            about=row["event"],
+            reason=reason,
+        )

@@ -1,0 +1,160 @@
+"""Receive as many messages as there are free slots, in up to two requests at once.
+
+A receive returns ten messages at most. While receives return ten and there is room for
+ten more, a second receive runs at once, so that the round trip to SQS does not limit
+the throughput. For a shorter queue the worker runs one long poll after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from math import inf
+
+from piecework import telemetry
+from piecework.aws.queue import BATCH, Delivery
+from piecework.errors import PieceworkError
+from piecework.health import REQUEST_S
+from piecework_worker.services import WorkerServices, receive_wait_s
+
+#: Receives in flight at once.
+MAX_RECEIVES = 2
+#: Seconds to wait for more free slots before a receive of fewer than ten messages: a
+#: receive costs the same for one message as for ten.
+GATHER_S = 0.02
+#: Seconds to wait after SQS was unreachable.
+OUTAGE_S = 1.0
+
+
+@dataclass(slots=True)
+class Receiver:
+    """Receives messages for the free slots of one worker.
+
+    Attributes:
+        active_count: Returns the number of the worker's active tasks.
+        on_message: Starts the work on a message.
+        slot_freed: Set when a slot may have become free.
+        wake_at: Active tasks at which a wait for several slots ends.
+        receives_in_flight: Receives that SQS has not answered yet.
+        reserved_slots: Slots that the receives in flight may fill.
+        last_was_full: Whether the last receive returned as many messages as possible.
+    """
+
+    services: WorkerServices
+    stop: asyncio.Event
+    active_count: Callable[[], int]
+    on_message: Callable[[Delivery], None]
+    slot_freed: asyncio.Event = field(default_factory=asyncio.Event)
+    wake_at: float = inf
+    receives_in_flight: int = 0
+    reserved_slots: int = 0
+    last_was_full: bool = False
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def run(self) -> None:
+        """Receive messages while there are free slots, until the worker stops.
+
+        A long poll in flight is never cancelled: SQS would hide its messages although
+        no worker
+        received them. Messages that arrive after the stop are made visible again at
+        once.
+        """
+        try:
+            while not self.stop.is_set():
+                if self._tasks and not self._can_add_receive():
+                    await self._wait_for_one()
+                    continue
+                free = await self.free_slots()
+                if not self.stop.is_set() and not self.services.intake_paused:
+                    self._start_receive(min(free, BATCH))
+            while self._tasks:
+                await self._wait_for_one()
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+
+    def _can_add_receive(self) -> bool:
+        """Return whether an additional receive would probably return a full batch."""
+        room = self._max_active - self.active_count() - self.reserved_slots
+        return self.last_was_full and room >= BATCH and len(self._tasks) < MAX_RECEIVES
+
+    async def _wait_for_one(self) -> None:
+        """Wait until one receive has ended, and raise its error if it failed."""
+        first = asyncio.FIRST_COMPLETED
+        done, self._tasks = await asyncio.wait(self._tasks, return_when=first)
+        for task in done:
+            task.result()
+
+    def _start_receive(self, most: int) -> None:
+        """Start a receive and reserve its slots."""
+        self.receives_in_flight += 1
+        self.reserved_slots += most
+        self._tasks.add(asyncio.create_task(self._receive(most)))
+
+    async def _receive(self, most: int) -> None:
+        """Receive once, and start the work on each message."""
+        rt, liveness = self.services.rt, self.services.liveness
+        wait_s = receive_wait_s(rt)
+        liveness.expect_within("receiving", REQUEST_S + wait_s)
+        deliveries: list[Delivery] = []
+        try:
+            deliveries = await rt.work.receive(
+                most, wait_s=wait_s, hide_s=rt.settings.visibility_s
+            )
+        except PieceworkError as error:
+            telemetry.emit(
+                self.services.log, "worker.receive_failed", error_code=error.code
+            )
+            await asyncio.sleep(OUTAGE_S)
+        finally:
+            self.receives_in_flight -= 1
+            self.reserved_slots -= most
+            self.slot_freed.set()
+            if not self.receives_in_flight:
+                liveness.suspend("receiving")
+        self.last_was_full = len(deliveries) == BATCH
+        if self.stop.is_set():
+            with suppress(PieceworkError):  # they show again by themselves, later
+                await rt.work.hide([delivery.receipt for delivery in deliveries], 0)
+            return
+        if deliveries:
+            self.services.message_received.set()
+            self.services.breakers.prefetch()
+        for delivery in deliveries:
+            self.on_message(delivery)
+
+    async def free_slots(self) -> int:
+        """Wait for a free slot, then briefly for a batch; return their number."""
+        while (self.is_full() or self._all_slots_reserved()) and not self.stop.is_set():
+            self.slot_freed.clear()
+            await self.slot_freed.wait()
+        most = self._max_active - self.reserved_slots
+        self.wake_at = most - min(BATCH, most)
+        if self.active_count() > self.wake_at:
+            self.slot_freed.clear()
+            late = asyncio.get_running_loop().call_later(GATHER_S, self.slot_freed.set)
+            await self.slot_freed.wait()
+            late.cancel()
+        self.wake_at = inf
+        return max(1, most - self.active_count())
+
+    def is_full(self) -> bool:
+        """Return whether the worker takes no new chunk now."""
+        return self.services.intake_paused or self.active_count() >= self._max_active
+
+    def _all_slots_reserved(self) -> bool:
+        """Return whether the receives in flight may fill every free slot."""
+        return self.active_count() + self.reserved_slots >= self._max_active
+
+    def on_task_done(self) -> None:
+        """Wake the wait for slots once few enough tasks are active."""
+        if self.active_count() <= self.wake_at:
+            self.slot_freed.set()
+
+    @property
+    def _max_active(self) -> int:
+        return self.services.rt.settings.max_chunks

@@ -1,0 +1,305 @@
+"""The services that all chunks of one worker share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from statistics import median
+from types import TracebackType
+from typing import Any
+
+import structlog
+
+from piecework.aws.objects import Payloads
+from piecework.calls.attempts import new_token_buckets
+from piecework.calls.fleet_breaker import BreakerRegistry
+from piecework.calls.in_flight import CallPacer
+from piecework.cost.meter import acting_as
+from piecework.domain.model import ChunkRef, Job, JobRef, iso
+from piecework.domain.outcome import NEWER_WORKERS, Deferred
+from piecework.errors import StoreError
+from piecework.health import Liveness
+from piecework.pipeline import Pipeline
+from piecework.resilience.breaker import BreakerPhase, BreakerState
+from piecework.resilience.retry import RetryTokenBucket
+from piecework.runtime import Runtime
+from piecework.saga.recovery import retry_after
+from piecework.store.breakers import Breakers
+from piecework.store.claims import Claims
+from piecework.store.dead_letters import DeadLetters
+from piecework.store.settlements import Settlements
+from piecework.telemetry.emf import Gauge
+from piecework_worker.isolation.pool import Isolation
+from piecework_worker.lease import LeaseRenewer
+
+# The gauges of a worker's metrics.
+
+#: Seconds after which an open breaker whose open time has passed is no longer counted:
+#: without a new call in that time, no chunk uses the dependency any more.
+UNTRIED_S = 300.0
+
+
+def gauges(services: WorkerServices) -> Iterator[Gauge]:
+    """Yield the current value of each gauge."""
+    yield Gauge("ChunksInProgress", len(services.lease_renewer.leases))
+    yield Gauge("CallsInFlight", services.call_limiter.in_use)
+    since = services.breakers.clock() - UNTRIED_S
+    known = services.breakers.by_name.items()
+    open_names = [name for name, each in known if is_open(each.state, since)]
+    yield Gauge("BreakersOpen", len(open_names))
+    for name in open_names:
+        yield Gauge("BreakersOpen", 1, name)
+
+
+def is_open(state: BreakerState, since: float) -> bool:
+    """Return whether the breaker rejects calls, or had a failed probe since `since`."""
+    tried_until = max(state.open_until, state.probe_until)
+    return state.phase is not BreakerPhase.CLOSED and tried_until > since
+
+
+# Limit the calls in flight: first come, first served, at low cost per call.
+#
+# A slot passes directly to the next waiter. asyncio's semaphore scans, at each release,
+# all waiters that it woke and that have not run yet. Where calls end together, that is
+# half of them.
+
+
+class CallLimiter:
+    """Limits how many callers are inside `async with` at once."""
+
+    def __init__(self, slots: int) -> None:
+        """Start with `slots` free slots."""
+        self._free = slots
+        self._slots = slots
+        self._waiters: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def in_use(self) -> int:
+        """Slots in use."""
+        return self._slots - self._free
+
+    async def __aenter__(self) -> None:
+        """Take a free slot, or wait for the next one."""
+        if self._free:
+            self._free -= 1
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if not waiter.cancelled():
+                self._release()  # it was ours already
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Pass the slot to the next waiter."""
+        self._release()
+
+    def _release(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+        self._free += 1
+
+
+# Stage durations: a stopping worker uses them to decide what to wait for.
+
+#: Samples kept per stage, and the fewest samples for an estimate.
+MAX_SAMPLES = 20
+MIN_SAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RunningStage:
+    """A running stage and its start."""
+
+    pipeline: str
+    stage: str
+    started_at: float
+
+
+@dataclass(slots=True)
+class StageDurations:
+    """The durations of one worker's stages in seconds."""
+
+    _durations: dict[tuple[str, str], deque[float]] = field(default_factory=dict)
+
+    def record(self, under_way: RunningStage, now: float) -> None:
+        """Record the duration of a stage that succeeded."""
+        key = under_way.pipeline, under_way.stage
+        durations = self._durations.setdefault(key, deque(maxlen=MAX_SAMPLES))
+        durations.append(now - under_way.started_at)
+
+    def may_finish_by(self, under_way: RunningStage, now: float, until: float) -> bool:
+        """Return whether a stage may end before `until`.
+
+        A stage that has run longer than its median may end at any moment.
+        """
+        durations = self._durations.get((under_way.pipeline, under_way.stage), ())
+        if len(durations) < MIN_SAMPLES:
+            return True
+        ends_at = under_way.started_at + median(durations)
+        return ends_at <= max(now, until)
+
+
+#: Seconds that a job's row is cached. Its pipeline and size never change; what can
+#: change is checked on the chunk.
+JOB_CACHE_TTL_S = 60.0
+JOB_CACHE_SIZE = 1_000
+
+
+@dataclass(slots=True)
+class WorkerServices:
+    """The services of one worker."""
+
+    rt: Runtime
+    worker: str
+    pipelines: Mapping[str, Pipeline]
+    log: structlog.stdlib.BoundLogger
+    claims: Claims
+    settlements: Settlements
+    dead_letters: DeadLetters
+    payloads: Payloads
+    lease_renewer: LeaseRenewer
+    call_limiter: CallLimiter
+    breakers: BreakerRegistry
+    liveness: Liveness = field(default_factory=Liveness)
+    retry_tokens: defaultdict[str, RetryTokenBucket] = field(
+        default_factory=new_token_buckets
+    )
+    pacer: CallPacer = field(default_factory=CallPacer)
+    #: Runs isolated stages; None: they run in this process.
+    isolation: Isolation | None = None
+    #: The running stage of each claim, by token, and the durations of earlier stages.
+    running_stages: dict[str, RunningStage] = field(default_factory=dict)
+    stage_durations: StageDurations = field(default_factory=StageDurations)
+    #: Set when a message arrives: wakes an idle reconciler beside the worker.
+    message_received: asyncio.Event = field(default_factory=asyncio.Event)
+    #: Starts a chunk without a message; None while the worker does not run.
+    on_chunk_offered: Callable[[ChunkRef, int], Awaitable[bool]] | None = None
+    #: Whether the worker takes no new chunk, until its ECS protection changes or it
+    #: stops.
+    intake_paused: bool = False
+    #: Count the worker's active tasks and receives; wake its receiver.
+    count_unfinished: Callable[[], int] = lambda: 0
+    wake_receiver: Callable[[], None] = lambda: None
+    _jobs: dict[JobRef, tuple[float, Job]] = field(default_factory=dict)
+    _reading: dict[JobRef, asyncio.Task[Job | None]] = field(default_factory=dict)
+    _noted_unknown: set[JobRef] = field(default_factory=set)
+    _noted_blocked: dict[tuple[JobRef, str], float] = field(default_factory=dict)
+
+    async def job(self, ref: JobRef) -> Job | None:
+        """Return a cached job; concurrent callers share one read."""
+        now = asyncio.get_running_loop().time()
+        cached = self._jobs.get(ref)
+        if cached is not None and now - cached[0] < JOB_CACHE_TTL_S:
+            return cached[1]
+        read = self._reading.get(ref)
+        if read is None:
+            read = self._reading[ref] = asyncio.create_task(self._read(ref, now))
+            read.add_done_callback(lambda done: self._on_job_read(ref, done))
+        return await asyncio.shield(read)
+
+    async def _read(self, ref: JobRef, now: float) -> Job | None:
+        job = await self.rt.jobs.read(ref)
+        if job is not None:
+            if len(self._jobs) >= JOB_CACHE_SIZE:
+                self._jobs.clear()
+            self._jobs[ref] = (now, job)
+        return job
+
+    def _on_job_read(self, ref: JobRef, read: asyncio.Task[Job | None]) -> None:
+        del self._reading[ref]
+        if not read.cancelled():
+            read.exception()  # raised where it is waited for; that may be nowhere
+
+    async def offer_chunk(self, ref: ChunkRef, gen: int) -> bool:
+        """Offer the worker a chunk; return whether it took it."""
+        with acting_as(
+            "worker"
+        ):  # the cost is the worker's, even if a reconciler offers it
+            return self.on_chunk_offered is not None and await self.on_chunk_offered(
+                ref, gen
+            )
+
+    def lease_count(self) -> int:
+        """Return the number of leases."""
+        return len(self.lease_renewer.leases)
+
+    def pause_intake(self, *, on: bool) -> None:
+        """Pause or resume the intake of new chunks."""
+        if on is not self.intake_paused:
+            self.intake_paused = on
+            self.wake_receiver()
+
+    async def note_unknown_pipeline(self, job: Job) -> None:
+        """Note on the job, once, that this worker does not have its pipeline."""
+        if job.ref not in self._noted_unknown:
+            if len(self._noted_unknown) >= JOB_CACHE_SIZE:
+                self._noted_unknown.clear()
+            self._noted_unknown.add(job.ref)
+            reason = f"worker {self.worker} does not have pipeline {job.pipeline}"
+            with suppress(StoreError):
+                await self.rt.jobs.note(job.ref, "runtime.pipeline.unknown", reason)
+
+    async def note_blocked(self, job: Job, deferred: Deferred) -> None:
+        """Note on the job what blocks it, once for each deferral period."""
+        name, now = deferred.blocked_on, self.rt.clock()
+        if self._noted_blocked.get((job.ref, name), now) > now:
+            return
+        until = now + retry_after(deferred.failure)
+        if len(self._noted_blocked) >= JOB_CACHE_SIZE:
+            self._noted_blocked.clear()
+        self._noted_blocked[job.ref, name] = until
+        blocker = name if name == NEWER_WORKERS else f"dependency {name}"
+        reason = f"waits for {blocker} until {iso(until)}"
+        with suppress(StoreError):
+            await self.rt.jobs.note(job.ref, deferred.failure.code, reason, until)
+
+
+def open_services(
+    rt: Runtime, worker: str, pipelines: Mapping[str, Pipeline], log: Any
+) -> WorkerServices:
+    """Build the services of a worker."""
+    settings, clock = rt.settings, rt.clock
+    renewal_claims = Claims(rt.renewal_table, settings, worker, clock, rt.rng)
+    liveness = Liveness()
+    return WorkerServices(
+        rt=rt,
+        worker=worker,
+        pipelines=pipelines,
+        log=log,
+        claims=Claims(rt.table, settings, worker, clock, rt.rng),
+        settlements=Settlements(rt.table, rt.dead_letters, settings, clock),
+        dead_letters=DeadLetters(rt.dead_letters, settings, clock),
+        payloads=Payloads(rt.objects),
+        lease_renewer=LeaseRenewer(
+            renewal_claims, rt.renewal_queue, settings, log, liveness
+        ),
+        call_limiter=CallLimiter(settings.max_calls_in_flight),
+        breakers=BreakerRegistry(clock, rt.rng, log, Breakers(rt.table, worker, clock)),
+        liveness=liveness,
+    )
+
+
+def receive_wait_s(rt: Runtime) -> int:
+    """Return the seconds of a long poll; a stop waits for the poll to end.
+
+    On loopback a request costs nothing, and a developer expects Ctrl-C to work soon.
+    """
+    return (
+        min(rt.settings.receive_wait_s, 2)
+        if rt.endpoint.loopback
+        else rt.settings.receive_wait_s
+    )

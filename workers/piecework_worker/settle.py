@@ -1,0 +1,255 @@
+"""Write an outcome exactly once, if this worker still owns the claim."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+
+from piecework import telemetry
+from piecework.domain import keys
+from piecework.domain.model import Job
+from piecework.domain.outcome import (
+    Cancelled,
+    DeadLettered,
+    Deferred,
+    Outcome,
+    Released,
+    Retry,
+    Succeeded,
+)
+from piecework.domain.protocols import ClaimLostError
+from piecework.jobs.fan_in import Certificate, certify, store_certificate
+from piecework.store.completion import take_snapshot
+from piecework.store.results import fits_inline
+from piecework.store.settlements import Calls
+from piecework.store.table import Action
+from piecework_worker.assembly import ChunkRun
+from piecework_worker.run import RunResult
+from piecework_worker.services import WorkerServices
+
+
+async def settle(
+    result: RunResult,
+    job: Job,
+    services: WorkerServices,
+    log: structlog.stdlib.BoundLogger,
+) -> float | None:
+    """Write the outcome of a run; return the seconds until the next attempt, or None.
+
+    Raises:
+        ClaimLostError: Another worker owns the chunk and settles it.
+    """
+    chunk_run, outcome = result.chunk_run, result.outcome
+    # A redrive reuses the paid calls of a failed chunk; a succeeded chunk needs no
+    # journal.
+    await chunk_run.journal.close(keep=not isinstance(outcome, Succeeded))
+    ours, wait = await write(result, job, services)
+    if not ours:
+        raise ClaimLostError
+    duration_s = (
+        asyncio.get_running_loop().time() - chunk_run.ctx.caller.in_flight.acquired_at
+    )
+    announce(result, duration_s, log)
+    if isinstance(outcome, Deferred):
+        await services.note_blocked(job, outcome)
+    return wait
+
+
+async def write(
+    result: RunResult, job: Job, services: WorkerServices
+) -> tuple[bool, float | None]:
+    """Make the one write that ends the claim.
+
+    Return whether this worker still owned the claim, and the seconds until the next
+    attempt.
+    """
+    chunk_run, outcome = result.chunk_run, result.outcome
+    settlements, claim = services.settlements, chunk_run.claim
+    counts = chunk_run.ctx.caller.counts
+    calls = Calls(
+        counts.made,
+        result.calls_after_cancel or 0,
+        counts.cached,
+        counts.tokens_in,
+        counts.tokens_out,
+    )
+    match outcome:
+        case Succeeded(value):
+            return await succeed(chunk_run, value, job, services, calls), None
+        case Retry() as retry:
+            return await settlements.schedule_retry(
+                claim, retry, calls=calls
+            ), retry.delay
+        case Deferred() as deferred:
+            return await settlements.defer(claim, deferred, calls=calls), deferred.delay
+        case Cancelled() as cancelled:
+            at = None if cancelled.compensation is None else resume_at(chunk_run)
+            ours = await settlements.cancel(claim, cancelled, resume_at=at, calls=calls)
+            return ours, None
+        case DeadLettered() as dead:
+            return await dead_letter(chunk_run, dead, job, services, calls), None
+        case Released():
+            return await settlements.release(claim, calls=calls), 0.0
+
+
+async def succeed(
+    chunk_run: ChunkRun, value: str, job: Job, services: WorkerServices, calls: Calls
+) -> bool:
+    """Write a success with the last value and, for a join, the end of the job."""
+    last = len(chunk_run.pipeline.stages) - 1
+    sha256 = result_sha256(chunk_run, value)
+    if chunk_run.pipeline.result_index == last and fits_inline(chunk_run.claim, value):
+        return await services.settlements.succeed(
+            chunk_run.claim, result_sha256=sha256, value=value, calls=calls
+        )
+    also = await chunk_run.checkpoints.value_actions(last, value)
+    also += await job_end(chunk_run, job, services, join_error="")
+    return await services.settlements.succeed(
+        chunk_run.claim, result_sha256=sha256, also=also, calls=calls
+    )
+
+
+def result_sha256(chunk_run: ChunkRun, last_value: str) -> str:
+    """Return the hash of the chunk's result; the join and operators verify it."""
+    index = chunk_run.pipeline.result_index
+    if index == len(chunk_run.pipeline.stages) - 1:
+        return keys.sha256(last_value.encode())
+    return keys.sha256(
+        chunk_run.checkpoints.completed[chunk_run.pipeline.stages[index].name].encode()
+    )
+
+
+async def dead_letter(
+    chunk_run: ChunkRun,
+    dead: DeadLettered,
+    job: Job,
+    services: WorkerServices,
+    calls: Calls,
+) -> bool:
+    """Write a dead letter and, for a join, the end of the job."""
+    letter = services.dead_letters.row(
+        chunk_run.claim,
+        dead,
+        chunk_run.error_history,
+        pipeline=chunk_run.pipeline.name,
+        owner=chunk_run.pipeline.owner,
+        runbook=chunk_run.pipeline.runbook,
+    )
+    also = await job_end(chunk_run, job, services, join_error=dead.failure.code)
+    return await services.settlements.dead_letter(
+        chunk_run.claim,
+        dead,
+        letter,
+        resume_at=resume_at(chunk_run),
+        also=also,
+        calls=calls,
+    )
+
+
+def resume_at(chunk_run: ChunkRun) -> str:
+    """Return where a redrive resumes: the first incomplete or compensated stage."""
+    names = [stage.name for stage in chunk_run.pipeline.stages]
+    done, undone = chunk_run.checkpoints.completed, chunk_run.checkpoints.compensated
+    return next((n for n in names if n in undone or n not in done), names[-1])
+
+
+async def job_end(
+    chunk_run: ChunkRun, job: Job, services: WorkerServices, *, join_error: str
+) -> list[Action]:
+    """Return the writes that end the job together with its join; empty for a chunk."""
+    if not chunk_run.claim.ref.is_join:
+        return []
+    rt = services.rt
+    if job.gen != chunk_run.claim.gen:
+        # The cached job belongs to an earlier generation.
+        job = await rt.jobs.read(job.ref) or job
+    # The join's snapshot is still valid: see `piecework.store.completion`.
+    snapshot = chunk_run.snapshot or await take_snapshot(rt.table, job.ref, job.chunks)
+    certificate = chunk_run.certificate = certify(job, snapshot, rt.clock(), join_error)
+    facts = await store_certificate(rt, certificate)
+    return rt.transitions.ending(job, certificate.status, facts)
+
+
+# Emit the event of a claim's end once it is written: alarms depend on it.
+
+
+def announce(
+    result: RunResult, seconds: float, log: structlog.stdlib.BoundLogger
+) -> None:
+    """Emit the event of a claim's end, and `job.finished` for the join's claim."""
+    chunk_run, outcome = result.chunk_run, result.outcome
+    counts = chunk_run.ctx.caller.counts
+    facts: dict[str, Any] = {
+        "chunk": chunk_run.claim.ref.chunk,
+        "duration_ms": round(seconds * 1000),
+        "calls": counts.made,
+        "replayed": counts.replayed,
+        "cached": counts.cached,
+        "retried": counts.retried,
+    }
+    emit_outcome(outcome, chunk_run.claim.attempt, facts, log)
+    compensated = chunk_run.checkpoints.compensated
+    if compensated and not isinstance(outcome, Retry | Deferred | Released):
+        failed = [stage for stage, failure in compensated.items() if failure]
+        stages = list(compensated)
+        telemetry.emit(log, "chunk.compensated", stages=stages, failed=failed)
+    if chunk_run.certificate is not None:
+        certified(chunk_run.certificate, log)
+
+
+def emit_outcome(
+    outcome: Outcome,
+    attempts: int,
+    facts: Mapping[str, Any],
+    log: structlog.stdlib.BoundLogger,
+) -> None:
+    """Emit the event of an outcome; `facts` are the fields that all of them have."""
+    match outcome:
+        case Succeeded():
+            telemetry.emit(log, "chunk.succeeded", **facts)
+        case Retry(failure, delay):
+            telemetry.emit(
+                log,
+                "chunk.retry_scheduled",
+                error_code=failure.code,
+                delay_s=round(delay, 3),
+                **facts,
+            )
+        case Deferred(failure, delay, blocked_on):
+            telemetry.emit(
+                log,
+                "chunk.deferred",
+                error_code=failure.code,
+                delay_s=round(delay, 3),
+                blocked_on=blocked_on,
+                **facts,
+            )
+        case Released():
+            telemetry.emit(log, "chunk.released", **facts)
+        case Cancelled():
+            telemetry.emit(log, "chunk.cancelled", **facts)
+        case DeadLettered(failure, compensation):
+            telemetry.emit(
+                log,
+                "chunk.dead_lettered",
+                error_code=failure.code,
+                stage=failure.stage,
+                attempts=attempts,
+                compensation=compensation.value,
+                envelope=failure.model_dump(mode="json", exclude_defaults=True),
+                **facts,
+            )
+
+
+def certified(certificate: Certificate, log: structlog.stdlib.BoundLogger) -> None:
+    """Emit the status and the outcome counts of a finished job."""
+    telemetry.emit(
+        log,
+        "job.finished",
+        status=certificate.status.value,
+        chunks=certificate.chunks,
+        outcomes=certificate.outcomes,
+    )

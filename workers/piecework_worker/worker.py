@@ -1,0 +1,292 @@
+"""Receive and process messages until a stop; then finish or release the chunks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from piecework import telemetry
+from piecework.aws.queue import Delivery, Message
+from piecework.domain import keys
+from piecework.domain.model import ChunkRef, Job, JobRef
+from piecework.domain.records import MALFORMED_ERRORS, UNREADABLE
+from piecework.errors import PermanentError, SchemaTooNewError
+from piecework.errors.classify import classify
+from piecework.jobs.fan_in import end_cancelled, start_join
+from piecework_worker.acks import Ack, AckBatcher
+from piecework_worker.cancel_watcher import CancelWatcher
+from piecework_worker.executor import MessageAction, WorkItem, execute
+from piecework_worker.lease import InterruptReason
+from piecework_worker.notifier import notify_job
+from piecework_worker.receiver import Receiver
+from piecework_worker.run import defer_to_newer_worker
+from piecework_worker.services import WorkerServices
+
+
+async def run_worker(services: WorkerServices, stop: asyncio.Event) -> None:
+    """Run a worker until `stop` is set.
+
+    Raises:
+        Exception: The error of a loop. Without one of its loops a worker would only
+            seem
+            alive, so it releases its chunks and ends.
+    """
+    worker = Worker(services, stop)
+    watch = CancelWatcher(
+        services.rt, services.lease_renewer, services.breakers, services.log
+    )
+    loops: list[Coroutine[Any, Any, Any]] = [worker.receiver.run(), worker.acks.run()]
+    loops += [watch.run(), services.lease_renewer.run(), stop.wait()]
+    tasks = [asyncio.create_task(loop) for loop in loops]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        stop.set()
+        await drain(worker, tasks[0])
+    finally:
+        for task in tasks:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+
+
+@dataclass(slots=True)
+class Worker:
+    """A worker and its active tasks.
+
+    Attributes:
+        closing: The drain has ended: tasks that start now would not be awaited.
+    """
+
+    services: WorkerServices
+    stop: asyncio.Event
+    active_tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    closing: bool = False
+    receiver: Receiver = field(init=False)
+    acks: AckBatcher = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Create the receiver and the ack batcher, and connect the services to them."""
+        services = self.services
+        self.receiver = Receiver(
+            services, self.stop, lambda: len(self.active_tasks), self.on_message
+        )
+        self.acks = AckBatcher(
+            services.rt,
+            lambda: len(self.active_tasks) <= 1,
+            self.start_join,
+            services.log,
+        )
+        services.on_chunk_offered = self.start_chunk
+        services.count_unfinished = lambda: (
+            len(self.active_tasks) + self.receiver.receives_in_flight
+        )
+        services.wake_receiver = self.receiver.slot_freed.set
+
+    def on_message(self, delivery: Delivery) -> None:
+        """Start the work on a message."""
+        self.start_task(self.handle_delivery(delivery))
+
+    def start_task(self, work: Coroutine[Any, Any, object]) -> None:
+        """Start a task whose failure affects no other task."""
+        task = asyncio.create_task(self.contain_failure(work))
+        self.active_tasks.add(task)
+        task.add_done_callback(self.on_task_done)
+
+    def on_task_done(self, task: asyncio.Task[None]) -> None:
+        """Free the task's slot."""
+        self.active_tasks.discard(task)
+        self.receiver.on_task_done()
+
+    async def contain_failure(self, work: Coroutine[Any, Any, object]) -> None:
+        """Log a task's failure; SQS delivers its message again.
+
+        A cancellation that the worker did not request comes from what a stage awaited.
+        """
+        task = asyncio.current_task()
+        try:
+            await work
+        except (Exception, asyncio.CancelledError) as error:
+            if not isinstance(error, Exception) and task and task.cancelling():
+                raise
+            code = classify(error).code
+            telemetry.emit(
+                self.services.log, "worker.execution_failed", error_code=code
+            )
+
+    async def handle_delivery(self, delivery: Delivery) -> None:
+        """Process a message if the records it refers to can be read.
+
+        The worker does not guess the content of a malformed record. Once an operator
+        has
+        repaired it, a new message is sent.
+        """
+        try:
+            await self.handle_message(delivery)
+        except SchemaTooNewError:
+            await defer_to_newer_worker(
+                "record", delivery.received, delivery.receipt, self.services
+            )
+        except PermanentError as error:
+            if error.code != UNREADABLE:
+                raise
+            await self.quarantine(delivery, error.code)
+        except MALFORMED_ERRORS:
+            telemetry.emit(
+                self.services.log, "worker.execution_failed", error_code=UNREADABLE
+            )
+            await self.quarantine(delivery, UNREADABLE)
+
+    async def handle_message(self, delivery: Delivery) -> None:
+        """Process a message, then delete or quarantine it as required."""
+        message = delivery.message
+        if delivery.newer:
+            await defer_to_newer_worker(
+                "message", delivery.received, delivery.receipt, self.services
+            )
+            return
+        if message is None:
+            await self.quarantine(delivery, "runtime.message.malformed")
+            return
+        work_item = WorkItem(
+            message.ref, message.gen, delivery.received, delivery.receipt
+        )
+        job = await self.services.job(work_item.ref.of)
+        match (
+            MessageAction.QUARANTINE
+            if job is None
+            else await self.process(work_item, job)
+        ):
+            case MessageAction.DISCARD:
+                await self.services.rt.work.delete([delivery.receipt])
+            case MessageAction.QUARANTINE:
+                await self.quarantine(delivery, "runtime.message.orphan")
+
+    async def process(self, work_item: WorkItem, job: Job) -> MessageAction:
+        """Process a work item; queue the ack of a chunk that has ended.
+
+        After a join the job's notify hook may be due, and a work item may be only for
+        that.
+        """
+        can_notify = work_item.ref.is_join and self.can_notify(job)
+        if (
+            can_notify
+            and (action := await notify_job(work_item, self.services)) is not None
+        ):
+            return action
+        with self.services.rt.cost.working(job.ref, ends=work_item.ref.is_join):
+            action = await execute(work_item, job, self.services)
+        if action in {MessageAction.ACK, MessageAction.ACK_CANCELLED}:
+            cancelled = action is MessageAction.ACK_CANCELLED
+            self.acks.add(Ack(work_item.ref, job.chunks, work_item.receipt, cancelled))
+            if can_notify:
+                await notify_job(WorkItem(work_item.ref, work_item.gen), self.services)
+        return action
+
+    def can_notify(self, job: Job) -> bool:
+        """Return whether the job has a notify hook that this worker can call."""
+        return job.has_notify_hook and job.pipeline in self.services.pipelines
+
+    async def start_chunk(self, ref: ChunkRef, gen: int) -> bool:
+        """Start a chunk without a message if a slot is free; return whether it did.
+
+        The reconciler beside this worker offers chunks that it reclaimed, and joins.
+        They need
+        not wait behind the queue.
+        """
+        job = await self.services.job(ref.of)
+        if job is None or self.receiver.is_full() or self.stop.is_set():
+            return False
+        if job.pipeline not in self.services.pipelines:
+            return False
+        self.start_task(self.process(WorkItem(ref, gen), job))
+        return True
+
+    async def quarantine(self, delivery: Delivery, code: str) -> None:
+        """Quarantine a message that belongs to no known chunk."""
+        await self.services.dead_letters.quarantine(delivery, code)
+        await self.services.rt.work.delete([delivery.receipt])
+        telemetry.emit(
+            self.services.log,
+            "message.quarantined",
+            message_id=delivery.message_id,
+            error_code=code,
+        )
+
+    async def start_join(self, ref: JobRef) -> None:
+        """Start the join of a job whose chunks have all ended, in this worker.
+
+        If the worker dies, the reconciler sends the join as a message. If the worker is
+        closing, it sends the message itself.
+        """
+        rt = self.services.rt
+        # One read is enough: the writes that end the job fail if it has changed since.
+        job = await rt.jobs.read(ref)
+        if job is None:
+            return
+        cancelled = await end_cancelled(rt, job)
+        join_item = None if cancelled else await start_join(rt, job)
+        if cancelled and self.can_notify(job) and not self.closing:
+            self.start_task(
+                notify_job(WorkItem(ref.chunk(keys.JOIN_CHUNK), job.gen), self.services)
+            )
+        if join_item is None:
+            return
+        log = self.services.log.bind(job=ref.job)
+        telemetry.emit(log, "job.finalizing", chunks=job.chunks)
+        join, gen = join_item
+        if self.closing:
+            await rt.work.send([Message.about(join, gen)])
+            return
+        self.start_task(self.process(WorkItem(join, gen), job))
+
+
+# Stop a worker: wait for chunks that can end in time, and release the others.
+
+
+#: Seconds between two checks of a stopping worker's active tasks.
+POLL_S = 0.1
+#: Seconds to write the release of interrupted chunks, then to count ended chunks.
+RELEASE_S = 5.0
+ACK_FLUSH_S = 2.0
+#: Seconds from the end of the drain to the exit, whatever was active then:
+#: `shutdown_grace_s` plus this must be less than the platform's `stopTimeout`.
+SHUTDOWN_MARGIN_S = RELEASE_S + ACK_FLUSH_S + 2.0
+
+
+async def drain(worker: Worker, receiving: asyncio.Task[None]) -> None:
+    """Wait for the active tasks; release each chunk that does not end in time."""
+    services, active_tasks = worker.services, worker.active_tasks
+    telemetry.emit(services.log, "worker.stopping", in_progress=len(active_tasks))
+    worker.receiver.slot_freed.set()
+    now = asyncio.get_running_loop().time
+    until = now() + services.rt.settings.shutdown_grace_s
+    while (seconds_left := until - now()) > 0 and (
+        active_tasks or not receiving.done()
+    ):
+        release_late(services, until)
+        waits = {receiving, *active_tasks}
+        await asyncio.wait(waits, timeout=min(seconds_left, POLL_S))
+    worker.closing = True
+    until = now() + RELEASE_S
+    while (seconds_left := until - now()) > 0 and active_tasks:
+        # Repeat: a claim may have been in flight, so that a new lease appears.
+        for lease in list(services.lease_renewer.leases.values()):
+            lease.interrupt(InterruptReason.STOPPING)
+        await asyncio.wait(active_tasks, timeout=min(seconds_left, POLL_S))
+    try:
+        async with asyncio.timeout(ACK_FLUSH_S):
+            await worker.acks.flush()
+    except TimeoutError:
+        telemetry.emit(services.log, "acks.failed", error="TimeoutError")
+
+
+def release_late(services: WorkerServices, until: float) -> None:
+    """Release at once each chunk whose stage will not end before `until`."""
+    now = asyncio.get_running_loop().time()
+    for token, under_way in services.running_stages.items():
+        if not services.stage_durations.may_finish_by(under_way, now, until):
+            services.lease_renewer.leases[token].interrupt(InterruptReason.STOPPING)

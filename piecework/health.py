@@ -1,8 +1,8 @@
 """Write the health file: the time by which each loop of a process must report next.
 
-The health check (`python -m piecework_worker.health`) reads only this file, so it is fast. The
-times are those of the monotonic clock, which all processes of a container share. The
-check detects a frozen process because its times pass.
+The health check (`python -m piecework_worker.health`) reads only this file, so it is
+fast. The times are those of the monotonic clock, which all processes of a container
+share. The check detects a frozen process because its times pass.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Open the AWS clients once, and build the stores and queues on them.
 
 The code never passes an endpoint. The AWS variables select it; without them it is the
-embedded AWS that `piecework up` recorded in `.piecework/` (see `piecework.aws.endpoint`).
+embedded AWS that `piecework up` recorded in `.piecework/`: see
+`piecework.aws.endpoint`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Predict, chunk by chunk, what `jobs cancel --compensate` would compensate.
 
 The chunk's rows say how far it came; the pipeline says which function compensates a
-stage. The steps come from the code that executes them, `piecework/saga/compensation.py`. Nothing
-here writes.
+stage. The steps come from `piecework/saga/compensation.py`, which also executes them.
+Nothing here writes.
 """
 
 from __future__ import annotations

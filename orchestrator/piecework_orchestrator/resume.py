@@ -255,9 +255,9 @@ async def dispatch(
 
 # Dispatch chunks at a rate, whichever process sends their messages.
 #
-# Each chunk keeps its dispatch slot on its own item, and no worker claims it before that
-# time. So the rate holds even if a reconciler sends the messages again, or if the process
-# that redrives has ended.
+# Each chunk keeps its dispatch slot on its own item, and no worker claims it before
+# that time. So the rate holds even if a reconciler sends the messages again, or if the
+# process that redrives has ended.
 
 #: Seconds that SQS delays a message at most. For later slots no message is sent here:
 #: the reconciler sends it when the slot is due.

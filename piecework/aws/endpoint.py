@@ -155,8 +155,8 @@ def is_loopback(url: str) -> bool:
 #
 # One machine writes leases and delays, and others read them. If the local clock differs
 # from AWS by more than the responses allow, it is corrected as if the last response had
-# taken no time. Correctness does not depend on it. But a worker with a fast clock
-# would take the chunks of living workers, and one with a slow clock would wait too long.
+# taken no time. Correctness does not depend on it. But a worker with a fast clock would
+# take the chunks of living workers, and one with a slow clock would wait too long.
 
 #: Seconds between two observations, once the offset is known to CLOSE_S seconds.
 EVERY_S = 10.0
@@ -225,8 +225,8 @@ def read_date(answer: Mapping[str, Any]) -> float | None:
 
 # Make a client of the SDK verify the certificate of its host.
 #
-# aiobotocore omits two checks of botocore. It does not check the host name, so any valid
-# certificate passes. Behind a proxy it does not check the certificate at all.
+# aiobotocore omits two checks of botocore. It does not check the host name, so any
+# valid certificate passes. Behind a proxy it does not check the certificate at all.
 
 # ruff: noqa: SLF001 -- aiobotocore has no setting for either
 

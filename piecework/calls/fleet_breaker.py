@@ -36,9 +36,9 @@ from piecework.resilience.breaker import (
 
 # A breaker that a fleet shares: its stored record, and what must be written to it.
 #
-# The record's generation rises with each change, and each write names the generation that
-# it is based on. So if two processes see the same outage, one of them writes, and a late
-# write that is based on an earlier generation changes nothing.
+# The record's generation rises with each change, and each write names the generation
+# that it is based on. So if two processes see the same outage, one of them writes, and
+# a late write that is based on an earlier generation changes nothing.
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,9 +86,9 @@ def number_size(number: str) -> int:
 # What a request to DynamoDB consumed: as AWS reports it, else by its rules.
 #
 # AWS reports it with each answer, and that counts. Emulators report wrongly, so that of
-# theirs only what exceeds the rules' is believed: an update answers without its item, and
-# how large that is nobody but the table knows. A refusal is never reported, even by AWS;
-# it is billed by the item that stands there.
+# theirs only what exceeds the rules' is believed: an update answers without its item,
+# and how large that is nobody but the table knows. A refusal is never reported, even by
+# AWS; it is billed by the item that stands there.
 
 READS = frozenset({"GetItem", "Query", "Scan"})
 WRITES = frozenset({"PutItem", "UpdateItem", "DeleteItem"})

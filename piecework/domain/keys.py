@@ -212,9 +212,9 @@ def provider_key(key: str, epoch: int) -> str:
 
 # Map the chunks of a job to partitions, and the partitions to blocks.
 #
-# A partition holds 256 chunks. The first one also holds the job's own items, so that one
-# query reads a small job. Each further one has its own partition key, so that a large job
-# has no hot partition. A block counts the full ones among 256 partitions.
+# A partition holds 256 chunks. The first one also holds the job's own items, so that
+# one query reads a small job. Each further one has its own partition key, so that a
+# large job has no hot partition. A block counts the full ones among 256 partitions.
 # Both sizes are part of the stored format: they must not change while there are jobs.
 
 PARTITION_SIZE = 256

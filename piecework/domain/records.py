@@ -15,9 +15,9 @@ from piecework.errors import PermanentError, SchemaTooNewError
 # The schema versions of items and messages; a reader leaves newer ones to others.
 #
 # A version rises only if a reader of the version before would act wrongly. Optional
-# fields are added without a new version. Each claim writes its own version on its chunk:
-# the rows of a chunk are never newer than the chunk, and no older worker can claim it
-# again.
+# fields are added without a new version. Each claim writes its own version on its
+# chunk: the rows of a chunk are never newer than the chunk, and no older worker can
+# claim it again.
 
 Item = TypeVar("Item", bound=Mapping[str, Any])
 
@@ -50,8 +50,8 @@ def require_known(item: Item) -> Item:
 # Parse untrusted JSON strictly: bounded before parsing, and never ambiguous.
 #
 # Parsers disagree on duplicate keys: one takes the first, another the last. And a
-# megabyte holds a million brackets. All JSON from a queue, a table or the bucket is read
-# here.
+# megabyte holds a million brackets. All JSON from a queue, a table or the bucket is
+# read here.
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB

@@ -100,9 +100,9 @@ def result_type(function: Callable[..., Any]) -> TypeAdapter[Any]:
 
 # Write JSON that is equal for equal values in every process: keys are made of it.
 #
-# A set has another order in each process, and the arguments of a call may contain sets at
-# any depth. Written in that order, the key would differ in the worker that takes over a
-# chunk. That worker would not find the earlier call, and would make it again.
+# A set has another order in each process, and the arguments of a call may contain sets
+# at any depth. Written in that order, the key would differ in the worker that takes
+# over a chunk. That worker would not find the earlier call, and would make it again.
 
 #: The types of most arguments; their values contain no other values.
 _ATOMS: Final = frozenset({str, int, float, bool, type(None)})

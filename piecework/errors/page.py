@@ -217,10 +217,8 @@ def incompatible_codes(listed: str, classes: Mapping[str, str] = CLASSES) -> lis
     ]
 
 
-# Print the page of error codes, or the list of the released codes.
-#
-# python -m piecework.errors.page > docs/error-codes.md
-# python -m piecework.errors.page released > tests/unit/piecework/errors/released_codes.txt
+# `make docs` prints the page. With the argument `released`, the module prints the list
+# for `tests/unit/piecework/errors/released_codes.txt`.
 
 if __name__ == "__main__":
     sys.stdout.write(released() if sys.argv[1:] == ["released"] else page())

@@ -195,9 +195,9 @@ class _Rules:
 
 # The fleet's retry budget: retries are a share of the recent successes. Pure.
 #
-# Each process keeps to the share by itself, and so the whole fleet does. If a dependency
-# fails for all callers, the processes earn no tokens and soon lose those they earned
-# before. So no storm of retries can form.
+# Each process keeps to the share by itself, and so the whole fleet does. If a
+# dependency fails for all callers, the processes earn no tokens and soon lose those
+# they earned before. So no storm of retries can form.
 
 #: The code of a call that was not retried because the budget was exhausted.
 BUDGET_CODE: Final = "runtime.budget.retry_exhausted"

@@ -100,8 +100,8 @@ def cancelled_at_stage(stage: str) -> str:
 
 # Set the direction of a chunk without an owner, when a cancel compensates.
 #
-# Before its pivot the chunk compensates: a COMPENSATION row has the reason, and the next
-# claim runs the compensation. From its pivot on, the chunk only goes forward.
+# Before its pivot the chunk compensates: a COMPENSATION row has the reason, and the
+# next claim runs the compensation. From its pivot on, the chunk only goes forward.
 
 #: Values of `direction`; a chunk without it goes forward and may still be cancelled.
 COMPENSATING, FORWARD = "compensating", "forward"

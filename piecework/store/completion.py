@@ -143,10 +143,10 @@ async def chunks_of_group(
 
 # A cache of the snapshots of ended jobs, so that one read of all chunks is enough.
 #
-# Once every chunk of a generation has ended, no chunk changes before the next generation:
-# only `reopen_chunk` changes an ended chunk, and only while the job is RESUMING in a
-# later generation. So the snapshot stays valid for the join and for the certificate. A
-# worker that has no cached snapshot reads the chunks again.
+# Once every chunk of a generation has ended, no chunk changes before the next
+# generation: only `reopen_chunk` changes an ended chunk, and only while the job is
+# RESUMING in a later generation. So the snapshot stays valid for the join and for the
+# certificate. A worker that has no cached snapshot reads the chunks again.
 
 #: Maximum rows of all cached snapshots; a single larger snapshot is kept too.
 MOST_ROWS = 10_000
@@ -206,11 +206,11 @@ def has_ended(chunk: Chunk) -> bool:
 
 # Tallies of ended chunks: sets, so that a chunk that is added twice counts once.
 #
-# A group of 256 chunks has one tally. The reply to an addition tells whether the group is
-# full. The full groups of a job are a set on the job's item. In a job of more than 256
-# groups each block of groups has such a set, and the job's item has the full blocks: a
-# write is billed by the size of the whole set, and every process reads the job's item. A
-# tally only tells when a snapshot is worthwhile; the snapshot decides.
+# A group of 256 chunks has one tally. The reply to an addition tells whether the group
+# is full. The full groups of a job are a set on the job's item. In a job of more than
+# 256 groups each block of groups has such a set, and the job's item has the full
+# blocks: a write is billed by the size of the whole set, and every process reads the
+# job's item. A tally only tells when a snapshot is worthwhile; the snapshot decides.
 
 #: Sets on a job's item; a block's item has the first one too.
 FULL_GROUPS, FULL_BLOCKS = "full_groups", "full_blocks"

@@ -271,8 +271,8 @@ def expires_at(now: float, days: float) -> int:
 
 # The index of open dead letters by time, from which the alarms are evaluated.
 #
-# A mark is written with its dead letter and deleted with the write that closes it. So the
-# reconciler finds the open dead letters without a scan.
+# A mark is written with its dead letter and deleted with the write that closes it. So
+# the reconciler finds the open dead letters without a scan.
 
 
 def open_mark(table: Table, letter: dict[str, Any], kind: str) -> Action:

@@ -15,7 +15,7 @@ import pytest
 from tests.docs.pages import ROOT, SPAN
 
 PAGE = (ROOT / "docs/conformance.md").read_text("utf-8")
-TEST = re.compile(r"(tests/[\w/]+\.py)::(test_\w+)")
+TEST = re.compile(r"((?:tests|verification)/[\w/]+\.py)::(test_\w+)")
 DECISION = re.compile(r"decided otherwise: \[\d{4}\]\((decisions/[\w.-]+\.md)\)")
 
 

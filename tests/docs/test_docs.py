@@ -20,6 +20,7 @@ FOLDERS = (
     "requirements",
     "docs",
     "tests",
+    "verification",
     ".ci",
 )
 FILE = re.compile(rf"(?:{'|'.join(map(re.escape, FOLDERS))})/[\w./-]*|[A-Z]+\.md")
@@ -28,7 +29,6 @@ CODE = re.compile(rf"(?:{'|'.join(LAYERS)})\.[a-z0-9_]+\.[a-z0-9_]+")
 
 def missing_files(page: Path) -> list[str]:
     named = {span for span in spans(page) if FILE.fullmatch(span)}
-    named |= {f"piecework/{s}" for s in modules_of_the_table(page)}
     return sorted(name for name in named if not (ROOT / name).exists())
 
 
@@ -36,11 +36,18 @@ def test_every_file_that_is_named_exists() -> None:
     assert [] == on_every_page(missing_files)
 
 
-def modules_of_the_table(page: Path) -> set[str]:
-    """Return the files that the table of levels names inside `piecework/`."""
-    lines = [li for li in prose(page).splitlines() if "in `piecework/`" in li]
-    names = {name for line in lines for name in SPAN.findall(line)}
-    return {name for name in names if name.endswith((".py", "/"))} - {"piecework/"}
+def test_the_table_of_levels_names_every_room_of_the_library() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    section = text.partition("## Who may import whom")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ")]
+    named = [name for line in rows[2:] for name in SPAN.findall(line)]
+    rooms = [
+        path.name if path.suffix else f"{path.name}/"
+        for path in (ROOT / "piecework").iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").is_file()
+    ]
+
+    assert sorted({*rooms} - {"__init__.py"}) == sorted(named)
 
 
 def broken_links(page: Path) -> list[str]:

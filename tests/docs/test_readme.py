@@ -66,7 +66,7 @@ def test_the_command_of_the_readme_names_a_pipeline_that_exists() -> None:
 
 def test_the_last_line_of_the_demo_in_the_readme_has_the_true_form() -> None:
     shown = fenced(README, "")[0].splitlines()[-1]
-    source = (ROOT / "orchestrator/demo").rglob("*.py")
+    source = (ROOT / "orchestrator/piecework_orchestrator/demo").rglob("*.py")
     names = [pair.partition("=")[0] for pair in shown.split()]
     code = "".join(path.read_text("utf-8") for path in source)
 

@@ -33,7 +33,7 @@ PRODUCT = (
     "bench",
 )
 #: Folders in which only names are checked: a test may quote any word.
-TESTS = ("tests",)
+TESTS = ("tests", "verification")
 SUFFIXES = {".py", ".md", ".yaml", ".yml", ".toml", ".sh", ".in"}
 #: They explain the banned words, or quote contracts and other systems.
 EXEMPT = (

@@ -1,6 +1,7 @@
 """Kill a worker at any `await` of a saga of six steps: a sample.
 
-All: `python -m piecework_simulation.crash_points --scenario six`, and `--scenario six-undo`.
+`python -m piecework_simulation.crash_points --scenario six` tries all of them;
+`--scenario six-undo` tries all of the compensation.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Check the health file of a worker or reconciler process.
 
-    python -m piecework_worker.health        exit code 0: healthy; 1: unhealthy, with the reason
+    python -m piecework_worker.health    exit code 0: healthy; 1: unhealthy, and why
 
 A container's health check runs it every few seconds, so it imports only the standard
 library. Worker and reconciler write the file (`piecework/health.py`).

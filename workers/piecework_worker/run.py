@@ -286,8 +286,8 @@ def retry_after_timeout(chunk_run: ChunkRun, code: str, reason: str) -> Retry:
 # Defer what only a newer worker understands: delayed and logged, never lost.
 #
 # SQS hides the message, each time a little longer. Which worker receives it next is
-# random, so doubling the delay would keep it from the few newer workers at the start of a
-# deployment. Messages of one receive get different delays, so that different workers
+# random, so doubling the delay would keep it from the few newer workers at the start of
+# a deployment. Messages of one receive get different delays, so that different workers
 # receive them. After ten receives SQS moves the message to its dead-letter queue, and a
 # reconciler dispatches the chunk again.
 

@@ -110,9 +110,8 @@ def simulate(context: typer.Context) -> None:
     The faults are crashes, lost replies and duplicate messages; time is simulated.
     """
     # The simulator imports this package, so this package cannot import the simulator.
-    os.execv(
-        sys.executable, [sys.executable, "-m", "piecework_simulation", *context.args]
-    )  # noqa: S606 -- no shell is the point
+    command = [sys.executable, "-m", "piecework_simulation", *context.args]
+    os.execv(sys.executable, command)  # noqa: S606 -- no shell is the point
 
 
 def print_version(requested: bool) -> None:

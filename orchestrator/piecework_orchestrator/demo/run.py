@@ -195,12 +195,13 @@ def report_next_steps(screen: Screen) -> None:
     screen.print_line("try", "piecework demo --seed 7 --keep      then read the tables")
     screen.print_line(
         "",
-        "piecework up; piecework-worker --pipelines piecework_examples.contract_review   "
-        "then kill the worker yourself",
+        "piecework up; piecework-worker --pipelines piecework_examples.contract_review"
+        "   then kill the worker yourself",
     )
     screen.print_line(
         "",
-        "piecework submit piecework_examples.contract_review:pipeline YOUR_CONTRACT.docx --wait",
+        "piecework submit piecework_examples.contract_review:pipeline "
+        "YOUR_CONTRACT.docx --wait",
     )
     screen.print_line("", "")
 

@@ -167,8 +167,8 @@ class MessageQueue:
 
 # Send, receive, hide, delete and dead-letter messages.
 #
-# Where AWS leaves the result open (an old receipt handle), a random draw decides. Where a
-# fault is possible (a duplicate, a loss, a redelivery), `chaos` decides.
+# Where AWS leaves the result open (an old receipt handle), a random draw decides. Where
+# a fault is possible (a duplicate, a loss, a redelivery), `chaos` decides.
 
 #: Seconds that a message may be late by, or stay away that was deleted.
 LATE_S: Final = 20.0

@@ -1,4 +1,4 @@
-"""`python -m piecework_simulation.crash_points`: every point, or one of them with its trace."""
+"""Run every crash point, or show the trace of one: `make crashpoints`."""
 
 from __future__ import annotations
 
@@ -111,9 +111,9 @@ def show(finding: Finding) -> None:
     for kind, text in finding.violations[:MAX_SHOWN]:
         print_line(f"    {kind}: {text}")
     print_line(
-        f"    python -m piecework_simulation.crash_points --chunks {job.chunks} --seed {job.seed}"
-        f" --scenario {job.scenario} --point {fault.point} --mode {fault.mode}"
-        " --trace"
+        f"    python -m piecework_simulation.crash_points --chunks {job.chunks}"
+        f" --seed {job.seed} --scenario {job.scenario} --point {fault.point}"
+        f" --mode {fault.mode} --trace"
     )
 
 

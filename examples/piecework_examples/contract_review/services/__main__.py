@@ -1,6 +1,6 @@
 """Run both services in one process, on loopback, until SIGTERM.
 
-    python -m piecework_examples.contract_review.services --port 0 --fault-rate 0.05 --seed 7
+    python -m piecework_examples.contract_review.services --port 0 --seed 7
 
 Prints one line of JSON with the addresses when it is ready.
 """

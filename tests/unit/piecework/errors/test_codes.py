@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -148,7 +149,8 @@ def test_a_renamed_and_a_reclassed_code_are_noticed_and_a_new_one_may_come() -> 
 def test_the_module_prints_the_list_of_a_release(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["piecework.errors.codes", "released"])
+    monkeypatch.setattr("sys.argv", ["page", "released"])
+    monkeypatch.delitem(sys.modules, "piecework.errors.page")
     runpy.run_module("piecework.errors.page", run_name="__main__")
 
     assert released() == capsys.readouterr().out
@@ -171,7 +173,8 @@ def test_the_page_in_docs_is_the_one_that_the_registry_prints() -> None:
 def test_the_module_prints_the_page(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["piecework.errors.codes"])
+    monkeypatch.setattr("sys.argv", ["page"])
+    monkeypatch.delitem(sys.modules, "piecework.errors.page")
     runpy.run_module("piecework.errors.page", run_name="__main__")
 
     assert page() == capsys.readouterr().out

@@ -22,7 +22,7 @@ async def test_a_call_that_answers_is_made_once_and_waits_for_nothing() -> None:
 async def test_a_call_that_answers_costs_no_machinery(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # `piecework.resilience.retry` names the public function, so the module is looked up.
+    # `piecework.resilience.retry` may be shadowed, so the test looks the module up.
     module = importlib.import_module("piecework.resilience.retry")
     monkeypatch.setattr(module, "AsyncRetrying", None)
 

@@ -89,7 +89,7 @@ async def resolve(
     key = await complete_key(rt, chunk, request.key)
     answer = None
     if request.answer is not None:
-        at = f"{keys.object_prefix(ref.tenant, ref.job)}/effects/{key}"
+        at = keys.effect_value_key(ref.tenant, ref.job, key)
         answer = await rt.objects.put_value(request.answer, at)
     resolution = Resolution(request.actor, request.reason, iso(rt.clock()), answer)
     if chunk.status not in ENDED_WITHOUT_RESULT or not await resolve_effect(

@@ -12,7 +12,6 @@ from typing import Any
 
 from piecework.aws.objects import OBJECT_LIMIT, own_key, verify
 from piecework.domain import keys, records
-from piecework.domain import keys as layout
 from piecework.domain.model import Chunk, ChunkRef, Job, JobRef, JobStatus, moment
 from piecework.domain.records import Bounds
 from piecework.errors import NotFoundError, SchemaTooNewError
@@ -31,7 +30,7 @@ Document = dict[str, Any]
 
 #: Chunks of the largest job whose chunks are counted one by one: four queries. Of a
 #: larger job the full groups are counted, which stand on the job's own item.
-MAX_COUNTED_CHUNKS = 4 * layout.PARTITION_SIZE
+MAX_COUNTED_CHUNKS = 4 * keys.PARTITION_SIZE
 #: Maximum bytes of a chunk in a certificate, which names every chunk of its job. A
 #: chunk with a result takes 80 bytes; a chunk without one also has its label.
 CERTIFICATE_BYTES_PER_CHUNK = 1024

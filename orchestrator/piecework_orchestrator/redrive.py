@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from piecework.aws.objects import MOST_BYTES, PayloadRef, Payloads, pack_key
+from piecework.aws.objects import MOST_BYTES, PayloadRef, Payloads
 from piecework.domain import keys
 from piecework.domain.model import Chunk, ChunkStatus, Job, JobRef, JobStatus
 from piecework.domain.records import Bounds, read_json
@@ -168,7 +168,7 @@ def patch_text(patch: Any) -> str:
 
 async def store_payload(rt: Runtime, letter: Item, edited: EditedPayload) -> Patched:
     """Store a new payload. Its name is its hash, so storing twice changes nothing."""
-    key = pack_key(letter["tenant"], letter["job"], edited.pack)
+    key = keys.pack_key(letter["tenant"], letter["job"], edited.pack)
     await rt.objects.put(key, edited.content, "application/jsonl")
     return edited.patched
 

@@ -17,7 +17,6 @@ from typing import Any
 
 from piecework.aws.queue import Message, batches
 from piecework.domain import keys
-from piecework.domain import keys as layout
 from piecework.domain.model import (
     Chunk,
     ChunkRef,
@@ -193,7 +192,7 @@ async def remove_from_tallies(rt: Runtime, job: Job, numbers: Sequence[int]) -> 
     """Remove chunks from the tallies, so that their next end is counted."""
     groups: dict[int, set[int]] = defaultdict(set)
     for number in numbers:
-        groups[layout.partition_of(number)].add(number)
+        groups[keys.partition_of(number)].add(number)
     heartbeat = ProgressHeartbeat(rt, job)
     for group, ended in groups.items():
         await heartbeat.beat_if_due()

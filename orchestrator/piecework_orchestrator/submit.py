@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import IO
 
-from piecework.aws.objects import PACK_SIZE, PayloadRef, pack_key
+from piecework.aws.objects import PACK_SIZE, PayloadRef
 from piecework.cost.meter import acting_as
 from piecework.domain import keys
 from piecework.domain.model import Job, JobRef, iso
@@ -150,7 +150,7 @@ class Packer:
             return
         content, self._content = bytes(self._content), bytearray()
         pack = keys.sha256(content)[:32]
-        key = pack_key(self.ref.tenant, self.ref.job, pack)
+        key = keys.pack_key(self.ref.tenant, self.ref.job, pack)
         await self.rt.objects.put(key, content, "application/jsonl")
         offset = 0
         for label, length in self._pending:

@@ -303,11 +303,6 @@ class PayloadRef:
         return cls(found["pack"], int(found["offset"]), int(found["length"]))
 
 
-def pack_key(tenant: str, job: str, pack: str) -> str:
-    """Return the object of a pack."""
-    return f"{keys.object_prefix(tenant, job)}/payload/{pack}.jsonl"
-
-
 @dataclass(slots=True)
 class Payloads:
     """The payloads that a worker reads."""
@@ -324,7 +319,7 @@ class Payloads:
             StateError: `runtime.object.missing`.
             PermanentError: `runtime.payload.corrupt`.
         """
-        key = pack_key(tenant, job, ref.pack)
+        key = keys.pack_key(tenant, job, ref.pack)
         content = await self._slice(key, ref)
         verify(content, sha256, f"The payload {ref}")
         return content

@@ -16,7 +16,13 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from piecework.cost import units as capacity
 from piecework.cost.units import sqs_requests, text_size
-from piecework.domain.keys import BREAKERS_PK, COST_PREFIX, is_name
+from piecework.domain.keys import (
+    BREAKERS_PK,
+    COST_PREFIX,
+    is_name,
+    job_of_object,
+    job_of_pk,
+)
 from piecework.domain.model import JobRef
 
 #: A job, or None for what belongs to nobody.
@@ -31,8 +37,6 @@ MESSAGE = re.compile(
     r'\{"tenant":"([A-Za-z0-9_-]{1,64})","job":"([A-Za-z0-9_-]{1,64})",'
     r'"chunk":-?[0-9]{1,9},"v":[0-9]{1,9},"gen":[0-9]{1,9}\}'
 )
-PARTITION = re.compile(r"T#([^#]+)#J#([^#]+)(?:#G#[0-9]+)?")
-OBJECT = re.compile(r"tenants/([^/]+)/jobs/([^/]+)/.*", re.DOTALL)
 #: Characters of a message that are looked into; ours have about 100.
 MESSAGE_LIMIT = 1_000
 #: Receipts that are remembered: more than a worker ever has in hand.
@@ -42,14 +46,14 @@ RECEIPTS_KEPT = 10_000
 @lru_cache(4096)
 def owner_of_partition(pk: str) -> Owner:
     """Return the job that a partition belongs to."""
-    found = PARTITION.fullmatch(pk)
-    return named(found[1], found[2]) if found else None
+    found = job_of_pk(pk)
+    return JobRef(*found) if found else None
 
 
 def owner_of_object(key: str) -> Owner:
     """Return the job that an object belongs to."""
-    found = OBJECT.fullmatch(key)
-    return named(found[1], found[2]) if found else None
+    found = job_of_object(key)
+    return JobRef(*found) if found else None
 
 
 def owner_of_message(body: str) -> Owner:

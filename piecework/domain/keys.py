@@ -1,4 +1,4 @@
-"""All stored string formats: names, table keys, object keys, call keys.
+"""All formats of stored keys: table keys, object keys and call keys.
 
     partition                          sort key
     T#acme#J#<job>                     META, JOIN, TALLY, EVENT#<time>#<event>,
@@ -14,10 +14,11 @@
 and in the table of dead letters
 
     T#acme#J#<job>                     CHUNK#<n>#GEN#<gen>
-    T#acme#OPEN                        <died at>#<job>#CHUNK#<n>#GEN#<gen>
+    T#acme#OPEN                        <time>#<job>#CHUNK#<n>#GEN#<gen>
     T#acme#ALARM                       <alarm>
+    QUARANTINE                         <message id>
 
-`layout` maps chunks to partitions and says why.
+`partition_of` maps chunks to partitions; the comment above it has the reason.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ def is_file_name(text: str) -> bool:
 
 ACTIVE_PK = "ACTIVE"
 BREAKERS_PK = "BREAKERS"
+QUARANTINE_PK = "QUARANTINE"
 META_SK = "META"
 TALLY_SK = "TALLY"
 BLOCK_SK = "TALLY#GROUPS"
@@ -62,6 +64,17 @@ COST_PREFIX = "COST#"
 RECORD_SK = "RECORD"
 HEAD_SK = "HEAD"
 RESPONSE_SK = "RESPONSE"
+#: The kinds of a chunk's rows; each begins the last part of a sort key.
+STAGE_ROWS = "STAGE#"
+CALLS_ROWS = "CALLS#"
+EFFECT_ROWS = "EFFECT#"
+ERROR_ROWS = "ERROR#"
+
+_JOB_PK = re.compile(
+    r"T#([A-Za-z0-9_-]{1,64})#J#([A-Za-z0-9_-]{1,64})(?:#G#[0-9]{4,})?\Z"
+)
+_OBJECT = re.compile(r"tenants/([A-Za-z0-9_-]{1,64})/jobs/([A-Za-z0-9_-]{1,64})/")
+_DEAD_LETTER_SK = re.compile(r"(?:JOIN|CHUNK#([0-9]{8}))#GEN#([0-9]{4})\Z")
 
 
 def job_pk(tenant: str, job: str) -> str:
@@ -69,14 +82,42 @@ def job_pk(tenant: str, job: str) -> str:
     return f"T#{tenant}#J#{job}"
 
 
+def job_of_pk(pk: str) -> tuple[str, str] | None:
+    """Return tenant and job of a job's partition; None: it is another partition."""
+    found = _JOB_PK.match(pk)
+    return None if found is None else (found[1], found[2])
+
+
 def jobs_pk(tenant: str) -> str:
     """Return the partition that lists a tenant's jobs by time."""
     return f"T#{tenant}#JOBS"
 
 
+def jobs_sk(created_at: str, job: str) -> str:
+    """Return the sort key of a job in its tenant's list."""
+    return f"{created_at}#{job}"
+
+
+def job_of_jobs_sk(sk: str) -> str | None:
+    """Return the job of a line in a tenant's list; None: it is another row."""
+    job = sk.partition("#")[2]
+    return job if is_name(job) else None
+
+
 def active_sk(tenant: str, job: str) -> str:
     """Return the sort key under which the reconciler finds an unfinished job."""
     return f"{tenant}#{job}"
+
+
+def job_of_active_sk(sk: str) -> tuple[str, str] | None:
+    """Return tenant and job of an active job; None: it is another row."""
+    tenant, _, job = sk.partition("#")
+    return (tenant, job) if is_name(tenant) and is_name(job) else None
+
+
+def event_sk(at: str, event: str, token: str) -> str:
+    """Return the sort key of an event of a job."""
+    return f"{EVENT_PREFIX}{at}#{event}#{token}"
 
 
 def notification_sk(gen: int, event: str) -> str:
@@ -87,6 +128,11 @@ def notification_sk(gen: int, event: str) -> str:
 def cost_sk(actor: str) -> str:
     """Return the sort key of the cost of one kind of process for a job."""
     return f"{COST_PREFIX}{actor}"
+
+
+def actor_of_cost_sk(sk: str) -> str:
+    """Return the kind of process of a row of costs."""
+    return sk.removeprefix(COST_PREFIX)
 
 
 def idempotency_pk(tenant: str, key: str) -> str:
@@ -139,29 +185,79 @@ def work_prefix(chunk: int) -> str:
     return f"WORK#{chunk_name(chunk)}#"
 
 
+def work_part(chunk: int, sk: str) -> str:
+    """Return the last part of a sort key: the kind and the name of the row."""
+    return sk.removeprefix(work_prefix(chunk))
+
+
+def stage_part(stage: str) -> str:
+    """Return the last part of the sort key of a completed stage."""
+    return STAGE_ROWS + stage
+
+
 def stage_sk(chunk: int, stage: str) -> str:
     """Return the sort key of a completed stage."""
-    return f"{work_prefix(chunk)}STAGE#{stage}"
+    return work_prefix(chunk) + stage_part(stage)
 
 
 def calls_sk(chunk: int, gen: int, fence: int, page: int) -> str:
     """Return the sort key of a page of the call journal; each claim has its own."""
-    return f"{work_prefix(chunk)}CALLS#{gen:04d}#{fence:04d}#{page:04d}"
+    return f"{work_prefix(chunk)}{CALLS_ROWS}{gen:04d}#{fence:04d}#{page:04d}"
 
 
 def effect_sk(chunk: int, key: str) -> str:
     """Return the sort key of an effect in the ledger."""
-    return f"{work_prefix(chunk)}EFFECT#{key}"
+    return work_prefix(chunk) + EFFECT_ROWS + key
 
 
 def error_sk(chunk: int, gen: int, fence: int) -> str:
     """Return the sort key of the error that ended one claim."""
-    return f"{work_prefix(chunk)}ERROR#{gen:04d}#{fence:04d}"
+    return f"{work_prefix(chunk)}{ERROR_ROWS}{gen:04d}#{fence:04d}"
+
+
+def compensation_part(gen: int) -> str:
+    """Return the last part of the sort key of the cause of a compensation."""
+    return f"COMPENSATION#{gen:04d}"
+
+
+def compensation_sk(chunk: int, gen: int) -> str:
+    """Return the sort key of the cause of a compensation: one for each generation."""
+    return work_prefix(chunk) + compensation_part(gen)
+
+
+def compensated_part(gen: int, stage: str = "") -> str:
+    """Return the last part of the sort key of a compensated stage.
+
+    Without a stage, return the beginning that all stages of the generation have.
+    """
+    return f"COMPENSATED#{gen:04d}#{stage}"
+
+
+def compensated_sk(chunk: int, gen: int, stage: str = "") -> str:
+    """Return the sort key of a compensated stage; see `compensated_part`."""
+    return work_prefix(chunk) + compensated_part(gen, stage)
 
 
 def dead_letter_sk(chunk: int, gen: int) -> str:
     """Return the sort key of a dead letter: one for each generation."""
     return f"{chunk_sk(chunk)}#GEN#{gen:04d}"
+
+
+def dead_letters_prefix(chunk: int) -> str:
+    """Return the common prefix of the sort keys of a chunk's dead letters."""
+    return f"{chunk_sk(chunk)}#"
+
+
+def dead_letter_of(pk: str, sk: str) -> tuple[str, str, int, int] | None:
+    """Return tenant, job, chunk and generation of a dead letter.
+
+    None: the row is not a dead letter.
+    """
+    job, found = job_of_pk(pk), _DEAD_LETTER_SK.match(sk)
+    if job is None or found is None or pk != job_pk(*job):
+        return None
+    number = JOIN_CHUNK if found[1] is None else int(found[1])
+    return (*job, number, int(found[2]))
 
 
 def open_letters_pk(tenant: str) -> str:
@@ -175,7 +271,7 @@ def open_letter_sk(dead_lettered_at: str, job: str, chunk: int, gen: int) -> str
 
 
 def alarms_pk(tenant: str) -> str:
-    """Return the partition that says which alarms a tenant was given last."""
+    """Return the partition of a tenant's raised alarms."""
     return f"T#{tenant}#ALARM"
 
 
@@ -185,6 +281,50 @@ def alarms_pk(tenant: str) -> str:
 def object_prefix(tenant: str, job: str) -> str:
     """Return the prefix of all objects of a job; its parts are validated names."""
     return f"tenants/{tenant}/jobs/{job}"
+
+
+def job_of_object(key: str) -> tuple[str, str] | None:
+    """Return tenant and job of an object; None: it is not an object of a job."""
+    found = _OBJECT.match(key)
+    return None if found is None else (found[1], found[2])
+
+
+def pack_key(tenant: str, job: str, pack: str) -> str:
+    """Return the object of a pack of payloads."""
+    return f"{object_prefix(tenant, job)}/payload/{pack}.jsonl"
+
+
+def manifest_key(tenant: str, job: str, sha256: str) -> str:
+    """Return the object of a manifest."""
+    return f"{object_prefix(tenant, job)}/manifest/{sha256}.jsonl"
+
+
+def stage_value_key(
+    tenant: str, job: str, chunk: int, gen: int, fence: int, stage: str
+) -> str:
+    """Return the object of a stage's large value; each claim writes its own."""
+    place = f"{chunk_name(chunk)}/{gen:04d}-{fence:04d}/{stage}"
+    return f"{object_prefix(tenant, job)}/values/{place}"
+
+
+def call_value_key(tenant: str, job: str, key: str) -> str:
+    """Return the object of a call's large answer."""
+    return f"{object_prefix(tenant, job)}/calls/{key}"
+
+
+def effect_value_key(tenant: str, job: str, key: str) -> str:
+    """Return the object of an effect's large answer."""
+    return f"{object_prefix(tenant, job)}/effects/{key}"
+
+
+def artifact_key(tenant: str, job: str, name: str) -> str:
+    """Return the object of an artifact; without a name, the prefix of all."""
+    return f"{object_prefix(tenant, job)}/artifacts/{name}"
+
+
+def certificate_key(tenant: str, job: str, gen: int, sha256: str) -> str:
+    """Return the object of a certificate; each content has its own."""
+    return f"{object_prefix(tenant, job)}/certificate/{gen:04d}-{sha256[:16]}.json"
 
 
 # ── calls ───────────────────────────────────────────────────────────────────
@@ -205,9 +345,30 @@ def call_key(*scope: str | int, args: Any) -> str:
     return sha256(canonical_json([*scope, args]).encode())
 
 
-def provider_key(key: str, epoch: int) -> str:
+def provider_key(key: str, gen: int) -> str:
     """Return the idempotency key that the provider sees."""
-    return sha256(f"{key}#{epoch}".encode())
+    return sha256(f"{key}#{gen}".encode())
+
+
+def notification_key(tenant: str, job: str, gen: int, event: str) -> str:
+    """Return the idempotency key of a notification."""
+    return sha256(canonical_json([tenant, job, gen, event]).encode())
+
+
+_COMPENSATE = "compensate:"
+
+
+def compensation_stage(stage: str, gen: int) -> str:
+    """Return the stage name that the calls of a compensation have in their keys.
+
+    The generation is part of it: each generation compensates with calls of its own.
+    """
+    return f"{_COMPENSATE}{stage}:{gen}"
+
+
+def is_compensation_stage(stage: str) -> bool:
+    """Return whether a stage name is that of a compensation."""
+    return stage.startswith(_COMPENSATE)
 
 
 # Map the chunks of a job to partitions, and the partitions to blocks.
@@ -241,6 +402,11 @@ def partition_size(partition: int, chunks: int) -> int:
 def block_of(partition: int) -> int:
     """Return the block of a partition."""
     return partition // BLOCK_SIZE
+
+
+def block_pk(tenant: str, job: str, block: int) -> str:
+    """Return the partition of a block's tally: the first partition of the block."""
+    return partition_pk(tenant, job, block * BLOCK_SIZE)
 
 
 def block_count(chunks: int) -> int:

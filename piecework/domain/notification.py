@@ -8,7 +8,6 @@ from typing import Any, Literal, TypeAlias
 
 from piecework.domain import keys
 from piecework.domain.model import Job
-from piecework.domain.values import canonical_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,6 @@ NotifyFunction: TypeAlias = Callable[[Notification], Awaitable[None]]
 
 def read_notification(job: Job, row: Mapping[str, Any]) -> Notification:
     """Return the notification that a row stores."""
-    scope = [job.ref.tenant, job.ref.job, row["gen"], row["event"]]
     return Notification(
         tenant=job.ref.tenant,
         job=job.ref.job,
@@ -53,5 +51,7 @@ def read_notification(job: Job, row: Mapping[str, Any]) -> Notification:
         cancelled_by=row.get("cancelled_by", ""),
         reason=row.get("cancel_reason", ""),
         at=row["at"],
-        idempotency_key=keys.sha256(canonical_json(scope).encode()),
+        idempotency_key=keys.notification_key(
+            job.ref.tenant, job.ref.job, row["gen"], row["event"]
+        ),
     )

@@ -18,7 +18,6 @@ from pydantic_core import to_json
 
 from piecework.aws.objects import Objects
 from piecework.domain import keys
-from piecework.domain import keys as layout
 from piecework.domain.model import ChunkRef, ChunkStatus, Job, JobRef, JobStatus, iso
 from piecework.domain.protocols import MissingChunk, StoredResult
 from piecework.errors import StateError
@@ -195,9 +194,10 @@ async def store_certificate(rt: Runtime, certificate: Certificate) -> dict[str, 
     and its object must not replace the other's.
     """
     content = encode(certificate)
-    prefix = keys.object_prefix(certificate.tenant, certificate.job)
     sha256 = keys.sha256(content)
-    key = f"{prefix}/certificate/{certificate.gen:04d}-{sha256[:16]}.json"
+    key = keys.certificate_key(
+        certificate.tenant, certificate.job, certificate.gen, sha256
+    )
     return {
         "certificate": await rt.objects.put(key, content),
         "certificate_sha256": sha256,
@@ -247,10 +247,10 @@ class StoredJobResults:
                 that its chunk settled with.
         """
         rows = self.snapshot.rows
-        for group in range(layout.partition_count(len(rows))):
+        for group in range(keys.partition_count(len(rows))):
             stored = await self._stored(group)
-            first = group * layout.PARTITION_SIZE
-            for row in rows[first : first + layout.PARTITION_SIZE]:
+            first = group * keys.PARTITION_SIZE
+            for row in rows[first : first + keys.PARTITION_SIZE]:
                 if row.status is not ChunkStatus.SUCCEEDED:
                     continue
                 value = await self._value(stored.get(row.chunk))
@@ -274,10 +274,5 @@ class StoredJobResults:
 
     async def write(self, name: str, content: bytes, media_type: str) -> str:
         """Save an artifact of the job; return its key."""
-        key = artifact_key(self.ref, name)
+        key = keys.artifact_key(self.ref.tenant, self.ref.job, name)
         return await self.objects.put(key, content, media_type)
-
-
-def artifact_key(ref: JobRef, name: str) -> str:
-    """Return the object of an artifact."""
-    return f"{keys.object_prefix(ref.tenant, ref.job)}/artifacts/{name}"

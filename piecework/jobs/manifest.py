@@ -81,11 +81,6 @@ def _plain(line: bytes) -> Entry | None:
     return Entry(int(found[1]), label, found[3].decode(), found[5].decode())
 
 
-def manifest_key(tenant: str, job: str, sha256: str) -> str:
-    """Return the object of a manifest."""
-    return f"{keys.object_prefix(tenant, job)}/manifest/{sha256}.jsonl"
-
-
 async def read_manifest(objects: Objects, job: Job) -> AsyncIterator[Entry]:
     """Yield the entries of a job's manifest, without holding it.
 
@@ -115,5 +110,5 @@ async def write_manifest(
         digest.update(block)
     spool.seek(0)
     sha256 = digest.hexdigest()
-    key = manifest_key(tenant, job, sha256)
+    key = keys.manifest_key(tenant, job, sha256)
     return await objects.put(key, spool, "application/jsonl"), sha256

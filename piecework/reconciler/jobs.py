@@ -10,7 +10,6 @@ from collections import Counter
 
 from piecework.aws.queue import Message
 from piecework.domain import keys
-from piecework.domain import keys as layout
 from piecework.domain.model import (
     CANCELLABLE,
     Chunk,
@@ -208,16 +207,16 @@ async def groups_to_read(table: Table, job: Job) -> set[int]:
     Tallies are used only in the first generation, where an ended chunk stays ended. In
     a later one a late process may still add a chunk that was reopened since.
     """
-    groups = set(range(layout.partition_count(job.chunks)))
+    groups = set(range(keys.partition_count(job.chunks)))
     if job.gen > 1 or len(groups) == 1:
         return groups
     full_blocks = job.item.get(FULL_BLOCKS, ())
     groups -= set(job.item.get(FULL_GROUPS, ()))
-    for block in range(layout.block_count(job.chunks)):
-        first = block * layout.BLOCK_SIZE
+    for block in range(keys.block_count(job.chunks)):
+        first = block * keys.BLOCK_SIZE
         if block in full_blocks:
-            groups -= set(range(first, first + layout.BLOCK_SIZE))
-        elif layout.block_count(job.chunks) > 1:
+            groups -= set(range(first, first + keys.BLOCK_SIZE))
+        elif keys.block_count(job.chunks) > 1:
             pk = keys.partition_pk(job.ref.tenant, job.ref.job, first)
             item = await table.get(pk, keys.BLOCK_SK) or {}
             groups -= set(item.get(FULL_GROUPS, ()))

@@ -15,7 +15,7 @@ from typing import Any
 
 from piecework import telemetry
 from piecework.context import Context
-from piecework.domain import values
+from piecework.domain import keys, values
 from piecework.domain.model import iso
 from piecework.domain.outcome import (
     Cancelled,
@@ -234,7 +234,7 @@ async def compensate(
     for step in compensation.steps():
         if step.is_due:
             restore_values(pipeline, ctx, checkpoints)
-            ctx.stage = f"undo:{step.stage.name}:{ctx.caller.gen}"
+            ctx.stage = keys.compensation_stage(step.stage.name, ctx.caller.gen)
             failed = await compensate_stage(step.stage, ctx, failure)
             if failed is not None and (dependency := blocked_on(failed)):
                 deferrals, rng = ctx.caller.counts.deferrals, ctx.caller.attempts.rng

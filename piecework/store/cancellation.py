@@ -148,6 +148,6 @@ def compensation_put(
     table: Table, ref: ChunkRef, gen: int, stage: str, failure: ErrorEnvelope
 ) -> Action:
     """Return the write of the reason and the stage of a compensation."""
-    sk = f"{keys.work_prefix(ref.chunk)}COMPENSATION#{gen:04d}"
+    sk = keys.compensation_sk(ref.chunk, gen)
     item = {"stage": stage, "error": failure.model_dump_json(exclude_none=True)}
     return table.action("Put", ref.pk, sk, item=item)

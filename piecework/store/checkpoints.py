@@ -87,17 +87,17 @@ class ChunkCheckpoints:
         self.reached_stage = cursor
         for index, name in enumerate(names[: names.index(cursor)]):
             is_result = index == self.pipeline.result_index
-            item = result if is_result else rows.get(f"STAGE#{name}")
+            item = result if is_result else rows.get(keys.stage_part(name))
             self._completed[name] = (
                 await self.objects.fetch(item, self.prefix) if item else NULL
             )
-        gen = f"{self.claim.gen:04d}"
-        if f"COMPENSATION#{gen}" in rows:
-            self.failure = read_error(rows[f"COMPENSATION#{gen}"])
+        cause = rows.get(keys.compensation_part(self.claim.gen))
+        if cause is not None:
+            self.failure = read_error(cause)
         self._undone = {
             row["stage"]: read_error(row) if "error" in row else None
             for name, row in rows.items()
-            if name.startswith(f"COMPENSATED#{gen}#")
+            if name.startswith(keys.compensated_part(self.claim.gen))
         }
 
     async def complete(self, index: int, value: str, following: str) -> None:
@@ -166,14 +166,15 @@ class ChunkCheckpoints:
         if value == NULL:
             anew = self.claim.gen > 1
             return [self.table.action("Delete", ref.pk, sk)] if anew else []
-        claim = f"{self.claim.gen:04d}-{self.claim.fence:04d}"
-        place = f"values/{keys.chunk_name(ref.chunk)}/{claim}/{stage.name}"
-        at = f"{self.prefix}/{place}"
+        gen, fence = self.claim.gen, self.claim.fence
+        at = keys.stage_value_key(
+            ref.tenant, ref.job, ref.chunk, gen, fence, stage.name
+        )
         item = {
             "stage": stage.name,
             "finished_at": iso(self.clock()),
-            "gen": self.claim.gen,
-            "fence": self.claim.fence,
+            "gen": gen,
+            "fence": fence,
             "label": records.read_optional_text(self.claim.chunk.item, "label"),
             **await self.objects.put_value(value, at),
         }
@@ -206,7 +207,7 @@ class ChunkCheckpoints:
         """
         ref = self.claim.ref
         check = self._on_chunk("ConditionCheck", condition=OWNED, values={})
-        sk = f"{keys.work_prefix(ref.chunk)}COMPENSATED#{self.claim.gen:04d}#{stage}"
+        sk = keys.compensated_sk(ref.chunk, self.claim.gen, stage)
         error = failure.model_dump_json(exclude_none=True) if failure else None
         item = {"stage": stage, "error": error, "finished_at": iso(self.clock())}
         effects = [] if failure else self.ledger.compensation_updates(stage)
@@ -258,7 +259,7 @@ async def read_work(table: Table, ref: ChunkRef) -> Work:
 
     async def rows() -> dict[str, Item]:
         items = table.query(ref.pk, prefix)
-        return {item["sk"].removeprefix(prefix): item async for item in items}
+        return {keys.work_part(ref.chunk, item["sk"]): item async for item in items}
 
     found, result = await asyncio.gather(
         rows(), table.get(ref.pk, keys.result_sk(ref.chunk))

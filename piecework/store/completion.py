@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from piecework.domain import keys
-from piecework.domain import keys as layout
 from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job, JobRef
 from piecework.domain.protocols import MissingChunk
 from piecework.domain.records import is_newer, require_known
@@ -123,7 +122,7 @@ async def all_chunks(
     Raises:
         SchemaTooNewError: A chunk has a newer schema, and `newer` is None.
     """
-    for group in range(layout.partition_count(chunks)):
+    for group in range(keys.partition_count(chunks)):
         async for chunk in chunks_of_group(table, ref, group, newer):
             yield chunk
 
@@ -239,18 +238,18 @@ class Tallies:
         reply = await self.table.update(action, returning="UPDATED_NEW")
         if not isinstance(reply, Written):
             return False
-        if len(reply.item["ended_chunks"]) < layout.partition_size(group, chunks):
+        if len(reply.item["ended_chunks"]) < keys.partition_size(group, chunks):
             return False
-        alone = layout.partition_count(chunks) == 1
+        alone = keys.partition_count(chunks) == 1
         return alone or await self._group_full(ref, group, chunks)
 
     async def _group_full(self, ref: JobRef, group: int, chunks: int) -> bool:
-        block, blocks = layout.block_of(group), layout.block_count(chunks)
+        block, blocks = keys.block_of(group), keys.block_count(chunks)
         if blocks == 1:
-            return layout.partition_count(chunks) <= await self._members(
+            return keys.partition_count(chunks) <= await self._members(
                 self._on_job(ref, FULL_GROUPS, group), FULL_GROUPS
             )
-        size = layout.block_size(block, chunks)
+        size = keys.block_size(block, chunks)
         full = await self._members(self._on_block(ref, "ADD", group), FULL_GROUPS)
         return full >= size and blocks <= await self._members(
             self._on_job(ref, FULL_BLOCKS, block), FULL_BLOCKS
@@ -272,10 +271,9 @@ class Tallies:
         )
 
     def _on_block(self, ref: JobRef, verb: str, group: int) -> Action:
-        first = layout.block_of(group) * layout.BLOCK_SIZE
         return self.table.action(
             "Update",
-            keys.partition_pk(ref.tenant, ref.job, first),
+            keys.block_pk(ref.tenant, ref.job, keys.block_of(group)),
             keys.BLOCK_SK,
             update=f"{verb} {FULL_GROUPS} :full",
             values={"full": {group}},
@@ -298,10 +296,10 @@ class Tallies:
             keys.META_SK,
             condition="attribute_exists(pk)",
             update=f"DELETE {FULL_GROUPS} :group, {FULL_BLOCKS} :block",
-            values={"group": {group}, "block": {layout.block_of(group)}},
+            values={"group": {group}, "block": {keys.block_of(group)}},
         )
         reply = await self.table.update(full)
-        if isinstance(reply, Written) and layout.block_count(chunks_of(reply.item)) > 1:
+        if isinstance(reply, Written) and keys.block_count(chunks_of(reply.item)) > 1:
             block = self._on_block(ref, "DELETE", group)
             await self.table.update(block, returning="NONE")
 
@@ -312,9 +310,9 @@ class Tallies:
         chunks are dispatched in about their order.
         """
         full = await self._full_groups(ref, chunks)
-        total = sum(layout.partition_size(group, chunks) for group in full)
-        others = (g for g in range(layout.partition_count(chunks)) if g not in full)
-        for group in islice(others, layout.BLOCK_SIZE):
+        total = sum(keys.partition_size(group, chunks) for group in full)
+        others = (g for g in range(keys.partition_count(chunks)) if g not in full)
+        for group in islice(others, keys.BLOCK_SIZE):
             pk = keys.partition_pk(ref.tenant, ref.job, group)
             item = await self.table.get(pk, keys.TALLY_SK)
             total += len((item or {}).get("ended_chunks", ()))
@@ -323,9 +321,9 @@ class Tallies:
     async def _full_groups(self, ref: JobRef, chunks: int) -> set[int]:
         """Return the full groups of a job of more than one block."""
         full: set[int] = set()
-        blocks = layout.block_count(chunks)
+        blocks = keys.block_count(chunks)
         for block in range(blocks) if blocks > 1 else ():
-            pk = keys.partition_pk(ref.tenant, ref.job, block * layout.BLOCK_SIZE)
+            pk = keys.block_pk(ref.tenant, ref.job, block)
             item = await self.table.get(pk, keys.BLOCK_SK)
             full |= set((item or {}).get(FULL_GROUPS, ()))
         return full
@@ -339,5 +337,5 @@ def chunks_of(job: Mapping[str, Any]) -> int:
 def ended_at_least(job: Mapping[str, Any]) -> int:
     """Return the minimum number of ended chunks, from a large job's item alone."""
     full = len(job.get(FULL_GROUPS, ()))
-    full += len(job.get(FULL_BLOCKS, ())) * layout.BLOCK_SIZE
-    return min(full * layout.PARTITION_SIZE, chunks_of(job))
+    full += len(job.get(FULL_BLOCKS, ())) * keys.BLOCK_SIZE
+    return min(full * keys.PARTITION_SIZE, chunks_of(job))

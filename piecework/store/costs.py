@@ -42,4 +42,4 @@ class Costs:
     async def of(self, job: JobRef) -> dict[str, Item]:
         """Return what was counted of a job, by who asked."""
         rows = self.table.query(job.pk, keys.COST_PREFIX)
-        return {row["sk"].removeprefix(keys.COST_PREFIX): row async for row in rows}
+        return {keys.actor_of_cost_sk(row["sk"]): row async for row in rows}

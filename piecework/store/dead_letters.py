@@ -10,7 +10,6 @@ OPEN -> DISCARDED
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -33,14 +32,8 @@ from piecework.store.reopen import Patched
 from piecework.store.table import Action, Item, Table, Written
 
 OPEN, REDRIVEN, DISCARDED = "OPEN", "REDRIVEN", "DISCARDED"
-QUARANTINE_PK = "QUARANTINE"
 #: Errors that a letter tells of, the last ones: each has up to 10 KB, an item 400.
 TRAIL = 32
-
-_LETTER = re.compile(
-    r"T#([A-Za-z0-9_-]{1,64})#J#([A-Za-z0-9_-]{1,64})"
-    r" (?:JOIN|CHUNK#([0-9]{8}))#GEN#([0-9]{4})\Z"
-)
 
 #: Nobody has dealt with it since it was looked at.
 STILL_OPEN = "#state = :open"
@@ -123,7 +116,9 @@ class DeadLetters:
             "expires_at": expires_at(now, self.settings.dead_letter_retention_days),
         }
         sk = delivery.message_id
-        await self.table.put(self.table.action("Put", QUARANTINE_PK, sk, item=item))
+        await self.table.put(
+            self.table.action("Put", keys.QUARANTINE_PK, sk, item=item)
+        )
 
     async def of_job(self, ref: JobRef) -> AsyncIterator[Item]:
         """Yield the dead letters of a job, those redriven since included."""
@@ -197,7 +192,7 @@ def read_letter(item: Item) -> Item | None:
     Raises:
         PermanentError: `runtime.record.unreadable`.
     """
-    name = letter_name(item["pk"], item["sk"])
+    name = keys.dead_letter_of(item["pk"], item["sk"])
     if name is None:
         return None
     tenant, job, chunk, gen = name
@@ -206,15 +201,6 @@ def read_letter(item: Item) -> Item | None:
             item, field, f"The dead letter {gen} of {job}/{keys.chunk_name(chunk)}"
         )
     return {**item, "tenant": tenant, "job": job, "chunk": chunk, "gen": gen}
-
-
-def letter_name(pk: str, sk: str) -> tuple[str, str, int, int] | None:
-    """Return tenant, job, chunk and generation of a dead letter; None: it is none."""
-    found = _LETTER.match(f"{pk} {sk}")
-    if found is None:
-        return None
-    tenant, job, chunk, gen = found.groups()
-    return tenant, job, keys.JOIN_CHUNK if chunk is None else int(chunk), int(gen)
 
 
 def told(row: Item) -> dict[str, Any]:

@@ -136,7 +136,10 @@ class EffectLedger:
 
     async def finish(self, key: str, value: str) -> None:
         """Record that an effect happened, with its answer."""
-        stored = await self.objects.put_value(value, f"{self.prefix}/effects/{key}")
+        ref = self.claim.ref
+        stored = await self.objects.put_value(
+            value, keys.effect_value_key(ref.tenant, ref.job, key)
+        )
         await self._record_end(key, DONE, stored, NOT_ENDED, refused=REFUSED)
 
     async def mark_refused(self, key: str) -> None:

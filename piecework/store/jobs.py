@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from piecework.domain import keys
-from piecework.domain import keys as layout
 from piecework.domain.model import ChunkRef, ChunkStatus, Job, JobRef, JobStatus, iso
 from piecework.store.table import Action, Item, Table, Written
 
@@ -40,7 +39,7 @@ class Jobs:
             self.table.action(
                 "Put",
                 keys.jobs_pk(ref.tenant),
-                f"{now}#{ref.job}",
+                keys.jobs_sk(now, ref.job),
                 item={"job": ref.job, "pipeline": facts["pipeline"]},
             ),
         ]
@@ -96,7 +95,7 @@ class Jobs:
     ) -> int:
         """Count a job's chunks, strongly consistent; report the number so far."""
         total = 0
-        groups = layout.partition_count(chunks)
+        groups = keys.partition_count(chunks)
         for first in range(0, groups, COUNTED_AT_ONCE):
             some = range(first, min(first + COUNTED_AT_ONCE, groups))
             pks = [keys.partition_pk(ref.tenant, ref.job, group) for group in some]
@@ -153,8 +152,8 @@ class Jobs:
         async for item in self.table.query(
             keys.jobs_pk(tenant), backwards=True, any_version=True
         ):
-            job = item["sk"].partition("#")[2]
-            if keys.is_name(job):
+            job = keys.job_of_jobs_sk(item["sk"])
+            if job is not None:
                 yield JobRef(tenant, job)
 
     async def active(self) -> AsyncIterator[JobRef]:
@@ -163,9 +162,9 @@ class Jobs:
         Only keys are read, because keys cannot be edited in place.
         """
         async for item in self.table.query(keys.ACTIVE_PK, any_version=True):
-            tenant, _, job = item["sk"].partition("#")
-            if keys.is_name(tenant) and keys.is_name(job):
-                yield JobRef(tenant, job)
+            job = keys.job_of_active_sk(item["sk"])
+            if job is not None:
+                yield JobRef(*job)
 
     def _put(self, pk: str, sk: str, item: dict[str, Any]) -> Action:
         return self.table.action("Put", pk, sk, condition=NEW, item=item)
@@ -203,7 +202,7 @@ def event_put(
     return table.action(
         "Put",
         ref.pk,
-        f"{keys.EVENT_PREFIX}{at}#{event}#{token}",
+        keys.event_sk(at, event, token),
         condition="attribute_not_exists(pk)",
         item={"event": event, "at": at, **facts},
     )

@@ -115,7 +115,8 @@ class CallJournal:
         sk = keys.calls_sk(claim.ref.chunk, claim.gen, claim.fence, self._pages)
         small, large = {}, {}
         for key, value in batch.items():
-            entry = await self.objects.put_value(value, f"{self.prefix}/calls/{key}")
+            place = keys.call_value_key(claim.ref.tenant, claim.ref.job, key)
+            entry = await self.objects.put_value(value, place)
             if "value" in entry:
                 small[key] = value
             else:

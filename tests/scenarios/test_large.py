@@ -8,7 +8,6 @@ from typing import Any
 
 from piecework.aws.queue import Message
 from piecework.domain import keys
-from piecework.domain import keys as layout
 from piecework.domain.model import JobRef, JobStatus
 from piecework.jobs.fan_in import Certificate, start_finalizing
 from piecework.store.completion import SnapshotCache, Tallies
@@ -21,7 +20,7 @@ from tests.scenarios.pipelines import Item, counting
 #: the join asks for.
 LOOKS = 2
 #: One group, and a few chunks of the next.
-CHUNKS = layout.PARTITION_SIZE + 8
+CHUNKS = keys.PARTITION_SIZE + 8
 REF = JobRef("default", "job-1")
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from piecework.domain import keys
-from piecework.domain import keys as layout
 from piecework.domain.model import JobRef, JobStatus
 from piecework.runtime import Runtime
 from piecework.settings import Settings
@@ -113,7 +112,7 @@ class PieceworkDesign:
     def has_result(self, chunk: int) -> bool:
         if "value" in self.chunks[chunk]:
             return True
-        partition = keys.partition_pk(TENANT, JOB, layout.partition_of(chunk))
+        partition = keys.partition_pk(TENANT, JOB, keys.partition_of(chunk))
         table = SETTINGS.checkpoints_table
         return get(self.world, table, partition, keys.result_sk(chunk)) is not None
 

@@ -12,8 +12,8 @@ from collections import Counter
 from pathlib import Path
 
 from piecework.aws.queue import read
+from piecework.domain.keys import QUARANTINE_PK
 from piecework.runtime import Runtime
-from piecework.store.dead_letters import QUARANTINE_PK
 from verification.security.bombing import (
     EXPECTED,
     MOST_MB,

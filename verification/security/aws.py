@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from piecework.aws.endpoint import Endpoint
-from piecework.aws.objects import Objects, PayloadRef, pack_key
+from piecework.aws.objects import Objects, PayloadRef
 from piecework.aws.queue import Queue
 from piecework.domain import keys
 from piecework.domain.model import JobRef, iso
@@ -83,7 +83,7 @@ class Cloud:
     async def job(self, ref: JobRef, payloads: list[bytes], pipeline: str) -> None:
         """Put a running job on record, with its payloads, and no messages."""
         stage, content = "echo", b"".join(payload + b"\n" for payload in payloads)
-        await self.rt.objects.put(pack_key(ref.tenant, ref.job, "pack"), content)
+        await self.rt.objects.put(keys.pack_key(ref.tenant, ref.job, "pack"), content)
         facts = {"pipeline": pipeline, "first_stage": stage, "chunks": len(payloads)}
         where = {"manifest": "none", "manifest_sha256": "none"}
         now = {"opened_at": iso(time.time()), "sent_at": iso(time.time())}

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from piecework.aws.objects import MOST_BYTES, PayloadRef, pack_key
+from piecework.aws.objects import MOST_BYTES, PayloadRef
 from piecework.domain import keys
 from piecework.domain.model import JobRef
 from piecework.runtime import Runtime
@@ -58,7 +58,7 @@ async def bombed(rt: Runtime) -> Bombed:
     await started(rt, REF, heavy, chunks)
     for name, content in payloads():
         pack = keys.sha256(content)[:32]
-        await rt.objects.put(pack_key(REF.tenant, REF.job, pack), content)
+        await rt.objects.put(keys.pack_key(REF.tenant, REF.job, pack), content)
         place = PayloadRef(pack, 0, len(content))
         await point(rt, names.index(name), str(place), keys.sha256(content))
     await point(rt, names.index("payload of a gigabyte"), f"p/0+{1 << 30}", "0" * 64)

@@ -77,7 +77,7 @@ class Story:
     def effect(self, label: str, chunk: int, op: str, *, undo: str = "") -> None:
         """Let something take effect: intent, effect, record."""
         chunk_item = self.items[keys.chunk_sk(chunk)]
-        stage = f"undo:{undo}:{chunk_item['gen']}" if undo else op
+        stage = f"compensate:{undo}:{chunk_item['gen']}" if undo else op
         key = f"key-{chunk}-{stage}"
         sk = keys.effect_sk(chunk, key)
         row = {

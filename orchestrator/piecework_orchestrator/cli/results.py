@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from piecework.domain import keys, records
-from piecework.domain import keys as layout
 from piecework.domain.model import Chunk, ChunkStatus, Job, JobStatus
 from piecework.domain.records import JsonRefusedError, require_bounded
 from piecework.domain.values import BOUNDS
 from piecework.errors import PermanentError, PieceworkError, StateError, UsageError
-from piecework.jobs.fan_in import artifact_key
 from piecework.runtime import Runtime
 from piecework.store.results import NULL, ONE_BY_ONE, stored_results
 from piecework.store.table import Item
@@ -161,7 +159,7 @@ OnError = Callable[[PieceworkError], None]
 
 async def ended_chunks(rt: Runtime, job: Job, on_error: OnError) -> AsyncIterator[Line]:
     """Yield a line for each chunk that has ended, in order."""
-    for group in range(layout.partition_count(job.chunks)):
+    for group in range(keys.partition_count(job.chunks)):
         for chunk, result in await read_group(rt, job, group):
             if (document := await result_line(rt, chunk, result, on_error)) is not None:
                 yield document
@@ -183,7 +181,7 @@ class Follower:
 
     async def poll(self, job: Job) -> None:
         """Print the chunks that have ended since the last poll."""
-        for group in range(layout.partition_count(job.chunks)):
+        for group in range(keys.partition_count(job.chunks)):
             new = await self._newly_ended(job, group)
             if not new and not job.status.ended:
                 continue
@@ -201,7 +199,7 @@ class Follower:
 
     async def _newly_ended(self, job: Job, group: int) -> frozenset[int]:
         seen = self._tallied.get(group, frozenset())
-        if len(seen) == layout.partition_size(group, job.chunks) and job.gen == 1:
+        if len(seen) == keys.partition_size(group, job.chunks) and job.gen == 1:
             return frozenset()  # full, and only a reopening removes chunks
         pk = keys.partition_pk(job.ref.tenant, job.ref.job, group)
         item = await self.rt.table.get(pk, keys.TALLY_SK)
@@ -295,14 +293,14 @@ async def save_artifacts(
         message = f"Job {job.ref.job} is {job.status}: it has no artifacts yet."
         step = f"`piecework results {job.ref.job} --follow --save {folder}`"
         raise UsageError(message, code="job.state.not_finished", next_step=step)
-    prefix = artifact_key(job.ref, "")
+    prefix = keys.artifact_key(job.ref.tenant, job.ref.job, "")
     found = [key async for key in rt.objects.names(prefix)]
     names = [key.removeprefix(prefix) for key in found]
     make_folder(folder)
     saved = []
     for name in filter(keys.is_file_name, names):
         with whole_file(folder / name) as file:
-            async for block in rt.objects.blocks(artifact_key(job.ref, name)):
+            async for block in rt.objects.blocks(prefix + name):
                 file.write(block)
         saved.append(folder / name)
     joined = not proof.get("join_error") and job.status is not JobStatus.CANCELLED

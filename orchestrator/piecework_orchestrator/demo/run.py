@@ -19,9 +19,9 @@ from typing import Any, TextIO
 
 from aiohttp import ClientSession
 
+from piecework.domain import keys
 from piecework.domain.model import Job, JobRef, JobStatus
 from piecework.errors import UsageError
-from piecework.jobs.fan_in import artifact_key
 from piecework.loading import load_pipeline
 from piecework.pipeline import Pipeline
 from piecework.runtime import Runtime, connect
@@ -315,8 +315,8 @@ async def save_results(rt: Runtime, ref: JobRef, out: Path, screen: Screen) -> N
     job = await rt.jobs.read(ref)
     certificate = str(job.item.get("certificate", "")) if job else ""
     wanted = {
-        "report.md": artifact_key(ref, "report.md"),
-        "report.html": artifact_key(ref, "report.html"),
+        "report.md": keys.artifact_key(ref.tenant, ref.job, "report.md"),
+        "report.html": keys.artifact_key(ref.tenant, ref.job, "report.html"),
         "certificate.json": certificate,
     }
     for name, key in wanted.items():

@@ -113,7 +113,7 @@ async def test_a_compensated_stage_is_not_compensated_again() -> None:
 async def test_a_failed_compensation_is_dead_lettered() -> None:
     one = task(reached_stage="first")
     one.checkpoints.failure = cancellation_cause(one.claim.ref, "first", 0.0)
-    one.checkpoints.compensated = {"first": envelope(stage="undo:first:1")}
+    one.checkpoints.compensated = {"first": envelope(stage="compensate:first:1")}
     outcome = await compensate_cancelled(one, "first")
     assert isinstance(outcome, DeadLettered)
     assert (outcome.compensation, outcome.uncompensated_stages) == (

@@ -125,7 +125,7 @@ def test_a_plan_without_pipeline_shows_only_the_record(
     run: Run, deployment: Deployment
 ) -> None:
     write(deployment, 1, "STAGE#flight", stage="flight", finished_at=SETTLED[:-5])
-    write(deployment, 1, "EFFECT#u", stage="undo:car:1", state="DONE")
+    write(deployment, 1, "EFFECT#u", stage="compensate:car:1", state="DONE")
     assert [
         ["1", "car", "in doubt", "None"],
         ["1", "letter", "done", "None"],

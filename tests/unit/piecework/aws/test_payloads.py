@@ -10,13 +10,12 @@ from piecework.aws.objects import (
     Objects,
     PayloadRef,
     Payloads,
-    pack_key,
 )
 from piecework.domain import keys
 from piecework.errors import PermanentError, StateError, StoreError
 from tests.unit.piecework.bucket import Bucket, failure
 
-KEY = pack_key("acme", "j", "pack")
+KEY = keys.pack_key("acme", "j", "pack")
 CONTENT = b"".join(b"%09d\n" % n for n in range(WINDOW * 5 // 10))
 
 
@@ -109,7 +108,7 @@ async def test_only_so_many_windows_are_kept_the_oldest_goes_first(
     payloads: Payloads, bucket: Bucket
 ) -> None:
     for n in range(WINDOWS_KEPT + 1):
-        bucket.objects[pack_key("acme", "j", f"p{n}")] = b"text"
+        bucket.objects[keys.pack_key("acme", "j", f"p{n}")] = b"text"
         if n == WINDOWS_KEPT:
             await payloads.read(
                 "acme", "j", PayloadRef("p0", 0, 4), keys.sha256(b"text")

@@ -15,7 +15,6 @@ from piecework.errors import PermanentError
 from piecework.jobs.manifest import (
     Entry,
     _plain,
-    manifest_key,
     read_manifest,
     write_manifest,
 )
@@ -106,7 +105,7 @@ async def test_a_manifest_is_named_by_its_content_and_reads_back() -> None:
     spool.read()
     key, sha256 = await write_manifest(objects, "acme", "j", spool)
     assert sha256 == hashlib.sha256(content).hexdigest()
-    assert key == manifest_key("acme", "j", sha256)
+    assert key == keys.manifest_key("acme", "j", sha256)
     assert bucket.objects[key] == content
     submitted = job(key, sha256)
     assert [entry async for entry in read_manifest(objects, submitted)] == entries
@@ -125,5 +124,5 @@ async def test_a_manifest_that_somebody_edited_is_refused() -> None:
 
 
 def test_two_different_manifests_of_one_job_do_not_overwrite_each_other() -> None:
-    assert manifest_key("acme", "j", "a") != manifest_key("acme", "j", "b")
-    assert manifest_key("acme", "j", "a") != manifest_key("other", "j", "a")
+    assert keys.manifest_key("acme", "j", "a") != keys.manifest_key("acme", "j", "b")
+    assert keys.manifest_key("acme", "j", "a") != keys.manifest_key("other", "j", "a")

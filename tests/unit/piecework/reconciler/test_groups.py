@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
-from piecework.domain import keys as layout
 from piecework.domain.model import Chunk, Job, JobRef
 from piecework.reconciler.jobs import groups_to_read
 from piecework.reconciler.liveness import LeaseObserver
 from piecework.store.table import Item, Table
 
 REF = JobRef("acme", "job")
-BLOCK = layout.BLOCK_SIZE * layout.PARTITION_SIZE
+BLOCK = keys.BLOCK_SIZE * keys.PARTITION_SIZE
 
 
 class Blocks(Table):
@@ -57,7 +56,7 @@ async def test_a_full_group_is_spared_in_the_first_life_of_a_job(
 
 async def test_a_very_large_job_is_spared_its_full_blocks_and_groups() -> None:
     table = Blocks(**{"0512": {513, 514}})
-    huge = job(2 * BLOCK + 4 * layout.PARTITION_SIZE, full_blocks={0})
+    huge = job(2 * BLOCK + 4 * keys.PARTITION_SIZE, full_blocks={0})
     groups = await groups_to_read(table, huge)
     assert {*range(256, 512), 512, 515} == groups
     assert 2 == table.asked

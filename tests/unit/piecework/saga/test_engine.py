@@ -136,7 +136,7 @@ def test_started_stages_reach_the_last_known_stage() -> None:
 
     assert begun() == ""
     assert begun("b") == "ab"
-    assert begun("undo:b:1", completed={"a": ""}) == "a"
+    assert begun("compensate:b:1", completed={"a": ""}) == "a"
     assert begun(reached_stage="c") == "abc"
     assert begun("a", reached_stage="b", completed={"a": "", "b": "", "c": ""}) == "abc"
 

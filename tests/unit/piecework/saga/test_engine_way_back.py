@@ -88,7 +88,7 @@ async def test_a_failed_compensation_is_recorded_and_the_others_still_run() -> N
     assert script.compensated() == ["undo c", "undo b", "undo a"]
     failed = kept.compensated["b"]
     assert failed is not None
-    assert (failed.code, failed.stage) == ("runtime.stage.transient", "undo:b:1")
+    assert (failed.code, failed.stage) == ("runtime.stage.transient", "compensate:b:1")
     assert (kept.compensated["a"], kept.compensated["c"]) == (None, None)
 
 

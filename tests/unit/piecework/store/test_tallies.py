@@ -6,7 +6,6 @@ import pytest
 
 from piecework.cost.units import item_size
 from piecework.domain import keys
-from piecework.domain import keys as layout
 from piecework.domain.model import JobRef
 from piecework.store.completion import Tallies, ended_at_least
 from piecework.store.table import Refused, Written
@@ -145,5 +144,5 @@ def test_a_job_says_how_many_have_ended_by_what_is_full(job: Any, ended: int) ->
 
 
 def test_the_item_that_all_workers_read_stays_small_however_large_the_job() -> None:
-    blocks = {str(block) for block in range(layout.block_count(keys.MAX_CHUNK_NUMBER))}
+    blocks = {str(block) for block in range(keys.block_count(keys.MAX_CHUNK_NUMBER))}
     assert item_size({"full_blocks": {"NS": sorted(blocks)}}) < 5_000

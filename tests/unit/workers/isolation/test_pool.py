@@ -223,11 +223,11 @@ async def test_a_child_receives_all_that_a_stage_may_ask_for(
         return []
 
     pipeline = pipeline_of(first, parse)
-    ctx = context(pipeline, stage="undo:parse:2", values={"first": [1]})
+    ctx = context(pipeline, stage="compensate:parse:2", values={"first": [1]})
     await isolation().run(pipeline.stages[1], ctx, "compensate")
 
     (request,) = FakeSession.orders
-    assert ("parse", "compensate", "undo:parse:2") == (
+    assert ("parse", "compensate", "compensate:parse:2") == (
         request.stage,
         request.variant,
         request.scope,

@@ -12,7 +12,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test demo up down verify docs quality model mutants naive soak outage storm simulate crashpoints conformance \
-	bench bench-full infra-check iam scaling security audit sbom secrets image image-rehearsal localstack conformance-localstack lock ci clean
+	bench bench-full infra-check iam scaling security audit sbom secrets image image-rehearsal localstack conformance-localstack lock house ci clean
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -160,6 +160,9 @@ conformance-localstack: setup ## the conformance suite against LocalStack; skipp
 lock: ## resolve the dependencies again (needs uv)
 	@test -n "$(UV)" || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }
 	UV=$(UV) sh requirements/lock.sh
+
+house: setup ## measure files, circles, frames, words; fails if a figure exceeds its limit
+	@$(BIN)/python -m verification.house
 
 ci: check verify test ## run what CI runs
 

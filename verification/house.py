@@ -1,0 +1,201 @@
+"""Measure the structure of the code; `make house` fails if a figure exceeds its limit.
+
+Each figure comes from the code itself: the files that git tracks, the import graph, and
+the call stack of a stage that a real worker runs in the simulator.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import grimp
+from pydantic import BaseModel
+
+from piecework import Context, Pipeline, Stage
+from piecework_simulation.driver.actions import Workload
+from piecework_simulation.driver.schedule import run_schedule
+from tests.docs.test_words import (
+    PRODUCT,
+    TESTS,
+    banned_words,
+    retired_names,
+    texts,
+)
+
+ROOT: Final = Path(__file__).parents[1]
+#: The figures `files` and `lines` count what an installation runs.
+INSTALLED: Final = ("piecework", "workers", "orchestrator")
+PACKAGES: Final = (
+    "piecework",
+    "piecework_worker",
+    "piecework_orchestrator",
+    "piecework_simulation",
+)
+#: The worker starts the task of a received message here: the first frame to count.
+FIRST_FRAME: Final = "piecework_worker.worker"
+LIMITS: Final[Mapping[str, int]] = {
+    "circles": 0,
+    "frames_to_stage": 10,
+    "flat_modules": 12,
+    "retired_words": 0,
+    "readme_lines": 160,
+}
+
+
+def main() -> int:
+    """Print the figures; return 1 if one exceeds its limit."""
+    figures = measure()
+    line = " ".join(f"{name}={value}" for name, value in figures.items())
+    sys.stdout.write(f"{line}\n")
+    exceeded = [name for name, limit in LIMITS.items() if figures[name] > limit]
+    sys.stderr.writelines(f"{line}\n" for name in exceeded for line in details(name))
+    return 1 if exceeded else 0
+
+
+def details(name: str) -> Iterator[str]:
+    """Yield what exceeds a limit."""
+    yield f"{name}: the limit is {LIMITS[name]}"
+    if name == "circles":
+        yield from (f"  {' <- '.join(circle)}" for circle in import_circles())
+    if name == "frames_to_stage":
+        yield from (f"  {name_of(frame)}" for frame in reversed(stage_frames()))
+    if name == "retired_words":
+        yield from (f"  {place}" for place in retired_words())
+
+
+def measure() -> Mapping[str, int]:
+    """Return each figure by its name."""
+    installed = tracked_files(INSTALLED)
+    modules = [path for path in installed if path.parent == ROOT / "piecework"]
+    return {
+        "files": len(installed),
+        "lines": line_count(installed),
+        "test_lines": line_count(tracked_files(TESTS)),
+        "circles": len(import_circles()),
+        "frames_to_stage": len(stage_frames()),
+        "flat_modules": len([path for path in modules if path.stem != "__init__"]),
+        "retired_words": len(retired_words()),
+        "readme_lines": line_count([ROOT / "README.md"]),
+    }
+
+
+def tracked_files(folders: Iterable[str]) -> list[Path]:
+    """Return the Python files of folders that git tracks and that still exist."""
+    command = ["git", "ls-files", *(f"{folder}/*.py" for folder in folders)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return [path for name in done.stdout.split() if (path := ROOT / name).exists()]
+
+
+def line_count(paths: Iterable[Path]) -> int:
+    """Count the lines of files."""
+    return sum(len(path.read_text("utf-8").splitlines()) for path in paths)
+
+
+def retired_words() -> list[str]:
+    """Return the place of each retired name and of each banned word."""
+    return [*retired_names(texts((*PRODUCT, *TESTS))), *banned_words(texts(PRODUCT))]
+
+
+# Import circles, between modules and between rooms.
+
+
+def import_circles() -> list[list[str]]:
+    """Return each import circle as the modules, or the rooms, along it."""
+    graph = grimp.build_graph(*PACKAGES, exclude_type_checking_imports=True)
+    modules = {
+        name: set(graph.find_modules_directly_imported_by(name))
+        for name in graph.modules
+    }
+    return [*circles_of(modules), *circles_of(between_rooms(modules))]
+
+
+def between_rooms(modules: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """Return which room imports which; what a package's root imports is not counted."""
+    rooms: dict[str, set[str]] = {}
+    for importer, imported in modules.items():
+        if "." in importer:
+            inside = {room_of(name) for name in imported if "." in name}
+            rooms.setdefault(room_of(importer), set()).update(inside)
+    return {room: imported - {room} for room, imported in rooms.items()}
+
+
+def room_of(module: str) -> str:
+    """Return the room of a module: the first two parts of its name."""
+    return ".".join(module.split(".")[:2])
+
+
+def circles_of(edges: Mapping[str, set[str]]) -> Iterator[list[str]]:
+    """Yield a circle, remove one import of it, and go on until no circle is left."""
+    left = {importer: set(imported) for importer, imported in edges.items()}
+    while True:
+        try:
+            TopologicalSorter(left).prepare()
+        except CycleError as error:
+            circle = error.args[1]  # each entry is imported by the next one
+            yield circle
+            left[circle[1]].remove(circle[0])
+        else:
+            return
+
+
+# Frames between a received message and the stage function.
+
+
+class Probe(BaseModel):
+    """The payload of the measured chunk; it carries nothing."""
+
+
+def stage_frames() -> list[FrameType]:
+    """Return the frames of the library and the worker above a stage, innermost first.
+
+    A job of one chunk runs in the simulator, through the real worker.
+
+    Raises:
+        RuntimeError: No stage ran, or the frames do not begin at the worker's task.
+    """
+    stacks: list[list[FrameType]] = []
+
+    async def keep_stack(ctx: Context[Probe]) -> None:
+        stacks.append([frame for frame in callers_of(sys._getframe()) if ours(frame)])
+
+    pipeline = Pipeline(name="probe", payload=Probe, stages=[Stage(keep_stack)])
+    for seed in range(100):  # a cancel may precede the stage
+        run_schedule(seed, [Workload(pipeline, lambda _: [Probe()])])
+        if stacks:
+            break
+    deepest = max(stacks, key=len, default=[])
+    if not deepest or deepest[-1].f_globals["__name__"] != FIRST_FRAME:
+        raise RuntimeError(
+            f"The frames above a stage do not begin in {FIRST_FRAME}: "
+            "measure the task that starts the stage, too."
+        )
+    return deepest
+
+
+def callers_of(frame: FrameType) -> Iterator[FrameType]:
+    """Yield the frames that called a frame, innermost first."""
+    caller = frame.f_back
+    while caller is not None:
+        yield caller
+        caller = caller.f_back
+
+
+def ours(frame: FrameType) -> bool:
+    """Tell whether a frame belongs to the library or to the worker."""
+    package = str(frame.f_globals.get("__name__")).partition(".")[0]
+    return package in {"piecework", "piecework_worker"}
+
+
+def name_of(frame: FrameType) -> str:
+    """Return the module and the function of a frame."""
+    return f"{frame.f_globals['__name__']}.{frame.f_code.co_name}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,8 +1,8 @@
 """The registry of error codes: the cause of each, and the next step for the user.
 
 A code has the form `layer.kind.detail`. Released codes are never renamed, because
-tables, alarms and users' programs contain them. The layers, one file each (`http`
-serves two):
+tables, alarms and users' programs contain them. All rows stand in one table, `ROWS`,
+because a reader looks a code up here. The layers:
 
     llm       a call to a model               submit    submitting a job
     tool      a call to any other service     job       a job as a whole

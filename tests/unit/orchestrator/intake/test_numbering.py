@@ -4,7 +4,7 @@ import pytest
 from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls
 
-from piecework_orchestrator.intake.word import Numbering
+from piecework_orchestrator.intake.word_styles import Numbering
 
 
 def level(depth: int, kind: str, text: str, more: str = "") -> str:

@@ -6,7 +6,7 @@ import pytest
 from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls
 
-from piecework_orchestrator.intake.word import Styles
+from piecework_orchestrator.intake.word_styles import Styles
 
 STYLES = """
 <w:style w:styleId="berschrift2"><w:name w:val="heading 2"/></w:style>

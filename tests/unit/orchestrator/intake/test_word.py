@@ -121,6 +121,32 @@ def test_a_paragraph_with_an_outline_level_is_a_heading(make_word: MakeWord) -> 
     assert read(make_word(body(heading))) == "### Scope"
 
 
+@pytest.mark.parametrize(
+    "entity",
+    ['"expanded"', 'SYSTEM "file:///etc/hostname"', '"&f;"> <!ENTITY f "&#65;&#65;"'],
+    ids=["internal", "external", "nested"],
+)
+def test_an_entity_of_a_document_type_is_not_expanded(
+    entity: str, make_word: MakeWord
+) -> None:
+    head = b"<?xml version='1.0' encoding='UTF-8' standalone='yes'?>"
+    packed = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(make_word(body(paragraph("HERE"))))) as source,
+        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
+        for member in source.infolist():
+            data = source.read(member)
+            if member.filename == "word/document.xml":
+                assert data.startswith(head)
+                dtd = f"<!DOCTYPE x [<!ENTITY e {entity}>]>".encode()
+                data = head + dtd + data.removeprefix(head)
+                data = data.replace(b"HERE", b"before&e;after")
+            archive.writestr(member.filename, data)
+
+    assert read(packed.getvalue()) == "before"
+
+
 def test_encrypted_and_old_files_have_different_errors() -> None:
     encrypted = OLE + bytes(500) + "EncryptedPackage".encode("utf-16-le")
     assert refusal(encrypted).code == "input.file.encrypted"

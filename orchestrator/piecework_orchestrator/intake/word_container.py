@@ -1,0 +1,101 @@
+"""Check the container of a .docx before anything is unpacked.
+
+A zip of a few kilobytes can unpack to gigabytes, and Word's encrypted files are not
+zips. The sizes come from the zip's own directory. If they are wrong, reading stops at
+the stated size and the checksum fails.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+
+from piecework.errors import UsageError
+from piecework_orchestrator.intake.limits import Limits
+
+# OLE: the container of old .doc files, and of encrypted .docx files.
+OLE = bytes.fromhex("D0CF11E0A1B11AE1")
+ENCRYPTED_STREAM = "EncryptedPackage".encode("utf-16-le")
+
+# Signature of a member in the directory of a zip.
+MEMBER = b"PK\x01\x02"
+
+XML = (".xml", ".rels")
+
+FLAG_ENCRYPTED = 0x1
+
+
+def check_container(data: bytes, name: str, limits: Limits) -> None:
+    """Refuse a file that must not be unpacked.
+
+    Raises:
+        UsageError: `input.file.encrypted`, `input.file.unreadable`,
+            `input.file.too_large`.
+    """
+    if data.startswith(OLE):
+        raise _encrypted(name) if ENCRYPTED_STREAM in data else _old(name)
+    # Count in the raw bytes: reading the directory takes memory for each member.
+    members = data.count(MEMBER)
+    if members > limits.docx_members:
+        raise _too_large(name, f"{members:,} members", limits.docx_members)
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            found = archive.infolist()
+    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
+        raise unreadable_error(name, error) from error
+    if any(member.flag_bits & FLAG_ENCRYPTED for member in found):
+        raise _encrypted(name)
+    _check_sizes(found, len(data), name, limits)
+
+
+def _check_sizes(
+    found: list[zipfile.ZipInfo], packed: int, name: str, limits: Limits
+) -> None:
+    unpacked = sum(member.file_size for member in found)
+    xml = sum(m.file_size for m in found if m.filename.lower().endswith(XML))
+    if unpacked > limits.docx_unpacked_bytes:
+        size = f"{unpacked:,} bytes unpacked"
+        raise _too_large(name, size, limits.docx_unpacked_bytes)
+    if xml > limits.docx_xml_bytes:
+        size = f"{xml:,} bytes of XML unpacked"
+        raise _too_large(name, size, limits.docx_xml_bytes)
+    if unpacked > limits.docx_ratio * packed:
+        size = f"a compression ratio of {unpacked // packed:,}"
+        raise _too_large(name, size, limits.docx_ratio)
+
+
+def unreadable_error(name: str, error: Exception) -> UsageError:
+    """Return the error for a file that cannot be opened."""
+    return UsageError(
+        f"{name} is not a complete .docx file ({type(error).__name__}).",
+        code="input.file.unreadable",
+        next_step="Open it in Word and save it again as .docx.",
+        file=name,
+    )
+
+
+def _encrypted(name: str) -> UsageError:
+    return UsageError(
+        f"{name} is encrypted.",
+        code="input.file.encrypted",
+        next_step="Save a copy without a password.",
+        file=name,
+    )
+
+
+def _old(name: str) -> UsageError:
+    return UsageError(
+        f"{name} is in the old .doc format, although its name ends in .docx.",
+        code="input.file.unreadable",
+        next_step="Open it in Word and save it as .docx.",
+        file=name,
+    )
+
+
+def _too_large(name: str, size: str, limit: int) -> UsageError:
+    return UsageError(
+        f"{name} has {size}; the limit is {limit:,}.",
+        code="input.file.too_large",
+        next_step="Divide it, or save its text without the pictures.",
+        file=name,
+    )

@@ -174,10 +174,6 @@ def item_bytes(running: Emulator, table: str, ref: JobRef) -> dict[str, int]:
     return dict(sorted(largest.items()))
 
 
-if __name__ == "__main__":
-    main()
-
-
 # The two jobs that are recorded: chunks that do nothing, and chunks that call.
 
 #: Calls of each stage, and seconds of a call: together longer than the journal lingers.
@@ -234,3 +230,7 @@ PIPELINES: Final = {
         stages=[Stage(read), Stage(second), Stage(write)],
     ),
 }
+
+
+if __name__ == "__main__":
+    main()

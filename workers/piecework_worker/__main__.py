@@ -191,10 +191,6 @@ def main() -> None:
     app()
 
 
-if __name__ == "__main__":
-    main()
-
-
 # Run a worker's side tasks: the health file, and ECS task protection.
 
 
@@ -257,3 +253,7 @@ async def serve(
     finally:
         side.cancel()
         await asyncio.gather(side, return_exceptions=True)
+
+
+if __name__ == "__main__":
+    main()

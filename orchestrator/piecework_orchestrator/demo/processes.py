@@ -82,8 +82,6 @@ class ServiceLedgers:
 # Start child processes, wait for them, and kill them by their pid.
 
 TAIL_LINES = 6
-#: Two above this package: what has to be importable for the children, too.
-SOURCES = Path(__file__).parents[3]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +143,10 @@ def start_process(
     listen: bool = False,
 ) -> ChildProcess:
     """Start a Python module; with `listen`, its standard output can be read."""
-    path = [str(SOURCES), environment.get("PYTHONPATH", "")]
     with log.open("wb") as sink:
         process = subprocess.Popen(  # noqa: S603 -- our own modules
             [sys.executable, "-m", *module],
-            env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, path))},
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if listen else subprocess.DEVNULL,
             stderr=sink,

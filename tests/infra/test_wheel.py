@@ -1,0 +1,154 @@
+"""The wheel works in a project that has folders with the names of our folders."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from piecework.aws.endpoint import Emulator
+from tests.docs.pages import ROOT
+
+pytestmark = pytest.mark.slow
+
+FOLDERS = ("workers", "orchestrator", "simulation", "examples", "bench", "infra")
+PACKAGES = {
+    "piecework",
+    "piecework_examples",
+    "piecework_orchestrator",
+    "piecework_simulation",
+    "piecework_worker",
+}
+
+
+@dataclass(frozen=True)
+class Project:
+    """A user's project, and the Python of the environment that has the wheel."""
+
+    folder: Path
+    python: Path
+    packages: Path
+
+    def run(self, *words: str) -> str:
+        done = subprocess.run(
+            [self.python, "-m", *words],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=100,
+        )
+        assert 0 == done.returncode, done.stdout + done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def project(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Install the wheel as pip does, by unpacking it; dependencies come from here.
+
+    A path in a `.pth` file is added alone. So the editable install of the development
+    environment, itself a `.pth` file, does not lead to this checkout.
+    """
+    home = tmp_path_factory.mktemp("environment")
+    venv.create(home, symlinks=True)
+    scheme = {"base": str(home), "platbase": str(home)}
+    packages = Path(sysconfig.get_path("purelib", "venv", scheme))
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(packages)
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+
+    folder = tmp_path_factory.mktemp("project")
+    for name in FOLDERS:
+        (folder / name).mkdir()
+        (folder / name / "__init__.py").write_text("raise ImportError('not ours')\n")
+    (folder / "notes.md").write_text("one two\n\nthree\n")
+    return Project(folder, home / "bin" / "python", packages)
+
+
+def test_the_wheel_has_only_our_top_level_names(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        tops = {name.partition("/")[0] for name in archive.namelist()}
+
+    assert {name for name in tops if not name.endswith(".dist-info")} == PACKAGES
+
+
+def test_packages_and_templates_are_those_of_the_wheel(project: Project) -> None:
+    names = ", ".join(sorted(PACKAGES))
+    source = (
+        f"import {names}\n"
+        f"for package in ({names}): print(package.__file__)\n"
+        "from piecework_orchestrator.infra.templates import Part, load\n"
+        "for part in Part: assert load(part).body['Resources']"
+    )
+    found = subprocess.check_output(
+        [project.python, "-c", source], cwd=project.folder, text=True
+    ).split()
+
+    assert len(PACKAGES) == len(found)
+    assert all(Path(file).is_relative_to(project.packages) for file in found)
+
+
+def test_the_simulator_runs(project: Project) -> None:
+    pipeline = "piecework_examples.quickstart:pipeline"
+
+    shown = project.run(
+        "piecework_simulation", pipeline, "notes.md", "--schedules", "5"
+    )
+
+    assert "violations=0" in shown
+
+
+def test_the_demo_runs(project: Project) -> None:
+    last = project.run("piecework_orchestrator.cli", "demo").splitlines()[-1]
+
+    assert last.startswith("lost=0 duplicate_effects=0 ")
+
+
+def test_a_worker_does_a_job_and_is_healthy(
+    project: Project, deployed: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    health = project.folder / "health.json"
+    monkeypatch.setenv("PIECEWORK_HEALTH_FILE", str(health))
+    pipeline = "piecework_examples.quickstart:pipeline"
+    submit = ("submit", pipeline, "notes.md", "--wait", "-o", "json")
+
+    with worker_of(project) as worker:
+        job = json.loads(project.run("piecework_orchestrator.cli", *submit))
+        healthy = project.run("piecework_worker.health")
+        worker.terminate()
+
+        assert 0 == worker.wait(30)
+    assert "SUCCEEDED" == job["status"]
+    assert "healthy\n" == healthy
+
+
+@contextmanager
+def worker_of(project: Project) -> Iterator[subprocess.Popen[bytes]]:
+    command = [project.python, "-m", "piecework_worker"]
+    command += ["--pipelines", "piecework_examples.quickstart"]
+    with subprocess.Popen(
+        command, cwd=project.folder, stderr=subprocess.DEVNULL, env=dict(os.environ)
+    ) as worker:
+        try:
+            yield worker
+        finally:
+            worker.kill()

@@ -11,7 +11,7 @@ WORKERS ?= 3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test demo up down verify docs quality model mutants naive soak outage storm simulate crashpoints conformance \
+.PHONY: help setup check format test test-verification demo up down verify docs quality model mutants naive soak outage storm simulate crashpoints conformance \
 	bench bench-full infra-check iam scaling security audit sbom secrets image image-rehearsal localstack conformance-localstack lock house ci clean
 
 help: ## list the targets
@@ -34,8 +34,14 @@ format: setup ## format the code
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix $(CODE)
 
-test: setup ## the whole suite: no network, no container, no AWS account
+test: setup ## all tests of the product: no network, no container, no AWS account
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+# The tests of the programs under `verification/`, and of the bench.
+PROGRAMS := bench model mutants naive soak
+
+test-verification: setup ## the tests of the programs: model, mutants, naive, soak, bench
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(addprefix verification/,$(PROGRAMS)) $(ARGS)
 
 demo: setup ## review a contract under faults on this machine (ARGS="--seed 7")
 	@$(BIN)/piecework demo $(ARGS)
@@ -164,7 +170,7 @@ lock: ## resolve the dependencies again (needs uv)
 house: setup ## measure files, circles, frames, words; fails if a figure exceeds its limit
 	@$(BIN)/python -m verification.house
 
-ci: check verify test ## run what CI runs
+ci: check verify test-verification test ## run what CI runs
 
 clean: ## remove the environment and all build results
 	rm -rf $(VENV) .tools .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage build dist site

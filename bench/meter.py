@@ -18,7 +18,7 @@ from urllib.parse import parse_qs
 from piecework_orchestrator.cost.prices import Prices
 
 # The product's own size rules; that file has no imports.
-_FILE = Path(__file__).parents[1] / "piecework" / "metering" / "units.py"
+_FILE = Path(__file__).parents[1] / "piecework" / "cost" / "units.py"
 _SPEC: Any = importlib.util.spec_from_file_location("units", _FILE)
 units: Any = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(units)

@@ -18,7 +18,7 @@ from bench.processes import Group, run, start, tree_cpu_s
 from bench.rivals import local_server
 from tests.apart import NotInstalledError, bin_of
 
-SCRIPTS = Path(__file__).parent / "rivals"
+SCRIPTS = Path(__file__).parents[1] / "rivals"
 #: Seconds without a request other than an empty poll after which all is acknowledged.
 QUIET_S = 0.3
 POLLS = ("sqs.ReceiveMessage",)

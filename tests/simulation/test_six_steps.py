@@ -46,7 +46,7 @@ def sample(job: Job) -> Iterator[InjectedFault]:
     met = set()
     for number, point in enumerate(run_without_fault(job).points):
         where = point.name.partition(f" {STEP}")[2]
-        first = "saga.py" in where and where not in met
+        first = "engine.py" in where and where not in met
         met.add(where)
         if first or number % EVERY == 0:
             yield InjectedFault(number, point.modes[number % len(point.modes)])
@@ -58,8 +58,8 @@ def test_the_awaits_of_compensation_are_among_the_steps(scenario: str) -> None:
     steps = [point.name for point in points if f" {STEP}" in point.name]
 
     assert {"worker-1", "worker-2"} == {name.split()[0] for name in steps}
-    assert [] != [s for s in steps if "checkpoints.py" in s and "saga.py" in s]
-    assert [] != [s for s in steps if "six.py" in s and "calls.py" in s]
+    assert [] != [s for s in steps if "checkpoints.py" in s and "engine.py" in s]
+    assert [] != [s for s in steps if "scenarios.py" in s and "caller.py" in s]
 
 
 def test_a_fault_at_a_step_gives_an_identical_trace() -> None:
@@ -114,8 +114,8 @@ def test_compensation_with_changing_keys_is_detected(
     assert [] == run_with_fault(job, fault).violations
     numbers = count()
 
-    def another(key: str, epoch: int) -> str:
-        return f"{key}-{epoch}-{next(numbers)}"
+    def another(key: str, gen: int) -> str:
+        return f"{key}-{gen}-{next(numbers)}"
 
     monkeypatch.setattr("piecework.domain.keys.provider_key", another)
 

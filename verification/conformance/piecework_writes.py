@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-RECORD = Path(__file__).parent / "piecework_writes.json"
+RECORD = Path(__file__).parent / "piecework_writes.jsonl"
 ATTRIBUTE = re.compile(r"#?\b([a-z][a-z_0-9]*)\b(?!\()")
 COMPARED = re.compile(r"#?\b([a-z][a-z_0-9]*) (=|<|<=|>|>=|IN) [(]?(:\w+)")
 COUNTED = re.compile(r"= ([a-z_]+) [+-] :")
@@ -53,7 +53,8 @@ class Recorded:
 
 def recorded() -> list[Recorded]:
     """Return all writes that were recorded."""
-    return [Recorded(**row) for row in json.loads(RECORD.read_text())]
+    lines = RECORD.read_text("utf-8").splitlines()
+    return [Recorded(**json.loads(line)) for line in lines]
 
 
 def items(write: Recorded, rng: Random) -> Iterator[dict[str, Any] | None]:

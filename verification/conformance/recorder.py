@@ -34,4 +34,4 @@ def pytest_configure() -> None:
 
 def pytest_unconfigure() -> None:
     rows = [found[key] for key in sorted(found)]
-    RECORD.write_text(json.dumps(rows, indent=1, sort_keys=True) + "\n")
+    RECORD.write_text("".join(f"{json.dumps(row, sort_keys=True)}\n" for row in rows))

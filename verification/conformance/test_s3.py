@@ -9,8 +9,6 @@ import pytest
 from verification.conformance.probe import probes_of, surprises
 from verification.conformance.subjects import SUBJECTS
 
-# noqa: F401 -- registers the probes
-
 
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_every_answer_is_as_aws_documents_it_or_a_known_difference(

@@ -172,6 +172,9 @@ async def writes(cast: Cast) -> None:
     await submit(cast, "unwanted", [Item(n=n) for n in range(3)])
     await cast.command(WRITE, "jobs", "cancel", "unwanted", *YES)
     await cast.command(WRITE, "jobs", "resume", "unwanted", *WHY)
+    with patch.object(submitting, "fan_out", nothing):
+        await submit(cast, "unwritten", [Item(n=n) for n in range(2)])
+    await cast.command(WRITE, "jobs", "cancel", "unwritten", *YES)
 
 
 async def settles(cast: Cast) -> None:

@@ -20,8 +20,9 @@ from verification.mutants.mutant import Mutant
 from verification.mutants.one_server import VARIABLE
 from verification.mutants.relevant import narrow, scenarios
 
-COPIED = ["piecework", "workers", "orchestrator", "examples", "infra", "requirements"]
-COPIED += ["tests", "docs", "localstack", "pyproject.toml", "README.md"]
+ROOTS = [".", "workers", "orchestrator", "simulation", "examples"]
+COPIED = ["piecework", *ROOTS[1:], "infra", "requirements", "tests", "verification"]
+COPIED += ["docs", "localstack", "pyproject.toml", "README.md"]
 #: Maximum seconds for one test, and for all tests of a mutant.
 TEST_S = 40
 RUN_S = 420
@@ -155,7 +156,9 @@ def lane(source: Path, folder: Path, shared: Shared) -> Iterator[Lane]:
         environment.ensure_environment(report=print), state, "us-east-1"
     )
     try:
-        told = {VARIABLE: json.dumps(asdict(running)), "PYTHONPATH": str(root)}
+        # The plugin of `one_server` is imported before pytest reads `pythonpath`.
+        path = os.pathsep.join(str(root / name) for name in ROOTS)
+        told = {VARIABLE: json.dumps(asdict(running)), "PYTHONPATH": path}
         yield Lane(root, {**os.environ, **told}, shared)
     finally:
         server.stop(running.pid, state)

@@ -139,7 +139,7 @@ async def met(each: Spoilt) -> Outcome:
     await worker.acks.flush()
     await reconcile_once(cloud.rt, log, observe_s=0.0)  # type: ignore[arg-type]
     outcome = Outcome(each.what, list(log.said), len(cloud.dynamodb.asked))
-    await asyncio.gather(*worker.in_hand)
+    await asyncio.gather(*worker.active_tasks)
     return outcome
 
 

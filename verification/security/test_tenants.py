@@ -33,7 +33,7 @@ async def turn(cloud: Cloud, ref: JobRef, name: str = "w") -> None:
     raw = {"Body": body, "ReceiptHandle": "r", "MessageId": "m"}
     await worker.handle_delivery(read(raw))
     await worker.acks.flush()
-    await asyncio.gather(*worker.in_hand)
+    await asyncio.gather(*worker.active_tasks)
 
 
 async def test_each_tenants_chunk_reads_and_writes_its_own_alone() -> None:

@@ -35,7 +35,9 @@ async def test_record_what_this_version_writes(scenario: Scenario) -> None:
 
     breakers = Breakers(scenario.rt.table, "worker-1", scenario.rt.clock)
     await breakers.open("model", 0, scenario.rt.clock(), "llm.http.503_unavailable")
-    text = json.dumps(await everything(scenario), indent=1, sort_keys=True)
+    text = json.dumps(await everything(scenario), sort_keys=True)
+    # One item a line: within a text, JSON has a backslash before each quote.
+    text = text.replace('}, {"', '},\n{"')
     RECORD.write_text(text.replace(worker.name, "worker-1") + "\n", "utf-8")
 
 

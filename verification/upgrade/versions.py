@@ -16,7 +16,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("piecework", "workers", "orchestrator")
-TESTS = ("scenarios/pipelines.py", "upgrade/submitting.py")
+ROOTS = (".", "workers", "orchestrator")
+TESTS = ("tests/scenarios/pipelines.py", "verification/upgrade/submitting.py")
 #: What the next release changes: where, from what, to what.
 CHANGES = (
     ("piecework/domain/records.py", "SCHEMA: Final = 1\n", "SCHEMA: Final = 2\n"),
@@ -31,8 +32,8 @@ def next_version(folder: Path) -> Path:
         skipped = shutil.ignore_patterns("__pycache__", "embedded", "demo")
         shutil.copytree(ROOT / name, folder / name, ignore=skipped)
     for name in TESTS:
-        (folder / "tests" / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / "tests" / name, folder / "tests" / name)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
     for name, now, then in CHANGES:
         text = (folder / name).read_text("utf-8")
         assert text.count(now) == 1, f"{name} has no line {now!r} to change"
@@ -71,6 +72,7 @@ class Version:
         own = {
             "SCENARIO_LEDGER": str(self.files / f"{self.name}.ledger"),
             "PIECEWORK_METRICS": "emf",
+            "PYTHONPATH": os.pathsep.join(str(self.code / name) for name in ROOTS),
         }
         with (self.files / f"{self.name}.log").open("a") as log:
             started = await asyncio.create_subprocess_exec(

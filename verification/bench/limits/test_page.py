@@ -10,7 +10,7 @@ from bench.limits.page import duration, number, page, size
 from bench.limits.proxy import item_kind, object_kind
 from piecework.domain import keys
 
-PAGE = Path(__file__).parents[4] / "docs/limits.md"
+PAGE = Path(__file__).parents[3] / "docs/limits.md"
 
 
 def test_the_page_is_fresh() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bench import page, results
 from bench.emulator import server_command
-from tests.bench import records
+from verification.bench import records
 
 PIECEWORK = records.record("W1", "piecework")
 
@@ -20,9 +20,9 @@ def test_the_page_names_the_aws_server() -> None:
     alone = page.describe_aws_server(records.results(on_models, on_models))
     both = page.describe_aws_server(records.results(on_models, growth))
 
-    assert "In the place of AWS: models, for all rows." == alone
+    assert "AWS server: models, for all rows." == alone
     wanted = "models for W1 piecework; ministack for W4 piecework 100 chunks"
-    assert f"In the place of AWS: {wanted}." == both
+    assert f"AWS server: {wanted}." == both
 
 
 def test_a_record_of_before_there_was_a_choice_is_of_ministack(tmp_path: Path) -> None:

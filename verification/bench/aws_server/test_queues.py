@@ -3,30 +3,30 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.unit.bench.aws_server.asking import Asking, Line
 from tests.unit.virtual import run_virtually
+from verification.bench.aws_server.client import Client, Reply
 
 URL = "http://127.0.0.1:1/000000000000/q"
 
 
-def opened(**attributes: str) -> Asking:
+def opened(**attributes: str) -> Client:
     """Return a stand-in with a queue."""
-    asking = Asking(asyncio.get_running_loop())
+    asking = Client(asyncio.get_running_loop())
     made = asking.handle("sqs.CreateQueue", QueueName="q", Attributes=attributes)
     assert {"QueueUrl": URL} == made.said
     return asking
 
 
-def receive(asking: Asking, **more: Any) -> Line:
+def receive(asking: Client, **more: Any) -> Reply:
     return asking.handle("sqs.ReceiveMessage", QueueUrl=URL, **more)
 
 
-def send(asking: Asking, *bodies: str) -> None:
+def send(asking: Client, *bodies: str) -> None:
     entries = [{"Id": body, "MessageBody": body} for body in bodies]
     asking.handle("sqs.SendMessageBatch", QueueUrl=URL, Entries=entries)
 
 
-def texts(line: Line) -> list[str]:
+def texts(line: Reply) -> list[str]:
     return [message["Body"] for message in line.said.get("Messages", [])]
 
 
@@ -131,7 +131,7 @@ def test_a_message_received_too_often_goes_to_the_dead_letter_queue() -> None:
 
 def test_a_queue_of_a_kind_that_is_not_modelled_is_not_made() -> None:
     async def story() -> None:
-        asking = Asking(asyncio.get_running_loop())
+        asking = Client(asyncio.get_running_loop())
         attributes = {"FifoQueue": "true"}
         made = asking.handle("sqs.CreateQueue", QueueName="q", Attributes=attributes)
         assert 501 == made.status

@@ -43,7 +43,7 @@ def test_a_rival_has_settled_when_it_asks_for_nothing_but_work(
 
 @pytest.mark.parametrize("rival", RIVALS, ids=lambda rival: rival.name)
 def test_each_rival_has_its_script_and_its_lock(rival: Any) -> None:
-    root = Path(theirs.__file__).parents[1]
+    root = Path(theirs.__file__).parents[2]
 
     assert (theirs.SCRIPTS / f"{rival.script}.py").exists()
     assert (root / "requirements" / f"{rival.lock}.txt").exists()

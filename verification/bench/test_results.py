@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.results import Spread, load
-from tests.bench.records import record, results
+from verification.bench.records import record, results
 
 
 def test_a_figure_is_a_median_with_its_range() -> None:

@@ -50,8 +50,8 @@ def test_a_result_missing_from_the_certificate_is_detected(
 ) -> None:
     violations = violations_of_run(
         monkeypatch,
-        lambda world, promises: alter_certificate(
-            world, checker, lambda content: content["results"].pop("0")
+        lambda world, invariants: alter_certificate(
+            world, invariants, lambda content: content["results"].pop("0")
         ),
     )
     assert {"I12", "I5"} == {text.partition(":")[0] for text in violations}

@@ -13,7 +13,7 @@ import pytest
 from bench.rivals import local_server, postgres, redis_server, temporal_server
 from bench.rivals.local_server import UnavailableError
 from tests.apart import ROOT, NotInstalledError
-from tests.bench.test_rivals_sqs import imported_by, tree_of
+from verification.bench.test_rivals_sqs import imported_by, tree_of
 
 #: What each may import beside the standard library, and the lock that brings it.
 SCRIPTS = {

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from bench.aws_server.http import Connection, Request
-from tests.unit.bench.aws_server.asking import Line
+from verification.bench.aws_server.client import Reply
 
 HEAD = b"POST /a?b=c HTTP/1.1\r\nHost: here\r\nContent-Length: 4\r\n\r\n"
 
@@ -11,7 +11,7 @@ class Served:
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
-        self.line = Line()
+        self.line = Reply()
         self.connection = Connection(lambda request, _: self.requests.append(request))
         self.connection.connection_made(self.line)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from bench import tables
 from bench.results import Spread
-from tests.bench.records import record, results
+from verification.bench.records import record, results
 
 RUNS = (
     record("W1", "piecework", requests_per_task=2.25, drain_per_s=1200.0),

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 from bench import charts, page
 from bench.charts import Bar
-from tests.bench.records import record, results
+from verification.bench.records import record, results
 
 SVG = "{http://www.w3.org/2000/svg}"
 

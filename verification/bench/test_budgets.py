@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from bench import budgets
-from tests.bench.records import record, results
+from verification.bench.records import record, results
 
 GOOD = (
     record(

@@ -78,7 +78,9 @@ def test_an_invalid_input_raises_its_error_code(inputs: Inputs, code: str) -> No
 
 @pytest.mark.parametrize("name", ["asking", "running"])
 def test_a_blocking_client_cannot_reach_the_network(name: str) -> None:
-    workloads = load_workloads(Inputs(f"tests.simulation.made_up:{name}", "README.md"))
+    workloads = load_workloads(
+        Inputs(f"tests.simulation.careless_pipelines:{name}", "README.md")
+    )
     verdicts = [run_schedule(seed, workloads) for seed in range(1, 6)]
     assert {NETWORK_REFUSED} == {code for v in verdicts for code in v.codes}
     assert not any(verdict.violations for verdict in verdicts)
@@ -94,7 +96,7 @@ def test_the_network_is_reachable_outside_of_a_schedule() -> None:
 def test_a_pipeline_that_fails_in_every_job_is_reported(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    inputs = Inputs("tests.simulation.made_up:stumbling", "README.md")
+    inputs = Inputs("tests.simulation.careless_pipelines:stumbling", "README.md")
     assert 0 == run(inputs, seed=1, schedules=5, processes=1)
     said = capsys.readouterr().out
     assert "No job succeeded" in said

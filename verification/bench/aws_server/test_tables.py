@@ -4,21 +4,21 @@ from typing import Any
 
 import pytest
 
-from tests.unit.bench.aws_server.asking import Asking, Line
+from verification.bench.aws_server.client import Client, Reply
 
 KEY = {"pk": {"S": "p"}, "sk": {"S": "s"}}
 LARGE = {**KEY, "text": {"S": "x" * 2_000}}
 
 
 @pytest.fixture
-def asking() -> Asking:
-    made = Asking()
+def asking() -> Client:
+    made = Client()
     create(made, "t", "pk", "sk")
     create(made, "once", "id")
     return made
 
 
-def create(asking: Asking, name: str, *keys: str) -> Line:
+def create(asking: Client, name: str, *keys: str) -> Reply:
     return asking.handle(
         "dynamodb.CreateTable",
         TableName=name,
@@ -27,11 +27,11 @@ def create(asking: Asking, name: str, *keys: str) -> Line:
     )
 
 
-def write(asking: Asking, operation: str, **request: Any) -> Line:
+def write(asking: Client, operation: str, **request: Any) -> Reply:
     return asking.handle(f"dynamodb.{operation}", **{"TableName": "t", **request})
 
 
-def test_a_write_is_billed_by_the_larger_of_the_items_sizes(asking: Asking) -> None:
+def test_a_write_is_billed_by_the_larger_of_the_items_sizes(asking: Client) -> None:
     write(asking, "PutItem", Item=LARGE)
     write(asking, "PutItem", Item=KEY)
     write(asking, "PutItem", Item=KEY)
@@ -39,13 +39,13 @@ def test_a_write_is_billed_by_the_larger_of_the_items_sizes(asking: Asking) -> N
     assert 2 + 2 + 1 == asking.units("dynamodb.PutItem")
 
 
-def test_a_write_tells_what_it_consumed_when_it_is_asked(asking: Asking) -> None:
+def test_a_write_tells_what_it_consumed_when_it_is_asked(asking: Client) -> None:
     said = write(asking, "PutItem", Item=LARGE, ReturnConsumedCapacity="TOTAL").said
 
     assert {"ConsumedCapacity": {"TableName": "t", "CapacityUnits": 2}} == said
 
 
-def test_a_read_is_billed_by_what_it_found(asking: Asking) -> None:
+def test_a_read_is_billed_by_what_it_found(asking: Client) -> None:
     write(asking, "PutItem", Item=LARGE)
     write(asking, "GetItem", Key=KEY, ConsistentRead=True)
     ok_answer = write(asking, "GetItem", Key=KEY)
@@ -55,7 +55,7 @@ def test_a_read_is_billed_by_what_it_found(asking: Asking) -> None:
 
 
 def test_a_transaction_is_billed_twice_with_what_it_only_looked_at(
-    asking: Asking,
+    asking: Client,
 ) -> None:
     write(asking, "PutItem", Item=LARGE)
     put = {"TableName": "t", "Item": {"pk": {"S": "q"}, "sk": {"S": "s"}}}
@@ -74,7 +74,7 @@ def test_a_transaction_is_billed_twice_with_what_it_only_looked_at(
     assert 6 == answer.said["ConsumedCapacity"][0]["CapacityUnits"]
 
 
-def test_a_refused_write_shows_the_item_and_is_billed_for_it(asking: Asking) -> None:
+def test_a_refused_write_shows_the_item_and_is_billed_for_it(asking: Client) -> None:
     write(asking, "PutItem", Item=LARGE)
     error_answer = write(
         asking,
@@ -90,7 +90,7 @@ def test_a_refused_write_shows_the_item_and_is_billed_for_it(asking: Asking) -> 
     assert 2 + 2 == asking.units("dynamodb.PutItem")
 
 
-def test_binary_values_are_kept_as_bytes(asking: Asking) -> None:
+def test_binary_values_are_kept_as_bytes(asking: Client) -> None:
     item = {**KEY, "b": {"B": "aGVsbG8="}, "many": {"BS": ["eA==", "eQ=="]}}
     write(asking, "PutItem", Item=item)
 
@@ -98,7 +98,7 @@ def test_binary_values_are_kept_as_bytes(asking: Asking) -> None:
 
 
 def test_a_table_may_have_no_sort_key_and_a_key_of_its_own_name(
-    asking: Asking,
+    asking: Client,
 ) -> None:
     item = {"id": {"S": "x"}, "status": {"S": "DONE"}}
     once = {
@@ -115,7 +115,7 @@ def test_a_table_may_have_no_sort_key_and_a_key_of_its_own_name(
     assert item == write(asking, "GetItem", TableName="once", Key=key).said["Item"]
 
 
-def test_a_table_comes_and_goes(asking: Asking) -> None:
+def test_a_table_comes_and_goes(asking: Client) -> None:
     assert "ResourceInUseException" == create(asking, "t", "pk", "sk").said["__type"]
     described = write(asking, "DescribeTable").said["Table"]
     assert "ACTIVE" == described["TableStatus"]
@@ -128,14 +128,14 @@ def test_a_table_comes_and_goes(asking: Asking) -> None:
 
 
 def test_what_is_not_modelled_is_said(
-    asking: Asking, capsys: pytest.CaptureFixture[str]
+    asking: Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert 501 == write(asking, "BatchGetItem").status
     assert 501 == write(asking, "GetItem", Key=KEY, ProjectionExpression="a").status
     assert "BatchGetItem" in capsys.readouterr().err
 
 
-def test_an_observer_is_not_counted(asking: Asking) -> None:
+def test_an_observer_is_not_counted(asking: Client) -> None:
     asking.open("dynamodb.GetItem", "bench-watcher x", TableName="t", Key=KEY)
 
     assert "dynamodb.GetItem" not in asking.aws_server.counts

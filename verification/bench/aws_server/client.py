@@ -15,7 +15,7 @@ NOW = 1_700_000_000.0
 
 
 @dataclass(slots=True)
-class Line(asyncio.Transport):
+class Reply(asyncio.Transport):
     """A connection's other end: what was written to it."""
 
     sent: bytes = b""
@@ -41,7 +41,7 @@ class Line(asyncio.Transport):
 
 
 @dataclass(slots=True)
-class Asking:
+class Client:
     """A stand-in, and the time that it is told."""
 
     loop: Any = None
@@ -53,13 +53,13 @@ class Asking:
     def now(self) -> float:
         return NOW + (self.loop.time() if self.loop else 0.0)
 
-    def handle(self, operation: str, **request: Any) -> Line:
+    def handle(self, operation: str, **request: Any) -> Reply:
         """Ask this of DynamoDB or SQS: `sqs.SendMessage`."""
         return self.open(operation, **request)[1]
 
     def open(
         self, operation: str, agent: str = "", **request: Any
-    ) -> tuple[Connection, Line]:
+    ) -> tuple[Connection, Reply]:
         service, _, action = operation.partition(".")
         headers = {
             b"host": b"127.0.0.1:1",
@@ -69,7 +69,9 @@ class Asking:
         body = json.dumps(request).encode()
         return self.send(Request("POST", "/", b"", headers, body))
 
-    def object(self, method: str, path: str, body: bytes = b"", **headers: str) -> Line:
+    def object(
+        self, method: str, path: str, body: bytes = b"", **headers: str
+    ) -> Reply:
         """Ask this of S3."""
         path, _, query = path.partition("?")
         named = {
@@ -78,8 +80,8 @@ class Asking:
         }
         return self.send(Request(method, path, query.encode(), named, body))[1]
 
-    def send(self, request: Request) -> tuple[Connection, Line]:
-        line = Line()
+    def send(self, request: Request) -> tuple[Connection, Reply]:
+        line = Reply()
         connection = Connection(self.aws_server.serve)
         connection.connection_made(line)
         self.aws_server.serve(request, connection)

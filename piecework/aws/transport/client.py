@@ -24,7 +24,8 @@ from aiobotocore.awsrequest import AioAWSResponse
 from botocore.exceptions import BotoCoreError
 from botocore.hooks import first_non_none_response
 
-from piecework.aws.transport.http import Answer, Connections
+from piecework.aws.transport.answer import Answer
+from piecework.aws.transport.connections import Connections
 from piecework.aws.transport.request import Route, encoded
 from piecework.aws.transport.sdk import Sdk
 from piecework.telemetry.emit import emit, quiet_log

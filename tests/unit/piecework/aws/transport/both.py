@@ -12,8 +12,8 @@ from aiobotocore.awsrequest import AioAWSResponse
 from aiobotocore.config import AioConfig
 from botocore.exceptions import BotoCoreError
 
+from piecework.aws.transport.answer import Answer
 from piecework.aws.transport.client import ThinClient
-from piecework.aws.transport.http import Answer
 from piecework.aws.transport.request import Route
 from piecework.aws.transport.sdk import Sdk
 
@@ -32,7 +32,7 @@ def answer(
     """Return an answer; of a header's name `_` is `-`."""
     content = body.encode() if isinstance(body, str) else body
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Answer(status, named, content, last=False)
+    return Answer(status, named, content, closes=False)
 
 
 @dataclass(frozen=True)

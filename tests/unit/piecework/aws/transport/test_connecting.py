@@ -54,6 +54,8 @@ async def test_whatever_goes_wrong_with_a_request_is_the_sdks_error(
         raise UnicodeError(message)
 
     async with serving(Server(said(b"it"))) as send:
-        monkeypatch.setattr("piecework.aws.transport.http.start_connection", strange)
+        monkeypatch.setattr(
+            "piecework.aws.transport.connections.start_connection", strange
+        )
         with pytest.raises(HTTPClientError):
             await send()

@@ -20,7 +20,7 @@ from botocore.exceptions import (
     SSLError,
 )
 
-from piecework.aws.transport.http import KEPT_S, Connection, Connections
+from piecework.aws.transport.connections import MAX_IDLE_S, Connection, Connections
 from tests.unit.piecework.aws.transport.certificate import certified
 
 REQUEST = b"POST / HTTP/1.1\r\n\r\n"
@@ -79,7 +79,7 @@ class Caller:
 
     async def all_gone(self) -> None:
         """Wait until what the server closed is known to be."""
-        await asyncio.gather(*(each.gone for each in [*self.connections._all]))
+        await asyncio.gather(*(each.closed for each in [*self.connections._all]))
 
 
 @asynccontextmanager
@@ -120,7 +120,7 @@ async def test_a_connection_that_was_idle_for_long_is_not_trusted(
     async with serving(server) as send:
         await send()
         loop = asyncio.get_running_loop()
-        later = loop.time() + KEPT_S + 1
+        later = loop.time() + MAX_IDLE_S + 1
         monkeypatch.setattr(loop, "time", lambda: later)
 
         assert b"two" == await send()
@@ -171,7 +171,7 @@ async def test_a_request_that_is_cancelled_at_any_step_leaves_nothing_open() -> 
             await asyncio.gather(asking, return_exceptions=True)
             left = [each for each in send.connections._all if each.usable]
 
-            assert left == send.connections._free[send.route.host, send.route.port]
+            assert left == send.connections._idle[send.route.host, send.route.port]
     gc.collect()  # a socket that nobody closed fails the test here
 
 
@@ -208,6 +208,9 @@ async def test_what_was_not_asked_for_ends_the_connection() -> None:
 class Transport(asyncio.Transport):
     aborted = False
 
+    def write(self, data: Any) -> None:
+        """Send nothing."""
+
     def abort(self) -> None:
         self.aborted = True
 
@@ -222,6 +225,83 @@ async def test_a_lost_answer_is_told_from_a_late_one() -> None:
     async with serving(Server(), read_timeout=0.02) as send:
         with pytest.raises(ReadTimeoutError):
             await send()
+
+
+async def test_an_answer_that_trickles_is_given_up_in_time() -> None:
+    async def trickle(_: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+        to.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\n")
+        try:
+            while not to.is_closing():
+                to.write(b"x")
+                await to.drain()
+                await asyncio.sleep(0.01)
+        except ConnectionError:
+            pass
+        finally:
+            to.close()
+
+    server = Server()
+    server.serve = trickle  # type: ignore[method-assign]
+    async with serving(server, read_timeout=0.5) as send, asyncio.timeout(20):
+        with pytest.raises(ReadTimeoutError):
+            await send()
+
+
+async def test_an_answer_may_take_longer_than_one_read_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, transport = Connection(10), Transport()
+    made.connection_made(transport)
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    monkeypatch.setattr(loop, "time", lambda: start)
+    sending = asyncio.create_task(made.send(REQUEST))
+    await asyncio.sleep(0)
+    first, rest = said(b"it")[:-1], said(b"it")[-1:]
+
+    monkeypatch.setattr(loop, "time", lambda: start + 9)
+    made.data_received(first)
+    made._check_time()
+    monkeypatch.setattr(loop, "time", lambda: start + 18)
+    made._check_time()
+    made.data_received(rest)
+
+    assert b"it" == (await sending).body
+
+
+@pytest.mark.parametrize("arrival", [[9, 18], [9, 18, 19.5]])
+async def test_the_time_of_a_request_ends_after_two_read_timeouts(
+    arrival: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Connection(10)
+    made.connection_made(Transport())
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    monkeypatch.setattr(loop, "time", lambda: start)
+    sending = asyncio.create_task(made.send(REQUEST))
+    await asyncio.sleep(0)
+    for seconds in arrival:
+        monkeypatch.setattr(loop, "time", lambda s=seconds: start + s)
+        made.data_received(b"H")
+        made._check_time()
+    monkeypatch.setattr(loop, "time", lambda: start + 20)
+    made._check_time()
+
+    with pytest.raises(TimeoutError):
+        await sending
+
+
+async def test_an_answer_that_is_too_large_fails_the_request_and_its_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("piecework.aws.transport.answer.BODY_LIMIT", 100)
+    server = Server(said(b"x" * 101), said(b"x" * 100))
+    async with serving(server) as send:
+        with pytest.raises(HTTPClientError, match="more than 100 bytes"):
+            await send()
+
+        assert b"x" * 100 == await send()
+        assert 2 == server.opened
 
 
 async def test_nobody_there_is_an_endpoint_that_cannot_be_reached() -> None:
@@ -244,7 +324,8 @@ async def test_a_connection_that_is_never_made_is_given_up(
 
     connections = Connections(4, 0.01, 5, ssl.create_default_context)
     route: Any = To(1)
-    monkeypatch.setattr("piecework.aws.transport.http.start_connection", never)
+    start = "piecework.aws.transport.connections.start_connection"
+    monkeypatch.setattr(start, never)
 
     with pytest.raises(ConnectTimeoutError):
         await connections.send(route, REQUEST)

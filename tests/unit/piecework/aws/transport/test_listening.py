@@ -11,7 +11,7 @@ from piecework.cost.meter import CostMeter, listen
 from piecework.domain.model import JobRef
 from piecework.telemetry.emit import emit_throttles, listening
 from tests.unit.piecework.aws.transport.both import both
-from tests.unit.piecework.aws.transport.test_answers import ANSWERS, UPDATE
+from tests.unit.piecework.aws.transport.test_sdk_parity import ANSWERS, UPDATE
 
 THROTTLED = {
     "a throttle, then a success",

@@ -11,6 +11,7 @@ import pytest
 from botocore.exceptions import (
     ConnectionClosedError,
     EndpointConnectionError,
+    HTTPClientError,
     ReadTimeoutError,
 )
 
@@ -80,6 +81,8 @@ ANSWERS = {
         EndpointConnectionError(endpoint_url=URL),
         GOOD,
     ],
+    "a malformed answer, then a success": [HTTPClientError(error="no answer"), GOOD],
+    "malformed answers to the end": [HTTPClientError(error="no answer")],
     "no answer to the end": [ReadTimeoutError(endpoint_url=URL)],
     "the last try succeeds": [failed(THROTTLED)] * 3 + [GOOD],
     "bad and worse": [failed(THROTTLED), ReadTimeoutError(endpoint_url=URL), GOOD],

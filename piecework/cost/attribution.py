@@ -159,11 +159,11 @@ class Reader:
 
     Attributes:
         trusted: Whether what an answer says of consumed capacity is AWS's own word.
-        in_hand: Who shares what a worker asks for all that it has in hand.
+        in_progress: Who shares what a worker asks for all that it has in hand.
     """
 
     trusted: bool
-    in_hand: Callable[[], Shares]
+    in_progress: Callable[[], Shares]
     receipts: Receipts
 
     def read(
@@ -189,7 +189,7 @@ class Reader:
             units = capacity.consumed(operation, params, answer, trusted=self.trusted)
         pk = partition_of(params)
         if pk == BREAKERS_PK:
-            return Seen(self.in_hand(), units=units)
+            return Seen(self.in_progress(), units=units)
         shares = ((owner_of_partition(pk), WHOLE),)
         if operation in capacity.READS:
             found = bool(answer.get("Item") or answer.get("Items"))

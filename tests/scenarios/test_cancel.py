@@ -109,7 +109,7 @@ async def test_a_cancel_does_not_interrupt_a_compensation(scenario: Scenario) ->
         reconciler = Reconciler(scenario.rt, scenario.log)
 
         async def ended() -> bool:
-            reconciler.look_now()
+            reconciler.request_pass()
             await reconciler.look()
             return (await scenario.job()).status.ended
 

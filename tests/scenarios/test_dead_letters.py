@@ -22,7 +22,7 @@ WHY = ("--reason", "it is in stock", "--yes")
 BAD = Item(n=1, trouble="permanent")
 
 
-async def open_letters(scenario: Scenario) -> dict[object, object]:
+async def open_dead_letters(scenario: Scenario) -> dict[object, object]:
     """Return the generation of the open letter of each chunk, which is one."""
     rows = [r for r in await scenario.letters() if r["state"] == "OPEN"]
     found = {row["chunk"]: row["gen"] for row in rows}
@@ -114,7 +114,7 @@ async def test_a_canary_stops_by_itself_when_the_cause_comes_back(
         found = stopped.document
         assert ("cause recurred", 3) == (found["verdict"], found["remaining"])
         assert ["tool.stock.none"] == [c["error_code"] for c in found["recurred"]]
-        assert [1, 1, 1, 2] == sorted((await open_letters(scenario)).values())
+        assert [1, 1, 1, 2] == sorted((await open_dead_letters(scenario)).values())
 
         scenario.fix()
         through = await piecework(*canary, "-o", "json")
@@ -122,7 +122,7 @@ async def test_a_canary_stops_by_itself_when_the_cause_comes_back(
     assert (0, "go on") == (through.exit_code, through.document["verdict"])
     assert [1, 2, 1] == [wave["succeeded"] for wave in through.document["waves"]]
     assert JobStatus.SUCCEEDED is (await scenario.job()).status
-    assert {} == await open_letters(scenario)
+    assert {} == await open_dead_letters(scenario)
 
 
 async def test_a_canary_waits_no_longer_than_it_may(scenario: Scenario) -> None:
@@ -134,7 +134,7 @@ async def test_a_canary_waits_no_longer_than_it_may(scenario: Scenario) -> None:
     assert 7 == done.exit_code
     assert "error cli.wait.timeout" in done.stderr
     assert "Dead letters not redriven: 1." in done.stderr
-    assert [1] == list((await open_letters(scenario)).values())
+    assert [1] == list((await open_dead_letters(scenario)).values())
 
 
 async def test_what_was_discarded_is_neither_redriven_nor_resumed(
@@ -145,7 +145,7 @@ async def test_what_was_discarded_is_neither_redriven_nor_resumed(
         await scenario.ended()
         one = ("--job", "job-1", "--chunk", "1", "--reason", "a blank page", "--yes")
         assert 0 == (await piecework("dlq", "discard", *one)).exit_code
-        assert {2: 1} == await open_letters(scenario)
+        assert {2: 1} == await open_dead_letters(scenario)
         assert 2 == (await piecework("dlq", "redrive", *one)).exit_code
         shown = await piecework("jobs", "show", "job-1", "-o", "json")
         assert 1 == shown.document["dead_letters"]
@@ -158,7 +158,7 @@ async def test_what_was_discarded_is_neither_redriven_nor_resumed(
     assert ["SUCCEEDED", "DEAD", "SUCCEEDED"] == [
         chunk.status for chunk in await scenario.chunks()
     ]
-    assert {} == await open_letters(scenario)
+    assert {} == await open_dead_letters(scenario)
     events = [event["event"] for event in await scenario.rt.jobs.events(REF)]
     assert "discarded" in events
 
@@ -189,7 +189,7 @@ async def test_a_replay_is_traced_to_its_first_death(scenario: Scenario) -> None
         for gen in (2, 3):
             assert (1, gen) == await scenario.redrive()
             await scenario.ended()
-            assert {0: gen} == await open_letters(scenario)
+            assert {0: gen} == await open_dead_letters(scenario)
     told = await piecework("dlq", "show", "job-1", "0", "-o", "json")
     chain = told.document["lineage"]
     assert [(1, None, 2), (2, 1, 3), (3, 2, None)] == [
@@ -211,7 +211,7 @@ async def test_a_resume_closes_the_letters_of_what_it_takes_up(
         await scenario.ended()
         assert (1, 2) == await resume(scenario.rt, ResumeRequest(REF, "me", "again"))
         await scenario.ended()
-        assert {1: 2} == await open_letters(scenario)
+        assert {1: 2} == await open_dead_letters(scenario)
 
 
 async def test_chunks_are_handed_out_at_a_rate_that_stands_on_them(

@@ -195,8 +195,8 @@ async def test_a_sweep_that_undoes_hands_out_what_was_begun(
     after = await store.item()
     assert change.items() <= after.items()
     assert change or before == after
-    handed_out = change == UNDO and state.get("status") != "RUNNING"
-    assert [m.ref for m in sent(rt)] == [store.chunk] * handed_out
+    dispatched = change == UNDO and state.get("status") != "RUNNING"
+    assert [m.ref for m in sent(rt)] == [store.chunk] * dispatched
     assert "retry_at" not in after or before == after
 
 

@@ -34,7 +34,7 @@ async def release_expired(store: Store, seen: Chunk) -> bool:
     return await store.rescue.release_expired(seen)
 
 
-async def send_again(store: Store, seen: Chunk) -> bool:
+async def mark_redispatched(store: Store, seen: Chunk) -> bool:
     return await store.rescue.mark_redispatched(seen)
 
 
@@ -50,7 +50,7 @@ async def ask_to_undo(store: Store, seen: Chunk) -> bool:
     return await request_compensation(store.table, seen, ASKED, store.now + 90)
 
 
-async def turn_back(store: Store, seen: Chunk) -> bool:
+async def begin_compensation(store: Store, seen: Chunk) -> bool:
     return await set_direction(store.table, seen, envelope())
 
 
@@ -70,35 +70,50 @@ DEAD = {"status": "DEAD", "fence": 4, "attempts": 3, "resume_at": "second"}
 #: A write, the state it is for, and the status that it leaves.
 CHUNK_WRITES: dict[str, tuple[ChunkWrite, dict[str, Any], str]] = {
     "give back": (release_expired, RUNNING, "WAITING"),
-    "send again, pending": (send_again, {}, "PENDING"),
-    "send again, waiting": (send_again, WAITING, "WAITING"),
+    "send again, pending": (mark_redispatched, {}, "PENDING"),
+    "send again, waiting": (mark_redispatched, WAITING, "WAITING"),
     "cancel, pending": (cancel_chunk, {}, "CANCELLED"),
     "cancel, waiting": (cancel_chunk, WAITING, "CANCELLED"),
     "cancel, running": (cancel_chunk, RUNNING, "CANCELLED"),
     "ask to stop": (ask_to_stop, RUNNING, "RUNNING"),
     "ask to undo, pending": (ask_to_undo, {"fence": 4}, "PENDING"),
     "ask to undo, waiting": (ask_to_undo, WAITING, "WAITING"),
-    "turn back, pending": (turn_back, {"fence": 4}, "WAITING"),
-    "turn back, waiting": (turn_back, WAITING, "WAITING"),
-    "turn back, running": (turn_back, RUNNING, "WAITING"),
+    "turn back, pending": (begin_compensation, {"fence": 4}, "WAITING"),
+    "turn back, waiting": (begin_compensation, WAITING, "WAITING"),
+    "turn back, running": (begin_compensation, RUNNING, "WAITING"),
     "turn onwards, waiting": (turn_onwards, WAITING, "WAITING"),
     "turn onwards, running": (turn_onwards, RUNNING, "WAITING"),
     "reopen, dead": (reopen, DEAD, "PENDING"),
     "reopen, cancelled": (reopen, DEAD | {"status": "CANCELLED"}, "PENDING"),
 }
 #: Those that leave alone what is on its way to its end.
-ALL_BUT_HAS_DIRECTION = {cancel_chunk, ask_to_undo, turn_back, turn_onwards}
+ALL_BUT_HAS_DIRECTION = {cancel_chunk, ask_to_undo, begin_compensation, turn_onwards}
 #: What may have changed since the look, and the writes that care.
 SINCE: dict[str, tuple[dict[str, Any], set[ChunkWrite]]] = {
     "status": (
         {"status": "SUCCEEDED"},
-        {release_expired, send_again, ask_to_stop, reopen, *ALL_BUT_HAS_DIRECTION},
+        {
+            release_expired,
+            mark_redispatched,
+            ask_to_stop,
+            reopen,
+            *ALL_BUT_HAS_DIRECTION,
+        },
     ),
     "gen": (
         {"gen": 3},
-        {release_expired, send_again, ask_to_stop, reopen, *ALL_BUT_HAS_DIRECTION},
+        {
+            release_expired,
+            mark_redispatched,
+            ask_to_stop,
+            reopen,
+            *ALL_BUT_HAS_DIRECTION,
+        },
     ),
-    "fence": ({"fence": 5}, {release_expired, send_again, *ALL_BUT_HAS_DIRECTION}),
+    "fence": (
+        {"fence": 5},
+        {release_expired, mark_redispatched, *ALL_BUT_HAS_DIRECTION},
+    ),
     "renewals": ({"renewals": 8}, {release_expired}),
     "direction": ({"direction": "compensating"}, ALL_BUT_HAS_DIRECTION),
 }
@@ -194,7 +209,7 @@ async def test_what_is_given_back_is_soon_sent_again(store: Store) -> None:
 async def test_each_resend_doubles_the_wait_for_the_next(
     store: Store, redispatches: int | None, wait: int
 ) -> None:
-    await send_again(store, await store.put_chunk(redispatches=redispatches))
+    await mark_redispatched(store, await store.put_chunk(redispatches=redispatches))
     item = await store.item()
     assert item["redispatch_at"] == iso(NOW + wait)
     assert item["redispatches"] == (redispatches or 0) + 1
@@ -203,7 +218,7 @@ async def test_each_resend_doubles_the_wait_for_the_next(
 async def test_a_resend_that_many_reconcilers_note_at_once_is_one(store: Store) -> None:
     seen = await store.put_chunk(redispatches=1)
     for _ in range(8):
-        assert await send_again(store, seen)
+        assert await mark_redispatched(store, seen)
     item = await store.item()
     assert (item["redispatch_at"], item["redispatches"]) == (iso(NOW + 1800), 2)
 

@@ -16,13 +16,13 @@ from tests.store.writes import (
     STEPS,
     Write,
     begin,
+    begin_compensation,
     cancel,
     complete_null,
     complete_result,
     complete_value,
     named,
     succeed_with_value,
-    turn_back,
     undo,
 )
 
@@ -145,7 +145,7 @@ async def test_a_step_that_comes_once_more_after_the_next_takes_nothing_back(
     assert before == await store.everything()
 
 
-@named([turn_back, undo, begin, *ENDS])
+@named([begin_compensation, undo, begin, *ENDS])
 async def test_a_cancel_does_not_keep_a_chunk_from_ending(
     store: Store, write: Write
 ) -> None:

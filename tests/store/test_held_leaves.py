@@ -17,6 +17,7 @@ from tests.store.writes import (
     FAILURE,
     REFUSED,
     Write,
+    begin_compensation,
     cancel,
     complete_null,
     complete_result,
@@ -28,7 +29,6 @@ from tests.store.writes import (
     rows,
     schedule_retry,
     succeed,
-    turn_back,
     undo,
 )
 
@@ -69,7 +69,7 @@ async def test_null_of_a_first_life_is_one_request(store: Store) -> None:
 
 async def test_the_way_back_is_on_record(store: Store) -> None:
     claim = await store.running()
-    await turn_back(store, claim)
+    await begin_compensation(store, claim)
     await undo(store, claim)
     await store.checkpoints(claim).record_compensation("second", FAILURE)
     item = await store.item()
@@ -84,7 +84,7 @@ async def test_the_way_back_is_on_record(store: Store) -> None:
 
 
 async def test_the_way_back_of_an_earlier_life_is_over(store: Store) -> None:
-    await turn_back(store, await store.running())
+    await begin_compensation(store, await store.running())
     await undo(store, await store.running())
     later = store.checkpoints(await store.running(gen=3))
     await later.load(await rows(store), None)

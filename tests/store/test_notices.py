@@ -53,7 +53,7 @@ async def give_up(here: Notifications, row: Any) -> Any:
     return await here.abandon(row, "never")
 
 
-async def send_again(here: Notifications, row: Any) -> Any:
+async def mark_redispatched(here: Notifications, row: Any) -> Any:
     return await here.mark_redispatched(row, 900.0)
 
 
@@ -78,7 +78,7 @@ WRITES: dict[str, tuple[NoticeWrite, dict[str, Any], list[dict[str, Any]]]] = {
         [*ENDED, {"due_at": LATER}, {"attempts": 2}],
     ),
     "send again": (
-        send_again,
+        mark_redispatched,
         {"redispatch_at": iso(NOW + 900)},
         [*ENDED, {"redispatch_at": LATER}],
     ),

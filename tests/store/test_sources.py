@@ -17,28 +17,28 @@ RESERVED = set((Path(__file__).parent / "reserved_words.txt").read_text().split(
 
 #: Writes without a condition of their own, and why they need none: file, function.
 UNCONDITIONAL = {
-    ("tallies.py", "add"): "adding to a set twice is adding once",
-    ("tallies.py", "_on_block"): "as for a group: a set, added to or taken from",
-    ("tallies.py", "remove"): "taking from a set twice is taking once",
+    ("completion.py", "add"): "adding to a set twice is adding once",
+    ("completion.py", "_on_block"): "as for a group: a set, added to or taken from",
+    ("completion.py", "remove"): "taking from a set twice is taking once",
     ("checkpoints.py", "value_actions"): "goes with the fenced step of the cursor",
-    ("turns.py", "compensation_put"): "goes with a conditional write on the chunk",
     (
-        "notices.py",
-        "notification_put",
-    ): "goes with the move of the job that it tells of",
+        "cancellation.py",
+        "compensation_put",
+    ): "goes with a conditional write on the chunk",
+    ("notifications.py", "notification_put"): "goes with the job's transition",
     ("costs.py", "add"): "what is counted decides nothing; a refused one is dropped",
     ("checkpoints.py", "record_compensation"): "goes with a fenced check of the chunk",
     ("dead_letters.py", "quarantine"): "the same message, written again",
-    ("jobs.py", "create"): "goes with the birth of the job, which is conditional",
-    ("births.py", "active_mark"): "goes with a move of the job, which is conditional",
-    ("open_letters.py", "open_mark"): "goes with its letter's own write",
-    ("trail.py", "error_put"): "goes with the fenced end of the claim",
-    ("settle.py", "dead_letter"): "goes with the fenced end of the claim",
+    ("jobs.py", "create"): "goes with the creation of the job, which is conditional",
+    ("jobs.py", "active_mark"): "goes with a conditional transition",
+    ("dead_letters.py", "open_mark"): "goes with the write of its dead letter",
+    ("settlements.py", "error_put"): "goes with the fenced end of the claim",
+    ("settlements.py", "dead_letter"): "goes with the fenced end of the claim",
 }
 
 ITEM_CALL = re.compile(r"\.(update|put|delete|get|transact_write)_items?\b")
 #: Who may know the SDK.
-ADAPTERS = {"queue.py", "objects.py", "runtime.py"}
+ADAPTERS = {"aws", "store", "runtime.py"}
 SDK = re.compile(
     r"^\s*(?:import|from) (?:botocore|aiobotocore|boto3|aioboto3)\b", re.MULTILINE
 )
@@ -90,9 +90,7 @@ def test_only_the_table_speaks_to_dynamodb() -> None:
 
 def test_only_the_adapters_know_the_sdk() -> None:
     knowing = {path.relative_to(ROOT / "piecework") for path in LIBRARY if knows(path)}
-    apart = {"store", "wire"}
-    outside = {p for p in knowing if p.parts[0] not in apart and p.name not in ADAPTERS}
-    assert outside == set()
+    assert {path for path in knowing if path.parts[0] not in ADAPTERS} == set()
     assert [path.name for path in WORKERS if knows(path)] == []
 
 
@@ -192,8 +190,11 @@ AMBIENT = re.compile(
 LET_IN = {
     ("runtime.py", "random.Random"): "the edge: both processes start here",
     ("health.py", "time.monotonic"): "the edge: a process of its own",
-    ("sending.py", "os.urandom"): "a request's id, which nothing here goes by",
-    ("stop.py", "time.monotonic"): "threads are waited for after the loop has ended",
+    ("client.py", "os.urandom"): "a request's id, which nothing here goes by",
+    (
+        "shutdown.py",
+        "time.monotonic",
+    ): "threads are waited for after the loop has ended",
 }
 
 

@@ -48,7 +48,7 @@ async def complete_result(store: Store, claim: Claim) -> Any:
     return await kept.complete(0, '"result"', "second")
 
 
-async def turn_back(store: Store, claim: Claim) -> Any:
+async def begin_compensation(store: Store, claim: Claim) -> Any:
     return await store.checkpoints(claim).begin_compensation(FAILURE, "second")
 
 
@@ -112,7 +112,7 @@ STEPS: list[Write] = [
     complete_null,
     complete_value,
     complete_result,
-    turn_back,
+    begin_compensation,
     undo,
     undo_failed,
     begin,

@@ -123,9 +123,9 @@ def done(job: Job) -> Job:
 def rescue(cfg: Config, number: int, c: Chunk, job: Job) -> Iterator[tuple]:
     """Model the reconciler: resend waiting chunks, release dead leases."""
     waits = c.st in OPEN and not c.queue[c.gen - 1] % 3
-    on_its_way = c.way or (c.asked == 2 and cfg.has("undo in rescue"))
+    has_direction = c.way or (c.asked == 2 and cfg.has("undo in rescue"))
     looks = job.st in {Js.RUNNING, Js.FINALIZING} or (
-        job.st == Js.CANCELLING and on_its_way
+        job.st == Js.CANCELLING and has_direction
     )
     looks = looks and (number == cfg.chunks) == (job.st == Js.FINALIZING)
     if waits and looks and cfg.has("resend"):

@@ -144,7 +144,7 @@ class SQS:
                 "Body": message.body,
                 **of_message(message, wanted),
             }
-            for message in self._deliveries.hand_out(queue, int(most), hide_s)
+            for message in self._deliveries.deliver(queue, int(most), hide_s)
         ]
         return {"Messages": messages} if messages else {}
 

@@ -204,7 +204,7 @@ class Deliveries:
             self._copy(queue, message)
         return message
 
-    def hand_out(self, queue: MessageQueue, most: int, hide_s: float) -> list[Stored]:
+    def deliver(self, queue: MessageQueue, most: int, hide_s: float) -> list[Stored]:
         """Receive visible messages; dead-letter those that were received too often."""
         now = self.now()
         queue.expire(now)

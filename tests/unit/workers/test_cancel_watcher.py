@@ -62,11 +62,11 @@ async def test_the_chunks_of_a_cancelled_job_are_interrupted(
 
 
 @pytest.mark.parametrize(
-    ("in_hand", "untold", "looks"),
+    ("in_progress", "untold", "looks"),
     [(False, False, 0), (True, False, 1), (False, True, 1)],
 )
 async def test_breakers_are_synced_if_a_chunk_may_call_or_a_change_is_unsent(
-    *, in_hand: bool, untold: bool, looks: int
+    *, in_progress: bool, untold: bool, looks: int
 ) -> None:
     asked: list[str] = []
 
@@ -77,7 +77,7 @@ async def test_breakers_are_synced_if_a_chunk_may_call_or_a_change_is_unsent(
         asked.append("breakers")
 
     rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read))
-    leases = {"token": Held()} if in_hand else {}
+    leases = {"token": Held()} if in_progress else {}
     lease_renewer: Any = SimpleNamespace(leases=leases, liveness=Liveness())
     breakers: Any = SimpleNamespace(has_pending_writes=untold, sync=look)
     await CancelWatcher(rt, lease_renewer, breakers, Log()).poll()

@@ -33,7 +33,7 @@ from piecework.aws.endpoint import (
 )
 from piecework.aws.objects import Objects
 from piecework.aws.queue import Queue
-from piecework.aws.transport.client import thin
+from piecework.aws.transport.client import thin_client
 from piecework.cost.meter import Actor, CostMeter, listen
 from piecework.cost.persistence import Keeper, keeping
 from piecework.errors import UnreachableError, UsageError
@@ -194,7 +194,7 @@ class Clients:
         if self.settings.metrics != "off":
             emit_throttles(opened)
         if self.settings.aws_transport == "thin" and service in THIN:
-            return thin(opened, self.stack)
+            return thin_client(opened, self.stack)
         return opened
 
 

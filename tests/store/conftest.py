@@ -15,7 +15,7 @@ import pytest
 from aiobotocore.config import AioConfig
 
 from piecework.aws.endpoint import Emulator
-from piecework.aws.transport.client import thin
+from piecework.aws.transport.client import thin_client
 from piecework.domain import keys
 from piecework.domain.claim import Claim
 from piecework.domain.model import Chunk, ChunkRef, JobRef, JobStatus, iso
@@ -288,6 +288,6 @@ async def store(tables: Emulator, session: aioboto3.Session) -> AsyncIterator[St
     number = next(NUMBERS)
     opened = session.client("dynamodb", endpoint_url=tables.endpoint, config=config)
     async with opened as sdk, AsyncExitStack() as stack:
-        client = thin(sdk, stack)
+        client = thin_client(sdk, stack)
         assert client is not sdk
         yield Store(client, JobRef(f"tenant{number}", f"job{number}"))

@@ -1,4 +1,4 @@
-"""Where the requests of one operation go, and their bytes."""
+"""The address, the bytes and the signature of the requests of one operation."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PORTS = {"http": 80, "https": 443}
 
 
 class Route:
-    """The way to one operation with one pair of keys.
+    """One operation of one service, with one pair of keys.
 
     Raises:
-        ValueError: A header would end before its end.
+        ValueError: A header contains a line break, so it would end too early.
     """
 
     def __init__(
@@ -44,43 +44,43 @@ class Route:
         lines = {**own, **headers}
         for text in (*lines.values(), credentials.access_key):
             if "\r" in text or "\n" in text:
-                message = "a header holds a line break"
+                message = "a header contains a line break"
                 raise ValueError(message)
         self._head = f"POST {parts.path or '/'} HTTP/1.1\r\n" + "".join(
             f"{name}: {value}\r\n" for name, value in lines.items()
         )
 
     def request(self, body: bytes, now: float, retries: Mapping[str, object]) -> bytes:
-        """Return a request as it is sent."""
-        told = ("ttl", "attempt", "max")
-        tries = "; ".join(f"{key}={retries[key]}" for key in told if key in retries)
+        """Return the bytes of a request."""
+        fields = ("ttl", "attempt", "max")
+        attempt = "; ".join(f"{key}={retries[key]}" for key in fields if key in retries)
         head = (
             f"{self._head}{self._signer.sign(body, now)}"
             f"amz-sdk-invocation-id: {retries['invocation-id']}\r\n"
-            f"amz-sdk-request: {tries}\r\n"
+            f"amz-sdk-request: {attempt}\r\n"
             f"Content-Length: {len(body)}\r\n\r\n"
         )
         return head.encode() + body
 
 
-# Parameters as JSON: the very bytes that the SDK writes, by an encoder made once.
-#
-# `json.dumps` makes one for each text, and looks for circles in it, for longer than the
-# writing takes; what we send is built in one place and has none.
-
-#: The one in C; None where Python has none.
+#: The JSON encoder in C; None if this Python does not have it.
 _MAKE: Any = getattr(json.encoder, "c_make_encoder", None)
-#: What it is told: no spaces are left out, nothing is sorted or skipped.
-_NO_CIRCLES, _INDENT, _SORTED, _SKIPS, _NAN = None, None, False, False, True
+#: Its arguments: no check for cycles, no indent, no sorting, no skipped keys, NaN.
+_NO_CYCLES, _INDENT, _SORTED, _SKIPS, _NAN = None, None, False, False, True
 
 
-def encoder() -> Callable[[Any], bytes]:
-    """Return what writes a value as JSON, and raises `TypeError` for what it cannot."""
+def make_encoder() -> Callable[[Any], bytes]:
+    """Return a function that writes a value as the JSON that the SDK writes.
+
+    `json.dumps` makes an encoder for each value and searches the value for cycles; this
+    takes longer than the writing. Parameters of our requests have no cycles. The
+    function raises `TypeError` for a value that JSON does not have.
+    """
     plain = json.JSONEncoder()
     if _MAKE is None:
         return lambda value: plain.encode(value).encode()
     parts = _MAKE(
-        _NO_CIRCLES,
+        _NO_CYCLES,
         plain.default,
         json.encoder.encode_basestring_ascii,
         _INDENT,
@@ -93,24 +93,21 @@ def encoder() -> Callable[[Any], bytes]:
     return lambda value: "".join(parts(value, 0)).encode()
 
 
-encoded = encoder()
-
-
-# AWS's Signature Version 4, of which all but the body and the time is kept.
-#
-# The canonical form is asked of botocore once for each operation and each pair of keys;
-# a request then costs two hashes and one HMAC.
+encode = make_encoder()
 
 ALGORITHM = "AWS4-HMAC-SHA256"
-#: Stands where a request's time goes; no other header can hold it.
-SOME_TIME = "00000000T000000Z"
+#: Marks the place of a request's time; no other header can contain it.
+TIME_PLACEHOLDER = "00000000T000000Z"
 
 
 class Signer:
-    """Signs the requests of one operation with one pair of keys.
+    """Signs the requests of one operation with one pair of keys: Signature Version 4.
+
+    botocore yields the canonical form once. A request then costs two hashes and one
+    HMAC.
 
     Attributes:
-        host: The header, which is signed, too.
+        host: The `Host` header, which is signed too.
     """
 
     def __init__(
@@ -122,11 +119,13 @@ class Signer:
         service: str,
     ) -> None:
         request = AWSRequest(
-            "POST", url, {**headers, "X-Amz-Date": SOME_TIME}, data=b""
+            "POST", url, {**headers, "X-Amz-Date": TIME_PLACEHOLDER}, data=b""
         )
         botocore = SigV4Auth(credentials, service, region)
         canonical = botocore.canonical_request(request)
-        before, after = canonical.removesuffix(EMPTY_SHA256_HASH).split(SOME_TIME)
+        before, after = canonical.removesuffix(EMPTY_SHA256_HASH).split(
+            TIME_PLACEHOLDER
+        )
         self._before, self._after = before, after
         signed = botocore.headers_to_sign(request)
         self._signed = botocore.signed_headers(signed)
@@ -139,9 +138,9 @@ class Signer:
         self._mac = hmac.new(b"", digestmod=sha256)
 
     def sign(self, body: bytes, now: float) -> str:
-        """Return the headers that date and sign a request."""
+        """Return the date header and the signature header of a request."""
         if int(now) != self._second:
-            self._begin(int(now))
+            self._set_second(int(now))
         stamp = self._stamp
         canonical = f"{self._before}{stamp}{self._after}{sha256(body).hexdigest()}"
         digest = sha256(canonical.encode()).hexdigest()
@@ -154,8 +153,8 @@ class Signer:
             f"SignedHeaders={self._signed}, Signature={mac.hexdigest()}\r\n"
         )
 
-    def _begin(self, second: int) -> None:
-        """Take over a second's date, and derive the key of a new day."""
+    def _set_second(self, second: int) -> None:
+        """Set the date, and derive the key of a new day."""
         before, stamp = self._stamp, time.strftime(SIGV4_TIMESTAMP, time.gmtime(second))
         self._second, self._stamp = second, stamp
         if stamp[:8] == before[:8]:

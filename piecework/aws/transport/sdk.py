@@ -1,7 +1,6 @@
-"""What the thin path takes from inside an SDK client: all of it is named here.
+"""All private parts of an SDK client that the thin transport uses.
 
-It has no promise to stay as it is. A client that is put together differently is used
-as it comes, without the thin path.
+The SDK does not promise to keep them. A client without one of them is used directly.
 """
 
 from __future__ import annotations
@@ -17,21 +16,21 @@ from botocore.httpsession import get_cert_path
 
 from piecework.aws.transport.request import Route
 
-# ruff: noqa: SLF001 -- this is the one place that looks inside
+# ruff: noqa: SLF001 -- only this module uses private parts
 
 
 class Sdk:
-    """An SDK client, opened up.
+    """An SDK client with its private parts.
 
     Raises:
-        AttributeError: It is not made as the one that this was written for.
+        AttributeError: This version of the SDK does not have a part.
     """
 
     def __init__(self, client: Any) -> None:
         self.client = client
         self.meta = client.meta
         self.service = str(client.meta.service_model.service_id.hyphenize())
-        self.tell = Events(client.meta.events, self.service).tell
+        self.emit = Events(client.meta.events, self.service).emit
         self.parser = client._response_parser
         self.retry_mode = (client.meta.config.retries or {}).get("mode")
         self.resolve_endpoint = client._resolve_endpoint_ruleset
@@ -50,9 +49,9 @@ class Sdk:
         self.own_certificate = http._cert_file
         self.proxy_for = http._proxy_config.proxy_url_for
 
-    def doubt(self) -> str:
-        """Return why the SDK had better send everything itself; empty: it need not."""
-        doubts = {
+    def unsupported_reason(self) -> str:
+        """Return why the SDK must send everything itself, or ""."""
+        reasons = {
             "its protocol is not JSON": self.meta.service_model.resolved_protocol
             != "json",
             "it limits its own rate": self.retry_mode == "adaptive",
@@ -62,14 +61,14 @@ class Sdk:
             "it shows a certificate": bool(self.own_certificate),
             "a proxy is configured": bool(self.proxy_for(self.meta.endpoint_url)),
         }
-        return next((reason for reason, found in doubts.items() if found), "")
+        return next((reason for reason, found in reasons.items() if found), "")
 
     def model(self, operation: str) -> Any:
-        """Return how the service describes an operation."""
+        """Return the service's model of an operation."""
         return self.meta.service_model.operation_model(operation)
 
-    def tls(self) -> ssl.SSLContext:
-        """Return what checks a certificate as the SDK should."""
+    def tls_context(self) -> ssl.SSLContext:
+        """Return a context that checks certificates and host names."""
         context: ssl.SSLContext = self.make_tls()
         context.check_hostname = True  # see `piecework.aws.endpoint`
         context.load_verify_locations(get_cert_path(self.verify))
@@ -78,10 +77,10 @@ class Sdk:
     async def route(
         self, operation: str, params: dict[str, Any], credentials: Any
     ) -> Route | None:
-        """Return where an operation goes and as what; None: the SDK has to send it.
+        """Return the route of an operation; None if the SDK has to send it.
 
-        The SDK works this out for each request from rules, settings and the account.
-        Tables are named, never given by ARN: it depends on the credentials alone.
+        The SDK computes it for each request from rules, settings and the account. We
+        name tables, never by ARN, so the route depends on the credentials only.
         """
         model = self.model(operation)
         context: dict[str, Any] = {
@@ -103,20 +102,15 @@ class Sdk:
             return None
 
 
-# The events of an SDK client, told to those who listen as the SDK's own emitter does.
-#
-# Each request has three. The emitter finds out anew each time who listens, and asks of
-# each answer whether it is to be awaited; two of its own listeners do nothing for most
-# operations. All of that costs more than what our listeners count.
-
-# ruff: noqa: SLF001 -- it looks where the SDK keeps who listens
-
-
-Hearer: TypeAlias = Callable[..., Any]
+Listener: TypeAlias = Callable[..., Any]
 
 
 class Events:
-    """The events of one client.
+    """Emits the events of one client to its listeners, as the SDK's emitter does.
+
+    A request has three events. The SDK's emitter searches the listeners each time, and
+    two of its own do nothing for most operations. That costs more than the work of our
+    listeners, so this class caches the search and omits the idle ones.
 
     Raises:
         AttributeError: The SDK keeps its listeners elsewhere.
@@ -129,35 +123,35 @@ class Events:
         own: Any = handlers
         self._fills_token = own.generate_idempotent_uuid
         self._sets_mode = own._handle_request_validation_mode_member
-        #: The SDK begins a new one whenever somebody begins or ends to listen.
-        self._of: Any = self._emitter._lookup_cache
-        self._known: dict[tuple[str, str], tuple[str, Sequence[Hearer]]] = {}
+        #: The SDK replaces its cache when a listener is registered or unregistered.
+        self._sdk_cache: Any = self._emitter._lookup_cache
+        self._cache: dict[tuple[str, str], tuple[str, Sequence[Listener]]] = {}
 
-    async def tell(self, event: str, model: Any, /, **said: Any) -> list[Any]:
-        """Tell of an operation's event; return who heard it, each with its answer."""
-        if self._emitter._lookup_cache is not self._of:
-            self._of, self._known = self._emitter._lookup_cache, {}
-        known = self._known.get((event, model.name))
-        name, hearers = known or self._find(event, model)
-        answers = []
-        for hear in hearers:
-            answer = hear(**said, event_name=name)
-            if answer is not None and isawaitable(answer):
-                answer = await answer
-            answers.append((hear, answer))
-        return answers
+    async def emit(self, event: str, model: Any, /, **fields: Any) -> list[Any]:
+        """Call the listeners; return each with its result, in order."""
+        if self._emitter._lookup_cache is not self._sdk_cache:
+            self._sdk_cache, self._cache = self._emitter._lookup_cache, {}
+        cached = self._cache.get((event, model.name))
+        name, listeners = cached or self._find(event, model)
+        results = []
+        for listener in listeners:
+            result = listener(**fields, event_name=name)
+            if result is not None and isawaitable(result):
+                result = await result
+            results.append((listener, result))
+        return results
 
-    def _find(self, event: str, model: Any) -> tuple[str, Sequence[Hearer]]:
-        """Find out who listens, and remember it."""
+    def _find(self, event: str, model: Any) -> tuple[str, Sequence[Listener]]:
+        """Find the listeners of an operation's event, and cache them."""
         name = self._alias(f"{event}.{self._service}.{model.name}")
         found = self._emitter._handlers.prefix_search(name)
-        idle = self._idle(model)
-        hearers = [hear for hear in found if hear not in idle]
-        self._known[event, model.name] = name, hearers
-        return name, hearers
+        idle = self._idle_listeners(model)
+        listeners = [listener for listener in found if listener not in idle]
+        self._cache[event, model.name] = name, listeners
+        return name, listeners
 
-    def _idle(self, model: Any) -> list[Hearer]:
-        """Return which listeners of the SDK's do nothing for an operation."""
+    def _idle_listeners(self, model: Any) -> list[Listener]:
+        """Return the SDK's own listeners that do nothing for an operation."""
         idle = []
         if not model.idempotent_members:
             idle.append(self._fills_token)

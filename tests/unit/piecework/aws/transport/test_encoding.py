@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from piecework.aws.transport import request
-from piecework.aws.transport.request import encoded, encoder
+from piecework.aws.transport.request import encode, make_encoder
 
 
 class State(StrEnum):
@@ -26,14 +26,14 @@ VALUES: list[Any] = [
 
 @pytest.mark.parametrize("value", VALUES)
 def test_a_value_is_written_as_the_sdk_writes_it(value: Any) -> None:
-    assert json.dumps(value).encode() == encoded(value)
+    assert json.dumps(value).encode() == encode(value)
 
 
 @pytest.mark.parametrize("value", [b"binary", {1, 2}, object()])
 def test_what_is_no_json_is_refused_and_the_next_value_is_written(value: Any) -> None:
     with pytest.raises(TypeError):
-        encoded({"a": [value]})
-    assert b'{"a": 1}' == encoded({"a": 1})
+        encode({"a": [value]})
+    assert b'{"a": 1}' == encode({"a": 1})
 
 
 @pytest.mark.parametrize("value", VALUES)
@@ -41,4 +41,4 @@ def test_without_the_encoder_in_c_the_bytes_are_the_same(
     monkeypatch: pytest.MonkeyPatch, value: Any
 ) -> None:
     monkeypatch.setattr(request, "_MAKE", None)
-    assert encoded(value) == encoder()(value)
+    assert encode(value) == make_encoder()(value)

@@ -12,7 +12,7 @@ from aiobotocore.credentials import AioCredentials
 from botocore.credentials import ReadOnlyCredentials
 from botocore.exceptions import CredentialRetrievalError
 
-from piecework.aws.transport.client import ThinClient, thin
+from piecework.aws.transport.client import ThinClient, thin_client
 from piecework.aws.transport.sdk import Sdk
 from piecework.telemetry.emit import listening
 from tests.unit.piecework.aws.transport.both import Wire, answer, both, client
@@ -32,7 +32,7 @@ async def opened(made: Any, change: Any = None) -> tuple[bool, list[Any]]:
         if change is not None:
             change(sdk)
         with listening(hear):
-            found = thin(sdk, stack)
+            found = thin_client(sdk, stack)
         assert isinstance(found, ThinClient) or found is sdk
         return isinstance(found, ThinClient), told
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
 import pytest
+import structlog
 
 from piecework.aws.endpoint import Emulator
 from piecework_orchestrator.embedded import deploy, environment, server
@@ -28,6 +30,17 @@ def no_aws_of_the_developer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "no-aws-keys"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("PIECEWORK_STATE_DIR", str(tmp_path / ".piecework"))
+
+
+@pytest.fixture(autouse=True)
+def no_log_of_an_earlier_test() -> Iterator[None]:
+    """Reset the logs: a test may send them to a stream that it closes."""
+    yield
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+    root = logging.getLogger()
+    for handler in [h for h in root.handlers if h.get_name() == "piecework"]:
+        root.removeHandler(handler)
 
 
 @pytest.fixture(scope="session")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import logging
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -58,13 +56,10 @@ def test_the_classifier_of_the_page_tells_the_tills_errors_apart(
 
 
 @pytest.fixture
-def log() -> Iterator[io.StringIO]:
+def log() -> io.StringIO:
     stream = io.StringIO()
-    kept = structlog.get_config(), list(logging.getLogger().handlers)
     telemetry.configure(json=True, stream=stream)
-    yield stream
-    structlog.configure(**kept[0])
-    logging.getLogger().handlers = kept[1]
+    return stream
 
 
 def test_what_the_counters_ask_for_stands_in_each_line(log: io.StringIO) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
-import structlog
 from typer.testing import CliRunner
 
 from piecework.aws.endpoint import Emulator
@@ -24,7 +22,7 @@ Run = Callable[..., Any]
 @pytest.fixture
 def run(
     emulator: Emulator, environment_name: str, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Run]:
+) -> Run:
     """Run a command of `infra` on the data stack of an environment of its own."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", emulator.endpoint)
     monkeypatch.setenv("AWS_DEFAULT_REGION", emulator.region)
@@ -37,11 +35,7 @@ def run(
             where = (*where, "--stack", "data")
         return CliRunner().invoke(app, ["infra", command, *where, *words])
 
-    yield invoke
-    structlog.reset_defaults()
-    root = logging.getLogger()
-    for handler in [h for h in root.handlers if h.get_name() == "piecework"]:
-        root.removeHandler(handler)
+    return invoke
 
 
 @pytest.fixture

@@ -100,3 +100,8 @@ def test_a_bad_value_is_not_quoted_because_it_may_be_secret() -> None:
 def test_settings_do_not_change_under_a_process() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Settings().lease_s = 1
+
+
+def test_the_longest_wait_leaves_a_tenth_of_the_lease_to_the_next_renewal() -> None:
+    """A third of the lease may be over when the wait begins."""
+    assert pytest.approx(34.0) == Settings(lease_s=60.0).longest_wait_s

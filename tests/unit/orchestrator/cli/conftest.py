@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import structlog
 from typer.testing import CliRunner
 
 from piecework import runtime
@@ -52,18 +50,13 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Deployment:
 
 
 @pytest.fixture
-def run() -> Iterator[Run]:
+def run() -> Run:
     """Run a command line; the answer has `exit_code`, `stdout` and `stderr`."""
 
     def invoke(*words: str, stdin: str = "") -> Any:
         return CliRunner().invoke(app, list(words), input=stdin)
 
-    yield invoke
-    # The logs were sent to a stream that is closed by now.
-    structlog.reset_defaults()
-    root = logging.getLogger()
-    for handler in [h for h in root.handlers if h.get_name() == "piecework"]:
-        root.removeHandler(handler)
+    return invoke
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import io
 import json
 import logging
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,6 @@ from piecework.telemetry import EVENTS, configure, emit
 
 ROOT = Path(__file__).parents[4]
 PACKAGES = ("piecework", "workers", "orchestrator")
-
-
-@pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers = list(root.handlers)
-    yield
-    root.handlers[:] = handlers
-    structlog.reset_defaults()
-    structlog.contextvars.clear_contextvars()
 
 
 class Terminal(io.StringIO):

@@ -76,20 +76,34 @@ async def test_the_error_of_an_unawaited_task_is_logged_without_its_message() ->
     assert "Ann" not in stream.getvalue()
 
 
-def test_an_uncaught_error_is_logged_without_its_message(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def guarded(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """Guard this process until the end of the test; return the stream of its log."""
     stream = io.StringIO()
     configure("info", json=True, stream=stream)
     for name in ("excepthook", "unraisablehook"):
         monkeypatch.setattr(sys, name, getattr(sys, name))
     monkeypatch.setattr("threading.excepthook", None)
     guard_process()
+    return stream
+
+
+def test_an_uncaught_error_is_logged_without_its_message(
+    guarded: io.StringIO,
+) -> None:
     error = raised(ValueError("Dear Ann"))
     sys.excepthook(ValueError, error, None)
-    said = json.loads(stream.getvalue())
+    said = json.loads(guarded.getvalue())
     assert ("process.failed", "critical") == (said["event"], said["level"])
-    assert "Ann" not in stream.getvalue()
+    assert "Ann" not in guarded.getvalue()
+
+
+def test_an_interrupt_by_the_operator_is_not_logged_as_a_crash(
+    guarded: io.StringIO,
+) -> None:
+    error = raised(KeyboardInterrupt())
+    sys.excepthook(KeyboardInterrupt, error, None)
+    assert "" == guarded.getvalue()
 
 
 def test_a_line_of_a_library_is_cleaned_and_cut() -> None:

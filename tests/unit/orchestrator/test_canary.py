@@ -1,0 +1,157 @@
+"""A canary redrive beside real workers: its limit, and other operators' redrives."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from functools import partial
+
+import pytest
+from pydantic import BaseModel
+
+from piecework import Context, PermanentError, Pipeline, Stage
+from piecework.errors import UsageError, WaitTimeoutError
+from piecework.store.table import Item
+from piecework_orchestrator.canary import (
+    CanaryRequest,
+    CanaryResult,
+    Verdict,
+    WaveResult,
+    canary,
+)
+from piecework_orchestrator.redrive import redrive
+from tests.unit.orchestrator.simulated import Simulated, redrive_of, simulate
+
+
+class Order(BaseModel):
+    """A chunk."""
+
+    n: int
+
+
+@dataclass
+class Stock:
+    """Orders fail while they are out of stock; afterwards each takes some seconds."""
+
+    seconds: float = 20.0
+    missing: set[int] = field(default_factory=lambda: {0, 1, 2})
+
+    def pipeline(self) -> Pipeline:
+        async def sell(ctx: Context[Order]) -> int:
+            if ctx.payload.n in self.missing:
+                raise PermanentError("out of stock", code="tool.stock.none")
+            await asyncio.sleep(self.seconds)
+            return ctx.payload.n
+
+        return Pipeline(name="selling", payload=Order, stages=[Stage(sell)])
+
+
+async def with_dead_letters(here: Simulated, pipeline: Pipeline) -> list[Item]:
+    """Submit three orders that all die; return their dead letters."""
+    await here.submit(pipeline, [Order(n=n) for n in range(3)])
+    await here.ended()
+    letters = await here.letters()
+    assert [0, 1, 2] == [letter["chunk"] for letter in letters]
+    return letters
+
+
+async def run_canary(
+    here: Simulated, letters: list[Item], first: int = 1, within: float | None = None
+) -> CanaryResult:
+    request = CanaryRequest(letters, lambda _, some: redrive_of(some), first, within)
+    waves: list[WaveResult] = []
+    result = await canary(here.rt, request, waves.append, lambda _: None)
+    assert waves == result.waves
+    return result
+
+
+@pytest.mark.parametrize(("within", "left"), [(30.0, []), (10.0, [1, 2])])
+def test_the_limit_of_a_canary_covers_all_its_waves_together(
+    within: float, left: list[int]
+) -> None:
+    stock = Stock(seconds=20.0)
+    pipeline = stock.pipeline()
+
+    async def act(here: Simulated) -> tuple[float, str, list[int]]:
+        letters = await with_dead_letters(here, pipeline)
+        stock.missing.clear()
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(WaitTimeoutError) as refused:
+            await run_canary(here, letters, within=within)
+        took = asyncio.get_running_loop().time() - began
+        open_ = [letter["chunk"] for letter in await here.letters()]
+        return took, refused.value.message, open_
+
+    took, message, open_ = simulate(act, [pipeline])
+    assert pytest.approx(within, abs=1.0) == took
+    assert left == open_
+    assert message.endswith(f"Dead letters not redriven: {len(left)}.")
+
+
+def test_a_canary_with_enough_time_redrives_everything() -> None:
+    stock = Stock(seconds=20.0)
+    pipeline = stock.pipeline()
+
+    async def act(here: Simulated) -> CanaryResult:
+        letters = await with_dead_letters(here, pipeline)
+        stock.missing.clear()
+        return await run_canary(here, letters, within=60.0)
+
+    result = simulate(act, [pipeline])
+    assert (Verdict.CONTINUE, 0) == (result.verdict, result.remaining)
+    assert [(1, 1), (2, 2)] == [(w.redriven, w.succeeded) for w in result.waves]
+
+
+def test_a_wave_does_not_count_what_another_redrive_has_redriven() -> None:
+    """The other operator's chunk died again, which says nothing about our wave."""
+    stock = Stock(seconds=0.0)
+    pipeline = stock.pipeline()
+
+    async def act(here: Simulated) -> CanaryResult:
+        letters = await with_dead_letters(here, pipeline)
+        await redrive(here.rt, redrive_of(letters[2:]))
+        await here.ended()
+        stock.missing.clear()
+        return await run_canary(here, letters, first=3)
+
+    result = simulate(act, [pipeline])
+    assert (Verdict.CONTINUE, 0) == (result.verdict, result.remaining)
+    assert [WaveResult(redriven=2, succeeded=2)] == result.waves
+
+
+def test_a_canary_beside_a_redrive_that_runs_is_refused_and_reopens_nothing() -> None:
+    stock = Stock(seconds=60.0)
+    pipeline = stock.pipeline()
+
+    async def act(here: Simulated) -> tuple[str, list[int]]:
+        letters = await with_dead_letters(here, pipeline)
+        stock.missing.clear()
+        await redrive(here.rt, redrive_of(letters[:1]))
+        with pytest.raises(UsageError) as refused:
+            await run_canary(here, letters[1:])
+        return refused.value.code, [row["chunk"] for row in await here.letters()]
+
+    assert ("job.state.not_finished", [1, 2]) == simulate(act, [pipeline])
+
+
+def test_of_two_canaries_at_once_one_runs_and_no_chunk_runs_twice() -> None:
+    stock = Stock(seconds=5.0)
+    pipeline = stock.pipeline()
+
+    async def act(here: Simulated) -> tuple[list[str], list[int]]:
+        letters = await with_dead_letters(here, pipeline)
+        stock.missing.clear()
+        outcomes = await asyncio.gather(
+            *map(partial(run_canary, here), (letters, letters)), return_exceptions=True
+        )
+        await here.ended()
+        assert [] == await here.letters()
+        said = [
+            o.verdict if isinstance(o, CanaryResult) else getattr(o, "code", repr(o))
+            for o in outcomes
+        ]
+        return sorted(said), [chunk.attempts for chunk in await here.chunks()]
+
+    said, attempts = simulate(act, [pipeline])
+    assert Verdict.CONTINUE in said
+    assert [1, 1, 1] == attempts

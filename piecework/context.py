@@ -1,6 +1,6 @@
 """The context of a stage: its payload, the earlier results, and its calls.
 
-ctx.call = key -> remembered? -> intent -> retries -> remembered
+ctx.call = key -> stored? -> intent -> attempts -> stored
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from piecework.domain import keys, values
 from piecework.domain.protocols import JobResults, MissingChunk
 from piecework.errors import ErrorEnvelope, UsageError
 from piecework.pipeline import RUN, Pipeline, Stage
+from piecework.resilience.retry import answer_of
 
 #: The `__name__` of a lambda.
 LAMBDA = "<lambda>"
@@ -127,9 +128,8 @@ class Context(Generic[P]):
             message = f"{function.__qualname__} is called after the end of its stage."
             raise RuntimeError(message)
         scope = CallScope(self.tenant, self.job, self.chunk, self.stage)
-        return cast(
-            "R", await self.caller.call(scope, dependency, function, args, kwargs)
-        )
+        call = self.caller.call(scope, dependency, function, args, kwargs)
+        return cast("R", values.decode(function, answer_of(await call)))
 
     @property
     def fallbacks_used(self) -> tuple[FallbackUsed, ...]:

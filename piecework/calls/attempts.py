@@ -10,8 +10,8 @@ import asyncio
 import functools
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -22,16 +22,28 @@ from piecework.calls.call import Call, CallAttempts, CallCounts
 from piecework.calls.fleet_breaker import BreakerRegistry
 from piecework.calls.in_flight import CallPacer, InFlight
 from piecework.calls.usage import UsageReporter
-from piecework.domain import keys
-from piecework.errors import ErrorEnvelope, TransientError
+from piecework.dependency import Dependency
+from piecework.errors import (
+    ErrorEnvelope,
+    PermanentError,
+    PieceworkError,
+    TransientError,
+)
 from piecework.errors.classify import mark
-from piecework.resilience.breaker import OPEN_CODE, breaker_open_error
+from piecework.resilience.breaker import (
+    OPEN_CODE,
+    Health,
+    Permit,
+    Rejected,
+    breaker_open_error,
+)
 from piecework.resilience.retry import (
-    Retry,
+    Answered,
+    Failed,
+    Retries,
     RetryBudget,
     RetryTokenBucket,
     budget_exhausted_error,
-    call_with_retry,
     not_executed,
 )
 
@@ -78,69 +90,108 @@ class Attempts:
         """Start without any request in flight."""
         self.in_flight = InFlight(self.sleep, self.progress)
 
-    async def make(
-        self, call: Call, sent_key: str, failures: list[ErrorEnvelope]
-    ) -> str:
-        """Return the call's encoded value.
+    async def make(self, call: Call, sent_key: str) -> Answered[str] | Failed:
+        """Return the end of a call, answered with its encoded value.
 
-        Failures that are retried, and so not raised, are appended to `failures`.
-
-        Raises:
-            TransientError: The fleet allows no further attempt: the breaker is open, or
-                the retry budget is exhausted.
-            Exception: The error of the last attempt.
+        An attempt after one that may have been executed is preceded by a lookup.
         """
-        attempts = CallAttempts(call, keys.sha256(sent_key.encode())[:12])
-
-        async def attempt() -> Any:
-            if not all(map(not_executed, failures)):
-                # An earlier attempt may have been executed in spite of its failure.
-                found = await self.look_up(call, sent_key)
-                if found is not None:
-                    return found
-            return await self._attempt(attempts, sent_key)
-
-        def on_retry(retry: Retry) -> None:
-            failures.append(retry.envelope)
+        attempts, now = CallAttempts(call, sent_key), asyncio.get_running_loop().time
+        may_retry = functools.partial(self._may_retry, attempts)
+        retries = Retries(call.policy, self.budget, self.rng, may_retry)
+        while True:
+            end = await self._look_up_again(attempts)
+            if end is None:
+                try:
+                    end = await self._send(attempts)
+                except BaseException:
+                    self._count_failure(attempts, None)
+                    attempts.end(self.log, now(), "cut off")
+                    raise
+            if isinstance(end, Answered):
+                return self._answered(attempts, end.value)
+            self._count_failure(attempts, end)
+            delay = retries.delay_after(end)
+            attempts.end(self.log, now(), "failed", end.envelope, delay or 0.0)
+            if delay is None:
+                return self._failed(attempts, end)
+            attempts.retried += (end.envelope,)
             self.counts.retried += 1
             self.progress()
-            attempts.end(self.log, now(), "failed", retry.envelope, retry.delay)
+            await self.sleep(delay)
 
-        now = asyncio.get_running_loop().time
-        try:
-            value = await call_with_retry(
-                attempt,
-                call.policy,
-                budget=self.budget,
-                rng=self.rng,
-                sleep=self.sleep,
-                classify=lambda error: call.classify(error, self.clock()),
-                on_retry=on_retry,
-                may_retry=functools.partial(self._may_retry, attempts),
-            )
-        except Exception as error:
-            failure = call.classify(error, self.clock(), attempts.made)
-            mark(error, failure)
-            attempts.end(self.log, now(), "failed", failure)
-            if (limit := self._fleet_limit(attempts, failure)) is not None:
-                failures.append(failure)
-                telemetry.emit(
-                    self.log,
-                    "retry.budget_exhausted",
-                    dependency=call.dependency.name,
-                    error_code=limit.code,
+    async def _look_up_again(
+        self, attempts: CallAttempts
+    ) -> Answered[Any] | Failed | None:
+        """Look the effect up if an attempt may have been executed; None: send."""
+        if all(map(not_executed, attempts.retried)):
+            return None
+        end = await self.look_up(attempts.call, attempts.sent_key, attempts.made)
+        return None if is_unknown(end) else end
+
+    async def look_up(
+        self, call: Call, sent_key: str, made: int = 0
+    ) -> Answered[Any] | Failed:
+        """Return what the provider knows of an effect; None: nothing.
+
+        If the provider knows nothing while a request may still be in flight, the
+        lookup is repeated once that request cannot be executed any more.
+        """
+        if call.lookup is None:
+            return Answered(None)
+        attempts = CallAttempts(call, sent_key, made)
+        end = await self._send(attempts, call.lookup)
+        if is_unknown(end) and self.in_flight.remaining_s:
+            await self.in_flight.wait()
+            end = await self._send(attempts, call.lookup)
+        return end
+
+    async def _send(
+        self,
+        attempts: CallAttempts,
+        lookup: Callable[..., Awaitable[Any]] | None = None,
+    ) -> Answered[Any] | Failed:
+        """Call the dependency's function, or its lookup, once and within all limits.
+
+        This is the one place that classifies what a dependency raises.
+        """
+        call, dependency = attempts.call, attempts.call.dependency
+        function = lookup or call.bound
+        async with self.slots:
+            permit = await self._request_permit(dependency)
+            if isinstance(permit, Rejected):
+                return self._own(
+                    attempts, breaker_open_error(dependency.name, permit.seconds)
                 )
-                raise limit from error
-            raise
-        except BaseException:
-            attempts.end(self.log, now(), "cut off")
-            raise
-        attempts.end(self.log, now(), "answered")
-        self.counts.made += 1
-        self.usage.report_paid(call, value, self.counts)
-        if self.counts.forward:
-            self.counts.end_times.append(self.clock())
-        return call.encode(value)
+            health, failure = Health.UNKNOWN, None  # cut off
+            if lookup is None:
+                attempts.begin(asyncio.get_running_loop().time())
+            try:
+                async with asyncio.timeout(dependency.timeout):
+                    self.check_lease()
+                    answer = await function(idempotency_key=attempts.sent_key)
+                health = Health.SUCCESS
+                return Answered(answer)
+            except Exception as error:  # noqa: BLE001 -- the caller reads the end
+                failure = call.classify(error, self.clock(), attempts.made)
+                if dependency.breaker is not None:
+                    health = dependency.breaker.health(failure)
+                return Failed(failure, error)
+            finally:
+                if self.breakers is not None and permit is not None:
+                    self.breakers.record_end(dependency, permit, health, failure)
+
+    async def _request_permit(self, dependency: Dependency) -> Permit | Rejected | None:
+        """Return the breaker's permit; None: the call needs none."""
+        if self.breakers is None:
+            return None
+        return await self.breakers.request_permit(dependency)
+
+    def _count_failure(self, attempts: CallAttempts, end: Failed | None) -> None:
+        """Count an attempt that failed, if it was sent; None: it was cut off."""
+        if attempts.began_at is not None:
+            self.counts.failed += 1
+            dependency = attempts.call.dependency
+            self.in_flight.note_failure(dependency, attempts.began_at, end)
 
     def _may_retry(self, attempts: CallAttempts) -> bool:
         """Take a retry token, unless the breaker would reject the retry."""
@@ -151,10 +202,48 @@ class Attempts:
         attempts.budget_exhausted = self.enforce_fleet_budget and not taken
         return not attempts.budget_exhausted
 
+    def _rejected_for_s(self, name: str) -> float | None:
+        return None if self.breakers is None else self.breakers.rejected_for_s(name)
+
+    def _answered(self, attempts: CallAttempts, answer: Any) -> Answered[str] | Failed:
+        """Count an answer and return it encoded, as it is stored."""
+        call = attempts.call
+        if attempts.began_at is not None:
+            tokens = self.tokens[call.dependency.name]
+            tokens.add_success(call.policy.retry_ratio, self.clock())
+        attempts.end(self.log, asyncio.get_running_loop().time(), "answered")
+        self.counts.made += 1
+        self.usage.report_paid(call, answer, self.counts)
+        if self.counts.forward:
+            self.counts.end_times.append(self.clock())
+        try:
+            return Answered(call.encode(answer))
+        except PermanentError as error:
+            return self._own(attempts, error)
+
+    def _failed(self, attempts: CallAttempts, end: Failed) -> Failed:
+        """Return the end of a call that is not retried: its last failure, or a limit.
+
+        The fleet sets the limit: the breaker is open, or the retry budget is exhausted.
+        """
+        mark(end.error, end.envelope)
+        limit = self._fleet_limit(attempts, end.envelope)
+        if limit is None:
+            return replace(end, earlier=attempts.retried)
+        telemetry.emit(
+            self.log,
+            "retry.budget_exhausted",
+            dependency=attempts.call.dependency.name,
+            error_code=limit.code,
+        )
+        limit.__cause__ = end.error
+        attempts.retried += (end.envelope,)
+        return self._own(attempts, limit)
+
     def _fleet_limit(
         self, attempts: CallAttempts, failure: ErrorEnvelope
     ) -> TransientError | None:
-        """Return the error to raise if the fleet, not the call, ended the retries."""
+        """Return the error of a call whose retries the fleet ended, not the call."""
         name = attempts.call.dependency.name
         if not failure.retryable or failure.code == OPEN_CODE:
             return None
@@ -165,57 +254,12 @@ class Attempts:
             return budget_exhausted_error(name, failure.retry_after)
         return None
 
-    def _rejected_for_s(self, name: str) -> float | None:
-        return None if self.breakers is None else self.breakers.rejected_for_s(name)
+    def _own(self, attempts: CallAttempts, error: PieceworkError) -> Failed:
+        """Return the end of a call that Piecework itself ended."""
+        failure = attempts.call.classify(error, self.clock(), attempts.made, ours=True)
+        return Failed(failure, error, attempts.retried)
 
-    async def look_up(self, call: Call, sent_key: str) -> Any:
-        """Return what the provider knows of an effect; None: nothing.
 
-        If the provider knows nothing while a request may still be in flight, the
-        lookup is repeated once that request cannot be executed any more.
-        """
-        lookup = call.dependency.lookup
-        if lookup is None:
-            return None
-        look_up = functools.partial(lookup, *call.bound.args, **call.bound.keywords)
-
-        async def request() -> Any:
-            async with self.slots, self._guard(call):
-                async with asyncio.timeout(call.dependency.timeout):
-                    self.check_lease()
-                    return await look_up(idempotency_key=sent_key)
-
-        found = await request()
-        if found is None and self.in_flight.remaining_s:
-            await self.in_flight.wait()
-            found = await request()
-        return found
-
-    async def _attempt(self, attempts: CallAttempts, sent_key: str) -> Any:
-        call, now = attempts.call, asyncio.get_running_loop().time
-        async with self.slots, self._guard(call):
-            sent_at = now()
-            attempts.begin(sent_at)
-            try:
-                async with asyncio.timeout(call.dependency.timeout):
-                    self.check_lease()
-                    answer = await call.bound(idempotency_key=sent_key)
-            except BaseException as error:
-                self.counts.failed += 1
-                self.in_flight.note_failure(call.dependency, sent_at, error)
-                raise
-        tokens = self.tokens[call.dependency.name]
-        tokens.add_success(call.policy.retry_ratio, self.clock())
-        return answer
-
-    def _guard(self, call: Call) -> AbstractAsyncContextManager[None]:
-        """Return the breaker's guard. The call already has its slot.
-
-        Raises:
-            TransientError: `runtime.breaker.open`, on entry.
-        """
-        if self.breakers is None:
-            return nullcontext()
-        return self.breakers.guard(
-            call.dependency, lambda error: call.classify(error, self.clock())
-        )
+def is_unknown(end: Answered[Any] | Failed) -> bool:
+    """Return whether a lookup has found that the provider knows nothing."""
+    return isinstance(end, Answered) and end.value is None

@@ -121,11 +121,12 @@ class Call:
         return replace(policy, attempts=1) if once else policy
 
     def classify(
-        self, error: BaseException, now: float, attempt: int = 0
+        self, error: BaseException, now: float, attempt: int, *, ours: bool = False
     ) -> ErrorEnvelope:
         """Return the envelope of an error that the function raised.
 
-        The call's arguments are redacted from the message.
+        The call's arguments are redacted from the message. `ours`: the error is
+        Piecework's own, which the dependency's `classify` does not know.
         """
         failure = classify(
             error,
@@ -135,9 +136,17 @@ class Call:
             correlation_id=f"{self.scope.job}/{self.scope.chunk}",
             layer=self.dependency.layer,
             now=now,
-            translate=self.dependency.classify,
+            translate=None if ours else self.dependency.classify,
         )
         return redact_payload(failure, self.bound.args, self.bound.keywords)
+
+    @property
+    def lookup(self) -> functools.partial[Awaitable[Any]] | None:
+        """The dependency's lookup with the arguments of the call."""
+        lookup, bound = self.dependency.lookup, self.bound
+        if lookup is None:
+            return None
+        return functools.partial(lookup, *bound.args, **bound.keywords)
 
     def encode(self, value: Any) -> str:
         """Return the value as JSON, as it is stored."""
@@ -149,16 +158,18 @@ class CallAttempts:
     """The attempts at a call so far. Each emits one event when it ends.
 
     Attributes:
-        key_hash: Hash of the key that the provider sees.
+        sent_key: The idempotency key that the provider sees.
         began_at: Loop time of the attempt that has not ended yet.
         budget_exhausted: Whether the fleet's budget refused a retry.
+        retried: The failures of the attempts that were retried.
     """
 
     call: Call
-    key_hash: str
+    sent_key: str
     made: int = 0
     began_at: float | None = None
     budget_exhausted: bool = False
+    retried: tuple[ErrorEnvelope, ...] = ()
 
     def begin(self, now: float) -> None:
         """Count an attempt."""
@@ -189,6 +200,6 @@ class CallAttempts:
             error_code=failure.code if failure else None,
             attempt_number=self.made,
             delay_ms=round(delay * 1000),
-            idempotency_key_hash=self.key_hash,
+            idempotency_key_hash=keys.sha256(self.sent_key.encode())[:12],
             duration_ms=round(duration * 1000),
         )

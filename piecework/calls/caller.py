@@ -16,7 +16,11 @@ from typing import Any, TypeVar
 
 from piecework.calls.attempts import Attempts
 from piecework.calls.call import Call, CallCounts, CallScope, call_key
-from piecework.calls.fallback import FallbackUsed, call_with_fallbacks
+from piecework.calls.fallback import (
+    FallbackUsed,
+    answered_by_key,
+    call_with_fallbacks,
+)
 from piecework.calls.in_flight import EffectDrain, InFlight
 from piecework.dependency import Dependency, effect_unknown_error
 from piecework.domain import keys, values
@@ -31,10 +35,8 @@ from piecework.domain.protocols import (
     Proceed,
     ResponseCache,
 )
-from piecework.errors import ErrorEnvelope, PermanentError, StoreError
-from piecework.errors.classify import classify
-from piecework.resilience.breaker import OPEN_CODE
-from piecework.resilience.retry import not_executed
+from piecework.errors import PermanentError, StoreError
+from piecework.resilience.retry import Answered, Failed
 
 R = TypeVar("R")
 
@@ -68,7 +70,9 @@ class Caller:
     effect_drain: EffectDrain = field(default_factory=EffectDrain)
     recent_io: deque[Any] = field(default_factory=lambda: deque(maxlen=RECENT_IO))
     fallbacks_used: dict[str, FallbackUsed] = field(default_factory=dict)
-    _pending: dict[str, asyncio.Future[str]] = field(default_factory=dict)
+    _pending: dict[str, asyncio.Future[Answered[str] | Failed]] = field(
+        default_factory=dict
+    )
     _starting: int = 0
 
     async def call(
@@ -78,44 +82,70 @@ class Caller:
         function: Callable[..., Awaitable[Any]],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
-    ) -> Any:
-        """Return the call's value; equal calls that are in flight share one result.
+    ) -> Answered[str] | Failed:
+        """Return the end of a call; equal calls that are in flight share it.
 
-        If the first of several equal calls is cancelled, another of them is made.
+        If the first of several equal calls is cancelled, another of them is made. An
+        exception means that the end is unknown.
         """
         await self._wait_turn()
         if self.fatal_error is not None:
             raise self.fatal_error
         key = call_key(scope, dependency, function, args, kwargs)
-        while (equal := self._pending.get(key)) is not None:
-            await asyncio.wait([equal])
-            if not equal.cancelled():
-                return values.decode(function, equal.result())
-        result = self._pending[key] = asyncio.get_running_loop().create_future()
-        bound = functools.partial(function, *args, **kwargs)
-        self.recent_io.append((args, kwargs))
+        call = Call(
+            key, scope, dependency, functools.partial(function, *args, **kwargs)
+        )
+        shared = answered_by_key(call) if dependency.fallback else key
+        if (equal := await self._equal_end(shared)) is not None:
+            return equal
+        result = self._pending[shared] = asyncio.get_running_loop().create_future()
+        if not dependency.fallback:
+            self.recent_io.append((args, kwargs))
         try:
-            call = Call(key, scope, dependency, bound)
             if dependency.fallback:
-                value = await call_with_fallbacks(self, call)
+                end = await call_with_fallbacks(self, call)
+            elif dependency.effect is not Effect.PURE:
+                end = await self._effect(call)
+            elif (stored := await self._stored(call)) is not None:
+                end = Answered(stored)
             else:
-                value = await self.value_of(call)
-            self.recent_io.append(value)
-            result.set_result(value)
+                sent_key = keys.provider_key(key, self.gen)
+                end = await self.attempts.make(call, sent_key)
+                await self._store(call, end)
+            self._note_end(call, end)
+            result.set_result(end)
+            return end
         except asyncio.CancelledError:
             result.cancel()
             raise
         except BaseException as error:
-            if isinstance(error, ClaimLostError | StoreError):
-                self.fatal_error = error
+            self._note_fatal(error)
             result.set_exception(error)
             result.exception()  # mark it as seen: no equal call may wait for it
             del result  # it and the error would keep each other and the arguments alive
             raise
         finally:
-            del self._pending[key]
+            del self._pending[shared]
             self.progress()
-        return values.decode(function, result.result())
+
+    async def _equal_end(self, shared: str) -> Answered[str] | Failed | None:
+        """Return the end of an equal call that is in flight; None: there is none."""
+        while (equal := self._pending.get(shared)) is not None:
+            await asyncio.wait([equal])
+            if not equal.cancelled():
+                return equal.result()
+        return None
+
+    def _note_end(self, call: Call, end: Answered[str] | Failed) -> None:
+        """Keep the answer, to redact it; a chain of fallbacks has kept it already."""
+        if isinstance(end, Failed):
+            self._note_fatal(end.error)
+        elif not call.dependency.fallback:
+            self.recent_io.append(end.value)
+
+    def _note_fatal(self, error: BaseException) -> None:
+        if isinstance(error, ClaimLostError | StoreError):
+            self.fatal_error = error
 
     async def _wait_turn(self) -> None:
         """Wait for the calls that were requested before; `drain` waits for this one."""
@@ -125,10 +155,8 @@ class Caller:
         finally:
             self._starting -= 1
 
-    async def value_of(self, call: Call) -> str:
-        """Return the answer of the call's own dependency, stored or new."""
-        if call.dependency.effect is not Effect.PURE:
-            return await self._effect(call)
+    async def _stored(self, call: Call) -> str | None:
+        """Return the answer of a pure call from the journal or the shared cache."""
         if (stored := self.journal.recall(call.key)) is not None:
             self.counts.replayed += 1
             self.attempts.usage.report_reused(call, stored, "replayed")
@@ -138,13 +166,16 @@ class Caller:
             self.attempts.usage.report_reused(call, value, "cached")
             await self.journal.record(call.key, value)
             return value
-        sent_key = keys.provider_key(call.key, self.gen)
-        value = await self.attempts.make(call, sent_key, [])
-        await self.journal.record(call.key, value)
-        await cache_put(self.responses, call, value)
-        return value
+        return None
 
-    async def _effect(self, call: Call) -> str:
+    async def _store(self, call: Call, end: Answered[str] | Failed) -> None:
+        """Store the answer of a pure call in the journal and the shared cache."""
+        if isinstance(end, Answered):
+            await self.journal.record(call.key, end.value)
+            await cache_put(self.responses, call, end.value)
+
+    async def _effect(self, call: Call) -> Answered[str] | Failed:
+        """Make a call with an effect, unless the ledger knows its answer."""
         dependency = call.dependency
         begun = self.ledger.begin(
             call.key, call.scope.stage, dependency.effect, dependency.timeout
@@ -153,44 +184,42 @@ class Caller:
             case AlreadyDone(answer):
                 self.counts.replayed += 1
                 self.attempts.usage.report_reused(call, answer, "replayed")
-                return answer
+                return Answered(answer)
             case Proceed(gen, doubtful, seconds):
                 if doubtful and dependency.may_have_forgotten(seconds):
                     await self.ledger.mark_unknown(call.key)
                     raise effect_unknown_error(dependency, call.bound.func)
                 sent_key = keys.provider_key(call.key, gen)
-                found = None
                 if doubtful:
                     found = await self.attempts.look_up(call, sent_key)
-                if found is None:
-                    execution = self._execute(call, sent_key, doubtful=doubtful)
-                    value = await self.run_to_completion(execution)
-                else:
-                    value = call.encode(found)
-                    await self.ledger.finish(call.key, value)
-                return value
+                    if isinstance(found, Failed):
+                        return found
+                    if found.value is not None:
+                        answer = call.encode(found.value)
+                        await self.ledger.finish(call.key, answer)
+                        return Answered(answer)
+                execution = self._execute(call, sent_key, doubtful=doubtful)
+                return await self.run_to_completion(execution)
             case _:
                 raise effect_unknown_error(dependency, call.bound.func)
 
-    async def _execute(self, call: Call, sent_key: str, *, doubtful: bool) -> str:
-        """Make the attempts of an effect, and record the result in the ledger.
+    async def _execute(
+        self, call: Call, sent_key: str, *, doubtful: bool
+    ) -> Answered[str] | Failed:
+        """Make the attempts of an effect, and record their end in the ledger.
 
         The effect was refused only if every attempt was: a timeout may hide an effect.
         """
-        dependency, earlier = call.dependency, list[ErrorEnvelope]()
-        try:
-            value = await self.attempts.make(call, sent_key, earlier)
-        except Exception as error:
-            failures = [*earlier, classify(error, layer=dependency.layer)]
-            sent = [failure for failure in failures if failure.code != OPEN_CODE]
-            if not doubtful and all(map(not_executed, sent)):
-                await self.ledger.mark_refused(call.key)
-            elif dependency.effect is Effect.NON_IDEMPOTENT:
-                await self.ledger.mark_unknown(call.key)
-                raise effect_unknown_error(dependency, call.bound.func) from error
-            raise
-        await self.ledger.finish(call.key, value)
-        return value
+        dependency = call.dependency
+        end = await self.attempts.make(call, sent_key)
+        if isinstance(end, Answered):
+            await self.ledger.finish(call.key, end.value)
+        elif not doubtful and end.is_not_executed:
+            await self.ledger.mark_refused(call.key)
+        elif dependency.effect is Effect.NON_IDEMPOTENT:
+            await self.ledger.mark_unknown(call.key)
+            raise effect_unknown_error(dependency, call.bound.func) from end.error
+        return end
 
     async def run_to_completion(self, work: Coroutine[Any, Any, R]) -> R:
         """Run work that is not cut off if its stage is about to be compensated."""

@@ -20,10 +20,13 @@ from piecework import telemetry
 from piecework.calls.call import Call, call_key
 from piecework.calls.invoke import await_result, in_thread, on_loop
 from piecework.dependency import Fallback
+from piecework.domain import values
 from piecework.domain.model import Effect
+from piecework.errors import ErrorEnvelope
 from piecework.errors.classify import classify
 from piecework.errors.codes import ErrorClass
-from piecework.resilience.breaker import is_breaker_open
+from piecework.resilience.breaker import OPEN_CODE
+from piecework.resilience.retry import Answered, Failed
 
 if TYPE_CHECKING:
     from piecework.calls.caller import Caller
@@ -43,38 +46,30 @@ class FallbackUsed:
     answered_by: str
 
 
-async def call_with_fallbacks(caller: Caller, call: Call) -> str:
-    """Return the answer of the first member of the chain that does not refuse.
-
-    Raises:
-        Exception: The error of the last member, or of one that failed otherwise.
-    """
-    if caller.journal.recall(call.key) is not None:
-        return await replay_answer(caller, call)
+async def call_with_fallbacks(caller: Caller, call: Call) -> Answered[str] | Failed:
+    """Return the end of the first member of the chain that does not refuse."""
+    note_stored_fallback(caller, call)
     position, codes = first_position(caller, call), list[str]()
     while True:
-        try:
-            value = await call_position(caller, call, position)
-        except Exception as error:
-            is_last = position == len(call.dependency.fallback)
-            if is_last or not is_refused(caller, call, position, error):
-                raise
-            codes.append(classify(error).code)
-            position += 1
-        else:
+        end = await call_position(caller, call, position)
+        if isinstance(end, Answered):
             if position:
                 answered_by = call.dependency.fallback[position - 1].name
-                await record_answer(caller, call, value, answered_by)
+                await record_answer(caller, call, end.value, answered_by)
                 emit_fallback_used(caller, call, answered_by, codes)
-            return value
+            return end
+        is_last = position == len(call.dependency.fallback)
+        if is_last or not is_refused(caller, call, position, end.envelope):
+            return end
+        codes.append(end.envelope.code)
+        position += 1
 
 
-async def replay_answer(caller: Caller, call: Call) -> str:
-    """Return the answer from the journal, and note the fallback that gave it."""
+def note_stored_fallback(caller: Caller, call: Call) -> None:
+    """Note the fallback that gave the answer, if the journal has the answer."""
     answered_by = caller.journal.recall(answered_by_key(call))
-    if answered_by is not None:
+    if answered_by is not None and caller.journal.recall(call.key) is not None:
         caller.fallbacks_used[call.key] = fallback_used(call, json.loads(answered_by))
-    return await caller.value_of(call)
 
 
 def first_position(caller: Caller, call: Call) -> int:
@@ -89,22 +84,35 @@ def first_position(caller: Caller, call: Call) -> int:
     return next(begun, 0)
 
 
-async def call_position(caller: Caller, call: Call, position: int) -> str:
-    """Call one member of the chain.
+async def call_position(
+    caller: Caller, call: Call, position: int
+) -> Answered[str] | Failed:
+    """Return the end of one member of the chain.
 
     Each receives its own copy of the arguments. If one changed them, the next would be
     called with other arguments, under a key that a later attempt does not find.
     """
     bound = copy_arguments(call.bound)
     if position == 0:
-        return await caller.value_of(replace(call, bound=bound))
+        alone = replace(call.dependency, fallback=())
+        return await caller.call(
+            call.scope, alone, bound.func, bound.args, bound.keywords
+        )
     fallback = call.dependency.fallback[position - 1]
     if fallback.dependency is None:
-        return call.encode(await call_function(fallback, *bound.args, **bound.keywords))
-    answer = await caller.call(
+        try:
+            answer = await call_function(fallback, *bound.args, **bound.keywords)
+        except Exception as error:  # noqa: BLE001 -- a function may raise anything
+            return Failed(classify(error), error)
+        value = call.encode(answer)
+        caller.recent_io.append(value)
+        return Answered(value)
+    end = await caller.call(
         call.scope, fallback.dependency, fallback.function, bound.args, bound.keywords
     )
-    return call.encode(answer)
+    if isinstance(end, Failed):
+        return end
+    return Answered(call.encode(values.decode(fallback.function, end.value)))
 
 
 def copy_arguments(
@@ -122,14 +130,16 @@ async def call_function(fallback: Fallback, *args: Any, **kwargs: Any) -> Any:
     return await await_result(await in_thread(fallback.function, *args, **kwargs))
 
 
-def is_refused(caller: Caller, call: Call, position: int, error: Exception) -> bool:
+def is_refused(
+    caller: Caller, call: Call, position: int, failure: ErrorEnvelope
+) -> bool:
     """Return whether the next member may be called: this one did not execute the call.
 
     For an effect the ledger decides. If an earlier attempt may have executed it, a
     refusal of the last attempt does not count.
     """
-    by_policy = classify(error).error_class is ErrorClass.POLICY
-    if not by_policy and not is_breaker_open(error):
+    by_policy = failure.error_class is ErrorClass.POLICY
+    if not by_policy and failure.code != OPEN_CODE:
         return False
     return not caller.ledger.may_have_happened(position_key(call, position))
 

@@ -1,6 +1,7 @@
 """The breakers of one process, kept in sync with the fleet's record.
 
-    guard    closed: call; open: reject; half-open: call if this process has the probe
+    permit   closed: call; open: reject; half-open: call if this process has the probe
+    end      count the call; open or close the breaker
     sync     write what changed in this process, then read the fleet's breakers
 
 The record is read twice a second while calls are made, all breakers in one request, and
@@ -17,7 +18,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from random import Random
-from types import TracebackType
 from typing import Final, Protocol
 
 from piecework import telemetry
@@ -31,7 +31,6 @@ from piecework.resilience.breaker import (
     Health,
     Permit,
     Rejected,
-    breaker_open_error,
 )
 
 # A breaker that a fleet shares: its stored record, and what must be written to it.
@@ -211,11 +210,23 @@ class BreakerRegistry:
     _synced: asyncio.Event = field(default_factory=asyncio.Event)
     _prefetching: asyncio.Task[None] | None = None
 
-    def guard(
-        self, dependency: Dependency, classify: Callable[[Exception], ErrorEnvelope]
-    ) -> BreakerGuard:
-        """Return a context manager for one call, which may reject it on entry."""
-        return BreakerGuard(self, dependency, classify)
+    async def request_permit(self, dependency: Dependency) -> Permit | Rejected | None:
+        """Return a permit for a call, or its rejection; None: it has no breaker."""
+        if dependency.breaker is None:
+            return None
+        breaker = self.get(dependency.name, dependency.breaker)
+        await self._refresh()
+        state, probe_s = breaker.state, dependency.timeout + PROBE_GRACE_S
+        permit = state.request_permit(self.clock(), probe_s)
+        if isinstance(permit, Permit) and permit.probe:
+            try:
+                await self._take_probe(dependency.name, breaker)
+            except BaseException:  # cut off: let another call or process probe
+                self.record_end(dependency, permit, Health.UNKNOWN)
+                raise
+            if permit.generation != state.generation:
+                permit = state.request_permit(self.clock(), probe_s)
+        return permit
 
     def get(self, name: str, rules: CircuitBreaker) -> SyncedBreaker:
         """Return a dependency's breaker, created if it is new."""
@@ -225,29 +236,6 @@ class BreakerRegistry:
         breaker = self.by_name[name]
         breaker.state.rules = rules
         return breaker
-
-    async def acquire_permit(
-        self, dependency: Dependency, breaker: SyncedBreaker
-    ) -> Permit:
-        """Return a permit for a call.
-
-        Raises:
-            TransientError: `runtime.breaker.open`: the call is not made.
-        """
-        await self._refresh()
-        state, probe_s = breaker.state, dependency.timeout + PROBE_GRACE_S
-        permit = state.request_permit(self.clock(), probe_s)
-        if isinstance(permit, Permit) and permit.probe:
-            try:
-                await self._take_probe(dependency.name, breaker)
-            except BaseException:  # cut off: let another call or process probe
-                self.record_end(dependency.name, breaker, permit, Health.UNKNOWN)
-                raise
-            if permit.generation != state.generation:
-                permit = state.request_permit(self.clock(), probe_s)
-        if isinstance(permit, Rejected):
-            raise breaker_open_error(dependency.name, permit.seconds)
-        return permit
 
     async def _take_probe(self, name: str, breaker: SyncedBreaker) -> None:
         """Request the fleet's one probe; adopt the record if another process has it."""
@@ -270,9 +258,16 @@ class BreakerRegistry:
             breaker.state.note_other_probe(self.clock() + PROBE_RETRY_S)
 
     def record_end(
-        self, name: str, breaker: SyncedBreaker, permit: Permit, health: Health
+        self,
+        dependency: Dependency,
+        permit: Permit,
+        health: Health,
+        failure: ErrorEnvelope | None = None,
     ) -> None:
         """Record how a call ended; emit an event if the breaker opens or closes."""
+        name, breaker = dependency.name, self.by_name[dependency.name]
+        if failure is not None and health is Health.FAILURE:
+            breaker.failure_code = failure.code
         state = breaker.state
         before = state.generation
         state.record_end(permit, health, self.clock())
@@ -309,7 +304,7 @@ class BreakerRegistry:
     def prefetch(self) -> None:
         """Start to read the record before the calls come, so that they wait less.
 
-        A process that has never guarded a call reads it once, for its first call.
+        A process that has never made a call reads it once, for its first call.
         """
         if self.record is None or self._sync_lock.locked() or not self._is_stale():
             return
@@ -363,50 +358,3 @@ def _retrieve_exception(prefetch: asyncio.Task[None]) -> None:
     """Mark a failure as seen: the next call that reads the record raises it again."""
     if not prefetch.cancelled():
         prefetch.exception()
-
-
-@dataclass(slots=True)
-class BreakerGuard:
-    """Guards one call, which is made inside `async with`.
-
-    It is a class and not a generator because one is made for each call, and a class is
-    cheaper.
-
-    Raises:
-        TransientError: `runtime.breaker.open`: the call is not made.
-    """
-
-    registry: BreakerRegistry
-    dependency: Dependency
-    classify: Callable[[Exception], ErrorEnvelope]
-    _breaker: SyncedBreaker | None = None
-    _permit: Permit | None = None
-
-    async def __aenter__(self) -> None:
-        """Acquire a permit for the call."""
-        rules = self.dependency.breaker
-        if rules is not None:
-            self._breaker = self.registry.get(self.dependency.name, rules)
-            self._permit = await self.registry.acquire_permit(
-                self.dependency, self._breaker
-            )
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Record how the call ended."""
-        rules, breaker, permit = self.dependency.breaker, self._breaker, self._permit
-        if rules is None or breaker is None or permit is None:
-            return
-        health = Health.SUCCESS if error is None else Health.UNKNOWN
-        try:
-            if isinstance(error, Exception):
-                failure = self.classify(error)
-                health = rules.health(failure)
-                if health is Health.FAILURE:
-                    breaker.failure_code = failure.code
-        finally:
-            self.registry.record_end(self.dependency.name, breaker, permit, health)

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from piecework.dependency import Dependency
 from piecework.domain.model import Effect
 from piecework.errors import PieceworkError
-from piecework.errors.classify import Translate, classify
+from piecework.resilience.retry import Failed
 
 #: Seconds of one part of a wait. After each part the work is reported as alive.
 WAIT_PART_S = 30.0
@@ -47,11 +47,10 @@ class InFlight:
         self.clear_at = max(self.clear_at, self.acquired_at + seconds)
 
     def note_failure(
-        self, dependency: Dependency, sent_at: float, error: BaseException
+        self, dependency: Dependency, sent_at: float, end: Failed | None
     ) -> None:
         """Note a failed request if the provider may still execute it."""
-        pure = dependency.effect is Effect.PURE
-        if not pure and may_still_execute(error, dependency.classify):
+        if dependency.effect is not Effect.PURE and may_still_execute(end):
             self.clear_at = max(self.clear_at, sent_at + dependency.timeout)
 
     @property
@@ -68,21 +67,19 @@ class InFlight:
             left -= WAIT_PART_S
 
 
-def may_still_execute(error: BaseException, translate: Translate | None = None) -> bool:
-    """Return whether the provider may still execute a request that failed.
+def may_still_execute(end: Failed | None) -> bool:
+    """Return whether the provider may still execute a request; None: it was cut off.
 
     It may not if it answered, because it answers once it is done with a request. It may
     not either if the calling function raised one of our errors, because that function
     has read the answer.
     """
-    if isinstance(error, PieceworkError):
-        return False
-    if not isinstance(error, Exception):
+    if end is None:
         return True
-    failure = classify(error, translate=translate)
-    if failure.http_status is None:
-        return failure.retryable
-    return failure.http_status in INCONCLUSIVE_STATUSES
+    if isinstance(end.error, PieceworkError):
+        return False
+    status = end.envelope.http_status
+    return end.envelope.retryable if status is None else status in INCONCLUSIVE_STATUSES
 
 
 # Let effects end although the stage that waits for them is cut off.

@@ -20,13 +20,13 @@ from piecework.telemetry.emit import quiet_log
 
 #: The most tokens or dollars of one call that are accepted; they are stored in records.
 MAX_AMOUNT: Final = 1_000_000_000
-#: How a call was answered: by the dependency, the journal or the shared cache.
-Answered: TypeAlias = Literal["paid", "replayed", "cached"]
+#: The source of an answer: the dependency, the journal or the shared cache.
+AnswerSource: TypeAlias = Literal["paid", "replayed", "cached"]
 #: Called for each answer with the dependency, how it was answered, and its usage.
-UsageHook: TypeAlias = Callable[[str, Answered, Usage], None]
+UsageHook: TypeAlias = Callable[[str, AnswerSource, Usage], None]
 
 
-def ignore_usage(dependency: str, answered: Answered, usage: Usage) -> None:
+def ignore_usage(dependency: str, answered: AnswerSource, usage: Usage) -> None:
     """Do nothing: the hook where no cost is recorded."""
     del dependency, answered, usage
 

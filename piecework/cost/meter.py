@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-from piecework.calls.usage import Answered
+from piecework.calls.usage import AnswerSource
 from piecework.cost.attribution import (
     NOBODY,
     WHOLE,
@@ -262,7 +262,7 @@ class CostMeter:
         return tuple(parts.items())
 
     def spent(
-        self, job: JobRef, dependency: str, answered: Answered, usage: Usage
+        self, job: JobRef, dependency: str, answered: AnswerSource, usage: Usage
     ) -> None:
         """Count a call and what it cost, under its model's name or the dependency's."""
         counts = self.account(job).counts

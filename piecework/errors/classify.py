@@ -213,7 +213,7 @@ def envelope_of(error: BaseException) -> ErrorEnvelope:
 
 
 class _Classifier:
-    """Classifies one error with its causes."""
+    """Classifies one error with its causes, each of them once."""
 
     def __init__(
         self, layer: str, now: float | None, translate: Translate | None
@@ -221,6 +221,7 @@ class _Classifier:
         self.layer, self.now = layer, now
         own = () if translate is None else (translated(translate),)
         self.shapes = (*own, *_SHAPES)
+        self.verdicts: dict[int, Verdict | None] = {}
 
     def verdict(self, error: BaseException) -> Verdict:
         """Classify by the error itself, else by its explicit causes."""
@@ -228,6 +229,12 @@ class _Classifier:
         return next((each for each in found if each is not None), _UNHANDLED)
 
     def verdict_of_one(self, error: BaseException) -> Verdict | None:
+        """Return the verdict of one error of the chain; None: no shape matches."""
+        if id(error) not in self.verdicts:
+            self.verdicts[id(error)] = self._try_shapes(error)
+        return self.verdicts[id(error)]
+
+    def _try_shapes(self, error: BaseException) -> Verdict | None:
         """Classify one error of the chain; a group has its most severe member."""
         if isinstance(error, BaseExceptionGroup) and noted(error) is None:
             return _most_severe([self.verdict(each) for each in error.exceptions])

@@ -18,7 +18,6 @@ from random import Random
 from typing import Final
 
 from piecework.errors import ErrorEnvelope, TransientError, UsageError
-from piecework.errors.classify import classify
 from piecework.errors.codes import ErrorClass
 
 #: The code of a call that was not made because the breaker was open.
@@ -105,11 +104,6 @@ class CircuitBreaker:
         if answered or failure.http_status is not None:
             return Health.REACHABLE
         return Health.UNKNOWN
-
-
-def is_breaker_open(error: BaseException) -> bool:
-    """Return whether a call was not made because the breaker was open."""
-    return classify(error).code == OPEN_CODE
 
 
 def breaker_open_error(dependency: str, seconds: float) -> TransientError:

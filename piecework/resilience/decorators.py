@@ -23,10 +23,14 @@ from piecework.resilience.breaker import (
     breaker_open_error,
 )
 from piecework.resilience.retry import (
+    Answered,
+    Failed,
+    Retries,
     Retry,
     RetryBudget,
     RetryPolicy,
     RetryTokenBucket,
+    answer_of,
     call_with_retry,
     not_executed,
 )
@@ -107,34 +111,33 @@ class Retrier:
         name = getattr(bound.func, "__qualname__", repr(bound.func))
         log = AttemptLog(name, bound.keywords.get("idempotency_key"))
 
-        async def attempt() -> R:
+        async def attempt() -> Answered[R] | Failed:
             log.attempt += 1
-            async with asyncio.timeout(self.timeout_s):
-                return await bound()
+            try:
+                async with asyncio.timeout(self.timeout_s):
+                    return Answered(await bound())
+            except Exception as error:  # noqa: BLE001 -- raised below, if it is the last
+                return Failed(
+                    classify(error, layer=self.layer, now=self.clock()), error
+                )
 
-        try:
-            answer = await call_with_retry(
-                attempt,
-                self.policy,
-                budget=self.budget,
-                rng=self.rng,
-                classify=self.classify,
-                on_retry=log.emit_retry,
-                may_retry=self.take_token,
-            )
-        except Exception as error:
-            log.emit_failure(self.classify(error))
-            if log.doubtful:
-                BaseException.__setattr__(error, _MAY_HAVE_HAPPENED, True)
-            raise
-        now = asyncio.get_running_loop().time()
-        self.tokens.add_success(self.policy.retry_ratio, now)
-        log.emit_answer()
-        return answer
+        retries = Retries(self.policy, self.budget, self.rng, self.take_token)
+        last = call_with_retry(attempt, retries, on_retry=log.emit_retry)
+        return answer_of(self.record_end(await last, log))
 
-    def classify(self, error: BaseException) -> ErrorEnvelope:
-        """Return the envelope of an attempt's error."""
-        return classify(error, layer=self.layer, now=self.clock())
+    def record_end(
+        self, end: Answered[R] | Failed, log: AttemptLog
+    ) -> Answered[R] | Failed:
+        """Record the end of a call, and return it."""
+        if isinstance(end, Answered):
+            now = asyncio.get_running_loop().time()
+            self.tokens.add_success(self.policy.retry_ratio, now)
+            log.emit_answer()
+            return end
+        log.emit_failure(end.envelope)
+        if log.doubtful:
+            BaseException.__setattr__(end.error, _MAY_HAVE_HAPPENED, True)
+        return end
 
     def take_token(self) -> bool:
         """Take one of the retries that are left; False: none is left."""

@@ -11,15 +11,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import exp, inf
 from random import Random
-from typing import Final, TypeVar
-
-from tenacity import AsyncRetrying, RetryCallState
+from typing import Final, Generic, TypeVar
 
 from piecework.errors import ErrorEnvelope, TransientError, UsageError
-from piecework.errors.classify import classify as classify_exception
 from piecework.resilience.breaker import OPEN_CODE
 
 R = TypeVar("R")
@@ -88,6 +85,54 @@ class RetryBudget:
         return True
 
 
+# The end of an attempt, as a value. The error of an attempt is classified once; the
+# circuit breaker, the retries, the attempt log, the ledger and the fallbacks read the
+# envelope.
+
+
+@dataclass(frozen=True, slots=True)
+class Answered(Generic[R]):
+    """The end of an attempt or a call that was answered."""
+
+    value: R
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The end of an attempt or a call that failed.
+
+    Attributes:
+        envelope: What the error means.
+        error: The error, for the code that made the call.
+        earlier: The failures of earlier attempts of the call.
+    """
+
+    envelope: ErrorEnvelope
+    error: Exception
+    earlier: tuple[ErrorEnvelope, ...] = ()
+
+    @property
+    def is_not_executed(self) -> bool:
+        """Whether no attempt was executed; a timeout, for example, may hide one."""
+        return all(map(not_executed, (*self.earlier, self.envelope)))
+
+
+def answer_of(end: Answered[R] | Failed) -> R:
+    """Return the answer, or raise the error.
+
+    No frame here keeps the error while it is raised. Otherwise the error, its traceback
+    and the arguments of the call would stay in memory until the garbage collector runs.
+    """
+    if isinstance(end, Answered):
+        return end.value
+    error = end.error
+    del end
+    try:
+        raise error
+    finally:
+        del error
+
+
 @dataclass(frozen=True, slots=True)
 class Retry:
     """A retry that is about to happen: after which attempt and delay, and why."""
@@ -98,99 +143,73 @@ class Retry:
 
 
 async def call_with_retry(
-    call: Callable[[], Awaitable[R]],
-    policy: RetryPolicy,
+    attempt: Callable[[], Awaitable[Answered[R] | Failed]],
+    retries: Retries,
     *,
-    budget: RetryBudget,
-    rng: Random,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    classify: Callable[[BaseException], ErrorEnvelope] = classify_exception,
     on_retry: Callable[[Retry], None] = lambda _: None,
-    may_retry: Callable[[], bool] = lambda: True,
-) -> R:
-    """Return the call's value.
+) -> Answered[R] | Failed:
+    """Return the end of the last attempt.
 
-    `may_retry` is called last, once all other conditions allow a retry: it may take a
-    token.
-
-    Raises:
-        Exception: The error of the last attempt, unchanged.
+    `on_retry` is called before the delay, so that the log of a killed worker has it.
     """
-    try:
-        # Most calls succeed at once, and tenacity would take nearly half of their CPU.
-        # So it is used only after a failure.
-        return await call()
-    except Exception as error:  # noqa: BLE001 -- the rules below decide what happens
-        first = [error]
-
-    async def attempt() -> R:
-        if first:
-            raise first.pop()
-        return await call()
-
-    rules = _Rules(policy, budget, rng, classify, on_retry, may_retry)
-    retrying = AsyncRetrying(
-        retry=rules.is_retryable,
-        wait=rules.delay,
-        stop=rules.must_stop,
-        before_sleep=rules.announce,
-        sleep=sleep,
-        reraise=True,
-    )
-    return await retrying(attempt)
+    while True:
+        end = await attempt()
+        if isinstance(end, Answered):
+            return end
+        delay = retries.delay_after(end)
+        if delay is None:
+            return end
+        on_retry(Retry(retries.attempts, delay, end.envelope))
+        await sleep(delay)
 
 
 @dataclass(slots=True)
-class _Rules:
-    """The decisions about one call, in the order in which tenacity requests them."""
+class Retries:
+    """Decides whether a call is attempted again, and after which delay.
+
+    Attributes:
+        run: The delays that all calls of the run share.
+        may_retry: Called last, once all other conditions allow a retry: it may take a
+            token.
+        attempts: The attempts that have failed.
+        delayed: Seconds of delay so far.
+    """
 
     policy: RetryPolicy
     run: RetryBudget
     rng: Random
-    classify: Callable[[BaseException], ErrorEnvelope]
-    on_retry: Callable[[Retry], None]
-    may_retry: Callable[[], bool]
+    may_retry: Callable[[], bool] = lambda: True
+    attempts: int = 0
     delayed: float = 0.0
-    envelope: ErrorEnvelope = field(init=False)  # of the last failure
 
-    def is_retryable(self, state: RetryCallState) -> bool:
-        """Allow only transient errors; a cancellation is not an error, and passes."""
-        error = state.outcome.exception() if state.outcome else None
-        if not isinstance(error, Exception):
-            return False
-        envelope = self.classify(error)
-        self.envelope = envelope.model_copy(update={"attempt": state.attempt_number})
-        return envelope.retryable and envelope.code != OPEN_CODE
+    def delay_after(self, end: Failed) -> float | None:
+        """Spend and return the seconds until the next attempt; None: there is none.
 
-    def delay(self, state: RetryCallState) -> float:
-        """Draw the delay: full jitter, or a little more than the Retry-After."""
-        requested = self.envelope.retry_after
-        if requested is not None:
-            return requested + self.rng.uniform(0.0, self.policy.base)
-        return self.rng.uniform(0.0, self.policy.delay_limit(state.attempt_number))
-
-    def must_stop(self, state: RetryCallState) -> bool:
-        """Check the attempts first: a delay that will not happen must not be spent."""
-        delay = state.upcoming_sleep
-        if state.attempt_number >= self.policy.attempts:
-            return True
-        if self.delayed + delay > self.policy.budget or not self.run.fits(delay):
-            return True
-        if not self.may_retry():
-            return True
-        self.delayed += delay
-        return not self.run.take(delay)
-
-    def announce(self, state: RetryCallState) -> None:
-        """Report the delay before it begins, so that the log of a killed worker has it.
-
-        The traceback of the failed attempt is dropped, because it would keep the
-        arguments in memory and no caller sees it any more.
+        A retried error loses its traceback, which would keep the arguments in memory:
+        no caller sees the error any more.
         """
-        error = state.outcome.exception() if state.outcome else None
-        if error is not None:
-            error.__traceback__ = None
-        self.on_retry(Retry(state.attempt_number, state.upcoming_sleep, self.envelope))
+        self.attempts += 1
+        failure = end.envelope
+        if not failure.retryable or failure.code == OPEN_CODE:
+            return None
+        delay = self._draw_delay(failure)
+        if self.attempts >= self.policy.attempts:
+            return None
+        if self.delayed + delay > self.policy.budget or not self.run.fits(delay):
+            return None
+        if not self.may_retry():
+            return None
+        self.delayed += delay
+        self.run.take(delay)
+        end.error.__traceback__ = None
+        return delay
+
+    def _draw_delay(self, failure: ErrorEnvelope) -> float:
+        """Draw the delay: full jitter, or a little more than the Retry-After."""
+        if failure.retry_after is not None:
+            return failure.retry_after + self.rng.uniform(0.0, self.policy.base)
+        return self.rng.uniform(0.0, self.policy.delay_limit(self.attempts))
 
 
 # The fleet's retry budget: retries are a share of the recent successes. Pure.

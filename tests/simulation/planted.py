@@ -11,6 +11,7 @@ from piecework.aws import endpoint
 from piecework.calls import attempts, fallback, in_flight
 from piecework.domain.claim import Busy, explain_refusal
 from piecework.reconciler import jobs, liveness
+from piecework.resilience.retry import Answered
 from piecework.store import (
     checkpoints,
     claims,
@@ -82,8 +83,8 @@ def a_full_tally_is_believed(patch: Patch) -> None:
 
 
 def an_effect_is_not_looked_up(patch: Patch) -> None:
-    async def blind(*_: Any) -> None:
-        return None
+    async def blind(*_: Any) -> Answered[None]:
+        return Answered(None)
 
     patch.setattr(attempts.Attempts, "look_up", blind)
 

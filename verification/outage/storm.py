@@ -19,8 +19,7 @@ from piecework.calls.call import Call, CallScope
 from piecework.calls.fleet_breaker import BreakerRegistry
 from piecework.dependency import Dependency
 from piecework.errors import TransientError
-from piecework.errors.classify import classify
-from piecework.resilience.retry import RetryBudget, blocked_on
+from piecework.resilience.retry import Answered, RetryBudget, blocked_on
 from piecework.saga import recovery
 from tests.unit.piecework.fleet_record import MemoryRecord
 from tests.unit.virtual import run_virtually
@@ -118,15 +117,13 @@ class Storm:
         self, attempts: Attempts, call: Call, deferrals: int
     ) -> float | None:
         """Make the attempts of a call; return the seconds for which its chunk waits."""
-        try:
-            await attempts.make(call, "key", [])
-        except TransientError as error:
-            failure, rng = classify(error), attempts.rng
-            if blocked_on(failure):
-                return recovery.deferral_delay(failure, 1, deferrals, rng)
-            return recovery.backoff(failure, 1 + deferrals, rng)
-        self.answered += 1
-        return None
+        end, rng = await attempts.make(call, "key"), attempts.rng
+        if isinstance(end, Answered):
+            self.answered += 1
+            return None
+        if blocked_on(end.envelope):
+            return recovery.deferral_delay(end.envelope, 1, deferrals, rng)
+        return recovery.backoff(end.envelope, 1 + deferrals, rng)
 
     async def provide(self, rng: Random, *, idempotency_key: str) -> None:
         """Be asked."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from piecework.calls.call import CallScope
+from piecework.calls.caller import Caller
 from piecework.dependency import Dependency
+from piecework.domain import values
 from piecework.domain.model import Effect
-from piecework.resilience.retry import RetryPolicy
+from piecework.resilience.retry import RetryPolicy, answer_of
 from tests.unit.piecework.fakes import SCOPE
 
 PURE = Dependency("model", retry=RetryPolicy(attempts=3, base=1.0))
@@ -50,4 +53,18 @@ async def call(
     *args: Any,
     scope: CallScope = SCOPE,
 ) -> Any:
-    return await made_by.call(scope, dependency, provider.ask, args, {})
+    return await answer(made_by, dependency, provider.ask, args, scope=scope)
+
+
+async def answer(
+    made_by: Caller,
+    dependency: Dependency,
+    function: Callable[..., Awaitable[Any]],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    scope: CallScope = SCOPE,
+) -> Any:
+    """Return the answer of a call, or raise its error, as `ctx.call` does."""
+    end = made_by.call(scope, dependency, function, args, kwargs or {})
+    return values.decode(function, answer_of(await end))

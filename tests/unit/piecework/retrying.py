@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
 from piecework.errors import TransientError
-from piecework.resilience.retry import Retry, RetryBudget, RetryPolicy, call_with_retry
+from piecework.errors.classify import classify
+from piecework.resilience.retry import (
+    Answered,
+    Failed,
+    Retries,
+    Retry,
+    RetryBudget,
+    RetryPolicy,
+    answer_of,
+    call_with_retry,
+)
 
 TOOL = RetryPolicy()
 
@@ -40,16 +51,25 @@ class Run:
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
 
-    async def __call__(self, call: Call, policy: RetryPolicy, **kw: Any) -> str:
-        return await call_with_retry(
-            call,
-            policy,
-            budget=self.budget,
-            rng=self.rng,
-            sleep=self.sleep,
-            on_retry=self.retries.append,
-            **kw,
+    async def __call__(self, call: Call, policy: RetryPolicy) -> str:
+        retries = Retries(policy, self.budget, self.rng)
+        return answer_of(
+            await call_with_retry(
+                ending(call), retries, sleep=self.sleep, on_retry=self.retries.append
+            )
         )
+
+
+def ending(call: Call) -> Callable[[], Awaitable[Answered[str] | Failed]]:
+    """Return a call that returns its end, and raises nothing but a cancellation."""
+
+    async def attempt() -> Answered[str] | Failed:
+        try:
+            return Answered(await call())
+        except Exception as error:  # noqa: BLE001 -- the end has the error
+            return Failed(classify(error), error)
+
+    return attempt
 
 
 def failures(count: int, **kw: Any) -> list[TransientError]:

@@ -39,6 +39,7 @@ from piecework.errors import PieceworkError, StoreError, TransientError
 from piecework.errors.classify import classify
 from piecework.loading import load_pipelines
 from piecework.pipeline import Pipeline
+from piecework.resilience.retry import Answered
 from piecework.saga.stage import encode_value, invoke
 from piecework_worker.isolation.messages import (
     Attempt,
@@ -147,8 +148,8 @@ class ChildCalls:
         function: Callable[..., Awaitable[Any]],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
-    ) -> Any:
-        """Request a call from the worker, and return its value.
+    ) -> Answered[str]:
+        """Request a call from the worker, and return its answer.
 
         Raises:
             RuntimeError: The stage has ended; a leftover task of it makes this call.
@@ -168,7 +169,7 @@ class ChildCalls:
         self.channel.send(Call(number, spec, function.__qualname__, *plain))
         return await self.wait_for_result(number, self.pending[number])
 
-    async def wait_for_result(self, number: int, pending: PendingCall) -> Any:
+    async def wait_for_result(self, number: int, pending: PendingCall) -> Answered[str]:
         """Wait for the call's result; if this task is cancelled, cancel the call first.
 
         A cancelled call stays registered: its effect may go on to its end.
@@ -188,7 +189,7 @@ class ChildCalls:
             raise error_from_fault(answer.fault, self.raised)
         if answer.value is None:
             raise asyncio.CancelledError
-        return values.decode(pending.function, answer.value)
+        return Answered(answer.value)
 
     async def run_to_completion(self, work: Coroutine[Any, Any, R]) -> R:
         """Run work that the worker would not interrupt; here a death interrupts it."""

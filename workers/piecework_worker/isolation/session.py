@@ -21,7 +21,9 @@ from pydantic_core import from_json, to_json
 from piecework.calls.call import CallScope, call_key
 from piecework.context import Context
 from piecework.dependency import Dependency, Fallback
+from piecework.domain import values
 from piecework.domain.model import Effect
+from piecework.resilience.retry import answer_of
 from piecework_worker.isolation.messages import (
     Attempt,
     AttemptError,
@@ -231,9 +233,8 @@ class Session:
         ctx, answer = self.ctx, CallResult(call.call)
         scope = CallScope(ctx.tenant, ctx.job, ctx.chunk, ctx.stage)
         try:
-            value = await ctx.caller.call(
-                scope, dependency, function, call.args, call.kwargs
-            )
+            made = ctx.caller.call(scope, dependency, function, call.args, call.kwargs)
+            value = values.decode(function, answer_of(await made))
             key = call_key(scope, dependency, function, call.args, call.kwargs)
             fell = ctx.caller.fallbacks_used.get(key)
             by = fell.answered_by if fell else ""

@@ -10,14 +10,20 @@ from piecework.domain.keys import provider_key
 from piecework.errors import PermanentError, TransientError
 from piecework.resilience.retry import RetryBudget, RetryPolicy
 from tests.unit.piecework.fakes import SCOPE, Diary, Log, caller
-from tests.unit.piecework.provider import KEYED, PURE, Provider, RefusedError, call
+from tests.unit.piecework.provider import (
+    KEYED,
+    PURE,
+    Provider,
+    RefusedError,
+    answer,
+    call,
+)
 from tests.unit.virtual import run_virtually
 
 
 async def test_a_call_is_made_with_its_arguments_and_a_key() -> None:
     provider, one = Provider(), caller()
-    answer = await one.call(SCOPE, PURE, provider.ask, ["a"], {"b": 1})
-    assert answer == "answer"
+    assert await answer(one, PURE, provider.ask, ["a"], {"b": 1}) == "answer"
     assert provider.args == [("a", {"b": 1})]
     key = call_key(SCOPE, PURE, provider.ask, ["a"], {"b": 1})
     assert provider.keys == [provider_key(key, 1)]
@@ -120,7 +126,7 @@ def test_an_attempt_that_hangs_is_cut_off_and_tried_again() -> None:
         began = asyncio.get_running_loop().time()
         one = caller()
         slow = Dependency("model", timeout=7.0, retry=RetryPolicy(attempts=2))
-        assert await one.call(SCOPE, slow, ask, [], {}) == "answer"
+        assert await answer(one, slow, ask) == "answer"
         assert asyncio.get_running_loop().time() - began == pytest.approx(7.0)
         assert one.counts.retried == 1
 
@@ -140,7 +146,7 @@ async def test_the_wait_for_a_slot_is_not_part_of_the_attempts_time() -> None:
         await asyncio.sleep(0)
         flying -= 1
 
-    calls = [one.call(SCOPE, PURE, ask, [n], {}) for n in range(5)]
+    calls = [answer(one, PURE, ask, [n]) for n in range(5)]
     await asyncio.gather(*calls)
     assert most == 1
 

@@ -11,13 +11,14 @@ from piecework.domain.model import Effect
 from piecework.domain.protocols import ClaimLostError
 from piecework.errors import PermanentError, PolicyError, TransientError
 from piecework.resilience.retry import RetryPolicy
-from tests.unit.piecework.fakes import SCOPE, Diary, caller
+from tests.unit.piecework.fakes import Diary, caller
 from tests.unit.piecework.provider import (
     KEYED,
     ONCE,
     PURE,
     Provider,
     RefusedError,
+    answer,
     call,
 )
 from tests.unit.virtual import run_virtually
@@ -32,7 +33,7 @@ async def test_an_effect_is_written_ahead_and_done_after() -> None:
         return str(await provider.ask(idempotency_key=idempotency_key))
 
     one = caller(diary)
-    assert await one.call(SCOPE, KEYED, ask, [], {}) == "answer"
+    assert await answer(one, KEYED, ask) == "answer"
     assert diary.said == ["begin", "call", "finish"]
     assert diary.stages_with_effects() == {"analyse"}
 

@@ -19,7 +19,7 @@ from piecework.resilience.breaker import breaker_open_error
 from piecework.resilience.retry import RetryPolicy
 from piecework.testing import run_in_memory
 from tests.unit.piecework.fakes import SCOPE, Clause, Diary, Log, caller, context, run
-from tests.unit.piecework.provider import Provider, RefusedError
+from tests.unit.piecework.provider import Provider, RefusedError, answer
 
 ONE_TRY = RetryPolicy(attempts=1)
 REFUSAL = PolicyError("not that", code="llm.policy.refusal")
@@ -47,7 +47,7 @@ class Chain:
         )
 
     async def call(self, by: Any, *args: Any, **kwargs: Any) -> Any:
-        return await by.call(SCOPE, self.dependency, self.large.ask, args, kwargs)
+        return await answer(by, self.dependency, self.large.ask, args, kwargs)
 
     @property
     def asked(self) -> tuple[int, int]:
@@ -89,8 +89,8 @@ async def test_the_last_of_a_chain_may_be_a_function_of_ours() -> None:
 async def test_a_function_of_ours_may_be_async() -> None:
     provider = Provider(REFUSAL)
     large = Dependency("large", fallback=[Fallback(None, by_slow_rules)])
-    answer = await caller().call(SCOPE, large, provider.ask, ["a"], {})
-    assert "slow rules ('a',)" == answer
+    found = await answer(caller(), large, provider.ask, ["a"])
+    assert "slow rules ('a',)" == found
 
 
 async def test_an_open_breaker_asks_the_next() -> None:
@@ -146,7 +146,7 @@ async def test_an_answer_of_the_first_is_remembered_as_just_that() -> None:
 async def test_it_is_remembered_as_the_next_ones_too() -> None:
     chain, one = Chain([REFUSAL], []), caller()
     await chain.call(one, "a")
-    await one.call(SCOPE, SMALL, chain.small.ask, ["a"], {})
+    await answer(one, SMALL, chain.small.ask, ["a"])
     assert (1, 1) == chain.asked
 
 
@@ -220,7 +220,7 @@ class Hotels:
         )
 
     async def book(self, by: Any) -> Any:
-        return await by.call(SCOPE, self.dependency, self.one.ask, ["room"], {})
+        return await answer(by, self.dependency, self.one.ask, ["room"])
 
     @property
     def asked(self) -> tuple[int, int]:
@@ -313,7 +313,7 @@ async def test_one_that_changes_its_arguments_changes_nobody_elses() -> None:
     other = replace(hotels.dependency.fallback[0], function=book)
     dependency = replace(hotels.dependency, fallback=[other])
     for _ in range(2):
-        await caller(diary).call(SCOPE, dependency, full, [{"room": "12"}], {})
+        await answer(caller(diary), dependency, full, [{"room": "12"}])
     assert ["one", {"room": "12"}] == given
 
 
@@ -321,5 +321,5 @@ async def test_a_function_of_ours_may_be_a_lambda_around_an_async_one() -> None:
     chain = Chain([REFUSAL], [REFUSAL])
     last = Fallback(None, lambda text: by_slow_rules(text, 1))
     dependency = replace(chain.dependency, fallback=[last])
-    answer = await caller().call(SCOPE, dependency, chain.large.ask, ["a"], {})
-    assert "slow rules ('a', 1)" == answer
+    found = await answer(caller(), dependency, chain.large.ask, ["a"])
+    assert "slow rules ('a', 1)" == found

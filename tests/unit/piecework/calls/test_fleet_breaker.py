@@ -22,6 +22,10 @@ from piecework.resilience.breaker import (
     PROBE_RETRY_S,
     BreakerPhase,
     CircuitBreaker,
+    Health,
+    Permit,
+    Rejected,
+    breaker_open_error,
 )
 from tests.unit.piecework.fakes import Log
 from tests.unit.piecework.fleet_record import MemoryRecord
@@ -62,10 +66,35 @@ def world() -> World:
 async def call(
     process: BreakerRegistry, error: BaseException | None = None, on: Dependency = MODEL
 ) -> None:
-    async with process.guard(on, classify):
-        await asyncio.sleep(0)
-        if error is not None:
-            raise error
+    permit = await request_permit(process, on)
+    await asyncio.sleep(0)
+    end(process, permit, error, on)
+    if error is not None:
+        raise error
+
+
+async def request_permit(
+    process: BreakerRegistry, on: Dependency = MODEL
+) -> Permit | None:
+    permit = await process.request_permit(on)
+    if isinstance(permit, Rejected):
+        raise breaker_open_error(on.name, permit.seconds)
+    return permit
+
+
+def end(
+    process: BreakerRegistry,
+    permit: Permit | None,
+    error: BaseException | None = None,
+    on: Dependency = MODEL,
+) -> None:
+    if permit is None or on.breaker is None:
+        return
+    failure = classify(error) if isinstance(error, Exception) else None
+    health = Health.SUCCESS if error is None else Health.UNKNOWN
+    if failure is not None:
+        health = on.breaker.health(failure)
+    process.record_end(on, permit, health, failure)
 
 
 async def fails(process: BreakerRegistry, times: int = 1) -> None:
@@ -143,9 +172,10 @@ async def test_one_process_of_the_fleet_probes_and_its_answer_closes_for_all(
     await fails(one, 2)
     await one.sync()
     world.now += 30
-    async with one.guard(MODEL, classify):
-        assert PROBE_RETRY_S == await refused(two)
-        assert PROBE_RETRY_S == await refused(one)
+    permit = await request_permit(one)
+    assert PROBE_RETRY_S == await refused(two)
+    assert PROBE_RETRY_S == await refused(one)
+    end(one, permit)
     assert (BreakerPhase.CLOSED, BreakerPhase.OPEN) == (state(one), state(two))
     await one.sync()
     await two.sync()
@@ -190,14 +220,13 @@ async def test_a_probe_of_a_worker_that_died_is_lost_after_its_time(
     await fails(one, 2)
     await one.sync()
     world.now += 30
-    dead = one.guard(MODEL, classify)
-    await dead.__aenter__()
+    lost = await request_permit(one)
     world.now += MODEL.timeout
     await refused(two)
     world.now += 6
     await call(two)
     assert BreakerPhase.CLOSED is state(two)
-    await dead.__aexit__(TransientError, TransientError("late"), None)
+    end(one, lost, TransientError("late"))
     await two.sync()
     await one.sync()
     assert (BreakerPhase.CLOSED, BreakerPhase.CLOSED) == (world.row.phase, state(one))

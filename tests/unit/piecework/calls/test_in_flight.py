@@ -7,10 +7,19 @@ import pytest
 
 from piecework import Dependency, Effect, PermanentError, TransientError
 from piecework.calls.in_flight import InFlight, may_still_execute
+from piecework.errors.classify import classify
+from piecework.errors.codes import ErrorClass
+from piecework.resilience.retry import Failed
+from tests.unit.piecework.fakes import envelope
 from tests.unit.virtual import run_virtually
 
 BANK = Dependency("bank", effect=Effect.PROVIDER_IDEMPOTENT, timeout=20.0)
 MODEL = Dependency("model", timeout=20.0)
+
+
+def end(error: BaseException) -> Failed | None:
+    """Return the end of a request that raised an error."""
+    return Failed(classify(error), error) if isinstance(error, Exception) else None
 
 
 class AnswerError(Exception):
@@ -38,14 +47,14 @@ class AnswerError(Exception):
 def test_what_was_not_answered_may_still_be_carried_out(
     error: BaseException, *, expected: bool
 ) -> None:
-    assert expected == may_still_execute(error)
+    assert expected == may_still_execute(end(error))
 
 
-def test_what_a_dependency_calls_transient_may_still_be_carried_out() -> None:
-    def meaning(_: BaseException) -> TransientError:
-        return TransientError("lost", code="acme.line.lost")
-
-    assert may_still_execute(ValueError("line lost"), meaning)
+def test_a_request_may_still_execute_if_its_dependency_classifies_it_as_transient() -> (
+    None
+):
+    lost = envelope(ErrorClass.TRANSIENT, code="acme.line.lost")
+    assert may_still_execute(Failed(lost, ValueError("line lost")))
 
 
 def waited(prepare: object) -> tuple[float, int]:
@@ -69,21 +78,21 @@ def test_nothing_on_its_way_is_not_waited_for() -> None:
 
 def test_a_request_is_waited_for_as_long_as_it_may_take() -> None:
     def sent(in_flight: InFlight, now: float) -> None:
-        in_flight.note_failure(BANK, now - 5.0, ConnectionResetError())
+        in_flight.note_failure(BANK, now - 5.0, end(ConnectionResetError()))
 
     assert (15.0, 1) == waited(sent)
 
 
 def test_an_answered_request_is_not_waited_for() -> None:
     def answered(in_flight: InFlight, now: float) -> None:
-        in_flight.note_failure(BANK, now, AnswerError(503))
+        in_flight.note_failure(BANK, now, end(AnswerError(503)))
 
     assert (0.0, 0) == waited(answered)
 
 
 def test_a_pure_call_leaves_nothing_to_wait_for() -> None:
     def sent(in_flight: InFlight, now: float) -> None:
-        in_flight.note_failure(MODEL, now, ConnectionResetError())
+        in_flight.note_failure(MODEL, now, end(ConnectionResetError()))
 
     assert (0.0, 0) == waited(sent)
 

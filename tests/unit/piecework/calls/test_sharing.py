@@ -13,7 +13,7 @@ from piecework.domain.model import Effect
 from piecework.domain.protocols import NoResponseCache
 from piecework.errors import UsageError
 from tests.unit.piecework.fakes import SCOPE, caller
-from tests.unit.piecework.provider import PURE, Provider, call
+from tests.unit.piecework.provider import PURE, Provider, answer, call
 
 MODEL = Dependency("model", cache_ttl_s=3600)
 
@@ -42,8 +42,8 @@ def another(responses: Any) -> Any:
 async def asked(one: Any, provider: Any, *args: Any, **facts: Any) -> Any:
     given = {"dependency": MODEL, "scope": SCOPE} | facts
     kwargs = given.pop("kwargs", {})
-    return await one.call(
-        given["scope"], given["dependency"], provider.ask, args, kwargs
+    return await answer(
+        one, given["dependency"], provider.ask, args, kwargs, scope=given["scope"]
     )
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from random import Random
 
 from piecework import RetryPolicy
-from piecework.resilience.retry import RetryBudget, call_with_retry
-from tests.unit.piecework.retrying import Call
+from piecework.resilience.retry import Retries, RetryBudget, call_with_retry
+from tests.unit.piecework.retrying import Call, ending
 
 #: Makes a call, and returns the seconds that it waited in between.
 Retrier = Callable[[Call, Random], Awaitable[list[float]]]
@@ -26,12 +26,8 @@ def ours(policy: RetryPolicy) -> Retrier:
         async def sleep(seconds: float) -> None:
             waits.append(seconds)
 
-        try:
-            await call_with_retry(
-                call, policy, budget=RetryBudget(math.inf), rng=rng, sleep=sleep
-            )
-        except Exception:  # noqa: BLE001  how it ends is not asked
-            return waits
+        retries = Retries(policy, RetryBudget(math.inf), rng)
+        await call_with_retry(ending(call), retries, sleep=sleep)
         return waits
 
     return try_again

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from piecework import Dependency, RetryPolicy
 from piecework.calls.call import CallScope
 from piecework.idempotency import ByKey, MemoryIdempotency, idempotent
+from tests.unit.piecework import provider
 from tests.unit.piecework.fakes import caller
 
 DAY = 86_400.0
@@ -75,7 +76,9 @@ class InPipeline:
         once = RetryPolicy(attempts=1)  # who retries here is the test
         shop = Dependency("shop", retry=once, breaker=None)
         scope = CallScope(user, task, 0, "order")
-        return str(await self.caller.call(scope, shop, ask, (), order))
+        return str(
+            await provider.answer(self.caller, shop, ask, kwargs=order, scope=scope)
+        )
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from piecework import Dependency, Effect, RetryPolicy
 from piecework.idempotency.record import State
 from piecework.standalone import MemoryIdempotency
 from piecework.store import effects
-from tests.unit.piecework.fakes import SCOPE, caller
+from tests.unit.piecework.fakes import caller
 from tests.unit.piecework.idempotency.guarding import Clock, guard
-from tests.unit.piecework.provider import Provider, RefusedError
+from tests.unit.piecework.provider import Provider, RefusedError, call
 from tests.unit.virtual import run_virtually
 
 ANSWERED: list[BaseException] = []
@@ -61,10 +61,8 @@ def test_the_ledger_says_so_in_a_pipeline(
         provider, one = Provider(*first), caller()
         once = RetryPolicy(attempts=1)
         tool = Dependency("tool", effect=effect, retry=once, breaker=None)
-        await outcome(one.call(SCOPE, tool, provider.ask, ["a"], {}))
-        assert second == await outcome(
-            one.call(SCOPE, tool, provider.ask, ["a"], {}),
-        )
+        await outcome(call(one, tool, provider, "a"))
+        assert second == await outcome(call(one, tool, provider, "a"))
         assert len(provider.keys) == calls
 
     run_virtually(main())

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from piecework.errors import PermanentError, TransientError, UsageError
+from piecework.errors import UsageError
+from piecework.errors.classify import classify
 from piecework.errors.codes import ErrorClass
 from piecework.resilience.breaker import (
     OPEN_CODE,
@@ -18,7 +19,6 @@ from piecework.resilience.breaker import (
     Permit,
     Rejected,
     breaker_open_error,
-    is_breaker_open,
 )
 from tests.unit.piecework.fakes import Highest, Lowest, envelope
 
@@ -261,12 +261,10 @@ def test_values_with_which_it_would_never_open_or_close_are_refused(
     assert refused.value.code == "pipeline.declaration.invalid"
 
 
-def test_a_refusal_is_known_by_its_code_also_behind_another_error() -> None:
+def test_a_rejection_keeps_its_code_as_the_cause_of_another_error() -> None:
     error = breaker_open_error("model", 12.0)
     assert (12.0, OPEN_CODE) == (error.retry_after, error.code)
     wrapped = RuntimeError("no model")
     wrapped.__cause__ = error
-    assert is_breaker_open(error)
-    assert is_breaker_open(wrapped)
-    assert not is_breaker_open(TransientError("not now"))
-    assert not is_breaker_open(PermanentError("no"))
+    assert classify(error).code == OPEN_CODE
+    assert classify(wrapped).code == OPEN_CODE

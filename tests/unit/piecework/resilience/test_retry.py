@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 from random import Random
 from typing import Any
 
 import pytest
 
 from piecework.errors import PermanentError, TransientError, UsageError
-from piecework.resilience.retry import RetryBudget, RetryPolicy, call_with_retry
-from tests.unit.piecework.retrying import MODEL, TOOL, Call, Run, failures
+from piecework.resilience.retry import (
+    Retries,
+    RetryBudget,
+    RetryPolicy,
+    call_with_retry,
+)
+from tests.unit.piecework.retrying import MODEL, TOOL, Call, Run, ending, failures
 
 
 async def test_a_call_that_answers_is_made_once_and_waits_for_nothing() -> None:
@@ -17,18 +21,6 @@ async def test_a_call_that_answers_is_made_once_and_waits_for_nothing() -> None:
 
     assert await run(call, TOOL) == "answer"
     assert (1, []) == (call.made, run.slept)
-
-
-async def test_a_call_that_answers_costs_no_machinery(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # `piecework.resilience.retry` may be shadowed, so the test looks the module up.
-    module = importlib.import_module("piecework.resilience.retry")
-    monkeypatch.setattr(module, "AsyncRetrying", None)
-
-    assert await Run()(Call(), TOOL) == "answer"
-    with pytest.raises(TypeError):
-        await Run()(Call(*failures(1)), TOOL)
 
 
 @pytest.mark.parametrize("policy", [TOOL, MODEL])
@@ -86,10 +78,8 @@ async def test_a_wait_is_announced_before_it_begins() -> None:
         order.append("slept")
 
     await call_with_retry(
-        Call(*failures(2)),
-        TOOL,
-        budget=RetryBudget(),
-        rng=Random(1),
+        ending(Call(*failures(2))),
+        Retries(TOOL, RetryBudget(), Random(1)),
         sleep=sleep,
         on_retry=lambda retry: order.append(f"retry {retry.attempt}"),
     )
@@ -102,9 +92,7 @@ async def test_a_retry_tells_attempt_delay_and_error() -> None:
     await run(Call(*failures(2, code="acme.till.closed")), TOOL)
 
     assert run.slept == [retry.delay for retry in run.retries]
-    assert [(1, 1), (2, 2)] == [
-        (retry.attempt, retry.envelope.attempt) for retry in run.retries
-    ]
+    assert [1, 2] == [retry.attempt for retry in run.retries]
     assert {"acme.till.closed"} == {retry.envelope.code for retry in run.retries}
 
 
@@ -136,30 +124,14 @@ async def test_a_cancellation_during_the_wait_ends_it() -> None:
         waiting.set()
         await asyncio.Event().wait()
 
-    task = asyncio.create_task(
-        call_with_retry(call, TOOL, budget=RetryBudget(), rng=Random(1), sleep=sleep)
-    )
+    retries = Retries(TOOL, RetryBudget(), Random(1))
+    task = asyncio.create_task(call_with_retry(ending(call), retries, sleep=sleep))
     await waiting.wait()
     task.cancel()
 
     with pytest.raises(asyncio.CancelledError):
         await task
     assert (1, 1) == (call.made, task.cancelling())
-
-
-async def test_a_plain_function_that_returns_an_awaitable_is_a_call_too() -> None:
-    call = Call(*failures(1))
-    run = Run()
-
-    value = await call_with_retry(
-        lambda: asyncio.ensure_future(call()),
-        TOOL,
-        budget=run.budget,
-        rng=run.rng,
-        sleep=run.sleep,
-    )
-
-    assert ("answer", 2) == (value, call.made)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,194 @@
+"""The end of an attempt is classified once, and is carried as a value."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+from collections.abc import Iterator
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+import pytest
+
+from piecework import CircuitBreaker, Context, Dependency, Effect, Fallback, Stage
+from piecework.calls.fleet_breaker import BreakerRegistry
+from piecework.errors import PolicyError, StageError, StoreError, TransientError
+from piecework.pipeline import Pipeline
+from piecework.resilience.retry import Answered, Failed, RetryPolicy
+from tests.unit.piecework.fakes import (
+    NOW,
+    SCOPE,
+    Clause,
+    Diary,
+    Log,
+    caller,
+    context,
+    run,
+)
+from tests.unit.piecework.provider import Provider, call
+
+
+class BankError(Exception):
+    """An error that only the dependency's `classify` knows."""
+
+
+class Classifier:
+    """The `classify` of a dependency: counts its calls."""
+
+    def __init__(self, meaning: StageError) -> None:
+        self.meaning = meaning
+        self.calls = 0
+
+    def __call__(self, error: BaseException) -> StageError | None:
+        self.calls += 1
+        return self.meaning if isinstance(error, BankError) else None
+
+
+def with_breakers(log: Log) -> Any:
+    breakers = BreakerRegistry(lambda: NOW, Random(1), log)
+    return caller(Diary(), breakers=breakers, log=log)
+
+
+@pytest.mark.parametrize(
+    "effect", [Effect.PURE, Effect.PROVIDER_IDEMPOTENT, Effect.NON_IDEMPOTENT]
+)
+@pytest.mark.parametrize(
+    "meaning", [TransientError("down"), PolicyError("no", http_status=422)]
+)
+async def test_each_failed_attempt_is_classified_once(
+    effect: Effect, meaning: StageError
+) -> None:
+    classifier, log = Classifier(meaning), Log()
+    dependency = Dependency(
+        "bank",
+        effect=effect,
+        retry=RetryPolicy(attempts=3),
+        classify=classifier,
+        breaker=CircuitBreaker(),
+        fallback=[Fallback(None, lambda: "by rules")] if effect is Effect.PURE else [],
+    )
+    provider = Provider(*(BankError(f"{n}") for n in range(3)))
+    ends = await asyncio.gather(
+        call(with_breakers(log), dependency, provider), return_exceptions=True
+    )
+
+    assert len(ends) == 1
+    assert classifier.calls == len(provider.keys) == log.names().count("call.attempt")
+
+
+async def test_the_dependency_does_not_classify_a_rejected_call() -> None:
+    classifier = Classifier(TransientError("down"))
+    dependency = Dependency(
+        "bank",
+        retry=RetryPolicy(attempts=1),
+        breaker=CircuitBreaker(minimum_calls=1),
+        classify=classifier,
+    )
+    one, provider = with_breakers(Log()), Provider(BankError())
+    for argument in ("first", "second"):
+        with pytest.raises((BankError, TransientError)):
+            await call(one, dependency, provider, argument)
+
+    assert (1, 1) == (classifier.calls, len(provider.keys))
+
+
+async def test_the_end_of_a_call_is_its_answer_or_its_failure() -> None:
+    provider = Provider(error := BankError("no"))
+    bank = Dependency("bank", classify=Classifier(PolicyError("no")))
+    failed = await caller().call(SCOPE, bank, provider.ask, (), {})
+    answered = await caller().call(SCOPE, bank, provider.ask, (), {})
+
+    assert isinstance(failed, Failed)
+    assert failed.error is error
+    assert ("runtime.stage.policy", 1) == (
+        failed.envelope.code,
+        failed.envelope.attempt,
+    )
+    assert Answered('"answer"') == answered
+
+
+async def test_a_failed_call_has_the_failures_of_its_earlier_attempts() -> None:
+    bank = Dependency("bank", retry=RetryPolicy(attempts=3))
+    provider = Provider(*(TransientError(f"{n}") for n in range(3)))
+    end = await caller().call(SCOPE, bank, provider.ask, (), {})
+
+    assert isinstance(end, Failed)
+    assert [1, 2, 3] == [each.attempt for each in (*end.earlier, end.envelope)]
+
+
+async def test_no_call_is_made_after_one_could_not_reach_the_tables() -> None:
+    one, bank = caller(), Dependency("bank", retry=RetryPolicy(attempts=1))
+    provider = Provider(StoreError("The table does not answer."))
+    for argument in ("first", "second"):
+        with pytest.raises(StoreError):
+            await call(one, bank, provider, argument)
+
+    assert len(provider.keys) == 1
+
+
+async def test_four_frames_lie_between_a_stage_and_the_called_function() -> None:
+    frames: list[str] = []
+
+    async def ask(*, idempotency_key: str) -> str:
+        del idempotency_key
+        await asyncio.sleep(0)
+        found = [frame.function for frame in inspect.stack()]
+        frames.extend(found[1 : found.index("stage")])
+        return "answer"
+
+    async def stage(ctx: Context[Clause]) -> str:
+        return await ctx.call(Dependency("bank"), ask)
+
+    pipeline = Pipeline("frames", payload=Clause, stages=[Stage(stage)])
+    await run(pipeline, ctx=context(pipeline))
+
+    assert ["_send", "make", "call", "call"] == frames
+
+
+class Answer:
+    """Something large that a call has in memory."""
+
+    alive = 0
+
+    def __init__(self) -> None:
+        Answer.alive += 1
+
+    def __del__(self) -> None:
+        Answer.alive -= 1
+
+
+@pytest.fixture
+def no_collection() -> Iterator[None]:
+    gc.collect()
+    Answer.alive = 0
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collection")
+@pytest.mark.parametrize("attempts", [1, 2])
+async def test_a_failure_that_the_stage_handles_leaves_nothing_in_memory(
+    attempts: int,
+) -> None:
+    alive: list[int] = []
+
+    async def ask(*, idempotency_key: str) -> str:
+        answer = Answer()
+        await asyncio.sleep(0)
+        message = f"{idempotency_key} {answer}"
+        raise TransientError(message)
+
+    async def stage(ctx: Context[Clause]) -> str:
+        bank = Dependency("bank", retry=RetryPolicy(attempts=attempts), breaker=None)
+        with suppress(TransientError):
+            await ctx.call(bank, ask)
+        alive.append(Answer.alive)
+        return "without the bank"
+
+    pipeline = Pipeline("handles", payload=Clause, stages=[Stage(stage)])
+    await run(pipeline, ctx=context(pipeline))
+
+    assert [0] == alive

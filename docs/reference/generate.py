@@ -18,7 +18,7 @@ import piecework.settings
 import piecework_simulation.__main__
 import piecework_worker.__main__
 from piecework.settings import Settings
-from piecework_orchestrator.cli.app import app
+from piecework_orchestrator.cli.app import LazyCommand, app
 
 #: These commands pass their arguments to a program of its own.
 PROGRAMS = {
@@ -180,9 +180,16 @@ def commands(group: Any, path: list[str]) -> Iterator[tuple[list[str], Any]]:
     """Yield each command and each group of commands with its words."""
     for name, command in group.commands.items():
         if not command.hidden:
-            yield [*path, name], PROGRAMS.get(name, command)
+            yield [*path, name], whole_command(name, command)
         if hasattr(command, "commands"):
             yield from commands(command, [*path, name])
+
+
+def whole_command(name: str, command: Any) -> Any:
+    """Return a command with its options; the table has only its first sentence."""
+    if name in PROGRAMS:
+        return PROGRAMS[name]
+    return command.load() if isinstance(command, LazyCommand) else command
 
 
 def section(path: list[str], command: Any) -> str:

@@ -86,7 +86,7 @@ class CanaryRequest:
         letters: Open dead letters with their fingerprints, of any jobs.
         make_request: Returns the redrive of some dead letters of a job.
         first: The number of dead letters in the first wave.
-        timeout_s: Seconds to wait for all split_into_waves together; None: no limit.
+        timeout_s: Seconds to wait for all waves together; None: no limit.
     """
 
     letters: Sequence[Item]
@@ -108,7 +108,7 @@ class CanaryResult:
     remaining: int
 
 
-async def canary(
+async def redrive_canary(
     rt: Runtime,
     request: CanaryRequest,
     on_wave: Callable[[WaveResult], None],

@@ -14,7 +14,7 @@ import typer.main
 import piecework_simulation.__main__
 import piecework_worker.__main__
 from piecework.settings import Settings
-from piecework_orchestrator.cli.app import app
+from piecework_orchestrator.cli.app import LazyCommand, app
 from piecework_orchestrator.intake.manifest import is_manifest
 from tests.docs.pages import PAGES, ROOT, fenced, on_every_page, shell_lines, spans
 
@@ -38,7 +38,15 @@ def find_command(words: list[str]) -> tuple[Any, list[str]]:
     rest = list(words)
     while rest and rest[0] in getattr(command, "commands", {}):
         command = command.commands[rest.pop(0)]
-    return PROGRAMS.get(command.name, command), rest
+    return whole_command(command), rest
+
+
+@cache
+def whole_command(command: Any) -> Any:
+    """Load a command once; the table has only its first sentence."""
+    if command.name in PROGRAMS:
+        return PROGRAMS[command.name]
+    return command.load() if isinstance(command, LazyCommand) else command
 
 
 def is_known(words: list[str]) -> bool:

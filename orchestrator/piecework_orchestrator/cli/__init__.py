@@ -1,11 +1,10 @@
 """The command line: `piecework`, and `orchestrator`, which is the same.
 
-    app.py        the commands and their groups
+    app.py        the table of the commands and their groups
     run.py        one command's life: settings, connection, errors, exit code
     output.py     tables for people, documents for programs
 
-Commands import what they need when they run, so that `--help` and completion are
-quick.
+The module of a command is imported when the command is used, so `--help` is quick.
 """
 
 from __future__ import annotations

@@ -1,32 +1,223 @@
-"""The commands and their groups, in the order in which a new user needs them."""
+"""The table of all commands, and the command line that is made of it.
+
+`--help` and completion of command names read only the table. The module of a command
+is imported when the command is used, so no command loads the modules of another one.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+import sys
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
 
 import typer
+import typer.main
+from typer.core import TyperCommand, TyperGroup
 
-from piecework_orchestrator.cli import (
-    chunks,
-    config,
-    dlq,
-    effects,
-    errors,
-    infra,
-    jobs,
-    local,
-    results,
-    submit,
-)
-from piecework_orchestrator.cli import local as reconcile
+CONTEXT = {"help_option_names": ["-h", "--help"]}
+
+
+class Row(NamedTuple):
+    """A command in the table.
+
+    Attributes:
+        place: `module:function` in this package; of a program: its module.
+        help: The first sentence of the help.
+        program: Whether the command is a program that gets all arguments.
+    """
+
+    place: str
+    help: str
+    program: bool = False
+
+
+#: The groups of commands, in the order of the help; commands alone come first.
+GROUPS = {
+    "jobs": "List and show jobs; cancel, retry and resume them.",
+    "chunks": "List and show the chunks of a job.",
+    "dlq": "List, redrive, discard and export dead letters.",
+    "effects": "Resolve effects whose outcome is unknown.",
+    "infra": "Deploy the stacks to AWS; compare, price and remove them.",
+    "config": "Show and validate the settings.",
+}
+
+#: The commands as an operator types them, in the order in which a new user needs them.
+COMMANDS = {
+    "demo": Row("local:demo", "Run the demo: review a contract under faults."),
+    "up": Row("local:up", "Start the embedded AWS on this machine."),
+    "down": Row("local:down", "Stop the embedded AWS; its data is deleted."),
+    "doctor": Row("local:doctor", "Check everything that a run needs."),
+    "submit": Row("submit:submit", "Submit a document to a pipeline as a job."),
+    "results": Row("results:results", "Print the result of each chunk."),
+    "reconcile": Row(
+        "reconcile:reconcile",
+        "Finish interrupted work, and send lost messages again.",
+    ),
+    "worker": Row(
+        "piecework_worker",
+        "Run a worker: `piecework-worker` with these arguments.",
+        program=True,
+    ),
+    "simulate": Row(
+        "piecework_simulation",
+        "Simulate a pipeline under injected faults.",
+        program=True,
+    ),
+    "explain-code": Row(
+        "explain_code:explain_code", "Explain an error code, or list all."
+    ),
+    "jobs list": Row("jobs:list_jobs", "List jobs, the newest first."),
+    "jobs show": Row(
+        "jobs:show_job", "Show a job, its chunks by status, and the next command."
+    ),
+    "jobs watch": Row("jobs:watch_job", "Watch a job until it ends."),
+    "jobs events": Row(
+        "jobs:list_events", "List the events of a job, the oldest first."
+    ),
+    "jobs cancel": Row(
+        "cancel:cancel_job", "Cancel a job; chunks that have a result keep it."
+    ),
+    "jobs retry": Row("reopen:retry_job", "Retry a job that ended PARTIAL or FAILED."),
+    "jobs resume": Row("reopen:resume_job", "Resume a CANCELLED job."),
+    "jobs cost": Row(
+        "cost:job_cost",
+        "Show the cost of a job: requests, units, bytes, busy time, tokens.",
+    ),
+    "chunks list": Row("chunks:list_chunks", "List the chunks of a job by number."),
+    "chunks show": Row(
+        "chunks:show_chunk",
+        "Show a chunk with its stages, effects, errors and compensations.",
+    ),
+    "dlq list": Row("dlq:list_letters", "List dead letters, the newest first."),
+    "dlq show": Row("dlq:show_letter", "Show the last dead letter of a chunk."),
+    "dlq stats": Row(
+        "dlq:count_letters",
+        "Count dead letters by cause, the most frequent first.",
+    ),
+    "dlq export": Row(
+        "dlq:export_letters",
+        "Export dead letters completely, one JSON document per line.",
+    ),
+    "dlq discard": Row(
+        "dlq_discard:discard_letters", "Discard dead letters: their chunks stay dead."
+    ),
+    "dlq redrive": Row(
+        "dlq_redrive:redrive_letters", "Redrive dead letters after a fix."
+    ),
+    "effects list": Row(
+        "effects:list_effects",
+        "List the effects in doubt of the chunks that ended without a result.",
+    ),
+    "effects resolve": Row(
+        "effects:resolve_effect",
+        "Record whether an effect in doubt happened; check the other system first.",
+    ),
+    "infra deploy": Row(
+        "infra:deploy_stacks", "Deploy the stacks after a confirmation."
+    ),
+    "infra diff": Row(
+        "infra:diff_stacks", "Show what a deploy would change; change nothing."
+    ),
+    "infra destroy": Row(
+        "infra_destroy:destroy_stacks", "Remove the stacks, but keep the data."
+    ),
+    "infra render": Row("infra:render_templates", "Print or write the templates."),
+    "infra status": Row(
+        "infra:show_status", "Show the status, differences and outputs."
+    ),
+    "infra cost": Row("cost:infra_cost", "Show the price of a month without a job."),
+    "config show": Row(
+        "config:show", "Show every setting and the AWS endpoint, each with its source."
+    ),
+    "config validate": Row(
+        "config:validate", "Check the settings, and the declarations of pipelines."
+    ),
+}
+
+
+class LazyCommand(TyperCommand):
+    """A command of the table; its module is imported when the command is used."""
+
+    def __init__(self, name: str, row: Row) -> None:
+        super().__init__(name, help=row.help, rich_markup_mode=None)
+        self.place = row.place
+
+    def load(self) -> Any:
+        """Import the module; return the command with its options and its whole help."""
+        module, _, function = self.place.partition(":")
+        found = getattr(import_module(f"{__package__}.{module}"), function)
+        alone = typer.Typer(
+            add_completion=False,
+            rich_markup_mode=None,
+            context_settings=CONTEXT,
+            pretty_exceptions_enable=False,
+        )
+        alone.command(self.name)(found)
+        return typer.main.get_command(alone)
+
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        """Return the context of the loaded command, which the caller then runs."""
+        return self.load().make_context(*args, **extra)
+
+
+class Program(TyperCommand):
+    """A command that becomes another program, which gets all arguments.
+
+    The command line cannot import the worker and the simulator, which import it.
+    """
+
+    def __init__(self, name: str, row: Row) -> None:
+        super().__init__(
+            name,
+            help=row.help,
+            rich_markup_mode=None,
+            add_help_option=False,
+            context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+        )
+        self.module = row.place
+
+    def invoke(self, ctx: Any) -> None:
+        """Replace this process by the program."""
+        words = [sys.executable, "-m", self.module, *ctx.args]
+        os.execv(sys.executable, words)  # noqa: S606 -- no shell is the point
+
+
+class CommandLine(TyperGroup):
+    """The commands and the groups of the table."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        groups = {name: make_group(name, text) for name, text in GROUPS.items()}
+        for words, row in COMMANDS.items():
+            group, _, name = words.rpartition(" ")
+            kind = Program if row.program else LazyCommand
+            (groups[group] if group else self).add_command(kind(name, row))
+        self.commands.update(groups)
+
+
+def make_group(name: str, text: str) -> TyperGroup:
+    """Return an empty group; without a command it shows its help."""
+    return TyperGroup(name=name, help=text, no_args_is_help=True, rich_markup_mode=None)
+
 
 app = typer.Typer(
     name="piecework",
+    cls=CommandLine,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=CONTEXT,
 )
+
+
+def print_version(requested: bool) -> None:
+    """Print the version and exit, if `--version` was given."""
+    if requested:
+        # Imported here: `--help` does not load it.
+        from piecework_orchestrator.cli.config import show_version
+
+        show_version()
 
 
 @app.callback()
@@ -36,34 +227,10 @@ def piecework(
         typer.Option(
             "--version",
             help="Print the version and exit.",
-            callback=local.print_version,
+            callback=print_version,
             is_eager=True,
         ),
     ] = False,
 ) -> None:
     """Split a job into chunks, process them over SQS, and account for each chunk."""
     del version  # the callback has printed it
-
-
-app.command()(local.demo)
-app.command()(local.up)
-app.command()(local.down)
-app.command()(local.doctor)
-app.command()(submit.submit)
-app.add_typer(jobs.app, name="jobs")
-app.add_typer(chunks.app, name="chunks")
-app.command()(results.results)
-app.add_typer(dlq.app, name="dlq")
-app.add_typer(effects.app, name="effects")
-app.command()(reconcile.reconcile)
-app.add_typer(infra.app, name="infra")
-app.command(
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)(local.worker)
-app.command(
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)(local.simulate)
-app.command("explain-code")(errors.explain_code)
-app.add_typer(config.app, name="config")

@@ -1,35 +1,33 @@
-"""`config`: show and validate the settings in force here, and their sources."""
+"""`config`: show and validate the settings in force here; `--version`."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
+from piecework.aws.endpoint import find_endpoint, state_folder
+from piecework.errors import UsageError
+from piecework.loading import load_pipelines, version_line, versions
+from piecework.pipeline import lint_stage_order
+from piecework.settings import Settings, load_settings
 from piecework_orchestrator.cli.options import Format, OutputOption
+from piecework_orchestrator.cli.output import Column, Output
 from piecework_orchestrator.cli.run import LOG_LEVEL, run_local
-
-if TYPE_CHECKING:
-    from piecework.settings import Settings
-    from piecework_orchestrator.cli.output import Output
-
-app = typer.Typer(help="Show and validate the settings.", no_args_is_help=True)
 
 PREFIX = "PIECEWORK_"
 #: Variables that other code reads, and that are not settings.
 OTHER_VARIABLES = {LOG_LEVEL, "PIECEWORK_STATE_DIR", "PIECEWORK_CACHE_DIR"}
 
 
-@app.command("show")
 def show(output: OutputOption = Format.TABLE) -> None:
     """Show every setting and the AWS endpoint, each with its source."""
 
     def run(out: Output) -> None:
-        from piecework.settings import load_settings
-        from piecework_orchestrator.cli.output import Column
-
         columns = [
             Column("SETTING", "setting"),
             Column("VALUE", "value", folds=True),
@@ -41,7 +39,6 @@ def show(output: OutputOption = Format.TABLE) -> None:
     run_local(run, output)
 
 
-@app.command("validate")
 def validate(
     pipelines: Annotated[
         list[str] | None,
@@ -59,11 +56,6 @@ def validate(
     """
 
     def run(out: Output) -> None:
-        from piecework.errors import UsageError
-        from piecework.loading import load_pipelines
-        from piecework.pipeline import lint_stage_order
-        from piecework.settings import load_settings
-
         load_settings()
         unknown = unknown_variables(os.environ)
         if unknown:
@@ -87,8 +79,6 @@ def validate(
 
 def endpoint_rows() -> list[dict[str, Any]]:
     """Return the AWS endpoint and region with their sources."""
-    from piecework.aws.endpoint import find_endpoint, state_folder
-
     found = find_endpoint()
     sources = {
         "environment": "AWS_ENDPOINT_URL in the environment",
@@ -97,8 +87,6 @@ def endpoint_rows() -> list[dict[str, Any]]:
     }
     source = sources[found.source]
     if found.source == "embedded":
-        from pathlib import Path
-
         source += f" ({state_folder(os.environ, Path.cwd())})"
     return [
         {"setting": "endpoint", "value": found.url or "AWS", "source": source},
@@ -127,10 +115,6 @@ def setting_rows(
 
 def unknown_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that are not settings, each with a similar setting."""
-    from difflib import get_close_matches
-
-    from piecework.settings import Settings
-
     known = {
         (PREFIX + name).upper() for name in Settings.model_fields
     } | OTHER_VARIABLES
@@ -143,3 +127,12 @@ def unknown_variables(environ: Mapping[str, str]) -> dict[str, str]:
         else ""
         for name in unknown
     }
+
+
+def show_version() -> None:
+    """Print the version; end the process."""
+
+    def run(out: Output) -> None:
+        out.document(versions(), lambda console: console.print(version_line()))
+
+    run_local(run, Format.TABLE)

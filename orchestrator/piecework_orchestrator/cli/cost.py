@@ -1,17 +1,75 @@
-"""`infra cost`: the price of a deployment for a month without a job."""
+"""`jobs cost` and `infra cost`: the bill of a job, and of a month without a job."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from piecework_orchestrator.cli.options import Format, OutputOption
-from piecework_orchestrator.cli.run import run_local
+from piecework.runtime import Runtime
+from piecework.settings import load_settings
+from piecework_orchestrator.cli.options import Format, JobArgument, OutputOption
+from piecework_orchestrator.cli.output import Output
+from piecework_orchestrator.cli.run import run_connected, run_local
+from piecework_orchestrator.cli.views.cost import bill_view, idle_document, idle_view
+from piecework_orchestrator.cost.bill import TaskSize
+from piecework_orchestrator.cost.idle import IdleDeployment, idle_lines, parse_egress
+from piecework_orchestrator.cost.job import job_bill
+from piecework_orchestrator.cost.prices import load_prices
+from piecework_orchestrator.inspector import require_job
 
-if TYPE_CHECKING:
-    from piecework_orchestrator.cli.output import Output
+RegionOption = Annotated[
+    str,
+    typer.Option(
+        "--region",
+        help="The region whose prices apply.",
+        show_default="the deployment's region",
+    ),
+]
+PricesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--prices",
+        help="A price file that overrides the built-in prices.",
+        dir_okay=False,
+    ),
+]
+VcpuOption = Annotated[
+    float, typer.Option("--vcpu", help="vCPUs of a worker task.", min=0)
+]
+GbOption = Annotated[
+    float, typer.Option("--gb", help="Gigabytes of memory of a worker task.", min=0)
+]
+ArmOption = Annotated[bool, typer.Option("--arm", help="Tasks run on ARM.")]
+
+
+def job_cost(
+    job: JobArgument,
+    region: RegionOption = "",
+    prices: PricesOption = None,
+    vcpu: VcpuOption = 0.0,
+    gb: GbOption = 0.0,
+    arm: ArmOption = False,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Show the cost of a job: requests, units, bytes, busy time, tokens.
+
+    List prices from a dated table, without taxes, discounts and free tiers.
+    """
+
+    async def run(rt: Runtime, out: Output) -> None:
+        table, priced_in = load_prices(prices), region or region_of(rt)
+        record = await require_job(rt, job)
+        bill = await job_bill(rt, record, table, priced_in, TaskSize(vcpu, gb, arm))
+        out.document(bill, bill_view(bill))
+
+    run_connected(run, output)
+
+
+def region_of(rt: Runtime) -> str:
+    """Return the region of the deployment."""
+    return rt.endpoint.region or str(rt.objects.client.meta.region_name)
 
 
 def infra_cost(  # noqa: PLR0913, PLR0917 -- options of a command
@@ -52,15 +110,6 @@ def infra_cost(  # noqa: PLR0913, PLR0917 -- options of a command
     """
 
     def run(out: Output) -> None:
-        from piecework.settings import load_settings
-        from piecework_orchestrator.cli.views.cost import idle_document, idle_view
-        from piecework_orchestrator.cost.idle import (
-            IdleDeployment,
-            idle_lines,
-            parse_egress,
-        )
-        from piecework_orchestrator.cost.prices import load_prices
-
         access = parse_egress(egress)
         needed = 5 if access == "none" else 0
         deployment = IdleDeployment(
@@ -81,30 +130,3 @@ def infra_cost(  # noqa: PLR0913, PLR0917 -- options of a command
         out.document(document, idle_view(document))
 
     run_local(run, output)
-
-
-# The options that the cost commands share.
-
-RegionOption = Annotated[
-    str,
-    typer.Option(
-        "--region",
-        help="The region whose prices apply.",
-        show_default="the deployment's region",
-    ),
-]
-PricesOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--prices",
-        help="A price file that overrides the built-in prices.",
-        dir_okay=False,
-    ),
-]
-VcpuOption = Annotated[
-    float, typer.Option("--vcpu", help="vCPUs of a worker task.", min=0)
-]
-GbOption = Annotated[
-    float, typer.Option("--gb", help="Gigabytes of memory of a worker task.", min=0)
-]
-ArmOption = Annotated[bool, typer.Option("--arm", help="Tasks run on ARM.")]

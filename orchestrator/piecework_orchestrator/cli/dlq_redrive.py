@@ -1,39 +1,139 @@
-"""Redrive the selected dead letters, job by job or in waves."""
+"""`dlq redrive`: redrive the selected dead letters, job by job or in waves."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
-from piecework.aws.objects import MOST_BYTES
 from piecework.domain.model import JobRef
-from piecework.domain.outcome import Compensation
-from piecework.domain.records import Bounds, JsonRefusedError, read_json
 from piecework.errors import NotFoundError, UsageError
-from piecework.loading import load_pipeline
-from piecework.pipeline import Pipeline
 from piecework.runtime import Runtime
 from piecework_orchestrator.canary import (
     CanaryRequest,
     CanaryResult,
     Verdict,
     WaveResult,
-    canary,
+    redrive_canary,
 )
-from piecework_orchestrator.cli.dlq_plan import Plan
-from piecework_orchestrator.cli.dlq_select import Letter, chunk_name
+from piecework_orchestrator.cli.dlq_discard import Plan, confirm_plan, make_plan
+from piecework_orchestrator.cli.dlq_edit import (
+    NewPayloads,
+    make_edit,
+    preview_payloads,
+    warn_of_edit,
+)
+from piecework_orchestrator.cli.dlq_select import (
+    ChunkOption,
+    CodeOption,
+    DryRunOption,
+    Filter,
+    FingerprintOption,
+    JobOption,
+    Letter,
+    LimitOption,
+    ReasonOption,
+    SinceOption,
+    StageOption,
+)
+from piecework_orchestrator.cli.options import Format, OutputOption, YesOption
 from piecework_orchestrator.cli.output import Column, Document, Output, print_table
 from piecework_orchestrator.cli.progress import CANCELLED, DEAD_LETTERS_LEFT, OK
-from piecework_orchestrator.cli.submit import whoami
+from piecework_orchestrator.cli.run import run_connected, whoami
 from piecework_orchestrator.cli.times import parse_limit
 from piecework_orchestrator.cli.views.dead_letters import letter_columns, letter_line
-from piecework_orchestrator.redrive import Edit, RedriveRequest, edit_payload, redrive
+from piecework_orchestrator.redrive import Edit, RedriveRequest, redrive
+
+COLUMNS = [
+    Column("WAVE", "wave", right=True),
+    Column("REDRIVEN", "redriven", right=True),
+    Column("SUCCEEDED", "succeeded", right=True),
+    Column("DIED AGAIN", "died", right=True),
+    Column("CANCELLED", "cancelled", right=True),
+]
+
+
+def redrive_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each wanted alone
+    job: JobOption = None,
+    code: CodeOption = None,
+    fingerprint: FingerprintOption = None,
+    stage: StageOption = None,
+    since: SinceOption = None,
+    chunk: ChunkOption = None,
+    limit: LimitOption = 0,
+    reason: ReasonOption = "",
+    dry_run: DryRunOption = False,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            metavar="N",
+            help="Dispatch N chunks a second.",
+            min=0.01,
+            show_default="all at once",
+        ),
+    ] = None,
+    edit: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Replace the payload of one dead letter by this JSON file.",
+        ),
+    ] = "",
+    patch: Annotated[
+        str,
+        typer.Option(
+            metavar="JSON", help="Apply this JSON merge patch to each payload."
+        ),
+    ] = "",
+    pipeline: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="Check new payloads against this `module:pipeline`."
+        ),
+    ] = "",
+    canary: Annotated[
+        int,
+        typer.Option(
+            metavar="K",
+            help="Redrive K first, then twice as many, each wave after the jobs have "
+            "ended; stop if a cause recurs (exit code 5).",
+            min=0,
+            show_default="all at once",
+        ),
+    ] = 0,
+    timeout: Annotated[
+        str,
+        typer.Option(
+            metavar="SPAN",
+            help="With --canary: the longest wait (then exit code 7).",
+            show_default="no limit",
+        ),
+    ] = "",
+    yes: YesOption = False,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Redrive dead letters after a fix.
+
+    Their chunks are processed again, in a new generation of their job.
+    """
+
+    async def run(rt: Runtime, out: Output) -> int:
+        new = await make_edit(edit, patch, pipeline)
+        options = read_options(reason, new, rate, canary, timeout)
+        wanted = Filter(job, code, fingerprint, stage, since, chunk)
+        plan = await make_plan(rt, wanted, limit)
+        payloads = await preview_payloads(rt, plan.letters, new)
+        warn_of_edit(out, plan, payloads)
+        if dry_run:
+            show_redrive(rt, out, plan, payloads)
+            return 0
+        await confirm_plan(plan, out, "Redrive", reason, yes=yes)
+        return await redrive_plan(rt, out, plan, options)
+
+    run_connected(run, output)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +167,6 @@ def read_options(
         message = "--timeout is valid only with --canary."
         raise UsageError(message, next_step="Add --canary K.")
     return RedriveOptions(reason, edit, rate, canary, parse_limit(timeout))
-
-
-def warn_of_edit(out: Output, plan: Plan, payloads: NewPayloads) -> None:
-    """Write what a new payload does not change, and which effects it may repeat."""
-    if not payloads:
-        return
-    out.say("completed stages keep their results; the other stages get the new payload")
-    if count := count_not_compensated(plan.letters):
-        out.say(
-            f"warning: {count} of them have effects that were not compensated, and a "
-            "new payload may repeat these; check `piecework chunks show` first"
-        )
 
 
 def show_redrive(rt: Runtime, out: Output, plan: Plan, payloads: NewPayloads) -> None:
@@ -138,118 +226,6 @@ async def redrive_at_once(
     return done
 
 
-# Read a new payload or a patch from the command line, and preview its effect.
-
-#: Compensation states in which effects of the dead chunk are still in force, or may be.
-NOT_COMPENSATED = {
-    Compensation.FAILED,
-    Compensation.PAST_PIVOT,
-    Compensation.PIVOT_UNKNOWN,
-    Compensation.ABANDONED,
-}
-#: The new payload of each dead letter that gets one, by its position in the list.
-NewPayloads: TypeAlias = dict[int, Any]
-
-
-async def read_edit(file: str, patch: str) -> dict[str, Any] | None:
-    """Return the JSON object of `--edit FILE` or `--patch JSON`; None without either.
-
-    Raises:
-        UsageError: `cli.usage.invalid`; `redrive.payload.invalid`.
-    """
-    if file and patch:
-        message = "--edit and --patch exclude each other."
-        raise UsageError(message, next_step="Remove --edit or --patch.")
-    if not (file or patch):
-        return None
-    text = await asyncio.to_thread(read_text, Path(file)) if file else patch
-    try:
-        found = read_json(text, Bounds(MOST_BYTES))
-    except JsonRefusedError as error:
-        message = f"{file or '--patch'} is not valid JSON: {error}."
-        raise UsageError(message, code="redrive.payload.invalid") from error
-    if not isinstance(found, dict):
-        message = f"{file or '--patch'} is not a JSON object."
-        raise UsageError(message, code="redrive.payload.invalid")
-    return found
-
-
-def read_text(path: Path) -> str:
-    """Return the text of a file."""
-    try:
-        return path.read_text("utf-8")
-    except (OSError, ValueError) as error:  # not text, or not a path
-        message = f"{str(path)!r} cannot be read: {type(error).__name__}."
-        raise UsageError(message, next_step="Name a JSON file.") from error
-
-
-async def make_edit(file: str, patch: str, pipeline: str) -> Edit | None:
-    """Return the change of payloads that was typed; None: the payloads stay.
-
-    Raises:
-        UsageError: `cli.usage.invalid`; `redrive.payload.invalid`.
-    """
-    value = await read_edit(file, patch)
-    if value is None:
-        if pipeline:
-            message = "--pipeline checks new payloads, and requires --edit or --patch."
-            raise UsageError(message, next_step="Add --edit FILE or --patch JSON.")
-        return None
-    return Edit(value, whole=bool(file), pipeline=find_pipeline(pipeline))
-
-
-def find_pipeline(name: str) -> Pipeline | None:
-    """Load the pipeline of a name; None for no name."""
-    return load_pipeline(name) if name else None
-
-
-def count_not_compensated(letters: Sequence[Letter]) -> int:
-    """Count the dead letters whose effects may still be in force.
-
-    The ledger finds an effect by its arguments, so with another payload a redrive may
-    repeat it.
-    """
-    return sum(letter.get("compensation") in NOT_COMPENSATED for letter in letters)
-
-
-async def preview_payloads(
-    rt: Runtime, letters: Sequence[Letter], edit: Edit | None
-) -> NewPayloads:
-    """Return the new payloads, before anything is changed.
-
-    Raises:
-        UsageError: `redrive.payload.invalid`, naming the chunk; `cli.usage.invalid`:
-            `--edit` was given for several dead letters.
-    """
-    if edit is None:
-        return {}
-    if edit.whole and len(letters) > 1:
-        message = f"--edit sets one payload, but {len(letters)} dead letters match."
-        raise UsageError(message, next_step="Select one: --job JOB --chunk N.")
-    payloads: NewPayloads = {}
-    for position, letter in enumerate(letters):
-        try:
-            new = await edit_payload(rt, letter, edit)
-        except UsageError as error:
-            message = f"{letter['job']}/{chunk_name(letter)}: {error.message}"
-            raise UsageError(message, code=error.code) from error
-        if new is not None:
-            payloads[position] = json.loads(new.content)
-    return payloads
-
-
-# Report a canary redrive: each wave when it ends, then the causes that recurred.
-
-
-COLUMNS = [
-    Column("WAVE", "wave", right=True),
-    Column("REDRIVEN", "redriven", right=True),
-    Column("SUCCEEDED", "succeeded", right=True),
-    Column("DIED AGAIN", "died", right=True),
-    Column("CANCELLED", "cancelled", right=True),
-]
-
-
 async def redrive_in_waves(
     rt: Runtime, out: Output, letters: Sequence[Letter], options: RedriveOptions
 ) -> int:
@@ -265,7 +241,7 @@ async def redrive_in_waves(
         out.say(wave_line(ended[-1]))
 
     request = CanaryRequest(letters, options.request, options.canary, options.timeout_s)
-    result = await canary(rt, request, report, out.say)
+    result = await redrive_canary(rt, request, report, out.say)
     document = {
         "verdict": str(result.verdict),
         "waves": ended,

@@ -1,11 +1,13 @@
-"""Find dead letters by filters."""
+"""The options that select dead letters, and the filter that they make."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from piecework.domain import keys
 from piecework.domain.model import iso
@@ -14,8 +16,53 @@ from piecework.errors.fingerprint import fingerprint
 from piecework.runtime import Runtime
 from piecework.store.dead_letters import OPEN, DeadLetters
 from piecework.store.table import Item
+from piecework_orchestrator.cli.options import limit_option
 from piecework_orchestrator.cli.times import parse_span
 from piecework_orchestrator.inspector import require_job
+
+JobOption = Annotated[
+    str | None,
+    typer.Option(
+        "--job", metavar="JOB", help="Only this job.", show_default="all jobs"
+    ),
+]
+CodeOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CODE",
+        help="Only this error code; `llm.*` for all that begin with `llm.`.",
+    ),
+]
+FingerprintOption = Annotated[
+    str | None,
+    typer.Option(metavar="HEX", help="Only this cause, as `dlq stats` shows it."),
+]
+StageOption = Annotated[
+    str | None,
+    typer.Option(metavar="STAGE", help="Only chunks that died in this stage."),
+]
+SinceOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SPAN", help="Only chunks that died within this span: 30m, 1h, 2d."
+    ),
+]
+ChunkOption = Annotated[
+    list[int] | None,
+    typer.Option(metavar="N", help="Only this chunk; repeatable."),
+]
+LimitOption = Annotated[int, limit_option("Dead letters")]
+AllOption = Annotated[
+    bool, typer.Option("--all", help="Include redriven and discarded dead letters.")
+]
+ReasonOption = Annotated[
+    str,
+    typer.Option("--reason", metavar="TEXT", help="The reason, kept in the record."),
+]
+DryRunOption = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Show the selected dead letters, change nothing."),
+]
 
 Letter = dict[str, Any]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from piecework.errors import UsageError
+from piecework.runtime import Runtime
 from piecework_orchestrator.cli.options import (
     ChunkArgument,
     EffectOutcome,
@@ -17,22 +18,15 @@ from piecework_orchestrator.cli.options import (
     ReasonOption,
     YesOption,
     limit_option,
+    parse_chunk,
+    take_first,
 )
-from piecework_orchestrator.cli.run import run_connected
-from piecework_orchestrator.cli.submit import whoami
-from piecework_orchestrator.effects import ResolutionRequest
-
-if TYPE_CHECKING:
-    from piecework.runtime import Runtime
-    from piecework_orchestrator.cli.output import Output
-
-app = typer.Typer(
-    help="Resolve effects whose outcome is unknown.",
-    no_args_is_help=True,
-)
+from piecework_orchestrator.cli.output import Column, Output, facts
+from piecework_orchestrator.cli.run import confirm, run_connected, whoami
+from piecework_orchestrator.effects import ResolutionRequest, effects_in_doubt, resolve
+from piecework_orchestrator.inspector import require_job
 
 
-@app.command("list")
 def list_effects(
     job: JobArgument,
     chunk: Annotated[
@@ -44,11 +38,6 @@ def list_effects(
     """List the effects in doubt of the chunks that ended without a result."""
 
     async def run(rt: Runtime, out: Output) -> None:
-        from piecework_orchestrator.cli.options import parse_chunk, take_first
-        from piecework_orchestrator.cli.output import Column
-        from piecework_orchestrator.effects import effects_in_doubt
-        from piecework_orchestrator.inspector import require_job
-
         record = await require_job(rt, job)
         only = parse_chunk(chunk) if chunk else None
         found, more = await take_first(effects_in_doubt(rt, record, only), limit)
@@ -71,7 +60,6 @@ def list_effects(
     run_connected(run, output)
 
 
-@app.command("resolve")
 def resolve_effect(
     job: JobArgument,
     chunk: ChunkArgument,
@@ -104,17 +92,11 @@ def resolve_effect(
     """
 
     async def run(rt: Runtime, out: Output) -> None:
-        from piecework_orchestrator.cli import run as asking
-        from piecework_orchestrator.cli.options import parse_chunk
-        from piecework_orchestrator.cli.output import facts
-        from piecework_orchestrator.effects import resolve
-        from piecework_orchestrator.inspector import require_job
-
         request = read_resolution(key, answer, reason, outcome)
         record = await require_job(rt, job)
         ref = record.ref.chunk(parse_chunk(chunk))
         word = "happened" if request.answer is not None else "did not happen"
-        await asking.confirm(f"Record that {key} of {ref} {word}", out, yes=yes)
+        await confirm(f"Record that {key} of {ref} {word}", out, yes=yes)
         resolved = await resolve(rt, ref, request)
         out.document(resolved, lambda console: console.print(facts(resolved.items())))
         if out.table:
@@ -123,9 +105,6 @@ def resolve_effect(
             out.say(f"next: {redrive if resolved['status'] == 'DEAD' else resume}")
 
     run_connected(run, output)
-
-
-# Check the arguments of `effects resolve`.
 
 
 def read_resolution(

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from piecework.domain.model import JobRef
-from piecework.domain.records import read_value
 from piecework.errors import UsageError
-from piecework.runtime import Runtime
-from piecework_orchestrator.cli.dlq_select import Letter
-from piecework_orchestrator.cli.options import Format
-from piecework_orchestrator.cli.output import Output, encode
-from piecework_orchestrator.cli.views.dead_letters import payload_facts
 
 
 @contextmanager
@@ -89,44 +82,3 @@ def open_replacement(target: Path) -> Iterator[BinaryIO]:
     finally:
         with suppress(FileNotFoundError):
             part.unlink()
-
-
-# Export dead letters to a file or to standard output.
-
-
-async def export(
-    rt: Runtime, out: Output, letters: Sequence[Letter], to: str, *, payload: bool
-) -> None:
-    """Write dead letters, one per line, with the attributes of the table.
-
-    Raises:
-        UsageError: `cli.usage.invalid`: the file cannot be written to.
-    """
-    if not to:
-        await write_letters(rt, out.stdout.write, letters, payload=payload)
-        return
-    with whole_file(Path(to)) as file:
-        await write_letters(
-            rt, lambda text: file.write(text.encode()), letters, payload=payload
-        )
-    count = len(letters)
-    out.say(f"{count} dead letter{'s' * (count != 1)} written to {to}")
-
-
-async def write_letters(
-    rt: Runtime,
-    put: Callable[[str], object],
-    letters: Sequence[Letter],
-    *,
-    payload: bool,
-) -> None:
-    """Write dead letters, optionally with their payloads."""
-    for letter in letters:
-        facts = {k: v for k, v in letter.items() if k not in {"pk", "sk", "expires_at"}}
-        ref = JobRef(letter["tenant"], letter["job"]).chunk(letter["chunk"])
-        facts["error_history"] = read_value(
-            str(letter["error_history"]), f"The error history of dead letter {ref}"
-        )
-        if payload:
-            facts |= await payload_facts(rt, ref, letter)
-        put(encode(facts, Format.JSONL))

@@ -1,4 +1,4 @@
-"""The options that several commands share."""
+"""The options that several commands share, and the reading of their values."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from piecework.domain.keys import JOIN_CHUNK
 from piecework.errors import UsageError
-
-# The choices of options: in a file of their own, because they load nothing else.
 
 
 class Format(StrEnum):
@@ -72,8 +71,6 @@ def limit_option(what: str) -> typer.models.OptionInfo:
     return option
 
 
-# Limit lists, and check the filters of lists.
-
 T = TypeVar("T")
 
 
@@ -110,8 +107,6 @@ def parse_chunk(text: str) -> int:
     Raises:
         UsageError: `cli.usage.invalid`.
     """
-    from piecework.domain.keys import JOIN_CHUNK
-
     if text.lower() == "join":
         return JOIN_CHUNK
     if not (text.isascii() and text.isdigit() and len(text) < len("1" * 12)):

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
+import yaml
+from pydantic_core import to_jsonable_python
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -222,21 +224,15 @@ def encode_all(documents: Sequence[Document], form: Format) -> str:
 
 def encode(value: object, form: Format) -> str:
     """Return a document in a format for programs."""
-    from pydantic_core import to_jsonable_python
-
     plain = to_jsonable_python(value)
     match form:
         case Format.YAML:
-            import yaml
-
             return str(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
         case Format.JSONL:
             return json.dumps(plain, ensure_ascii=False) + "\n"
         case _:
             return json.dumps(plain, ensure_ascii=False, indent=2) + "\n"
 
-
-# The parts that several views share.
 
 View = Callable[[Console], None]
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -21,13 +21,15 @@ from piecework.store.results import NULL, ONE_BY_ONE, stored_results
 from piecework.store.table import Item
 from piecework_orchestrator.cli.files import make_folder, whole_file
 from piecework_orchestrator.cli.options import Format, JobArgument
+from piecework_orchestrator.cli.output import Column, Output, encode
+from piecework_orchestrator.cli.progress import exit_code
 from piecework_orchestrator.cli.run import report_error, run_connected
-from piecework_orchestrator.inspector import read_certificate
-
-if TYPE_CHECKING:
-    from piecework.domain.model import Job
-    from piecework.runtime import Runtime
-    from piecework_orchestrator.cli.output import Output
+from piecework_orchestrator.inspector import (
+    count_open_letters,
+    read_certificate,
+    require_job,
+)
+from piecework_orchestrator.watch import Watcher, watch
 
 
 def results(
@@ -57,8 +59,6 @@ def results(
     """
 
     async def run(rt: Runtime, out: Output) -> int:
-        from piecework_orchestrator.inspector import require_job
-
         record = await require_job(rt, job)
         errors = ResultErrors(out)
         code = 0
@@ -92,8 +92,6 @@ async def print_results(
     rt: Runtime, out: Output, job: Job, errors: ResultErrors
 ) -> None:
     """Print the chunks that have ended, by number."""
-    from piecework_orchestrator.cli.output import Column, encode
-
     lines = ended_chunks(rt, job, errors)
     printed = 0
     if out.format is Format.JSONL:
@@ -126,11 +124,6 @@ async def follow_results(
     rt: Runtime, out: Output, job: Job, errors: ResultErrors
 ) -> tuple[Job, int]:
     """Print each chunk when it ends; return the ended job and its exit code."""
-    from piecework.errors import UsageError
-    from piecework_orchestrator.cli.progress import exit_code
-    from piecework_orchestrator.inspector import count_open_letters
-    from piecework_orchestrator.watch import Watcher, watch
-
     if out.format is not Format.JSONL:
         message = "--follow writes one line per chunk, and requires -o jsonl."
         raise UsageError(message, next_step="Remove -o, or use -o jsonl.")
@@ -149,8 +142,6 @@ async def follow_results(
     letters = await count_open_letters(rt, ended.ref)
     return ended, exit_code({"status": ended.status, "dead_letters": letters})
 
-
-# Read the results of a job's chunks, at once or as chunks end, checked by hash.
 
 Line = dict[str, Any]
 #: Called with the error of a result that cannot be read; other results still can.
@@ -265,8 +256,6 @@ async def value_of(rt: Runtime, chunk: Chunk, result: Item | None) -> Any:
         what, why = f"The result of {chunk.ref}", "is not valid JSON within the limits"
         raise records.unreadable_error(what, why) from error
 
-
-# Save the artifacts and the read_certificate of an ended job as files.
 
 CERTIFICATE = "certificate.json"
 #: A reopened job keeps its artifacts, and a failed join may have written some.

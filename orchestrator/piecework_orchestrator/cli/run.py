@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import getpass
 import os
+import socket
 import sys
 import threading
 import traceback
@@ -16,15 +18,19 @@ from contextlib import asynccontextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import typer
+from botocore.exceptions import BotoCoreError, ClientError
 
-from piecework.errors import UsageError
+from piecework import telemetry
+from piecework.errors import PieceworkError, UnreachableError, UsageError
+from piecework.errors.classify import classify
+from piecework.errors.codes import ErrorClass
+from piecework.settings import load_settings
 from piecework_orchestrator.cli.options import Format
 from piecework_orchestrator.cli.output import Output
 
 if TYPE_CHECKING:
-    from piecework.errors import PieceworkError
+    # A command that does not need AWS does not load the runtime.
     from piecework.runtime import Runtime
-    from piecework_orchestrator.cli.output import Output
 
 INTERRUPTED = 130
 #: The usual exit code of a program whose output pipe was closed.
@@ -66,9 +72,6 @@ def run_async(
 
 def run_local(run: Local, form: Format) -> None:
     """Run an action, and end the process with its exit code."""
-    from piecework import telemetry
-    from piecework_orchestrator.cli.output import Output
-
     out = Output(form)
     try:
         telemetry.configure(os.environ.get(LOG_LEVEL, "warning"), stream=out.stderr)
@@ -86,8 +89,7 @@ def run_local(run: Local, form: Format) -> None:
 @asynccontextmanager
 async def connection(out: Output) -> AsyncIterator[Runtime]:
     """Connect to AWS; write a remark if it is the embedded AWS."""
-    from piecework import runtime
-    from piecework.settings import load_settings
+    from piecework import runtime  # see the note at the top
 
     async with runtime.connect(load_settings()) as rt:
         if out.table and rt.endpoint.source == "embedded":
@@ -97,8 +99,6 @@ async def connection(out: Output) -> AsyncIterator[Runtime]:
 
 def report_exception(error: Exception, out: Output) -> int:
     """Write an error and the next step; return the exit code."""
-    from piecework.errors import PieceworkError
-
     known = error if isinstance(error, PieceworkError) else to_piecework_error(error)
     if os.environ.get(LOG_LEVEL, "").lower() == "debug":
         traceback.print_exception(error, file=out.stderr)
@@ -119,8 +119,6 @@ def report_error(error: PieceworkError, out: Output) -> None:
 
 def to_piecework_error(error: Exception) -> PieceworkError | None:
     """Convert an error of the system or of AWS; return None for any other error."""
-    from piecework.errors import UsageError
-
     if isinstance(error, OSError) and error.errno in NO_SPACE:
         step = "Free disk space for the output and for temporary files."
         return UsageError("A disk is full.", next_step=step)
@@ -129,12 +127,6 @@ def to_piecework_error(error: Exception) -> PieceworkError | None:
 
 def from_aws_error(error: Exception) -> PieceworkError | None:
     """Convert an error of the AWS SDK; return None for any other error."""
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    from piecework.errors import UnreachableError, UsageError
-    from piecework.errors.classify import classify
-    from piecework.errors.codes import ErrorClass
-
     if not isinstance(error, BotoCoreError | ClientError):
         return None
     found = classify(error)
@@ -162,9 +154,6 @@ def silence_closed_pipe() -> int:
     """Silence the interpreter's error about a closed pipe; return the exit code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return PIPE_CLOSED
-
-
-# Ask for a confirmation before a change, if there is a terminal.
 
 
 async def confirm(what: str, out: Output, *, yes: bool) -> None:
@@ -209,3 +198,12 @@ def require_answer(answer: str, accepted: set[str]) -> None:
     if answer.strip().lower() not in accepted:
         message = "The change was not confirmed; nothing was changed."
         raise UsageError(message, code="cli.confirmation.needed")
+
+
+def whoami() -> str:
+    """Return user and host of the operator, for the record."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # the user of a container may have no name
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 import secrets
-import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from piecework.domain.keys import is_name
 from piecework.domain.model import Job, JobRef
 from piecework.errors import StoreError, UsageError
-from piecework.pipeline import Pipeline
+from piecework.loading import load_pipeline
+from piecework.pipeline import Pipeline, lint_stage_order
 from piecework.runtime import Runtime
+from piecework.settings import load_settings
 from piecework_orchestrator.cli.options import (
     DeadlineOption,
     Format,
@@ -26,19 +26,15 @@ from piecework_orchestrator.cli.options import (
 )
 from piecework_orchestrator.cli.output import Output, facts
 from piecework_orchestrator.cli.progress import show_submit, wait_for
-from piecework_orchestrator.cli.run import connection, run_async
-from piecework_orchestrator.cli.times import parse_deadline, parse_limit
-from piecework_orchestrator.cli.views.jobs import next_command
-from piecework_orchestrator.inspector import job_facts
+from piecework_orchestrator.cli.run import connection, run_async, whoami
+from piecework_orchestrator.cli.times import parse_limit, read_deadline
+from piecework_orchestrator.cli.views.jobs import show_job
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.intake.limits import printable_name
+from piecework_orchestrator.intake.manifest import SCHEME
 from piecework_orchestrator.intake.source import chunk_inputs
 from piecework_orchestrator.submit import Submission
 from piecework_orchestrator.submit import submit as submit_job
-
-if TYPE_CHECKING:
-    from piecework.pipeline import Pipeline
-    from piecework_orchestrator.cli.output import Output
 
 FIRST_LABELS = 5
 
@@ -79,8 +75,6 @@ def submit(
     """Submit a document to a pipeline as a job."""
 
     async def run(out: Output) -> int | None:
-        from piecework.loading import load_pipeline
-
         limit_s = check_options(job_id, wait=wait, timeout=timeout)
         found = load_pipeline(pipeline)
         if dry_run:
@@ -95,15 +89,11 @@ def submit(
 
 async def show_estimate(out: Output, pipeline: Pipeline, source: str) -> None:
     """Write the chunks, calls and limits that a submit would have."""
-    from piecework_orchestrator.intake.manifest import SCHEME
-
     if source.startswith(SCHEME):
         async with connection(out) as rt:
             document = await estimate(pipeline, source, rt.objects.client)
     else:
         document = await estimate(pipeline, source, None)
-
-    from piecework_orchestrator.cli.output import facts
 
     def draw(console: Any) -> None:
         calls = document["calls"]
@@ -148,10 +138,6 @@ def claim_limits(found: dict[str, Any]) -> str:
 
 async def estimate(pipeline: Pipeline, source: str, s3: Any) -> dict[str, Any]:
     """Split the whole source, and return the counts and the first labels."""
-    from piecework.pipeline import lint_stage_order
-    from piecework.settings import load_settings
-    from piecework_orchestrator.intake.source import chunk_inputs
-
     labels: list[str] = []
     chunks = size = 0
     async for chunk in chunk_inputs(source, pipeline, s3=s3):
@@ -177,8 +163,6 @@ async def estimate(pipeline: Pipeline, source: str, s3: Any) -> dict[str, Any]:
         ),
     }
 
-
-# Start a job and, with `--wait`, wait until it has ended.
 
 #: Letters and digits that are not easily confused with others.
 ALPHABET = "23456789abcdefghjkmnpqrstvwxyz"
@@ -272,44 +256,7 @@ async def submit_with_progress(
         raise
 
 
-def show_job(out: Output, job: Job, *, new: bool | None = None) -> None:
-    """Write a job as it is now; `new` is whether this submit created it."""
-    document = job_facts(job) | ({} if new is None else {"new": new})
-    shown = facts(
-        [
-            ("job", job.ref.job),
-            (
-                "status",
-                f"{job.status}"
-                + ("  (it exists with the same content)" if new is False else ""),
-            ),
-            ("chunks", job.chunks),
-            ("deadline", job.item.get("deadline_at")),
-        ]
-    )
-    out.document(document, lambda console: console.print(shown))
-    out.say(f"next: {next_command(document)}")
-
-
-def read_deadline(text: str, now: float) -> float | None:
-    """Return the deadline in epoch seconds; None: none was given.
-
-    Raises:
-        UsageError: `cli.usage.invalid`.
-    """
-    return parse_deadline(text, now) if text else None
-
-
 def new_job_id(now: float) -> str:
     """Return a unique id that sorts by time."""
     token = "".join(secrets.choice(ALPHABET) for _ in range(5))
     return f"{datetime.fromtimestamp(now, UTC):%y%m%d-%H%M%S}-{token}"
-
-
-def whoami() -> str:
-    """Return user and host of the operator, for the record."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # the user of a container may have no name
-        user = "unknown"
-    return f"{user}@{socket.gethostname()}"

@@ -6,6 +6,8 @@ import re
 from datetime import datetime
 from typing import Any
 
+from piecework.errors import UsageError
+
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _SPAN = re.compile(r"([0-9]{1,12})([smhd])")
 #: Seconds of the longest span, a hundred years: a longer span is a typing error.
@@ -20,14 +22,10 @@ def parse_span(text: str) -> float:
     """
     parts = _SPAN.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
-        from piecework.errors import UsageError
-
         message = f"{text!r} is not a span of time."
         raise UsageError(message, next_step="Write it as 30s, 15m, 1h30m or 2d.")
     seconds = sum(int(number) * SECONDS[unit] for number, unit in parts)
     if seconds > MAX_SPAN_S:
-        from piecework.errors import UsageError
-
         message = f"{text!r} is longer than a hundred years."
         raise UsageError(message, next_step="Write it as 30s, 15m, 1h30m or 2d.")
     return float(seconds)
@@ -48,8 +46,6 @@ def parse_deadline(text: str, now: float) -> float:
     Raises:
         UsageError: `cli.usage.invalid`: the text is neither, or the time has passed.
     """
-    from piecework.errors import UsageError
-
     if not text[:1].isdigit() or "-" not in text:
         return require_future(now + parse_span(text), text, now)
     try:
@@ -62,13 +58,20 @@ def parse_deadline(text: str, now: float) -> float:
     return require_future(found.timestamp(), text, now)
 
 
+def read_deadline(text: str, now: float) -> float | None:
+    """Return the deadline in epoch seconds; None: none was given.
+
+    Raises:
+        UsageError: `cli.usage.invalid`.
+    """
+    return parse_deadline(text, now) if text else None
+
+
 def require_future(moment: float, text: str, now: float) -> float:
     """Return a deadline if it is in the future.
 
     A past deadline would cancel and compensate the job at once.
     """
-    from piecework.errors import UsageError
-
     if moment <= now:
         message = f"The deadline {text} has passed."
         raise UsageError(message, next_step="Use a later deadline.")

@@ -13,6 +13,7 @@ from piecework.aws.objects import MOST_BYTES, PayloadRef, Payloads
 from piecework.domain.model import ChunkRef
 from piecework.domain.records import Bounds, read_json, read_value
 from piecework.errors import NotFoundError, PieceworkError, StoreError
+from piecework.errors.codes import REGISTRY
 from piecework.runtime import Runtime
 from piecework.store.dead_letters import OPEN, REDRIVEN, read_letter
 from piecework.store.table import Item
@@ -22,6 +23,7 @@ from piecework_orchestrator.cli.output import (
     Column,
     Document,
     View,
+    clean,
     facts,
     pretty,
     section,
@@ -169,8 +171,6 @@ def patch_text(letter: Letter) -> str:
 
 def cause_text(letter: Letter) -> str:
     """Return the cause of the code; a pipeline's own code is not in the registry."""
-    from piecework.errors.codes import REGISTRY
-
     found = REGISTRY.get(str(letter["error_code"]))
     return found.cause if found else ""
 
@@ -183,8 +183,6 @@ def counters_text(letter: Letter) -> str:
 
 def payload_text(payload: Any) -> str:
     """Return a payload as text whose line breaks are not escaped."""
-    from piecework_orchestrator.cli.output import clean
-
     if not isinstance(payload, dict):
         return clean(pretty(payload))
     lines = []

@@ -1,13 +1,16 @@
-"""Draw stacks, changes and files for people."""
+"""Draw stacks, changes and files for people, and ask them to confirm changes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
 
 from piecework_orchestrator.cli.output import Column, Output, print_table
+from piecework_orchestrator.cli.run import confirm_now
+from piecework_orchestrator.infra.change_set import Change
 from piecework_orchestrator.infra.deploy import StackResult
 from piecework_orchestrator.infra.status import NOT_DEPLOYED
 
@@ -104,3 +107,29 @@ def differences(rows: Sequence[Mapping[str, str]]) -> str:
             else f"default {row['default']}"
         ]
     )
+
+
+@dataclass(frozen=True, slots=True)
+class CommandInteraction:
+    """Report to the terminal and ask the user there.
+
+    Attributes:
+        yes: Confirm every change without a question.
+    """
+
+    out: Output
+    yes: bool
+
+    def report(self, text: str) -> None:
+        """Write one line of progress."""
+        self.out.say(text)
+
+    def show_changes(self, stack: str, changes: Sequence[Change]) -> None:
+        """Show the planned changes of one stack."""
+        self.out.say(f"{stack}:")
+        rows = [change.document() for change in changes]
+        self.out.draw(lambda c: print_table(c, rows, CHANGE_COLUMNS), on_stderr=True)
+
+    def confirm(self, action: str) -> None:
+        """Return if the user confirms the action."""
+        confirm_now(action, self.out, yes=self.yes)

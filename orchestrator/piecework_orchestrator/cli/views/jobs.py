@@ -6,13 +6,15 @@ from collections.abc import Mapping
 
 from rich.console import Console
 
-from piecework_orchestrator.cli.output import Column, Document, View, facts
+from piecework.domain.model import Job
+from piecework_orchestrator.cli.output import Column, Document, Output, View, facts
 from piecework_orchestrator.cli.times import (
     epoch,
     format_ago,
     format_between,
     format_span,
 )
+from piecework_orchestrator.inspector import job_facts
 
 
 def job_columns(now: float) -> list[Column]:
@@ -181,3 +183,22 @@ def next_command(job: Document) -> str:
         "FAILED": f"piecework dlq list --job {name}",
     }
     return by_status.get(job["status"], f"piecework jobs watch {name}")
+
+
+def show_job(out: Output, job: Job, *, new: bool | None = None) -> None:
+    """Write a job as it is now; `new` is whether this submit created it."""
+    document = job_facts(job) | ({} if new is None else {"new": new})
+    shown = facts(
+        [
+            ("job", job.ref.job),
+            (
+                "status",
+                f"{job.status}"
+                + ("  (it exists with the same content)" if new is False else ""),
+            ),
+            ("chunks", job.chunks),
+            ("deadline", job.item.get("deadline_at")),
+        ]
+    )
+    out.document(document, lambda console: console.print(shown))
+    out.say(f"next: {next_command(document)}")

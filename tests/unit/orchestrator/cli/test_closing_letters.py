@@ -19,7 +19,7 @@ from piecework_orchestrator.canary import (
     Verdict,
     WaveResult,
 )
-from piecework_orchestrator.cli import dlq_plan, dlq_redrive
+from piecework_orchestrator.cli import dlq_discard, dlq_redrive
 from piecework_orchestrator.redrive import RedriveRequest
 from tests.unit.orchestrator.cli.deployment import Deployment
 
@@ -61,7 +61,7 @@ def discarded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[int], Clo
         requests.append((ref.job, [letter["chunk"] for letter in letters], closing))
         return len(letters)
 
-    monkeypatch.setattr(dlq_plan, "discard", discard)
+    monkeypatch.setattr(dlq_discard, "discard", discard)
     return requests
 
 
@@ -263,7 +263,7 @@ def fake_canary(
             on_wave(each)
         return CanaryResult(verdict, results, left)
 
-    monkeypatch.setattr(dlq_redrive, "canary", canary)
+    monkeypatch.setattr(dlq_redrive, "redrive_canary", canary)
     return requests
 
 

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from piecework.errors import UsageError
-from piecework_orchestrator.cli.infra import BY_HAND
+from piecework_orchestrator.cli import infra_options
+from piecework_orchestrator.cli.infra_destroy import BY_HAND
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import confirm_now, confirm_word
-from piecework_orchestrator.infra import session, templates
+from piecework_orchestrator.infra import templates
 from piecework_orchestrator.infra.destroy import DATA_ACTIONS, RETAIN_POLICIES
 from piecework_orchestrator.infra.templates import Part
 from tests.unit.orchestrator.infra.cloudformation import (
@@ -32,7 +33,7 @@ DATA = (*ASKED, "--stack", "data")
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> CloudFormation:
     made = CloudFormation()
-    monkeypatch.setattr(session, "open_session", lambda _: session_of(made))
+    monkeypatch.setattr(infra_options, "open_session", lambda _: session_of(made))
     monkeypatch.setattr(templates, "read", FILES.__getitem__)
     return made
 

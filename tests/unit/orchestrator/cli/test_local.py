@@ -12,7 +12,8 @@ import pytest
 from piecework.aws.endpoint import Emulator
 from piecework.errors.codes import REGISTRY
 from piecework.settings import Settings
-from piecework_orchestrator import demo, doctor, embedded
+from piecework_orchestrator import doctor, embedded
+from piecework_orchestrator.demo import run as demo_run
 from piecework_orchestrator.doctor import Check
 
 Run = Callable[..., Any]
@@ -152,7 +153,7 @@ def test_the_demo_writes_to_stdout_and_sets_the_exit_code(
         stream.write(f"{seed} {keep} {out}\n")
         return 5
 
-    monkeypatch.setattr(demo, "run_demo", run_demo)
+    monkeypatch.setattr(demo_run, "run_demo", run_demo)
     done = run("demo", "--seed", "7", "--out", "there")
     assert (5, "7 False there\n") == (done.exit_code, done.stdout)
 

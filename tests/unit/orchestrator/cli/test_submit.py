@@ -20,6 +20,7 @@ from piecework_orchestrator.cli import submit as submitting
 from piecework_orchestrator.cli.options import Format
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.submit import new_job_id
+from piecework_orchestrator.cli.views.jobs import show_job
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.submit import Submission
 from tests.unit.orchestrator.cli.deployment import Deployment
@@ -144,7 +145,7 @@ async def test_an_interrupted_submit_names_the_job_that_continues(
             progress(*(("written", 0) if step == "create" else (step, 1)))
         raise cut_off
 
-    monkeypatch.setattr(submitting, "submit", submit)
+    monkeypatch.setattr(submitting, "submit_job", submit)
     out = Output(Format.TABLE, io.StringIO(), io.StringIO())
     rt: Any = None
     chunks: Any = None
@@ -196,7 +197,7 @@ def test_the_name_of_a_source_is_text_whatever_its_bytes_are(
         submitted.append(submission)
         raise StoreError("Enough.", code="aws.service.throttled")
 
-    monkeypatch.setattr(submitting, "submit", submit)
+    monkeypatch.setattr(submitting, "submit_job", submit)
     path = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.jsonl")
     Path(path).write_text('{"text": "one"}\n')
     assert 6 == run("submit", f"{toy}:toy", path).exit_code
@@ -216,5 +217,5 @@ def test_the_next_command_follows_from_the_status(
     capsys: pytest.CaptureFixture[str], status: str, step: str
 ) -> None:
     item = {"status": status, "gen": 1, "chunks": 1, "pipeline": "p"}
-    submitting.show_job(Output(Format.TABLE), Job.read(JobRef("default", "a"), item))
+    show_job(Output(Format.TABLE), Job.read(JobRef("default", "a"), item))
     assert f"next: {step}" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Plan which dead letters a command closes, and have the plan confirmed."""
+"""`dlq discard`, and the plan of the dead letters that a command closes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,68 @@ from piecework.domain.model import JobRef
 from piecework.errors import UsageError
 from piecework.runtime import Runtime
 from piecework.store.dead_letters import Closing
-from piecework_orchestrator.cli.dlq_select import Filter, Letter, select
+from piecework_orchestrator.cli.dlq_select import (
+    ChunkOption,
+    CodeOption,
+    DryRunOption,
+    Filter,
+    FingerprintOption,
+    JobOption,
+    Letter,
+    LimitOption,
+    ReasonOption,
+    SinceOption,
+    StageOption,
+    select,
+)
+from piecework_orchestrator.cli.options import Format, OutputOption, YesOption
 from piecework_orchestrator.cli.output import Column, Output
-from piecework_orchestrator.cli.run import confirm
-from piecework_orchestrator.cli.submit import whoami
+from piecework_orchestrator.cli.run import confirm, run_connected, whoami
 from piecework_orchestrator.cli.views.dead_letters import letter_columns, letter_line
 from piecework_orchestrator.redrive import discard
+
+
+def discard_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each wanted alone
+    job: JobOption = None,
+    code: CodeOption = None,
+    fingerprint: FingerprintOption = None,
+    stage: StageOption = None,
+    since: SinceOption = None,
+    chunk: ChunkOption = None,
+    limit: LimitOption = 0,
+    reason: ReasonOption = "",
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Discard dead letters: their chunks stay dead.
+
+    Later redrives and retries leave these chunks out.
+    """
+
+    async def run(rt: Runtime, out: Output) -> None:
+        wanted = Filter(job, code, fingerprint, stage, since, chunk)
+        plan = await make_plan(rt, wanted, limit)
+        if dry_run:
+            show_plan(rt, out, plan, "discarded")
+            return
+        await confirm_plan(plan, out, "Discard", reason, yes=yes)
+        await discard_plan(rt, out, plan, reason)
+
+    run_connected(run, output)
+
+
+async def discard_plan(rt: Runtime, out: Output, plan: Plan, reason: str) -> None:
+    """Discard the planned dead letters; those closed meanwhile are skipped."""
+    closing = Closing(whoami(), reason)
+    done = [
+        {"job": ref.job, "discarded": await discard(rt, ref, letters, closing)}
+        for ref, letters in plan.by_job.items()
+    ]
+    columns = [Column("JOB", "job"), Column("DISCARDED", "discarded", right=True)]
+    out.rows(done, columns, "no dead letter was discarded")
+    if out.table:
+        out.say(f"next: piecework dlq list --job {done[0]['job']} --all")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +131,3 @@ async def confirm_plan(
         step = "Add --reason 'what was fixed, or why they are discarded'."
         raise UsageError(message, code="redrive.reason.missing", next_step=step)
     await confirm(f"{verb} {plan}", out, yes=yes)
-
-
-# Discard dead letters job by job, and report how many.
-
-
-async def discard_plan(rt: Runtime, out: Output, plan: Plan, reason: str) -> None:
-    """Discard the planned dead letters; those closed meanwhile are skipped."""
-    closing = Closing(whoami(), reason)
-    done = [
-        {"job": ref.job, "discarded": await discard(rt, ref, letters, closing)}
-        for ref, letters in plan.by_job.items()
-    ]
-    columns = [Column("JOB", "job"), Column("DISCARDED", "discarded", right=True)]
-    out.rows(done, columns, "no dead letter was discarded")
-    if out.table:
-        out.say(f"next: piecework dlq list --job {done[0]['job']} --all")

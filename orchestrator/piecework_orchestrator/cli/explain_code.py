@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from difflib import get_close_matches
+from typing import Annotated, Any
 
 import typer
 
+from piecework.errors import NotFoundError, UsageError
+from piecework.errors.codes import (
+    BEHAVIOUR,
+    LAYERS,
+    REGISTRY,
+    Code,
+    ErrorClass,
+    is_well_formed,
+)
 from piecework_orchestrator.cli.options import Format, OutputOption
+from piecework_orchestrator.cli.output import Column, Output, facts
 from piecework_orchestrator.cli.run import run_local
-
-if TYPE_CHECKING:
-    from piecework.errors.codes import Code
-    from piecework_orchestrator.cli.output import Output
 
 
 def explain_code(
@@ -45,8 +52,6 @@ def explain_code(
             list_codes(out, layer, error_class)
             return
         if layer is not None or error_class is not None:
-            from piecework.errors import UsageError
-
             message = "--layer and --class filter the list; they do not fit a code."
             raise UsageError(message, next_step="Remove the option or the code.")
         show_code(out, code)
@@ -56,9 +61,6 @@ def explain_code(
 
 def list_codes(out: Output, layer: str | None, error_class: str | None) -> None:
     """Write the codes of a layer and a class; None stands for all."""
-    from piecework.errors.codes import LAYERS, REGISTRY, ErrorClass
-    from piecework_orchestrator.cli.output import Column
-
     require_choice(layer, "layer", list(LAYERS))
     require_choice(error_class, "class", [str(each) for each in ErrorClass])
     found = [
@@ -76,8 +78,6 @@ def list_codes(out: Output, layer: str | None, error_class: str | None) -> None:
 
 def require_choice(value: str | None, what: str, choices: list[str]) -> None:
     """Raise `cli.usage.invalid` unless the value is one of the choices."""
-    from piecework.errors import UsageError
-
     if value is not None and value not in choices:
         message = f"{value} is not a known {what}."
         raise UsageError(message, next_step=f"Use one of {', '.join(choices)}.")
@@ -89,12 +89,6 @@ def show_code(out: Output, code: str) -> None:
     Raises:
         NotFoundError: `cli.usage.invalid`, with similar codes.
     """
-    from difflib import get_close_matches
-
-    from piecework.errors import NotFoundError
-    from piecework.errors.codes import LAYERS, REGISTRY, is_well_formed
-    from piecework_orchestrator.cli.output import facts
-
     found = REGISTRY.get(code)
     if found is None:
         similar = get_close_matches(code, REGISTRY, n=3)
@@ -112,8 +106,6 @@ def show_code(out: Output, code: str) -> None:
 
 def document(code: Code) -> dict[str, Any]:
     """Return a row of the registry as a document."""
-    from piecework.errors.codes import BEHAVIOUR
-
     return {
         "code": code.code,
         "class": str(code.error_class),

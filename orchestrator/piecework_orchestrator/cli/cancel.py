@@ -1,0 +1,142 @@
+"""`jobs cancel`: cancel a job, or show the compensation plan of the cancel."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from piecework.domain.model import Job
+from piecework.errors import UsageError
+from piecework.runtime import Runtime
+from piecework_orchestrator.cancel import cancel
+from piecework_orchestrator.cli.options import (
+    Format,
+    JobArgument,
+    OutputOption,
+    ReasonOption,
+    YesOption,
+    limit_option,
+    parse_chunk,
+    take_first,
+)
+from piecework_orchestrator.cli.output import Column, Output
+from piecework_orchestrator.cli.run import confirm, run_connected, whoami
+from piecework_orchestrator.cli.views.jobs import show_job
+from piecework_orchestrator.compensation_plan import (
+    PlanRequest,
+    compensation_plans,
+    pipeline_of,
+)
+from piecework_orchestrator.inspector import MAX_COUNTED_CHUNKS, require_job
+
+COLUMNS = [
+    Column("CHUNK", "chunk", right=True),
+    Column("STAGE", "stage"),
+    Column("STATE", "state"),
+    Column("COMPENSATE", "compensate"),
+    Column("REVERSIBILITY", "reversibility"),
+]
+
+
+def cancel_job(  # noqa: PLR0913, PLR0917 -- options of a command
+    job: JobArgument,
+    reason: ReasonOption = "",
+    compensate: Annotated[
+        bool,
+        typer.Option("--compensate", help="Compensate the effects of open chunks."),
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="With --compensate: show the compensation plan, change nothing.",
+        ),
+    ] = False,
+    chunk: Annotated[
+        str,
+        typer.Option(
+            metavar="N",
+            help="With --dry-run: plan only this chunk.",
+            show_default="all that were started",
+        ),
+    ] = "",
+    pipeline: Annotated[
+        str,
+        typer.Option(
+            metavar="MODULE:PIPELINE",
+            help="With --dry-run: the job's pipeline; adds compensations and pivot.",
+            show_default="only what is on record",
+        ),
+    ] = "",
+    limit: Annotated[int, limit_option("With --dry-run: chunks")] = 20,
+    yes: YesOption = False,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Cancel a job; chunks that have a result keep it.
+
+    By default, open chunks keep their effects, and `jobs resume` continues from their
+    checkpoints. With --compensate the effects of open chunks are compensated, except
+    past the pivot, and `jobs resume` repeats those stages. Add --dry-run to see the
+    compensation plan first.
+    """
+
+    async def run(rt: Runtime, out: Output) -> None:
+        check_options(chunk, pipeline, compensate=compensate, dry_run=dry_run)
+        record = await require_job(rt, job)
+        if dry_run:
+            await show_plan(rt, out, record, chunk, pipeline, limit)
+            return
+        what = "Cancel and compensate" if compensate else "Cancel"
+        await confirm(f"{what} job {job} ({record.status})", out, yes=yes)
+
+        def report_recorded(found: Job) -> None:
+            if found.chunks > MAX_COUNTED_CHUNKS:
+                out.say(
+                    f"the cancel is recorded; cancelling {found.chunks:,} chunks "
+                    "continues even if this command is interrupted"
+                )
+
+        cancelled = await cancel(
+            rt,
+            record.ref,
+            actor=whoami(),
+            reason=reason,
+            compensate=compensate,
+            on_recorded=report_recorded,
+        )
+        show_job(out, cancelled)
+
+    run_connected(run, output)
+
+
+def check_options(
+    chunk: str, pipeline: str, *, compensate: bool, dry_run: bool
+) -> None:
+    """Refuse options of `jobs cancel` that do not fit together.
+
+    Raises:
+        UsageError: `cli.usage.invalid`.
+    """
+    if dry_run and not compensate:
+        message = "--dry-run shows the compensation plan, and requires --compensate."
+        raise UsageError(message, next_step="Add --compensate.")
+    if (chunk or pipeline) and not dry_run:
+        message = "--chunk and --pipeline are valid only with --dry-run."
+        step = "Add --dry-run; a cancel is always of the whole job."
+        raise UsageError(message, next_step=step)
+
+
+async def show_plan(
+    rt: Runtime, out: Output, job: Job, chunk: str, pipeline: str, limit: int
+) -> None:
+    """Write what a cancel with --compensate would compensate, in order."""
+    only = parse_chunk(chunk) if chunk else None
+    request = PlanRequest(job, pipeline_of(job, pipeline), only)
+    found, more = await take_first(compensation_plans(rt, request), limit)
+    rows = [row for plan in found for row in plan]
+    out.rows(rows, COLUMNS, f"nothing to compensate; the job is {job.status}")
+    if out.table and rows and not pipeline:
+        out.say("compensation functions and the pivot are unknown: add --pipeline")
+    if more and out.table:
+        out.say(f"only the first {limit} chunks are listed; --limit 0 lists all")

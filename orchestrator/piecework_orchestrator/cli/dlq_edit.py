@@ -1,0 +1,125 @@
+"""Read a new payload or a patch from the command line, and preview its effect."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from piecework.aws.objects import MOST_BYTES
+from piecework.domain.outcome import Compensation
+from piecework.domain.records import Bounds, JsonRefusedError, read_json
+from piecework.errors import UsageError
+from piecework.loading import load_pipeline
+from piecework.runtime import Runtime
+from piecework_orchestrator.cli.dlq_discard import Plan
+from piecework_orchestrator.cli.dlq_select import Letter, chunk_name
+from piecework_orchestrator.cli.output import Output
+from piecework_orchestrator.redrive import Edit, edit_payload
+
+#: Compensation states in which effects of the dead chunk are still in force, or may be.
+NOT_COMPENSATED = {
+    Compensation.FAILED,
+    Compensation.PAST_PIVOT,
+    Compensation.PIVOT_UNKNOWN,
+    Compensation.ABANDONED,
+}
+#: The new payload of each dead letter that gets one, by its position in the list.
+NewPayloads: TypeAlias = dict[int, Any]
+
+
+async def make_edit(file: str, patch: str, pipeline: str) -> Edit | None:
+    """Return the change of payloads that was typed; None: the payloads stay.
+
+    Raises:
+        UsageError: `cli.usage.invalid`; `redrive.payload.invalid`.
+    """
+    value = await read_edit(file, patch)
+    if value is None:
+        if pipeline:
+            message = "--pipeline checks new payloads, and requires --edit or --patch."
+            raise UsageError(message, next_step="Add --edit FILE or --patch JSON.")
+        return None
+    checked_by = load_pipeline(pipeline) if pipeline else None
+    return Edit(value, whole=bool(file), pipeline=checked_by)
+
+
+async def read_edit(file: str, patch: str) -> dict[str, Any] | None:
+    """Return the JSON object of `--edit FILE` or `--patch JSON`; None without either.
+
+    Raises:
+        UsageError: `cli.usage.invalid`; `redrive.payload.invalid`.
+    """
+    if file and patch:
+        message = "--edit and --patch exclude each other."
+        raise UsageError(message, next_step="Remove --edit or --patch.")
+    if not (file or patch):
+        return None
+    text = await asyncio.to_thread(read_text, Path(file)) if file else patch
+    try:
+        found = read_json(text, Bounds(MOST_BYTES))
+    except JsonRefusedError as error:
+        message = f"{file or '--patch'} is not valid JSON: {error}."
+        raise UsageError(message, code="redrive.payload.invalid") from error
+    if not isinstance(found, dict):
+        message = f"{file or '--patch'} is not a JSON object."
+        raise UsageError(message, code="redrive.payload.invalid")
+    return found
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file."""
+    try:
+        return path.read_text("utf-8")
+    except (OSError, ValueError) as error:  # not text, or not a path
+        message = f"{str(path)!r} cannot be read: {type(error).__name__}."
+        raise UsageError(message, next_step="Name a JSON file.") from error
+
+
+async def preview_payloads(
+    rt: Runtime, letters: Sequence[Letter], edit: Edit | None
+) -> NewPayloads:
+    """Return the new payloads, before anything is changed.
+
+    Raises:
+        UsageError: `redrive.payload.invalid`, naming the chunk; `cli.usage.invalid`:
+            `--edit` was given for several dead letters.
+    """
+    if edit is None:
+        return {}
+    if edit.whole and len(letters) > 1:
+        message = f"--edit sets one payload, but {len(letters)} dead letters match."
+        raise UsageError(message, next_step="Select one: --job JOB --chunk N.")
+    payloads: NewPayloads = {}
+    for position, letter in enumerate(letters):
+        try:
+            new = await edit_payload(rt, letter, edit)
+        except UsageError as error:
+            message = f"{letter['job']}/{chunk_name(letter)}: {error.message}"
+            raise UsageError(message, code=error.code) from error
+        if new is not None:
+            payloads[position] = json.loads(new.content)
+    return payloads
+
+
+def warn_of_edit(out: Output, plan: Plan, payloads: NewPayloads) -> None:
+    """Write what a new payload does not change, and which effects it may repeat."""
+    if not payloads:
+        return
+    out.say("completed stages keep their results; the other stages get the new payload")
+    if count := count_not_compensated(plan.letters):
+        out.say(
+            f"warning: {count} of them have effects that were not compensated, and a "
+            "new payload may repeat these; check `piecework chunks show` first"
+        )
+
+
+def count_not_compensated(letters: Sequence[Letter]) -> int:
+    """Count the dead letters whose effects may still be in force.
+
+    The ledger finds an effect by its arguments, so with another payload a redrive may
+    repeat it.
+    """
+    return sum(letter.get("compensation") in NOT_COMPENSATED for letter in letters)

@@ -55,13 +55,14 @@ class ChunkProgress:
     """The rows of a chunk that decide its compensation steps.
 
     Attributes:
+        may_have_happened: The stages with an effect that may have happened.
         cause: Why the chunk is compensating already; None: it goes forward.
     """
 
     reached_stage: str
     completed: Mapping[str, str]
     compensated: Mapping[str, ErrorEnvelope | None]
-    standing: frozenset[str]
+    may_have_happened: frozenset[str]
     cause: ErrorEnvelope | None
 
 
@@ -134,9 +135,9 @@ def plan_steps(
 ) -> list[CompensationStep]:
     """Return the steps that the engine would execute if the job were cancelled now."""
     if progress.cause is not None:
-        return compensation_plan(pipeline, progress.cause, progress, progress.standing)
+        return compensation_plan(pipeline, progress.cause, progress, progress.may_have_happened)
     cancelled = cancellation_cause(chunk.ref, progress.reached_stage, rt.clock())
-    found = preview(pipeline, cancelled, progress, progress.standing)
+    found = preview(pipeline, cancelled, progress, progress.may_have_happened)
     if chunk.item.get("direction") == FORWARD:
         return [CompensationStep(step.stage, StepState.FORWARD_ONLY) for step in found]
     return found
@@ -170,7 +171,7 @@ async def read_progress(
             str(row["stage"]): read_error(row) if "error" in row else None
             for row in compensated
         },
-        standing=frozenset(
+        may_have_happened=frozenset(
             str(row["stage"]) for row in effects if row["state"] in MAY_HAVE_HAPPENED
         ),
         cause=read_error(cause) if cause else None,
@@ -189,14 +190,18 @@ async def recorded_stages(
     """Return the stages that left a row, in order of time, the current stage last.
 
     A stage that returned no value and made no call leaves no row. Calls of a
-    compensation are rows of the pseudo-stage `undo:…` and are skipped.
+    compensation are not calls of a stage, and are skipped.
     """
     result = rt.table.get(chunk.ref.pk, keys.result_sk(chunk.ref.chunk))
     values, last = await asyncio.gather(read_rows(rt, chunk, "STAGE#"), result)
     values += [last] if last else []
     started = [(str(row["started_at"]), str(row["stage"])) for row in effects]
     ended = [(str(row["finished_at"]), str(row["stage"])) for row in values]
-    names = [n for _, n in sorted(started + ended) if not n.startswith("undo:")]
+    names = [
+        name
+        for _, name in sorted(started + ended)
+        if not keys.is_compensation_stage(name)
+    ]
     cursor = str(chunk.item["stage"])
     return [*(name for name in dict.fromkeys(names) if name != cursor), cursor]
 

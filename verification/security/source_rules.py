@@ -40,7 +40,7 @@ ALLOWED = {
     ("orchestrator/piecework_orchestrator/embedded/server.py", "subprocess.Popen"),
     ("orchestrator/piecework_orchestrator/embedded/server.py", "subprocess.run"),
     # our other programs, in this one's place, with the arguments of its command line
-    ("orchestrator/piecework_orchestrator/cli/local.py", "os.execv"),
+    ("orchestrator/piecework_orchestrator/cli/app.py", "os.execv"),
     # our own templates, with a SafeLoader that knows CloudFormation's short forms
     ("orchestrator/piecework_orchestrator/infra/templates.py", "yaml.load"),
     # the demo's own workers and provider

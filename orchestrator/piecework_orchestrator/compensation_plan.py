@@ -135,7 +135,9 @@ def plan_steps(
 ) -> list[CompensationStep]:
     """Return the steps that the engine would execute if the job were cancelled now."""
     if progress.cause is not None:
-        return compensation_plan(pipeline, progress.cause, progress, progress.may_have_happened)
+        return compensation_plan(
+            pipeline, progress.cause, progress, progress.may_have_happened
+        )
     cancelled = cancellation_cause(chunk.ref, progress.reached_stage, rt.clock())
     found = preview(pipeline, cancelled, progress, progress.may_have_happened)
     if chunk.item.get("direction") == FORWARD:

@@ -41,6 +41,8 @@ ALLOWED = {
     ("orchestrator/piecework_orchestrator/embedded/server.py", "subprocess.run"),
     # our other programs, in this one's place, with the arguments of its command line
     ("orchestrator/piecework_orchestrator/cli/app.py", "os.execv"),
+    # the modules of the commands, which a table in that file names
+    ("orchestrator/piecework_orchestrator/cli/app.py", "importlib.import_module"),
     # our own templates, with a SafeLoader that knows CloudFormation's short forms
     ("orchestrator/piecework_orchestrator/infra/templates.py", "yaml.load"),
     # the demo's own workers and provider

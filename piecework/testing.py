@@ -31,7 +31,8 @@ from piecework.errors import ErrorEnvelope
 from piecework.pipeline import JOIN, Pipeline
 from piecework.resilience.retry import RetryBudget
 from piecework.saga import engine
-from piecework.saga import stage as stage_run
+from piecework.saga.recovery import Limits
+from piecework.saga.stage import invoke
 from piecework.telemetry.emit import quiet_log
 
 
@@ -163,7 +164,7 @@ async def run_in_memory(
     Isolated stages run in this process, too, and know no memory limit.
     """
     run, rng = MemoryRun(), Random(seed)
-    limits = engine.Limits(max_attempts, lambda: now, rng)
+    limits = Limits(max_attempts, lambda: now, rng)
     stored, missing = [], []
     for number, payload in enumerate(payloads):
         outcome, checkpoints = await _run_chunk(pipeline, payload, number, limits)
@@ -180,7 +181,7 @@ async def run_in_memory(
         ctx = _join_context(
             pipeline, MemoryJobResults(stored, missing, run.artifacts), limits
         )
-        value = await stage_run.invoke(pipeline.join, ctx)
+        value = await invoke(pipeline.join, ctx)
         run.join_value = values.decode(
             pipeline.join, values.encode(pipeline.join, value)
         )
@@ -188,7 +189,7 @@ async def run_in_memory(
 
 
 async def _run_chunk(
-    pipeline: Pipeline, payload: BaseModel, number: int, limits: engine.Limits
+    pipeline: Pipeline, payload: BaseModel, number: int, limits: Limits
 ) -> tuple[Outcome, MemoryCheckpoints]:
     checkpoints = MemoryCheckpoints([stage.name for stage in pipeline.stages])
     journal = MemoryJournal()
@@ -211,7 +212,7 @@ async def _run_chunk(
 
 
 def _join_context(
-    pipeline: Pipeline, job_results: MemoryJobResults, limits: engine.Limits
+    pipeline: Pipeline, job_results: MemoryJobResults, limits: Limits
 ) -> JoinContext:
     return JoinContext(
         payload=None,
@@ -227,7 +228,7 @@ def _join_context(
     )
 
 
-def _caller(journal: MemoryJournal, limits: engine.Limits) -> Caller:
+def _caller(journal: MemoryJournal, limits: Limits) -> Caller:
     async def at_once(_: float) -> None:
         await asyncio.sleep(0)
 

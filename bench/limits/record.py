@@ -37,7 +37,7 @@ from piecework_orchestrator.embedded.deploy import ACCESS_KEY, make_client
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.submit import Submission, submit
 from piecework_worker.services import open_services
-from piecework_worker.worker import run_worker as run_services
+from piecework_worker.worker import Worker
 
 FILE: Final = Path(__file__).with_name("recorded.json")
 SIZES: Final = (300, 1_000)
@@ -121,7 +121,7 @@ async def run_worker(rt: Runtime, pipeline: Pipeline, ref: JobRef) -> None:
         rt, "recording", {pipeline.name: pipeline}, structlog.get_logger()
     )
     stop = asyncio.Event()
-    working = asyncio.create_task(run_services(services, stop))
+    working = asyncio.create_task(Worker(services, stop).run())
     job = None
     while job is None or not job.status.ended:
         await asyncio.sleep(POLL_S)  # rarely: it passes through the same proxy

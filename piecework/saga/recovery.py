@@ -21,20 +21,28 @@ the other variant have other idempotency keys, and would repeat the effect.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from random import Random
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from piecework import pipeline
+from piecework.context import Context
 from piecework.domain.outcome import MAX_DEFERRALS, Compensation
+from piecework.domain.protocols import Checkpoints
 from piecework.errors import ErrorEnvelope
 from piecework.errors.codes import ErrorClass
-from piecework.pipeline import Stage
+from piecework.pipeline import REPLAN, Pipeline, Stage, fallback_names
 from piecework.resilience.breaker import OPEN_CODE, PROBE_RETRY_S
 from piecework.resilience.retry import blocked_on
 
+#: Codes of failures that may come after the effect of a stage or a call.
+POST_EFFECT_CODES = {
+    "runtime.effect.unknown",
+    "runtime.value.too_large",
+    "runtime.value.unserialisable",
+    "runtime.value.unreadable",
+}
 #: The next attempt waits `uniform(0, min(CAP, BASE * 2**attempt))` seconds: full
 #: jitter, as in the AWS Architecture Blog's "Exponential Backoff and Jitter".
 BASE = 2.0
@@ -46,6 +54,15 @@ DEFERRAL_CAP = 30.0
 RETRY_AFTER_CAP = 86_400.0
 #: Every cap is reached before so many doublings; a float overflows at 1,024.
 DOUBLINGS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limit of attempts, the clock and the random source of a run."""
+
+    max_attempts: int
+    clock: Callable[[], float]
+    rng: Random
 
 
 class Pivot(Enum):
@@ -84,6 +101,39 @@ class DeadLetter:
 Decision: TypeAlias = RetryLater | Compensate | DeadLetter
 
 
+def pivot_position(
+    pipeline: Pipeline,
+    index: int,
+    failure: ErrorEnvelope,
+    checkpoints: Checkpoints,
+    ctx: Context[Any],
+) -> Pivot:
+    """Return where the pivot lies, seen from the failed stage at `index`.
+
+    A failed pivot counts as not executed only if all of these hold: it was its first
+    attempt in its first claim, the error is not transient, the error is not about the
+    answer, and no effect of the stage may have happened. If the circuit breaker refused
+    the call, the pivot was not attempted; this holds for any number of claims.
+    """
+    if index < pipeline.pivot_index:
+        return Pivot.AHEAD
+    if index > pipeline.pivot_index:
+        return Pivot.BEHIND
+    counts = ctx.caller.counts
+    claimed_before = (
+        checkpoints.reached_stage == ctx.stage and counts.untried != ctx.stage
+    )
+    may_have_happened = (
+        claimed_before
+        or counts.stage_retried
+        or ctx.stage in ctx.caller.ledger.stages_with_effects()
+        or failure.code in POST_EFFECT_CODES
+    )
+    not_called = failure.code == OPEN_CODE and not counts.stage_failed
+    refused = not_called or not failure.retryable
+    return Pivot.AHEAD if refused and not may_have_happened else Pivot.IN_DOUBT
+
+
 def next_variant(
     stage: Stage, failure: ErrorEnvelope, attempted: Sequence[str], pivot: Pivot
 ) -> str | None:
@@ -95,12 +145,10 @@ def next_variant(
         return None
     match failure.error_class:
         case ErrorClass.SEMANTIC if stage.replan:
-            replans = attempted.count(pipeline.REPLAN)
-            return pipeline.REPLAN if replans < stage.max_replans else None
+            replans = attempted.count(REPLAN)
+            return REPLAN if replans < stage.max_replans else None
         case ErrorClass.POLICY:
-            left = (
-                name for name in pipeline.fallback_names(stage) if name not in attempted
-            )
+            left = (name for name in fallback_names(stage) if name not in attempted)
             return next(left, None)
         case _:
             return None

@@ -1,5 +1,7 @@
 """Run one stage: its own function, then each variant that its failures allow.
 
+run_with_variants -> run_variant -> run_in_process or another runner -> the function
+
 A variant starts from the checkpoints, as the next claim would. State that the variant
 before it left in memory does not reach it.
 """
@@ -8,55 +10,194 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from piecework import pipeline, telemetry
+from piecework import telemetry
 from piecework.calls.invoke import await_result, in_thread, on_loop
 from piecework.context import Context
 from piecework.domain import values
-from piecework.errors import ErrorEnvelope, StoreError
-from piecework.pipeline import COMPENSATE, REPLAN, RUN, Stage
+from piecework.domain.model import iso
+from piecework.domain.protocols import Checkpoints
+from piecework.errors import ErrorEnvelope, PermanentError, StoreError
+from piecework.errors.classify import classify
+from piecework.errors.payload_redaction import redact_payload
+from piecework.pipeline import (
+    COMPENSATE,
+    REPLAN,
+    RUN,
+    Pipeline,
+    Stage,
+    function_of,
+    variants,
+)
 from piecework.saga import recovery
-from piecework.saga.recovery import Pivot
+from piecework.saga.recovery import Limits
 
 
-async def run_with_fallbacks(
-    stage: Stage,
+async def run_with_variants(
+    pipeline: Pipeline,
+    index: int,
     ctx: Context[Any],
-    *,
-    restore: Callable[[], object],
-    describe: Callable[[Exception], ErrorEnvelope],
-    pivot: Callable[[ErrorEnvelope], Pivot],
+    checkpoints: Checkpoints,
+    limits: Limits,
 ) -> str:
-    """Run a stage, then its other variants until one succeeds; return its JSON value.
+    """Run a stage's own function, then each variant that a failure opens.
 
-    `restore` resets the context to the checkpoints, `describe` classifies an error, and
-    `pivot` locates the pivot for a failure.
+    Return the value of the first one that succeeds, as JSON.
 
     Raises:
         Exception: The error of the last variant.
     """
-    attempted = [RUN]
-    ledger = ctx.caller.ledger
+    stage, attempted = pipeline.stages[index], [RUN]
+    ctx.caller.counts.start_stage()
     try:
         while True:
+            restore_values(pipeline, ctx, checkpoints)
             try:
                 return await run_variant(stage, ctx, attempted[-1])
             except StoreError:
                 raise
             except Exception as error:
-                ctx.failure = failure = describe(error)
-                pivot_at = pivot(failure)
-                variant = recovery.next_variant(stage, failure, attempted, pivot_at)
-                if variant is None or stage.name in ledger.stages_with_effects():
+                ctx.failure = failure = describe_failure(error, ctx, limits)
+                variant = recovery.next_variant(
+                    stage,
+                    failure,
+                    attempted,
+                    recovery.pivot_position(pipeline, index, failure, checkpoints, ctx),
+                )
+                affected = ctx.caller.ledger.stages_with_effects()
+                if variant is None or stage.name in affected:
                     raise
                 drop_traceback(error)
             attempted.append(variant)
             emit_variant(stage, ctx, failure, attempted)
-            restore()
     finally:
         ctx.failure = None
+
+
+async def run_variant(stage: Stage, ctx: Context[Any], variant: str = RUN) -> str:
+    """Run a variant on the context's runner, and wait for all its calls.
+
+    Return its value as JSON, and keep it in the context.
+
+    Calls that the function left in flight are paid for, so they are drained. No effect
+    may happen after its stage was compensated.
+
+    Raises:
+        Exception: The error of the function.
+        ClaimLostError: A call found that the claim is lost, even if the function
+            caught it.
+        StoreError: A call could not reach the tables; the stage is not at fault.
+    """
+    caller = ctx.caller
+    run = run_in_process if ctx.runner is None else ctx.runner.run
+    try:
+        with context_of_run(ctx) as own:
+            value = await run(stage, own, variant)
+    except (Exception, BaseExceptionGroup) as error:
+        end = caller.fatal_error
+        if end is not None and end is not error:
+            raise end from error
+        if not isinstance(error, StoreError):
+            await caller.drain()
+        raise
+    await caller.drain()
+    if caller.fatal_error is not None:
+        raise caller.fatal_error
+    if variant != COMPENSATE:
+        ctx.values[stage.name] = values.decode(stage.run, value)
+    return value
+
+
+@contextmanager
+def context_of_run(ctx: Context[Any]) -> Iterator[Context[Any]]:
+    """Provide the context of one run; when the run ends, it refuses further calls."""
+    own = ctx.for_stage()
+    try:
+        yield own
+    finally:
+        own.closed = True
+
+
+async def run_in_process(stage: Stage, ctx: Context[Any], variant: str = RUN) -> str:
+    """Run a variant in this process; return its value as JSON."""
+    async with asyncio.timeout(stage.timeout):
+        value = await invoke(function_of(stage, variant), ctx)
+    return encode_value(stage, variant, value)
+
+
+def invoke(function: Callable[..., Any], ctx: Context[Any]) -> Awaitable[Any]:
+    """Return the awaitable call of a stage function.
+
+    A coroutine function runs on the loop, a plain function in a thread.
+    """
+    if inspect.iscoroutinefunction(function):
+        return on_loop(function, ctx)
+    return invoke_plain(function, ctx)
+
+
+async def invoke_plain(function: Callable[..., Any], ctx: Context[Any]) -> Any:
+    """Call a plain function in a thread, and await what it returns."""
+    return await await_result(
+        await ctx.caller.run_to_completion(in_thread(function, ctx))
+    )
+
+
+def encode_value(stage: Stage, variant: str, value: Any) -> str:
+    """Return a value as JSON, as the result type of the stage's own function.
+
+    The result of a compensation is not used.
+    """
+    return "null" if variant == COMPENSATE else values.encode(stage.run, value)
+
+
+# What a variant starts from, and how its failure is described.
+
+
+def restore_values(
+    pipeline: Pipeline, ctx: Context[Any], checkpoints: Checkpoints
+) -> PermanentError | None:
+    """Put the values of completed stages into the context, as the next claim would.
+
+    Return the error of a value that cannot be read, or None. All other values are
+    restored, because compensations may need them.
+    """
+    unreadable = None
+    for stage in pipeline.stages[: count_completed(pipeline, checkpoints)]:
+        if stage.name in ctx.values and stage.name not in ctx.shared:
+            continue
+        text = checkpoints.completed[stage.name]
+        try:
+            ctx.values[stage.name] = values.decode(stage.run, text)
+        except PermanentError as error:
+            ctx.stage, unreadable = stage.name, error
+    ctx.shared.clear()
+    return unreadable
+
+
+def count_completed(pipeline: Pipeline, checkpoints: Checkpoints) -> int:
+    """Return how many stages from the first one are completed without a gap.
+
+    A stage after a compensated one runs again.
+    """
+    names = [stage.name for stage in pipeline.stages]
+    return next(
+        (i for i, name in enumerate(names) if name not in checkpoints.completed),
+        len(names),
+    )
+
+
+def describe_failure(
+    error: BaseException, ctx: Context[Any], limits: Limits
+) -> ErrorEnvelope:
+    """Classify an error and redact it; only this form is decided on and stored."""
+    now = limits.clock()
+    trace = f"{ctx.job}/{ctx.chunk}"
+    place: dict[str, Any] = {"stage": ctx.stage, "attempt": ctx.attempt}
+    failure = classify(error, at=iso(now), correlation_id=trace, now=now, **place)
+    return redact_payload(failure, *ctx.sensitive_data)
 
 
 def drop_traceback(error: BaseException) -> None:
@@ -76,7 +217,7 @@ def emit_variant(
 ) -> None:
     """Emit which variant of a stage runs next, and after which error."""
     ctx.progress()
-    to = getattr(pipeline.variants(stage)[attempted[-1]], "__name__", attempted[-1])
+    to = getattr(variants(stage)[attempted[-1]], "__name__", attempted[-1])
     fields: Mapping[str, Any] = {
         "stage": stage.name,
         "error_code": failure.code,
@@ -87,75 +228,3 @@ def emit_variant(
         telemetry.emit(ctx.log, "stage.replanned", **fields)
     else:
         telemetry.emit(ctx.log, "stage.fallback_used", **fields)
-
-
-async def run_variant(stage: Stage, ctx: Context[Any], variant: str = RUN) -> str:
-    """Run a variant, keep its value in the context and return the value as JSON."""
-    text = await run_on(stage, ctx, variant)
-    ctx.values[stage.name] = values.decode(stage.run, text)
-    return text
-
-
-async def run_on(stage: Stage, ctx: Context[Any], variant: str) -> str:
-    """Run a variant on the context's runner, and wait for all its calls.
-
-    Calls that the function left in flight are paid for, so they are drained. No effect
-    may happen after its stage was compensated. After the end, the closed context
-    refuses further calls.
-
-    Raises:
-        Exception: The error of the function.
-        ClaimLostError: A call found that the claim is lost, even if the function
-            caught it.
-        StoreError: A call could not reach the tables; the stage is not at fault.
-    """
-    try:
-        value = await run_and_close(stage, ctx.for_stage(), variant)
-    except (Exception, BaseExceptionGroup) as error:
-        end = ctx.caller.fatal_error
-        if end is not None and end is not error:
-            raise end from error
-        if not isinstance(error, StoreError):
-            await ctx.caller.drain()
-        raise
-    await ctx.caller.drain()
-    if ctx.caller.fatal_error is not None:
-        raise ctx.caller.fatal_error
-    return value
-
-
-async def run_and_close(stage: Stage, ctx: Context[Any], variant: str) -> str:
-    """Run a variant with its own context, and close the context at the end."""
-    run = run_in_process if ctx.runner is None else ctx.runner.run
-    try:
-        return await run(stage, ctx, variant)
-    finally:
-        ctx.closed = True
-
-
-async def run_in_process(stage: Stage, ctx: Context[Any], variant: str = RUN) -> str:
-    """Run a variant in this process."""
-    function = pipeline.function_of(stage, variant)
-    if stage.timeout is None:
-        value = await invoke(function, ctx)
-    else:
-        async with asyncio.timeout(stage.timeout):
-            value = await invoke(function, ctx)
-    return encode_value(stage, variant, value)
-
-
-async def invoke(function: Callable[..., Any], ctx: Context[Any]) -> Any:
-    """Call a stage function: a coroutine on the loop, a plain function in a thread."""
-    if inspect.iscoroutinefunction(function):
-        return await on_loop(function, ctx)
-    return await await_result(
-        await ctx.caller.run_to_completion(in_thread(function, ctx))
-    )
-
-
-def encode_value(stage: Stage, variant: str, value: Any) -> str:
-    """Return a value as JSON, as the result type of the stage's own function.
-
-    The result of a compensation is not used.
-    """
-    return "null" if variant == COMPENSATE else values.encode(stage.run, value)

@@ -26,8 +26,8 @@ from piecework.store.dead_letters import DeadLetters
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.redrive import RedriveRequest, redrive
 from piecework_orchestrator.submit import Submission, submit
-from piecework_worker.services import WorkerServices, open_services
-from piecework_worker.worker import run_worker
+from piecework_worker.services import open_services
+from piecework_worker.worker import Worker
 from tests.scenarios import pipelines
 
 ROOT = Path(__file__).parents[2]
@@ -122,7 +122,7 @@ class Scenario:
     @asynccontextmanager
     async def worker(
         self, name: str = "w1", *, frozen: bool = False, **parts: Any
-    ) -> AsyncIterator[WorkerServices]:
+    ) -> AsyncIterator[Worker]:
         """Run a worker in this process; a frozen one neither renews nor polls."""
         settings = self.rt.settings
         if frozen:
@@ -132,12 +132,12 @@ class Scenario:
         if frozen:
             never = {"lease_s": 1000.0, "visibility_s": 2000.0}
             services.lease_renewer.settings = settings.model_copy(update=never)
-        stop = asyncio.Event()
-        running = asyncio.create_task(run_worker(services, stop))
+        worker = Worker(services, asyncio.Event())
+        running = asyncio.create_task(worker.run())
         try:
-            yield services
+            yield worker
         finally:
-            stop.set()
+            worker.stop.set()
             await asyncio.wait_for(running, 15)
 
     @asynccontextmanager

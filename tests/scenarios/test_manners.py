@@ -23,7 +23,7 @@ from piecework_worker.worker import SHUTDOWN_MARGIN_S
 from tests.scenarios import pipelines
 from tests.scenarios.conftest import ROOT, Scenario
 from tests.scenarios.pipelines import Item, blocking, counting
-from tests.unit.workers.stub import TASK, agent
+from tests.unit.workers.ecs_stub import TASK, agent
 
 
 async def health() -> tuple[int, str]:
@@ -130,13 +130,13 @@ async def test_a_paused_worker_takes_nothing_until_it_is_protected_again(
     monkeypatch.setattr(pipelines, "trouble", until_fixed)
     await scenario.submit(counting, [Item(n=1)], job="long")
 
-    async with agent() as stub, scenario.worker() as services:
+    async with agent() as stub, scenario.worker() as worker:
         stub.asked = Noted()
         async with run_side_tasks(
-            services, Stop(), {"ECS_AGENT_URI": f"{stub.url}/api/c1"}
+            worker, Stop(), {"ECS_AGENT_URI": f"{stub.url}/api/c1"}
         ):
-            await scenario.until(lambda: services.intake_paused)
-            await scenario.until(lambda: services.count_unfinished() == 1)
+            await scenario.until(lambda: worker.receiver.paused)
+            await scenario.until(lambda: worker.count_unfinished() == 1)
             await scenario.submit(counting, [Item(n=2)], job="next")
             scenario.fix()
             assert (await scenario.ended("next")).status is JobStatus.SUCCEEDED

@@ -63,8 +63,8 @@ async def test_what_is_given_back_waits_behind_no_queue(scenario: Scenario) -> N
     await victim.kill()
     await rt.work.client.purge_queue(QueueUrl=rt.work.url)
 
-    async with scenario.worker("heir") as services:
-        reconciler = Reconciler(rt, scenario.log, services.offer_chunk)
+    async with scenario.worker("heir") as worker:
+        reconciler = Reconciler(rt, scenario.log, worker.offer_chunk)
 
         async def look() -> int:
             reconciler.look_now()
@@ -127,8 +127,8 @@ async def test_the_dead_letter_queue_is_emptied_into_the_record(
 async def test_a_join_whose_finisher_died_is_run_by_another(scenario: Scenario) -> None:
     rt = scenario.rt
     await scenario.submit(counting, [Item(n=n) for n in range(3)])
-    async with scenario.worker("finisher", frozen=True) as services:
-        services.pipelines = {"counting": replace(counting, join=never_ends)}
+    async with scenario.worker("finisher", frozen=True) as worker:
+        worker.services.pipelines = {"counting": replace(counting, join=never_ends)}
         await scenario.until(lambda: scenario.happened("never"))
         reconciler = Reconciler(rt, scenario.log)
 

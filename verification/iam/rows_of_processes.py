@@ -72,7 +72,7 @@ WORKER = (
     row(
         "sqs:SendMessage",
         "work",
-        "piecework_worker.executor:run_and_settle",
+        "piecework_worker.executor:keep_for_next_attempt",
         "what was begun without a message, as a join is, waits for its retry as one",
     ),
     row(

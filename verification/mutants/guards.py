@@ -26,7 +26,7 @@ PATHS = [
     "workers/piecework_worker/lease.py",
     "workers/piecework_worker/settle.py",
     "workers/piecework_worker/notifier.py",
-    "workers/piecework_worker/run.py",
+    "workers/piecework_worker/early_outcomes.py",
     "workers/piecework_worker/cancel_watcher.py",
     "orchestrator/piecework_orchestrator/cancel.py",
 ]

@@ -27,6 +27,7 @@ from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.submit import Submission, submit
 from piecework_worker.__main__ import serve
 from piecework_worker.services import open_services
+from piecework_worker.worker import Worker
 
 REF = JobRef("default", "drill")
 #: Seconds of an answer, before the outage, and of it; then until all must be over.
@@ -178,7 +179,7 @@ async def worker(rt: Runtime, name: str) -> AsyncIterator[None]:
     """Run a worker with breakers of its own, and a reconciler beside it."""
     stop = asyncio.Event()
     services = open_services(rt, name, {asking.name: asking}, structlog.get_logger())
-    running = asyncio.create_task(serve(services, stop, reconcile=True))
+    running = asyncio.create_task(serve(Worker(services, stop), reconcile=True))
     try:
         yield
     finally:

@@ -120,7 +120,8 @@ async def give(
         raw = {"Body": body, "ReceiptHandle": f"r{number}", "MessageId": f"m{number}"}
         try:
             delivery = read(raw)
-            await worker.contain_failure(worker.handle_delivery(delivery))
+            worker.on_message(delivery)
+            await asyncio.wait(worker.active_tasks)
         except Exception as error:  # noqa: BLE001 -- that is what is looked for
             found.crashed.append(f"{body[:200]!r}: {type(error).__name__}")
             continue

@@ -135,7 +135,8 @@ async def met(each: Spoilt) -> Outcome:
     worker = Worker(services, asyncio.Event())
     message = Message.about(REF.chunk(1), 1).model_dump_json()
     raw = {"Body": message, "ReceiptHandle": "r", "MessageId": "m"}
-    await worker.contain_failure(worker.handle_delivery(read(raw)))
+    worker.on_message(read(raw))
+    await asyncio.wait(worker.active_tasks)
     await worker.acks.flush()
     await reconcile_once(cloud.rt, log, observe_s=0.0)  # type: ignore[arg-type]
     outcome = Outcome(each.what, list(log.said), len(cloud.dynamodb.asked))

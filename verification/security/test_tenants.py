@@ -31,7 +31,7 @@ async def turn(cloud: Cloud, ref: JobRef, name: str = "w") -> None:
     worker = Worker(services, asyncio.Event())
     body = Message.about(ref.chunk(0), 1).model_dump_json()
     raw = {"Body": body, "ReceiptHandle": "r", "MessageId": "m"}
-    await worker.handle_delivery(read(raw))
+    await worker.handle(read(raw))
     await worker.acks.flush()
     await asyncio.gather(*worker.active_tasks)
 

@@ -11,7 +11,7 @@ import structlog
 from piecework import Context, Pipeline, Stage, TransientError
 from piecework.domain.model import ChunkStatus, JobStatus
 from piecework_worker.services import open_services
-from piecework_worker.worker import run_worker
+from piecework_worker.worker import Worker
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, first, fixed, note
 
@@ -65,7 +65,7 @@ async def worker(scenario: Scenario, has: Pipeline) -> AsyncIterator[None]:
     """Run a worker that has one version of the pipeline."""
     services = open_services(scenario.rt, "w", {has.name: has}, structlog.get_logger())
     stop = asyncio.Event()
-    running = asyncio.create_task(run_worker(services, stop))
+    running = asyncio.create_task(Worker(services, stop).run())
     try:
         yield
     finally:

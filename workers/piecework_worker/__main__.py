@@ -36,7 +36,7 @@ from piecework_worker.ecs import (
 )
 from piecework_worker.isolation.pool import Isolation
 from piecework_worker.process_tuning import tune_gc
-from piecework_worker.services import WorkerServices, gauges, open_services
+from piecework_worker.services import gauges, open_services
 from piecework_worker.shutdown import (
     Stop,
     exit_despite_threads,
@@ -44,7 +44,7 @@ from piecework_worker.shutdown import (
     stop_at_memory_limit,
     stop_on_signals,
 )
-from piecework_worker.worker import run_worker
+from piecework_worker.worker import Worker
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -147,8 +147,8 @@ async def run_services(
     """Open the worker's services, run the worker, and close them."""
     stop = stop_on_signals()
     task = await current_task(os.environ.get(METADATA, ""), structlog.get_logger())
-    worker = worker_name(task, socket.gethostname(), os.getpid())
-    log = structlog.get_logger().bind(worker=worker)
+    name = worker_name(task, socket.gethostname(), os.getpid())
+    log = structlog.get_logger().bind(worker=name)
     async with connect(settings, actor="worker") as rt:
         task_log = log.bind(task=task.id, zone=task.zone) if task else log
         telemetry.emit(
@@ -161,18 +161,19 @@ async def run_services(
         warnings = lint_warnings(pipelines)
         if warnings:
             telemetry.emit(log, "pipeline.lint_warning", advice=warnings)
-        services = open_services(rt, worker, pipelines, log)
-        services.isolation = Isolation(names, worker, settings.stage_memory_mb, log)
+        isolation = Isolation(names, name, settings.stage_memory_mb, log)
+        services = open_services(rt, name, pipelines, log, isolation)
+        worker = Worker(services, stop)
         tune_gc()
         memory_guard = asyncio.create_task(
             stop_at_memory_limit(settings.memory_mb, stop, log)
         )
         async with write_metrics(settings, rt.clock, partial(gauges, services)):
             try:
-                async with run_side_tasks(services, stop, os.environ):
-                    await serve(services, stop, reconcile=reconcile)
+                async with run_side_tasks(worker, stop, os.environ):
+                    await serve(worker, reconcile=reconcile)
             finally:
-                await services.isolation.close()
+                await isolation.close()
             telemetry.emit(log, "worker.stopped")
         return await memory_guard
 
@@ -196,23 +197,24 @@ def main() -> None:
 
 @asynccontextmanager
 async def run_side_tasks(
-    services: WorkerServices, stop: Stop, environ: Mapping[str, str]
+    worker: Worker, stop: Stop, environ: Mapping[str, str]
 ) -> AsyncIterator[None]:
     """Run the side tasks while the caller's block runs; their failures do not stop it.
 
     Without a health file and without ECS they do nothing.
     """
+    services = worker.services
     settings, log = services.rt.settings, services.log
-    shield = ProtectionPolicy(draw_pause_interval(services.rt.rng))
-    protection = Protection(environ.get(AGENT, ""), services, log, shield)
+    policy = ProtectionPolicy(draw_pause_interval(services.rt.rng))
+    protection = Protection(environ.get(AGENT, ""), worker, log, policy)
     final_tasks = [
         asyncio.create_task(protection.run(stop)),
         asyncio.create_task(log_signal(stop, environ.get(METADATA, ""), log)),
     ]
-    showing = write_health_file(
+    health = write_health_file(
         services.liveness, settings.health_file, settings.lease_s, log
     )
-    tasks = [*final_tasks, asyncio.create_task(showing)]
+    tasks = [*final_tasks, asyncio.create_task(health)]
     try:
         yield
     finally:
@@ -229,27 +231,26 @@ async def run_side_tasks(
 # Run one worker process: the worker, with a reconciler beside it.
 
 
-async def serve(
-    services: WorkerServices, stop: asyncio.Event, *, reconcile: bool
-) -> None:
-    """Run a worker until `stop` is set.
+async def serve(worker: Worker, *, reconcile: bool) -> None:
+    """Run a worker until its stop, with a reconciler beside it if `reconcile` is set.
 
     Raises:
         Exception: The error that ended one of the worker's loops.
     """
+    services = worker.services
     side = asyncio.create_task(
         reconcile_for_ever(
             services.rt,
             services.log,
             services.message_received,
-            services.offer_chunk,
+            worker.offer_chunk,
             services.liveness,
         )
         if reconcile
-        else stop.wait()
+        else worker.stop.wait()
     )
     try:
-        await run_worker(services, stop)
+        await worker.run()
     finally:
         side.cancel()
         await asyncio.gather(side, return_exceptions=True)

@@ -19,13 +19,15 @@ from piecework.context import Context, JoinContext
 from piecework.domain import records
 from piecework.domain.claim import Claim
 from piecework.domain.model import Job
+from piecework.domain.outcome import Outcome, Released
+from piecework.domain.protocols import CancelRequest
 from piecework.domain.records import Bounds, JsonRefusedError, read_json
 from piecework.errors import PermanentError
 from piecework.jobs.fan_in import Certificate, StoredJobResults
 from piecework.pipeline import JOIN, RUN, Pipeline, Stage
 from piecework.resilience.retry import RetryBudget
-from piecework.saga import engine
 from piecework.saga.compensation import may_compensate
+from piecework.saga.recovery import Limits
 from piecework.saga.stage import run_in_process
 from piecework.store.checkpoints import ChunkCheckpoints, read_work
 from piecework.store.completion import JobSnapshot, take_snapshot
@@ -41,25 +43,36 @@ class ChunkRun:
     """The run of a claimed chunk.
 
     Attributes:
+        lease: The lease of the claim, which interrupts the run.
         pipeline: The chunk's pipeline; for a join, a pipeline with the join as its
             stage.
         error_history: The errors that ended earlier claims.
         loaded: Whether the payload and the records of earlier claims are loaded.
         snapshot: For a loaded join, the snapshot of the job's chunks, all ended.
         certificate: The job's certificate, once this run has ended its join.
+        outcome: What the claim ends with; released until the run has another outcome.
+        calls_after_cancel: Calls that ended after the cancel request; None: no cancel.
     """
 
     claim: Claim
+    lease: Lease
     pipeline: Pipeline
     ctx: Context[Any]
     checkpoints: ChunkCheckpoints
     journal: CallJournal
     ledger: EffectLedger
-    limits: engine.Limits
+    limits: Limits
     error_history: list[Item] = field(default_factory=list)
     loaded: bool = False
     snapshot: JobSnapshot | None = None
     certificate: Certificate | None = None
+    outcome: Outcome = field(default_factory=Released)
+    calls_after_cancel: int | None = None
+
+    @property
+    def cancel_request(self) -> CancelRequest | None:
+        """The cancel request that the lease or a checkpoint has seen, or None."""
+        return self.lease.cancel or self.checkpoints.cancel
 
 
 class NoPayload(BaseModel):
@@ -124,12 +137,13 @@ def build_run(
     )
     chunk_run = ChunkRun(
         claim=claim,
+        lease=lease,
         pipeline=stages,
         ctx=ctx,
         checkpoints=checkpoints,
         journal=journal,
         ledger=ledger,
-        limits=engine.Limits(rt.settings.max_attempts, rt.clock, rt.rng),
+        limits=Limits(rt.settings.max_attempts, rt.clock, rt.rng),
     )
     # Before the state is loaded, a compensation has nothing to work with.
     lease.is_cancellable = lambda: (

@@ -46,7 +46,7 @@ class CancelWatcher:
         """Poll until cancelled; without leases there is nothing to poll."""
         pause = base_pause = self.rt.settings.cancel_poll_s
         while True:
-            self.lease_renewer.liveness.expect_within("watch", pause + REQUEST_S)
+            self.lease_renewer.liveness.expect_within("cancel poll", pause + REQUEST_S)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self.breakers.changed.wait()
@@ -77,7 +77,7 @@ class CancelWatcher:
                 by_job[lease.claim.ref.of].append(lease)
         failed: StoreError | None = None
         for ref, leases in by_job.items():
-            self.lease_renewer.liveness.expect_within("watch", REQUEST_S)
+            self.lease_renewer.liveness.expect_within("cancel poll", REQUEST_S)
             try:
                 request = await self.read_cancel_request(ref)
             except StoreError as error:

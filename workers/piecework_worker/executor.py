@@ -1,14 +1,22 @@
-"""Process one work item: claim the chunk, run it, settle it."""
+"""The life of one chunk on this worker, from its work item to its acknowledgement.
+
+    execute      acquire -> build_run -> run_claim -> settle -> acknowledge
+    run_claim    load_state -> the stages, while the lease is valid
+
+A claim that ends in another way has its outcome from `early_outcomes.py`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
 from enum import Enum, auto
+from types import TracebackType
 
 from piecework import telemetry
 from piecework.aws.queue import Message
 from piecework.domain.claim import (
+    MAX_RECOVERIES,
     AlreadyEnded,
     AttemptsExhausted,
     Busy,
@@ -19,11 +27,30 @@ from piecework.domain.claim import (
     SchemaTooNew,
 )
 from piecework.domain.model import Chunk, ChunkRef, Job
+from piecework.domain.outcome import (
+    Cancelled,
+    Compensation,
+    DeadLettered,
+    Outcome,
+    Released,
+)
 from piecework.domain.protocols import ClaimLostError
+from piecework.errors import SchemaTooNewError, StoreError
 from piecework.pipeline import Pipeline
+from piecework.saga import engine
 from piecework.saga.compensation import cancellation_cause, may_compensate
+from piecework.settings import Settings
 from piecework.store.cancellation import cancel_unclaimed, set_direction
-from piecework_worker.run import defer_to_newer_worker, run_claim
+from piecework_worker.assembly import ChunkRun, build_run, load_state
+from piecework_worker.early_outcomes import (
+    compensate_cancelled,
+    count_calls_after_cancel,
+    defer_to_newer_worker,
+    last_failure,
+    outcome_of_interrupt,
+    outcome_of_load_failure,
+    recover_spent,
+)
 from piecework_worker.services import WorkerServices
 from piecework_worker.settle import settle
 
@@ -59,39 +86,48 @@ class MessageAction(Enum):
 async def execute(
     work_item: WorkItem, job: Job, services: WorkerServices
 ) -> MessageAction:
-    """Claim a chunk and run it; if the claim is refused, act on the reason."""
+    """Claim a chunk, run it and settle it; return what to do with its message.
+
+    If the worker loses the claim, it keeps the message: the chunk's new owner has its
+    own message, or this one reappears and finds an ended chunk.
+    """
     pipeline = services.pipelines.get(job.pipeline)
     if pipeline is None:
-        telemetry.emit(
-            services.log, "pipeline.unknown", pipeline=job.pipeline, delay_s=UNKNOWN_S
-        )
-        await services.note_unknown_pipeline(job)
-        return await back_off(work_item, UNKNOWN_S, services)
+        return await leave_to_other_workers(work_item, job, services)
     requested_at = asyncio.get_running_loop().time()
-    reply = await acquire(work_item, pipeline, services)
-    if isinstance(reply, Claim):
-        return await run_and_settle(
-            reply, work_item, job, pipeline, requested_at, services
-        )
-    return await handle_refusal(reply, work_item, services)
+    claim = await acquire(work_item, pipeline, services)
+    if not isinstance(claim, Claim):
+        return await handle_refusal(claim, work_item, services)
+    ref, received = work_item.ref, work_item.received
+    log = services.log.bind(job=ref.job, chunk=ref.chunk, fence=claim.fence)
+    telemetry.emit(log, "chunk.claimed", chunk=ref.chunk, receive_count=received)
+    receipt = work_item.receipt
+    with services.lease_renewer.maintain(claim, receipt, requested_at) as lease:
+        try:
+            chunk_run = build_run(lease, job, pipeline, services, log)
+            await run_claim(chunk_run, job, services)
+            delay = await settle(chunk_run, job, services)
+        except ClaimLostError:
+            telemetry.emit(log, "lease.lost", reason=str(lease.reason or "refused"))
+            return MessageAction.KEEP
+    if delay is not None:
+        return await keep_for_next_attempt(work_item, delay, services)
+    cancelled = chunk_run.calls_after_cancel is not None
+    return MessageAction.ACK_CANCELLED if cancelled else MessageAction.ACK
 
 
 async def acquire(
     work_item: WorkItem, pipeline: Pipeline, services: WorkerServices
 ) -> Claim | Refusal:
     """Claim a chunk for an attempt, a recovery or a compensation."""
-    claims, facts = (
-        services.claims,
-        {"gen": work_item.gen, "receive_count": work_item.received},
-    )
-    reply = await claims.acquire(work_item.ref, **facts)
+    claims, ref = services.claims, work_item.ref
+    facts = {"gen": work_item.gen, "receive_count": work_item.received}
+    reply = await claims.acquire(ref, **facts)
     if isinstance(reply, CancelPending) and reply.chunk.compensate_requested:
         await set_unclaimed_direction(reply.chunk, pipeline, services)
-        reply = await claims.acquire(work_item.ref, **facts, last=reply.chunk.fence)
+        reply = await claims.acquire(ref, **facts, last=reply.chunk.fence)
     if isinstance(reply, AttemptsExhausted):
-        reply = await claims.acquire_for_recovery(
-            work_item.ref, **facts, last=reply.fence
-        )
+        reply = await claims.acquire_for_recovery(ref, **facts, last=reply.fence)
     return reply
 
 
@@ -108,50 +144,117 @@ async def set_unclaimed_direction(
     return await set_direction(rt.table, chunk, failure)
 
 
-async def run_and_settle(
-    claim: Claim,
-    work_item: WorkItem,
-    job: Job,
-    pipeline: Pipeline,
-    requested_at: float,
-    services: WorkerServices,
-) -> MessageAction:
-    """Run a claimed chunk and settle its outcome while the lease is valid.
+async def run_claim(chunk_run: ChunkRun, job: Job, services: WorkerServices) -> None:
+    """Run a chunk's stages from its last checkpoint, and set the run's outcome.
 
-    If the worker loses the claim, it keeps the message: the chunk's new owner has its
-    own
-    message, or this one reappears and finds an ended chunk.
+    Raises:
+        ClaimLostError: Another worker owns the chunk; this one must not write.
     """
-    log = services.log.bind(
-        job=job.ref.job, chunk=work_item.ref.chunk, fence=claim.fence
-    )
-    telemetry.emit(
-        log,
-        "chunk.claimed",
-        chunk=work_item.ref.chunk,
-        receive_count=work_item.received,
-    )
-    with services.lease_renewer.maintain(
-        claim, work_item.receipt, requested_at
-    ) as lease:
-        try:
-            result = await run_claim(lease, job, pipeline, services, log)
-            wait = await settle(result, job, services, log)
-        except ClaimLostError:
-            telemetry.emit(log, "lease.lost", reason=str(lease.reason or "refused"))
-            return MessageAction.KEEP
-    if wait is None:
-        return (
-            MessageAction.ACK
-            if result.calls_after_cancel is None
-            else MessageAction.ACK_CANCELLED
-        )
+    lease, settings = chunk_run.lease, services.rt.settings
+    try:
+        async with WhileLeased(chunk_run, settings):
+            early = await load_state_or_end(chunk_run, job, services)
+            chunk_run.outcome = early or await engine.run(
+                chunk_run.pipeline,
+                chunk_run.ctx,
+                chunk_run.checkpoints,
+                chunk_run.limits,
+            )
+        cancel = chunk_run.cancel_request
+        match chunk_run.outcome:
+            case Cancelled(stage, None) if cancel is not None and cancel.compensate:
+                lease.begin_compensation()
+                async with WhileLeased(chunk_run, settings):
+                    chunk_run.outcome = await compensate_cancelled(chunk_run, stage)
+    except ClaimLostError:
+        await chunk_run.journal.close(keep=False)
+        raise
+    finally:
+        chunk_run.ctx.caller.effect_drain.abandon()
+    chunk_run.calls_after_cancel = count_calls_after_cancel(chunk_run)
+
+
+async def load_state_or_end(
+    chunk_run: ChunkRun, job: Job, services: WorkerServices
+) -> Outcome | None:
+    """Load the state of earlier claims; return an outcome if no stage may run."""
+    try:
+        await load_state(chunk_run, job, services)
+    except Exception as error:
+        if isinstance(error, StoreError) and not isinstance(error, SchemaTooNewError):
+            raise
+        return outcome_of_load_failure(chunk_run, error, services.rt.settings)
+    chunk_run.loaded = True
+    claim, failure = chunk_run.claim, chunk_run.checkpoints.failure
+    if claim.is_recovery and claim.recoveries > MAX_RECOVERIES:
+        cause = failure or last_failure(chunk_run)
+        return DeadLettered(cause, Compensation.ABANDONED)
+    if claim.is_recovery and failure is None:
+        return await recover_spent(chunk_run)
+    return None
+
+
+@dataclass(slots=True)
+class WhileLeased:
+    """Runs a block until it ends or the lease interrupts it.
+
+    An interrupt becomes the run's outcome. So does a store that does not answer: the
+    chunk is released, because the stage did not fail.
+    """
+
+    chunk_run: ChunkRun
+    settings: Settings
+
+    async def __aenter__(self) -> None:
+        """Enter the lease."""
+        await self.chunk_run.lease.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        """Leave the lease; return True if the end of the block is an outcome.
+
+        Raises:
+            ClaimLostError: Another worker owns the chunk.
+        """
+        chunk_run = self.chunk_run
+        if await chunk_run.lease.__aexit__(kind, error, trace):
+            chunk_run.outcome = outcome_of_interrupt(chunk_run, self.settings)
+            return True
+        if isinstance(error, StoreError):
+            log = chunk_run.ctx.log
+            telemetry.emit(log, "chunk.store_failed", error_code=error.code)
+            chunk_run.outcome = Released()
+            return True
+        return False
+
+
+async def keep_for_next_attempt(
+    work_item: WorkItem, delay: float, services: WorkerServices
+) -> MessageAction:
+    """Hide the message until the next attempt; send one if there is none."""
     if work_item.receipt is None:
-        await services.rt.work.send(
-            [Message.about(work_item.ref, work_item.gen)], delay_s=wait
-        )
-    await hide_message(work_item, wait, services)
+        message = Message.about(work_item.ref, work_item.gen)
+        await services.rt.work.send([message], delay_s=delay)
+    await hide_message(work_item, delay, services)
     return MessageAction.KEEP
+
+
+# The worker has no claim: another worker may run the chunk, or it has ended.
+
+
+async def leave_to_other_workers(
+    work_item: WorkItem, job: Job, services: WorkerServices
+) -> MessageAction:
+    """Leave a chunk to workers that have its pipeline."""
+    telemetry.emit(
+        services.log, "pipeline.unknown", pipeline=job.pipeline, delay_s=UNKNOWN_S
+    )
+    await services.note_unknown_pipeline(job)
+    return await back_off(work_item, UNKNOWN_S, services)
 
 
 async def handle_refusal(
@@ -160,11 +263,8 @@ async def handle_refusal(
     """Act on a refused claim; a refusal spends no attempt of the chunk."""
     match reply:
         case AlreadyEnded(chunk):
-            return (
-                MessageAction.ACK
-                if chunk.gen == work_item.gen
-                else MessageAction.DISCARD
-            )
+            current = chunk.gen == work_item.gen
+            return MessageAction.ACK if current else MessageAction.DISCARD
         case Busy(seconds):
             return await back_off(work_item, seconds, services)
         case CancelPending(chunk):

@@ -29,6 +29,10 @@ from piecework.store.claims import Claims, Lost
 MARGIN = 0.1
 
 
+#: What the health check calls the renewals that AWS answers.
+ANSWERED = "answered lease renewal"
+
+
 class InterruptReason(StrEnum):
     """Why the worker interrupted the work on a chunk."""
 
@@ -196,28 +200,28 @@ class LeaseRenewer:
         third, now = self.settings.lease_s / 3, asyncio.get_running_loop().time
         due = now() + third
         while True:
-            self.liveness.expect_within("heart", self.settings.lease_s)
+            self.liveness.expect_within("lease renewal", self.settings.lease_s)
             await asyncio.sleep(max(0.0, due - now()))
             due = now() + third
             try:
                 async with asyncio.timeout(third):
                     await self.renew_all()
-            except Exception as error:  # noqa: BLE001 -- each hold's deadline stands
+            except Exception as error:  # noqa: BLE001 -- each lease keeps its deadline
                 telemetry.emit(
                     self.log, "lease.renew_failed", error=type(error).__name__
                 )
                 self.failing_since = self.failing_since or now()
-            self._feel()
+            self._report_health()
 
-    def _feel(self) -> None:
+    def _report_health(self) -> None:
         """Report unhealthy once renewals have failed for a whole lease time."""
         if not self.leases:
-            self.failing_since = None  # what failed long ago says nothing of the next
+            self.failing_since = None  # an old failure does not tell how the next ends
         if self.failing_since is None:
-            self.liveness.suspend("lease renewals")
+            self.liveness.suspend(ANSWERED)
         else:
             due = self.failing_since + self.settings.lease_s
-            self.liveness.due["lease renewals"] = due
+            self.liveness.due[ANSWERED] = due
 
     async def renew_all(self) -> None:
         """Renew every lease, then hide the messages of the renewed ones."""
@@ -229,7 +233,9 @@ class LeaseRenewer:
         )
         if any(isinstance(reply, bool) for reply in replies):
             self.failing_since = None
-        kept = [h for h, reply in zip(leases, replies, strict=True) if reply is True]
+        kept = [
+            lease for lease, reply in zip(leases, replies, strict=True) if reply is True
+        ]
         # A lease that ended meanwhile has its message hidden until the next attempt.
         still = [lease for lease in kept if lease.claim.token in self.leases]
         receipts = [lease.receipt for lease in still if lease.receipt]

@@ -40,6 +40,8 @@ class Receiver:
         receives_in_flight: Receives that SQS has not answered yet.
         reserved_slots: Slots that the receives in flight may fill.
         last_was_full: Whether the last receive returned as many messages as possible.
+        paused: Whether the worker takes no new chunk, until its ECS protection changes
+            or it stops.
     """
 
     services: WorkerServices
@@ -51,6 +53,7 @@ class Receiver:
     receives_in_flight: int = 0
     reserved_slots: int = 0
     last_was_full: bool = False
+    paused: bool = False
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def run(self) -> None:
@@ -67,7 +70,7 @@ class Receiver:
                     await self._wait_for_one()
                     continue
                 free = await self.free_slots()
-                if not self.stop.is_set() and not self.services.intake_paused:
+                if not self.stop.is_set() and not self.paused:
                     self._start_receive(min(free, BATCH))
             while self._tasks:
                 await self._wait_for_one()
@@ -142,9 +145,15 @@ class Receiver:
         self.wake_at = inf
         return max(1, most - self.active_count())
 
+    def pause(self, *, on: bool) -> None:
+        """Pause or resume the intake of new chunks."""
+        if on is not self.paused:
+            self.paused = on
+            self.slot_freed.set()
+
     def is_full(self) -> bool:
         """Return whether the worker takes no new chunk now."""
-        return self.services.intake_paused or self.active_count() >= self._max_active
+        return self.paused or self.active_count() >= self._max_active
 
     def _all_slots_reserved(self) -> bool:
         """Return whether the receives in flight may fill every free slot."""

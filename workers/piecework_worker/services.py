@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import median
@@ -17,8 +17,7 @@ from piecework.aws.objects import Payloads
 from piecework.calls.attempts import new_token_buckets
 from piecework.calls.fleet_breaker import BreakerRegistry
 from piecework.calls.in_flight import CallPacer
-from piecework.cost.meter import acting_as
-from piecework.domain.model import ChunkRef, Job, JobRef, iso
+from piecework.domain.model import Job, JobRef, iso
 from piecework.domain.outcome import NEWER_WORKERS, Deferred
 from piecework.errors import StoreError
 from piecework.health import Liveness
@@ -185,14 +184,6 @@ class WorkerServices:
     stage_durations: StageDurations = field(default_factory=StageDurations)
     #: Set when a message arrives: wakes an idle reconciler beside the worker.
     message_received: asyncio.Event = field(default_factory=asyncio.Event)
-    #: Starts a chunk without a message; None while the worker does not run.
-    on_chunk_offered: Callable[[ChunkRef, int], Awaitable[bool]] | None = None
-    #: Whether the worker takes no new chunk, until its ECS protection changes or it
-    #: stops.
-    intake_paused: bool = False
-    #: Count the worker's active tasks and receives; wake its receiver.
-    count_unfinished: Callable[[], int] = lambda: 0
-    wake_receiver: Callable[[], None] = lambda: None
     _jobs: dict[JobRef, tuple[float, Job]] = field(default_factory=dict)
     _reading: dict[JobRef, asyncio.Task[Job | None]] = field(default_factory=dict)
     _noted_unknown: set[JobRef] = field(default_factory=set)
@@ -223,25 +214,6 @@ class WorkerServices:
         if not read.cancelled():
             read.exception()  # raised where it is waited for; that may be nowhere
 
-    async def offer_chunk(self, ref: ChunkRef, gen: int) -> bool:
-        """Offer the worker a chunk; return whether it took it."""
-        with acting_as(
-            "worker"
-        ):  # the cost is the worker's, even if a reconciler offers it
-            return self.on_chunk_offered is not None and await self.on_chunk_offered(
-                ref, gen
-            )
-
-    def lease_count(self) -> int:
-        """Return the number of leases."""
-        return len(self.lease_renewer.leases)
-
-    def pause_intake(self, *, on: bool) -> None:
-        """Pause or resume the intake of new chunks."""
-        if on is not self.intake_paused:
-            self.intake_paused = on
-            self.wake_receiver()
-
     async def note_unknown_pipeline(self, job: Job) -> None:
         """Note on the job, once, that this worker does not have its pipeline."""
         if job.ref not in self._noted_unknown:
@@ -268,7 +240,11 @@ class WorkerServices:
 
 
 def open_services(
-    rt: Runtime, worker: str, pipelines: Mapping[str, Pipeline], log: Any
+    rt: Runtime,
+    worker: str,
+    pipelines: Mapping[str, Pipeline],
+    log: Any,
+    isolation: Isolation | None = None,
 ) -> WorkerServices:
     """Build the services of a worker."""
     settings, clock = rt.settings, rt.clock
@@ -289,6 +265,7 @@ def open_services(
         call_limiter=CallLimiter(settings.max_calls_in_flight),
         breakers=BreakerRegistry(clock, rt.rng, log, Breakers(rt.table, worker, clock)),
         liveness=liveness,
+        isolation=isolation,
     )
 
 

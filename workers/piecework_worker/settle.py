@@ -27,72 +27,64 @@ from piecework.store.results import fits_inline
 from piecework.store.settlements import Calls
 from piecework.store.table import Action
 from piecework_worker.assembly import ChunkRun
-from piecework_worker.run import RunResult
 from piecework_worker.services import WorkerServices
 
 
 async def settle(
-    result: RunResult,
-    job: Job,
-    services: WorkerServices,
-    log: structlog.stdlib.BoundLogger,
+    chunk_run: ChunkRun, job: Job, services: WorkerServices
 ) -> float | None:
     """Write the outcome of a run; return the seconds until the next attempt, or None.
 
     Raises:
         ClaimLostError: Another worker owns the chunk and settles it.
     """
-    chunk_run, outcome = result.chunk_run, result.outcome
+    outcome = chunk_run.outcome
     # A redrive reuses the paid calls of a failed chunk; a succeeded chunk needs no
     # journal.
     await chunk_run.journal.close(keep=not isinstance(outcome, Succeeded))
-    ours, wait = await write(result, job, services)
-    if not ours:
+    if not await write(chunk_run, job, services):
         raise ClaimLostError
-    duration_s = (
-        asyncio.get_running_loop().time() - chunk_run.ctx.caller.in_flight.acquired_at
-    )
-    announce(result, duration_s, log)
+    acquired_at = chunk_run.ctx.caller.in_flight.acquired_at
+    announce(chunk_run, asyncio.get_running_loop().time() - acquired_at)
     if isinstance(outcome, Deferred):
         await services.note_blocked(job, outcome)
-    return wait
+    match outcome:
+        case Retry(delay=delay) | Deferred(delay=delay):
+            return delay
+        case Released():
+            return 0.0
+        case _:
+            return None
 
 
-async def write(
-    result: RunResult, job: Job, services: WorkerServices
-) -> tuple[bool, float | None]:
-    """Make the one write that ends the claim.
+async def write(chunk_run: ChunkRun, job: Job, services: WorkerServices) -> bool:
+    """Make the one write that ends the claim; return whether it was still our claim.
 
-    Return whether this worker still owned the claim, and the seconds until the next
-    attempt.
+    Each outcome has one verb of `Settlements`.
     """
-    chunk_run, outcome = result.chunk_run, result.outcome
     settlements, claim = services.settlements, chunk_run.claim
     counts = chunk_run.ctx.caller.counts
     calls = Calls(
         counts.made,
-        result.calls_after_cancel or 0,
+        chunk_run.calls_after_cancel or 0,
         counts.cached,
         counts.tokens_in,
         counts.tokens_out,
     )
-    match outcome:
+    match chunk_run.outcome:
         case Succeeded(value):
-            return await succeed(chunk_run, value, job, services, calls), None
+            return await succeed(chunk_run, value, job, services, calls)
         case Retry() as retry:
-            return await settlements.schedule_retry(
-                claim, retry, calls=calls
-            ), retry.delay
+            return await settlements.schedule_retry(claim, retry, calls=calls)
         case Deferred() as deferred:
-            return await settlements.defer(claim, deferred, calls=calls), deferred.delay
+            return await settlements.defer(claim, deferred, calls=calls)
         case Cancelled() as cancelled:
             at = None if cancelled.compensation is None else resume_at(chunk_run)
-            ours = await settlements.cancel(claim, cancelled, resume_at=at, calls=calls)
-            return ours, None
+            return await settlements.cancel(claim, cancelled, resume_at=at, calls=calls)
         case DeadLettered() as dead:
-            return await dead_letter(chunk_run, dead, job, services, calls), None
+            return await dead_letter(chunk_run, dead, job, services, calls)
         case Released():
-            return await settlements.release(claim, calls=calls), 0.0
+            return await settlements.release(claim, calls=calls)
 
 
 async def succeed(
@@ -176,12 +168,9 @@ async def job_end(
 # Emit the event of a claim's end once it is written: alarms depend on it.
 
 
-def announce(
-    result: RunResult, seconds: float, log: structlog.stdlib.BoundLogger
-) -> None:
+def announce(chunk_run: ChunkRun, seconds: float) -> None:
     """Emit the event of a claim's end, and `job.finished` for the join's claim."""
-    chunk_run, outcome = result.chunk_run, result.outcome
-    counts = chunk_run.ctx.caller.counts
+    counts, log = chunk_run.ctx.caller.counts, chunk_run.ctx.log
     facts: dict[str, Any] = {
         "chunk": chunk_run.claim.ref.chunk,
         "duration_ms": round(seconds * 1000),
@@ -190,14 +179,14 @@ def announce(
         "cached": counts.cached,
         "retried": counts.retried,
     }
-    emit_outcome(outcome, chunk_run.claim.attempt, facts, log)
+    emit_outcome(chunk_run.outcome, chunk_run.claim.attempt, facts, log)
     compensated = chunk_run.checkpoints.compensated
-    if compensated and not isinstance(outcome, Retry | Deferred | Released):
+    if compensated and not isinstance(chunk_run.outcome, Retry | Deferred | Released):
         failed = [stage for stage, failure in compensated.items() if failure]
         stages = list(compensated)
         telemetry.emit(log, "chunk.compensated", stages=stages, failed=failed)
     if chunk_run.certificate is not None:
-        certified(chunk_run.certificate, log)
+        emit_job_finished(chunk_run.certificate, log)
 
 
 def emit_outcome(
@@ -206,7 +195,10 @@ def emit_outcome(
     facts: Mapping[str, Any],
     log: structlog.stdlib.BoundLogger,
 ) -> None:
-    """Emit the event of an outcome; `facts` are the fields that all of them have."""
+    """Emit the event of an outcome; `facts` are the fields that all of them have.
+
+    Each outcome has one event.
+    """
     match outcome:
         case Succeeded():
             telemetry.emit(log, "chunk.succeeded", **facts)
@@ -244,7 +236,9 @@ def emit_outcome(
             )
 
 
-def certified(certificate: Certificate, log: structlog.stdlib.BoundLogger) -> None:
+def emit_job_finished(
+    certificate: Certificate, log: structlog.stdlib.BoundLogger
+) -> None:
     """Emit the status and the outcome counts of a finished job."""
     telemetry.emit(
         log,

@@ -9,6 +9,7 @@ from typing import Any
 
 from piecework import telemetry
 from piecework.aws.queue import Delivery, Message
+from piecework.cost.meter import acting_as
 from piecework.domain import keys
 from piecework.domain.model import ChunkRef, Job, JobRef
 from piecework.domain.records import MALFORMED_ERRORS, UNREADABLE
@@ -17,40 +18,12 @@ from piecework.errors.classify import classify
 from piecework.jobs.fan_in import end_cancelled, start_join
 from piecework_worker.acks import Ack, AckBatcher
 from piecework_worker.cancel_watcher import CancelWatcher
+from piecework_worker.early_outcomes import defer_to_newer_worker
 from piecework_worker.executor import MessageAction, WorkItem, execute
 from piecework_worker.lease import InterruptReason
 from piecework_worker.notifier import notify_job
 from piecework_worker.receiver import Receiver
-from piecework_worker.run import defer_to_newer_worker
 from piecework_worker.services import WorkerServices
-
-
-async def run_worker(services: WorkerServices, stop: asyncio.Event) -> None:
-    """Run a worker until `stop` is set.
-
-    Raises:
-        Exception: The error of a loop. Without one of its loops a worker would only
-            seem
-            alive, so it releases its chunks and ends.
-    """
-    worker = Worker(services, stop)
-    watch = CancelWatcher(
-        services.rt, services.lease_renewer, services.breakers, services.log
-    )
-    loops: list[Coroutine[Any, Any, Any]] = [worker.receiver.run(), worker.acks.run()]
-    loops += [watch.run(), services.lease_renewer.run(), stop.wait()]
-    tasks = [asyncio.create_task(loop) for loop in loops]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        stop.set()
-        await drain(worker, tasks[0])
-    finally:
-        for task in tasks:
-            task.cancel()
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
 
 
 @dataclass(slots=True)
@@ -58,18 +31,19 @@ class Worker:
     """A worker and its active tasks.
 
     Attributes:
+        stop: Set when the worker must stop.
         closing: The drain has ended: tasks that start now would not be awaited.
     """
 
     services: WorkerServices
     stop: asyncio.Event
-    active_tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    active_tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     closing: bool = False
     receiver: Receiver = field(init=False)
     acks: AckBatcher = field(init=False)
 
     def __post_init__(self) -> None:
-        """Create the receiver and the ack batcher, and connect the services to them."""
+        """Create the receiver and the ack batcher."""
         services = self.services
         self.receiver = Receiver(
             services, self.stop, lambda: len(self.active_tasks), self.on_message
@@ -80,73 +54,66 @@ class Worker:
             self.start_join,
             services.log,
         )
-        services.on_chunk_offered = self.start_chunk
-        services.count_unfinished = lambda: (
-            len(self.active_tasks) + self.receiver.receives_in_flight
+
+    async def run(self) -> None:
+        """Run until the stop.
+
+        Raises:
+            Exception: The error of a loop. Without one of its loops a worker would only
+                seem alive, so it releases its chunks and ends.
+        """
+        services = self.services
+        watch = CancelWatcher(
+            services.rt, services.lease_renewer, services.breakers, services.log
         )
-        services.wake_receiver = self.receiver.slot_freed.set
+        loops: list[Coroutine[Any, Any, Any]] = [self.receiver.run(), self.acks.run()]
+        loops += [watch.run(), services.lease_renewer.run(), self.stop.wait()]
+        tasks = [asyncio.create_task(loop) for loop in loops]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            self.stop.set()
+            await drain(self, tasks[0])
+        finally:
+            for task in tasks:
+                task.cancel()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
 
     def on_message(self, delivery: Delivery) -> None:
         """Start the work on a message."""
-        self.start_task(self.handle_delivery(delivery))
+        self.start_task(self.handle(delivery))
 
     def start_task(self, work: Coroutine[Any, Any, object]) -> None:
         """Start a task whose failure affects no other task."""
-        task = asyncio.create_task(self.contain_failure(work))
+        task = asyncio.create_task(work)
         self.active_tasks.add(task)
         task.add_done_callback(self.on_task_done)
 
-    def on_task_done(self, task: asyncio.Task[None]) -> None:
-        """Free the task's slot."""
-        self.active_tasks.discard(task)
-        self.receiver.on_task_done()
-
-    async def contain_failure(self, work: Coroutine[Any, Any, object]) -> None:
-        """Log a task's failure; SQS delivers its message again.
+    def on_task_done(self, task: asyncio.Task[Any]) -> None:
+        """Free the task's slot and log its failure; SQS delivers its message again.
 
         A cancellation that the worker did not request comes from what a stage awaited.
         """
-        task = asyncio.current_task()
+        self.active_tasks.discard(task)
+        self.receiver.on_task_done()
         try:
-            await work
-        except (Exception, asyncio.CancelledError) as error:
-            if not isinstance(error, Exception) and task and task.cancelling():
-                raise
-            code = classify(error).code
-            telemetry.emit(
-                self.services.log, "worker.execution_failed", error_code=code
-            )
+            task.result()
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 -- logged
+            if not (task.cancelled() and task.cancelling()):
+                code, log = classify(error).code, self.services.log
+                telemetry.emit(log, "worker.execution_failed", error_code=code)
 
-    async def handle_delivery(self, delivery: Delivery) -> None:
-        """Process a message if the records it refers to can be read.
+    async def handle(self, delivery: Delivery) -> None:
+        """Run the chunk of a message, or discard, defer or quarantine the message.
 
         The worker does not guess the content of a malformed record. Once an operator
-        has
-        repaired it, a new message is sent.
+        has repaired it, a new message is sent.
         """
-        try:
-            await self.handle_message(delivery)
-        except SchemaTooNewError:
-            await defer_to_newer_worker(
-                "record", delivery.received, delivery.receipt, self.services
-            )
-        except PermanentError as error:
-            if error.code != UNREADABLE:
-                raise
-            await self.quarantine(delivery, error.code)
-        except MALFORMED_ERRORS:
-            telemetry.emit(
-                self.services.log, "worker.execution_failed", error_code=UNREADABLE
-            )
-            await self.quarantine(delivery, UNREADABLE)
-
-    async def handle_message(self, delivery: Delivery) -> None:
-        """Process a message, then delete or quarantine it as required."""
         message = delivery.message
         if delivery.newer:
-            await defer_to_newer_worker(
-                "message", delivery.received, delivery.receipt, self.services
-            )
+            await self.defer(delivery, "message")
             return
         if message is None:
             await self.quarantine(delivery, "runtime.message.malformed")
@@ -154,56 +121,61 @@ class Worker:
         work_item = WorkItem(
             message.ref, message.gen, delivery.received, delivery.receipt
         )
-        job = await self.services.job(work_item.ref.of)
-        match (
-            MessageAction.QUARANTINE
-            if job is None
-            else await self.process(work_item, job)
-        ):
+        action = MessageAction.QUARANTINE
+        try:
+            job = await self.services.job(work_item.ref.of)
+            if job is not None:
+                action = await self.perform(work_item, job)
+        except SchemaTooNewError:
+            await self.defer(delivery, "record")
+            return
+        except (PermanentError, *MALFORMED_ERRORS) as error:
+            await self.on_unreadable(delivery, error)
+            return
+        match action:
             case MessageAction.DISCARD:
                 await self.services.rt.work.delete([delivery.receipt])
             case MessageAction.QUARANTINE:
                 await self.quarantine(delivery, "runtime.message.orphan")
 
-    async def process(self, work_item: WorkItem, job: Job) -> MessageAction:
-        """Process a work item; queue the ack of a chunk that has ended.
+    async def on_unreadable(self, delivery: Delivery, error: Exception) -> None:
+        """Quarantine a message whose records are malformed; raise any other error."""
+        if not isinstance(error, PermanentError):
+            log = self.services.log
+            telemetry.emit(log, "worker.execution_failed", error_code=UNREADABLE)
+        elif error.code != UNREADABLE:
+            raise error
+        await self.quarantine(delivery, UNREADABLE)
+
+    async def defer(self, delivery: Delivery, about: str) -> None:
+        """Leave a message to newer workers, because of itself or of a record."""
+        received, receipt = delivery.received, delivery.receipt
+        await defer_to_newer_worker(about, received, receipt, self.services)
+
+    async def perform(self, work_item: WorkItem, job: Job) -> MessageAction:
+        """Execute a work item; queue the ack of a chunk that has ended.
 
         After a join the job's notify hook may be due, and a work item may be only for
         that.
         """
+        services = self.services
         can_notify = work_item.ref.is_join and self.can_notify(job)
-        if (
-            can_notify
-            and (action := await notify_job(work_item, self.services)) is not None
-        ):
-            return action
-        with self.services.rt.cost.working(job.ref, ends=work_item.ref.is_join):
-            action = await execute(work_item, job, self.services)
+        if can_notify:
+            action = await notify_job(work_item, services)
+            if action is not None:
+                return action
+        with services.rt.cost.working(job.ref, ends=work_item.ref.is_join):
+            action = await execute(work_item, job, services)
         if action in {MessageAction.ACK, MessageAction.ACK_CANCELLED}:
             cancelled = action is MessageAction.ACK_CANCELLED
             self.acks.add(Ack(work_item.ref, job.chunks, work_item.receipt, cancelled))
             if can_notify:
-                await notify_job(WorkItem(work_item.ref, work_item.gen), self.services)
+                await notify_job(WorkItem(work_item.ref, work_item.gen), services)
         return action
 
     def can_notify(self, job: Job) -> bool:
         """Return whether the job has a notify hook that this worker can call."""
         return job.has_notify_hook and job.pipeline in self.services.pipelines
-
-    async def start_chunk(self, ref: ChunkRef, gen: int) -> bool:
-        """Start a chunk without a message if a slot is free; return whether it did.
-
-        The reconciler beside this worker offers chunks that it reclaimed, and joins.
-        They need
-        not wait behind the queue.
-        """
-        job = await self.services.job(ref.of)
-        if job is None or self.receiver.is_full() or self.stop.is_set():
-            return False
-        if job.pipeline not in self.services.pipelines:
-            return False
-        self.start_task(self.process(WorkItem(ref, gen), job))
-        return True
 
     async def quarantine(self, delivery: Delivery, code: str) -> None:
         """Quarantine a message that belongs to no known chunk."""
@@ -241,7 +213,37 @@ class Worker:
         if self.closing:
             await rt.work.send([Message.about(join, gen)])
             return
-        self.start_task(self.process(WorkItem(join, gen), job))
+        self.start_task(self.perform(WorkItem(join, gen), job))
+
+    # What the processes beside the worker use: its reconciler and its ECS protection.
+
+    async def offer_chunk(self, ref: ChunkRef, gen: int) -> bool:
+        """Start a chunk without a message if a slot is free; return whether it did.
+
+        The reconciler beside this worker offers chunks that it reclaimed, and joins.
+        They need not wait behind the queue.
+        """
+        # The cost is the worker's, even if a reconciler offers the chunk.
+        with acting_as("worker"):
+            job = await self.services.job(ref.of)
+            if job is None or self.receiver.is_full() or self.stop.is_set():
+                return False
+            if job.pipeline not in self.services.pipelines:
+                return False
+            self.start_task(self.perform(WorkItem(ref, gen), job))
+            return True
+
+    def lease_count(self) -> int:
+        """Return the number of leases."""
+        return len(self.services.lease_renewer.leases)
+
+    def count_unfinished(self) -> int:
+        """Return the active tasks and receives, each of which may claim a chunk."""
+        return len(self.active_tasks) + self.receiver.receives_in_flight
+
+    def pause_intake(self, *, on: bool) -> None:
+        """Pause or resume the intake of new chunks."""
+        self.receiver.pause(on=on)
 
 
 # Stop a worker: wait for chunks that can end in time, and release the others.

@@ -25,6 +25,7 @@ from piecework_simulation.engine.sandbox import Log
 from piecework_simulation.engine.world import World
 from piecework_worker.__main__ import serve
 from piecework_worker.services import open_services
+from piecework_worker.worker import Worker
 
 #: Seconds after which a dead worker's place is taken by a new one, at most.
 RESTART_S = 8.0
@@ -55,7 +56,8 @@ class FleetDriver:
         self.workers[process] = stop
         rt = self.world.runtime(process)
         services = open_services(rt, process.name, self.pipelines, self.log)
-        task = self.world.start(process, serve(services, stop, reconcile=reconcile))
+        worker = Worker(services, stop)
+        task = self.world.start(process, serve(worker, reconcile=reconcile))
 
         def restart() -> None:
             self.workers.pop(process, None)

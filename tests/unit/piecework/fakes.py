@@ -20,6 +20,7 @@ from piecework.errors.codes import ErrorClass
 from piecework.pipeline import Pipeline
 from piecework.resilience.retry import RetryBudget
 from piecework.saga import engine
+from piecework.saga.recovery import Limits
 from piecework.testing import MemoryCheckpoints, MemoryJournal
 
 NOW = 1_700_000_000.0
@@ -142,8 +143,8 @@ def checkpoints_of(pipeline: Pipeline, **facts: Any) -> MemoryCheckpoints:
     return MemoryCheckpoints([stage.name for stage in pipeline.stages], **facts)
 
 
-def limits(max_attempts: int = 3) -> engine.Limits:
-    return engine.Limits(max_attempts, lambda: NOW, Highest())
+def limits(max_attempts: int = 3) -> Limits:
+    return Limits(max_attempts, lambda: NOW, Highest())
 
 
 async def run(

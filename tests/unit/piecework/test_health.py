@@ -29,12 +29,12 @@ def run(work: Any) -> None:
 def test_a_loop_is_due_until_it_rests(tmp_path: Path) -> None:
     async def story() -> None:
         liveness, path = Liveness(), tmp_path / "health"
-        liveness.expect_within("heart", 20.0)
+        liveness.expect_within("lease renewal", 20.0)
         write(liveness, path)
-        assert {"heart": 1020.0} == due(path)
+        assert {"lease renewal": 1020.0} == due(path)
         assert "" == find_problem(str(path), 1020.0)
-        assert "heart is 0.5 s overdue" == find_problem(str(path), 1020.5)
-        liveness.suspend("heart")
+        assert "lease renewal is 0.5 s overdue" == find_problem(str(path), 1020.5)
+        liveness.suspend("lease renewal")
         write(liveness, path)
         assert {} == due(path)
 
@@ -46,7 +46,7 @@ def test_a_health_file_from_before_a_restart_is_unhealthy(
 ) -> None:
     async def story() -> None:
         liveness, path = Liveness(), tmp_path / "health"
-        liveness.expect_within("heart", 20.0)
+        liveness.expect_within("lease renewal", 20.0)
         write(liveness, path)
         assert f"{path} is of before a restart" == find_problem(str(path), 5.0)
 
@@ -72,7 +72,7 @@ def test_a_blocked_event_loop_is_overdue_after_a_lease(
 def test_the_health_file_is_replaced_atomically(tmp_path: Path) -> None:
     async def story() -> None:
         for _ in range(3):
-            write(Liveness({"heart": 1.0}), tmp_path / "health")
+            write(Liveness({"lease renewal": 1.0}), tmp_path / "health")
 
     run(story())
     assert ["health"] == [path.name for path in tmp_path.iterdir()]

@@ -21,7 +21,7 @@ from piecework_simulation.aws.dynamodb import DynamoDB
 from piecework_worker.executor import MessageAction, WorkItem
 from piecework_worker.notifier import notify_job
 from tests.unit.piecework.fakes import Clause, Highest, Log
-from tests.unit.workers.made_up import time
+from tests.unit.workers.virtual_leases import time
 
 REF = JobRef("acme", "job")
 #: After both, another worker takes over from one that died in its hook.

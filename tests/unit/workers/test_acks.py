@@ -14,7 +14,7 @@ from piecework.settings import Settings
 from piecework_worker.acks import MAX_BATCH, MAX_REQUESTS, PATIENCE_S, Ack, AckBatcher
 from tests.unit.piecework.fakes import Log
 from tests.unit.virtual import run_virtually
-from tests.unit.workers.made_up import virtually
+from tests.unit.workers.virtual_leases import virtually
 
 JOB = JobRef("acme", "job")
 

@@ -17,7 +17,6 @@ from piecework.domain.outcome import (
     Succeeded,
 )
 from piecework.telemetry import BOUND, EVENTS
-from piecework_worker.run import RunResult
 from piecework_worker.settle import announce
 from tests.unit.piecework.fakes import Log, envelope
 from tests.unit.piecework.store.tables import claim
@@ -44,18 +43,20 @@ def said(
     outcome: Any, *, compensated: Any = (), certificate: Any = None
 ) -> dict[str, Any]:
     """Return the emitted fields by event; the common fields are checked and removed."""
-    task: Any = SimpleNamespace(
+    log: Any = Log()
+    run: Any = SimpleNamespace(
         claim=claim(attempts=2),
+        outcome=outcome,
         checkpoints=SimpleNamespace(compensated=dict(compensated)),
         certificate=certificate,
         ctx=SimpleNamespace(
+            log=log,
             caller=SimpleNamespace(
                 counts=SimpleNamespace(made=1, replayed=2, cached=0, retried=3)
-            )
+            ),
         ),
     )
-    log: Any = Log()
-    announce(RunResult(task, outcome), 1.5, log)
+    announce(run, 1.5)
     assert all(fields.keys() <= EVENTS[n].fields | BOUND for n, fields in log.said)
     facts = log.said[0][1]
     common = {name: facts.pop(name) for name in COMMON}

@@ -16,7 +16,7 @@ from piecework_worker.worker import (
     drain,
 )
 from tests.unit.piecework.fakes import Log
-from tests.unit.workers.made_up import for_ever, new_lease, time, virtually
+from tests.unit.workers.virtual_leases import for_ever, new_lease, time, virtually
 
 DRAIN = 20.0
 

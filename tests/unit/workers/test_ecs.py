@@ -13,7 +13,7 @@ import pytest
 from piecework_worker import ecs
 from piecework_worker.ecs import MINUTES, Protection, ProtectionPolicy
 from tests.unit.piecework.fakes import Log
-from tests.unit.workers.stub import INVALID, THROTTLED, agent, until
+from tests.unit.workers.ecs_stub import INVALID, THROTTLED, agent, until
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Workload:
     def lease_count(self) -> int:
         return self.holding
 
-    unfinished = lease_count
+    count_unfinished = lease_count
 
     def pause_intake(self, *, on: bool) -> None:
         self.breaths.append(on)

@@ -90,16 +90,16 @@ def came_to(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Set the run's outcome and the delay until the next attempt."""
 
     def tell(outcome: Any, wait: float | None, calls_after_cancel: Any = None) -> None:
-        async def run_claim(*_: Any) -> Any:
-            return SimpleNamespace(
-                outcome=outcome, calls_after_cancel=calls_after_cancel
-            )
+        chunk_run = SimpleNamespace(calls_after_cancel=calls_after_cancel)
+
+        async def run_claim(*_: Any) -> None: ...
 
         async def settle(*_: Any) -> float | None:
             if outcome is None:
                 raise ClaimLostError
             return wait
 
+        monkeypatch.setattr(executor, "build_run", lambda *_: chunk_run)
         monkeypatch.setattr(executor, "run_claim", run_claim)
         monkeypatch.setattr(executor, "settle", settle)
 

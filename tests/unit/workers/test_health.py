@@ -19,11 +19,14 @@ STANDARD = sys.stdlib_module_names
     ("due", "said"),
     [
         ({}, ""),
-        ({"event loop": NOW, "heart": NOW + 1}, ""),
-        ({"event loop": NOW - 2.5, "heart": NOW + 1}, "event loop is 2.5 s overdue"),
+        ({"event loop": NOW, "lease renewal": NOW + 1}, ""),
         (
-            {"watch": NOW - 1, "event loop": NOW - 9},
-            "event loop is 9.0 s overdue, watch is 1.0 s overdue",
+            {"event loop": NOW - 2.5, "lease renewal": NOW + 1},
+            "event loop is 2.5 s overdue",
+        ),
+        (
+            {"cancel poll": NOW - 1, "event loop": NOW - 9},
+            "event loop is 9.0 s overdue, cancel poll is 1.0 s overdue",
         ),
     ],
 )
@@ -41,7 +44,7 @@ def test_overdue_loops_are_named_the_longest_overdue_first(
         ("[]", "cannot be read: AttributeError"),
         ("{}", "cannot be read: KeyError"),
         ('{"due": [1]}', "cannot be read: AttributeError"),
-        ('{"due": {"heart": "late"}}', "cannot be read: TypeError"),
+        ('{"due": {"lease renewal": "late"}}', "cannot be read: TypeError"),
     ],
 )
 def test_an_unusable_health_file_is_unhealthy(
@@ -60,7 +63,7 @@ def test_a_process_without_a_health_file_is_not_called_healthy() -> None:
 
 @pytest.mark.parametrize(
     ("at", "code", "said"),
-    [(float("inf"), 0, "healthy\n"), (0.0, 1, "unhealthy: heart is ")],
+    [(float("inf"), 0, "healthy\n"), (0.0, 1, "unhealthy: lease renewal is ")],
 )
 def test_the_exit_code_says_it_to_a_container_engine(
     at: float,
@@ -71,7 +74,7 @@ def test_the_exit_code_says_it_to_a_container_engine(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = tmp_path / "health"
-    path.write_text(json.dumps({"due": {"heart": at}}))
+    path.write_text(json.dumps({"due": {"lease renewal": at}}))
     monkeypatch.setenv("PIECEWORK_HEALTH_FILE", str(path))
 
     assert code == main()

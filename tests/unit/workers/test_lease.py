@@ -12,11 +12,11 @@ from piecework.domain.protocols import CancelRequest
 from piecework.errors import StoreError
 from piecework.settings import Settings
 from piecework.store.claims import Lost, Renewed
-from piecework_worker.lease import InterruptReason, Lease, LeaseRenewer
+from piecework_worker.lease import ANSWERED, InterruptReason, Lease, LeaseRenewer
 from tests.unit.piecework.fakes import Log
 from tests.unit.piecework.store.tables import claim
 from tests.unit.virtual import run_virtually
-from tests.unit.workers.made_up import for_ever, time, virtually
+from tests.unit.workers.virtual_leases import for_ever, time, virtually
 
 
 class Claims:
@@ -256,8 +256,8 @@ async def felt(bench: Bench, *moments: float) -> list[bool]:
     for moment in moments:
         await asyncio.sleep(began + moment - time())
         due = bench.lease_renewer.liveness.due
-        found.append(due.get("lease renewals", time()) < time())
-        assert due["heart"] > time()
+        found.append(due.get(ANSWERED, time()) < time())
+        assert due["lease renewal"] > time()
     beating.cancel()
     return found
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from piecework.errors import StoreError
 from piecework.store.claims import Renewed
-from piecework_worker.lease import Lease
-from tests.unit.workers.made_up import LEASE, time, virtually
+from piecework_worker.lease import ANSWERED, Lease
 from tests.unit.workers.test_lease import Bench, waits
+from tests.unit.workers.virtual_leases import LEASE, time, virtually
 
 
 @virtually
@@ -45,8 +45,8 @@ async def test_an_old_failure_does_not_make_a_worker_unhealthy() -> None:
     work = bench.take("b", waits)
     await asyncio.sleep(LEASE / 3 + 1)
 
-    assert "lease renewals" in lease_renewer.liveness.due
-    assert lease_renewer.liveness.due["lease renewals"] > time()
+    assert ANSWERED in lease_renewer.liveness.due
+    assert lease_renewer.liveness.due[ANSWERED] > time()
     work.cancel()
     beating.cancel()
     await asyncio.gather(work, beating, return_exceptions=True)

@@ -14,7 +14,7 @@ from piecework_worker.isolation.process import (
 )
 from piecework_worker.shutdown import MEMORY_LIMIT_EXIT_CODE, stop_at_memory_limit
 from tests.unit.piecework.fakes import Log
-from tests.unit.workers.made_up import time, virtually
+from tests.unit.workers.virtual_leases import time, virtually
 
 
 @virtually

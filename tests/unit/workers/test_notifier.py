@@ -12,8 +12,8 @@ from piecework_worker import notifier
 from piecework_worker.executor import MessageAction
 from tests.unit.piecework.fakes import Killed
 from tests.unit.virtual import run_virtually
-from tests.unit.workers.made_up import virtually
 from tests.unit.workers.notified import LEASE_S, SKEW_S, Notified
+from tests.unit.workers.virtual_leases import virtually
 
 S = JobStatus
 

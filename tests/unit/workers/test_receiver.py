@@ -17,7 +17,7 @@ from piecework.health import Liveness
 from piecework.settings import Settings
 from piecework_worker.receiver import MAX_RECEIVES, OUTAGE_S, Receiver
 from tests.unit.piecework.fakes import Log
-from tests.unit.workers.made_up import time, virtually
+from tests.unit.workers.virtual_leases import time, virtually
 
 #: Seconds of the way to SQS and back, of a long poll, and of a chunk.
 WAY_S, POLL_S, CHUNK_S = 0.02, 20.0, 0.01
@@ -100,7 +100,6 @@ async def receiving(
         message_received=asyncio.Event(),
         breakers=SimpleNamespace(prefetch=lambda: None),
         log=Log(),
-        intake_paused=False,
     )
     one = Receiver(services, asyncio.Event(), lambda: len(hands.active), hands.begin)
     hands.receiver = one

@@ -14,7 +14,6 @@ from piecework.domain.protocols import ClaimLostError
 from piecework.pipeline import Pipeline, Stage
 from piecework.store.settlements import Calls
 from piecework_worker import settle as settling
-from piecework_worker.run import RunResult
 from piecework_worker.settle import job_end, result_sha256, resume_at, settle
 from tests.unit.piecework.fakes import Clause, Log, checkpoints_of, envelope
 from tests.unit.piecework.store.tables import REF, claim
@@ -40,7 +39,12 @@ class Journal:
         self.kept = keep
 
 
-def task(pipeline: Pipeline = LATE, lease: Claim | None = None, **kept: Any) -> Any:
+def chunk_run(
+    outcome: Any = None,
+    pipeline: Pipeline = LATE,
+    owned: Claim | None = None,
+    **kept: Any,
+) -> Any:
     checkpoints = checkpoints_of(pipeline)
     for name, value in kept.items():
         setattr(checkpoints, name, value)
@@ -48,16 +52,20 @@ def task(pipeline: Pipeline = LATE, lease: Claim | None = None, **kept: Any) -> 
         made=1, cached=2, tokens_in=0, tokens_out=0, replayed=0, retried=0
     )
     return SimpleNamespace(
-        claim=lease or claim(),
+        claim=owned or claim(),
+        outcome=outcome,
+        calls_after_cancel=None,
         pipeline=pipeline,
         checkpoints=checkpoints,
         journal=Journal(),
+        error_history=[],
         snapshot=None,
         certificate=None,
         ctx=SimpleNamespace(
+            log=Log(),
             caller=SimpleNamespace(
                 counts=counts, in_flight=SimpleNamespace(acquired_at=0.0)
-            )
+            ),
         ),
     )
 
@@ -66,43 +74,40 @@ def task(pipeline: Pipeline = LATE, lease: Claim | None = None, **kept: Any) -> 
     ("outcome", "kept"),
     [(Succeeded("1"), False), (Cancelled("first"), True)],
 )
-@pytest.mark.parametrize("ours", [True, False])
+@pytest.mark.parametrize("owned", [True, False])
 async def test_a_worker_that_lost_the_claim_settles_nothing(
-    monkeypatch: pytest.MonkeyPatch, outcome: Any, kept: Any, ours: Any
+    monkeypatch: pytest.MonkeyPatch, outcome: Any, kept: Any, owned: Any
 ) -> None:
     async def write(*_: Any) -> Any:
-        return ours, 4.0
+        return owned
 
     monkeypatch.setattr(settling, "write", write)
-    here, log, services = task(), Log(), SimpleNamespace()
-    report: Any = RunResult(here, outcome)
-    settled = settle(report, JOB, services, log)  # type: ignore[arg-type]
-    if ours:
-        assert await settled == 4.0
+    run, services = chunk_run(outcome), SimpleNamespace()
+    settled = settle(run, JOB, services)  # type: ignore[arg-type]
+    if owned:
+        assert await settled is None
     else:
         with pytest.raises(ClaimLostError):
             await settled
-    assert ours is bool(log.said)
-    assert kept is here.journal.kept
+    assert owned is bool(run.ctx.log.said)
+    assert kept is run.journal.kept
 
 
-async def test_a_retried_chunk_keeps_its_paid_results(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Ends:
+async def test_a_retried_chunk_keeps_its_paid_results() -> None:
+    class Settlements:
         async def schedule_retry(self, _: Any, retry: Retry, *, calls: Calls) -> bool:
             return (retry.delay, calls) == (9.0, Calls(1, 3, 2))
 
-    here, services = task(), SimpleNamespace(settlements=Ends())
-    report: Any = RunResult(here, Retry(envelope(), 9.0), 3)
-    assert await settle(report, JOB, services, Log()) == 9.0  # type: ignore[arg-type]
-    assert here.journal.kept is True
+    run, services = chunk_run(Retry(envelope(), 9.0)), SimpleNamespace()
+    run.calls_after_cancel, services.settlements = 3, Settlements()
+    assert await settle(run, JOB, services) == 9.0  # type: ignore[arg-type]
+    assert run.journal.kept is True
 
 
 def test_the_result_is_the_value_of_the_result_stage() -> None:
     done = {"first": '"one"'}
-    early = result_sha256(task(EARLY, completed=done), '"two"')
-    late = result_sha256(task(LATE, completed=done), '"two"')
+    early = result_sha256(chunk_run(None, EARLY, completed=done), '"two"')
+    late = result_sha256(chunk_run(None, LATE, completed=done), '"two"')
     assert early == keys.sha256(b'"one"')
     assert late == keys.sha256(b'"two"')
 
@@ -120,12 +125,12 @@ def test_the_result_is_the_value_of_the_result_stage() -> None:
 def test_a_redrive_resumes_at_the_first_incomplete_or_compensated_stage(
     completed: Any, undone: Any, stage: str
 ) -> None:
-    assert stage == resume_at(task(completed=completed, compensated=undone))
+    assert stage == resume_at(chunk_run(completed=completed, compensated=undone))
 
 
 async def test_the_end_of_a_chunk_is_not_that_of_its_job() -> None:
     services: Any = None  # not asked
-    assert await job_end(task(), JOB, services, join_error="") == []
+    assert await job_end(chunk_run(), JOB, services, join_error="") == []
 
 
 @pytest.mark.parametrize(("gen", "reads"), [(1, 0), (2, 1)])
@@ -151,9 +156,9 @@ async def test_the_end_of_the_join_is_that_of_the_job_in_its_generation(
             ending=lambda *facts: said.append(facts) or ["action"]
         ),
     )
-    lease = claim(ref=REF.of.chunk(keys.JOIN_CHUNK), gen=gen)
+    owned = claim(ref=REF.of.chunk(keys.JOIN_CHUNK), gen=gen)
     services: Any = SimpleNamespace(rt=rt)
-    join = task(lease=lease)
+    join = chunk_run(owned=owned)
     assert await job_end(join, JOB, services, join_error="e") == ["action"]
     assert join.certificate.status == "e"
     assert said == [(now, "e", {"certificate": "key"})]

@@ -1,4 +1,4 @@
-"""Which write ends a claim, and with what: one for each way out."""
+"""Each outcome has one write and one event."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from piecework.domain.outcome import (
     NEWER_WORKERS,
     Cancelled,
     Compensation,
+    DeadLettered,
     Deferred,
+    Released,
     Retry,
     Succeeded,
 )
 from piecework.pipeline import Pipeline
 from piecework.store.results import INLINE_BYTES
-from piecework_worker.run import RunResult
 from piecework_worker.settle import settle, write
-from tests.unit.piecework.fakes import Log, envelope
+from tests.unit.piecework.fakes import envelope
 from tests.unit.piecework.store.tables import claim
-from tests.unit.workers.test_settle import EARLY, JOB, LATE, task
+from tests.unit.workers.test_settle import EARLY, JOB, LATE, chunk_run
 
 LATER = claim(gen=2)
 LARGE = f'"{"x" * INLINE_BYTES}"'
 
 
-class Ends:
+class Settlements:
     """Notes which write was asked for, and with what."""
 
     def __init__(self) -> None:
@@ -46,19 +47,45 @@ class WorkerServices:
     """Has only a worker's writes, and records the deferrals."""
 
     def __init__(self) -> None:
-        self.settlements = Ends()
+        self.settlements = Settlements()
         self.deferrals: list[Deferred] = []
+        self.dead_letters = SimpleNamespace(row=lambda *_, **__: {})
 
     async def note_blocked(self, _: Any, deferred: Deferred) -> None:
         self.deferrals.append(deferred)
 
 
-async def written(here: Any, outcome: Any) -> tuple[str, dict[str, Any]]:
-    """Settle an outcome; return the write that was used, and its arguments."""
+async def written(run: Any) -> tuple[str, dict[str, Any]]:
+    """Settle a run; return the write that was used, and its arguments."""
     services: Any = WorkerServices()
-    assert (True, None) == await write(RunResult(here, outcome), JOB, services)
+    assert await write(run, JOB, services)
     [asked] = services.settlements.asked
     return asked  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "verb", "event"),
+    [
+        (Succeeded("1"), "succeed", "chunk.succeeded"),
+        (Retry(envelope(), 9.0), "schedule_retry", "chunk.retry_scheduled"),
+        (Deferred(envelope(), 9.0, "model"), "defer", "chunk.deferred"),
+        (Released(), "release", "chunk.released"),
+        (Cancelled("first"), "cancel", "chunk.cancelled"),
+        (
+            DeadLettered(envelope(stage="first"), Compensation.NOT_NEEDED),
+            "dead_letter",
+            "chunk.dead_lettered",
+        ),
+    ],
+)
+async def test_each_outcome_has_one_verb_and_one_event(
+    outcome: Any, verb: str, event: str
+) -> None:
+    services: Any = WorkerServices()
+    run = chunk_run(outcome, completed={"first": "1"})
+    await settle(run, JOB, services)
+    assert [verb] == [name for name, _ in services.settlements.asked]
+    assert [event] == run.ctx.log.names()
 
 
 @pytest.mark.parametrize(
@@ -72,8 +99,7 @@ async def test_only_a_deferral_is_noted_on_the_job(
     outcome: Deferred | Retry, by: str
 ) -> None:
     services: Any = WorkerServices()
-    log: Any = Log()
-    assert await settle(RunResult(task(), outcome), JOB, services, log) == 9.0
+    assert await settle(chunk_run(outcome), JOB, services) == 9.0
     assert [by] == [name for name, _ in services.settlements.asked]
     assert ([outcome] if by == "defer" else []) == services.deferrals
 
@@ -84,13 +110,14 @@ async def test_only_a_deferral_is_noted_on_the_job(
 async def test_only_a_compensated_chunk_resumes_at_another_stage(
     compensation: Compensation | None, stage: str | None
 ) -> None:
-    here = task(completed={"first": "1"}, compensated={"first": None})
-    by, facts = await written(here, Cancelled("second", compensation))
+    outcome = Cancelled("second", compensation)
+    run = chunk_run(outcome, completed={"first": "1"}, compensated={"first": None})
+    by, facts = await written(run)
     assert (by, facts["resume_at"]) == ("cancel", stage)
 
 
 @pytest.mark.parametrize(
-    ("pipeline", "held", "value", "on_item"),
+    ("pipeline", "owned", "value", "on_item"),
     [
         (LATE, claim(), '"two"', True),
         (EARLY, claim(), '"two"', False),
@@ -100,16 +127,16 @@ async def test_only_a_compensated_chunk_resumes_at_another_stage(
     ],
 )
 async def test_a_small_result_lies_on_its_chunk_and_any_other_last_value_beside_it(
-    pipeline: Pipeline, held: Claim, value: str, *, on_item: bool
+    pipeline: Pipeline, owned: Claim, value: str, *, on_item: bool
 ) -> None:
     async def value_actions(index: int, last_value: str) -> list[Any]:
         return [(index, last_value)]
 
-    here = task(pipeline, held)
-    here.checkpoints = SimpleNamespace(
+    run = chunk_run(Succeeded(value), pipeline, owned)
+    run.checkpoints = SimpleNamespace(
         completed={"first": '"one"'}, value_actions=value_actions
     )
-    by, facts = await written(here, Succeeded(value))
+    by, facts = await written(run)
     assert by == "succeed"
     assert (value if on_item else None) == facts.get("value")
     assert ([] if on_item else [(1, value)]) == facts.get("also", [])

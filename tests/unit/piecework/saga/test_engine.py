@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from piecework.domain.outcome import Retry, Succeeded
 from piecework.errors.codes import ErrorClass
 from piecework.pipeline import Pipeline, Stage
-from piecework.saga import engine
 from piecework.saga.compensation import started_stages
+from piecework.saga.stage import count_completed
 from piecework.testing import MemoryCheckpoints
 from tests.unit.piecework.fakes import (
     Clause,
@@ -144,6 +144,6 @@ def test_started_stages_reach_the_last_known_stage() -> None:
 def test_a_run_needs_a_stage_and_one_that_is_done_does_not_run() -> None:
     pipeline = Script().pipeline
     kept = checkpoints_of(pipeline, completed=dict.fromkeys("abcd", "1"))
-    assert engine.count_completed(pipeline, kept) == 4
-    assert engine.count_completed(pipeline, checkpoints_of(pipeline)) == 0
+    assert count_completed(pipeline, kept) == 4
+    assert count_completed(pipeline, checkpoints_of(pipeline)) == 0
     assert limits().max_attempts == 3

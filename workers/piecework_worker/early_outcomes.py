@@ -1,21 +1,15 @@
-"""Run a claimed chunk: build its context, run its stages, return the outcome.
+"""The outcomes of claims whose stages do not run to their end.
 
-An interrupt (lost lease, cancel, stop, hung stage) becomes an outcome here, so that all
-outcomes are settled in one place.
+The payload or the records cannot be read, the attempts are spent, the lease interrupts
+the work, or a cancel compensates it. Each becomes an outcome here, so that the worker
+settles all outcomes in one place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from dataclasses import dataclass
-from typing import Any
-
-import structlog
-
 from piecework import telemetry
 from piecework.domain import records
-from piecework.domain.claim import MAX_RECOVERIES
-from piecework.domain.model import Job, moment
+from piecework.domain.model import moment
 from piecework.domain.outcome import (
     MAX_DEFERRALS,
     NEWER_WORKERS,
@@ -27,133 +21,34 @@ from piecework.domain.outcome import (
     Released,
     Retry,
 )
-from piecework.domain.protocols import CancelRequest, ClaimLostError
-from piecework.errors import (
-    ErrorEnvelope,
-    SchemaTooNewError,
-    StoreError,
-    TransientError,
-)
-from piecework.pipeline import Pipeline
+from piecework.domain.protocols import ClaimLostError
+from piecework.errors import ErrorEnvelope, SchemaTooNewError, TransientError
 from piecework.saga import engine, recovery
 from piecework.saga.compensation import cancellation_cause
+from piecework.saga.stage import describe_failure
 from piecework.settings import Settings
 from piecework.store.checkpoints import read_error
-from piecework_worker.assembly import ChunkRun, build_run, load_state
-from piecework_worker.lease import InterruptReason, Lease
+from piecework_worker.assembly import ChunkRun
+from piecework_worker.lease import InterruptReason
 from piecework_worker.services import WorkerServices
 
 
-@dataclass(frozen=True, slots=True)
-class RunResult:
-    """The result of a chunk's run.
-
-    Attributes:
-        calls_after_cancel: Calls that ended after the cancel request; None: no cancel.
-    """
-
-    chunk_run: ChunkRun
-    outcome: Outcome
-    calls_after_cancel: int | None = None
-
-
-async def run_claim(
-    lease: Lease,
-    job: Job,
-    pipeline: Pipeline,
-    services: WorkerServices,
-    log: structlog.stdlib.BoundLogger,
-) -> RunResult:
-    """Run a chunk's stages from its last checkpoint and return the result.
-
-    Raises:
-        ClaimLostError: Another worker owns the chunk; this one must not write.
-    """
-    chunk_run = build_run(lease, job, pipeline, services, log)
-    try:
-        outcome = await run_while_leased(
-            lease, chunk_run, services, run_from_checkpoint(chunk_run, job, services)
-        )
-        cancel_request = lease.cancel or chunk_run.checkpoints.cancel
-        compensate = cancel_request is not None and cancel_request.compensate
-        if (
-            isinstance(outcome, Cancelled)
-            and outcome.compensation is None
-            and compensate
-        ):
-            lease.begin_compensation()
-            outcome = await run_while_leased(
-                lease,
-                chunk_run,
-                services,
-                compensate_cancelled(chunk_run, outcome.stage),
-            )
-    except ClaimLostError:
-        await chunk_run.journal.close(keep=False)
-        raise
-    finally:
-        chunk_run.ctx.caller.effect_drain.abandon()
-    return RunResult(chunk_run, outcome, calls_after_cancel(chunk_run, cancel_request))
-
-
-async def run_while_leased(
-    lease: Lease,
-    chunk_run: ChunkRun,
-    services: WorkerServices,
-    work: Coroutine[Any, Any, Outcome],
-) -> Outcome:
-    """Run the work until it ends or the lease interrupts it; return the outcome.
-
-    Raises:
-        ClaimLostError: Another worker owns the chunk.
-    """
-    try:
-        async with lease:
-            return await work
-    except StoreError as error:
-        telemetry.emit(chunk_run.ctx.log, "chunk.store_failed", error_code=error.code)
-        return Released()
-    return outcome_of_interrupt(lease, chunk_run, services)
-
-
-async def run_from_checkpoint(
-    chunk_run: ChunkRun, job: Job, services: WorkerServices
-) -> Outcome:
-    """Load the state of earlier claims and continue from there."""
-    try:
-        await load_state(chunk_run, job, services)
-    except Exception as error:
-        if isinstance(error, StoreError) and not isinstance(error, SchemaTooNewError):
-            raise
-        return on_load_failure(chunk_run, malformed(chunk_run, error), services)
-    chunk_run.loaded = True
-    if chunk_run.claim.is_recovery and chunk_run.claim.recoveries > MAX_RECOVERIES:
-        failure = chunk_run.checkpoints.failure or last_failure(chunk_run)
-        return DeadLettered(failure, Compensation.ABANDONED)
-    if chunk_run.claim.is_recovery and chunk_run.checkpoints.failure is None:
-        return await recover_spent(chunk_run)
-    return await engine.run(
-        chunk_run.pipeline, chunk_run.ctx, chunk_run.checkpoints, chunk_run.limits
-    )
-
-
-def on_load_failure(
-    chunk_run: ChunkRun, error: Exception, services: WorkerServices
+def outcome_of_load_failure(
+    chunk_run: ChunkRun, error: Exception, settings: Settings
 ) -> Outcome:
     """Return the outcome of a chunk whose state this worker cannot load.
 
     State of a newer schema is deferred until a newer worker takes it, however long that
-    is.
-    A stage that this worker's pipeline lacks is deferred too, but only a limited number
-    of
-    times.
+    is. A stage that this worker's pipeline lacks is deferred too, but only a limited
+    number of times.
     """
-    failure = engine.describe_failure(error, chunk_run.ctx, chunk_run.limits)
+    error = malformed(chunk_run, error)
+    failure = describe_failure(error, chunk_run.ctx, chunk_run.limits)
     deferrals = int(chunk_run.claim.chunk.item.get("deferrals", 0))
     renamed = failure.code == "runtime.stage.not_found" and deferrals < MAX_DEFERRALS
     if not renamed and not isinstance(error, SchemaTooNewError):
         return outcome_of_unreadable(chunk_run, failure)
-    delay = retry_delay(deferrals + 1, services.rt.settings)
+    delay = retry_delay(deferrals + 1, settings)
     waiting = failure.model_copy(update={"retry_after": delay})
     return Deferred(waiting, delay, NEWER_WORKERS)
 
@@ -164,34 +59,6 @@ def malformed(chunk_run: ChunkRun, error: Exception) -> Exception:
         return error
     what = f"A row of chunk {chunk_run.claim.ref}"
     return records.unreadable_error(what, f"cannot be read: {type(error).__name__}")
-
-
-async def compensate_cancelled(chunk_run: ChunkRun, stage: str) -> Outcome:
-    """Compensate a chunk that a cancel interrupted before its pivot.
-
-    An effect in flight is drained first: it must not happen after its compensation.
-    """
-    await chunk_run.ctx.caller.drain()
-    if chunk_run.checkpoints.failure is None:
-        failure = cancellation_cause(
-            chunk_run.claim.ref, stage, chunk_run.limits.clock()
-        )
-        await chunk_run.checkpoints.begin_compensation(failure, stage)
-    return await engine.compensate(
-        chunk_run.pipeline,
-        chunk_run.ctx,
-        chunk_run.checkpoints,
-        chunk_run.checkpoints.failure or failure,
-    )
-
-
-def calls_after_cancel(
-    chunk_run: ChunkRun, cancel_request: CancelRequest | None
-) -> int | None:
-    """Count the run's calls that ended after the cancel request."""
-    if cancel_request is None:
-        return None
-    return chunk_run.ctx.caller.counts.count_ended_after(moment(cancel_request.at))
 
 
 def outcome_of_unreadable(chunk_run: ChunkRun, failure: ErrorEnvelope) -> Outcome:
@@ -242,19 +109,16 @@ def last_failure(chunk_run: ChunkRun) -> ErrorEnvelope:
     message = "The worker died with the chunk, in its last attempt."
     error = TransientError(message, code="runtime.worker.lost")
     chunk_run.ctx.stage = chunk_run.checkpoints.reached_stage
-    return engine.describe_failure(error, chunk_run.ctx, chunk_run.limits)
+    return describe_failure(error, chunk_run.ctx, chunk_run.limits)
 
 
-def outcome_of_interrupt(
-    lease: Lease, chunk_run: ChunkRun, services: WorkerServices
-) -> Outcome:
+def outcome_of_interrupt(chunk_run: ChunkRun, settings: Settings) -> Outcome:
     """Return the outcome of an interrupted run.
 
     Raises:
         ClaimLostError: The lease was lost.
     """
-    settings = services.rt.settings
-    match lease.reason:
+    match chunk_run.lease.reason:
         case InterruptReason.CANCEL:
             return Cancelled(
                 chunk_run.ctx.stage or str(chunk_run.claim.chunk.item["stage"])
@@ -277,10 +141,37 @@ def retry_after_timeout(chunk_run: ChunkRun, code: str, reason: str) -> Retry:
     It is a retry even when no attempt is left: the recovery claim has a fresh lease.
     """
     error = TransientError(reason, code=code)
-    failure = engine.describe_failure(error, chunk_run.ctx, chunk_run.limits)
+    failure = describe_failure(error, chunk_run.ctx, chunk_run.limits)
     return Retry(
         failure, recovery.backoff(failure, chunk_run.ctx.attempt, chunk_run.limits.rng)
     )
+
+
+async def compensate_cancelled(chunk_run: ChunkRun, stage: str) -> Outcome:
+    """Compensate a chunk that a cancel interrupted before its pivot.
+
+    An effect in flight is drained first: it must not happen after its compensation.
+    """
+    await chunk_run.ctx.caller.drain()
+    if chunk_run.checkpoints.failure is None:
+        failure = cancellation_cause(
+            chunk_run.claim.ref, stage, chunk_run.limits.clock()
+        )
+        await chunk_run.checkpoints.begin_compensation(failure, stage)
+    return await engine.compensate(
+        chunk_run.pipeline,
+        chunk_run.ctx,
+        chunk_run.checkpoints,
+        chunk_run.checkpoints.failure or failure,
+    )
+
+
+def count_calls_after_cancel(chunk_run: ChunkRun) -> int | None:
+    """Count the run's calls that ended after the cancel request; None: no cancel."""
+    cancel = chunk_run.cancel_request
+    if cancel is None:
+        return None
+    return chunk_run.ctx.caller.counts.count_ended_after(moment(cancel.at))
 
 
 # Defer what only a newer worker understands: delayed and logged, never lost.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,18 +10,20 @@ import pytest
 
 from piecework.aws.queue import Delivery, Message
 from piecework.domain.claim import SchemaTooNew
-from piecework.domain.outcome import NEWER_WORKERS, Compensation, DeadLettered, Deferred
+from piecework.domain.outcome import (
+    NEWER_WORKERS,
+    Compensation,
+    DeadLettered,
+    Deferred,
+    Released,
+)
 from piecework.errors import PermanentError, SchemaTooNewError, StoreError
-from piecework.settings import Settings
-from piecework_worker import run
+from piecework_worker.early_outcomes import MAX_DELAY_S, retry_delay
 from piecework_worker.executor import MessageAction, WorkItem, handle_refusal
-from piecework_worker.run import MAX_DELAY_S, retry_delay, run_from_checkpoint
 from piecework_worker.worker import Worker
 from tests.unit.piecework.fakes import Log
 from tests.unit.piecework.store.tables import REF
-from tests.unit.workers.test_run import task
-
-SETTINGS = Settings(lease_s=60, visibility_s=90)
+from tests.unit.workers.runs import SETTINGS, chunk_run, loading, ran
 
 
 class Hiding:
@@ -60,10 +63,9 @@ async def test_a_message_that_is_for_newer_workers_is_hidden_and_counted(
     delivery: Delivery, about: str
 ) -> None:
     here = services(SchemaTooNewError("it is newer"))
-    worker: Any = SimpleNamespace(services=here)
-    worker.handle_message = lambda d: Worker.handle_message(worker, d)
+    worker = Worker(here, asyncio.Event())
 
-    await Worker.handle_delivery(worker, delivery)
+    await worker.handle(delivery)
 
     assert here.rt.work.hidden == [("r", 60)]
     ((event, said),) = here.log.said
@@ -92,17 +94,7 @@ async def test_a_join_without_a_message_hides_no_message() -> None:
     assert here.rt.work.hidden == []
 
 
-# ── what is only found out after the claim ──────────────────────────────────
-
-
-async def undertaken(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, **facts: Any
-) -> Any:
-    async def load(*_: Any) -> None:
-        raise error
-
-    monkeypatch.setattr(run, "load_state", load)
-    return await run_from_checkpoint(task(**facts), None, services())  # type: ignore[arg-type]
+# ── state that is loaded after the claim ────────────────────────────────────
 
 
 RENAMED = PermanentError("no stage 'third'", code="runtime.stage.not_found")
@@ -120,7 +112,8 @@ RENAMED = PermanentError("no stage 'third'", code="runtime.stage.not_found")
 async def test_what_newer_workers_may_know_waits_and_spends_no_attempt(
     monkeypatch: pytest.MonkeyPatch, error: Exception, deferrals: int, delay: float
 ) -> None:
-    outcome = await undertaken(monkeypatch, error, deferrals=deferrals)
+    loading(monkeypatch, error)
+    outcome = await ran(chunk_run(deferrals=deferrals))
 
     assert isinstance(outcome, Deferred)
     assert (outcome.blocked_on, outcome.delay) == (NEWER_WORKERS, delay)
@@ -130,15 +123,16 @@ async def test_what_newer_workers_may_know_waits_and_spends_no_attempt(
 async def test_a_stage_that_no_worker_has_is_dead_lettered_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    outcome = await undertaken(monkeypatch, RENAMED, deferrals=10)
+    loading(monkeypatch, RENAMED)
+    outcome = await ran(chunk_run(deferrals=10))
 
     assert isinstance(outcome, DeadLettered)
     assert outcome.failure.code == "runtime.stage.not_found"
     assert outcome.compensation is Compensation.ABANDONED
 
 
-async def test_a_store_that_does_not_answer_is_no_newer_version(
+async def test_a_store_that_does_not_answer_is_not_taken_for_a_newer_schema(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(StoreError):
-        await undertaken(monkeypatch, StoreError("out of reach"))
+    loading(monkeypatch, StoreError("out of reach"))
+    assert await ran(chunk_run()) == Released()

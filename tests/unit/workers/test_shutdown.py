@@ -21,7 +21,7 @@ from piecework_worker.acks import Ack, AckBatcher
 from piecework_worker.shutdown import stop_on_signals
 from piecework_worker.worker import Worker
 from tests.unit.piecework.fakes import Log
-from tests.unit.workers.made_up import for_ever, virtually
+from tests.unit.workers.virtual_leases import for_ever, virtually
 
 
 @virtually

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,12 +11,16 @@ from piecework.domain.outcome import Cancelled, Compensation, DeadLettered, Succ
 from piecework.domain.protocols import CancelRequest
 from piecework.saga.compensation import cancellation_cause
 from piecework.store.completion import SnapshotBuilder
-from piecework_worker import run as undertake
+from piecework_worker import executor
+from piecework_worker.early_outcomes import (
+    compensate_cancelled,
+    count_calls_after_cancel,
+)
 from piecework_worker.lease import InterruptReason, Lease
-from piecework_worker.run import calls_after_cancel, compensate_cancelled
-from tests.unit.piecework.fakes import Log, envelope
+from tests.unit.piecework.fakes import envelope
 from tests.unit.piecework.store.tables import REF
-from tests.unit.workers.made_up import (
+from tests.unit.workers.runs import DID, chunk_run, loading, ran
+from tests.unit.workers.virtual_leases import (
     LEASE,
     cut_off_after,
     for_ever,
@@ -25,15 +28,14 @@ from tests.unit.workers.made_up import (
     time,
     virtually,
 )
-from tests.unit.workers.test_run import DID, task
 
 AT = "2026-11-22T01:00:00.000Z"
 PLAIN, UNDO = CancelRequest(AT, compensate=False), CancelRequest(AT, compensate=True)
 
 
 @pytest.fixture(autouse=True)
-def nothing_done() -> None:
-    DID.clear()
+def nothing_to_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    loading(monkeypatch)
 
 
 @virtually
@@ -92,7 +94,7 @@ async def test_a_chunk_past_its_pivot_only_records_a_cancel() -> None:
 
 
 async def test_a_started_chunk_is_compensated_and_cancelled() -> None:
-    one = task(reached_stage="first")
+    one = chunk_run(reached_stage="first")
     outcome = await compensate_cancelled(one, "first")
     assert outcome == Cancelled("first", Compensation.COMPENSATED)
     assert DID == ["undo"]
@@ -100,7 +102,7 @@ async def test_a_started_chunk_is_compensated_and_cancelled() -> None:
 
 
 async def test_a_compensated_stage_is_not_compensated_again() -> None:
-    one = task(reached_stage="first")
+    one = chunk_run(reached_stage="first")
     one.checkpoints.failure = cancellation_cause(one.claim.ref, "first", 0.0)
     one.checkpoints.compensated = {"first": None}
     assert await compensate_cancelled(one, "first") == Cancelled(
@@ -111,7 +113,7 @@ async def test_a_compensated_stage_is_not_compensated_again() -> None:
 
 
 async def test_a_failed_compensation_is_dead_lettered() -> None:
-    one = task(reached_stage="first")
+    one = chunk_run(reached_stage="first")
     one.checkpoints.failure = cancellation_cause(one.claim.ref, "first", 0.0)
     one.checkpoints.compensated = {"first": envelope(stage="compensate:first:1")}
     outcome = await compensate_cancelled(one, "first")
@@ -123,7 +125,7 @@ async def test_a_failed_compensation_is_dead_lettered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("came_to", "by_hold", "by_step", "wound"),
+    ("outcome", "by_lease", "by_checkpoint", "compensates"),
     [
         (Cancelled("first"), UNDO, None, True),
         (Cancelled("first"), None, UNDO, True),
@@ -135,36 +137,30 @@ async def test_a_failed_compensation_is_dead_lettered() -> None:
 )
 async def test_a_cancel_with_compensation_compensates(
     monkeypatch: pytest.MonkeyPatch,
-    came_to: Any,
-    by_hold: Any,
-    by_step: Any,
+    outcome: Any,
+    by_lease: CancelRequest | None,
+    by_checkpoint: CancelRequest | None,
     *,
-    wound: bool,
+    compensates: bool,
 ) -> None:
     async def run(*_: Any) -> Any:
-        return came_to
+        return outcome
 
-    async def back(_: Any, stage: str) -> Any:
-        return Cancelled(stage, Compensation.COMPENSATED)
-
-    one = task(reached_stage="first")
-    one.checkpoints = SimpleNamespace(cancel=by_step)
-    monkeypatch.setattr(undertake, "build_run", lambda *_: one)
-    monkeypatch.setattr(undertake, "run_from_checkpoint", run)
-    monkeypatch.setattr(undertake, "compensate_cancelled", back)
-    lease, nothing, log = new_lease(), None, Log()
-    lease.cancel = by_hold
-    report: Any = await undertake.run_claim(lease, nothing, nothing, nothing, log)  # type: ignore[arg-type]
-    expected = Cancelled("first", Compensation.COMPENSATED) if wound else came_to
-    assert report.outcome == expected
-    assert report.calls_after_cancel == (0 if by_hold or by_step else None)
+    one = chunk_run(reached_stage="first")
+    one.lease.cancel, one.checkpoints.cancel = by_lease, by_checkpoint
+    monkeypatch.setattr(executor.engine, "run", run)
+    expected = Cancelled("first", Compensation.COMPENSATED) if compensates else outcome
+    assert await ran(one) == expected
+    assert (DID == ["undo"]) is compensates
+    assert one.calls_after_cancel == (0 if by_lease or by_checkpoint else None)
 
 
 def test_calls_after_cancel_are_counted_only_after_a_cancel() -> None:
-    one = task()
+    one = chunk_run()
     one.ctx.caller.counts.end_times.extend([0.0, 4e9])
-    assert calls_after_cancel(one, None) is None
-    assert calls_after_cancel(one, PLAIN) == 1
+    assert count_calls_after_cancel(one) is None
+    one.lease.cancel = PLAIN
+    assert count_calls_after_cancel(one) == 1
 
 
 def test_a_job_is_quiesced_when_its_last_chunk_ended() -> None:

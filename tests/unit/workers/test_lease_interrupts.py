@@ -10,7 +10,7 @@ from piecework.errors import StoreError
 from piecework_worker.lease import InterruptReason, Lease
 from tests.unit.piecework.store.tables import claim
 from tests.unit.virtual import run_virtually
-from tests.unit.workers.made_up import (
+from tests.unit.workers.virtual_leases import (
     LEASE,
     cut_off_after,
     for_ever,

@@ -19,7 +19,7 @@ from piecework_worker.shutdown import (
     stop_on_signals,
 )
 from tests.unit.piecework.fakes import Log
-from tests.unit.workers.stub import ARN, TASK, agent
+from tests.unit.workers.ecs_stub import ARN, TASK, agent
 
 
 async def test_a_task_is_known_by_what_the_agent_says() -> None:

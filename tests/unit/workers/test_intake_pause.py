@@ -26,11 +26,10 @@ from piecework_worker.ecs import (
     ProtectionPolicy,
 )
 from piecework_worker.receiver import GATHER_S
-from piecework_worker.services import WorkerServices
 from piecework_worker.worker import Worker
 from tests.unit.piecework.fakes import Log
 from tests.unit.virtual import run_virtually
-from tests.unit.workers.made_up import time, virtually
+from tests.unit.workers.virtual_leases import time, virtually
 
 BREATH_S = 100.0
 RECEIVE_S = 5.0
@@ -80,7 +79,7 @@ class Busy(Worker):
 
     aws: Aws
 
-    async def handle_delivery(self, delivery: Any) -> None:
+    async def handle(self, delivery: Any) -> None:
         begun, token = time(), f"token {time()}"
         self.services.lease_renewer.leases[token] = delivery
         await asyncio.sleep(CHUNK_S)
@@ -92,7 +91,7 @@ def services(aws: Aws) -> Any:
     async def job(_: Any) -> None:
         return None
 
-    fake: Any = SimpleNamespace(
+    return SimpleNamespace(
         rt=SimpleNamespace(
             settings=Settings(max_chunks=2),
             endpoint=SimpleNamespace(loopback=False),
@@ -103,12 +102,8 @@ def services(aws: Aws) -> Any:
         message_received=asyncio.Event(),
         breakers=SimpleNamespace(prefetch=lambda: None),
         log=Log(),
-        intake_paused=False,
         job=job,
     )
-    fake.lease_count = lambda: WorkerServices.lease_count(fake)
-    fake.pause_intake = lambda *, on: WorkerServices.pause_intake(fake, on=on)
-    return fake
 
 
 @asynccontextmanager
@@ -117,7 +112,7 @@ async def working(aws: Aws, agent: str = "http://agent") -> AsyncIterator[Busy]:
     stop = asyncio.Event()
     worker = Busy(services(aws), stop)
     worker.aws = aws
-    guard = Protection(agent, worker.services, Log(), ProtectionPolicy(BREATH_S))
+    guard = Protection(agent, worker, Log(), ProtectionPolicy(BREATH_S))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(ecs, "request", aws.request)
         tasks = [
@@ -172,7 +167,7 @@ async def test_no_poll_starts_when_a_pause_begins_during_a_wait_for_slots() -> N
     async with working(aws) as worker:
         worker.start_task(asyncio.sleep(CHUNK_S))
         await asyncio.sleep(GATHER_S / 2)
-        worker.services.pause_intake(on=True)
+        worker.pause_intake(on=True)
         await asyncio.sleep(GATHER_S)
         assert [] == aws.polls
 
@@ -181,25 +176,23 @@ async def test_no_poll_starts_when_a_pause_begins_during_a_wait_for_slots() -> N
 async def test_work_goes_on_if_protection_fails_permanently() -> None:
     aws = Aws()
     async with working(aws) as worker:
-        guard = Protection(
-            "http://agent", worker.services, Log(), ProtectionPolicy(0.0)
-        )
+        guard = Protection("http://agent", worker, Log(), ProtectionPolicy(0.0))
         guard.policy.gap_ends_at = time() + 60
         running = asyncio.create_task(guard.run(asyncio.Event()))
         await asyncio.sleep(0)
-        assert worker.services.intake_paused
+        assert worker.receiver.paused
         running.cancel()
         await asyncio.wait([running])
-        assert not worker.services.intake_paused
+        assert not worker.receiver.paused
 
 
 @virtually
 async def test_a_paused_worker_takes_no_chunk_from_a_reconciler() -> None:
     async with working(Aws()) as worker:
-        worker.services.pause_intake(on=True)
+        worker.pause_intake(on=True)
         assert worker.receiver.is_full()
-        assert not await worker.start_chunk(REF, 1)
-        worker.services.pause_intake(on=False)
+        assert not await worker.offer_chunk(REF, 1)
+        worker.pause_intake(on=False)
         assert not worker.receiver.is_full()
 
 
@@ -209,7 +202,7 @@ async def test_a_paused_worker_is_not_expected_to_receive() -> None:
     async with working(aws) as worker:
         await asyncio.sleep(BREATH_S + 3 * RECEIVE_S)
         assert aws.breath + RECEIVE_S < time() < aws.breath + CHUNK_S
-        assert worker.services.intake_paused
+        assert worker.receiver.paused
         assert {} == worker.services.liveness.due
 
 
@@ -230,7 +223,7 @@ async def test_an_agent_that_refuses_everything_stops_no_work() -> None:
     aws = Aws(refuses=True)
     async with working(aws) as worker:
         await asyncio.sleep(3 * BREATH_S)
-        assert not worker.services.intake_paused
+        assert not worker.receiver.paused
 
     assert len(aws.chunks) > 3 * BREATH_S / CHUNK_S
 
@@ -240,7 +233,7 @@ async def test_outside_of_ecs_there_is_no_pause() -> None:
     aws = Aws()
     async with working(aws, agent="") as worker:
         await asyncio.sleep(3 * BREATH_S)
-        assert not worker.services.intake_paused
+        assert not worker.receiver.paused
 
     assert [] == aws.wishes
     assert len(aws.chunks) > 3 * BREATH_S / CHUNK_S

@@ -11,7 +11,7 @@ from piecework.pipeline import Pipeline, Stage
 from piecework_worker.assembly import WorkerStageRunner
 from piecework_worker.services import MIN_SAMPLES, RunningStage, StageDurations
 from tests.unit.piecework.fakes import Clause, context
-from tests.unit.workers.made_up import virtually
+from tests.unit.workers.virtual_leases import virtually
 
 
 class Elsewhere:

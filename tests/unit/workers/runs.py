@@ -1,0 +1,113 @@
+"""The run of a chunk of two stages: true engine and lease, nothing stored."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from piecework.domain.claim import Claim
+from piecework.domain.model import Chunk
+from piecework.domain.protocols import CancelRequest
+from piecework.pipeline import Pipeline, Stage
+from piecework.settings import Settings
+from piecework.testing import MemoryCheckpoints
+from piecework_worker import executor
+from piecework_worker.assembly import ChunkRun
+from piecework_worker.executor import run_claim
+from piecework_worker.lease import Lease
+from tests.unit.piecework.fakes import Clause, context, limits
+from tests.unit.piecework.store.tables import REF
+
+SETTINGS = Settings(lease_s=60, visibility_s=90, stall_timeout_s=100, max_runtime_s=500)
+#: The functions that ran.
+DID: list[str] = []
+
+
+async def first(_: Any) -> None:
+    DID.append("first")
+
+
+async def second(_: Any) -> None:
+    DID.append("second")
+
+
+async def undo(_: Any) -> None:
+    DID.append("undo")
+
+
+def pipeline(run: Any = second) -> Pipeline:
+    """Return a pipeline of `first`, with a compensation, and of a second stage."""
+    stages = [Stage(first, compensate=undo), Stage(run, name="second")]
+    return Pipeline(name="review", payload=Clause, stages=stages)
+
+
+@dataclass
+class Progress(MemoryCheckpoints):
+    """Checkpoints that may have seen a cancel."""
+
+    cancel: CancelRequest | None = None
+
+
+class Journal:
+    """A journal that records how it was closed."""
+
+    kept: bool | None = None
+
+    async def close(self, *, keep: bool) -> None:
+        self.kept = keep
+
+
+def chunk_run(
+    *,
+    run: Any = second,
+    error_history: Any = (),
+    gen: int = 1,
+    fence: int = 3,
+    reached_stage: str = "second",
+    **facts: Any,
+) -> Any:
+    """Return the run of a claim; `recoveries` makes it a recovery claim."""
+    item = {"status": "RUNNING", "gen": gen, "fence": fence, "attempts": 3, **facts}
+    item.setdefault("stage", reached_stage)
+    chunk = Chunk.read(REF, item)
+    is_recovery = "recoveries" in facts
+    claim = Claim(REF, gen, fence, "token", "worker", chunk, is_recovery)
+    stages = pipeline(run)
+    progress = Progress(["first", "second"], reached_stage=reached_stage)
+    if reached_stage == "second":
+        progress.completed = {"first": "null"}
+    nothing: Any = None
+    parts: Any = {"checkpoints": progress, "journal": Journal(), "ledger": nothing}
+    return ChunkRun(
+        claim=claim,
+        lease=Lease(claim, None, SETTINGS.lease_s, 0.0, 0.0),
+        pipeline=stages,
+        ctx=context(stages, attempt=claim.attempt, stage=""),
+        limits=limits(),
+        error_history=list(error_history),
+        **parts,
+    )
+
+
+def loading(monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> None:
+    """Load nothing, or fail to load."""
+    DID.clear()
+
+    async def load(*_: Any) -> None:
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(executor, "load_state", load)
+
+
+async def ran(run: Any) -> Any:
+    """Run a claim that was acquired now; return its outcome."""
+    run.lease.acquired_at = asyncio.get_running_loop().time()
+    services: Any = SimpleNamespace(rt=SimpleNamespace(settings=SETTINGS))
+    job: Any = None
+    await run_claim(run, job, services)
+    return run.outcome

@@ -1,0 +1,103 @@
+"""Run a claim: the engine runs while the lease is valid, and each end is an outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from piecework.domain.outcome import Cancelled, Released, Retry, Succeeded
+from piecework.domain.protocols import ClaimLostError
+from piecework.errors import StoreError
+from piecework_worker.lease import InterruptReason
+from tests.unit.virtual import run_virtually
+from tests.unit.workers.runs import chunk_run, loading, ran
+from tests.unit.workers.virtual_leases import LEASE, for_ever, time, virtually
+
+
+@pytest.fixture(autouse=True)
+def nothing_to_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    loading(monkeypatch)
+
+
+async def hang(_: Any) -> None:
+    await for_ever()
+
+
+async def test_a_run_that_ends_has_the_outcome_of_the_engine() -> None:
+    one = chunk_run()
+    assert await ran(one) == Succeeded("null")
+    assert one.calls_after_cancel is None
+    assert one.journal.kept is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "outcome"),
+    [
+        (InterruptReason.STOPPING, Released),
+        (InterruptReason.CANCEL, Cancelled),
+        (InterruptReason.STALLED, Retry),
+        (InterruptReason.TIMEOUT, Retry),
+    ],
+)
+def test_an_interrupt_becomes_an_outcome(
+    reason: InterruptReason, outcome: type[object]
+) -> None:
+    async def main() -> None:
+        one = chunk_run(run=hang)
+        asyncio.get_running_loop().call_later(5.0, one.lease.interrupt, reason)
+        assert isinstance(await ran(one), outcome)
+
+    run_virtually(main())
+
+
+async def test_a_store_that_does_not_answer_releases_the_chunk() -> None:
+    async def fails(_: Any) -> None:
+        message = "gone"
+        raise StoreError(message, code="aws.service.throttled")
+
+    one = chunk_run(run=fails)
+    assert await ran(one) == Released()
+    assert one.ctx.log.names() == ["chunk.store_failed"]
+
+
+@virtually
+async def test_a_lost_claim_journals_no_more_calls() -> None:
+    one, began = chunk_run(run=hang), time()
+    with pytest.raises(ClaimLostError):
+        await ran(one)
+    assert time() - began == pytest.approx(LEASE * 0.9)
+    assert one.journal.kept is False
+
+
+async def test_a_claim_that_a_write_found_lost_journals_no_more_calls() -> None:
+    async def finds_out(_: Any) -> None:
+        raise ClaimLostError
+
+    one = chunk_run(run=finds_out)
+    with pytest.raises(ClaimLostError):
+        await ran(one)
+    assert one.journal.kept is False
+
+
+@virtually
+async def test_a_cancellation_from_outside_is_not_an_outcome() -> None:
+    one = chunk_run(run=hang)
+    running = asyncio.create_task(ran(one))
+    await asyncio.sleep(1.0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert one.lease.reason is None
+
+
+async def test_a_stages_own_cancellation_is_its_failure() -> None:
+    async def cancels_itself(_: Any) -> None:
+        forgotten = asyncio.create_task(for_ever())
+        forgotten.cancel()
+        await forgotten
+
+    one = chunk_run(run=cancels_itself)
+    one.ctx.attempt = 1
+    assert isinstance(await ran(one), Retry)

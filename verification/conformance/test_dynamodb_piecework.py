@@ -87,7 +87,7 @@ def raised(reply: Any) -> Any:
 
 
 def test_every_expression_in_the_sources_is_recorded() -> None:
-    """Renew the record with `verification/conformance/recorder.py`, as it says there."""
+    """`verification/conformance/recorder.py` says how to renew the record."""
     sent = [f"{write.update} {write.condition}" for write in recorded()]
     missing = {
         (path.name, text)

@@ -1,4 +1,4 @@
-"""`python -m verification.iam`: all that roles are granted is used, and nothing else is asked.
+"""Check that the roles grant what the code uses, and nothing else.
 
 A play of every command and path, then a soak, both past a door that lets in as IAM
 would by the roles of `infra/roles.yaml`.

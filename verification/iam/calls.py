@@ -30,24 +30,22 @@ EVERYBODY = f"{SUBMIT} {WORK} {REPAIR} {READ} {WRITE}"
 MAKERS = {
     "orchestrator/piecework_orchestrator/doctor.py:_check_resources "
     "dynamodb:DescribeTable": f"{SUBMIT} {READ}",
-    "orchestrator/piecework_orchestrator/doctor.py:_check_resources s3:ListObjectsV2": f"{SUBMIT} {READ}",
-    "orchestrator/piecework_orchestrator/doctor.py:_check_resources sqs:GetQueueUrl": f"{SUBMIT} {READ}",
-    "orchestrator/piecework_orchestrator/doctor.py:_check_resources sts:GetCallerIdentity": f"{SUBMIT} {READ}",
-    "orchestrator/piecework_orchestrator/infra/destroy.py:_delete_queue sqs:DeleteQueue": (
-        "nobody: data is deleted by an administrator"
-    ),
-    "orchestrator/piecework_orchestrator/infra/destroy.py:_delete_table dynamodb:DeleteTable": (
-        "nobody: data is deleted by an administrator"
-    ),
-    "orchestrator/piecework_orchestrator/infra/destroy.py:_delete_table dynamodb:UpdateTable": (
-        "nobody: data is deleted by an administrator"
-    ),
-    "orchestrator/piecework_orchestrator/infra/destroy.py:_wait_until_active dynamodb:DescribeTable": (
-        "nobody: data is deleted by an administrator"
-    ),
-    "orchestrator/piecework_orchestrator/infra/change_set.py:_describe cloudformation:DescribeChangeSet": (
-        DEPLOY
-    ),
+    "orchestrator/piecework_orchestrator/doctor.py:_check_resources "
+    "s3:ListObjectsV2": f"{SUBMIT} {READ}",
+    "orchestrator/piecework_orchestrator/doctor.py:_check_resources "
+    "sqs:GetQueueUrl": f"{SUBMIT} {READ}",
+    "orchestrator/piecework_orchestrator/doctor.py:_check_resources "
+    "sts:GetCallerIdentity": f"{SUBMIT} {READ}",
+    "orchestrator/piecework_orchestrator/infra/destroy.py:_delete_queue "
+    "sqs:DeleteQueue": ("nobody: data is deleted by an administrator"),
+    "orchestrator/piecework_orchestrator/infra/destroy.py:_delete_table "
+    "dynamodb:DeleteTable": ("nobody: data is deleted by an administrator"),
+    "orchestrator/piecework_orchestrator/infra/destroy.py:_delete_table "
+    "dynamodb:UpdateTable": ("nobody: data is deleted by an administrator"),
+    "orchestrator/piecework_orchestrator/infra/destroy.py:_wait_until_active "
+    "dynamodb:DescribeTable": ("nobody: data is deleted by an administrator"),
+    "orchestrator/piecework_orchestrator/infra/change_set.py:_describe "
+    "cloudformation:DescribeChangeSet": (DEPLOY),
     "orchestrator/piecework_orchestrator/infra/change_set.py:delete_change_set "
     "cloudformation:DeleteChangeSet": DEPLOY,
     "orchestrator/piecework_orchestrator/infra/change_set.py:delete_change_set "
@@ -56,27 +54,36 @@ MAKERS = {
     "cloudformation:ExecuteChangeSet": DEPLOY,
     "orchestrator/piecework_orchestrator/infra/change_set.py:create_change_set "
     "cloudformation:CreateChangeSet": DEPLOY,
-    "orchestrator/piecework_orchestrator/infra/destroy.py:_delete_stack cloudformation:DeleteStack": DEPLOY,
+    "orchestrator/piecework_orchestrator/infra/destroy.py:_delete_stack "
+    "cloudformation:DeleteStack": DEPLOY,
     "orchestrator/piecework_orchestrator/infra/destroy.py:_delete_stack "
     "cloudformation:UpdateTerminationProtection": DEPLOY,
     "orchestrator/piecework_orchestrator/infra/stack.py:_new_events "
     "cloudformation:DescribeStackEvents": DEPLOY,
-    "orchestrator/piecework_orchestrator/infra/deploy.py:_set_policy cloudformation:SetStackPolicy": DEPLOY,
+    "orchestrator/piecework_orchestrator/infra/deploy.py:_set_policy "
+    "cloudformation:SetStackPolicy": DEPLOY,
     "orchestrator/piecework_orchestrator/infra/deploy.py:protect_stack "
     "cloudformation:UpdateTerminationProtection": DEPLOY,
-    "orchestrator/piecework_orchestrator/infra/destroy.py:_query_active_jobs dynamodb:Query": DEPLOY,
-    "orchestrator/piecework_orchestrator/infra/session.py:open_session sts:GetCallerIdentity": DEPLOY,
-    "orchestrator/piecework_orchestrator/infra/stack.py:Stack.find cloudformation:DescribeStacks": DEPLOY,
-    "orchestrator/piecework_orchestrator/infra/stack.py:Stack.create_or_update cloudformation:CreateStack": (
+    "orchestrator/piecework_orchestrator/infra/destroy.py:_query_active_jobs "
+    "dynamodb:Query": DEPLOY,
+    "orchestrator/piecework_orchestrator/infra/session.py:open_session "
+    "sts:GetCallerIdentity": DEPLOY,
+    "orchestrator/piecework_orchestrator/infra/stack.py:Stack.find "
+    "cloudformation:DescribeStacks": DEPLOY,
+    "orchestrator/piecework_orchestrator/infra/stack.py:Stack.create_or_update "
+    "cloudformation:CreateStack": (
         "nobody: the embedded AWS, where nobody looks at changes first"
     ),
-    "orchestrator/piecework_orchestrator/infra/stack.py:Stack.create_or_update cloudformation:UpdateStack": (
+    "orchestrator/piecework_orchestrator/infra/stack.py:Stack.create_or_update "
+    "cloudformation:UpdateStack": (
         "nobody: the embedded AWS, where nobody looks at changes first"
     ),
     "orchestrator/piecework_orchestrator/infra/stack.py:Stack.resources "
     "cloudformation:ListStackResources": DEPLOY,
-    "orchestrator/piecework_orchestrator/infra/stack.py:Stack.template cloudformation:GetTemplate": DEPLOY,
-    "orchestrator/piecework_orchestrator/intake/manifest.py:object_blocks s3:GetObject": SUBMIT,
+    "orchestrator/piecework_orchestrator/infra/stack.py:Stack.template "
+    "cloudformation:GetTemplate": DEPLOY,
+    "orchestrator/piecework_orchestrator/intake/manifest.py:object_blocks "
+    "s3:GetObject": SUBMIT,
     "piecework/aws/objects.py:Objects._opened s3:GetObject": (
         f"{SUBMIT} {WORK} {READ} {REPAIR} {WRITE}"
     ),
@@ -85,7 +92,8 @@ MAKERS = {
         f"{SUBMIT} {WORK} {REPAIR} {WRITE}"
     ),
     "piecework/aws/queue.py:Queue.delete sqs:DeleteMessageBatch": f"{WORK} {REPAIR}",
-    "piecework/aws/queue.py:Queue.depth sqs:GetQueueAttributes": "nobody: tests alone ask",
+    "piecework/aws/queue.py:Queue.depth "
+    "sqs:GetQueueAttributes": "nobody: tests alone ask",
     "piecework/aws/queue.py:Queue.hide sqs:ChangeMessageVisibilityBatch": WORK,
     "piecework/aws/queue.py:Queue.receive sqs:ReceiveMessage": f"{WORK} {REPAIR}",
     "piecework/aws/queue.py:Queue.send sqs:SendMessageBatch": (

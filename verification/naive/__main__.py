@@ -1,4 +1,4 @@
-"""Run `python -m verification.naive`: source 004's design and Piecework, same faults."""
+"""Run source 004's design and Piecework under the same faults."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ def tell(outcomes: dict[str, list[Outcome]], intensity: float, seconds: float) -
     bad = broken(outcomes)
     for trial in bad:
         print_line(
-            f"BROKEN: python -m verification.naive --intensity {intensity} --trace {trial}"
+            "BROKEN: python -m verification.naive "
+            f"--intensity {intensity} --trace {trial}"
         )
     naive, ours = incomplete(outcomes["naive"]), incomplete(outcomes["ours"])
     if naive.of >= ENOUGH and abs(naive.hits / naive.of - TOLD) > OFF:

@@ -1,4 +1,5 @@
-"""What somebody means who writes to our queue, our tables or our bucket: no harm done.
+"""Attacks by a writer of the queue, the tables or the bucket do no harm.
 
-`python -m verification.security` runs it at full size and prints the figures of `SECURITY.md`.
+`python -m verification.security` runs them at full size, and prints the figures of
+`SECURITY.md`.
 """

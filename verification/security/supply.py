@@ -1,4 +1,4 @@
-"""`python -m verification.security.supply`: what we are made of, and what is wrong with it.
+"""Check the supply chain: the locked dependencies, and secrets in the checkout.
 
     audit     known vulnerabilities of the locked dependencies (asks the index)
     sbom      a CycloneDX list of them, with their hashes

@@ -1,4 +1,4 @@
-"""`python -m verification.soak`: true processes, true signals, and four judges at the end."""
+"""Run true processes under true signals, and check the result in four ways."""
 
 from __future__ import annotations
 

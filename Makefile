@@ -43,6 +43,16 @@ PROGRAMS := bench model mutants naive soak
 test-verification: setup ## the tests of the programs: model, mutants, naive, soak, bench
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(addprefix verification/,$(PROGRAMS)) $(ARGS)
 
+test-fast: setup ## unit tests and pages, without the emulator: under two minutes on two cores
+	$(BIN)/pytest -q -n 2 --dist worksteal tests/unit tests/docs $(ARGS)
+
+# Rounds of `make test-under-load`; its first line names the seed of a round.
+ROUNDS ?= 5
+
+test-under-load: setup ## the suite in random order beside six busy processes (ROUNDS=1 SEED=7)
+	$(BIN)/python -m tests.under_load --rounds $(ROUNDS) \
+	$(if $(filter command environment,$(origin SEED)),--seed $(SEED)) -n $(WORKERS) --dist worksteal $(ARGS)
+
 demo: setup ## review a contract under faults on this machine (ARGS="--seed 7")
 	@$(BIN)/piecework demo $(ARGS)
 

@@ -36,8 +36,13 @@ def no_aws_of_the_developer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 def no_log_of_an_earlier_test() -> Iterator[None]:
     """Reset the logs: a test may send them to a stream that it closes."""
     yield
-    structlog.reset_defaults()
+    forget_logs()
     structlog.contextvars.clear_contextvars()
+
+
+def forget_logs() -> None:
+    """Undo `telemetry.configure`."""
+    structlog.reset_defaults()
     root = logging.getLogger()
     for handler in [h for h in root.handlers if h.get_name() == "piecework"]:
         root.removeHandler(handler)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import structlog
 from typer.testing import CliRunner
 
 from piecework_orchestrator.cli.app import app
+from tests.conftest import forget_logs
 from tests.scenarios import pipelines
 
 ROOT = Path(__file__).parents[2]
@@ -40,9 +40,18 @@ class Done:
         return [json.loads(line) for line in self.stdout.splitlines()]
 
 
+#: The commands that this process has started, until the end of the scenario.
+STARTED: list[asyncio.subprocess.Process] = []
+
+
+def heed_interrupts() -> None:
+    """Restore the handler of SIGINT, which `nohup` and a shell's `&` ignore."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 async def start(*words: str) -> asyncio.subprocess.Process:
     """Start a command as a process of its own."""
-    return await asyncio.create_subprocess_exec(
+    process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "piecework_orchestrator.cli",
@@ -51,12 +60,24 @@ async def start(*words: str) -> asyncio.subprocess.Process:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        preexec_fn=heed_interrupts,
     )
+    STARTED.append(process)
+    return process
+
+
+async def kill_started() -> None:
+    """Kill the commands that a failed scenario has left behind."""
+    while STARTED:
+        process = STARTED.pop()
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 async def end(process: asyncio.subprocess.Process) -> Done:
     """Wait for the end of a command that was started."""
-    out, err = await asyncio.wait_for(process.communicate(), 30)
+    out, err = await asyncio.wait_for(process.communicate(), 90)
     return Done(process.returncode or 0, out.decode(), err.decode())
 
 
@@ -64,10 +85,7 @@ async def piecework(*words: str, stdin: str = "") -> Done:
     """Run a command to its end, on a thread and an event loop of its own."""
     runner = CliRunner()
     done = await asyncio.to_thread(runner.invoke, app, list(words), input=stdin)
-    structlog.reset_defaults()  # it logged to a stream that is closed by now
-    root = logging.getLogger()
-    for handler in [h for h in root.handlers if h.get_name() == "piecework"]:
-        root.removeHandler(handler)
+    forget_logs()  # it logged to a stream that is closed by now
     return Done(done.exit_code, done.stdout, done.stderr)
 
 

@@ -28,7 +28,7 @@ from piecework_orchestrator.redrive import RedriveRequest, redrive
 from piecework_orchestrator.submit import Submission, submit
 from piecework_worker.services import open_services
 from piecework_worker.worker import Worker
-from tests.scenarios import pipelines
+from tests.scenarios import command_line, pipelines
 
 ROOT = Path(__file__).parents[2]
 ALL = {
@@ -45,10 +45,13 @@ ALL = {
         pipelines.faxing,
     )
 }
-#: Short, so that a scenario ends in seconds; their ratios are the real ones.
+#: Seconds that a scenario waits for a state, on a machine with other work, too.
+PATIENCE_S = 90.0
+#: Short, so that a scenario ends in seconds. A lease outlasts the pauses of a busy
+#: machine, because a worker that loses its lease begins again.
 SHORT = {
-    "PIECEWORK_LEASE_S": "1.5",
-    "PIECEWORK_VISIBILITY_S": "2",
+    "PIECEWORK_LEASE_S": "10",
+    "PIECEWORK_VISIBILITY_S": "12",
     "PIECEWORK_CLOCK_SKEW_S": "0.2",
     "PIECEWORK_RECONCILE_S": "0.3",
     "PIECEWORK_RECEIVE_WAIT_S": "1",
@@ -75,7 +78,7 @@ class Process:
     async def stop(self) -> int:
         """Send SIGTERM, as a deployment does; return its exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return await asyncio.wait_for(self.process.wait(), 15)
+        return await asyncio.wait_for(self.process.wait(), PATIENCE_S)
 
 
 @dataclass
@@ -138,7 +141,7 @@ class Scenario:
             yield worker
         finally:
             worker.stop.set()
-            await asyncio.wait_for(running, 15)
+            await asyncio.wait_for(running, PATIENCE_S)
 
     @asynccontextmanager
     async def reconciler(self) -> AsyncIterator[None]:
@@ -176,7 +179,7 @@ class Scenario:
         found = await self.job(job)
         return [c async for c in all_chunks(self.rt.table, found.ref, found.chunks)]
 
-    async def ended(self, job: str = "job-1", within: float = 20) -> Job:
+    async def ended(self, job: str = "job-1", within: float = PATIENCE_S) -> Job:
         """Wait until a job has ended."""
 
         async def has_ended() -> bool:
@@ -185,7 +188,9 @@ class Scenario:
         await self.until(has_ended, within)
         return await self.job(job)
 
-    async def until(self, condition: Callable[[], object], within: float = 20) -> None:
+    async def until(
+        self, condition: Callable[[], object], within: float = PATIENCE_S
+    ) -> None:
         """Wait until a condition holds: the only way in which a scenario waits."""
         async with asyncio.timeout(within):
             while True:
@@ -218,10 +223,21 @@ async def chunk_inputs(
 
 
 @pytest.fixture
+def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let leases end soon, for a scenario that waits for the end of one."""
+    monkeypatch.setenv("PIECEWORK_LEASE_S", "4")
+    monkeypatch.setenv("PIECEWORK_VISIBILITY_S", "5")
+
+
+@pytest.fixture
 def settings(deployed: Emulator, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """Return short settings, also for the processes that a scenario starts."""
+    """Return short settings, also for the processes that a scenario starts.
+
+    A fixture that was asked for before may have set others.
+    """
     for name, value in SHORT.items():
-        monkeypatch.setenv(name, value)
+        if name not in os.environ:
+            monkeypatch.setenv(name, value)
     return load_settings()
 
 
@@ -238,3 +254,4 @@ async def scenario(
         for process in scenario.processes:
             if process.process.returncode is None:
                 await process.kill()
+        await command_line.kill_started()

@@ -250,7 +250,7 @@ blocking = Pipeline(name="blocking", payload=Item, stages=[Stage(grind)])
 
 # ── a supplier that is out of order until it is fixed ───────────────────────
 
-SOON = CircuitBreaker(minimum_calls=4, window_calls=10, open_s=6.0, max_open_s=6.0)
+SOON = CircuitBreaker(minimum_calls=4, window_calls=10, open_s=12.0, max_open_s=12.0)
 supplier = Dependency("supplier", retry=QUICK, breaker=SOON)
 depot = replace(supplier, name="depot", effect=Effect.PROVIDER_IDEMPOTENT, timeout=2.0)
 

@@ -39,7 +39,7 @@ async def test_an_outage_parks_every_chunk_burns_no_attempt_and_ends_with_one_pr
 
         scenario.fix()
         for job in ("job-1", "job-2"):
-            assert JobStatus.SUCCEEDED is (await scenario.ended(job, 40)).status
+            assert JobStatus.SUCCEEDED is (await scenario.ended(job)).status
     probe = [line[0] for line in scenario.ledger[asked : asked + 2]]
     assert ["asked", "supplied"] == probe
     assert asked + 11 == scenario.happened("asked")
@@ -66,7 +66,7 @@ async def test_a_way_back_waits_for_its_dependency_and_goes_on(
 
         await scenario.until(waiting)
         scenario.fix()
-        assert JobStatus.FAILED is (await scenario.ended(within=40)).status
+        assert JobStatus.FAILED is (await scenario.ended()).status
     letters = await scenario.letters()
     compensated = [row["compensation"] for row in letters]
     deferrals = [chunk.item.get("deferrals", 0) for chunk in await scenario.chunks()]

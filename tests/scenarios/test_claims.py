@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from piecework.aws.queue import Message
 from piecework.domain.model import ChunkStatus, JobStatus
 from tests.scenarios.conftest import Scenario
@@ -26,8 +28,9 @@ async def test_two_workers_and_every_message_twice_run_each_stage_once(
     assert scenario.happened("join") == 1
 
 
+@pytest.mark.usefixtures("short_leases")
 async def test_a_worker_that_lost_its_lease_writes_nothing(scenario: Scenario) -> None:
-    await scenario.submit(counting, [Item(n=1, seconds=2.5)])
+    await scenario.submit(counting, [Item(n=1, seconds=6.0)])
 
     async with scenario.worker("zombie", frozen=True):
         await scenario.until(lambda: scenario.happened("second"))
@@ -41,10 +44,11 @@ async def test_a_worker_that_lost_its_lease_writes_nothing(scenario: Scenario) -
     assert scenario.happened("join") == 1
 
 
+@pytest.mark.usefixtures("short_leases")
 async def test_blocking_work_longer_than_the_lease_keeps_its_chunk(
     scenario: Scenario,
 ) -> None:
-    await scenario.submit(blocking, [Item(n=n, seconds=3) for n in range(2)])
+    await scenario.submit(blocking, [Item(n=n, seconds=6) for n in range(2)])
 
     async with scenario.worker("w1"), scenario.worker("w2"):
         ended = await scenario.ended()

@@ -39,7 +39,7 @@ async def test_a_worker_that_is_stopped_by_hand_leaves_nothing_to_put_right(
 ) -> None:
     source = manifest(tmp_path / "items.jsonl", [Item(n=1)])
     worker = await start("worker", "--pipelines", "tests.scenarios.pipelines")
-    done = await piecework("submit", COUNTING, source, "--wait", "--timeout", "20s")
+    done = await piecework("submit", COUNTING, source, "--wait", "--timeout", "90s")
     worker.terminate()
     assert (0, 0) == (done.exit_code, (await end(worker)).exit_code)
     assert "nothing to reconcile" in (await piecework("reconcile")).stderr

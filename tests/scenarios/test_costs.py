@@ -78,11 +78,12 @@ def counted(rows: list[Mapping[str, int]], measure: str) -> Counter[str]:
     return Counter({name: count / 1000 for name, count in found.items()})
 
 
+@pytest.mark.usefixtures("short_leases")
 async def test_a_call_that_a_lost_claim_paid_for_is_shown_as_paid_twice(
     scenario: Scenario,
 ) -> None:
     settings = scenario.rt.settings
-    await scenario.submit(counting, [Item(n=1, calls=2, seconds=3.0)])
+    await scenario.submit(counting, [Item(n=1, calls=2, seconds=7.0)])
     async with connect(settings, actor="worker") as rt:
         both = through(scenario, rt)
         async with both.worker("w1", frozen=True):

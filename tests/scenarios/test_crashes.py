@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from piecework.domain import keys
 from piecework.domain.model import ChunkStatus, JobStatus
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting
 
 
+@pytest.mark.usefixtures("short_leases")
 async def test_a_killed_worker_costs_time_and_no_journalled_call(
     scenario: Scenario,
 ) -> None:
-    await scenario.submit(counting, [Item(n=1, calls=60)])
+    await scenario.submit(counting, [Item(n=1, calls=400)])
     victim = await scenario.process("--no-reconcile")
     heir = await scenario.process()
-    await scenario.until(lambda: scenario.happened("call") >= 36)
+
+    async def pages_are_written() -> bool:
+        return await remembered_calls(scenario) >= 25
+
+    await scenario.until(pages_are_written)
     (chunk,) = await scenario.chunks()
     holder = victim if chunk.item["claimed_by"] == victim.name else heir
 
     await holder.kill()
-    killed_at = asyncio.get_running_loop().time()
     made_before = [line[1] for line in scenario.ledger if line[0] == "call"]
     journalled = await remembered_calls(scenario)
     if holder is heir:
@@ -32,7 +38,6 @@ async def test_a_killed_worker_costs_time_and_no_journalled_call(
         return now.fence == 2
 
     await scenario.until(taken_over)
-    takeover_s = asyncio.get_running_loop().time() - killed_at
     ended = await scenario.ended()
     for process in scenario.processes:
         if process is not holder:
@@ -42,12 +47,12 @@ async def test_a_killed_worker_costs_time_and_no_journalled_call(
     repeated = len(calls) - len(set(calls))
     assert ended.status is JobStatus.SUCCEEDED
     assert scenario.happened("first") == 1
-    assert len(set(calls)) == 60
+    assert len(made_before) < 400
+    assert len(set(calls)) == 400
     # All that may be paid twice: what was in flight (4), and what was not yet a
-    # quarter of a second old; pages of 25 had been written before.
+    # quarter of a second old.
     assert journalled >= 25
     assert repeated <= len(made_before) - journalled
-    assert takeover_s <= scenario.rt.settings.lease_s + 5
 
 
 async def remembered_calls(scenario: Scenario) -> int:
@@ -58,6 +63,7 @@ async def remembered_calls(scenario: Scenario) -> int:
     return sum([len(page["calls"]) async for page in pages])
 
 
+@pytest.mark.usefixtures("short_leases")
 async def test_a_crash_resumes_at_the_last_checkpoint(scenario: Scenario) -> None:
     await scenario.submit(counting, [Item(n=n, seconds=1.0) for n in range(4)])
     victim = await scenario.process("--no-reconcile")
@@ -73,6 +79,7 @@ async def test_a_crash_resumes_at_the_last_checkpoint(scenario: Scenario) -> Non
     assert [chunk.attempts for chunk in await scenario.chunks()] == [2] * 4
 
 
+@pytest.mark.usefixtures("short_leases")
 async def test_a_chunk_that_kills_its_worker_ends_as_a_dead_letter(
     scenario: Scenario,
 ) -> None:
@@ -85,7 +92,7 @@ async def test_a_chunk_that_kills_its_worker_ends_as_a_dead_letter(
 
     keeper = asyncio.create_task(keep_a_worker_running())
     try:
-        ended = await scenario.ended(within=60)
+        ended = await scenario.ended()
         # The last worker is alive: no poison is left to kill it.
     finally:
         keeper.cancel()

@@ -119,7 +119,7 @@ async def test_a_canary_stops_by_itself_when_the_cause_comes_back(
         scenario.fix()
         through = await piecework(*canary, "-o", "json")
 
-    assert (0, "go on") == (through.exit_code, through.document["verdict"])
+    assert (0, "continue") == (through.exit_code, through.document["verdict"])
     assert [1, 2, 1] == [wave["succeeded"] for wave in through.document["waves"]]
     assert JobStatus.SUCCEEDED is (await scenario.job()).status
     assert {} == await open_dead_letters(scenario)

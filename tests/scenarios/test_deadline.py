@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
+import time
+
+import pytest
 
 from piecework.domain.model import ChunkStatus, JobRef, JobStatus
+from piecework.reconciler.loop import Reconciler
+from piecework.runtime import connect
 from piecework_orchestrator.inspector import job_document, job_events
 from piecework_orchestrator.resume import ResumeRequest, resume
 from tests.scenarios.conftest import Scenario
@@ -17,7 +21,7 @@ UNDONE = ["unbook car", "unbook hotel", "unbook flight"]
 
 async def test_a_deadline_undoes_everything_exactly_once(scenario: Scenario) -> None:
     items = [Item(n=n, trouble="slow-car") for n in range(3)]
-    await scenario.submit(trip, items, deadline_s=3.0)
+    await scenario.submit(trip, items, deadline_s=12.0)
     async with scenario.worker("w1"), scenario.reconciler(), scenario.reconciler():
         await scenario.until(lambda: scenario.happened("car") == 3)
         ended = await scenario.ended()
@@ -36,11 +40,12 @@ async def test_a_deadline_undoes_everything_exactly_once(scenario: Scenario) -> 
     assert [n["state"] for n in shown["notifications"]] == ["DELIVERED", "DELIVERED"]
 
 
+@pytest.mark.usefixtures("short_leases")
 async def test_a_worker_that_dies_under_a_deadline_leaves_nothing_standing(
     scenario: Scenario,
 ) -> None:
     items = [Item(n=n, trouble="slow-car", seconds=0.7) for n in range(3)]
-    await scenario.submit(travel, items, deadline_s=9.0)
+    await scenario.submit(travel, items, deadline_s=15.0)
     victim = await scenario.process("--no-reconcile")
     await scenario.until(lambda: scenario.happened("car") == 3)
     async with scenario.reconciler():
@@ -66,10 +71,12 @@ def given_back(scenario: Scenario, n: int) -> list[list[str]]:
 
 
 async def test_a_job_that_ends_in_time_is_left_alone(scenario: Scenario) -> None:
-    await scenario.submit(counting, [Item(n=1)], deadline_s=2.0)
-    async with scenario.worker(), scenario.reconciler():
+    await scenario.submit(counting, [Item(n=1)], deadline_s=1000.0)
+    async with scenario.worker():
         ended = await scenario.ended()
-        await asyncio.sleep(2.2)
+    after_it = connect(scenario.rt.settings, clock=lambda: time.time() + 2000)
+    async with after_it as later:
+        await Reconciler(later, scenario.log).look()
 
     assert ended.status is JobStatus.SUCCEEDED
     assert (await scenario.job()).item == ended.item

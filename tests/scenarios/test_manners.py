@@ -53,6 +53,7 @@ def health_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.usefixtures("short_leases")
 async def test_a_worker_whose_event_loop_is_blocked_is_found(
     scenario: Scenario, health_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,6 +75,7 @@ async def test_a_worker_whose_event_loop_is_blocked_is_found(
     await scenario.until(lambda: sickness_of(health_file) == "")
 
 
+@pytest.mark.usefixtures("short_leases")
 async def test_a_frozen_reconciler_is_found_and_a_stopped_one_ends_well(
     scenario: Scenario, health_file: Path
 ) -> None:

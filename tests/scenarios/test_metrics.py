@@ -48,7 +48,7 @@ async def test_the_totals_are_those_of_the_tables_though_messages_are_doubled(
     await rt.work.send([Message.about(job.ref.chunk(n), 1) for n in range(CHUNKS)])
     await rt.work.client.send_message(QueueUrl=rt.work.url, MessageBody="no json")
     worker = await start("piecework_worker", "--pipelines", "tests.scenarios.pipelines")
-    await scenario.ended(within=30)
+    await scenario.ended()
     found = await lines(worker)
 
     assert [] == [f for line in found for f in faults(json.loads(line), len(line))]

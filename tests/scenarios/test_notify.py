@@ -51,6 +51,7 @@ async def test_each_life_of_a_job_is_told_of(scenario: Scenario) -> None:
     assert scenario.happened("notice") == len(keys) == 2
 
 
+@pytest.mark.usefixtures("short_leases")
 async def test_a_worker_that_dies_as_it_tells_is_followed(scenario: Scenario) -> None:
     await scenario.submit(telling, [Item(n=1)], "slow-1")
     victim = await scenario.process("--no-reconcile")
@@ -58,7 +59,7 @@ async def test_a_worker_that_dies_as_it_tells_is_followed(scenario: Scenario) ->
     await victim.kill()
     scenario.fix()
     async with scenario.worker("heir"), scenario.reconciler():
-        await scenario.until(lambda: scenario.happened("told"), within=30)
+        await scenario.until(lambda: scenario.happened("told"))
         await scenario.until(lambda: closed(scenario))
 
     keys = {line[3] for line in scenario.ledger if line[0] == "notice"}
@@ -135,7 +136,7 @@ async def test_a_pipeline_without_a_hook_costs_no_request_more(
     async def never(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("piecework.store.notifications.Notices.of", never)
+    monkeypatch.setattr("piecework.store.notifications.Notifications.of", never)
     monkeypatch.setattr("piecework_worker.worker.notify_job", never)
     await scenario.submit(counting, [Item(n=1)])
     async with scenario.worker(), scenario.reconciler():

@@ -6,6 +6,8 @@ import asyncio
 import time
 from dataclasses import replace
 
+import pytest
+
 from piecework import JoinContext
 from piecework.aws.queue import Message
 from piecework.domain.model import ChunkStatus, JobStatus
@@ -32,17 +34,18 @@ async def test_a_chunk_whose_message_was_lost_is_sent_again(scenario: Scenario) 
     assert ended.status is JobStatus.SUCCEEDED
 
 
+@pytest.mark.usefixtures("short_leases")
 async def test_a_dead_lease_is_given_back_and_a_live_one_is_not(
     scenario: Scenario,
 ) -> None:
     rt = scenario.rt
-    await scenario.submit(counting, [Item(n=1, seconds=3.0)])
+    await scenario.submit(counting, [Item(n=1, seconds=60.0)])
     victim = await scenario.process("--no-reconcile")
     await scenario.until(lambda: scenario.happened("second"))
     reconciler = Reconciler(rt, scenario.log)
 
     async def look() -> int:
-        reconciler.look_now()
+        reconciler.request_pass()
         return (await reconciler.look())["dead lease given back"]
 
     for _ in range(4):
@@ -55,6 +58,7 @@ async def test_a_dead_lease_is_given_back_and_a_live_one_is_not(
     assert (chunk.status, chunk.attempts) == (ChunkStatus.WAITING, 1)
 
 
+@pytest.mark.usefixtures("short_leases")
 async def test_what_is_given_back_waits_behind_no_queue(scenario: Scenario) -> None:
     rt = scenario.rt
     await scenario.submit(counting, [Item(n=1, seconds=3.0)])
@@ -67,7 +71,7 @@ async def test_what_is_given_back_waits_behind_no_queue(scenario: Scenario) -> N
         reconciler = Reconciler(rt, scenario.log, worker.offer_chunk)
 
         async def look() -> int:
-            reconciler.look_now()
+            reconciler.request_pass()
             return (await reconciler.look())["dead lease given back"]
 
         await scenario.until(look)
@@ -124,6 +128,7 @@ async def test_the_dead_letter_queue_is_emptied_into_the_record(
     assert ended.status is JobStatus.SUCCEEDED
 
 
+@pytest.mark.usefixtures("short_leases")
 async def test_a_join_whose_finisher_died_is_run_by_another(scenario: Scenario) -> None:
     rt = scenario.rt
     await scenario.submit(counting, [Item(n=n) for n in range(3)])
@@ -135,7 +140,7 @@ async def test_a_join_whose_finisher_died_is_run_by_another(scenario: Scenario) 
         async with scenario.worker("other"):
 
             async def ended() -> bool:
-                reconciler.look_now()
+                reconciler.request_pass()
                 await reconciler.look()
                 return (await scenario.job()).status.ended
 
@@ -148,4 +153,4 @@ async def test_a_join_whose_finisher_died_is_run_by_another(scenario: Scenario) 
 async def never_ends(ctx: JoinContext) -> None:
     """Be a join in the middle of which its worker dies."""
     note("never", ctx.job)
-    await asyncio.sleep(30)
+    await asyncio.sleep(60)

@@ -12,6 +12,7 @@ from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting
 
 
+@pytest.mark.usefixtures("short_leases")
 async def test_a_second_signal_ends_a_worker_at_once_and_another_claims_its_chunk(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -24,7 +25,7 @@ async def test_a_second_signal_ends_a_worker_at_once_and_another_claims_its_chun
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(worker.process.wait(), 0.5)
     worker.process.send_signal(signal.SIGTERM)
-    assert 128 + signal.SIGTERM == await asyncio.wait_for(worker.process.wait(), 2)
+    assert 128 + signal.SIGTERM == await asyncio.wait_for(worker.process.wait(), 30)
 
     (left,) = await scenario.chunks()
     assert (ChunkStatus.RUNNING, 1) == (left.status, left.attempts)
@@ -47,9 +48,9 @@ async def test_messages_of_a_poll_that_ends_after_a_stop_are_visible_at_once(
 
     worker.process.send_signal(signal.SIGTERM)
     await scenario.submit(counting, [Item(n=1)])
-    assert 0 == await asyncio.wait_for(worker.process.wait(), 15)
+    assert 0 == await asyncio.wait_for(worker.process.wait(), 40)
 
     async with scenario.worker("next"):
-        ended = await scenario.ended(within=10)
+        ended = await scenario.ended(within=40)
     (chunk,) = await scenario.chunks()
     assert (JobStatus.SUCCEEDED, 1) == (ended.status, chunk.attempts)

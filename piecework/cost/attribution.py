@@ -1,7 +1,7 @@
-"""Whose a request is: the jobs that it was made for, each with its share.
+"""Attribute each request to the jobs that it was made for, each with its share.
 
-The keys say it, of tables, of objects and of messages. A receipt says nothing, so that
-the meter remembers which message it came with.
+The keys of tables, objects and messages name the job. A receipt does not, so the meter
+remembers the message of each receipt.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from piecework.domain.keys import (
 )
 from piecework.domain.model import JobRef
 
-#: A job, or None for what belongs to nobody.
+#: A job, or None for a request that belongs to no job.
 Owner: TypeAlias = JobRef | None
-#: Each owner's parts of a request, of a thousand.
+#: Each owner's share of a request, in thousandths.
 Shares: TypeAlias = Sequence[tuple[Owner, int]]
 
 WHOLE: Final = 1000
-NOBODY: Final[Shares] = ((None, WHOLE),)
-#: Our own messages as we write them; any other is parsed.
+UNOWNED: Final[Shares] = ((None, WHOLE),)
+#: A message of Piecework as it is written; any other text is parsed as JSON.
 MESSAGE = re.compile(
     r'\{"tenant":"([A-Za-z0-9_-]{1,64})","job":"([A-Za-z0-9_-]{1,64})",'
     r'"chunk":-?[0-9]{1,9},"v":[0-9]{1,9},"gen":[0-9]{1,9}\}'
 )
-#: Characters of a message that are looked into; ours have about 100.
+#: Characters up to which a message is parsed; messages of Piecework have about 100.
 MESSAGE_LIMIT = 1_000
-#: Receipts that are remembered: more than a worker ever has in hand.
+#: Receipts that are remembered: more than a worker ever holds.
 RECEIPTS_KEPT = 10_000
 
 
@@ -57,7 +57,7 @@ def owner_of_object(key: str) -> Owner:
 
 
 def owner_of_message(body: str) -> Owner:
-    """Return the job that a message is about; nobody's, if it is not one of ours."""
+    """Return the job that a message names; None if it is not Piecework's message."""
     if len(body) > MESSAGE_LIMIT:
         return None
     plain = MESSAGE.fullmatch(body)
@@ -71,14 +71,14 @@ def owner_of_message(body: str) -> Owner:
 
 
 def named(tenant: Any, job: Any) -> Owner:
-    """Return a job, if these can be its names: what was received may say anything."""
+    """Return a job if both names are valid: a received message may contain anything."""
     if isinstance(tenant, str) and isinstance(job, str):
         return JobRef(tenant, job) if is_name(tenant) and is_name(job) else None
     return None
 
 
 def partition_of(params: Mapping[str, Any]) -> str:
-    """Return the partition that a request to a table is about, the first of several."""
+    """Return the partition of a request to a table; the first one of a transaction."""
     if "TransactItems" in params:
         action = next(iter(params["TransactItems"][0].values()))
         return partition_of(action)
@@ -89,19 +89,19 @@ def partition_of(params: Mapping[str, Any]) -> str:
 
 
 def keeps_costs(params: Mapping[str, Any]) -> bool:
-    """Say whether a request writes the counts down: that one counts itself."""
+    """Tell whether a request writes counts; its counts include the request itself."""
     sk = params.get("Key", {}).get("sk", {}).get("S", "")
     return str(sk).startswith(COST_PREFIX)
 
 
 def shared(owners: Iterable[Owner]) -> Shares:
-    """Share a request evenly among its messages; what does not divide, the first has.
+    """Share a request evenly among the owners of its messages, in thousandths.
 
-    In thousandths, so that they add up to it.
+    The first owner gets the remainder, so that the shares add up to the request.
     """
     found = list(owners)
     if not found:
-        return NOBODY
+        return UNOWNED
     parts: dict[Owner, int] = {}
     for owner in found:
         parts[owner] = parts.get(owner, 0) + WHOLE // len(found)
@@ -111,37 +111,37 @@ def shared(owners: Iterable[Owner]) -> Shares:
 
 @dataclass(slots=True)
 class Receipts:
-    """Which job each message in hand is about, by its receipt."""
+    """The job of each received message, by its receipt."""
 
     _owners: OrderedDict[str, Owner] = field(default_factory=OrderedDict)
 
     def note(self, receipt: str, owner: Owner) -> None:
-        """Remember a message that was received."""
+        """Remember the owner of a received message."""
         self._owners[receipt] = owner
         if len(self._owners) > RECEIPTS_KEPT:
             self._owners.popitem(last=False)
 
     def owner(self, receipt: str, *, last: bool) -> Owner:
-        """Return whose it is; after its last use it is forgotten."""
+        """Return the owner; forget the receipt after its last use."""
         if last:
             return self._owners.pop(receipt, None)
         return self._owners.get(receipt)
 
 
-# Read a request and its answer: what it counts as, and for whom.
+# Read a request and its answer: what it counts as, and for which jobs.
 #
-# One function a service; what a service is not known by here counts as a request of
-# nobody's, so that nothing goes unseen.
+# Each service has one function. A request to any other service counts as a request
+# without an owner, so that no request is missed.
 
 
 class Seen(NamedTuple):
-    """What there is to count of one answered attempt.
+    """The counts of one attempt.
 
     Attributes:
-        requests: What it is billed as, in requests.
+        requests: The number of billed requests.
         units: DynamoDB's read or write units.
         sent, fetched: Bytes to and from S3.
-        found, written: Whether it has found, or written, something of its job's.
+        found, written: Whether the attempt found, or wrote, an item of its job.
     """
 
     shares: Shares
@@ -155,11 +155,11 @@ class Seen(NamedTuple):
 
 @dataclass(slots=True)
 class Reader:
-    """Reads what one process asks of AWS.
+    """Reads the requests of one process to AWS.
 
     Attributes:
-        trusted: Whether what an answer says of consumed capacity is AWS's own word.
-        in_progress: Who shares what a worker asks for all that it has in hand.
+        trusted: Whether AWS itself reports the consumed capacity; emulators misreport.
+        in_progress: The jobs that share a request made for all chunks in progress.
     """
 
     trusted: bool
@@ -169,7 +169,7 @@ class Reader:
     def read(
         self, service: str, operation: str, params: Mapping[str, Any], answer: Any
     ) -> Seen:
-        """Read an attempt; without an answer it was sent, and that is all."""
+        """Return the counts of an attempt; it may have no answer."""
         answer = answer or {}
         match service:
             case "dynamodb":
@@ -179,7 +179,7 @@ class Reader:
             case "s3":
                 return self._bucket(operation, params, answer)
             case _:
-                return Seen(NOBODY)
+                return Seen(UNOWNED)
 
     def _table(
         self, operation: str, params: Mapping[str, Any], answer: Mapping[str, Any]
@@ -214,7 +214,7 @@ class Reader:
                 receipts = [entry["ReceiptHandle"] for entry in entries]
                 return Seen(shared(owner(r, last=last) for r in receipts))
             case _:
-                return Seen(NOBODY)
+                return Seen(UNOWNED)
 
     def _received(self, messages: list[Any]) -> Seen:
         owners = [owner_of_message(message["Body"]) for message in messages]

@@ -1,7 +1,7 @@
-"""The counts of one process: what each job has cost so far that nobody wrote down yet.
+"""Count what each job costs in this process, until the counts are written.
 
-Requests and units are counted in thousandths, so that a receive that brought messages
-of several jobs is shared out to the last part. An attribute's name says what it counts:
+Requests and units are counted in thousandths, so that a receive with messages of
+several jobs is shared exactly. An attribute's name says what it counts:
 `op__UpdateItem__units`, `paid__gpt_4o__tokens_in`, `busy_ms`.
 """
 
@@ -19,7 +19,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from piecework.calls.usage import AnswerSource
 from piecework.cost.attribution import (
-    NOBODY,
+    UNOWNED,
     WHOLE,
     Owner,
     Reader,
@@ -31,14 +31,14 @@ from piecework.cost.attribution import (
 from piecework.dependency import Usage
 from piecework.domain.model import JobRef
 
-# Hear of every request that a client sends, each attempt of the SDK's own included.
+# Count every request that a client sends, including each retry of the SDK.
 #
-# It hangs on the SDK's own events, so that no caller can forget to count, and so that
-# what is counted is what was sent.
+# The hooks are the SDK's own events, so that no caller can forget to count, and so that
+# the counts are the requests that were sent.
 
-#: Where a request's own notes are kept between its events.
+#: The key of a request's notes between its events.
 NOTE = "piecework.cost"
-#: Operations that say what they consumed if they are asked to.
+#: Operations that report their consumed capacity on request.
 REPORTING = frozenset(
     {"GetItem", "Query", "Scan", "PutItem", "UpdateItem", "DeleteItem"}
     | {"TransactWriteItems"}
@@ -46,7 +46,7 @@ REPORTING = frozenset(
 
 
 def listen(client: Any, meter: CostMeter) -> None:
-    """Let a meter hear of all that a client asks."""
+    """Let a meter count all requests of a client."""
     service = str(client.meta.service_model.service_name)
     events = client.meta.events
     events.register("before-parameter-build", asked)
@@ -56,9 +56,9 @@ def listen(client: Any, meter: CostMeter) -> None:
 def asked(
     params: dict[str, Any], model: Any, context: dict[str, Any], **_: Any
 ) -> None:
-    """Note what is asked, and ask what it will have consumed."""
+    """Note the request, and request its consumed capacity."""
     body = params.get("Body")
-    # What is uploaded has been read when the answer comes.
+    # The uploaded file has been read when the answer arrives, so its size is noted.
     kept = params if body is None else {**params, "Body": body_size(body)}
     context[NOTE] = [model.name, kept, 0]
     if model.name in REPORTING:
@@ -66,7 +66,7 @@ def asked(
 
 
 def body_size(body: Any) -> int:
-    """Return the bytes of what is uploaded: bytes, or a file from where it stands."""
+    """Return the size of an upload: bytes, or the rest of a file."""
     if isinstance(body, bytes | bytearray):
         return len(body)
     at = body.tell()
@@ -76,7 +76,7 @@ def body_size(body: Any) -> int:
 
 
 def answered_to(meter: CostMeter, service: str) -> Callable[..., None]:
-    """Return what counts an attempt once it was answered, or was not."""
+    """Return the hook that counts an attempt when it has ended."""
 
     def answered(parsed_response: Any, context: dict[str, Any], **_: Any) -> None:
         note = context.get(NOTE)
@@ -87,28 +87,28 @@ def answered_to(meter: CostMeter, service: str) -> Callable[..., None]:
         again = attempts > 0
         if service == "dynamodb" and keeps_costs(params):
             if not again:
-                return  # it has counted itself, and what it consumes
+                return  # the counts that it writes include it
             parsed_response = None
         try:
             meter.saw(service, operation, params, parsed_response, again=again)
-        except Exception:  # noqa: BLE001 -- a bill must not fail what it is about
+        except Exception:  # noqa: BLE001 -- counting must not fail a request
             meter.unread += 1
 
     return answered
 
 
-# A process's busy time, shared evenly at each moment among all that it has in hand.
+# A process's busy time, shared evenly at each moment among all chunks in progress.
 #
-# The clock of shares runs at one second a second for a single chunk, and at a tenth of
-# that for ten. So a chunk's share is what that clock has moved on while it was in hand,
-# and all shares together are the time in which anything was.
+# The clock of shares runs at full speed for one chunk, and at a tenth of it for ten.
+# A chunk's share is the advance of that clock while the chunk was in progress. All
+# shares together are the time with at least one chunk in progress.
 
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class SharedTime(Generic[T]):
-    """What is in hand, how often, and the clock of shares."""
+    """What is in progress, how often, and the clock of shares."""
 
     clock: Callable[[], float] = time.monotonic
     held: dict[T, int] = field(default_factory=dict)
@@ -116,15 +116,15 @@ class SharedTime(Generic[T]):
     _shares: float = 0.0
     _at: float = 0.0
 
-    def take(self, thing: T) -> float:
-        """Take something in hand; return what to let go of it with."""
+    def start(self, thing: T) -> float:
+        """Start the time of something; return the value that `stop` needs."""
         self._move_on()
         self._count += 1
         self.held[thing] = self.held.get(thing, 0) + 1
         return self._shares
 
-    def let_go(self, thing: T, taken: float) -> float:
-        """Let go of something; return its share, in seconds."""
+    def stop(self, thing: T, taken: float) -> float:
+        """Stop the time of something; return its share in seconds."""
         self._move_on()
         self._count -= 1
         self.held[thing] -= 1
@@ -139,12 +139,12 @@ class SharedTime(Generic[T]):
         self._at = now
 
 
-#: Who asks: the rest of the item's key.
+#: The process that makes a request; part of the key of the counts.
 Actor: TypeAlias = Literal["orchestrator", "worker", "reconciler", "operator"]
 
-#: Counts of one job, beyond which another model is one of the others; and characters
-#: of a model's name: the names of counts are part of what is written.
-MOST_COUNTS = 200
+#: Counts of one job: above this number, another model is counted as `others`. And
+#: characters of a model's name, because the names of counts are stored, too.
+MAX_COUNTS = 200
 NAME_LENGTH = 48
 
 _ACTOR: ContextVar[Actor | None] = ContextVar("actor", default=None)
@@ -152,7 +152,7 @@ _PLAIN = re.compile(r"\W+", re.ASCII)
 
 
 def plain(name: str) -> str:
-    """Return a model's name as it stands in the names of counts."""
+    """Return a model's name in the form that the names of counts have."""
     return _PLAIN.sub("_", name)[:NAME_LENGTH]
 
 
@@ -165,7 +165,7 @@ def names_of(operation: str) -> tuple[str, str, str]:
 
 @contextmanager
 def acting_as(actor: Actor) -> Iterator[None]:
-    """Count what is asked inside as somebody's: a reconciler beside a worker."""
+    """Count the requests inside for another actor: a reconciler beside a worker."""
     before = _ACTOR.set(actor)
     try:
         yield
@@ -175,14 +175,14 @@ def acting_as(actor: Actor) -> Iterator[None]:
 
 @dataclass(slots=True)
 class Account:
-    """The counts of a job that are not written down.
+    """The counts of a job that are not written yet.
 
     Attributes:
-        requests: How many requests they come from.
-        found, written: Whether this process has found, or written, anything of the
-            job: a message may name one that is not there, and an operator who only
-            looks leaves nothing behind.
-        ended: The job has ended here: nothing is gained by waiting.
+        requests: The number of counted requests.
+        found, written: Whether this process has found, or written, an item of the job.
+            A message may name a job that does not exist, and the counts of an operator
+            who only reads are not stored.
+        ended: The job has ended in this process, so its counts need not wait.
     """
 
     counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -194,30 +194,31 @@ class Account:
 
 @dataclass(slots=True)
 class CostMeter:
-    """Counts what one process asks of AWS and of models, for each job.
+    """Counts the requests of one process to AWS and to models, for each job.
 
     Attributes:
-        actor: Who this process is, unless `acting_as` says otherwise.
-        trusted: Whether what answers say of consumed capacity is AWS's own word.
-        unread: Requests that it could not make out; a fault of ours.
+        actor: The actor of this process, unless `acting_as` names another.
+        trusted: Whether AWS itself reports the consumed capacity; emulators misreport.
+        unread: Requests that could not be counted, because of a defect of Piecework.
+        busy_time: The chunks in progress, and the shares of each job.
     """
 
     actor: Actor = "operator"
     trusted: bool = False
     unread: int = 0
     accounts: dict[tuple[Actor, Owner], Account] = field(default_factory=dict)
-    hands: SharedTime[JobRef] = field(default_factory=SharedTime)
+    busy_time: SharedTime[JobRef] = field(default_factory=SharedTime)
     _receipts: Receipts = field(default_factory=Receipts)
     _reader: Reader = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin with nothing counted."""
-        self._reader = Reader(self.trusted, self._in_hand, self._receipts)
+        """Create the reader, which asks for the chunks in progress."""
+        self._reader = Reader(self.trusted, self._in_progress, self._receipts)
 
     def saw(
         self, service: str, operation: str, params: Any, answer: Any, *, again: bool
     ) -> None:
-        """Count an attempt at a request, and what its answer says that it consumed."""
+        """Count an attempt at a request, and the capacity that its answer reports."""
         seen = self._reader.read(service, operation, params, answer)
         for owner, parts in seen.shares:
             self._add(operation, owner, parts, seen, again=again)
@@ -240,7 +241,7 @@ class CostMeter:
             counts["retries"] += parts
 
     def account(self, owner: Owner) -> Account:
-        """Return the account of a job, as whoever asks now."""
+        """Return the account of a job and of the current actor."""
         return self.account_of((_ACTOR.get() or self.actor, owner))
 
     def account_of(self, place: tuple[Actor, Owner]) -> Account:
@@ -250,12 +251,12 @@ class CostMeter:
             found = self.accounts[place] = Account()
         return found
 
-    def _in_hand(self) -> Shares:
-        """Share what is asked for all that is in hand among the jobs in hand."""
-        held = self.hands.held
+    def _in_progress(self) -> Shares:
+        """Share a request among the jobs whose chunks are in progress."""
+        held = self.busy_time.held
         total = sum(held.values())
         if not total:
-            return NOBODY
+            return UNOWNED
         parts = {job: WHOLE * number // total for job, number in held.items()}
         first = next(iter(parts))
         parts[first] += WHOLE - sum(parts.values())
@@ -264,26 +265,26 @@ class CostMeter:
     def spent(
         self, job: JobRef, dependency: str, answered: AnswerSource, usage: Usage
     ) -> None:
-        """Count a call and what it cost, under its model's name or the dependency's."""
+        """Count a call and its usage under the name of its model or its dependency."""
         counts = self.account(job).counts
         name = plain(usage.model or dependency)
-        if len(counts) >= MOST_COUNTS and f"{answered}__{name}__calls" not in counts:
+        if len(counts) >= MAX_COUNTS and f"{answered}__{name}__calls" not in counts:
             name = "others"
         counts[f"{answered}__{name}__calls"] += 1
         for measure, amount in usage.amounts:
             counts[f"{answered}__{name}__{measure}"] += amount
 
     def working(self, job: JobRef, *, ends: bool = False) -> Working:
-        """Count the share of this process's time that a job's chunk takes inside.
+        """Count the share of this process's time that a chunk takes inside.
 
-        Its join ends it: what is counted then need not wait for more.
+        `ends` says that the job ends here, as a join does: its counts need not wait.
         """
         return Working(self, job, ends)
 
     def close(self, place: tuple[Actor, Owner]) -> dict[str, int]:
-        """Take the counts of an account that is to be written down, and open it anew.
+        """Return the counts of an account for writing, and start a new account.
 
-        What is not to be becomes nobody's.
+        Counts that are not written are added to the requests without an owner.
         """
         actor, _ = place
         account = self.accounts.pop(place)
@@ -291,14 +292,14 @@ class CostMeter:
         if counts and account.found and (account.written or actor != "operator"):
             self.accounts[place] = Account(found=True, written=account.written)
             return counts
-        nobodys = self.account_of((actor, None)).counts
+        unowned = self.account_of((actor, None)).counts
         for name, count in counts.items():
-            nobodys[name] += count
+            unowned[name] += count
         return {}
 
     @property
-    def nobodys(self) -> dict[str, int]:
-        """What was asked for no job in particular: empty polls, looks at lists."""
+    def unowned(self) -> dict[str, int]:
+        """The counts of requests without an owner: empty polls, reads of lists."""
         found: dict[str, int] = defaultdict(int)
         for (_, owner), account in self.accounts.items():
             if owner is None:
@@ -317,12 +318,12 @@ class Working:
     _taken: float = 0.0
 
     def __enter__(self) -> None:
-        """Take the chunk in hand."""
-        self._taken = self.meter.hands.take(self.job)
+        """Start the chunk's time."""
+        self._taken = self.meter.busy_time.start(self.job)
 
     def __exit__(self, *_: object) -> None:
-        """Count its share."""
-        seconds = self.meter.hands.let_go(self.job, self._taken)
+        """Stop the chunk's time, and count its share."""
+        seconds = self.meter.busy_time.stop(self.job, self._taken)
         account = self.meter.account(self.job)
         account.counts["busy_ms"] += round(seconds * 1000)
         account.ended = account.ended or self.ends

@@ -85,10 +85,10 @@ def number_size(number: str) -> int:
 
 # What a request to DynamoDB consumed: as AWS reports it, else by its rules.
 #
-# AWS reports it with each answer, and that counts. Emulators report wrongly, so that of
-# theirs only what exceeds the rules' is believed: an update answers without its item,
-# and how large that is nobody but the table knows. A refusal is never reported, even by
-# AWS; it is billed by the item that stands there.
+# AWS reports the capacity with each answer, and that counts. Emulators misreport. So
+# their figure counts only if it exceeds the figure by the rules: the answer to an
+# update lacks the item, and only the table knows its size. AWS does not report the
+# capacity of a refusal, which is billed by the size of the existing item.
 
 READS = frozenset({"GetItem", "Query", "Scan"})
 WRITES = frozenset({"PutItem", "UpdateItem", "DeleteItem"})
@@ -101,8 +101,8 @@ BILLED_REFUSALS = frozenset(
         "TransactionConflictException",
     }
 )
-#: About what a chunk's item has when it is counted without being read: the only items
-#: that are. Only where nobody reports it.
+#: The assumed bytes of a chunk's item that a query counts without reading it. Used only
+#: if the capacity is not reported.
 COUNTED_BYTES = 400
 
 

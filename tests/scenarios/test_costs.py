@@ -105,7 +105,7 @@ async def test_what_is_billed_is_what_was_sent_and_the_other_way_round(
 ) -> None:
     meters = await run_two_jobs(scenario)
     rows = await written_down(scenario.rt)
-    nobodys: list[Mapping[str, int]] = [meter.nobodys for meter in meters]
+    unowned: list[Mapping[str, int]] = [meter.unowned for meter in meters]
     looks: list[Mapping[str, int]] = [
         account.counts
         for meter in meters
@@ -113,7 +113,7 @@ async def test_what_is_billed_is_what_was_sent_and_the_other_way_round(
         if owner is not None
     ]
 
-    everything = [*rows, *nobodys, *looks]
+    everything = [*rows, *unowned, *looks]
     units = counted(everything, "units")
 
     assert door.turned_away > 5

@@ -11,7 +11,7 @@ from piecework.jobs.fan_in import (
     RESULTS_AT_ONCE,
     Certificate,
     certify,
-    encoded,
+    encode,
     store_certificate,
 )
 from piecework.store.completion import JobSnapshot
@@ -53,4 +53,4 @@ def test_a_certificate_in_parts_is_what_it_is_in_one_piece(results: int) -> None
         results={number: f'"{number}\n' for number in range(results)},
         missing=[],
     )
-    assert to_json(certificate, indent=1) == encoded(certificate)
+    assert to_json(certificate, indent=1) == encode(certificate)

@@ -58,7 +58,7 @@ def test_what_is_no_jobs_partition_is_nobodys(pk: str) -> None:
     saw(meter, "Query", {"ExpressionAttributeValues": {":pk": {"S": pk}}}, {})
 
     assert {"op__Query__requests": 1000} == {
-        name: n for name, n in meter.nobodys.items() if name.endswith("requests")
+        name: n for name, n in meter.unowned.items() if name.endswith("requests")
     }
 
 
@@ -84,7 +84,7 @@ def test_an_empty_poll_is_nobodys() -> None:
     meter = CostMeter()
     saw(meter, "ReceiveMessage", {}, {"ResponseMetadata": {}})
 
-    assert {"op__ReceiveMessage__requests": 1000} == meter.nobodys
+    assert {"op__ReceiveMessage__requests": 1000} == meter.unowned
 
 
 def test_each_64_kb_sent_is_a_request() -> None:
@@ -107,7 +107,7 @@ def test_a_receipt_is_its_messages_until_it_is_deleted() -> None:
 
     assert 1000 == counts(meter, A)["op__ChangeMessageVisibilityBatch__requests"]
     assert 1000 == counts(meter, A)["op__DeleteMessageBatch__requests"]
-    assert 1000 == meter.nobodys["op__DeleteMessageBatch__requests"]
+    assert 1000 == meter.unowned["op__DeleteMessageBatch__requests"]
 
 
 def test_receipts_do_not_pile_up() -> None:
@@ -170,7 +170,7 @@ def test_what_is_asked_for_all_in_hand_is_shared_by_the_chunk() -> None:
 
     assert 334 == counts(meter, A)["op__Query__requests"]
     assert 666 == counts(meter, B)["op__Query__units"]
-    assert 1000 == meter.nobodys["op__Query__requests"]
+    assert 1000 == meter.unowned["op__Query__requests"]
 
 
 async def test_who_asks_is_told_by_where_the_code_runs() -> None:
@@ -236,15 +236,15 @@ def test_an_attempt_without_an_answer_is_a_request_and_a_retry_is_told() -> None
 def test_shares_of_busy_time_add_up_to_it() -> None:
     now = [100.0]
     time = SharedTime[str](lambda: now[0])
-    first = time.take("a")
+    first = time.start("a")
     now[0] += 4
-    second, third = time.take("b"), time.take("b")
+    second, third = time.start("b"), time.start("b")
     now[0] += 6  # three in hand
-    assert 6.0 == time.let_go("a", first)
+    assert 6.0 == time.stop("a", first)
     now[0] += 2  # two in hand
-    shares = [time.let_go("b", second), time.let_go("b", third)]
+    shares = [time.stop("b", second), time.stop("b", third)]
     now[0] += 50  # nothing in hand
-    time.let_go("b", time.take("b"))
+    time.stop("b", time.start("b"))
 
     assert [3.0, 3.0] == shares
     assert {} == time.held

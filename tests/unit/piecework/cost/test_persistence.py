@@ -127,8 +127,8 @@ async def test_an_operator_who_only_looks_leaves_nothing_behind(
     await Keeper(meter, kept).last()
 
     assert writes == len(kept.told)
-    nobodys = meter.nobodys.get("op__GetItem__requests", 0)
-    assert 1000 * (1 - writes) == nobodys
+    unowned = meter.unowned.get("op__GetItem__requests", 0)
+    assert 1000 * (1 - writes) == unowned
 
 
 async def test_a_job_that_is_not_there_gets_no_item() -> None:

@@ -12,7 +12,7 @@ import pytest
 from botocore import xform_name
 
 from tests.docs.pages import shell_lines, spans
-from tests.docs.test_commands import commands_in, found, known, options_of
+from tests.docs.test_commands import commands_in, find_command, is_known, options_of
 from tests.infra.alarm_template import INDEX, PAGES, ROOT, TELLING, first_command
 
 #: Of the AWS CLI itself, beside what an operation takes.
@@ -85,8 +85,10 @@ def test_a_command_within_another_is_looked_at_too() -> None:
 def test_the_first_command_of_an_alarm_exists(alarm: dict[str, Any]) -> None:
     command = re.sub(r"^PIECEWORK_ENV=\S+ ", "", first_command(alarm))
     for words, options in commands_in(command):
-        assert known(words)
-        assert not hasattr(found(words)[0], "commands"), "it is a group of commands"
+        assert is_known(words)
+        assert not hasattr(find_command(words)[0], "commands"), (
+            "it is a group of commands"
+        )
         assert set(options) <= options_of(words)
 
 

@@ -17,7 +17,7 @@ from piecework_orchestrator.canary import (
     CanaryResult,
     Verdict,
     WaveResult,
-    canary,
+    redrive_canary,
 )
 from piecework_orchestrator.redrive import redrive
 from tests.unit.orchestrator.simulated import Simulated, redrive_of, simulate
@@ -60,7 +60,7 @@ async def run_canary(
 ) -> CanaryResult:
     request = CanaryRequest(letters, lambda _, some: redrive_of(some), first, within)
     waves: list[WaveResult] = []
-    result = await canary(here.rt, request, waves.append, lambda _: None)
+    result = await redrive_canary(here.rt, request, waves.append, lambda _: None)
     assert waves == result.waves
     return result
 

@@ -12,7 +12,7 @@ from piecework.errors import UsageError
 from piecework.settings import Settings
 from piecework_orchestrator import canary as waving
 from piecework_orchestrator import redrive as redriving
-from piecework_orchestrator.canary import CanaryRequest, Verdict, canary
+from piecework_orchestrator.canary import CanaryRequest, Verdict, redrive_canary
 from piecework_orchestrator.redrive import RedriveRequest, redrive
 from piecework_orchestrator.resume import ReopenRequest, ResumeRequest, resume
 from tests.unit.orchestrator.cli.deployment import Deployment
@@ -126,7 +126,7 @@ async def test_a_wave_that_others_have_closed_is_skipped(
     deployment.letter("a", 1, state="DISCARDED")
     wanted = CanaryRequest(late.letters, lambda *_: late, first=1)
     results: list[Any] = []
-    outcome = await canary(
+    outcome = await redrive_canary(
         deployment.runtime(Settings()), wanted, results.append, results.append
     )
     assert (Verdict.CONTINUE, [0], 0) == (

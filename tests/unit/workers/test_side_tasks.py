@@ -16,17 +16,17 @@ from piecework_worker.__main__ import run_side_tasks
 from piecework_worker.ecs import AGENT, METADATA
 from piecework_worker.shutdown import Stop
 from tests.unit.piecework.fakes import Log
-from tests.unit.workers.stub import Agent, agent, until
+from tests.unit.workers.ecs_stub import Agent, agent, until
 
 
-class Services:
+class HeldChunk:
     """A worker that holds one chunk."""
 
-    def __init__(self, health_file: str = "") -> None:
-        settings = Settings(health_file=health_file)
-        self.rt: Any = SimpleNamespace(settings=settings, rng=Random(1))
-        self.log: Any = Log()
-        self.liveness = Liveness()
+    def __init__(self) -> None:
+        rt = SimpleNamespace(settings=Settings(), rng=Random(1))
+        self.services: Any = SimpleNamespace(
+            rt=rt, log=Log(), liveness=Liveness(), lease_count=self.lease_count
+        )
 
     def lease_count(self) -> int:
         return 1
@@ -43,33 +43,33 @@ def environ(stub: Agent) -> dict[str, str]:
 
 
 async def test_a_stopping_worker_gives_its_protection_back_before_it_ends() -> None:
-    services: Any = Services()
+    worker: Any = HeldChunk()
     stop = Stop()
     async with agent() as stub:
-        async with run_side_tasks(services, stop, environ(stub)):
+        async with run_side_tasks(worker, stop, environ(stub)):
             await until(lambda: stub.asked)
         assert [True, False] == stub.wishes
     assert stop.is_set()
 
 
 async def test_a_worker_logs_the_signal_and_the_state_of_its_task_at_the_end() -> None:
-    services: Any = Services()
+    worker: Any = HeldChunk()
     stop = Stop()
     async with agent() as stub:
         stub.task["DesiredStatus"] = "STOPPED"
-        async with run_side_tasks(services, stop, environ(stub)):
+        async with run_side_tasks(worker, stop, environ(stub)):
             await until(lambda: stub.asked)
             stop.signal = "SIGTERM"
             stop.set()
     said = {"signal": "SIGTERM", "desired_status": "STOPPED"}
-    assert ("worker.signalled", said) in services.log.said
+    assert ("worker.signalled", said) in worker.services.log.said
 
 
 async def test_last_words_are_said_when_the_worker_fails_too() -> None:
-    services: Any = Services()
+    worker: Any = HeldChunk()
 
     async def fail(stub: Agent) -> None:
-        async with run_side_tasks(services, Stop(), environ(stub)):
+        async with run_side_tasks(worker, Stop(), environ(stub)):
             await until(lambda: stub.asked)
             message = "a loop has ended"
             raise ValueError(message)
@@ -83,9 +83,9 @@ async def test_last_words_are_said_when_the_worker_fails_too() -> None:
 async def test_a_side_task_that_fails_is_logged_and_stops_nothing(
     tmp_path: Path,
 ) -> None:
-    services: Any = Services()
-    services.liveness = None
-    services.rt.settings = Settings(health_file=str(tmp_path / "health"))
-    async with run_side_tasks(services, Stop(), {}):
+    worker: Any = HeldChunk()
+    worker.services.liveness = None
+    worker.services.rt.settings = Settings(health_file=str(tmp_path / "health"))
+    async with run_side_tasks(worker, Stop(), {}):
         await asyncio.sleep(0)
-    assert ["worker.component_failed"] == services.log.names()
+    assert ["worker.component_failed"] == worker.services.log.names()

@@ -81,7 +81,7 @@ async def as_its_record_says(
     """
     item = await rt.table.get(ref.pk, ref.sk)
     if item is not None:
-        return await send_again(rt, delivery.message, Chunk.read(ref, item))
+        return await dispatch_again(rt, delivery.message, Chunk.read(ref, item))
     job = await rt.jobs.read(ref.of)
     if ref.is_join and job is not None and job.has_notify_hook:
         # What is to be told needs no message: the reconciler sends another.
@@ -105,7 +105,7 @@ async def send_back(
     return "dead-letter queue: left to newer workers"
 
 
-async def send_again(rt: Runtime, message: Message | None, chunk: Chunk) -> str:
+async def dispatch_again(rt: Runtime, message: Message | None, chunk: Chunk) -> str:
     """Send the message of a chunk that still has work to do."""
     earlier = message is not None and chunk.gen > message.gen
     if earlier or chunk.status.terminal:
@@ -143,13 +143,13 @@ class DeadLetterAlarms:
     """The alarms of one tenant, as one reconciler sees to them.
 
     Attributes:
-        open_letters: How many there are, up to `COUNTED`; None: nobody has looked.
+        count_open_letters: How many there are, up to `COUNTED`; None: nobody has looked.
         oldest_at: When the oldest of them was written; empty: there is none.
     """
 
     rt: Runtime
     log: structlog.stdlib.BoundLogger
-    open_letters: int | None = None
+    count_open_letters: int | None = None
     oldest_at: str = ""
     _next: float = 0.0
 
@@ -165,7 +165,7 @@ class DeadLetterAlarms:
 
     def oldest_s(self, now: float) -> float | None:
         """Return the age of the oldest open letter; None: nobody has looked."""
-        if self.open_letters is None:
+        if self.count_open_letters is None:
             return None
         return max(0.0, now - moment(self.oldest_at)) if self.oldest_at else 0.0
 
@@ -174,7 +174,7 @@ class DeadLetterAlarms:
         now = rt.clock()
         count = max(COUNTED, most + 1)
         found = await newest(rt.dead_letters, rt.settings.tenant, count)
-        self.open_letters = min(COUNTED, len(found))
+        self.count_open_letters = min(COUNTED, len(found))
         if len(found) <= most or found[most]["dead_lettered_at"] < iso(now - window):
             return False
         return await self._give(

@@ -190,7 +190,7 @@ AMBIENT = re.compile(
 LET_IN = {
     ("runtime.py", "random.Random"): "the edge: both processes start here",
     ("health.py", "time.monotonic"): "the edge: a process of its own",
-    ("client.py", "os.urandom"): "a request's id, which nothing here goes by",
+    ("sender.py", "os.urandom"): "a request's id, which nothing here goes by",
     (
         "shutdown.py",
         "time.monotonic",

@@ -6,6 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
+from verification.conformance import (  # noqa: F401 -- they register what they hold
+    dynamodb_condition_probes,
+    dynamodb_differences,
+    dynamodb_probes,
+    dynamodb_read_probes,
+    dynamodb_refused_probes,
+    dynamodb_transaction_probes,
+)
 from verification.conformance.probe import probes_of, surprises
 from verification.conformance.subjects import SUBJECTS
 

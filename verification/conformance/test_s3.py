@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from verification.conformance import s3_probes  # noqa: F401 -- registers the probes
 from verification.conformance.probe import probes_of, surprises
 from verification.conformance.subjects import SUBJECTS
 

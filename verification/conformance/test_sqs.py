@@ -6,6 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from verification.conformance import (  # noqa: F401 -- registers the probes
+    sqs_handle_probes,
+    sqs_probes,
+    sqs_request_probes,
+)
 from verification.conformance.probe import probes_of, surprises
 from verification.conformance.subjects import SUBJECTS
 

@@ -121,7 +121,7 @@ RECONCILER = (
     row(
         "sqs:SendMessage",
         "work",
-        "piecework.reconciler.pass_state:Look.hand_out",
+        "piecework.reconciler.pass_state:PassContext.dispatch",
         "sends what no message speaks for any more",
     ),
     row(

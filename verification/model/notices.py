@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verification.model.notice_state import (
+from verification.model.notification_state import (
     GENS,
     TRIES,
     N,

@@ -66,7 +66,7 @@ def test_the_wheel_contains_the_files_of_a_checkout() -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     names = [*(f"{part}.yaml" for part in Part), templates.STACK_POLICY]
-    place = templates.PACKAGED.relative_to(root)
+    place = templates.PACKAGED.relative_to(root / "orchestrator")
 
     assert {f"infra/{name}": str(place / name) for name in names}.items() <= (
         wheel.items()

@@ -78,7 +78,7 @@ class ChunkRow:
         return self._optional("redispatch_at")
 
     @property
-    def cancel_requested(self) -> bool:
+    def is_cancel_requested(self) -> bool:
         """Whether a cancel requests it to stop."""
         return "cancel_requested_at" in self.item
 
@@ -180,6 +180,9 @@ class ChunkRow:
         return {**name, "label": self.label, **shown}
 
     def _text(self, name: str) -> str:
+        found = self.item.get(name)
+        if isinstance(found, str):  # before the message is built: claims read this
+            return found
         return records.read_text(self.item, name, f"The record of chunk {self.ref}")
 
     def _optional(self, name: str) -> str:

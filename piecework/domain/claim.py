@@ -145,7 +145,7 @@ def explain_refusal(  # noqa: PLR0911 -- one row of the table, one return
     running = chunk.status is ChunkStatus.RUNNING
     if running and chunk.claim_expires_at >= iso(now - skew):
         return Busy(max(0.0, moment(chunk.claim_expires_at) + skew - now))
-    if chunk.cancel_requested and not chunk.has_direction:
+    if chunk.is_cancel_requested and not chunk.has_direction:
         return CancelPending(chunk)
     if chunk.retry_at and moment(chunk.retry_at) > now:
         return Busy(moment(chunk.retry_at) - now)

@@ -63,7 +63,7 @@ class CancelSweep:
     async def sweep(self, chunk: Chunk) -> None:
         """Cancel a chunk, or request its owner to stop."""
         if chunk.status is ChunkStatus.RUNNING:
-            if not chunk.cancel_requested:
+            if not chunk.is_cancel_requested:
                 self.requested += await request_cancel(
                     self.rt.table, chunk, self.cancel
                 )
@@ -79,7 +79,7 @@ class CancelSweep:
             self.cancelled += cancelled
             return cancelled
         # Requested before: unless it waits for a retry, its message is on its way.
-        if chunk.cancel_requested and not chunk.retry_at:
+        if chunk.is_cancel_requested and not chunk.retry_at:
             return True
         again = now + self.rt.settings.visibility_s
         requested = await request_compensation(table, chunk, self.cancel, again)

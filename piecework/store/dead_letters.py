@@ -69,7 +69,7 @@ class DeadLetters:
     ) -> dict[str, Any]:
         """Return the item that is written when a chunk is dead-lettered."""
         now, item, failure = self.clock(), claim.chunk.item, dead.failure
-        history = [error_of(row) for row in errors[1 - MAX_ERRORS :]]
+        history = [stored_error(row) for row in errors[1 - MAX_ERRORS :]]
         last = failure.model_dump(mode="json", exclude_none=True)
         stage = failure.stage or read_optional_text(item, "stage")
         return {
@@ -211,7 +211,7 @@ class DeadLetters:
         return [close, unlist]
 
 
-def error_of(row: ErrorRow) -> dict[str, Any]:
+def stored_error(row: ErrorRow) -> dict[str, Any]:
     """Return the error that ended a claim, with the worker of the claim.
 
     Return the code of a damaged row: it must not keep its chunk from ending.

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
-from piecework.domain import keys
+from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import ChunkStatus, JobRef
 from piecework.errors import UsageError, WaitTimeoutError
 from piecework.runtime import Runtime
-from piecework.store.table import Item
+from piecework.store.completion import read_chunk
+from piecework.store.dead_letters import DeadLetters
 from piecework_orchestrator.redrive import NOTHING_LEFT, RedriveRequest, redrive
 from piecework_orchestrator.watch import Watcher, watch
 
@@ -89,8 +90,8 @@ class CanaryRequest:
         timeout_s: Seconds to wait for all waves together; None: no limit.
     """
 
-    letters: Sequence[Item]
-    make_request: Callable[[JobRef, Sequence[Item]], RedriveRequest]
+    letters: Sequence[DeadLetterRow]
+    make_request: Callable[[JobRef, Sequence[DeadLetterRow]], RedriveRequest]
     first: int
     timeout_s: float | None = None
 
@@ -122,7 +123,7 @@ async def redrive_canary(
     """
     loop = asyncio.get_running_loop()
     ends = None if request.timeout_s is None else loop.time() + request.timeout_s
-    fingerprints = {letter["fingerprint"] for letter in request.letters}
+    fingerprints = {letter.fingerprint for letter in request.letters}
     results: list[WaveResult] = []
     remaining = len(request.letters)
     verdict = Verdict.CONTINUE
@@ -160,15 +161,15 @@ async def wait_for_end(
 
 
 async def redrive_wave(
-    rt: Runtime, request: CanaryRequest, letters: Sequence[Item]
+    rt: Runtime, request: CanaryRequest, letters: Sequence[DeadLetterRow]
 ) -> dict[JobRef, int]:
     """Redrive a wave, job by job; return the new generation of each job.
 
     A job is left out if others have closed all its dead letters since they were listed.
     """
-    by_job: dict[JobRef, list[Item]] = defaultdict(list)
+    by_job: dict[JobRef, list[DeadLetterRow]] = defaultdict(list)
     for letter in letters:
-        by_job[job_of(letter)].append(letter)
+        by_job[letter.job].append(letter)
     gens = {}
     for ref, some in by_job.items():
         try:
@@ -179,29 +180,23 @@ async def redrive_wave(
     return gens
 
 
-def job_of(letter: Item) -> JobRef:
-    """Return the job of a dead letter."""
-    return JobRef(letter["tenant"], letter["job"])
-
-
 async def read_wave_result(
-    rt: Runtime, letters: Sequence[Item], gens: dict[JobRef, int]
+    rt: Runtime, letters: Sequence[DeadLetterRow], gens: dict[JobRef, int]
 ) -> WaveResult:
     """Count the statuses of a wave's chunks, except those that others redrove."""
+    store = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
     statuses: Counter[str] = Counter()
     died: Counter[str] = Counter()
     for letter in letters:
-        if job_of(letter) not in gens:
+        if letter.job not in gens:
             continue
-        ref, gen = job_of(letter).chunk(letter["chunk"]), gens[job_of(letter)]
-        item = await rt.table.get(ref.pk, ref.sk)
-        if item is None or item["gen"] != gen:
+        gen, chunk = gens[letter.job], await read_chunk(rt.table, letter.ref)
+        if chunk is None or chunk.gen != gen:
             continue
-        statuses[item["status"]] += 1
-        if item["status"] == ChunkStatus.DEAD:
-            sk = keys.dead_letter_sk(ref.chunk, gen)
-            again = await rt.dead_letters.get(ref.of.pk, sk) or {}
-            died[str(again.get("fingerprint"))] += 1
+        statuses[chunk.status] += 1
+        if chunk.status is ChunkStatus.DEAD:
+            again = await store.read(letter.ref, gen)
+            died[again.fingerprint if again else ""] += 1
     return WaveResult(
         redriven=statuses.total(),
         succeeded=statuses[ChunkStatus.SUCCEEDED],

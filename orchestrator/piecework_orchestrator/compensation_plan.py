@@ -7,7 +7,6 @@ Nothing here writes.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from pydantic import BaseModel
 from piecework.context import Context
 from piecework.domain import keys
 from piecework.domain.model import CANCELLABLE, Chunk, Job, JobStatus
+from piecework.domain.rows import EffectRow
 from piecework.errors import ErrorEnvelope, UsageError
 from piecework.loading import load_pipeline
 from piecework.pipeline import Pipeline, Stage, StageFunction
@@ -29,10 +29,13 @@ from piecework.saga.compensation import (
     preview,
 )
 from piecework.store.cancellation import FORWARD
-from piecework.store.checkpoints import read_error
+from piecework.store.checkpoints import (
+    read_compensation,
+    read_effects,
+    read_stages,
+)
 from piecework.store.completion import all_chunks
 from piecework.store.effects import MAY_HAVE_HAPPENED
-from piecework.store.table import Item
 from piecework_orchestrator.inspector import Document, require_chunk
 
 
@@ -113,7 +116,7 @@ async def plan_chunk(
     rt: Runtime, chunk: Chunk, pipeline: Pipeline | None
 ) -> list[Document]:
     """Return the steps of a chunk as documents, in the order of execution."""
-    effects = await read_rows(rt, chunk, "EFFECT#")
+    effects = await read_effects(rt.table, chunk.ref)
     known = pipeline or placeholder_pipeline(await recorded_stages(rt, chunk, effects))
     progress = await read_progress(rt, chunk, known, effects)
     return [
@@ -140,13 +143,13 @@ def plan_steps(
         )
     cancelled = cancellation_cause(chunk.ref, progress.reached_stage, rt.clock())
     found = preview(pipeline, cancelled, progress, progress.may_have_happened)
-    if chunk.item.get("direction") == FORWARD:
+    if chunk.direction == FORWARD:
         return [CompensationStep(step.stage, StepState.FORWARD_ONLY) for step in found]
     return found
 
 
 async def read_progress(
-    rt: Runtime, chunk: Chunk, pipeline: Pipeline, effects: Sequence[Item]
+    rt: Runtime, chunk: Chunk, pipeline: Pipeline, effects: Sequence[EffectRow]
 ) -> ChunkProgress:
     """Read how far earlier claims came, without the values of stages and calls.
 
@@ -155,56 +158,37 @@ async def read_progress(
     Raises:
         UsageError: `runtime.stage.not_found`: the pipeline has no such stage.
     """
-    names, entered = [s.name for s in pipeline.stages], str(chunk.item["stage"])
+    names, entered = [s.name for s in pipeline.stages], chunk.stage
     if entered not in names:
         message = f"Pipeline {pipeline.name!r} has no stage {entered!r}."
         step = "Name the pipeline version that the job was submitted with."
         raise UsageError(message, code="runtime.stage.not_found", next_step=step)
-    gen = f"{chunk.gen:04d}"
-    cause_sk = keys.work_prefix(chunk.ref.chunk) + f"COMPENSATION#{gen}"
-    compensated, cause = await asyncio.gather(
-        read_rows(rt, chunk, f"COMPENSATED#{gen}#"),
-        rt.table.get(chunk.ref.pk, cause_sk),
-    )
+    cause, compensated = await read_compensation(rt.table, chunk.ref, chunk.gen)
     return ChunkProgress(
         reached_stage=entered,
         completed=dict.fromkeys(names[: names.index(entered)], ""),
-        compensated={
-            str(row["stage"]): read_error(row) if "error" in row else None
-            for row in compensated
-        },
+        compensated={row.stage: row.failure for row in compensated},
         may_have_happened=frozenset(
-            str(row["stage"]) for row in effects if row["state"] in MAY_HAVE_HAPPENED
+            row.stage for row in effects if row.state in MAY_HAVE_HAPPENED
         ),
-        cause=read_error(cause) if cause else None,
+        cause=cause,
     )
 
 
-async def read_rows(rt: Runtime, chunk: Chunk, kind: str) -> list[Item]:
-    """Return the rows of one kind that claims have written about a chunk."""
-    prefix = keys.work_prefix(chunk.ref.chunk) + kind
-    return [row async for row in rt.table.query(chunk.ref.pk, prefix)]
-
-
 async def recorded_stages(
-    rt: Runtime, chunk: Chunk, effects: Sequence[Item]
+    rt: Runtime, chunk: Chunk, effects: Sequence[EffectRow]
 ) -> list[str]:
     """Return the stages that left a row, in order of time, the current stage last.
 
     A stage that returned no value and made no call leaves no row. Calls of a
-    compensation are not calls of a stage, and are skipped.
+    compensation have a stage name of their own and are skipped.
     """
-    result = rt.table.get(chunk.ref.pk, keys.result_sk(chunk.ref.chunk))
-    values, last = await asyncio.gather(read_rows(rt, chunk, "STAGE#"), result)
-    values += [last] if last else []
-    started = [(str(row["started_at"]), str(row["stage"])) for row in effects]
-    ended = [(str(row["finished_at"]), str(row["stage"])) for row in values]
-    names = [
-        name
-        for _, name in sorted(started + ended)
-        if not keys.is_compensation_stage(name)
-    ]
-    cursor = str(chunk.item["stage"])
+    values = await read_stages(rt.table, chunk.ref)
+    started = [(row.started_at, row.stage) for row in effects]
+    ended = [(row.finished_at, row.stage) for row in values]
+    found = [name for _, name in sorted(started + ended)]
+    names = [name for name in found if not keys.is_compensation_stage(name)]
+    cursor = chunk.stage
     return [*(name for name in dict.fromkeys(names) if name != cursor), cursor]
 
 

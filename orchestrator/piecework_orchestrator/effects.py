@@ -69,8 +69,8 @@ async def read_in_doubt(rt: Runtime, chunk: Chunk) -> list[dict[str, Any]]:
             "status": str(chunk.status),
             **effect_document(row),
         }
-        for row in work.kind("EFFECT")
-        if row["state"] in {INTENT, UNKNOWN}
+        for row in work.effects
+        if row.state in {INTENT, UNKNOWN}
     ]
     return sorted(found, key=lambda row: str(row["started_at"]))
 

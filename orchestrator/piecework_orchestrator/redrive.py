@@ -18,14 +18,15 @@ from pydantic import ValidationError
 
 from piecework.aws.objects import MOST_BYTES, PayloadRef, Payloads
 from piecework.domain import keys
-from piecework.domain.model import Chunk, ChunkStatus, Job, JobRef, JobStatus
+from piecework.domain.dead_letter import DeadLetterRow
+from piecework.domain.model import ChunkStatus, Job, JobRef, JobStatus
 from piecework.domain.records import Bounds, read_json
 from piecework.errors import PieceworkError, UsageError
 from piecework.pipeline import Pipeline
 from piecework.runtime import Runtime
+from piecework.store.completion import read_chunk
 from piecework.store.dead_letters import OPEN, Closing, DeadLetters
 from piecework.store.reopen import Patched
-from piecework.store.table import Item
 from piecework_orchestrator.resume import (
     ReopenRequest,
     ResumeRequest,
@@ -37,7 +38,7 @@ from piecework_orchestrator.resume import (
 
 
 async def discard(
-    rt: Runtime, ref: JobRef, letters: Sequence[Item], closing: Closing
+    rt: Runtime, ref: JobRef, letters: Sequence[DeadLetterRow], closing: Closing
 ) -> int:
     """Discard dead letters of a job; return how many of them were still open.
 
@@ -108,20 +109,22 @@ class EditedPayload:
     patched: Patched
 
 
-async def edit_payload(rt: Runtime, letter: Item, edit: Edit) -> EditedPayload | None:
+async def edit_payload(
+    rt: Runtime, letter: DeadLetterRow, edit: Edit
+) -> EditedPayload | None:
     """Return the new payload for a dead letter; None: the edit changes nothing.
 
     Raises:
         UsageError: `redrive.payload.invalid`.
         PieceworkError: The payload to patch cannot be read.
     """
-    if not letter.get("payload"):
-        message = f"Chunk {letter['chunk']} of {letter['job']} has no payload."
+    if not letter.payload:
+        message = f"Chunk {letter.chunk} of {letter.job.job} has no payload."
         raise invalid_payload(message)
-    if edit.pipeline and edit.pipeline.name != letter["pipeline"]:
+    if edit.pipeline and edit.pipeline.name != letter.pipeline:
         message = (
-            f"Chunk {letter['chunk']} of {letter['job']} belongs to pipeline "
-            f"{letter['pipeline']}, not {edit.pipeline.name}."
+            f"Chunk {letter.chunk} of {letter.job.job} belongs to pipeline "
+            f"{letter.pipeline}, not {edit.pipeline.name}."
         )
         raise invalid_payload(message)
     old = await read_payload(rt, letter, required=not edit.whole)
@@ -141,14 +144,13 @@ async def edit_payload(rt: Runtime, letter: Item, edit: Edit) -> EditedPayload |
     return EditedPayload(content, pack, Patched(str(place), sha256, patch))
 
 
-async def read_payload(rt: Runtime, letter: Item, *, required: bool) -> Any:
+async def read_payload(rt: Runtime, letter: DeadLetterRow, *, required: bool) -> Any:
     """Return the payload that a chunk died with.
 
     If it is not required, return None where it cannot be read.
     """
-    ref = JobRef(letter["tenant"], letter["job"])
-    place = PayloadRef.parse(str(letter["payload"]))
-    sha256 = str(letter["payload_sha256"])
+    ref = letter.job
+    place, sha256 = PayloadRef.parse(letter.payload), letter.payload_sha256
     try:
         content = await Payloads(rt.objects).read(ref.tenant, ref.job, place, sha256)
         return read_json(content, Bounds(MOST_BYTES))
@@ -166,9 +168,11 @@ def patch_text(patch: Any) -> str:
     return f"{len(text)} characters, SHA-256 {keys.sha256(text.encode())}"
 
 
-async def store_payload(rt: Runtime, letter: Item, edited: EditedPayload) -> Patched:
+async def store_payload(
+    rt: Runtime, letter: DeadLetterRow, edited: EditedPayload
+) -> Patched:
     """Store a new payload. Its name is its hash, so storing twice changes nothing."""
-    key = keys.pack_key(letter["tenant"], letter["job"], edited.pack)
+    key = keys.pack_key(letter.ref.tenant, letter.ref.job, edited.pack)
     await rt.objects.put(key, edited.content, "application/jsonl")
     return edited.patched
 
@@ -192,7 +196,7 @@ class RedriveRequest:
     """
 
     ref: JobRef
-    letters: Sequence[dict[str, Any]]
+    letters: Sequence[DeadLetterRow]
     actor: str
     reason: str
     rate: float | None = None
@@ -212,7 +216,7 @@ async def redrive(rt: Runtime, request: RedriveRequest) -> tuple[int, int]:
             `redrive.selection.empty`: all of them are closed.
     """
     job = await require_reopenable(rt, request.ref)
-    found = [await to_reopen_request(rt, request, row) for row in request.letters]
+    found = [await to_reopen_request(rt, request, letter) for letter in request.letters]
     chunks = [one for one in found if one is not None]
     if not chunks and not await may_reopen_without_chunks(rt, request, job):
         message = f"The dead letters of job {request.ref.job} are closed already."
@@ -226,30 +230,29 @@ async def redrive(rt: Runtime, request: RedriveRequest) -> tuple[int, int]:
 
 
 async def to_reopen_request(
-    rt: Runtime, request: RedriveRequest, row: Item
+    rt: Runtime, request: RedriveRequest, letter: DeadLetterRow
 ) -> ReopenRequest | None:
     """Return the chunk of a dead letter with its new payload; None: it is skipped."""
-    ref = request.ref.chunk(row["chunk"])
+    ref = request.ref.chunk(letter.chunk)
     if ref.is_join:
         return None
-    item, still_open = await asyncio.gather(
-        rt.table.get(ref.pk, ref.sk), is_open(rt, request.ref, row)
+    chunk, still_open = await asyncio.gather(
+        read_chunk(rt.table, ref), is_open(rt, request.ref, letter)
     )
-    if item is None or not still_open:
+    if chunk is None or not still_open:
         return None
-    chunk = Chunk.read(ref, item)
-    if (chunk.status, chunk.gen) != (ChunkStatus.DEAD, row["gen"]):
+    if (chunk.status, chunk.gen) != (ChunkStatus.DEAD, letter.gen):
         return None
-    edited = await edit_payload(rt, row, request.edit) if request.edit else None
-    patched = await store_payload(rt, row, edited) if edited else None
-    return ReopenRequest(chunk, row, patched)
+    edited = await edit_payload(rt, letter, request.edit) if request.edit else None
+    patched = await store_payload(rt, letter, edited) if edited else None
+    return ReopenRequest(chunk, letter, patched)
 
 
-async def is_open(rt: Runtime, ref: JobRef, row: Item) -> bool:
+async def is_open(rt: Runtime, ref: JobRef, letter: DeadLetterRow) -> bool:
     """Return whether a dead letter is still open; it was listed some time ago."""
-    sk = keys.dead_letter_sk(row["chunk"], row["gen"])
-    letter = await rt.dead_letters.get(ref.pk, sk)
-    return letter is not None and letter["state"] == OPEN
+    store = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
+    now = await store.read(ref.chunk(letter.chunk), letter.gen)
+    return now is not None and now.state == OPEN
 
 
 async def may_reopen_without_chunks(
@@ -259,20 +262,19 @@ async def may_reopen_without_chunks(
 
     That is so for the dead letter of a join, and for a reopening that was interrupted.
     """
-    joins = [row for row in request.letters if row["chunk"] == keys.JOIN_CHUNK]
+    joins = [letter for letter in request.letters if letter.ref.is_join]
     interrupted = job.status is JobStatus.RESUMING
-    return interrupted or any([await is_open(rt, request.ref, row) for row in joins])
+    return interrupted or any(
+        [await is_open(rt, request.ref, letter) for letter in joins]
+    )
 
 
 async def count_redriven_joins(rt: Runtime, request: RedriveRequest, gen: int) -> int:
     """Count the dead letters of the join that this generation has closed."""
-    count = 0
-    for row in request.letters:
-        if row["chunk"] == keys.JOIN_CHUNK:
-            sk = keys.dead_letter_sk(keys.JOIN_CHUNK, row["gen"])
-            letter = await rt.dead_letters.get(request.ref.pk, sk)
-            count += (letter or {}).get("redriven_gen") == gen
-    return count
+    store = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
+    joins = [letter for letter in request.letters if letter.ref.is_join]
+    now = [await store.read(letter.ref, letter.gen) for letter in joins]
+    return sum(letter is not None and letter.redriven_gen == gen for letter in now)
 
 
 # JSON merge patches (RFC 7396): apply a patch, and compute one from two values.

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from piecework.aws.queue import Message, batches
 from piecework.domain import keys
+from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import (
     Chunk,
     ChunkRef,
@@ -33,13 +34,8 @@ from piecework.runtime import Runtime
 from piecework.store.completion import all_chunks
 from piecework.store.dead_letters import DISCARDED, OPEN, Closing, DeadLetters
 from piecework.store.reopen import Patched, Reopening, Schedule, reopen_chunk
-from piecework.store.table import Action, Item
+from piecework.store.table import Action
 
-#: The attributes that `reopen_chunk` reads of a chunk's item, and those that close its
-#: dead letter. All others are dropped, because a large job may have very many chunks to
-#: reopen.
-CHUNK_ATTRIBUTES = {"stage", "resume_at"}
-LETTER_ATTRIBUTES = {"tenant", "job", "chunk", "gen", "dead_lettered_at", "state"}
 REOPENABLE = {JobStatus.PARTIAL, JobStatus.FAILED, JobStatus.CANCELLED}
 
 
@@ -76,7 +72,7 @@ class ReopenRequest:
     """
 
     chunk: Chunk
-    letter: Item | None = None
+    letter: DeadLetterRow | None = None
     patched: Patched | None = None
 
 
@@ -91,29 +87,28 @@ async def resume(rt: Runtime, request: ResumeRequest) -> tuple[int, int]:
             left to reopen, and the join has run.
     """
     job = await require_reopenable(rt, request.ref)
+    # A large job may have very many chunks to reopen: only what is needed is kept.
+    store = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
     letters = {
-        (letter["chunk"], letter["gen"]): pick(letter, LETTER_ATTRIBUTES)
-        async for letter in rt.dead_letters.query(request.ref.pk)
+        (letter.chunk, letter.gen): letter.to_close()
+        async for letter in store.of_job(request.ref)
     }
     to_reopen = []
     async for chunk in all_chunks(rt.table, request.ref, job.chunks):
-        letter = letters.get((chunk.ref.chunk, chunk.gen), {})
-        state = letter.get("state")
+        letter = letters.get((chunk.ref.chunk, chunk.gen))
+        state = letter.state if letter else ""
         ended = chunk.status in {ChunkStatus.DEAD, ChunkStatus.CANCELLED}
         if ended and state != DISCARDED:
-            slim = replace(chunk, item=pick(chunk.item, CHUNK_ATTRIBUTES))
-            to_reopen.append(ReopenRequest(slim, letter if state == OPEN else None))
+            is_open = state == OPEN
+            to_reopen.append(
+                ReopenRequest(chunk.to_reopen(), letter if is_open else None)
+            )
     if not to_reopen and job.status is JobStatus.PARTIAL:
         message = f"Job {job.ref.job} has no chunk left to reopen."
         step = f"`piecework results {job.ref.job}`"
         raise UsageError(message, code="job.retry.nothing_left", next_step=step)
     reopened, gen = await reopen(rt, job, to_reopen, request, "resumed")
     return len(reopened), gen
-
-
-def pick(item: Mapping[str, Any], names: Collection[str]) -> Item:
-    """Return a copy of an item with only these attributes."""
-    return {name: item[name] for name in names if name in item}
 
 
 async def require_reopenable(rt: Runtime, ref: JobRef) -> Job:
@@ -179,13 +174,11 @@ async def close_join_letter(rt: Runtime, job: Job, closing: Closing) -> list[Act
 
     A reopened job runs its join again.
     """
-    sk = keys.dead_letter_sk(keys.JOIN_CHUNK, job.gen)
-    letter = await rt.dead_letters.get(job.ref.pk, sk)
-    if letter is None or letter["state"] != OPEN:
+    store = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
+    letter = await store.read(job.ref.chunk(keys.JOIN_CHUNK), job.gen)
+    if letter is None or letter.state != OPEN:
         return []
-    return DeadLetters(rt.dead_letters, rt.settings, rt.clock).redriving(
-        letter, job.gen + 1, closing
-    )
+    return store.redrive_actions(letter, job.gen + 1, closing)
 
 
 async def remove_from_tallies(rt: Runtime, job: Job, numbers: Sequence[int]) -> None:
@@ -217,7 +210,7 @@ async def reopen_chunks(
         await heartbeat.beat_if_due()
         slot = rate.slot(len(reopened)) if rate else None
         also = (
-            letters.redriving(one.letter, job.gen, closing, one.patched)
+            letters.redrive_actions(one.letter, job.gen, closing, one.patched)
             if one.letter
             else []
         )

@@ -89,7 +89,7 @@ async def create_and_fan_out(
     if job is None:
         message = f"Job {ref.job} was deleted during its submit."
         raise UsageError(message, code="job.record.not_found")
-    if "sent_at" not in job.item:
+    if not job.sent_at:
         await fan_out(rt, job, progress)
     return job, existing is None
 
@@ -168,8 +168,11 @@ def check_same(job: Job, facts: dict[str, object]) -> None:
     Raises:
         UsageError: `submit.token.conflict`.
     """
-    for name in ("pipeline", "manifest_sha256"):
-        if job.item[name] != facts[name]:
+    for name, stored in (
+        ("pipeline", job.pipeline),
+        ("manifest_sha256", job.manifest_sha256),
+    ):
+        if stored != facts[name]:
             message = (
                 f"Job {job.ref.job} exists with another {name.split('_')[0]}: nothing "
                 "was submitted."

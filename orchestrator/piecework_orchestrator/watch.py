@@ -11,7 +11,7 @@ from piecework.domain import keys
 from piecework.domain.model import Chunk, ChunkStatus, Job, JobStatus, moment
 from piecework.errors import WaitTimeoutError
 from piecework.runtime import Runtime
-from piecework.store.completion import all_chunks
+from piecework.store.completion import all_chunks, read_chunk
 from piecework_orchestrator.inspector import (
     MAX_COUNTED_CHUNKS,
     require_job,
@@ -123,17 +123,15 @@ async def poll_until_ended(rt: Runtime, job: str, watcher: Watcher) -> Job:
 
 def describe_cancel(job: Job) -> str:
     """Return the actor and reason of a cancel, and whether it compensates."""
-    item = job.item
-    by = f"{item.get('cancelled_by', '')}: {item.get('cancel_reason', '')}"
+    by = f"{job.cancelled_by}: {job.cancel_reason}"
     effects = "compensated" if job.compensates_on_cancel else "kept"
-    code = item.get("cancel_code", "cancelled")
-    return f"{code}: by {by}; effects of open chunks are {effects}"
+    return f"{job.cancel_code}: by {by}; effects of open chunks are {effects}"
 
 
 async def count_chunks(rt: Runtime, job: Job) -> tuple[Counter[str], bool]:
     """Count a job's chunks by status; return also whether one is active."""
-    if job.status.ended and "outcomes" in job.item:
-        return Counter(job.item["outcomes"]), False
+    if job.status.ended and job.outcomes is not None:
+        return Counter(job.outcomes), False
     now = rt.clock()
     counts: Counter[str] = Counter()
     if job.chunks > MAX_COUNTED_CHUNKS:
@@ -148,16 +146,16 @@ async def count_chunks(rt: Runtime, job: Job) -> tuple[Counter[str], bool]:
             active = active or is_active(chunk, now)
     if job.status is JobStatus.FINALIZING:
         ref = job.ref.chunk(keys.JOIN_CHUNK)
-        item = await rt.table.get(ref.pk, ref.sk)
-        active = item is not None and is_active(Chunk.read(ref, item), now)
+        join = await read_chunk(rt.table, ref)
+        active = join is not None and is_active(join, now)
     return counts, active
 
 
 def is_active(chunk: Chunk, now: float) -> bool:
     """Return whether a chunk has a live lease, or waits for its next attempt."""
-    until = chunk.item.get("claim_expires_at") or chunk.item.get("retry_at")
+    until = chunk.claim_expires_at or chunk.retry_at
     open_ = chunk.status in {ChunkStatus.RUNNING, ChunkStatus.WAITING}
-    return open_ and until is not None and moment(str(until)) > now
+    return open_ and bool(until) and moment(until) > now
 
 
 def estimate_remaining_s(left: int, done: int, seconds: float) -> float | None:

@@ -6,7 +6,7 @@ import asyncio
 import re
 import unicodedata
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError, ResponseStreamingErr
 
 from piecework.aws.errors import reaching
 from piecework.domain import keys, records
+from piecework.domain.rows import Row
 from piecework.errors import PermanentError, StateError
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ OBJECT_LIMIT = 64 * 1024 * 1024
 #: which a worker may not.
 GONE = frozenset({"NoSuchKey", "404", "AccessDenied", "403"})
 #: What it says if all that was asked for lies behind an object's end.
-BEYOND = "InvalidRange"
+OUT_OF_RANGE = "InvalidRange"
 #: Bytes of a line, of which a manifest's has some 200; and of one read of them.
 LINE_LIMIT = 16 * 1024
 LINES_BLOCK = 64 * 1024
@@ -72,7 +73,7 @@ class Objects:
             try:
                 reply = await self._opened(request)
             except ClientError as error:
-                if error.response["Error"]["Code"] != BEYOND:
+                if error.response["Error"]["Code"] != OUT_OF_RANGE:
                     raise
                 return b""
             async with reply["Body"] as body:
@@ -93,8 +94,8 @@ class Objects:
             async for block in blocks:
                 *lines, held = (held + block).split(b"\n")
                 for line in filter(None, lines):
-                    yield short(line, key)
-                short(held, key)
+                    yield require_short(line, key)
+                require_short(held, key)
         if held:
             yield held
 
@@ -129,25 +130,26 @@ class Objects:
                     yield found["Key"]
 
     async def put_value(self, text: str, stem: str) -> dict[str, str]:
-        """Return the attributes under which a row keeps a value of any size.
+        """Return the attributes with which a row stores a value of any size.
 
-        A large one lies under its own hash, too: what somebody writes who lost the
-        chunk must not stand in the place of what its next holder's row names.
+        The key of a large value contains its hash: a worker that lost the chunk must
+        not replace the object that the next owner's row names.
         """
         content = text.encode()
         if len(content) <= INLINE_LIMIT:
             return {"value": text}
         sha256 = keys.sha256(content)
-        key = f"{stem}-{sha256[:16]}.json"
+        key = keys.large_value_key(stem, sha256)
         return {"value_at": await self.put(key, content), "value_sha256": sha256}
 
-    async def fetch(self, item: Mapping[str, Any], prefix: str) -> str:
-        """Return the value that `put_value` put into a row, under its job's prefix.
+    async def get_value(self, row: Row, prefix: str) -> str:
+        """Return the value of a row, as `put_value` wrote it under its job's prefix.
 
         Raises:
             PermanentError: `runtime.payload.corrupt`; `runtime.record.unreadable`:
                 the row is not as it was written.
         """
+        item = row.item
         if "value_at" not in item:
             return records.read_text(item, "value", "A stored value")
         key = own_key(records.read_text(item, "value_at", "A stored value"), prefix)
@@ -202,7 +204,7 @@ def require_small(key: str, size: int, most: int) -> None:
         raise PermanentError(message, code="runtime.object.too_large")
 
 
-def short(line: bytes, key: str) -> bytes:
+def require_short(line: bytes, key: str) -> bytes:
     """Return a line that is no longer than ours are.
 
     Raises:

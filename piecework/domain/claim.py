@@ -50,7 +50,7 @@ class Claim:
     @property
     def recoveries(self) -> int:
         """The number of recovery claims of the chunk; 0 for an attempt."""
-        return int(self.chunk.item.get("recoveries", 0))
+        return self.chunk.recoveries
 
     @property
     def is_first(self) -> bool:
@@ -143,12 +143,12 @@ def explain_refusal(  # noqa: PLR0911 -- one row of the table, one return
         return Busy(RECHECK_S)
     # Compared as the claim's condition does: as texts, to the millisecond.
     running = chunk.status is ChunkStatus.RUNNING
-    if running and item["claim_expires_at"] >= iso(now - skew):
-        return Busy(max(0.0, moment(item["claim_expires_at"]) + skew - now))
-    if "cancel_requested_at" in item and not chunk.has_direction:
+    if running and chunk.claim_expires_at >= iso(now - skew):
+        return Busy(max(0.0, moment(chunk.claim_expires_at) + skew - now))
+    if chunk.is_cancel_requested and not chunk.has_direction:
         return CancelPending(chunk)
-    if "retry_at" in item and moment(item["retry_at"]) > now:
-        return Busy(moment(item["retry_at"]) - now)
+    if chunk.retry_at and moment(chunk.retry_at) > now:
+        return Busy(moment(chunk.retry_at) - now)
     if chunk.attempts >= max_attempts:
         return AttemptsExhausted(chunk.fence)
     return FenceMismatch(chunk.fence)

@@ -69,6 +69,7 @@ STAGE_ROWS = "STAGE#"
 CALLS_ROWS = "CALLS#"
 EFFECT_ROWS = "EFFECT#"
 ERROR_ROWS = "ERROR#"
+COMPENSATED_ROWS = "COMPENSATED#"
 
 _JOB_PK = re.compile(
     r"T#([A-Za-z0-9_-]{1,64})#J#([A-Za-z0-9_-]{1,64})(?:#G#[0-9]{4,})?\Z"
@@ -230,7 +231,7 @@ def compensated_part(gen: int, stage: str = "") -> str:
 
     Without a stage, return the beginning that all stages of the generation have.
     """
-    return f"COMPENSATED#{gen:04d}#{stage}"
+    return f"{COMPENSATED_ROWS}{gen:04d}#{stage}"
 
 
 def compensated_sk(chunk: int, gen: int, stage: str = "") -> str:
@@ -315,6 +316,11 @@ def call_value_key(tenant: str, job: str, key: str) -> str:
 def effect_value_key(tenant: str, job: str, key: str) -> str:
     """Return the object of an effect's large answer."""
     return f"{object_prefix(tenant, job)}/effects/{key}"
+
+
+def large_value_key(beginning: str, sha256: str) -> str:
+    """Return the object of a large value: each content has its own."""
+    return f"{beginning}-{sha256[:16]}.json"
 
 
 def artifact_key(tenant: str, job: str, name: str) -> str:

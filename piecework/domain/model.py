@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
 from piecework.domain import keys, records
+from piecework.domain.chunk_row import ChunkRow
+from piecework.domain.job_row import JobRow
 
 #: The counters of a chunk's item.
 COUNTS = frozenset(
@@ -133,7 +135,7 @@ class ChunkRef:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(ChunkRow):
     """A chunk, read from its item."""
 
     ref: ChunkRef
@@ -161,29 +163,14 @@ class Chunk:
         gen = records.read_int(item, "gen", what, 1, keys.MAX_GENERATION)
         return cls(ref, status, gen, item.get("fence", 0), item)
 
-    @property
-    def attempts(self) -> int:
-        """The attempts so far; releases by stopping workers are not counted."""
-        return int(self.item.get("attempts", 0))
-
-    @property
-    def has_direction(self) -> bool:
-        """Whether it ignores a cancel: it compensates, or passed the pivot."""
-        return "direction" in self.item
-
-    @property
-    def compensate_requested(self) -> bool:
-        """Whether a cancel requests its compensation."""
-        return "compensate_requested" in self.item
-
-    @property
-    def renewal_mark(self) -> tuple[int, int]:
-        """Fence and renewals: a pair that changes while the lease's worker lives."""
-        return self.fence, int(self.item.get("renewals", 0))
+    def to_reopen(self) -> Chunk:
+        """Return it with only the attributes that a reopening reads, to save memory."""
+        names = {"stage", "resume_at"} & self.item.keys()
+        return replace(self, item={name: self.item[name] for name in names})
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class Job(JobRow):
     """A job, read from its META item."""
 
     ref: JobRef
@@ -211,27 +198,9 @@ class Job:
         )
 
     @property
-    def compensates_on_cancel(self) -> bool:
-        """Whether its cancel compensates the chunks."""
-        return bool(self.item.get("cancel_compensates"))
-
-    @property
-    def cancelled_at(self) -> str:
-        """When its last cancel was requested, ISO 8601."""
-        return records.read_text(
-            self.item, "cancelled_at", f"The record of {self.ref.job}"
-        )
-
-    @property
-    def has_notify_hook(self) -> bool:
-        """Whether its pipeline has a notify hook."""
-        return bool(self.item.get("has_notify_hook"))
-
-    @property
     def deadline(self) -> float | None:
-        """The time at which it is cancelled unless it has ended, in seconds."""
-        at = self.item.get("deadline_at")
-        return None if at is None else moment(str(at))
+        """Its deadline in seconds since 1970; None: it has none."""
+        return moment(self.deadline_at) if self.deadline_at else None
 
 
 def iso(moment: float) -> str:

@@ -1,13 +1,14 @@
-"""The notification that a pipeline's notify hook receives."""
+"""The notification that a pipeline's notify hook receives, and its row."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from piecework.domain import keys
 from piecework.domain.model import Job
+from piecework.domain.rows import Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +40,82 @@ class Notification:
 NotifyFunction: TypeAlias = Callable[[Notification], Awaitable[None]]
 
 
-def read_notification(job: Job, row: Mapping[str, Any]) -> Notification:
+@dataclass(frozen=True, slots=True)
+class NotificationRow(Row):
+    """A notification of a job's notify hook; `store.notifications` has the states."""
+
+    WHAT = "A notification"
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Its partition and sort key."""
+        return self.item["pk"], self.item["sk"]
+
+    @property
+    def event(self) -> Literal["ended", "deadline"]:
+        """What it reports."""
+        return "deadline" if self._text("event") == "deadline" else "ended"
+
+    @property
+    def gen(self) -> int:
+        """The generation of the job."""
+        return self._int("gen")
+
+    @property
+    def state(self) -> str:
+        """Whether it is pending, delivered or abandoned."""
+        return self._text("state")
+
+    @property
+    def due_at(self) -> str:
+        """When it is due, or until when it is being delivered, ISO 8601."""
+        return self._text("due_at")
+
+    @property
+    def attempts(self) -> int:
+        """How often its delivery was attempted."""
+        return self._int("attempts")
+
+    @property
+    def job_status(self) -> str:
+        """The status of the job when it was written."""
+        return self._text("job_status")
+
+    @property
+    def at(self) -> str:
+        """When it was written, ISO 8601."""
+        return self._text("at")
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The number of chunks by final state; empty at a deadline."""
+        found: Mapping[str, int] = self.item.get("counts", {})
+        return found
+
+    @property
+    def cancelled_by(self) -> str:
+        """The operator who cancelled the job; else empty."""
+        return str(self.item.get("cancelled_by", ""))
+
+    @property
+    def cancel_reason(self) -> str:
+        """The reason of the cancel; else empty."""
+        return str(self.item.get("cancel_reason", ""))
+
+
+def read_notification(job: Job, row: NotificationRow) -> Notification:
     """Return the notification that a row stores."""
     return Notification(
         tenant=job.ref.tenant,
         job=job.ref.job,
         pipeline=job.pipeline,
-        event=row["event"],
-        status=row["job_status"],
-        counts=row["counts"],
-        cancelled_by=row.get("cancelled_by", ""),
-        reason=row.get("cancel_reason", ""),
-        at=row["at"],
+        event=row.event,
+        status=row.job_status,
+        counts=row.counts,
+        cancelled_by=row.cancelled_by,
+        reason=row.cancel_reason,
+        at=row.at,
         idempotency_key=keys.notification_key(
-            job.ref.tenant, job.ref.job, row["gen"], row["event"]
+            job.ref.tenant, job.ref.job, row.gen, row.event
         ),
     )

@@ -22,7 +22,7 @@ from piecework.store.cancellation import (
     request_cancel,
     request_compensation,
 )
-from piecework.store.completion import all_chunks
+from piecework.store.completion import all_chunks, read_chunk
 
 #: Concurrent tasks of a sweep, and the chunks of each task.
 SWEEPERS = 16
@@ -63,7 +63,7 @@ class CancelSweep:
     async def sweep(self, chunk: Chunk) -> None:
         """Cancel a chunk, or request its owner to stop."""
         if chunk.status is ChunkStatus.RUNNING:
-            if "cancel_requested_at" not in chunk.item:
+            if not chunk.is_cancel_requested:
                 self.requested += await request_cancel(
                     self.rt.table, chunk, self.cancel
                 )
@@ -79,7 +79,7 @@ class CancelSweep:
             self.cancelled += cancelled
             return cancelled
         # Requested before: unless it waits for a retry, its message is on its way.
-        if "cancel_requested_at" in chunk.item and "retry_at" not in chunk.item:
+        if chunk.is_cancel_requested and not chunk.retry_at:
             return True
         again = now + self.rt.settings.visibility_s
         requested = await request_compensation(table, chunk, self.cancel, again)
@@ -94,9 +94,8 @@ class CancelSweep:
 
     async def repeat_requests(self, seen: Chunk) -> None:
         """Read the chunk again and request its owner to stop."""
-        item = await self.rt.table.get(seen.ref.pk, seen.ref.sk)
-        if item is not None and item["gen"] == seen.gen:
-            chunk = Chunk.read(seen.ref, item)
+        chunk = await read_chunk(self.rt.table, seen.ref)
+        if chunk is not None and chunk.gen == seen.gen:
             self.requested += await request_cancel(self.rt.table, chunk, self.cancel)
 
     async def dispatch(self, chunk: Chunk) -> None:

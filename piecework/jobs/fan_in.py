@@ -20,13 +20,14 @@ from piecework.aws.objects import Objects
 from piecework.domain import keys
 from piecework.domain.model import ChunkRef, ChunkStatus, Job, JobRef, JobStatus, iso
 from piecework.domain.protocols import MissingChunk, StoredResult
+from piecework.domain.rows import StageRow
 from piecework.errors import StateError
 from piecework.jobs.manifest import read_manifest
 from piecework.pipeline import JOIN
 from piecework.runtime import Runtime
 from piecework.store.completion import Counted, JobSnapshot, chunks_of_group
 from piecework.store.results import NULL, stored_results
-from piecework.store.table import Item, Table
+from piecework.store.table import Table
 
 #: Results of a certificate that are written at once.
 RESULTS_AT_ONCE = 4096
@@ -162,8 +163,8 @@ def certify(
         status=status or status_from(snapshot, join_error),
         finished_at=iso(finished_at),
         chunks=job.chunks,
-        manifest=str(job.item["manifest"]),
-        manifest_sha256=str(job.item["manifest_sha256"]),
+        manifest=job.manifest,
+        manifest_sha256=job.manifest_sha256,
         outcomes=dict(sorted(snapshot.by_status.items())),
         error_codes=dict(sorted(snapshot.by_code.items())),
         results={
@@ -261,16 +262,16 @@ class StoredJobResults:
                     raise StateError(message, code="runtime.state.checkpoint_corrupt")
                 yield StoredResult(row.chunk, row.label, value)
 
-    async def _value(self, item: Item | None) -> str:
+    async def _value(self, row: StageRow | None) -> str:
         prefix = keys.object_prefix(self.ref.tenant, self.ref.job)
-        return NULL if item is None else await self.objects.fetch(item, prefix)
+        return NULL if row is None else await self.objects.get_value(row, prefix)
 
-    async def _stored(self, group: int) -> dict[int, Item | None]:
-        """Return what holds the result of each chunk of a group, by its number."""
+    async def _stored(self, group: int) -> dict[int, StageRow | None]:
+        """Return the result of each chunk of a group, by its number."""
         chunks = [c async for c in chunks_of_group(self.table, self.ref, group)]
         pk = keys.partition_pk(self.ref.tenant, self.ref.job, group)
         stored = await stored_results(self.table, pk, chunks)
-        return {chunk.ref.chunk: item for chunk, item in stored}
+        return {chunk.ref.chunk: row for chunk, row in stored}
 
     async def write(self, name: str, content: bytes, media_type: str) -> str:
         """Save an artifact of the job; return its key."""

@@ -59,7 +59,7 @@ async def fan_out(rt: Runtime, job: Job, progress: Progress = lambda *_: None) -
 
 async def write_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
     """Write every chunk of the manifest, and verify their number."""
-    stage = str(job.item["first_stage"])
+    stage = job.first_stage
     written, life = Counter("written", progress), ProgressHeartbeat(rt, job)
 
     async def write(entries: list[Entry]) -> None:

@@ -89,13 +89,12 @@ async def read_manifest(objects: Objects, job: Job) -> AsyncIterator[Entry]:
             as it was written; `runtime.payload.corrupt`, at its end: something is not.
     """
     prefix = keys.object_prefix(job.ref.tenant, job.ref.job)
-    what = f"The record of job {job.ref.job}"
-    key = own_key(records.read_text(job.item, "manifest", what), prefix)
+    key = own_key(job.manifest, prefix)
     digest = hashlib.sha256()
     async for line in objects.lines(key):
         digest.update(line + b"\n")
         yield Entry.read(line)
-    if digest.hexdigest() != records.read_text(job.item, "manifest_sha256", what):
+    if digest.hexdigest() != job.manifest_sha256:
         message = f"The manifest of job {job.ref.job} is not the one it was given."
         raise PermanentError(message, code="runtime.payload.corrupt")
 

@@ -22,6 +22,7 @@ from piecework.aws.queue import BATCH, Delivery, Message
 from piecework.domain.model import Chunk, ChunkRef, iso, moment
 from piecework.errors import PermanentError, SchemaTooNewError, StoreError
 from piecework.runtime import Runtime
+from piecework.store.completion import read_chunk
 from piecework.store.dead_letters import DeadLetters, newest, oldest, raise_alarm
 
 #: Seconds that a message is hidden while it is looked at.
@@ -79,9 +80,9 @@ async def as_its_record_says(
     Raises:
         SchemaTooNewError: The record is of a later version.
     """
-    item = await rt.table.get(ref.pk, ref.sk)
-    if item is not None:
-        return await dispatch_again(rt, delivery.message, Chunk.read(ref, item))
+    chunk = await read_chunk(rt.table, ref)
+    if chunk is not None:
+        return await dispatch_again(rt, delivery.message, chunk)
     job = await rt.jobs.read(ref.of)
     if ref.is_join and job is not None and job.has_notify_hook:
         # What is to be told needs no message: the reconciler sends another.
@@ -143,13 +144,13 @@ class DeadLetterAlarms:
     """The alarms of one tenant, as one reconciler sees to them.
 
     Attributes:
-        count_open_letters: How many there are, up to `COUNTED`; None: nobody has looked.
+        open_count: How many there are, up to `COUNTED`; None: nobody has looked.
         oldest_at: When the oldest of them was written; empty: there is none.
     """
 
     rt: Runtime
     log: structlog.stdlib.BoundLogger
-    count_open_letters: int | None = None
+    open_count: int | None = None
     oldest_at: str = ""
     _next: float = 0.0
 
@@ -165,7 +166,7 @@ class DeadLetterAlarms:
 
     def oldest_s(self, now: float) -> float | None:
         """Return the age of the oldest open letter; None: nobody has looked."""
-        if self.count_open_letters is None:
+        if self.open_count is None:
             return None
         return max(0.0, now - moment(self.oldest_at)) if self.oldest_at else 0.0
 
@@ -174,8 +175,8 @@ class DeadLetterAlarms:
         now = rt.clock()
         count = max(COUNTED, most + 1)
         found = await newest(rt.dead_letters, rt.settings.tenant, count)
-        self.count_open_letters = min(COUNTED, len(found))
-        if len(found) <= most or found[most]["dead_lettered_at"] < iso(now - window):
+        self.open_count = min(COUNTED, len(found))
+        if len(found) <= most or found[most].dead_lettered_at < iso(now - window):
             return False
         return await self._give(
             "arrivals", now, window, more_than=most, window_s=window
@@ -184,13 +185,17 @@ class DeadLetterAlarms:
     async def _too_old(self, age: float) -> bool:
         rt, now = self.rt, self.rt.clock()
         found = await oldest(rt.dead_letters, rt.settings.tenant)
-        self.oldest_at = str(found["dead_lettered_at"]) if found else ""
-        if found is None or found["dead_lettered_at"] > iso(now - age):
+        self.oldest_at = found.dead_lettered_at if found else ""
+        if found is None or found.dead_lettered_at > iso(now - age):
             return False
-        facts = {"job": found["job"], "chunk": found["chunk"]}
-        dead_lettered_at = found["dead_lettered_at"]
         return await self._give(
-            "age", now, age, age_s=age, dead_lettered_at=dead_lettered_at, **facts
+            "age",
+            now,
+            age,
+            age_s=age,
+            dead_lettered_at=found.dead_lettered_at,
+            job=found.job,
+            chunk=found.chunk,
         )
 
     async def _give(self, about: str, now: float, quiet_s: float, **facts: Any) -> bool:

@@ -27,26 +27,16 @@ from piecework.reconciler.pass_state import PassContext
 from piecework.runtime import Runtime
 from piecework.store.cancellation import cancel_unclaimed
 from piecework.store.completion import (
-    FULL_BLOCKS,
-    FULL_GROUPS,
+    Tallies,
     all_chunks,
     chunks_of_group,
+    read_chunk,
 )
 from piecework.store.notifications import PENDING, Notifications
 from piecework.store.reclaim import Reclaimer
-from piecework.store.table import Table
 
 #: Seconds without a sign of life after which a submit counts as stopped half-way.
 SUBMIT_TIMEOUT_S = 30.0
-#: What a job's item says of when somebody handed out its work, or was about to.
-PROGRESS_ATTRIBUTES = (
-    "created_at",
-    "opened_at",
-    "sent_at",
-    "finalizing_at",
-    "reopened_at",
-    "progress_at",
-)
 
 
 async def reconcile_job(  # noqa: PLR0911 -- a return a state
@@ -94,8 +84,7 @@ async def finish_resume(rt: Runtime, job: Job) -> Counter[str]:
 
 def quiet_for(rt: Runtime, job: Job) -> float:
     """Return for how long nobody has been seen to hand out a job's work."""
-    touch = max(str(job.item.get(name, "")) for name in PROGRESS_ATTRIBUTES)
-    return rt.clock() - moment(touch)
+    return rt.clock() - moment(job.progress_at)
 
 
 async def expire(look: PassContext, job: Job) -> Counter[str]:
@@ -133,10 +122,8 @@ async def send_join(look: PassContext, job: Job) -> Counter[str]:
     """Send the join of a job whose finisher died with it."""
     rt = look.rt
     ref = job.ref.chunk(keys.JOIN_CHUNK)
-    item = await rt.table.get(ref.pk, ref.sk)
-    if item is None:
-        return Counter()
-    return await look_at(look, job, Chunk.read(ref, item))
+    chunk = await read_chunk(rt.table, ref)
+    return Counter() if chunk is None else await look_at(look, job, chunk)
 
 
 async def reconcile_chunks(look: PassContext, job: Job) -> Counter[str]:
@@ -144,13 +131,13 @@ async def reconcile_chunks(look: PassContext, job: Job) -> Counter[str]:
     rt = look.rt
     acts: Counter[str] = Counter()
     # What was reopened is sent by whoever did it, else chunk by chunk: see `due`.
-    unsent = not {"sent_at", "reopened_at"} & job.item.keys()
+    unsent = not (job.sent_at or job.reopened_at)
     if unsent and quiet_for(rt, job) >= SUBMIT_TIMEOUT_S:
         await fan_out(rt, job, look.progress)
         return Counter({"submit finished": 1})
     open_chunks = 0
     newer: list[ChunkRef] = []
-    groups = await groups_to_read(rt.table, job)
+    groups = await groups_to_read(rt.tallies, job)
     look.sightings.keep_only(job.ref, groups)
     for group in sorted(groups):
         async for chunk in chunks_of_group(rt.table, job.ref, group, newer):
@@ -188,11 +175,10 @@ async def look_at(look: PassContext, job: Job, chunk: Chunk) -> Counter[str]:
 
 def due(chunk: Chunk, job: Job, rt: Runtime) -> bool:
     """Say whether a waiting chunk should have been picked up by now."""
-    since = chunk.item.get("redispatch_at")
-    if since is not None:
-        return moment(str(since)) <= rt.clock()
+    if chunk.redispatch_at:
+        return moment(chunk.redispatch_at) <= rt.clock()
     # Reopened and perhaps never sent, or a join that nobody took up: soon made up for.
-    soon = "reopened_at" in job.item or chunk.ref.is_join
+    soon = bool(job.reopened_at) or chunk.ref.is_join
     return quiet_for(rt, job) >= (
         SUBMIT_TIMEOUT_S if soon else rt.settings.redispatch_s
     )
@@ -201,7 +187,7 @@ def due(chunk: Chunk, job: Job, rt: Runtime) -> bool:
 # The groups of a running job that may contain chunks that have not ended.
 
 
-async def groups_to_read(table: Table, job: Job) -> set[int]:
+async def groups_to_read(tallies: Tallies, job: Job) -> set[int]:
     """Return the groups of a job without those that are full by its tallies.
 
     Tallies are used only in the first generation, where an ended chunk stays ended. In
@@ -210,16 +196,13 @@ async def groups_to_read(table: Table, job: Job) -> set[int]:
     groups = set(range(keys.partition_count(job.chunks)))
     if job.gen > 1 or len(groups) == 1:
         return groups
-    full_blocks = job.item.get(FULL_BLOCKS, ())
-    groups -= set(job.item.get(FULL_GROUPS, ()))
+    groups -= job.full_groups
     for block in range(keys.block_count(job.chunks)):
         first = block * keys.BLOCK_SIZE
-        if block in full_blocks:
+        if block in job.full_blocks:
             groups -= set(range(first, first + keys.BLOCK_SIZE))
         elif keys.block_count(job.chunks) > 1:
-            pk = keys.partition_pk(job.ref.tenant, job.ref.job, first)
-            item = await table.get(pk, keys.BLOCK_SK) or {}
-            groups -= set(item.get(FULL_GROUPS, ()))
+            groups -= await tallies.full_groups_of_block(job.ref, block)
     return groups
 
 
@@ -236,10 +219,10 @@ async def dispatch_notifications(context: PassContext, job: Job) -> Counter[str]
         return Counter()
     rt = context.rt
     notices, now = Notifications(rt.table, rt.clock), iso(rt.clock())
-    pending = [r for r in await notices.of(job.ref) if r["state"] == PENDING]
+    pending = [r for r in await notices.of(job.ref) if r.state == PENDING]
     if not pending and job.status.ended:
         return Counter({"job closed": int(await notices.close(job))})
-    due = [row for row in pending if row["due_at"] <= now]
+    due = [row for row in pending if row.due_at <= now]
     join = job.ref.chunk(keys.JOIN_CHUNK)
     if not due or await context.take(join, job.gen):
         return Counter()

@@ -88,7 +88,7 @@ class Reconciler:
             actions=acts.total(),
             duration_ms=round(took * 1000),
             overdue_s=self._look.overdue.seconds(),
-            open_dead_letters=self._alarms.count_open_letters,
+            open_dead_letters=self._alarms.open_count,
             oldest_dead_letter_s=self._alarms.oldest_s(self.rt.clock()),
         )
         return acts

@@ -46,17 +46,15 @@ class Overdue:
 
 def overdue_since(job: Job, chunk: Chunk) -> str:
     """Return since when a chunk is due without a worker; empty: it has ended."""
-    item = chunk.item
     if chunk.status.terminal:
         return ""
     if chunk.status is ChunkStatus.RUNNING:
-        return str(item.get("claim_expires_at", ""))
-    if "retry_at" in item:
-        return str(item["retry_at"])
-    if chunk.status is ChunkStatus.WAITING and "claimed_at" in item:
-        return str(item["claimed_at"])
-    sent = (job.item.get(name) for name in ("reopened_at", "sent_at", "opened_at"))
-    return str(next(filter(None, sent), ""))
+        return chunk.claim_expires_at
+    if chunk.retry_at:
+        return chunk.retry_at
+    if chunk.status is ChunkStatus.WAITING and chunk.claimed_at:
+        return chunk.claimed_at
+    return job.dispatched_at
 
 
 async def refuse_chunk(ref: ChunkRef, gen: int) -> bool:

@@ -37,7 +37,7 @@ async def cancel_unclaimed(table: Table, chunk: Chunk, now: float) -> bool:
             "gen": chunk.gen,
             "fence": chunk.fence,
             "cancelled": ChunkStatus.CANCELLED,
-            "at": cancelled_at_stage(str(chunk.item["stage"])),
+            "at": cancelled_at_stage(chunk.stage),
             "now": iso(now),
             **beat,
         },
@@ -138,9 +138,7 @@ async def set_direction(
     )
     if failure is None:
         return isinstance(await table.update(update, returning="NONE"), Written)
-    row = compensation_put(
-        table, chunk.ref, chunk.gen, str(chunk.item["stage"]), failure
-    )
+    row = compensation_put(table, chunk.ref, chunk.gen, chunk.stage, failure)
     return isinstance(await table.transact([update, row]), Written)
 
 

@@ -13,13 +13,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from piecework.aws.objects import Objects
-from piecework.domain import keys, records
+from piecework.domain import keys
 from piecework.domain.claim import Claim
 from piecework.domain.model import ChunkRef, iso
 from piecework.domain.protocols import (
     CancelRequest,
     CancelRequestedError,
     ClaimLostError,
+)
+from piecework.domain.rows import (
+    CallsRow,
+    CompensatedRow,
+    EffectRow,
+    ErrorRow,
+    StageRow,
+    read_error,
 )
 from piecework.errors import ErrorEnvelope, PermanentError
 from piecework.pipeline import Pipeline
@@ -70,14 +78,14 @@ class ChunkCheckpoints:
         """The stages that were compensated, and what failed there."""
         return self._undone
 
-    async def load(self, rows: Mapping[str, Item], result: Item | None) -> None:
-        """Take over what earlier claims wrote: rows by the end of their sort key.
+    async def load(self, work: Work) -> None:
+        """Load the checkpoints of earlier claims.
 
         Raises:
             PermanentError: `runtime.stage.not_found`, when the pipeline no longer has
                 the stage at which the chunk stands.
         """
-        cursor = str(self.claim.chunk.item["stage"])
+        cursor = self.claim.chunk.stage
         names = [stage.name for stage in self.pipeline.stages]
         if cursor not in names:
             message = (
@@ -87,17 +95,15 @@ class ChunkCheckpoints:
         self.reached_stage = cursor
         for index, name in enumerate(names[: names.index(cursor)]):
             is_result = index == self.pipeline.result_index
-            item = result if is_result else rows.get(keys.stage_part(name))
+            row = work.result if is_result else work.stage(name)
             self._completed[name] = (
-                await self.objects.fetch(item, self.prefix) if item else NULL
+                await self.objects.get_value(row, self.prefix) if row else NULL
             )
-        cause = rows.get(keys.compensation_part(self.claim.gen))
+        cause = work.rows.get(keys.compensation_part(self.claim.gen))
         if cause is not None:
             self.failure = read_error(cause)
         self._undone = {
-            row["stage"]: read_error(row) if "error" in row else None
-            for name, row in rows.items()
-            if name.startswith(keys.compensated_part(self.claim.gen))
+            row.stage: row.failure for row in work.compensated_in(self.claim.gen)
         }
 
     async def complete(self, index: int, value: str, following: str) -> None:
@@ -175,7 +181,7 @@ class ChunkCheckpoints:
             "finished_at": iso(self.clock()),
             "gen": gen,
             "fence": fence,
-            "label": records.read_optional_text(self.claim.chunk.item, "label"),
+            "label": self.claim.chunk.label or None,
             **await self.objects.put_value(value, at),
         }
         return [self.table.action("Put", ref.pk, sk, item=item)]
@@ -233,11 +239,6 @@ class ChunkCheckpoints:
             raise ClaimLostError
 
 
-def read_error(row: Item) -> ErrorEnvelope:
-    """Return the error that a row holds."""
-    return ErrorEnvelope.model_validate_json(row["error"])
-
-
 # Read everything that earlier claims wrote about a chunk.
 
 
@@ -246,11 +247,44 @@ class Work:
     """The rows of a chunk, by the last part of their sort key, and its result."""
 
     rows: dict[str, Item]
-    result: Item | None
+    result: StageRow | None
 
-    def kind(self, kind: str) -> list[Item]:
-        """Return the rows of a kind (such as CALLS, EFFECT or ERROR) in key order."""
-        return [row for name, row in self.rows.items() if name.startswith(f"{kind}#")]
+    @property
+    def stages(self) -> list[StageRow]:
+        """The values of completed stages, without the result."""
+        return [StageRow(item) for item in self._kind(keys.STAGE_ROWS)]
+
+    def stage(self, name: str) -> StageRow | None:
+        """Return the value of a stage; None: it is null, or has not completed."""
+        item = self.rows.get(keys.stage_part(name))
+        return None if item is None else StageRow(item)
+
+    @property
+    def calls(self) -> list[CallsRow]:
+        """The pages of the call journal, the oldest first."""
+        return [CallsRow(item) for item in self._kind(keys.CALLS_ROWS)]
+
+    @property
+    def effects(self) -> list[EffectRow]:
+        """The effects in the ledger."""
+        return [EffectRow(item) for item in self._kind(keys.EFFECT_ROWS)]
+
+    @property
+    def errors(self) -> list[ErrorRow]:
+        """The errors that ended earlier claims, the oldest first."""
+        return [ErrorRow(item) for item in self._kind(keys.ERROR_ROWS)]
+
+    @property
+    def compensated(self) -> list[CompensatedRow]:
+        """The compensated stages of all generations."""
+        return [CompensatedRow(item) for item in self._kind(keys.COMPENSATED_ROWS)]
+
+    def compensated_in(self, gen: int) -> list[CompensatedRow]:
+        """Return the compensated stages of a generation."""
+        return [CompensatedRow(i) for i in self._kind(keys.compensated_part(gen))]
+
+    def _kind(self, beginning: str) -> list[Item]:
+        return [row for part, row in self.rows.items() if part.startswith(beginning)]
 
 
 async def read_work(table: Table, ref: ChunkRef) -> Work:
@@ -264,4 +298,34 @@ async def read_work(table: Table, ref: ChunkRef) -> Work:
     found, result = await asyncio.gather(
         rows(), table.get(ref.pk, keys.result_sk(ref.chunk))
     )
-    return Work(found, result)
+    return Work(found, None if result is None else StageRow(result))
+
+
+async def read_effects(table: Table, ref: ChunkRef) -> list[EffectRow]:
+    """Read the effects of a chunk."""
+    return [EffectRow(item) for item in await _read(table, ref, keys.EFFECT_ROWS)]
+
+
+async def read_stages(table: Table, ref: ChunkRef) -> list[StageRow]:
+    """Read the values of a chunk's completed stages, the result last."""
+    items, result = await asyncio.gather(
+        _read(table, ref, keys.STAGE_ROWS),
+        table.get(ref.pk, keys.result_sk(ref.chunk)),
+    )
+    return [StageRow(item) for item in [*items, *([result] if result else [])]]
+
+
+async def read_compensation(
+    table: Table, ref: ChunkRef, gen: int
+) -> tuple[ErrorEnvelope | None, list[CompensatedRow]]:
+    """Read the cause of a generation's compensation, and the compensated stages."""
+    items, cause = await asyncio.gather(
+        _read(table, ref, keys.compensated_part(gen)),
+        table.get(ref.pk, keys.compensation_sk(ref.chunk, gen)),
+    )
+    return read_error(cause) if cause else None, [CompensatedRow(i) for i in items]
+
+
+async def _read(table: Table, ref: ChunkRef, beginning: str) -> list[Item]:
+    prefix = keys.work_prefix(ref.chunk) + beginning
+    return [item async for item in table.query(ref.pk, prefix)]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from piecework.domain import keys
 from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job, JobRef
@@ -80,20 +81,19 @@ class SnapshotBuilder:
 
     def add(self, chunk: Chunk) -> None:
         """Add a chunk."""
-        item = chunk.item
         row = Counted(
             chunk.ref.chunk,
             chunk.status,
-            str(item.get("result_sha256", "")),
-            str(item.get("error_code", "")),
-            str(item.get("label", "")),
-            str(item["payload_sha256"]) if "patched_in_gen" in item else "",
+            chunk.result_sha256,
+            chunk.error_code,
+            chunk.label,
+            chunk.payload_sha256 if chunk.has_patched_payload else "",
         )
         self.rows.append(row)
-        self.settled_at = max(self.settled_at, str(item.get("settled_at", "")))
-        self.calls_after_cancel += int(item.get("calls_after_cancel", 0))
-        self.calls += int(item.get("calls", 0))
-        self.cached_calls += int(item.get("cached_calls", 0))
+        self.settled_at = max(self.settled_at, chunk.settled_at)
+        self.calls_after_cancel += chunk.calls_after_cancel
+        self.calls += chunk.calls
+        self.cached_calls += chunk.cached_calls
 
     def build(self) -> JobSnapshot:
         """Return the snapshot."""
@@ -112,6 +112,23 @@ async def take_snapshot(table: Table, ref: JobRef, chunks: int) -> JobSnapshot:
     async for chunk in all_chunks(table, ref, chunks):
         builder.add(chunk)
     return builder.build()
+
+
+async def read_chunk(table: Table, ref: ChunkRef) -> Chunk | None:
+    """Read a chunk; None: there is no such chunk.
+
+    Raises:
+        SchemaTooNewError: It has a newer schema.
+        PermanentError: `runtime.record.unreadable`.
+    """
+    item = await table.get(ref.pk, ref.sk)
+    return None if item is None else Chunk.read(ref, item)
+
+
+async def read_chunks(table: Table, refs: Iterable[ChunkRef]) -> list[Chunk]:
+    """Read some chunks one by one; those that do not exist are left out."""
+    found = await asyncio.gather(*(read_chunk(table, ref) for ref in refs))
+    return [chunk for chunk in found if chunk is not None]
 
 
 async def all_chunks(
@@ -178,8 +195,8 @@ class SnapshotCache:
         ref = self._open
         if ref is None or ref.of != job.ref:
             return False
-        item = await table.get(ref.pk, ref.sk)
-        return item is not None and not has_ended(Chunk.read(ref, item))
+        chunk = await read_chunk(table, ref)
+        return chunk is not None and not has_ended(chunk)
 
     def keep(self, job: Job, snapshot: JobSnapshot) -> None:
         """Keep a snapshot for the join of this generation.
@@ -299,7 +316,8 @@ class Tallies:
             values={"group": {group}, "block": {keys.block_of(group)}},
         )
         reply = await self.table.update(full)
-        if isinstance(reply, Written) and keys.block_count(chunks_of(reply.item)) > 1:
+        chunks = reply.item.get("chunks", 0) if isinstance(reply, Written) else 0
+        if keys.block_count(chunks) > 1:
             block = self._on_block(ref, "DELETE", group)
             await self.table.update(block, returning="NONE")
 
@@ -313,29 +331,25 @@ class Tallies:
         total = sum(keys.partition_size(group, chunks) for group in full)
         others = (g for g in range(keys.partition_count(chunks)) if g not in full)
         for group in islice(others, keys.BLOCK_SIZE):
-            pk = keys.partition_pk(ref.tenant, ref.job, group)
-            item = await self.table.get(pk, keys.TALLY_SK)
-            total += len((item or {}).get("ended_chunks", ()))
+            total += len(await self.ended_of_group(ref, group))
         return total
+
+    async def ended_of_group(self, ref: JobRef, group: int) -> frozenset[int]:
+        """Return the ended chunks of a group by its tally."""
+        pk = keys.partition_pk(ref.tenant, ref.job, group)
+        item = await self.table.get(pk, keys.TALLY_SK)
+        return frozenset((item or {}).get("ended_chunks", ()))
 
     async def _full_groups(self, ref: JobRef, chunks: int) -> set[int]:
         """Return the full groups of a job of more than one block."""
         full: set[int] = set()
         blocks = keys.block_count(chunks)
         for block in range(blocks) if blocks > 1 else ():
-            pk = keys.block_pk(ref.tenant, ref.job, block)
-            item = await self.table.get(pk, keys.BLOCK_SK)
-            full |= set((item or {}).get(FULL_GROUPS, ()))
+            full |= await self.full_groups_of_block(ref, block)
         return full
 
-
-def chunks_of(job: Mapping[str, Any]) -> int:
-    """Return the number of chunks of a job's item."""
-    return int(job.get("chunks", 0))
-
-
-def ended_at_least(job: Mapping[str, Any]) -> int:
-    """Return the minimum number of ended chunks, from a large job's item alone."""
-    full = len(job.get(FULL_GROUPS, ()))
-    full += len(job.get(FULL_BLOCKS, ())) * keys.BLOCK_SIZE
-    return min(full * keys.PARTITION_SIZE, chunks_of(job))
+    async def full_groups_of_block(self, ref: JobRef, block: int) -> frozenset[int]:
+        """Return the full groups of a block by its tally."""
+        pk = keys.block_pk(ref.tenant, ref.job, block)
+        item = await self.table.get(pk, keys.BLOCK_SK)
+        return frozenset((item or {}).get(FULL_GROUPS, ()))

@@ -1,7 +1,7 @@
-"""The dead letters: one row for each time a chunk died, with its whole story.
+"""The dead letters: one row for each death of a chunk, with its whole story.
 
-Also where messages go that belong to no chunk. Kept longer than the jobs, under
-permissions of their own.
+The table also has the quarantined messages, which belong to no chunk. Its rows are kept
+longer than jobs, and roles have separate permissions for it.
 
 OPEN -> REDRIVEN
 OPEN -> DISCARDED
@@ -10,14 +10,15 @@ OPEN -> DISCARDED
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from piecework.aws.queue import Delivery, sketch
 from piecework.domain import keys
 from piecework.domain.claim import Claim
-from piecework.domain.model import JobRef, iso
+from piecework.domain.dead_letter import DeadLetterRow, OpenLetterRow
+from piecework.domain.model import ChunkRef, JobRef, iso
 from piecework.domain.outcome import DeadLettered
 from piecework.domain.records import (
     read_document,
@@ -25,23 +26,24 @@ from piecework.domain.records import (
     read_optional_text,
     read_text,
 )
+from piecework.domain.rows import ErrorRow
 from piecework.errors import PermanentError
 from piecework.errors.fingerprint import fingerprint
 from piecework.settings import Settings
 from piecework.store.reopen import Patched
-from piecework.store.table import Action, Item, Table, Written
+from piecework.store.table import Action, Table, Written
 
 OPEN, REDRIVEN, DISCARDED = "OPEN", "REDRIVEN", "DISCARDED"
-#: Errors that a letter tells of, the last ones: each has up to 10 KB, an item 400.
-TRAIL = 32
+#: The last errors that a dead letter has: each has up to 10 KB, an item up to 400.
+MAX_ERRORS = 32
 
-#: Nobody has dealt with it since it was looked at.
+#: It was not closed since it was read.
 STILL_OPEN = "#state = :open"
 
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """Who closes letters, and why."""
+    """The operator who closes dead letters, and the reason."""
 
     actor: str
     reason: str
@@ -59,15 +61,15 @@ class DeadLetters:
         self,
         claim: Claim,
         dead: DeadLettered,
-        trail: list[Item],
+        errors: Sequence[ErrorRow],
         *,
         pipeline: str,
         owner: str,
         runbook: str = "",
     ) -> dict[str, Any]:
-        """Return the row that is written together with the death of a chunk."""
+        """Return the item that is written when a chunk is dead-lettered."""
         now, item, failure = self.clock(), claim.chunk.item, dead.failure
-        errors = [told(row) for row in trail[1 - TRAIL :]]
+        history = [stored_error(row) for row in errors[1 - MAX_ERRORS :]]
         last = failure.model_dump(mode="json", exclude_none=True)
         stage = failure.stage or read_optional_text(item, "stage")
         return {
@@ -97,14 +99,14 @@ class DeadLetters:
             "payload_sha256": read_optional_text(item, "payload_sha256"),
             "compensation": dead.compensation,
             "uncompensated_stages": list(dead.uncompensated_stages) or None,
-            "error_history": json.dumps([*errors, last | {"worker": claim.worker}]),
+            "error_history": json.dumps([*history, last | {"worker": claim.worker}]),
             "created_at": read_optional_text(item, "created_at"),
             "dead_lettered_at": iso(now),
             "expires_at": expires_at(now, self.settings.dead_letter_retention_days),
         }
 
     async def quarantine(self, delivery: Delivery, code: str) -> None:
-        """Keep a message that belongs to no chunk: its hash, and what it looks like."""
+        """Store the hash and the shape of a message that belongs to no chunk."""
         now = self.clock()
         item = {
             "kind": "quarantine",
@@ -120,23 +122,46 @@ class DeadLetters:
             self.table.action("Put", keys.QUARANTINE_PK, sk, item=item)
         )
 
-    async def of_job(self, ref: JobRef) -> AsyncIterator[Item]:
-        """Yield the dead letters of a job, those redriven since included."""
+    async def of_job(self, ref: JobRef) -> AsyncIterator[DeadLetterRow]:
+        """Yield the dead letters of a job, closed ones included."""
         async for item in self.table.query(ref.pk, any_version=True):
-            if (letter := read_letter(item)) is not None:
+            if (letter := DeadLetterRow.read(item)) is not None:
                 yield letter
 
-    async def all(self, tenant: str) -> AsyncIterator[Item]:
+    async def of_chunk(self, ref: ChunkRef) -> list[DeadLetterRow]:
+        """Return the dead letters of a chunk, the oldest first."""
+        prefix = keys.dead_letters_prefix(ref.chunk)
+        found = self.table.query(ref.of.pk, prefix)
+        letters = [DeadLetterRow.read(item) async for item in found]
+        known = (letter for letter in letters if letter is not None)
+        return sorted(known, key=lambda letter: letter.gen)
+
+    async def all(self, tenant: str) -> AsyncIterator[DeadLetterRow]:
         """Yield the dead letters of every job of a tenant."""
         async for item in self.table.scan():
-            letter = read_letter(item)
-            if letter is not None and letter["tenant"] == tenant:
+            letter = DeadLetterRow.read(item)
+            if letter is not None and letter.ref.tenant == tenant:
                 yield letter
 
-    def redriving(
-        self, letter: Item, next_gen: int, by: Closing, patched: Patched | None = None
+    async def read(self, ref: ChunkRef, gen: int) -> DeadLetterRow | None:
+        """Return the dead letter of a chunk in a generation."""
+        sk = keys.dead_letter_sk(ref.chunk, gen)
+        item = await self.table.get(ref.of.pk, sk)
+        return None if item is None else DeadLetterRow.read(item)
+
+    async def count_open(self, ref: JobRef) -> int:
+        """Count the open dead letters of a job."""
+        found = self.table.query(ref.pk)
+        return sum([item.get("state") == OPEN async for item in found])
+
+    def redrive_actions(
+        self,
+        letter: DeadLetterRow,
+        next_gen: int,
+        by: Closing,
+        patched: Patched | None = None,
     ) -> list[Action]:
-        """Return OPEN -> REDRIVEN; it goes with what takes the chunk up again."""
+        """Return OPEN -> REDRIVEN, for the transaction that reopens the chunk."""
         update = (
             "SET #state = :redriven, redriven_at = :now,"
             " redriven_by = :actor, redrive_reason = :reason, redriven_gen = :next"
@@ -154,8 +179,8 @@ class DeadLetters:
             }
         return self._closing(letter, update, values, by)
 
-    async def discard(self, letter: Item, by: Closing) -> bool:
-        """Move OPEN -> DISCARDED: its chunk stays dead, and somebody decided so."""
+    async def discard(self, letter: DeadLetterRow, by: Closing) -> bool:
+        """Move OPEN -> DISCARDED: an operator decided that the chunk stays dead."""
         update = (
             "SET #state = :discarded, discarded_at = :now,"
             " discarded_by = :actor, discard_reason = :reason"
@@ -164,13 +189,12 @@ class DeadLetters:
         return isinstance(await self.table.transact(actions), Written)
 
     def _closing(
-        self, letter: Item, update: str, values: dict[str, Any], by: Closing
+        self, letter: DeadLetterRow, update: str, values: dict[str, Any], by: Closing
     ) -> list[Action]:
-        ref = JobRef(letter["tenant"], letter["job"])
         close = self.table.action(
             "Update",
-            ref.pk,
-            keys.dead_letter_sk(letter["chunk"], letter["gen"]),
+            letter.job.pk,
+            keys.dead_letter_sk(letter.chunk, letter.gen),
             condition=STILL_OPEN,
             update=update,
             values={
@@ -181,38 +205,22 @@ class DeadLetters:
                 **values,
             },
         )
-        return [close, open_mark(self.table, letter, "Delete")]
-
-
-def read_letter(item: Item) -> Item | None:
-    """Return a dead letter; None: the row is something else.
-
-    Whose it is its key says, which nobody can edit: not another tenant's by a word.
-
-    Raises:
-        PermanentError: `runtime.record.unreadable`.
-    """
-    name = keys.dead_letter_of(item["pk"], item["sk"])
-    if name is None:
-        return None
-    tenant, job, chunk, gen = name
-    for field in ("error_code", "dead_lettered_at", "state", "error_history"):
-        read_text(
-            item, field, f"The dead letter {gen} of {job}/{keys.chunk_name(chunk)}"
+        unlist = self.table.action(
+            "Delete", *open_letter_key(letter.ref, letter.gen, letter.dead_lettered_at)
         )
-    return {**item, "tenant": tenant, "job": job, "chunk": chunk, "gen": gen}
+        return [close, unlist]
 
 
-def told(row: Item) -> dict[str, Any]:
-    """Return the error that ended a claim, with whose it was.
+def stored_error(row: ErrorRow) -> dict[str, Any]:
+    """Return the error that ended a claim, with the worker of the claim.
 
-    One that somebody spoiled is told as such: it must not keep its chunk from ending.
+    Return the code of a damaged row: it must not keep its chunk from ending.
     """
     try:
-        error = read_document(read_text(row, "error", "An error"), "An error")
+        error = read_document(read_text(row.item, "error", "An error"), "An error")
     except PermanentError as unreadable:
         error = {"code": unreadable.code}
-    return error | {"worker": read_optional_text(row, "worker")}
+    return error | {"worker": read_optional_text(row.item, "worker")}
 
 
 # The record of raised alarms: one for all reconcilers, until its quiet time ends.
@@ -261,27 +269,31 @@ def expires_at(now: float, days: float) -> int:
 # the reconciler finds the open dead letters without a scan.
 
 
-def open_mark(table: Table, letter: dict[str, Any], kind: str) -> Action:
-    """Return the `Put` or `Delete` of the mark of a dead letter."""
+def open_mark(table: Table, letter: dict[str, Any]) -> Action:
+    """Return the write of the mark of a new dead letter."""
     names = ("tenant", "job", "chunk", "gen", "dead_lettered_at", "expires_at")
     facts = {name: letter[name] for name in names if name in letter}
-    tenant, job = letter["tenant"], letter["job"]
+    ref = ChunkRef(letter["tenant"], letter["job"], letter["chunk"])
     return table.action(
-        kind,
-        keys.open_letters_pk(tenant),
-        keys.open_letter_sk(
-            letter["dead_lettered_at"], job, letter["chunk"], letter["gen"]
-        ),
-        item={"kind": "open", **facts} if kind == "Put" else None,
+        "Put",
+        *open_letter_key(ref, letter["gen"], letter["dead_lettered_at"]),
+        item={"kind": "open", **facts},
     )
 
 
-async def newest(table: Table, tenant: str, count: int) -> list[Item]:
+def open_letter_key(ref: ChunkRef, gen: int, dead_lettered_at: str) -> tuple[str, str]:
+    """Return partition and sort key of the mark of a dead letter."""
+    sk = keys.open_letter_sk(dead_lettered_at, ref.job, ref.chunk, gen)
+    return keys.open_letters_pk(ref.tenant), sk
+
+
+async def newest(table: Table, tenant: str, count: int) -> list[OpenLetterRow]:
     """Return the marks of the last written dead letters, the newest first."""
-    return await table.first(keys.open_letters_pk(tenant), count, backwards=True)
+    pk = keys.open_letters_pk(tenant)
+    return [OpenLetterRow(i) for i in await table.first(pk, count, backwards=True)]
 
 
-async def oldest(table: Table, tenant: str) -> Item | None:
+async def oldest(table: Table, tenant: str) -> OpenLetterRow | None:
     """Return the mark of the dead letter that has been open for longest."""
     found = await table.first(keys.open_letters_pk(tenant), 1)
-    return found[0] if found else None
+    return OpenLetterRow(found[0]) if found else None

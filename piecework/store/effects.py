@@ -22,6 +22,7 @@ from piecework.domain import keys
 from piecework.domain.claim import Claim
 from piecework.domain.model import Chunk, ChunkStatus, Effect, iso, moment
 from piecework.domain.protocols import AlreadyDone, ClaimLostError, Proceed, Unknown
+from piecework.domain.rows import EffectRow, Row
 from piecework.store.claims import OWNED, ownership_values
 from piecework.store.reopen import ENDED_AS_READ
 from piecework.store.table import Action, Item, Refused, Table, Written
@@ -57,9 +58,9 @@ class EffectLedger:
         """The prefix of the job's object keys."""
         return keys.object_prefix(self.claim.ref.tenant, self.claim.ref.job)
 
-    def load(self, rows: Iterable[Item]) -> None:
+    def load(self, rows: Iterable[EffectRow]) -> None:
         """Load the rows that earlier claims wrote."""
-        self._rows.update({row["effect_key"]: row for row in rows})
+        self._rows.update({row.key: dict(row.item) for row in rows})
 
     def stages_with_effects(self) -> set[str]:
         """Return the stages with an effect that has or may have happened."""
@@ -96,7 +97,9 @@ class EffectLedger:
         row = self._rows.get(key)
         match row["state"] if row else None:
             case "DONE":
-                return AlreadyDone(await self.objects.fetch(row or {}, self.prefix))
+                return AlreadyDone(
+                    await self.objects.get_value(Row(row or {}), self.prefix)
+                )
             case "INTENT" | "UNKNOWN" if row:
                 if effect is Effect.NON_IDEMPOTENT:
                     await self.mark_unknown(key)

@@ -121,7 +121,7 @@ class JobTransitions:
 
     async def resume(self, job: Job) -> bool:
         """Move RESUMING -> RUNNING, or -> SUBMITTING if the submit was interrupted."""
-        opened = "opened_at" in job.item
+        opened = bool(job.opened_at)
         target = JobStatus.RUNNING if opened else JobStatus.SUBMITTING
         return await self._move(job.ref, job.gen, JobStatus.RESUMING, target, {})
 
@@ -139,7 +139,7 @@ class JobTransitions:
         """
         now = self.clock()
         facts = {**BY_DEADLINE, "cancelled_at": iso(now)}
-        facts["cancel_reason"] = f"the deadline was {job.item.get('deadline_at')}"
+        facts["cancel_reason"] = f"the deadline was {job.deadline_at}"
         move = self._moving(
             job.ref,
             job.gen,

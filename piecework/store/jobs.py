@@ -9,7 +9,8 @@ from typing import Any
 
 from piecework.domain import keys
 from piecework.domain.model import ChunkRef, ChunkStatus, Job, JobRef, JobStatus, iso
-from piecework.store.table import Action, Item, Table, Written
+from piecework.domain.rows import EventRow
+from piecework.store.table import Action, Table, Written
 
 NEW = "attribute_not_exists(pk)"
 #: DynamoDB accepts 100 actions in a transaction; one of them checks the job.
@@ -142,10 +143,10 @@ class Jobs:
         """Write an event of the job, for `jobs events` and for the audit."""
         await self.table.put(event_put(self.table, ref, event, self.clock(), facts))
 
-    async def events(self, ref: JobRef) -> list[Item]:
+    async def events(self, ref: JobRef) -> list[EventRow]:
         """Return the events of a job by time."""
         found = self.table.query(ref.pk, keys.EVENT_PREFIX, any_version=True)
-        return [item async for item in found]
+        return [EventRow(item) async for item in found]
 
     async def listed(self, tenant: str) -> AsyncIterator[JobRef]:
         """Yield a tenant's jobs, the newest first."""

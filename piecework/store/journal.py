@@ -22,10 +22,11 @@ from piecework.domain import keys, records
 from piecework.domain.claim import Claim
 from piecework.domain.model import iso
 from piecework.domain.records import read_optional_text
+from piecework.domain.rows import CallsRow, Row
 from piecework.errors import StoreError
 from piecework.settings import Settings
 from piecework.store.dead_letters import expires_at
-from piecework.store.table import Item, Table
+from piecework.store.table import Table
 
 #: Bytes of results in one page: well below the 400 KB that an item may hold.
 PAGE_BYTES = 256 * 1024
@@ -52,14 +53,14 @@ class CallJournal:
         """What the keys of the job's objects begin with."""
         return keys.object_prefix(self.claim.ref.tenant, self.claim.ref.job)
 
-    async def load(self, pages: Iterable[Item]) -> None:
-        """Take over what earlier claims remembered."""
+    async def load(self, pages: Iterable[CallsRow]) -> None:
+        """Load the calls that earlier claims remembered."""
         for page in pages:
-            calls, large = page.get("calls", {}), page.get("large", {})
+            calls, large = page.calls, page.large
             for key in calls:
                 self._known[key] = records.read_text(calls, key, "A remembered call")
             for key, entry in large.items():
-                self._known[key] = await self.objects.fetch(entry, self.prefix)
+                self._known[key] = await self.objects.get_value(Row(entry), self.prefix)
 
     def recall(self, key: str) -> str | None:
         """Return a remembered result."""

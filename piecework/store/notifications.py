@@ -17,8 +17,9 @@ from typing import Any
 
 from piecework.domain import keys
 from piecework.domain.model import Job, JobRef, JobStatus, iso
+from piecework.domain.notification import NotificationRow
 from piecework.store.jobs import active_mark
-from piecework.store.table import Action, Item, Table, Written
+from piecework.store.table import Action, Table, Written
 
 PENDING, DELIVERED, ABANDONED = "PENDING", "DELIVERED", "ABANDONED"
 IS_PENDING = "#state = :pending"
@@ -63,17 +64,19 @@ class Notifications:
     table: Table
     clock: Callable[[], float]
 
-    async def of(self, ref: JobRef) -> list[Item]:
+    async def of(self, ref: JobRef) -> list[NotificationRow]:
         """Return a job's notifications in key order."""
-        return [row async for row in self.table.query(ref.pk, keys.NOTIFICATION_PREFIX)]
+        found = self.table.query(ref.pk, keys.NOTIFICATION_PREFIX)
+        return [NotificationRow(item) async for item in found]
 
-    async def take(self, row: Item, seconds: float) -> Item | None:
+    async def take(
+        self, row: NotificationRow, seconds: float
+    ) -> NotificationRow | None:
         """Claim a due notification for `seconds`; None: it is not due."""
         now = self.clock()
         action = self.table.action(
             "Update",
-            row["pk"],
-            row["sk"],
+            *row.key,
             condition=DUE,
             update="SET due_at = :until ADD attempts :one",
             values={
@@ -84,16 +87,18 @@ class Notifications:
             },
         )
         reply = await self.table.update(action)
-        return reply.item if isinstance(reply, Written) else None
+        return NotificationRow(reply.item) if isinstance(reply, Written) else None
 
-    async def mark_delivered(self, row: Item) -> bool:
+    async def mark_delivered(self, row: NotificationRow) -> bool:
         """Move PENDING -> DELIVERED; unfenced, because the hook has returned."""
         values = {"delivered": DELIVERED, "now": iso(self.clock()), "pending": PENDING}
         return await self._write(
             row, IS_PENDING, "#state = :delivered, delivered_at = :now", values
         )
 
-    async def schedule_retry(self, row: Item, seconds: float, error: str) -> bool:
+    async def schedule_retry(
+        self, row: NotificationRow, seconds: float, error: str
+    ) -> bool:
         """Schedule the next delivery attempt after `seconds`."""
         values = {
             "due": iso(self.clock() + seconds),
@@ -104,13 +109,13 @@ class Notifications:
             row, CLAIMED, "due_at = :due, last_error = :error", values
         )
 
-    async def abandon(self, row: Item, error: str) -> bool:
+    async def abandon(self, row: NotificationRow, error: str) -> bool:
         """Move PENDING -> ABANDONED after the last delivery attempt."""
         values = {"abandoned": ABANDONED, "error": error, **claim_values(row)}
         assignments = "#state = :abandoned, last_error = :error"
         return await self._write(row, CLAIMED, assignments, values)
 
-    async def mark_redispatched(self, row: Item, seconds: float) -> bool:
+    async def mark_redispatched(self, row: NotificationRow, seconds: float) -> bool:
         """Record that a message was sent; the next one comes after `seconds`."""
         now = self.clock()
         values = {"again": iso(now + seconds), "now": iso(now), "pending": PENDING}
@@ -129,12 +134,15 @@ class Notifications:
         return isinstance(await self.table.transact([check, mark]), Written)
 
     async def _write(
-        self, row: Item, condition: str, assignments: str, values: dict[str, Any]
+        self,
+        row: NotificationRow,
+        condition: str,
+        assignments: str,
+        values: dict[str, Any],
     ) -> bool:
         action = self.table.action(
             "Update",
-            row["pk"],
-            row["sk"],
+            *row.key,
             condition=condition,
             update=f"SET {assignments}",
             values=values,
@@ -142,6 +150,6 @@ class Notifications:
         return isinstance(await self.table.update(action, returning="NONE"), Written)
 
 
-def claim_values(row: Item) -> dict[str, Any]:
+def claim_values(row: NotificationRow) -> dict[str, Any]:
     """Return the values that `CLAIMED` compares."""
-    return {"pending": PENDING, "ours": row["due_at"], "attempts": row["attempts"]}
+    return {"pending": PENDING, "ours": row.due_at, "attempts": row.attempts}

@@ -52,7 +52,7 @@ class Reclaimer:
         Each redispatch doubles the delay until the next. Only one of several
         reconcilers that read the same state may record it.
         """
-        redispatches = int(chunk.item.get("redispatches", 0))
+        redispatches = chunk.redispatches
         wait = self.settings.redispatch_s * 2.0 ** min(redispatches, 8)
         return await self._write(
             chunk,

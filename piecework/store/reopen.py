@@ -88,7 +88,7 @@ def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> Action:
         "next": gen,
         "zero": 0,
         "one": 1,
-        "stage": str(chunk.item.get("resume_at", chunk.item["stage"])),
+        "stage": chunk.resume_at,
     }
     if chunk.status is ChunkStatus.DEAD:
         assignments += (

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from piecework.domain import keys
 from piecework.domain.claim import Claim
 from piecework.domain.model import Chunk, ChunkStatus
+from piecework.domain.rows import StageRow
 from piecework.store.table import Item, Table
 
 #: The value of a stage that returned nothing; it is not written.
@@ -38,26 +39,27 @@ def is_inline(chunk: Chunk) -> bool:
 
 async def stored_results(
     table: Table, pk: str, chunks: Sequence[Chunk]
-) -> list[tuple[Chunk, Item | None]]:
-    """Return chunks of one partition, each with the item that has its result.
+) -> list[tuple[Chunk, StageRow | None]]:
+    """Return chunks of one partition, each with its result.
 
     None: the chunk has no result, or the result is null. Read the chunks first: a chunk
     that has succeeded has its result.
     """
     separate = [chunk for chunk in chunks if is_separate(chunk)]
     rows = await rows_of(table, pk, separate)
-    return [(c, result_item(c, rows.get(keys.result_sk(c.ref.chunk)))) for c in chunks]
+    return [(c, result_row(c, rows.get(keys.result_sk(c.ref.chunk)))) for c in chunks]
 
 
-def result_item(chunk: Chunk, row: Item | None) -> Item | None:
-    """Return the item with a chunk's result: the chunk's item or the separate row."""
-    return dict(chunk.item) if is_inline(chunk) else row
+def result_row(chunk: Chunk, row: Item | None) -> StageRow | None:
+    """Return a chunk's result, from the chunk's item or from the separate row."""
+    item = chunk.item if is_inline(chunk) else row
+    return None if item is None else StageRow(item)
 
 
 def is_separate(chunk: Chunk) -> bool:
     """Return whether the result is stored in a separate row."""
     succeeded = chunk.status is ChunkStatus.SUCCEEDED
-    written = chunk.item.get("result_sha256") != NULL_SHA256
+    written = chunk.result_sha256 != NULL_SHA256
     return succeeded and written and not is_inline(chunk)
 
 

@@ -70,8 +70,8 @@ class Settlements:
             retry.delay,
             calls,
         )
-        trail = self._trail(claim, retry.failure)
-        return await self._write(claim, ChunkStatus.WAITING, [update, trail])
+        error = self._error_put(claim, retry.failure)
+        return await self._write(claim, ChunkStatus.WAITING, [update, error])
 
     async def defer(self, claim: Claim, deferred: Deferred, *, calls: Calls) -> bool:
         """Move RUNNING -> WAITING because a dependency is unavailable to all chunks.
@@ -102,7 +102,7 @@ class Settlements:
         After `max_releases` the attempt is no longer refunded: the chunk itself may be
         what stops its workers.
         """
-        releases = int(claim.chunk.item.get("releases", 0))
+        releases = claim.chunk.releases
         refund = 1 if releases < self.settings.max_releases else 0
         counted = counted_as(claim)
         update = self._wait(
@@ -143,8 +143,8 @@ class Settlements:
             keys.dead_letter_sk(claim.ref.chunk, claim.gen),
             item=letter,
         )
-        mark = open_mark(self.dead_letters, letter, "Put")
-        actions = [update, row, mark, self._trail(claim, outcome.failure), *also]
+        mark = open_mark(self.dead_letters, letter)
+        actions = [update, row, mark, self._error_put(claim, outcome.failure), *also]
         return await self._write(claim, ChunkStatus.DEAD, actions)
 
     async def cancel(
@@ -221,7 +221,7 @@ class Settlements:
             values={**ownership_values(claim), **now, **values},
         )
 
-    def _trail(self, claim: Claim, failure: ErrorEnvelope) -> Action:
+    def _error_put(self, claim: Claim, failure: ErrorEnvelope) -> Action:
         days = self.settings.job_retention_days
         return error_put(self.table, claim, failure, self.clock(), days)
 

@@ -167,8 +167,20 @@ def test_no_retired_name_is_used() -> None:
     assert [] == retired_names(texts((*PRODUCT, *TESTS)))
 
 
+#: Files whose prose still has banned words. A file leaves the list with its last one.
+NOT_YET_REWORDED = frozenset(
+    {
+__FILES__
+    }
+)
+
+
 def test_no_banned_word_is_used() -> None:
-    assert [] == banned_words(texts(PRODUCT))
+    found = banned_words(texts(PRODUCT))
+    files = {line.partition(":")[0] for line in found}
+
+    assert [] == [line for line in found if line.partition(":")[0] not in NOT_YET_REWORDED]
+    assert frozenset() == NOT_YET_REWORDED - files
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import pytest
 import structlog
 
 from piecework.aws.endpoint import Emulator
+from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Chunk, Job, JobRef
 from piecework.pipeline import Pipeline
 from piecework.reconciler.loop import reconcile_for_ever
@@ -201,13 +202,17 @@ class Scenario:
 
     async def letters(self, job: str = "job-1") -> list[dict[str, object]]:
         """Return the dead letters of a job."""
+        return [row.facts for row in await self.letter_rows(job)]
+
+    async def letter_rows(self, job: str = "job-1") -> list[DeadLetterRow]:
+        """Return the dead letters of a job as rows."""
         store = DeadLetters(self.rt.dead_letters, self.rt.settings, self.rt.clock)
         return [row async for row in store.of_job(JobRef("default", job))]
 
     async def redrive(self, job: str = "job-1") -> tuple[int, int]:
         """Redrive all dead letters of a job."""
-        letters = [r for r in await self.letters(job) if r["state"] == "OPEN"]
         ref = JobRef("default", job)
+        letters = [row for row in await self.letter_rows(job) if row.state == "OPEN"]
         return await redrive(
             self.rt, RedriveRequest(ref, letters, "tester", "it is fixed")
         )

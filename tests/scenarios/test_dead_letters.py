@@ -159,7 +159,7 @@ async def test_what_was_discarded_is_neither_redriven_nor_resumed(
         chunk.status for chunk in await scenario.chunks()
     ]
     assert {} == await open_dead_letters(scenario)
-    events = [event["event"] for event in await scenario.rt.jobs.events(REF)]
+    events = [event.event for event in await scenario.rt.jobs.events(REF)]
     assert "discarded" in events
 
 
@@ -169,7 +169,7 @@ async def test_a_redrive_that_is_late_revives_nothing_that_was_discarded(
     await scenario.submit(counting, [Item(n=0), BAD])
     async with scenario.worker():
         await scenario.ended()
-        seen = await scenario.letters()
+        seen = await scenario.letter_rows()
         await piecework("dlq", "discard", "--reason", "a blank page", "--yes")
         with pytest.raises(UsageError) as refused:
             await redrive(scenario.rt, RedriveRequest(REF, seen, "me", "late"))
@@ -221,7 +221,7 @@ async def test_chunks_are_handed_out_at_a_rate_that_stands_on_them(
     async with scenario.worker():
         await scenario.ended()
         scenario.fix()
-        rows = await scenario.letters()
+        rows = await scenario.letter_rows()
         asked = RedriveRequest(
             REF, rows, "me", "slowly", rate=1.0, edit=Edit({"calls": 1})
         )

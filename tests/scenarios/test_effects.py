@@ -100,5 +100,5 @@ async def test_an_effect_that_is_not_in_doubt_cannot_be_resolved(
     twice = await piecework(*said)
     assert 3 == twice.exit_code
     ref = (await scenario.job()).ref.chunk(0)
-    (row,) = (await read_work(scenario.rt.table, ref)).kind("EFFECT")
-    assert "REFUSED" == row["state"]
+    (row,) = (await read_work(scenario.rt.table, ref)).effects
+    assert "REFUSED" == row.state

@@ -45,7 +45,7 @@ async def trail(scenario: Scenario, chunk: int) -> list[str]:
     """Return the codes of what ended the attempts of a chunk."""
     ref = (await scenario.job()).ref.chunk(chunk)
     work = await read_work(scenario.rt.table, ref)
-    return [row["error_code"] for row in work.kind("ERROR")]
+    return [row.failure.code for row in work.errors]
 
 
 async def worked(scenario: Scenario, pipeline: Pipeline, items: list[Item]) -> Process:
@@ -106,7 +106,7 @@ async def test_a_child_killed_during_a_call_leaves_an_unknown_effect(
     ref = (await scenario.job()).ref.chunk(0)
     work = await read_work(scenario.rt.table, ref)
     assert "runtime.effect.unknown" == letter["error_code"]
-    assert ["UNKNOWN"] == [row["state"] for row in work.kind("EFFECT")]
+    assert ["UNKNOWN"] == [row.state for row in work.effects]
     assert "runtime.stage.killed" in str(letter["error_history"])
     assert "SIGKILL" in str(letter["error_history"])
     assert 1 == scenario.happened("transfer")

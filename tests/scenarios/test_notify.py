@@ -41,7 +41,7 @@ async def test_each_life_of_a_job_is_told_of(scenario: Scenario) -> None:
     async with scenario.worker():
         await scenario.until(lambda: scenario.happened("told"))
         scenario.fix()
-        letters = await scenario.letters()
+        letters = await scenario.letter_rows()
         asked = RedriveRequest(JobRef("default", "job-1"), letters, "me", "fixed")
         await redrive(scenario.rt, asked)
         await scenario.until(lambda: scenario.happened("told", "ended", "SUCCEEDED"))

@@ -10,7 +10,7 @@ import pytest
 
 from piecework.domain.model import iso
 from piecework.reconciler.dead_letter_queue import LOOKS, DeadLetterAlarms
-from piecework.store.dead_letters import open_mark, raise_alarm
+from piecework.store.dead_letters import open_letter_key, open_mark, raise_alarm
 from tests.store.conftest import SETTINGS, Store, Stutter
 from tests.store.deployment import runtime
 from tests.unit.piecework.fakes import Log
@@ -33,7 +33,7 @@ async def put_letters(store: Store, count: int, *, ago: float = 0.0) -> None:
             "gen": 1,
             "dead_lettered_at": iso(store.now - ago),
         }
-        await store.letters.put(open_mark(store.letters, letter, "Put"))
+        await store.letters.put(open_mark(store.letters, letter))
 
 
 async def given(store: Store, **changed: Any) -> list[str]:
@@ -81,9 +81,8 @@ async def test_all_reconcilers_together_give_an_alarm_once_a_window(
 async def test_what_is_redriven_or_discarded_alarms_nobody(store: Store) -> None:
     await put_letters(store, 4)
     for chunk in range(4):
-        letter = {"dead_lettered_at": iso(store.now), "chunk": chunk, "gen": 1}
-        letter |= {"tenant": store.ref.tenant, "job": store.ref.job}
-        await store.letters.transact([open_mark(store.letters, letter, "Delete")])
+        key = open_letter_key(store.ref.chunk(chunk), 1, iso(store.now))
+        await store.letters.transact([store.letters.action("Delete", *key)])
     assert [] == await given(store)
 
 

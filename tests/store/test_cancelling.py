@@ -118,7 +118,7 @@ async def test_a_job_that_has_not_ended_is_cancelled_with_who_and_why(
     job = await cancel(runtime(store), store.ref, actor="me", reason="enough")
     assert job.status is JobStatus.CANCELLING
     events = await store.jobs.events(store.ref)
-    assert [(e["event"], e["actor"]) for e in events] == [("cancelled", "me")]
+    assert [(e.event, e.facts["actor"]) for e in events] == [("cancelled", "me")]
 
 
 async def test_a_second_cancel_sweeps_again_and_says_nothing_new(store: Store) -> None:

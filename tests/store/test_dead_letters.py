@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
+from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Chunk, JobStatus, iso
 from piecework.store.dead_letters import Closing, newest, oldest, open_mark
 from piecework.store.reopen import Patched, Reopening, Schedule, reopen_chunk
@@ -30,13 +31,19 @@ def row(store: Store, state: str = "OPEN", chunk: int = 3) -> dict[str, Any]:
     }
 
 
-async def put_letter(store: Store, state: str = "OPEN", chunk: int = 3) -> Any:
+async def put_letter(
+    store: Store, state: str = "OPEN", chunk: int = 3
+) -> DeadLetterRow:
     letter, table = row(store, state, chunk), store.letters.name
     sk = keys.dead_letter_sk(chunk, 2)
     await store.put(store.ref.pk, sk, table, **letter)
     if state == "OPEN":
-        await store.letters.put(open_mark(store.letters, letter, "Put"))
-    return letter
+        await store.letters.put(open_mark(store.letters, letter))
+    return as_row(store, letter)
+
+
+def as_row(store: Store, letter: dict[str, Any]) -> DeadLetterRow:
+    return DeadLetterRow(letter, store.ref.chunk(letter["chunk"]), letter["gen"])
 
 
 async def letter_of(store: Store, chunk: int = 3) -> dict[str, Any]:
@@ -46,12 +53,12 @@ async def letter_of(store: Store, chunk: int = 3) -> dict[str, Any]:
 
 async def marks(store: Store) -> list[int]:
     found = await newest(store.letters, store.ref.tenant, 9)
-    return [mark["chunk"] for mark in found]
+    return [mark.chunk for mark in found]
 
 
 async def reopen(store: Store, letter: Any, patched: Patched | None = None) -> bool:
     seen = Chunk.read(store.chunk, await store.item())
-    also = store.dead_letters.redriving(letter, 5, BY, patched)
+    also = store.dead_letters.redrive_actions(letter, 5, BY, patched)
     how = Reopening(patched, None, also)
     return await reopen_chunk(store.table, seen, 5, how)
 
@@ -73,11 +80,11 @@ async def test_a_death_leaves_one_open_letter_with_its_mark_and_fingerprint(
     mark = await oldest(store.letters, store.ref.tenant)
     assert mark is not None
     assert (3, 2, letter["dead_lettered_at"]) == (
-        mark["chunk"],
-        mark["gen"],
-        mark["dead_lettered_at"],
+        mark.chunk,
+        mark.item["gen"],
+        mark.dead_lettered_at,
     )
-    assert letter["expires_at"] == mark["expires_at"]
+    assert letter["expires_at"] == mark.item["expires_at"]
 
 
 async def test_a_death_tells_of_which_death_it_is_the_replay(store: Store) -> None:
@@ -91,12 +98,10 @@ async def test_marks_are_listed_by_the_time_of_the_death(store: Store) -> None:
     for chunk in (3, 1, 2):
         await put_letter(store, chunk=chunk)
         store.now += 60
-    assert [2, 1] == [
-        m["chunk"] for m in await newest(store.letters, store.ref.tenant, 2)
-    ]
+    assert [2, 1] == [m.chunk for m in await newest(store.letters, store.ref.tenant, 2)]
     first = await oldest(store.letters, store.ref.tenant)
     assert first is not None
-    assert 3 == first["chunk"]
+    assert 3 == first.chunk
     assert await oldest(store.letters, "nobody") is None
 
 
@@ -133,7 +138,7 @@ async def test_a_chunk_whose_letter_was_closed_is_not_taken_up(
     await dead(store)
     letter = await put_letter(store, state)
     before = await store.everything()
-    assert await reopen(store, letter | {"state": "OPEN"}) is False
+    assert await reopen(store, letter) is False
     assert before == await store.everything()
 
 
@@ -142,7 +147,7 @@ async def test_a_letter_of_a_chunk_that_moved_on_stays_open(store: Store) -> Non
     letter = await put_letter(store)
     seen = Chunk.read(store.chunk, await store.item())
     await store.change(gen=3)
-    how = Reopening(also=store.dead_letters.redriving(letter, 5, BY))
+    how = Reopening(also=store.dead_letters.redrive_actions(letter, 5, BY))
     assert await reopen_chunk(store.table, seen, 5, how) is False
     assert "OPEN" == (await letter_of(store))["state"]
     assert [3] == await marks(store)
@@ -193,7 +198,7 @@ async def test_the_letter_of_a_join_is_closed_with_the_move_of_its_job(
 ) -> None:
     job = await store.put_job(JobStatus.FAILED)
     letter = await put_letter(store, chunk=keys.JOIN_CHUNK)
-    also = store.dead_letters.redriving(letter, 3, BY)
+    also = store.dead_letters.redrive_actions(letter, 3, BY)
     assert await store.transitions.reopen(job, {}, also) == 3
     assert "REDRIVEN" == (await letter_of(store, keys.JOIN_CHUNK))["state"]
 
@@ -225,7 +230,7 @@ async def test_a_redriven_letter_is_not_discarded(store: Store) -> None:
 
 
 async def test_a_letter_that_is_not_there_is_not_made(store: Store) -> None:
-    assert await store.dead_letters.discard(row(store), BY) is False
-    actions = store.dead_letters.redriving(row(store), 3, BY)
+    assert await store.dead_letters.discard(as_row(store, row(store)), BY) is False
+    actions = store.dead_letters.redrive_actions(as_row(store, row(store)), 3, BY)
     assert not isinstance(await store.letters.transact(actions), Written)
     assert {} == await letter_of(store)

@@ -29,10 +29,10 @@ async def test_a_deadline_that_passed_cancels_and_undoes(
     assert (item["cancelled_by"], item["cancel_compensates"]) == ("deadline", True)
     assert item["cancel_code"] == "job.deadline.passed"
     assert item["cancelled_at"] == iso(NOW)
-    assert [e["event"] for e in await store.jobs.events(store.ref)] == ["deadline"]
+    assert [e.event for e in await store.jobs.events(store.ref)] == ["deadline"]
     (row,) = await Notifications(store.table, store.clock).of(store.ref)
-    assert (row["event"], row["job_status"]) == ("deadline", "CANCELLING")
-    assert row["cancelled_by"] == "deadline"
+    assert (row.event, row.job_status) == ("deadline", "CANCELLING")
+    assert row.cancelled_by == "deadline"
 
 
 @pytest.mark.parametrize(

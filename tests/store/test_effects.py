@@ -9,6 +9,7 @@ import pytest
 from piecework.domain import keys
 from piecework.domain.model import ChunkStatus, Effect
 from piecework.domain.protocols import ClaimLostError
+from piecework.domain.rows import EffectRow
 from piecework.store.effects import Resolution, resolve_effect
 from tests.store.conftest import Store
 from tests.store.writes import rows
@@ -49,7 +50,7 @@ async def test_an_effect_moves_only_along_its_states(
             await moved
     else:
         row = {"state": state, "stage": "first", "gen": 2}
-        ledger.load([{"effect_key": "key", **row}])
+        ledger.load([EffectRow({"effect_key": "key", **row})])
         await getattr(ledger, verb)(*(["key", '"x"'] if verb == "finish" else ["key"]))
     if state in MAY[verb]:
         assert (await store.item(store.chunk.pk, sk))["state"] == BECOMES[verb]
@@ -98,7 +99,9 @@ async def test_an_effect_stands_unless_it_is_known_not_to(
 ) -> None:
     ledger = store.ledger(await store.running())
     if state is not None:
-        ledger.load([{"effect_key": "key", "stage": "first", "state": state}])
+        ledger.load(
+            [EffectRow({"effect_key": "key", "stage": "first", "state": state})]
+        )
     assert (state in {"INTENT", "UNKNOWN", "DONE"}) is ledger.may_have_happened("key")
     assert (
         {"first"} if ledger.may_have_happened("key") else set()

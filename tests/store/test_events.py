@@ -12,4 +12,4 @@ async def test_an_event_is_never_written_over(store: Store) -> None:
         store.rng = Random(1)  # draws the same token: the same key
         await store.jobs.record(store.ref, "cancelled", {"actor": actor})
     events = await store.jobs.events(store.ref)
-    assert [event["actor"] for event in events] == ["first"]
+    assert [event.facts["actor"] for event in events] == ["first"]

@@ -11,6 +11,8 @@ from piecework.domain import keys
 from piecework.domain.model import iso
 from piecework.domain.outcome import Deferred
 from piecework.domain.protocols import ClaimLostError
+from piecework.domain.rows import EffectRow
+from piecework.store.checkpoints import Work
 from piecework.store.settlements import Calls
 from tests.store.conftest import NOW, Store
 from tests.store.writes import (
@@ -78,7 +80,7 @@ async def test_the_way_back_is_on_record(store: Store) -> None:
         "llm.content.filtered",
     )
     later = store.checkpoints(claim)
-    await later.load(await rows(store), None)
+    await later.load(Work(await rows(store), None))
     assert later.failure == FAILURE
     assert later.compensated == {"first": None, "second": FAILURE}
 
@@ -87,7 +89,7 @@ async def test_the_way_back_of_an_earlier_life_is_over(store: Store) -> None:
     await begin_compensation(store, await store.running())
     await undo(store, await store.running())
     later = store.checkpoints(await store.running(gen=3))
-    await later.load(await rows(store), None)
+    await later.load(Work(await rows(store), None))
     assert later.failure is None
     assert later.compensated == {}
 
@@ -99,7 +101,8 @@ async def test_an_undone_stage_undoes_its_effects_however_many(store: Store) -> 
         await store.put(store.chunk.pk, keys.effect_sk(3, f"{n:03d}"), state="DONE")
     stages = ["first"] * 110 + ["second"] * 10
     kept.ledger.load(
-        {"effect_key": f"{n:03d}", "stage": stage} for n, stage in enumerate(stages)
+        EffectRow({"effect_key": f"{n:03d}", "stage": stage})
+        for n, stage in enumerate(stages)
     )
     await kept.record_compensation("first", None)
     found = [row["state"] for n, row in (await rows(store)).items() if "EFF" in n]
@@ -111,7 +114,7 @@ async def test_a_failed_compensation_leaves_its_effects_standing(store: Store) -
     kept = store.checkpoints(claim)
     sk = keys.effect_sk(3, "key")
     await store.put(store.chunk.pk, sk, state="DONE")
-    kept.ledger.load([{"effect_key": "key", "stage": "first"}])
+    kept.ledger.load([EffectRow({"effect_key": "key", "stage": "first"})])
     await kept.record_compensation("first", FAILURE)
     assert (await store.item(store.chunk.pk, sk))["state"] == "DONE"
 
@@ -119,7 +122,7 @@ async def test_a_failed_compensation_leaves_its_effects_standing(store: Store) -
 async def test_an_effect_that_is_gone_stops_its_undoing(store: Store) -> None:
     claim = await store.running()
     kept = store.checkpoints(claim)
-    kept.ledger.load([{"effect_key": "key", "stage": "first"}])
+    kept.ledger.load([EffectRow({"effect_key": "key", "stage": "first"})])
     with pytest.raises(ClaimLostError):
         await kept.record_compensation("first", None)
     assert await rows(store) == {}
@@ -235,7 +238,7 @@ async def test_an_error_is_kept_for_the_dead_letter(store: Store) -> None:
 
 async def test_a_death_and_its_dead_letter_are_one_write(store: Store) -> None:
     await dead_letter(store, await store.running(payload="p/0+1", label="L"))
-    (letter,) = [row async for row in store.dead_letters.of_job(store.ref)]
+    (letter,) = [row.item async for row in store.dead_letters.of_job(store.ref)]
     assert letter["sk"] == "CHUNK#00000003#GEN#0002"
     assert (letter["state"], letter["error_code"]) == (
         "OPEN",

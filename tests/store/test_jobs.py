@@ -129,7 +129,7 @@ async def test_events_are_kept_in_their_order_and_never_overwritten(
         store.now += 1
     await store.jobs.record(store.ref, "a", {})
     await store.jobs.record(store.ref, "a", {})
-    found = [e.get("n", e["event"]) for e in await store.jobs.events(store.ref)]
+    found = [e.facts.get("n", e.event) for e in await store.jobs.events(store.ref)]
     assert found == [0, 1, 2, "a", "a"]
 
 

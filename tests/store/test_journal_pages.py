@@ -27,7 +27,7 @@ async def test_what_claims_remember_is_found_by_the_next(store: Store) -> None:
         await kept.close(keep=True)
     work = await read_work(store.table, store.chunk)
     later = await journal(store, fence=6)
-    await later.load(work.kind("CALLS"))
+    await later.load(work.calls)
     assert (later.recall("key4"), later.recall("key5")) == ("4", "5")
 
 
@@ -36,8 +36,8 @@ async def test_a_page_that_is_there_is_never_overwritten(store: Store) -> None:
         kept = await journal(store)
         await kept.record("key", word)
         await kept.close(keep=True)
-    (page,) = (await read_work(store.table, store.chunk)).kind("CALLS")
-    assert page["calls"] == {"key": "first"}
+    (page,) = (await read_work(store.table, store.chunk)).calls
+    assert page.calls == {"key": "first"}
 
 
 async def test_a_page_whose_answer_was_lost_was_written_once(store: Store) -> None:
@@ -45,7 +45,7 @@ async def test_a_page_whose_answer_was_lost_was_written_once(store: Store) -> No
     kept = await journal(store)
     await kept.record("key", "1")
     await kept.close(keep=True)
-    assert len((await read_work(store.table, store.chunk)).kind("CALLS")) == 1
+    assert len((await read_work(store.table, store.chunk)).calls) == 1
 
 
 async def test_the_largest_pages_fit_into_items(store: Store) -> None:
@@ -53,5 +53,5 @@ async def test_the_largest_pages_fit_into_items(store: Store) -> None:
     for n in range(12):
         kept._pending[f"{n:064d}"] = "x" * INLINE_LIMIT
     await kept.close(keep=True)
-    pages = (await read_work(store.table, store.chunk)).kind("CALLS")
-    assert sum(len(page["calls"]) for page in pages) == 12
+    pages = (await read_work(store.table, store.chunk)).calls
+    assert sum(len(page.calls) for page in pages) == 12

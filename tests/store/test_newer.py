@@ -227,5 +227,5 @@ async def test_a_newer_message_of_nothing_is_set_aside(store: Store) -> None:
 async def test_what_is_only_told_on_is_read_at_any_version(store: Store) -> None:
     await store.put(store.ref.pk, "EVENT#2026#paused", v=2, event="paused")
 
-    assert [e["event"] for e in await store.jobs.events(store.ref)] == ["paused"]
+    assert [e.event for e in await store.jobs.events(store.ref)] == ["paused"]
     assert table.SCHEMA == 1

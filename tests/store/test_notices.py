@@ -9,6 +9,7 @@ import pytest
 
 from piecework.domain import keys
 from piecework.domain.model import Job, JobStatus, iso
+from piecework.domain.notification import NotificationRow
 from piecework.store.notifications import ABANDONED, DELIVERED, PENDING, Notifications
 from piecework.store.table import Written
 from tests.store.conftest import NOW, Store
@@ -21,7 +22,7 @@ def notices(store: Store) -> Notifications:
     return Notifications(store.table, store.clock)
 
 
-async def a_notice(store: Store, **facts: Any) -> dict[str, Any]:
+async def a_notice(store: Store, **facts: Any) -> NotificationRow:
     """Lay a notice down that is due, and was taken once by us."""
     item = {
         "event": "ended",
@@ -34,7 +35,7 @@ async def a_notice(store: Store, **facts: Any) -> dict[str, Any]:
     }
     sk = keys.notification_sk(2, "ended")
     await store.put(store.ref.pk, sk, **item)
-    return {"pk": store.ref.pk, "sk": sk, **item}
+    return NotificationRow({"pk": store.ref.pk, "sk": sk, **item})
 
 
 async def take(here: Notifications, row: Any) -> Any:
@@ -90,7 +91,7 @@ async def test_a_notice_as_it_should_be_is_written(store: Store, name: str) -> N
     write, left, _ = WRITES[name]
     row = await a_notice(store)
     assert await write(notices(store), row) is True
-    assert left.items() <= (await store.item(row["pk"], row["sk"])).items()
+    assert left.items() <= (await store.item(*row.key)).items()
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,7 @@ async def test_a_notice_that_moved_since_is_left_alone(
 ) -> None:
     write, _, _ = WRITES[name]
     row = await a_notice(store)
-    await store.change(row["pk"], row["sk"], **change)
+    await store.change(*row.key, **change)
     before = await store.everything()
     assert await write(notices(store), row) is False
     assert before == await store.everything()
@@ -114,12 +115,12 @@ async def test_a_job_that_notifies_stays_listed_until_it_is_closed(
     job = await store.put_job(S.FINALIZING, has_notify_hook=True)
     assert await ended(store, job, S.PARTIAL) is True
     (row,) = await notices(store).of(store.ref)
-    assert (row["event"], row["job_status"], row["counts"]) == (
+    assert (row.event, row.job_status, row.counts) == (
         "ended",
         "PARTIAL",
         {"SUCCEEDED": 1},
     )
-    assert "cancelled_by" not in row
+    assert "cancelled_by" not in row.item
     assert await listed(store)
     assert await notices(store).close(await store.jobs.read(store.ref)) is True
     assert not await listed(store)
@@ -132,8 +133,8 @@ async def test_who_cancelled_a_job_stands_in_its_notice(store: Store) -> None:
         await store.transitions.cancelled(job, {"outcomes": {"CANCELLED": 5}}) is True
     )
     (row,) = await notices(store).of(store.ref)
-    assert by.items() <= row.items()
-    assert (row["job_status"], row["counts"]) == ("CANCELLED", {"CANCELLED": 5})
+    assert by.items() <= row.item.items()
+    assert (row.job_status, row.counts) == ("CANCELLED", {"CANCELLED": 5})
 
 
 @pytest.mark.parametrize("change", [{"gen": 3}, {"status": S.RUNNING}])

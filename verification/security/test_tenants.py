@@ -96,7 +96,7 @@ async def test_a_letter_is_whose_key_says_so() -> None:
         await cloud.rt.dead_letters.put(put)
     found = [row async for row in letters.all("globex")]
     assert [("globex", "j", 0, 1)] == [
-        (row["tenant"], row["job"], row["chunk"], row["gen"]) for row in found
+        (row.ref.tenant, row.ref.job, row.chunk, row.gen) for row in found
     ]
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import ChunkStatus, Job, JobRef, JobStatus
 from piecework.errors import PieceworkError
 from piecework.jobs.fan_in import Certificate, StoredJobResults
@@ -13,7 +14,6 @@ from piecework.jobs.manifest import read_manifest
 from piecework.runtime import Runtime
 from piecework.store.completion import JobSnapshot, take_snapshot
 from piecework.store.dead_letters import REDRIVEN, DeadLetters
-from piecework.store.table import Item
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ async def unaccounted(
     if certificate is None:
         return listed, [f"{job.ref.job} has no certificate"]
     rows = [row async for row in letters(rt).of_job(job.ref)]
-    dead = {int(str(row["chunk"])) for row in rows}
+    dead = {row.chunk for row in rows}
     stored = await stored_results(rt, job, snapshot)
     known = set(certificate.results) & stored
     by_status = {row.chunk: row.status for row in snapshot.rows}
@@ -83,13 +83,13 @@ async def unaccounted(
 
 
 def odd_letters(
-    rows: Sequence[Item], by_status: Mapping[int, ChunkStatus]
+    rows: Sequence[DeadLetterRow], by_status: Mapping[int, ChunkStatus]
 ) -> Iterator[str]:
     """Yield what does not fit: a dead chunk has one letter that was not redriven.
 
     It is open, or somebody gave the chunk up. The join has no status here.
     """
-    kept = Counter(r["chunk"] for r in rows if r["state"] != REDRIVEN)
+    kept = Counter(r.chunk for r in rows if r.state != REDRIVEN)
     for chunk, status in by_status.items():
         expected = int(status is ChunkStatus.DEAD)
         if kept[chunk] != expected:

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from piecework.domain.model import ChunkStatus
+from piecework.domain.dead_letter import DeadLetterRow
+from piecework.domain.model import ChunkRef, ChunkStatus
 from piecework.domain.outcome import Compensation
 from verification.soak.crew import Death
 from verification.soak.ledger import duplicates, left_to_a_person, paid_twice, settle_up
@@ -125,7 +126,8 @@ def test_a_chunk_that_died_behind_its_pivot_keeps_what_was_before() -> None:
 def test_a_dead_chunk_has_one_letter_that_was_not_redriven(
     status: ChunkStatus, states: list[str], odd: int
 ) -> None:
-    rows = [{"chunk": 0, "state": state} for state in states]
+    ref = ChunkRef("acme", "job", 0)
+    rows = [DeadLetterRow({"state": state}, ref, 1) for state in states]
     assert odd == len(list(odd_letters(rows, {0: status})))
 
 

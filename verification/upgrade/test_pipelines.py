@@ -127,7 +127,7 @@ async def test_a_worker_without_a_stage_leaves_its_chunks_to_those_that_have_it(
 
         await scenario.until(left)
     (chunk,) = await scenario.chunks()
-    notice = str((await scenario.job()).item["notice"])
+    notice = str((await scenario.job()).item["status_reason"])
     scenario.fix()
     async with worker(scenario, AFTER), scenario.reconciler():
         ended = await scenario.ended()

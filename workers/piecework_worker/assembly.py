@@ -16,12 +16,12 @@ from piecework.calls.attempts import Attempts
 from piecework.calls.caller import Caller
 from piecework.calls.usage import UsageReporter
 from piecework.context import Context, JoinContext
-from piecework.domain import records
 from piecework.domain.claim import Claim
 from piecework.domain.model import Job
 from piecework.domain.outcome import Outcome, Released
 from piecework.domain.protocols import CancelRequest
 from piecework.domain.records import Bounds, JsonRefusedError, read_json
+from piecework.domain.rows import ErrorRow
 from piecework.errors import PermanentError
 from piecework.jobs.fan_in import Certificate, StoredJobResults
 from piecework.pipeline import JOIN, RUN, Pipeline, Stage
@@ -33,7 +33,6 @@ from piecework.store.checkpoints import ChunkCheckpoints, read_work
 from piecework.store.completion import JobSnapshot, take_snapshot
 from piecework.store.effects import EffectLedger
 from piecework.store.journal import CallJournal, TableResponses
-from piecework.store.table import Item
 from piecework_worker.lease import Lease
 from piecework_worker.services import RunningStage, WorkerServices
 
@@ -62,7 +61,7 @@ class ChunkRun:
     journal: CallJournal
     ledger: EffectLedger
     limits: Limits
-    error_history: list[Item] = field(default_factory=list)
+    error_history: list[ErrorRow] = field(default_factory=list)
     loaded: bool = False
     snapshot: JobSnapshot | None = None
     certificate: Certificate | None = None
@@ -232,15 +231,15 @@ async def load_state(chunk_run: ChunkRun, job: Job, services: WorkerServices) ->
 async def load_progress(chunk_run: ChunkRun, services: WorkerServices) -> None:
     """Load the checkpoints, calls, effects and errors of earlier claims."""
     work = await read_work(services.rt.table, chunk_run.claim.ref)
-    item = chunk_run.claim.chunk.item
-    chunk_run.ctx.caller.counts.deferrals = int(item.get("deferrals", 0))
-    if item.get("pivot_untried_fence") == chunk_run.claim.fence - 1:
-        chunk_run.ctx.caller.counts.untried = str(item["stage"])
-    chunk_run.error_history = work.kind("ERROR")
-    chunk_run.ledger.load(work.kind("EFFECT"))
+    chunk = chunk_run.claim.chunk
+    chunk_run.ctx.caller.counts.deferrals = chunk.deferrals
+    if chunk.pivot_untried_fence == chunk_run.claim.fence - 1:
+        chunk_run.ctx.caller.counts.untried = chunk.stage
+    chunk_run.error_history = work.errors
+    chunk_run.ledger.load(work.effects)
     chunk_run.ctx.caller.in_flight.note_earlier_claim(chunk_run.ledger.in_flight_s)
-    await chunk_run.journal.load(work.kind("CALLS"))
-    await chunk_run.checkpoints.load(work.rows, work.result)
+    await chunk_run.journal.load(work.calls)
+    await chunk_run.checkpoints.load(work)
 
 
 async def load_payload(chunk_run: ChunkRun, services: WorkerServices) -> None:
@@ -253,11 +252,12 @@ async def load_payload(chunk_run: ChunkRun, services: WorkerServices) -> None:
             fields
             but never contains their values.
     """
-    item, ref = chunk_run.claim.chunk.item, chunk_run.claim.ref
-    what, model = f"The record of chunk {ref}", chunk_run.pipeline.payload
-    place = PayloadRef.parse(records.read_text(item, "payload", what))
+    chunk, model = chunk_run.claim.chunk, chunk_run.pipeline.payload
     content = await services.payloads.read(
-        ref.tenant, ref.job, place, records.read_text(item, "payload_sha256", what)
+        chunk.ref.tenant,
+        chunk.ref.job,
+        PayloadRef.parse(chunk.payload),
+        chunk.payload_sha256,
     )
     try:
         read_json(content, BOUNDS)

@@ -27,7 +27,6 @@ from piecework.saga import engine, recovery
 from piecework.saga.compensation import cancellation_cause
 from piecework.saga.stage import describe_failure
 from piecework.settings import Settings
-from piecework.store.checkpoints import read_error
 from piecework_worker.assembly import ChunkRun
 from piecework_worker.lease import InterruptReason
 from piecework_worker.services import WorkerServices
@@ -44,7 +43,7 @@ def outcome_of_load_failure(
     """
     error = malformed(chunk_run, error)
     failure = describe_failure(error, chunk_run.ctx, chunk_run.limits)
-    deferrals = int(chunk_run.claim.chunk.item.get("deferrals", 0))
+    deferrals = chunk_run.claim.chunk.deferrals
     renamed = failure.code == "runtime.stage.not_found" and deferrals < MAX_DEFERRALS
     if not renamed and not isinstance(error, SchemaTooNewError):
         return outcome_of_unreadable(chunk_run, failure)
@@ -98,14 +97,9 @@ async def recover_spent(chunk_run: ChunkRun) -> Outcome:
 
 def last_failure(chunk_run: ChunkRun) -> ErrorEnvelope:
     """Return the last attempt's failure: as recorded, or its worker's death."""
-    error_history = chunk_run.error_history
-    last = (
-        (error_history[-1]["gen"], error_history[-1]["attempt"])
-        if error_history
-        else None
-    )
-    if last == (chunk_run.claim.gen, chunk_run.claim.attempt):
-        return read_error(error_history[-1])
+    errors, claim = chunk_run.error_history, chunk_run.claim
+    if errors and errors[-1].attempt == (claim.gen, claim.attempt):
+        return errors[-1].failure
     message = "The worker died with the chunk, in its last attempt."
     error = TransientError(message, code="runtime.worker.lost")
     chunk_run.ctx.stage = chunk_run.checkpoints.reached_stage
@@ -120,9 +114,7 @@ def outcome_of_interrupt(chunk_run: ChunkRun, settings: Settings) -> Outcome:
     """
     match chunk_run.lease.reason:
         case InterruptReason.CANCEL:
-            return Cancelled(
-                chunk_run.ctx.stage or str(chunk_run.claim.chunk.item["stage"])
-            )
+            return Cancelled(chunk_run.ctx.stage or chunk_run.claim.chunk.stage)
         case InterruptReason.STOPPING:
             return Released()
         case InterruptReason.STALLED:

@@ -138,7 +138,7 @@ async def set_unclaimed_direction(
 
     A chunk that may have passed its pivot goes forward instead.
     """
-    rt, stage = services.rt, str(chunk.item["stage"])
+    rt, stage = services.rt, chunk.stage
     back = may_compensate(pipeline, stage)
     failure = cancellation_cause(chunk.ref, stage, rt.clock()) if back else None
     return await set_direction(rt.table, chunk, failure)

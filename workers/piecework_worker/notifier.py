@@ -11,10 +11,9 @@ import asyncio
 
 from piecework import telemetry
 from piecework.domain.model import CANCELLABLE, Job, JobStatus, moment
-from piecework.domain.notification import read_notification
+from piecework.domain.notification import NotificationRow, read_notification
 from piecework.errors.classify import classify
 from piecework.store.notifications import PENDING, Notifications
-from piecework.store.table import Item
 from piecework_worker.executor import MessageAction, WorkItem, hide_message
 from piecework_worker.services import WorkerServices
 
@@ -52,10 +51,10 @@ async def deliver_due(job: Job, services: WorkerServices) -> float | None:
     """
     notices = Notifications(services.rt.table, services.rt.clock)
     for row in await notices.of(job.ref):
-        if row["state"] == PENDING:
+        if row.state == PENDING:
             await deliver(row, job, notices, services)
     rows = await notices.of(job.ref)
-    due = [moment(r["due_at"]) for r in rows if r["state"] == PENDING]
+    due = [moment(r.due_at) for r in rows if r.state == PENDING]
     if due:
         return max(0.0, min(due) - services.rt.clock())
     if job.status.ended:
@@ -64,7 +63,7 @@ async def deliver_due(job: Job, services: WorkerServices) -> float | None:
 
 
 async def deliver(
-    row: Item, job: Job, notices: Notifications, services: WorkerServices
+    row: NotificationRow, job: Job, notices: Notifications, services: WorkerServices
 ) -> None:
     """Call the hook once, unless another worker has taken the notification."""
     settings = services.rt.settings
@@ -72,7 +71,7 @@ async def deliver(
     if taken is None:
         return
     notify = services.pipelines[job.pipeline].notify
-    if notify is None or taken["attempts"] > MAX_ATTEMPTS:
+    if notify is None or taken.attempts > MAX_ATTEMPTS:
         reason = "each attempt died with its worker" if notify else "the hook is gone"
         await abandon(taken, reason, notices, services)
         return
@@ -87,20 +86,23 @@ async def deliver(
             services.log,
             "notification.delivered",
             job=job.ref.job,
-            about=taken["event"],
+            about=taken.event,
         )
 
 
 async def on_delivery_failed(
-    row: Item, error: Exception, notices: Notifications, services: WorkerServices
+    row: NotificationRow,
+    error: Exception,
+    notices: Notifications,
+    services: WorkerServices,
 ) -> None:
     """Postpone a failed notification, or abandon it after the last attempt."""
     failure = classify(error)
-    reason, tries = f"{failure.code}: {failure.message}", row["attempts"]
+    reason, tries = f"{failure.code}: {failure.message}", row.attempts
     telemetry.emit(
         services.log,
         "notification.failed",
-        about=row["event"],
+        about=row.event,
         tries=tries,
         reason=reason,
     )
@@ -112,7 +114,7 @@ async def on_delivery_failed(
 
 
 async def abandon(
-    row: Item, reason: str, notices: Notifications, services: WorkerServices
+    row: NotificationRow, reason: str, notices: Notifications, services: WorkerServices
 ) -> None:
     """Abandon a notification, and emit the event that operators look for."""
     if await notices.abandon(row, reason):
@@ -120,6 +122,6 @@ async def abandon(
             services.log,
             "notification.abandoned",
             error_code=GIVEN_UP,
-            about=row["event"],
+            about=row.event,
             reason=reason,
         )

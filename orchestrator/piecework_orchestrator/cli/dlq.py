@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from piecework.domain.model import JobRef
-from piecework.domain.records import read_value
+from piecework.domain.dead_letter import DeadLetterRow
 from piecework.runtime import Runtime
 from piecework_orchestrator.cli.dlq_select import (
     AllOption,
@@ -18,7 +17,6 @@ from piecework_orchestrator.cli.dlq_select import (
     Filter,
     FingerprintOption,
     JobOption,
-    Letter,
     LimitOption,
     SinceOption,
     StageOption,
@@ -70,8 +68,8 @@ def list_letters(
         if out.table and found:
             if len(shown) < len(found):
                 out.say(f"only the newest {limit} of {len(found)}; --limit 0 lists all")
-            one = shown[0]
-            out.say(f"next: piecework dlq show {one['job']} {lines[0]['chunk']}")
+            job_id = shown[0].ref.job
+            out.say(f"next: piecework dlq show {job_id} {lines[0]['chunk']}")
 
     run_connected(run, output)
 
@@ -147,7 +145,12 @@ def export_letters(  # noqa: PLR0913, PLR0917 -- filters, each wanted alone
 
 
 async def export(
-    rt: Runtime, out: Output, letters: Sequence[Letter], to: str, *, payload: bool
+    rt: Runtime,
+    out: Output,
+    letters: Sequence[DeadLetterRow],
+    to: str,
+    *,
+    payload: bool,
 ) -> None:
     """Write dead letters, one per line, with the attributes of the table.
 
@@ -168,17 +171,14 @@ async def export(
 async def write_letters(
     rt: Runtime,
     put: Callable[[str], object],
-    letters: Sequence[Letter],
+    letters: Sequence[DeadLetterRow],
     *,
     payload: bool,
 ) -> None:
     """Write dead letters, optionally with their payloads."""
     for letter in letters:
-        facts = {k: v for k, v in letter.items() if k not in {"pk", "sk", "expires_at"}}
-        ref = JobRef(letter["tenant"], letter["job"]).chunk(letter["chunk"])
-        facts["error_history"] = read_value(
-            str(letter["error_history"]), f"The error history of dead letter {ref}"
-        )
+        facts = letter.facts
+        facts["error_history"] = letter.error_history
         if payload:
-            facts |= await payload_facts(rt, ref, letter)
+            facts |= await payload_facts(rt, letter)
         put(encode(facts, Format.JSONL))

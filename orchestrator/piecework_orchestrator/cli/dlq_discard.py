@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
+from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import JobRef
 from piecework.errors import UsageError
 from piecework.runtime import Runtime
@@ -16,7 +17,6 @@ from piecework_orchestrator.cli.dlq_select import (
     Filter,
     FingerprintOption,
     JobOption,
-    Letter,
     LimitOption,
     ReasonOption,
     SinceOption,
@@ -77,14 +77,14 @@ async def discard_plan(rt: Runtime, out: Output, plan: Plan, reason: str) -> Non
 class Plan:
     """The dead letters to close."""
 
-    letters: list[Letter]
+    letters: list[DeadLetterRow]
 
     @property
-    def by_job(self) -> dict[JobRef, list[Letter]]:
+    def by_job(self) -> dict[JobRef, list[DeadLetterRow]]:
         """The dead letters of each job."""
-        jobs: dict[JobRef, list[Letter]] = defaultdict(list)
+        jobs: dict[JobRef, list[DeadLetterRow]] = defaultdict(list)
         for letter in self.letters:
-            jobs[JobRef(letter["tenant"], letter["job"])].append(letter)
+            jobs[letter.job].append(letter)
         return jobs
 
     def __str__(self) -> str:

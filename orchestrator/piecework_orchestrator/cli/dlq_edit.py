@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from piecework.aws.objects import MOST_BYTES
+from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.outcome import Compensation
 from piecework.domain.records import Bounds, JsonRefusedError, read_json
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
 from piecework.runtime import Runtime
 from piecework_orchestrator.cli.dlq_discard import Plan
-from piecework_orchestrator.cli.dlq_select import Letter, chunk_name
+from piecework_orchestrator.cli.dlq_select import chunk_name
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.redrive import Edit, edit_payload
 
@@ -79,7 +80,7 @@ def read_text(path: Path) -> str:
 
 
 async def preview_payloads(
-    rt: Runtime, letters: Sequence[Letter], edit: Edit | None
+    rt: Runtime, letters: Sequence[DeadLetterRow], edit: Edit | None
 ) -> NewPayloads:
     """Return the new payloads, before anything is changed.
 
@@ -97,7 +98,7 @@ async def preview_payloads(
         try:
             new = await edit_payload(rt, letter, edit)
         except UsageError as error:
-            message = f"{letter['job']}/{chunk_name(letter)}: {error.message}"
+            message = f"{letter.ref.job}/{chunk_name(letter.chunk)}: {error.message}"
             raise UsageError(message, code=error.code) from error
         if new is not None:
             payloads[position] = json.loads(new.content)
@@ -116,10 +117,10 @@ def warn_of_edit(out: Output, plan: Plan, payloads: NewPayloads) -> None:
         )
 
 
-def count_not_compensated(letters: Sequence[Letter]) -> int:
+def count_not_compensated(letters: Sequence[DeadLetterRow]) -> int:
     """Count the dead letters whose effects may still be in force.
 
     The ledger finds an effect by its arguments, so with another payload a redrive may
     repeat it.
     """
-    return sum(letter.get("compensation") in NOT_COMPENSATED for letter in letters)
+    return sum(letter.compensation in NOT_COMPENSATED for letter in letters)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import JobRef
 from piecework.errors import NotFoundError, UsageError
 from piecework.runtime import Runtime
@@ -33,7 +34,6 @@ from piecework_orchestrator.cli.dlq_select import (
     Filter,
     FingerprintOption,
     JobOption,
-    Letter,
     LimitOption,
     ReasonOption,
     SinceOption,
@@ -150,7 +150,7 @@ class RedriveOptions:
     canary: int = 0
     timeout_s: float | None = None
 
-    def request(self, ref: JobRef, letters: Sequence[Letter]) -> RedriveRequest:
+    def request(self, ref: JobRef, letters: Sequence[DeadLetterRow]) -> RedriveRequest:
         """Return the redrive of dead letters of a job."""
         return RedriveRequest(ref, letters, whoami(), self.reason, self.rate, self.edit)
 
@@ -227,7 +227,7 @@ async def redrive_at_once(
 
 
 async def redrive_in_waves(
-    rt: Runtime, out: Output, letters: Sequence[Letter], options: RedriveOptions
+    rt: Runtime, out: Output, letters: Sequence[DeadLetterRow], options: RedriveOptions
 ) -> int:
     """Redrive in waves; return the exit code.
 
@@ -277,9 +277,11 @@ def wave_line(wave: Document) -> str:
     )
 
 
-def recurred_causes(result: CanaryResult, letters: Sequence[Letter]) -> list[Document]:
+def recurred_causes(
+    result: CanaryResult, letters: Sequence[DeadLetterRow]
+) -> list[Document]:
     """Return the redriven causes that killed a chunk again."""
-    known = {letter["fingerprint"]: letter["error_code"] for letter in letters}
+    known = {letter.fingerprint: letter.error_code for letter in letters}
     died = sum((wave.died for wave in result.waves), start=WaveResult().died)
     return [
         {"fingerprint": mark, "error_code": known[mark], "count": count}

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from piecework.domain import keys
+from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import iso
 from piecework.errors import UsageError
-from piecework.errors.fingerprint import fingerprint
 from piecework.runtime import Runtime
 from piecework.store.dead_letters import OPEN, DeadLetters
-from piecework.store.table import Item
 from piecework_orchestrator.cli.options import limit_option
 from piecework_orchestrator.cli.times import parse_span
 from piecework_orchestrator.inspector import require_job
@@ -64,8 +63,6 @@ DryRunOption = Annotated[
     typer.Option("--dry-run", help="Show the selected dead letters, change nothing."),
 ]
 
-Letter = dict[str, Any]
-
 
 @dataclass(frozen=True, slots=True)
 class Filter:
@@ -85,19 +82,19 @@ class Filter:
     chunks: Sequence[int] | None = None
     closed: bool = False
 
-    def matches(self, letter: Item, after: str) -> bool:
+    def matches(self, letter: DeadLetterRow, after: str) -> bool:
         """Return whether a dead letter matches and is not older than an ISO time."""
         return (
-            (self.closed or letter.get("state") == OPEN)
-            and (self.code is None or fnmatchcase(letter["error_code"], self.code))
-            and self.fingerprint in {None, letter["fingerprint"]}
-            and self.stage in {None, letter.get("stage")}
-            and str(letter["dead_lettered_at"]) >= after
-            and (not self.chunks or letter["chunk"] in self.chunks)
+            (self.closed or letter.state == OPEN)
+            and (self.code is None or fnmatchcase(letter.error_code, self.code))
+            and self.fingerprint in {None, letter.fingerprint}
+            and self.stage in {None, letter.stage}
+            and letter.dead_lettered_at >= after
+            and (not self.chunks or letter.chunk in self.chunks)
         )
 
 
-async def select(rt: Runtime, wanted: Filter) -> list[Letter]:
+async def select(rt: Runtime, wanted: Filter) -> list[DeadLetterRow]:
     """Return the dead letters that match, the newest first.
 
     Raises:
@@ -113,12 +110,10 @@ async def select(rt: Runtime, wanted: Filter) -> list[Letter]:
         async for letter in candidates(rt, wanted)
         if wanted.matches(letter, after)
     ]
-    return sorted(
-        found, key=lambda letter: str(letter["dead_lettered_at"]), reverse=True
-    )
+    return sorted(found, key=lambda letter: letter.dead_lettered_at, reverse=True)
 
 
-async def candidates(rt: Runtime, wanted: Filter) -> AsyncIterator[Letter]:
+async def candidates(rt: Runtime, wanted: Filter) -> AsyncIterator[DeadLetterRow]:
     """Yield the dead letters of the job, or of the tenant."""
     letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
     if wanted.job is None:
@@ -126,18 +121,9 @@ async def candidates(rt: Runtime, wanted: Filter) -> AsyncIterator[Letter]:
     else:
         found = letters.of_job((await require_job(rt, wanted.job)).ref)
     async for letter in found:
-        yield with_fingerprint(letter)
+        yield letter
 
 
-def with_fingerprint(letter: Item) -> Letter:
-    """Return a dead letter with its fingerprint, which early versions did not store."""
-    if "fingerprint" in letter:
-        return letter
-    stage, message = str(letter.get("stage", "")), str(letter.get("error", ""))
-    return {**letter, "fingerprint": fingerprint(letter["error_code"], stage, message)}
-
-
-def chunk_name(letter: Item) -> str | int:
+def chunk_name(chunk: int) -> str | int:
     """Return the number of a chunk, or `join`."""
-    number = int(letter["chunk"])
-    return "join" if number == keys.JOIN_CHUNK else number
+    return "join" if chunk == keys.JOIN_CHUNK else chunk

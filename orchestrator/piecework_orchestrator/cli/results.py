@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
@@ -14,18 +13,19 @@ import typer
 from piecework.domain import keys, records
 from piecework.domain.model import Chunk, ChunkStatus, Job, JobStatus
 from piecework.domain.records import JsonRefusedError, require_bounded
+from piecework.domain.rows import StageRow
 from piecework.domain.values import BOUNDS
 from piecework.errors import PermanentError, PieceworkError, StateError, UsageError
 from piecework.runtime import Runtime
+from piecework.store.completion import chunks_of_group, read_chunks
 from piecework.store.results import NULL, ONE_BY_ONE, stored_results
-from piecework.store.table import Item
 from piecework_orchestrator.cli.files import make_folder, whole_file
 from piecework_orchestrator.cli.options import Format, JobArgument
 from piecework_orchestrator.cli.output import Column, Output, encode
 from piecework_orchestrator.cli.progress import exit_code
 from piecework_orchestrator.cli.run import report_error, run_connected
 from piecework_orchestrator.inspector import (
-    count_open_letters,
+    dead_letters_of,
     read_certificate,
     require_job,
 )
@@ -139,7 +139,7 @@ async def follow_results(
         no_worker_hint=hint,
     )
     ended = await watch(rt, job.ref.job, watcher)
-    letters = await count_open_letters(rt, ended.ref)
+    letters = await dead_letters_of(rt).count_open(ended.ref)
     return ended, exit_code({"status": ended.status, "dead_letters": letters})
 
 
@@ -192,44 +192,37 @@ class Follower:
         seen = self._tallied.get(group, frozenset())
         if len(seen) == keys.partition_size(group, job.chunks) and job.gen == 1:
             return frozenset()  # full, and only a reopening removes chunks
-        pk = keys.partition_pk(job.ref.tenant, job.ref.job, group)
-        item = await self.rt.table.get(pk, keys.TALLY_SK)
-        self._tallied[group] = frozenset((item or {}).get("ended_chunks", ()))
+        self._tallied[group] = await self.rt.tallies.ended_of_group(job.ref, group)
         return self._tallied[group] - seen
 
 
 async def read_group(
     rt: Runtime, job: Job, group: int, wanted: Iterable[int] | None = None
-) -> list[tuple[Chunk, Item | None]]:
+) -> list[tuple[Chunk, StageRow | None]]:
     """Return the chunks of a group that have ended, each with its stored result.
 
     The chunks are read before the results: a chunk that has ended has its result.
     """
     pk = keys.partition_pk(job.ref.tenant, job.ref.job, group)
     if wanted is not None and len(numbers := sorted(wanted)) <= ONE_BY_ONE:
-        refs = [job.ref.chunk(number) for number in numbers]
-        items = await asyncio.gather(*(rt.table.get(pk, ref.sk) for ref in refs))
-        found = [Chunk.read(r, i) for r, i in zip(refs, items, strict=True) if i]
+        found = await read_chunks(rt.table, map(job.ref.chunk, numbers))
     else:
-        found = [
-            Chunk.read(job.ref.chunk(keys.chunk_number(item["sk"])), item)
-            async for item in rt.table.query(pk, keys.CHUNK_PREFIX)
-        ]
+        found = [chunk async for chunk in chunks_of_group(rt.table, job.ref, group)]
     ended = [chunk for chunk in found if chunk.status.terminal]
     return await stored_results(rt.table, pk, ended)
 
 
 async def result_line(
-    rt: Runtime, chunk: Chunk, result: Item | None, on_error: OnError
+    rt: Runtime, chunk: Chunk, result: StageRow | None, on_error: OnError
 ) -> Line | None:
     """Return the line of a chunk; report a result that cannot be read."""
     facts: Line = {
         "chunk": chunk.ref.chunk,
-        "label": chunk.item.get("label", ""),
+        "label": chunk.label,
         "status": str(chunk.status),
     }
     if chunk.status is not ChunkStatus.SUCCEEDED:
-        return {**facts, "error_code": chunk.item.get("error_code", "")}
+        return {**facts, "error_code": chunk.error_code}
     try:
         return {**facts, "value": await value_of(rt, chunk, result)}
     except (StateError, PermanentError) as error:
@@ -237,7 +230,7 @@ async def result_line(
         return None
 
 
-async def value_of(rt: Runtime, chunk: Chunk, result: Item | None) -> Any:
+async def value_of(rt: Runtime, chunk: Chunk, result: StageRow | None) -> Any:
     """Return the result of a chunk.
 
     Raises:
@@ -246,8 +239,8 @@ async def value_of(rt: Runtime, chunk: Chunk, result: Item | None) -> Any:
         PermanentError: The stored result was changed.
     """
     prefix = keys.object_prefix(chunk.ref.tenant, chunk.ref.job)
-    value = NULL if result is None else await rt.objects.fetch(result, prefix)
-    if keys.sha256(value.encode()) != chunk.item.get("result_sha256"):
+    value = NULL if result is None else await rt.objects.get_value(result, prefix)
+    if keys.sha256(value.encode()) != chunk.result_sha256:
         message = f"The stored result of chunk {chunk.ref} does not match its hash."
         raise StateError(message, code="runtime.state.checkpoint_corrupt")
     try:

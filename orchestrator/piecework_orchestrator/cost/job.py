@@ -8,9 +8,9 @@ from typing import Any
 
 from piecework.cost.persistence import LOOK_S, QUIET_S
 from piecework.domain import keys
-from piecework.domain.model import ChunkStatus, Job, moment
+from piecework.domain.model import Chunk, ChunkStatus, Job, moment
 from piecework.runtime import Runtime
-from piecework.store.completion import all_chunks
+from piecework.store.completion import all_chunks, read_chunk
 from piecework.store.costs import Costs
 from piecework_orchestrator.cost import bill
 from piecework_orchestrator.cost.bill import BillLine, TaskSize
@@ -27,11 +27,12 @@ class CallUsage:
     tokens_in: int = 0
     tokens_out: int = 0
 
-    def add(self, item: Mapping[str, Any]) -> None:
-        """Add the usage on a chunk's item."""
-        self.calls += int(item.get("calls", 0))
-        self.tokens_in += int(item.get("tokens_in", 0))
-        self.tokens_out += int(item.get("tokens_out", 0))
+    def add(self, chunk: Chunk) -> None:
+        """Add the usage of a chunk."""
+        tokens_in, tokens_out = chunk.tokens
+        self.calls += chunk.calls
+        self.tokens_in += tokens_in
+        self.tokens_out += tokens_out
 
 
 async def job_bill(
@@ -88,11 +89,12 @@ async def call_costs(
     """
     on_chunks, dead = CallUsage(), CallUsage()
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
-        on_chunks.add(chunk.item)
+        on_chunks.add(chunk)
         if chunk.status is ChunkStatus.DEAD:
-            dead.add(chunk.item)
-    join = await rt.table.get(job.ref.pk, keys.chunk_sk(keys.JOIN_CHUNK))
-    on_chunks.add(join or {})
+            dead.add(chunk)
+    join = await read_chunk(rt.table, job.ref.chunk(keys.JOIN_CHUNK))
+    if join is not None:
+        on_chunks.add(join)
     paid = counted_usage(counts, "paid")
     lost = subtract_usage(paid, on_chunks) if job.status.ended else CallUsage()
     usd = bill.total(line for line in found if line.group == "calls")
@@ -135,7 +137,7 @@ def bill_notes(
     found_notes = []
     if not job.status.ended:
         found_notes.append("the job has not ended: this is the cost recorded so far")
-    elif rt.clock() - moment(str(job.item["finished_at"])) < QUIET_S + LOOK_S:
+    elif rt.clock() - moment(job.finished_at) < QUIET_S + LOOK_S:
         found_notes.append(
             "the job just ended: workers record the last costs within 35 s"
         )

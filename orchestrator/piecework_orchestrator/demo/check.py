@@ -35,7 +35,7 @@ async def count_results(watcher: JobWatcher, kill: WorkerKill) -> Counts:
         calls_paid_twice=snapshot.model.answered_twice,
         claimed_at_kill=len(kill.claimed),
         taken_over=len(kill.takeovers),
-        redriven=len([row async for row in rows if row["state"] == "REDRIVEN"]),
+        redriven=len([row async for row in rows if row.state == "REDRIVEN"]),
     )
 
 
@@ -51,7 +51,7 @@ async def verified_chunks(rt: Runtime, job: Job, snapshot: JobSnapshot) -> set[i
     Raises:
         StateError: A stored result is not the one that its chunk was settled with.
     """
-    content = await rt.objects.get(str(job.item["certificate"]))
+    content = await rt.objects.get(job.certificate)
     certified = Certificate.model_validate_json(content).results
     job_results = StoredJobResults(rt.table, rt.objects, job.ref, snapshot)
     stored = {result.chunk async for result in job_results.results()}

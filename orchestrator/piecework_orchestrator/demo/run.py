@@ -15,11 +15,12 @@ from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
 from random import Random
-from typing import Any, TextIO
+from typing import TextIO
 
 from aiohttp import ClientSession
 
 from piecework.domain import keys
+from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Job, JobRef, JobStatus
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
@@ -241,14 +242,14 @@ async def wait_for_job_end(
         lambda snapshot: snapshot.job.status.ended, f"the job ends {expected}", observe
     )
     watcher.screen.hide_progress()
-    outcomes = snapshot.job.item["outcomes"]
+    outcomes = snapshot.job.outcomes or {}
     totals = ", ".join(f"{count} {status}" for status, count in outcomes.items())
     watcher.screen.print_line(
         "job", f"{snapshot.job.status}   {totals}   of {snapshot.job.chunks} chunks"
     )
 
 
-async def report_dead_letters(watcher: JobWatcher) -> list[dict[str, Any]]:
+async def report_dead_letters(watcher: JobWatcher) -> list[DeadLetterRow]:
     """Report the open dead letters and the commands that show them.
 
     Raises:
@@ -256,14 +257,14 @@ async def report_dead_letters(watcher: JobWatcher) -> list[dict[str, Any]]:
     """
     rt, ref = watcher.rt, watcher.ref
     rows = DeadLetters(rt.dead_letters, rt.settings, rt.clock).of_job(ref)
-    letters = [row async for row in rows if row["state"] == "OPEN"]
+    letters = [row async for row in rows if row.state == "OPEN"]
     for row in letters:
         watcher.screen.print_line(
             "dead",
-            f"chunk {row['chunk']} ({row['label']}): {row['error_code']} in "
-            f"{row['stage']}, attempt {row['attempts']}",
+            f"chunk {row.chunk} ({row.label}): {row.error_code} in "
+            f"{row.stage}, attempt {row.attempts}",
         )
-        command = f"piecework dlq show {ref.job} {row['chunk']}"
+        command = f"piecework dlq show {ref.job} {row.chunk}"
         watcher.screen.print_line("", f"you would type: {command}")
     if not letters:
         message = "the clause that is too long was not dead-lettered"
@@ -295,7 +296,7 @@ async def stop_workers(
     await asyncio.gather(*(worker.wait_until_exited() for worker in workers))
 
 
-async def redrive_all(watcher: JobWatcher, letters: Sequence[dict[str, Any]]) -> None:
+async def redrive_all(watcher: JobWatcher, letters: Sequence[DeadLetterRow]) -> None:
     """Redrive the dead letters, as `piecework dlq redrive` does."""
     request = RedriveRequest(watcher.ref, letters, actor="demo", reason=REASON)
     count, gen = await redrive(watcher.rt, request)
@@ -313,7 +314,7 @@ async def redrive_all(watcher: JobWatcher, letters: Sequence[dict[str, Any]]) ->
 async def save_results(rt: Runtime, ref: JobRef, out: Path, screen: Screen) -> None:
     """Save report and certificate to the output folder."""
     job = await rt.jobs.read(ref)
-    certificate = str(job.item.get("certificate", "")) if job else ""
+    certificate = job.certificate if job else ""
     wanted = {
         "report.md": keys.artifact_key(ref.tenant, ref.job, "report.md"),
         "report.html": keys.artifact_key(ref.tenant, ref.job, "report.html"),

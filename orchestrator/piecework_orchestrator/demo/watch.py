@@ -255,14 +255,14 @@ def owner_pid(chunk: Chunk) -> int:
     """Return the pid of a running chunk's owner, or 0."""
     if chunk.status is not ChunkStatus.RUNNING:
         return 0
-    pid = str(chunk.item.get("claimed_by", "")).rpartition("-")[2]
+    pid = chunk.claimed_by.rpartition("-")[2]
     return int(pid) if pid.isdecimal() else 0
 
 
 def claimed_chunks(chunks: Iterable[Chunk], pid: int) -> list[ClaimedChunk]:
     """Return the chunks that a process has claimed, by the table."""
     return [
-        ClaimedChunk(chunk.ref.chunk, str(chunk.item["stage"]), chunk.fence)
+        ClaimedChunk(chunk.ref.chunk, chunk.stage, chunk.fence)
         for chunk in chunks
         if owner_pid(chunk) == pid
     ]
@@ -285,7 +285,7 @@ def find_takeovers(
     """Return the chunks that another worker has claimed."""
     now = {chunk.ref.chunk: chunk for chunk in chunks}
     return [
-        Takeover(claimed, str(now[claimed.chunk].item.get("claimed_by", "")), seconds)
+        Takeover(claimed, now[claimed.chunk].claimed_by, seconds)
         for claimed in waiting
         if now[claimed.chunk].fence > claimed.fence
     ]

@@ -175,7 +175,7 @@ class FleetDriver:
 
         async def act(rt: Runtime) -> None:
             letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
-            rows = [r async for r in letters.of_job(ref) if r["state"] == "OPEN"]
+            rows = [r async for r in letters.of_job(ref) if r.state == "OPEN"]
             await redrive(rt, RedriveRequest(ref, rows, "operator", "it is fixed"))
 
         return await self.command("redrive", act, **more)

@@ -10,13 +10,13 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
+from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Chunk, Job, JobRef
 from piecework.pipeline import Pipeline
 from piecework.runtime import Runtime
 from piecework.settings import Settings
 from piecework.store.completion import all_chunks
 from piecework.store.dead_letters import DeadLetters
-from piecework.store.table import Item
 from piecework_orchestrator.redrive import RedriveRequest
 from piecework_simulation.driver.processes import FleetDriver
 from piecework_simulation.engine.faults import Faults
@@ -55,14 +55,14 @@ class Simulated:
         assert job is not None
         return [c async for c in all_chunks(self.rt.table, job.ref, job.chunks)]
 
-    async def letters(self) -> list[Item]:
+    async def letters(self) -> list[DeadLetterRow]:
         """Return the open dead letters of the job."""
         store = DeadLetters(self.rt.dead_letters, self.rt.settings, self.rt.clock)
-        found = [row async for row in store.of_job(REF) if row["state"] == "OPEN"]
-        return sorted(found, key=lambda row: int(row["chunk"]))
+        found = [row async for row in store.of_job(REF) if row.state == "OPEN"]
+        return sorted(found, key=lambda row: row.chunk)
 
 
-def redrive_of(letters: Sequence[Item]) -> RedriveRequest:
+def redrive_of(letters: Sequence[DeadLetterRow]) -> RedriveRequest:
     """Return a redrive of these dead letters."""
     return RedriveRequest(REF, letters, "tester", "it is fixed")
 

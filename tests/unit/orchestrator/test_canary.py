@@ -10,8 +10,8 @@ import pytest
 from pydantic import BaseModel
 
 from piecework import Context, PermanentError, Pipeline, Stage
+from piecework.domain.dead_letter import DeadLetterRow
 from piecework.errors import UsageError, WaitTimeoutError
-from piecework.store.table import Item
 from piecework_orchestrator.canary import (
     CanaryRequest,
     CanaryResult,
@@ -46,17 +46,20 @@ class Stock:
         return Pipeline(name="selling", payload=Order, stages=[Stage(sell)])
 
 
-async def with_dead_letters(here: Simulated, pipeline: Pipeline) -> list[Item]:
+async def with_dead_letters(here: Simulated, pipeline: Pipeline) -> list[DeadLetterRow]:
     """Submit three orders that all die; return their dead letters."""
     await here.submit(pipeline, [Order(n=n) for n in range(3)])
     await here.ended()
     letters = await here.letters()
-    assert [0, 1, 2] == [letter["chunk"] for letter in letters]
+    assert [0, 1, 2] == [letter.chunk for letter in letters]
     return letters
 
 
 async def run_canary(
-    here: Simulated, letters: list[Item], first: int = 1, within: float | None = None
+    here: Simulated,
+    letters: list[DeadLetterRow],
+    first: int = 1,
+    within: float | None = None,
 ) -> CanaryResult:
     request = CanaryRequest(letters, lambda _, some: redrive_of(some), first, within)
     waves: list[WaveResult] = []
@@ -79,7 +82,7 @@ def test_the_limit_of_a_canary_covers_all_its_waves_together(
         with pytest.raises(WaitTimeoutError) as refused:
             await run_canary(here, letters, within=within)
         took = asyncio.get_running_loop().time() - began
-        open_ = [letter["chunk"] for letter in await here.letters()]
+        open_ = [letter.chunk for letter in await here.letters()]
         return took, refused.value.message, open_
 
     took, message, open_ = simulate(act, [pipeline])
@@ -129,7 +132,7 @@ def test_a_canary_beside_a_redrive_that_runs_is_refused_and_reopens_nothing() ->
         await redrive(here.rt, redrive_of(letters[:1]))
         with pytest.raises(UsageError) as refused:
             await run_canary(here, letters[1:])
-        return refused.value.code, [row["chunk"] for row in await here.letters()]
+        return refused.value.code, [row.chunk for row in await here.letters()]
 
     assert ("job.state.not_finished", [1, 2]) == simulate(act, [pipeline])
 

@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from piecework import Context, Pipeline, Stage
+from piecework.domain.dead_letter import DeadLetterRow
 from piecework.errors import UsageError
 from piecework.settings import Settings
 from piecework_orchestrator.redrive import Edit, edit_payload
@@ -45,7 +46,9 @@ async def test_a_payload_that_workers_would_refuse_is_refused(
 ) -> None:
     deployment = Deployment()
     deployment.letter("a", 0, pipeline="toy")
-    (letter,) = deployment.letters.rows.values()
+    (item,) = deployment.letters.rows.values()
+    letter = DeadLetterRow.read(item)
+    assert letter is not None
     with pytest.raises(UsageError) as refused:
         await edit_payload(deployment.runtime(Settings()), letter, Edit(patch))
     assert "redrive.payload.invalid" == refused.value.code

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.keys import JOIN_CHUNK
 from piecework.domain.model import JobRef
 from piecework.errors import UsageError
@@ -48,9 +49,9 @@ def reopened(monkeypatch: pytest.MonkeyPatch) -> list[list[ReopenRequest]]:
 
 def make_request(deployment: Deployment) -> RedriveRequest:
     """Return a redrive of all dead letters of the deployment."""
-    return RedriveRequest(
-        REF, list(deployment.letters.rows.values()), "me", "it is fixed"
-    )
+    found = map(DeadLetterRow.read, deployment.letters.rows.values())
+    letters = [letter for letter in found if letter]
+    return RedriveRequest(REF, letters, "me", "it is fixed")
 
 
 async def test_a_letter_that_is_open_is_redriven(

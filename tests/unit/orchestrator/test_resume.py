@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from piecework.domain import keys
+from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Chunk, Job
 from piecework.domain.outcome import Compensation, DeadLettered
 from piecework.jobs.fan_out import HEARTBEAT_S
@@ -16,11 +16,8 @@ from piecework.store.dead_letters import Closing, DeadLetters
 from piecework.store.reopen import Patched, Reopening, Schedule, reopening
 from piecework_orchestrator import resume as resuming
 from piecework_orchestrator.resume import (
-    CHUNK_ATTRIBUTES,
-    LETTER_ATTRIBUTES,
     ReopenRequest,
     dispatch,
-    pick,
     remove_from_tallies,
     reopen_chunks,
 )
@@ -34,7 +31,7 @@ DEAD = {"status": "DEAD", "gen": 1, "fence": 2, "stage": "second", "label": "7 F
 def test_what_is_kept_of_a_chunk_is_enough_to_reopen_it(more: dict[str, Any]) -> None:
     chunk, table = Chunk.read(REF, DEAD | more), paper()
     how = Reopening(Patched("p/0+1", "ab", "{}"), Schedule(1.0, 2.0))
-    slim = replace(chunk, item=pick(chunk.item, CHUNK_ATTRIBUTES))
+    slim = chunk.to_reopen()
     assert reopening(table, chunk, 2, how) == reopening(table, slim, 2, how)
     assert {"label", "error_code"} & slim.item.keys() == set()
 
@@ -42,10 +39,12 @@ def test_what_is_kept_of_a_chunk_is_enough_to_reopen_it(more: dict[str, Any]) ->
 def test_what_is_kept_of_a_dead_letter_is_enough_to_close_it() -> None:
     letters = DeadLetters(paper(), Settings(), lambda: 0.0)
     death = DeadLettered(envelope(), Compensation.NOT_NEEDED)
-    letter = letters.row(claim(), death, [], pipeline="review", owner="")
-    slim, by = pick(letter, LETTER_ATTRIBUTES), Closing("me", "why")
-    assert letters.redriving(letter, 2, by) == letters.redriving(slim, 2, by)
-    assert {"error_history", "error"} & slim.keys() == set()
+    item = letters.row(claim(), death, [], pipeline="review", owner="")
+    letter, by = DeadLetterRow(item, REF, 1), Closing("me", "why")
+    slim = letter.to_close()
+    actions = letters.redrive_actions(letter, 2, by)
+    assert actions == letters.redrive_actions(slim, 2, by)
+    assert {"error_history", "error"} & slim.item.keys() == set()
 
 
 class Slow:

@@ -18,6 +18,7 @@ from piecework.domain.outcome import (
 )
 from piecework.domain.protocols import ClaimLostError
 from piecework.domain.records import UNREADABLE
+from piecework.domain.rows import ErrorRow
 from piecework.errors import ErrorEnvelope, PermanentError
 from piecework.errors.codes import ErrorClass
 from piecework_worker.early_outcomes import last_failure, outcome_of_interrupt
@@ -33,7 +34,7 @@ def nothing_to_load(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ended(gen: int = 1, attempt: int = 3, **facts: Any) -> dict[str, Any]:
     error = envelope(stage="first", **facts).model_dump_json()
-    return {"gen": gen, "attempt": attempt, "error": error}
+    return ErrorRow({"gen": gen, "attempt": attempt, "error": error})
 
 
 def lost(failure: ErrorEnvelope) -> bool:

@@ -10,14 +10,15 @@ from typing import Any
 from rich.console import Console
 
 from piecework.aws.objects import MOST_BYTES, PayloadRef, Payloads
+from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import ChunkRef
-from piecework.domain.records import Bounds, read_json, read_value
+from piecework.domain.records import Bounds, read_json
 from piecework.errors import NotFoundError, PieceworkError, StoreError
 from piecework.errors.codes import REGISTRY
 from piecework.runtime import Runtime
-from piecework.store.dead_letters import OPEN, REDRIVEN, read_letter
-from piecework.store.table import Item
-from piecework_orchestrator.cli.dlq_select import Letter, chunk_name, with_fingerprint
+from piecework.store.completion import read_chunk
+from piecework.store.dead_letters import OPEN, REDRIVEN, DeadLetters
+from piecework_orchestrator.cli.dlq_select import chunk_name
 from piecework_orchestrator.cli.output import (
     ERROR_HISTORY_COLUMNS,
     Column,
@@ -61,10 +62,11 @@ LINE_ATTRIBUTES = (
 )
 
 
-def letter_line(letter: Letter) -> Letter:
+def letter_line(letter: DeadLetterRow) -> dict[str, Any]:
     """Return the facts of a dead letter that a list shows."""
-    return {"chunk": chunk_name(letter)} | {
-        name: letter[name] for name in LINE_ATTRIBUTES if letter.get(name) is not None
+    facts = letter.facts
+    return {"chunk": chunk_name(letter.chunk)} | {
+        name: facts[name] for name in LINE_ATTRIBUTES if facts.get(name) is not None
     }
 
 
@@ -84,7 +86,7 @@ def letter_columns(now: float, *, all_: bool) -> list[Column]:
     ]
 
 
-def letter_view(letter: Letter, now: float) -> View:
+def letter_view(letter: Document, now: float) -> View:
     """Return a view of a dead letter."""
     died = format_ago(letter["dead_lettered_at"], now)
     uncompensated = letter.get("uncompensated_stages")
@@ -93,7 +95,7 @@ def letter_view(letter: Letter, now: float) -> View:
         console.print(
             facts(
                 [
-                    ("chunk", f"{letter['job']} {chunk_name(letter)}"),
+                    ("chunk", f"{letter['job']} {chunk_name(letter['chunk'])}"),
                     ("label", letter.get("label")),
                     ("state", state_text(letter, now)),
                     ("error", f"{letter['error_code']}  ({letter['error_class']})"),
@@ -126,7 +128,7 @@ def letter_view(letter: Letter, now: float) -> View:
     return draw
 
 
-def state_text(letter: Letter, now: float) -> str:
+def state_text(letter: Document, now: float) -> str:
     """Return the state of a dead letter, and how it was closed."""
     row = letter["lineage"][-1]
     if letter["state"] == OPEN:
@@ -148,7 +150,7 @@ def closed_as(row: Document) -> str:
     return text + (", patched" if "patch" in row else "")
 
 
-def origin_text(letter: Letter, now: float) -> str:
+def origin_text(letter: Document, now: float) -> str:
     """Return the first death of a chunk that died several times."""
     first = letter["lineage"][0]
     if letter["deaths"] == 1:
@@ -160,7 +162,7 @@ def origin_text(letter: Letter, now: float) -> str:
     )
 
 
-def patch_text(letter: Letter) -> str:
+def patch_text(letter: Document) -> str:
     """Return the last patch of the payload, its generation and its actor."""
     changes = [row for row in letter["lineage"] if "patch" in row]
     if not changes:
@@ -169,13 +171,13 @@ def patch_text(letter: Letter) -> str:
     return f"since generation {last['redriven_gen']}, by {last['by']}: {last['patch']}"
 
 
-def cause_text(letter: Letter) -> str:
+def cause_text(letter: Document) -> str:
     """Return the cause of the code; a pipeline's own code is not in the registry."""
     found = REGISTRY.get(str(letter["error_code"]))
     return found.cause if found else ""
 
 
-def counters_text(letter: Letter) -> str:
+def counters_text(letter: Document) -> str:
     """Return the counters of the chunk as text."""
     names = ("attempts", "claims", "receive_count")
     return ", ".join(f"{name} {letter[name]}" for name in names if name in letter)
@@ -196,9 +198,9 @@ def payload_text(payload: Any) -> str:
     return clean("\n".join(lines))
 
 
-def next_command(letter: Letter) -> str:
+def next_command(letter: Document) -> str:
     """Return the next command."""
-    job, chunk = letter["job"], chunk_name(letter)
+    job, chunk = letter["job"], chunk_name(letter["chunk"])
     if letter["state"] != OPEN:
         return f"piecework chunks show {job} {chunk}"
     only = "" if chunk == "join" else f" --chunk {chunk}"
@@ -221,38 +223,32 @@ LINEAGE_COLUMNS = [
 # Group dead letters by cause: count, first and last death, owner, next command.
 
 
-def group_by_cause(letters: Sequence[Letter]) -> list[Document]:
+def group_by_cause(letters: Sequence[DeadLetterRow]) -> list[Document]:
     """Return one document per fingerprint, the most frequent first."""
-    found: dict[str, list[Letter]] = defaultdict(list)
+    found: dict[str, list[DeadLetterRow]] = defaultdict(list)
     for letter in letters:
-        found[letter["fingerprint"]].append(letter)
+        found[letter.fingerprint].append(letter)
     documents = [group_document(members) for members in found.values()]
     return sorted(documents, key=lambda one: (-one["count"], one["fingerprint"]))
 
 
-def group_document(letters: Sequence[Letter]) -> Document:
+def group_document(letters: Sequence[DeadLetterRow]) -> Document:
     """Return the document of one cause; its texts are those of the newest letter."""
-    ordered = sorted(letters, key=lambda letter: str(letter["dead_lettered_at"]))
+    ordered = sorted(letters, key=lambda letter: letter.dead_lettered_at)
     first, last = ordered[0], ordered[-1]
-    code, mark = last["error_code"], last["fingerprint"]
+    job, chunk, mark = last.ref.job, chunk_name(last.chunk), last.fingerprint
+    names = ("error_class", "stage", "owner", "runbook")
     return {
         "fingerprint": mark,
         "count": len(letters),
-        "error_code": code,
-        "error_class": last.get("error_class"),
-        "stage": last.get("stage"),
-        "jobs": sorted({letter["job"] for letter in letters}),
-        "first_died_at": first["dead_lettered_at"],
-        "last_died_at": last["dead_lettered_at"],
-        "pipelines": sorted({str(letter.get("pipeline", "")) for letter in letters}),
-        "owner": last.get("owner"),
-        "runbook": last.get("runbook"),
-        "sample": {
-            "job": last["job"],
-            "chunk": chunk_name(last),
-            "error": last.get("error"),
-        },
-        "next": f"piecework dlq show {last['job']} {chunk_name(last)}, then "
+        "error_code": last.error_code,
+        **last.document(names),
+        "jobs": sorted({letter.ref.job for letter in letters}),
+        "first_died_at": first.dead_lettered_at,
+        "last_died_at": last.dead_lettered_at,
+        "pipelines": sorted({letter.pipeline for letter in letters}),
+        "sample": {"job": job, "chunk": chunk, **last.document(("error",))},
+        "next": f"piecework dlq show {job} {chunk}, then "
         f"piecework dlq redrive --fingerprint {mark} --canary 1 --reason 'the fix'",
     }
 
@@ -281,71 +277,68 @@ CLOSING_ATTRIBUTES = {
 }
 
 
-async def dead_letter_document(rt: Runtime, ref: ChunkRef) -> Letter:
+async def dead_letter_document(rt: Runtime, ref: ChunkRef) -> Document:
     """Return the last dead letter of a chunk: error history, lineage and payload.
 
     Raises:
         NotFoundError: `job.dead_letter.not_found`.
     """
-    rows = rt.dead_letters.query(ref.of.pk, f"{ref.sk}#")
-    found = [letter async for row in rows if (letter := read_letter(row))]
-    letters = sorted(map(with_fingerprint, found), key=lambda row: int(row["gen"]))
+    store = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
+    letters = await store.of_chunk(ref)
     if not letters:
         message = f"Chunk {ref} has no dead letter."
         step = f"`piecework dlq list --job {ref.job} --all`"
         raise NotFoundError(message, code="job.dead_letter.not_found", next_step=step)
     last = letters[-1]
-    facts = {k: v for k, v in last.items() if k not in {"pk", "sk", "expires_at"}}
-    chunk = await rt.table.get(ref.pk, ref.sk) or {}
+    chunk = await read_chunk(rt.table, ref)
+    now = {"status": str(chunk.status), "gen": chunk.gen} if chunk else {}
     return {
-        **facts,
-        "error_history": read_value(
-            str(last["error_history"]), "The error history of a dead letter"
-        ),
+        **last.facts,
+        "error_history": last.error_history,
         "deaths": len(letters),
         "lineage": lineage(letters),
-        "chunk_now": {k: chunk[k] for k in ("status", "gen") if k in chunk},
-        **await payload_facts(rt, ref, last),
+        "chunk_now": now,
+        **await payload_facts(rt, last),
     }
 
 
-def lineage(letters: Sequence[Letter]) -> list[Letter]:
+def lineage(letters: Sequence[DeadLetterRow]) -> list[Document]:
     """Return every death of a chunk, the oldest first, and how each was closed."""
     return [
         {
-            "gen": letter["gen"],
-            "dead_lettered_at": letter["dead_lettered_at"],
-            "error_code": letter["error_code"],
-            "fingerprint": letter["fingerprint"],
-            "replay_of": letter.get("replay_of"),
-            "state": letter["state"],
+            "gen": letter.gen,
+            "dead_lettered_at": letter.dead_lettered_at,
+            "error_code": letter.error_code,
+            "fingerprint": letter.fingerprint,
+            **letter.document(("replay_of",)),
+            "state": letter.state,
             **closing_facts(letter),
         }
         for letter in letters
     ]
 
 
-def closing_facts(letter: Item) -> Letter:
-    """Return when, by whom and why a dead letter was closed, and its redrive."""
-    names = CLOSING_ATTRIBUTES.get(str(letter["state"]), ())
-    facts = dict(zip(("at", "by", "why"), map(letter.get, names), strict=False))
-    more = {"redriven_gen": letter.get("redriven_gen"), "patch": letter.get("patch")}
-    return facts | {name: value for name, value in more.items() if value is not None}
+def closing_facts(letter: DeadLetterRow) -> Document:
+    """Return time, actor and reason of a dead letter's end, and its redrive."""
+    names = CLOSING_ATTRIBUTES.get(letter.state, ())
+    values = letter.document(names).values()
+    facts = dict(zip(("at", "by", "why"), values, strict=False))
+    return facts | letter.pick(("redriven_gen", "patch"))
 
 
-async def payload_facts(rt: Runtime, ref: ChunkRef, letter: Letter) -> Letter:
+async def payload_facts(rt: Runtime, letter: DeadLetterRow) -> Document:
     """Return the payload of a dead chunk, or why it cannot be read.
 
     Raises:
         StoreError: The bucket cannot be reached, so the payload may exist.
     """
-    place, sha256 = letter.get("payload"), letter.get("payload_sha256")
+    ref, place = letter.ref, letter.payload
     if not place:
         return {}
     try:
         payloads = Payloads(rt.objects)
         content = await payloads.read(
-            ref.tenant, ref.job, PayloadRef.parse(str(place)), str(sha256)
+            ref.tenant, ref.job, PayloadRef.parse(place), letter.payload_sha256
         )
         return {"payload_at": place, "payload": read_json(content, Bounds(MOST_BYTES))}
     except StoreError:

@@ -197,7 +197,7 @@ def show_job(out: Output, job: Job, *, new: bool | None = None) -> None:
                 + ("  (it exists with the same content)" if new is False else ""),
             ),
             ("chunks", job.chunks),
-            ("deadline", job.item.get("deadline_at")),
+            ("deadline", job.deadline_at),
         ]
     )
     out.document(document, lambda console: console.print(shown))

@@ -15,6 +15,7 @@ from piecework.cost.meter import CostMeter
 from piecework.domain import keys
 from piecework.domain.model import JobRef
 from piecework.domain.records import require_known
+from piecework.domain.rows import Row
 from piecework.errors import StateError
 from piecework.settings import Settings
 from piecework.store.completion import Tallies
@@ -76,8 +77,8 @@ class Bucket:
         for start in range(0, len(content), 4):
             yield content[start : start + 4]
 
-    async def fetch(self, item: dict[str, Any], prefix: str) -> str:
-        return str(item["value"])
+    async def get_value(self, row: Row, prefix: str) -> str:
+        return str(row.item["value"])
 
     async def names(self, prefix: str) -> AsyncIterator[str]:
         for name in sorted(self.stored):

@@ -58,7 +58,7 @@ def discarded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[int], Clo
     async def discard(
         _: object, ref: JobRef, letters: Sequence[Any], closing: Closing
     ) -> int:
-        requests.append((ref.job, [letter["chunk"] for letter in letters], closing))
+        requests.append((ref.job, [letter.chunk for letter in letters], closing))
         return len(letters)
 
     monkeypatch.setattr(dlq_discard, "discard", discard)

@@ -146,7 +146,7 @@ def test_a_redrive_goes_job_by_job_with_actor_and_reason(
     run: Run, redriven: list[RedriveRequest]
 ) -> None:
     done = run("dlq", "redrive", "--reason", "fixed it", "--yes", "-o", "json")
-    requests = {one.ref.job: {row["chunk"] for row in one.letters} for one in redriven}
+    requests = {one.ref.job: {row.chunk for row in one.letters} for one in redriven}
     assert {"a": {0, 1}, "b": {0}} == requests
     assert {"fixed it"} == {one.reason for one in redriven}
     assert all("@" in one.actor for one in redriven)

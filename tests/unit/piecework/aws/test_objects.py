@@ -7,6 +7,7 @@ from botocore.exceptions import EndpointConnectionError
 
 from piecework.aws.objects import INLINE_LIMIT, LINES_BLOCK, Objects, verify
 from piecework.domain import keys
+from piecework.domain.rows import Row
 from piecework.errors import PermanentError, StateError, StoreError
 from tests.unit.piecework.bucket import Bucket, failure
 
@@ -98,7 +99,7 @@ async def test_a_large_value_goes_to_the_bucket_with_its_hash(
     sha256 = keys.sha256(text.encode())
     assert row == {"value_at": f"a/v-{sha256[:16]}.json", "value_sha256": sha256}
     assert bucket.objects[row["value_at"]] == text.encode()
-    assert await objects.fetch(row, "a") == text
+    assert await objects.get_value(Row(row), "a") == text
 
 
 async def test_size_is_counted_in_bytes(objects: Objects) -> None:
@@ -109,7 +110,7 @@ async def test_size_is_counted_in_bytes(objects: Objects) -> None:
 async def test_a_value_in_its_row_needs_no_read(
     objects: Objects, bucket: Bucket
 ) -> None:
-    assert await objects.fetch({"value": "text"}, "a") == "text"
+    assert await objects.get_value(Row({"value": "text"}), "a") == "text"
     assert bucket.reads == []
 
 
@@ -119,7 +120,7 @@ async def test_a_value_that_was_changed_behind_our_back_is_refused(
     row = await objects.put_value("x" * (INLINE_LIMIT + 1), "a/v")
     bucket.objects[row["value_at"]] = b"y"
     with pytest.raises(PermanentError) as caught:
-        await objects.fetch(row, "a")
+        await objects.get_value(Row(row), "a")
     assert caught.value.code == "runtime.payload.corrupt"
 
 

@@ -11,6 +11,7 @@ from piecework.domain import keys
 from piecework.domain.model import Chunk, Job, JobRef
 from piecework.reconciler.jobs import groups_to_read
 from piecework.reconciler.liveness import LeaseObserver
+from piecework.store.completion import Tallies
 from piecework.store.table import Item, Table
 
 REF = JobRef("acme", "job")
@@ -50,14 +51,14 @@ async def test_a_full_group_is_spared_in_the_first_life_of_a_job(
     found: Job, groups: set[int]
 ) -> None:
     table = Blocks()
-    assert groups == await groups_to_read(table, found)
+    assert groups == await groups_to_read(Tallies(table), found)
     assert 0 == table.asked
 
 
 async def test_a_very_large_job_is_spared_its_full_blocks_and_groups() -> None:
     table = Blocks(**{"0512": {513, 514}})
     huge = job(2 * BLOCK + 4 * keys.PARTITION_SIZE, full_blocks={0})
-    groups = await groups_to_read(table, huge)
+    groups = await groups_to_read(Tallies(table), huge)
     assert {*range(256, 512), 512, 515} == groups
     assert 2 == table.asked
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from piecework.cost.units import item_size
 from piecework.domain.outcome import Compensation, DeadLettered
+from piecework.domain.rows import ErrorRow
 from piecework.settings import Settings
 from piecework.store.dead_letters import DeadLetters
 from piecework.store.serialization import to_item
@@ -17,19 +18,20 @@ from tests.unit.piecework.store.tables import NOW, claim, paper
 LARGEST = 400 * 1024
 #: As long as an envelope's texts may be, in the characters that JSON makes longest.
 LONG: Any = {"message": "\U0001f4a5" * 512, "cause": "\U0001f4a5" * 256}
-TRAIL = 32
+#: The errors that a dead letter has at most.
+MAX_ERRORS = 32
 
 
-async def test_a_chunk_that_died_very_often_can_still_be_buried() -> None:
+async def test_a_chunk_with_very_many_errors_can_still_be_dead_lettered() -> None:
     letters = DeadLetters(paper(), Settings(), lambda: NOW)
     errors = [envelope(**LONG, attempt=n).model_dump_json() for n in range(1, 600)]
     row = letters.row(
         claim(gen=200, fence=600),
         DeadLettered(envelope(**LONG, attempt=600), Compensation.NOT_NEEDED),
-        [{"error": error, "worker": "worker"} for error in errors],
+        [ErrorRow({"error": error, "worker": "worker"}) for error in errors],
         pipeline="review",
         owner="",
     )
     assert item_size(to_item(row)) < LARGEST
-    told = [error["attempt"] for error in json.loads(row["error_history"])]
-    assert list(range(601 - TRAIL, 601)) == told
+    kept = [error["attempt"] for error in json.loads(row["error_history"])]
+    assert list(range(601 - MAX_ERRORS, 601)) == kept

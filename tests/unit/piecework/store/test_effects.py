@@ -7,6 +7,7 @@ import pytest
 from piecework.aws.objects import INLINE_LIMIT
 from piecework.domain.model import Effect, iso
 from piecework.domain.protocols import AlreadyDone, ClaimLostError, Proceed, Unknown
+from piecework.domain.rows import EffectRow
 from piecework.store.effects import EffectLedger
 from piecework.store.table import Refused, Written
 from tests.unit.piecework.store.tables import NOW, Paper, claim, objects, paper
@@ -66,7 +67,7 @@ async def test_an_intent_that_is_refused_means_that_the_claim_was_lost() -> None
 async def test_what_was_done_is_answered_from_its_row() -> None:
     table = paper()
     kept = ledger(table)
-    kept.load([row("DONE", value='"answer"')])
+    kept.load([EffectRow(row("DONE", value='"answer"'))])
     assert await kept.begin("key", "a", ONCE, 9.0) == AlreadyDone('"answer"')
     assert table.written == []
 
@@ -78,7 +79,7 @@ async def test_an_effect_in_doubt_is_begun_again_in_its_own_epoch(
 ) -> None:
     table = paper()
     kept = ledger(table, gen=3)
-    kept.load([row(state)])
+    kept.load([EffectRow(row(state))])
     begun = Proceed(1, in_doubt=True, seconds=90)
     assert await kept.begin("key", "a", effect, 9.0) == begun
     assert table.written == []
@@ -90,7 +91,7 @@ async def test_what_can_be_neither_repeated_nor_looked_up_becomes_unknown(
 ) -> None:
     table = paper()
     kept = ledger(table)
-    kept.load([row(state)])
+    kept.load([EffectRow(row(state))])
     assert await kept.begin("key", "a", ONCE, 9.0) == Unknown()
     assert states(table) == ["UNKNOWN"]
 
@@ -99,7 +100,7 @@ async def test_what_can_be_neither_repeated_nor_looked_up_becomes_unknown(
 async def test_what_does_not_stand_is_begun_anew_in_this_epoch(state: str) -> None:
     table = paper()
     kept = ledger(table, gen=3)
-    kept.load([row(state)])
+    kept.load([EffectRow(row(state))])
     assert await kept.begin("key", "a", ONCE, 9.0) == Proceed(3)
     assert table.items()[0]["gen"] == 3
 
@@ -158,7 +159,8 @@ async def test_a_doubt_stays() -> None:
 
 def test_undoing_a_stage_marks_its_effects_and_no_others() -> None:
     kept = ledger(paper())
-    kept.load([row("DONE"), row("DONE", effect_key="other", stage="b")])
+    other = row("DONE", effect_key="other", stage="b")
+    kept.load([EffectRow(row("DONE")), EffectRow(other)])
     (action,) = kept.compensation_updates("a")
     assert action.sk == "WORK#00000003#EFFECT#key"
     assert action.values == {"compensated": "COMPENSATED"}

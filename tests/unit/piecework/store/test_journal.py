@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from piecework.aws.objects import INLINE_LIMIT
+from piecework.domain.rows import CallsRow
 from piecework.errors import StoreError
 from piecework.settings import Settings
 from piecework.store.journal import PAGE_BYTES, CallJournal, take_page
@@ -166,7 +167,7 @@ async def test_a_large_result_goes_to_the_bucket_and_comes_back() -> None:
     assert set(item["large"]) == {"a"}
     later = journal(paper())
     later.objects = kept.objects
-    await later.load([item])
+    await later.load([CallsRow(item)])
     assert (later.recall("a"), later.recall("b")) == (large, "1")
 
 
@@ -181,7 +182,7 @@ async def test_a_late_large_result_does_not_stand_in_the_place_of_another() -> N
         await kept.close(keep=False)
     later = journal(paper())
     later.objects = theirs.objects
-    await later.load(table.items()[:1])
+    await later.load(map(CallsRow, table.items()[:1]))
     assert later.recall("a") == large
 
 
@@ -199,7 +200,8 @@ async def test_a_flush_under_way_ends_once_its_results_are_not_kept() -> None:
 async def test_what_earlier_claims_remembered_is_taken_over_and_not_written() -> None:
     table = paper()
     kept = journal(table)
-    await kept.load([{"calls": {"a": "1"}}, {"calls": {"b": "2"}}, {}])
+    pages = [{"calls": {"a": "1"}}, {"calls": {"b": "2"}}, {}]
+    await kept.load(map(CallsRow, pages))
     await kept.close(keep=True)
     assert (kept.recall("a"), kept.recall("b")) == ("1", "2")
     assert table.written == []

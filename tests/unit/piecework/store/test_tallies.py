@@ -6,8 +6,8 @@ import pytest
 
 from piecework.cost.units import item_size
 from piecework.domain import keys
-from piecework.domain.model import JobRef
-from piecework.store.completion import Tallies, ended_at_least
+from piecework.domain.model import Job, JobRef
+from piecework.store.completion import Tallies
 from piecework.store.table import Refused, Written
 from tests.unit.piecework.store.tables import Paper, paper
 
@@ -139,8 +139,9 @@ async def test_a_reopened_group_of_a_very_large_job_leaves_its_block_too() -> No
         ({"chunks": VERY_LARGE, "full_blocks": {0}}, 65_536),
     ],
 )
-def test_a_job_says_how_many_have_ended_by_what_is_full(job: Any, ended: int) -> None:
-    assert ended == ended_at_least(job)
+def test_a_job_counts_ended_chunks_by_its_full_groups(job: Any, ended: int) -> None:
+    item = {"status": "RUNNING", "gen": 1, "pipeline": "p", **job}
+    assert ended == Job.read(REF, item).ended_at_least
 
 
 def test_the_item_that_all_workers_read_stays_small_however_large_the_job() -> None:

@@ -1,0 +1,194 @@
+"""The attributes of a chunk's item, by name and type.
+
+`Chunk` checks what every reader needs when it reads an item. A property here checks its
+attribute when it is read, so that a claim pays only for what it uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from piecework.domain import records
+
+if TYPE_CHECKING:
+    from piecework.domain.model import ChunkRef
+
+#: Attributes that no document shows.
+HIDDEN = frozenset({"pk", "sk", "v", "claim_token", "value"})
+
+
+class ChunkRow:
+    """The attributes of a chunk that only some readers need."""
+
+    __slots__ = ()
+
+    ref: ChunkRef
+    fence: int
+    item: Mapping[str, Any]
+
+    @property
+    def stage(self) -> str:
+        """The stage that it is at; every stage before it is complete."""
+        return self._text("stage")
+
+    @property
+    def resume_at(self) -> str:
+        """The stage at which it continues when it is reopened."""
+        return self._optional("resume_at") or self.stage
+
+    @property
+    def label(self) -> str:
+        """The label that the submit gave it; empty: it has none."""
+        return records.read_optional_text(self.item, "label") or ""
+
+    @property
+    def payload(self) -> str:
+        """The place of its payload."""
+        return self._text("payload")
+
+    @property
+    def payload_sha256(self) -> str:
+        """The hash of its payload."""
+        return self._text("payload_sha256")
+
+    @property
+    def claimed_by(self) -> str:
+        """Its owner; empty: it has none."""
+        return self._optional("claimed_by")
+
+    @property
+    def claimed_at(self) -> str:
+        """When it was claimed last; empty: never."""
+        return self._optional("claimed_at")
+
+    @property
+    def claim_expires_at(self) -> str:
+        """When its lease expires unless it is renewed; empty: it has no owner."""
+        return self._optional("claim_expires_at")
+
+    @property
+    def retry_at(self) -> str:
+        """When it may be claimed again; empty: at once."""
+        return self._optional("retry_at")
+
+    @property
+    def redispatch_at(self) -> str:
+        """When the reconciler sends its message again; empty: no time is set."""
+        return self._optional("redispatch_at")
+
+    @property
+    def is_cancel_requested(self) -> bool:
+        """Whether a cancel requests it to stop."""
+        return "cancel_requested_at" in self.item
+
+    @property
+    def settled_at(self) -> str:
+        """When it ended; empty: it has not ended."""
+        return self._optional("settled_at")
+
+    @property
+    def error_code(self) -> str:
+        """The code of its last error; empty: it has none."""
+        return records.read_optional_text(self.item, "error_code") or ""
+
+    @property
+    def result_sha256(self) -> str:
+        """The hash of its result; empty: it has none yet."""
+        return self._optional("result_sha256")
+
+    @property
+    def attempts(self) -> int:
+        """The attempts so far; releases by stopping workers are not counted."""
+        return int(self.item.get("attempts", 0))
+
+    @property
+    def deferrals(self) -> int:
+        """How often it was deferred."""
+        return int(self.item.get("deferrals", 0))
+
+    @property
+    def recoveries(self) -> int:
+        """How often it was claimed for recovery."""
+        return int(self.item.get("recoveries", 0))
+
+    @property
+    def releases(self) -> int:
+        """How often a stopping worker released it."""
+        return int(self.item.get("releases", 0))
+
+    @property
+    def redispatches(self) -> int:
+        """How often the reconciler sent its message again."""
+        return self._count("redispatches")
+
+    @property
+    def calls(self) -> int:
+        """The calls that a dependency answered."""
+        return self._count("calls")
+
+    @property
+    def cached_calls(self) -> int:
+        """The calls that a shared response answered."""
+        return self._count("cached_calls")
+
+    @property
+    def calls_after_cancel(self) -> int:
+        """The calls that ended after the cancel request."""
+        return self._count("calls_after_cancel")
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """The tokens that its calls have read and written."""
+        return self._count("tokens_in"), self._count("tokens_out")
+
+    @property
+    def pivot_untried_fence(self) -> int | None:
+        """The claim that met an open breaker at the pivot before it tried anything."""
+        return records.read_optional_int(self.item, "pivot_untried_fence")
+
+    @property
+    def has_patched_payload(self) -> bool:
+        """Whether a redrive replaced its payload."""
+        return "patched_in_gen" in self.item
+
+    @property
+    def direction(self) -> str:
+        """`compensating` or `forward`; empty: it goes forward and may be cancelled."""
+        return self._optional("direction")
+
+    @property
+    def has_direction(self) -> bool:
+        """Whether it ignores a cancel: it compensates, or passed the pivot."""
+        return "direction" in self.item
+
+    @property
+    def compensate_requested(self) -> bool:
+        """Whether a cancel requests its compensation."""
+        return "compensate_requested" in self.item
+
+    @property
+    def renewal_mark(self) -> tuple[int, int]:
+        """Fence and renewals: a pair that changes while the lease's worker lives."""
+        return self.fence, int(self.item.get("renewals", 0))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Its attributes as a document, without keys, result and claim token."""
+        shown = {n: v for n, v in self.item.items() if n not in HIDDEN}
+        name = {"job": self.ref.job, "chunk": self.ref.chunk}
+        return {**name, "label": self.label, **shown}
+
+    def _text(self, name: str) -> str:
+        found = self.item.get(name)
+        if isinstance(found, str):  # before the message is built: claims read this
+            return found
+        return records.read_text(self.item, name, f"The record of chunk {self.ref}")
+
+    def _optional(self, name: str) -> str:
+        return self._text(name) if name in self.item else ""
+
+    def _count(self, name: str) -> int:
+        if name not in self.item:
+            return 0
+        return records.read_int(self.item, name, f"The record of chunk {self.ref}")

@@ -1,0 +1,194 @@
+"""The attributes of a job's item, by name and type.
+
+`Job` checks what every reader needs when it reads an item. A property here checks its
+attribute when it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from piecework.domain import keys, records
+
+if TYPE_CHECKING:
+    from piecework.domain.model import JobRef
+
+#: The times at which a process worked on a job as a whole.
+PROGRESS = (
+    "created_at",
+    "opened_at",
+    "sent_at",
+    "finalizing_at",
+    "reopened_at",
+    "progress_at",
+)
+
+
+class JobRow:
+    """The attributes of a job that only some readers need."""
+
+    __slots__ = ()
+
+    ref: JobRef
+    chunks: int
+    item: Mapping[str, Any]
+
+    @property
+    def first_stage(self) -> str:
+        """The first stage of its pipeline."""
+        return self._text("first_stage")
+
+    @property
+    def manifest(self) -> str:
+        """The object of its manifest."""
+        return self._text("manifest")
+
+    @property
+    def manifest_sha256(self) -> str:
+        """The hash of its manifest."""
+        return self._text("manifest_sha256")
+
+    @property
+    def certificate(self) -> str:
+        """The object of its last certificate; empty: it has never ended."""
+        return self._optional("certificate")
+
+    @property
+    def certificate_sha256(self) -> str:
+        """The hash of its last certificate."""
+        return self._text("certificate_sha256")
+
+    @property
+    def outcomes(self) -> Mapping[str, int] | None:
+        """The number of chunks by final status; None: it has never ended."""
+        return self.item.get("outcomes")
+
+    @property
+    def submitted_by(self) -> str:
+        """The operator who submitted it; empty: it is not known."""
+        return self._optional("submitted_by")
+
+    @property
+    def created_at(self) -> str:
+        """When it was created, ISO 8601."""
+        return self._optional("created_at")
+
+    @property
+    def finalizing_at(self) -> str:
+        """When all chunks had ended; empty: they have not."""
+        return self._optional("finalizing_at")
+
+    @property
+    def sent_at(self) -> str:
+        """When all messages were sent; empty: they were not."""
+        return self._optional("sent_at")
+
+    @property
+    def opened_at(self) -> str:
+        """When all chunks were written; empty: they were not."""
+        return self._optional("opened_at")
+
+    @property
+    def reopened_at(self) -> str:
+        """When it was reopened last; empty: never."""
+        return self._optional("reopened_at")
+
+    @property
+    def finished_at(self) -> str:
+        """When it ended last, ISO 8601."""
+        return self._text("finished_at")
+
+    @property
+    def dispatched_at(self) -> str:
+        """When its chunks were dispatched last; empty: they were not."""
+        return self.reopened_at or self.sent_at or self.opened_at
+
+    @property
+    def progress_at(self) -> str:
+        """When a process last submitted, resumed or finished it, ISO 8601."""
+        return max(map(self._optional, PROGRESS))
+
+    @property
+    def status_reason(self) -> dict[str, str] | None:
+        """Why it makes no progress: code, message, time and end; None: no reason."""
+        if "status_reason" not in self.item:
+            return None
+        return {
+            "code": self._text("status_reason_code"),
+            "message": self._text("status_reason"),
+            "at": self._text("status_reason_at"),
+            "until": self._optional("status_reason_until"),
+        }
+
+    @property
+    def full_groups(self) -> frozenset[int]:
+        """The groups whose chunks have all ended; of a job of one block."""
+        return frozenset(self.item.get("full_groups", ()))
+
+    @property
+    def full_blocks(self) -> frozenset[int]:
+        """The blocks whose groups are all full; of a job of several blocks."""
+        return frozenset(self.item.get("full_blocks", ()))
+
+    @property
+    def ended_at_least(self) -> int:
+        """The minimum number of ended chunks, from the groups that are full."""
+        full = len(self.full_groups) + len(self.full_blocks) * keys.BLOCK_SIZE
+        return min(full * keys.PARTITION_SIZE, self.chunks)
+
+    @property
+    def compensates_on_cancel(self) -> bool:
+        """Whether its cancel compensates the chunks."""
+        return bool(self.item.get("cancel_compensates"))
+
+    @property
+    def cancelled_at(self) -> str:
+        """When its last cancel was requested, ISO 8601."""
+        return self._text("cancelled_at")
+
+    @property
+    def cancelled_by(self) -> str:
+        """The operator who cancelled it; `deadline`: its deadline; else empty."""
+        return self._optional("cancelled_by")
+
+    @property
+    def cancel_reason(self) -> str:
+        """The reason of its cancel; else empty."""
+        return self._optional("cancel_reason")
+
+    @property
+    def cancel_code(self) -> str:
+        """The code of its cancel; `cancelled` without one."""
+        return self._optional("cancel_code") or "cancelled"
+
+    @property
+    def quiesced_at(self) -> str:
+        """When the last chunk ended after the cancel; empty: it was not cancelled."""
+        return self._optional("quiesced_at")
+
+    @property
+    def calls_after_cancel(self) -> int:
+        """The calls that ended after the cancel request."""
+        what = f"The record of job {self.ref.job}"
+        return records.read_int(self.item, "calls_after_cancel", what)
+
+    @property
+    def has_notify_hook(self) -> bool:
+        """Whether its pipeline has a notify hook."""
+        return bool(self.item.get("has_notify_hook"))
+
+    @property
+    def deadline_at(self) -> str:
+        """The time at which it is cancelled unless it has ended; empty: none."""
+        return self._optional("deadline_at")
+
+    def pick(self, names: Collection[str]) -> dict[str, Any]:
+        """Return those of the attributes that it has."""
+        return {name: self.item[name] for name in names if name in self.item}
+
+    def _text(self, name: str) -> str:
+        return records.read_text(self.item, name, f"The record of job {self.ref.job}")
+
+    def _optional(self, name: str) -> str:
+        return self._text(name) if name in self.item else ""

@@ -1,0 +1,192 @@
+"""Rows of the tables as types: code outside the store reads no attribute by its name.
+
+A row keeps its item. A property checks the attribute that it returns: a row that an
+operator has damaged raises `runtime.record.unreadable` where that attribute is used.
+
+    a chunk, a job              `piecework.domain.model`
+    what claims wrote           here
+    a notification              `piecework.domain.notification`
+    a dead letter               `piecework.domain.dead_letter`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from piecework.domain import records
+from piecework.errors import ErrorEnvelope
+
+#: Attributes that no document shows: the keys, the schema version and the expiry.
+HIDDEN = frozenset({"pk", "sk", "v", "expires_at"})
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a table."""
+
+    WHAT: ClassVar[str] = "A row"
+
+    item: Mapping[str, Any]
+
+    def pick(self, names: Collection[str]) -> dict[str, Any]:
+        """Return those of the attributes that the row has."""
+        return {name: self.item[name] for name in names if name in self.item}
+
+    def document(self, names: Collection[str]) -> dict[str, Any]:
+        """Return the attributes; None for each that the row does not have."""
+        return {name: self.item.get(name) for name in names}
+
+    def _text(self, name: str) -> str:
+        return records.read_text(self.item, name, self.WHAT)
+
+    def _int(self, name: str) -> int:
+        return records.read_int(self.item, name, self.WHAT)
+
+
+@dataclass(frozen=True, slots=True)
+class StageRow(Row):
+    """The value of a completed stage, or a chunk's result."""
+
+    WHAT = "The value of a stage"
+
+    @property
+    def stage(self) -> str:
+        """The name of the stage."""
+        return self._text("stage")
+
+    @property
+    def finished_at(self) -> str:
+        """When the stage completed, ISO 8601."""
+        return self._text("finished_at")
+
+
+@dataclass(frozen=True, slots=True)
+class CompensatedRow(Row):
+    """A stage that was compensated, or whose compensation failed."""
+
+    WHAT = "A compensated stage"
+
+    @property
+    def stage(self) -> str:
+        """The name of the stage."""
+        return self._text("stage")
+
+    @property
+    def finished_at(self) -> str:
+        """When its compensation ended, ISO 8601."""
+        return self._text("finished_at")
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether its compensation failed."""
+        return "error" in self.item
+
+    @property
+    def failure(self) -> ErrorEnvelope | None:
+        """The error of the compensation; None: it succeeded."""
+        return read_error(self.item) if self.has_failed else None
+
+
+@dataclass(frozen=True, slots=True)
+class EffectRow(Row):
+    """An effect in the ledger."""
+
+    WHAT = "An effect"
+
+    @property
+    def key(self) -> str:
+        """The key of the effect within its chunk."""
+        return self._text("effect_key")
+
+    @property
+    def stage(self) -> str:
+        """The stage that caused it; see `keys.compensation_stage`."""
+        return self._text("stage")
+
+    @property
+    def state(self) -> str:
+        """Its state; `piecework.store.effects` has the states."""
+        return self._text("state")
+
+    @property
+    def started_at(self) -> str:
+        """When its intent was written, ISO 8601."""
+        return self._text("started_at")
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRow(Row):
+    """The error that ended one claim."""
+
+    WHAT = "An error on record"
+
+    @property
+    def attempt(self) -> tuple[Any, Any]:
+        """The generation and the number of the attempt; not checked, only compared."""
+        return self.item.get("gen"), self.item.get("attempt")
+
+    @property
+    def at(self) -> str:
+        """When the claim ended, ISO 8601."""
+        return self._text("at")
+
+    @property
+    def failure(self) -> ErrorEnvelope:
+        """The error."""
+        return read_error(self.item)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The error as a document, with its attempt, its time and its worker."""
+        error = records.read_document(self._text("error"), self.WHAT)
+        facts = {"attempt": self._int("attempt"), "at": self.at}
+        return facts | {"worker": self._text("worker")} | error
+
+
+@dataclass(frozen=True, slots=True)
+class CallsRow(Row):
+    """A page of the call journal."""
+
+    WHAT = "A page of the call journal"
+
+    @property
+    def calls(self) -> Mapping[str, Any]:
+        """The answers on the page, by the key of the call."""
+        found: Mapping[str, Any] = self.item.get("calls", {})
+        return found
+
+    @property
+    def large(self) -> Mapping[str, Any]:
+        """The places of large answers, by the key of the call."""
+        found: Mapping[str, Any] = self.item.get("large", {})
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow(Row):
+    """An event of a job."""
+
+    WHAT = "An event"
+
+    @property
+    def at(self) -> str:
+        """When it happened, ISO 8601."""
+        return self._text("at")
+
+    @property
+    def event(self) -> str:
+        """Its name."""
+        return self._text("event")
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Its facts."""
+        hidden = HIDDEN | {"at", "event", "job"}
+        return {name: v for name, v in self.item.items() if name not in hidden}
+
+
+def read_error(item: Mapping[str, Any]) -> ErrorEnvelope:
+    """Return the error that an item has."""
+    return ErrorEnvelope.model_validate_json(item["error"])

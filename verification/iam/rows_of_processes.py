@@ -20,7 +20,7 @@ ORCHESTRATOR = (
     row(
         "dynamodb:Query",
         "dead-letters",
-        "piecework_orchestrator.inspector:count_open_letters",
+        "piecework_orchestrator.inspector:dead_letters_of",
         "submit --wait counts what died",
     ),
     row(

@@ -18,7 +18,7 @@ OPERATOR_READ = (
     row(
         "dynamodb:Query",
         "dead-letters",
-        "piecework_orchestrator.cli.views.dead_letters:story",
+        "piecework_orchestrator.cli.views.dead_letters:dead_letter_document",
         "the dead letters of a job",
     ),
     row(
@@ -36,7 +36,7 @@ OPERATOR_READ = (
     row(
         "s3:GetObject",
         "payload/",
-        "piecework_orchestrator.cli.views.dead_letters:payload_of",
+        "piecework_orchestrator.cli.views.dead_letters:payload_facts",
         "dlq show and dlq export --payload, where operators may",
     ),
     row("kms:Decrypt", "key", KEY.by, KEY.why, NO_KMS),

@@ -20,7 +20,6 @@ PATHS = [
     "piecework/reconciler/dead_letter_queue.py",
     "piecework/reconciler/jobs.py",
     "piecework/reconciler/loop.py",
-    "piecework/reconciler/jobs.py",
     "piecework/reconciler/liveness.py",
     "workers/piecework_worker/executor.py",
     "workers/piecework_worker/lease.py",

@@ -10,14 +10,12 @@ READS_SOURCES = {"test_sources.py"}
 #: The scenarios to run first, by a word of the mutant's path.
 FIRST = {
     "reconcile": ["reconciler", "crashes", "cancel"],
-    "rescue": ["reconciler", "crashes"],
+    "reclaim": ["reconciler", "crashes"],
     "cancel": ["cancel"],
-    "sweep": ["cancel"],
-    "watch": ["cancel"],
     "executor": ["claims", "crashes", "cancel"],
-    "telling": ["notify", "deadline"],
+    "notifi": ["notify", "deadline"],
     "settle": ["jobs", "saga", "dead_letters", "breaker", "cancel", "costs"],
-    "undertake": ["crashes", "saga", "cancel"],
+    "early_outcomes": ["crashes", "saga", "cancel"],
     "claim": ["claims", "crashes", "cancel"],
 }
 

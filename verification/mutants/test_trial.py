@@ -16,12 +16,12 @@ PATH, LOOKED_AT = (
     "piecework/calls/in_flight.py",
     "tests/unit/piecework/calls/test_in_flight.py",
 )
-GUARD = "`isinstance(error, PieceworkError)` as False"
+GUARD = "`isinstance(end.error, PieceworkError)` as False"
 #: The same guard again, in a function without a test.
 PLANTED = """
 
-def planted_guard(error: BaseException) -> str:
-    return "ours" if isinstance(error, PieceworkError) else "theirs"
+def planted_guard(end: Failed) -> str:
+    return "ours" if isinstance(end.error, PieceworkError) else "theirs"
 """
 
 

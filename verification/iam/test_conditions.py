@@ -1,4 +1,4 @@
-"""Each condition of each statement keeps somebody out who would else be let in."""
+"""Each condition of each statement denies a request that it alone denies."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ def test_a_statement_that_forgot_a_condition_lets_in_who_was_kept_out(
     statement = getattr(ROLES[actor], kind)[number]
     lax = copy.deepcopy(dict(statement))
     del lax["Condition"][operator]
-    asked = Request(
+    wanted = Request(
         texts(statement["Action"])[0],
         texts(statement.get("Resource", ""))[0].replace("*", "x"),
         meeting(statement, operator),
         principal(statement),
     )
-    assert Decision.NOT_ALLOWED is decide(asked, [statement])
-    assert Decision.ALLOWED is decide(asked, [lax])
+    assert Decision.NOT_ALLOWED is decide(wanted, [statement])
+    assert Decision.ALLOWED is decide(wanted, [lax])
 
 
 def principal(statement: Statement) -> tuple[str, str]:
-    """Return somebody whom a trust policy names."""
+    """Return a principal that a trust policy names."""
     ((kind, name),) = statement.get("Principal", {"AWS": ""}).items()
     return kind, texts(name)[0]
 
@@ -129,20 +129,20 @@ def test_an_evaluator_that_is_wrong_decides_otherwise(
 def test_a_refusal_wins_over_everything() -> None:
     allow = {"Effect": "Allow", "Action": "sqs:*", "Resource": "*"}
     refuse = {**allow, "Effect": "Deny", "Action": "sqs:Purge*"}
-    asked = Request("sqs:PurgeQueue", "arn:aws:sqs:us-east-1:000000000000:q")
-    assert Decision.ALLOWED is decide(asked, [allow])
-    assert Decision.FORBIDDEN is decide(asked, [allow, refuse])
-    assert Decision.FORBIDDEN is decide(asked, [allow], [refuse])
-    assert Decision.FORBIDDEN is decide(asked, [allow], boundary=[allow, refuse])
+    wanted = Request("sqs:PurgeQueue", "arn:aws:sqs:us-east-1:000000000000:q")
+    assert Decision.ALLOWED is decide(wanted, [allow])
+    assert Decision.FORBIDDEN is decide(wanted, [allow, refuse])
+    assert Decision.FORBIDDEN is decide(wanted, [allow], [refuse])
+    assert Decision.FORBIDDEN is decide(wanted, [allow], boundary=[allow, refuse])
 
 
 def test_a_boundary_caps_what_a_role_is_granted() -> None:
     allow = {"Effect": "Allow", "Action": ["sqs:SendMessage"], "Resource": "*"}
-    asked = Request("sqs:SendMessage", "arn:aws:sqs:us-east-1:000000000000:q")
+    wanted = Request("sqs:SendMessage", "arn:aws:sqs:us-east-1:000000000000:q")
     other = {**allow, "Action": "s3:GetObject"}
-    assert Decision.ALLOWED is decide(asked, [allow], boundary=[allow])
-    assert Decision.NOT_ALLOWED is decide(asked, [allow], boundary=[other])
-    assert Decision.NOT_ALLOWED is decide(asked, [allow], boundary=[])
+    assert Decision.ALLOWED is decide(wanted, [allow], boundary=[allow])
+    assert Decision.NOT_ALLOWED is decide(wanted, [allow], boundary=[other])
+    assert Decision.NOT_ALLOWED is decide(wanted, [allow], boundary=[])
 
 
 @pytest.mark.parametrize(

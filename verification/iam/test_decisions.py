@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from verification.iam.evaluate import Decision, Request, decide
+from verification.iam.grants import BUCKET, PLACES
 from verification.iam.roles import EVERYTHING, resource_statements, roles
-from verification.iam.row import BUCKET, PLACES
 
 YES, NO, NEVER = Decision.ALLOWED, Decision.NOT_ALLOWED, Decision.FORBIDDEN
 TAG = "${aws:PrincipalTag/tenant}"
@@ -41,7 +41,7 @@ KEYS = {
 MANY = {"key", "called"}
 
 DECISIONS = [
-    # the work queue: who hands out, who takes, and what nobody may
+    # the work queue
     ("orchestrator", "*", "sqs:SendMessage", WORK, "", YES),
     ("orchestrator", "*", "sqs:SendMessage", WORK, "tls=false", NEVER),
     ("orchestrator", "*", "sqs:SendMessage", f"{WORK}-2", "", NO),
@@ -95,7 +95,7 @@ DECISIONS = [
     ("operator-read", "acme", LIST, BUCKET, "prefix=tenants/", NO),
     ("operator-read", "acme", LIST, BUCKET, "", NO),
     ("operator-write", "acme", "dynamodb:UpdateItem", LETTERS, "key=T#evil#J#1", NO),
-    # that of the session's tag, and nobody's without one
+    # the tenant of the session's tag
     ("orchestrator", TAG, "dynamodb:Query", ROWS, "key=T#acme#J#1 tag=acme", YES),
     ("orchestrator", TAG, "dynamodb:Query", ROWS, "key=T#acme#J#1 tag=evil", NO),
     ("orchestrator", TAG, "dynamodb:Query", ROWS, "key=T#acme#J#1", NO),

@@ -75,8 +75,8 @@ def test_a_role_is_taken_on_or_not(
 ) -> None:
     web = who[0] == "Federated"
     action = f"sts:AssumeRole{'WithWebIdentity' if web else ''}"
-    asked = Request(action, "", facts, who)
-    assert expected is decide(asked, roles(**given)[actor].trust)
+    wanted = Request(action, "", facts, who)
+    assert expected is decide(wanted, roles(**given)[actor].trust)
 
 
 @pytest.mark.parametrize("actor", ["orchestrator", "operator-read", "operator-write"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib
 import os
 import sys
 import tempfile
@@ -17,7 +16,13 @@ from piecework_orchestrator.embedded import environment, server
 from piecework_orchestrator.embedded.deploy import make_client
 from verification.conformance import moto_server
 from verification.conformance.dynamodb_machine import compare
-from verification.conformance.probe import KNOWN, PROBES, differences, surprises
+from verification.conformance.probe import (
+    KNOWN,
+    PROBES,
+    differences,
+    load_probes,
+    surprises,
+)
 from verification.conformance.subjects import ENDPOINT, REGION, SUBJECTS, ask_all
 
 ANSWER_WIDTH = 60
@@ -61,13 +66,6 @@ def random_calls(examples: int) -> int:
         dynamodb.close()
     say(f"examples={examples} calls={calls} differences=0")
     return 0
-
-
-def load_probes() -> None:
-    """Import every module of probes and known differences in this folder."""
-    for kind in ("probes", "differences"):
-        for path in sorted(Path(__file__).parent.glob(f"*_{kind}.py")):
-            importlib.import_module(f"verification.conformance.{path.stem}")
 
 
 @contextmanager

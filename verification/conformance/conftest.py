@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from verification.conformance import moto_server
-from verification.conformance.probe import probes_of
+from verification.conformance.probe import load_probes, probes_of
 from verification.conformance.subjects import ENDPOINT, ask_all
+
+load_probes()
 
 
 @pytest.fixture(scope="session")

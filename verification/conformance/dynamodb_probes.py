@@ -18,6 +18,7 @@ from verification.conformance.items import (
     show,
     shown_item,
     update,
+    update_probe,
 )
 from verification.conformance.probe import probe
 from verification.conformance.subject import Subject
@@ -27,19 +28,45 @@ REFUSED = "ConditionalCheckFailedException"
 ALL_OLD = "ALL_OLD"
 
 
-# ── updates ──────────────────────────────────────────────────────────────────
+# Updates.
 
+COUNT = "SET n = if_not_exists(n, :zero) + :one"
 
-@probe("an update of an absent item creates it", expected="n=1")
-async def _(subject: Subject) -> str:
-    await update(subject, "SET n = :n", n=1)
-    return await item(subject)
-
-
-@probe("an update without an expression creates a bare item", expected="bare")
-async def _(subject: Subject) -> str:
-    await update(subject)
-    return await item(subject)
+update_probe("an update of an absent item creates it", "n=1", "SET n = :n", n=1)
+update_probe("an update without an expression creates a bare item", "bare")
+update_probe(
+    *("right-hand sides see the item as it was", "a=2 b=1", "SET a = b, b = a"),
+    before={"a": 1, "b": 2},
+)
+update_probe("ADD begins at zero, also below it", "n=-3", "ADD n :n", n=-3)
+update_probe("- takes away", "n=4", "SET n = n - :three", before={"n": 7}, three=3)
+update_probe(
+    *("list_append puts one list behind the other", "l=[1, 2]"),
+    "SET l = list_append(l, :more)",
+    before={"l": [1]},
+    more=[2],
+)
+update_probe(
+    *("a set without members is no attribute", "bare", "DELETE s :s"),
+    before={"s": {1}},
+    s={"NS": ["1", "2"]},
+)
+update_probe(
+    *("all four sections in one expression", "a=1 n=1 s={2}"),
+    "SET a = :one ADD n :one REMOVE gone DELETE s :s",
+    before={"gone": 1, "s": {1, 2}},
+    one=1,
+    s={"NS": ["1"]},
+)
+update_probe(
+    *("adding a number to a text", INVALID, "ADD n :one"), before={"n": "text"}, one=1
+)
+update_probe(
+    *("setting what is computed from an absent attribute", INVALID),
+    "SET n = m + :one",
+    before={},
+    one=1,
+)
 
 
 @probe("a REMOVE alone creates nothing", expected="nothing, nothing")
@@ -53,34 +80,10 @@ async def _(subject: Subject) -> str:
     return f"{said}, {await item(subject)}"
 
 
-@probe("right-hand sides see the item as it was", expected="a=2 b=1")
-async def _(subject: Subject) -> str:
-    await put(subject, a=1, b=2)
-    return await update(subject, "SET a = b, b = a")
-
-
-@probe("ADD begins at zero, also below it", expected="n=-3")
-async def _(subject: Subject) -> str:
-    return await update(subject, "ADD n :n", n=-3)
-
-
 @probe("if_not_exists begins a counter that + goes on with", expected="n=2")
 async def _(subject: Subject) -> str:
-    counted = "SET n = if_not_exists(n, :zero) + :one"
-    await update(subject, counted, zero=0, one=1)
-    return await update(subject, counted, zero=0, one=1)
-
-
-@probe("- takes away", expected="n=4")
-async def _(subject: Subject) -> str:
-    await put(subject, n=7)
-    return await update(subject, "SET n = n - :three", three=3)
-
-
-@probe("list_append puts one list behind the other", expected="l=[1, 2]")
-async def _(subject: Subject) -> str:
-    await put(subject, l=[1])
-    return await update(subject, "SET l = list_append(l, :more)", more=[2])
+    await update(subject, COUNT, zero=0, one=1)
+    return await update(subject, COUNT, zero=0, one=1)
 
 
 @probe("adding to a set twice is adding once", expected="s={1,2}")
@@ -90,32 +93,7 @@ async def _(subject: Subject) -> str:
     return said
 
 
-@probe("a set without members is no attribute", expected="bare")
-async def _(subject: Subject) -> str:
-    await put(subject, s={1})
-    return await update(subject, "DELETE s :s", s={"NS": ["1", "2"]})
-
-
-@probe("all four sections in one expression", expected="a=1 n=1 s={2}")
-async def _(subject: Subject) -> str:
-    await put(subject, gone=1, s={1, 2})
-    change = "SET a = :one ADD n :one REMOVE gone DELETE s :s"
-    return await update(subject, change, one=1, s={"NS": ["1"]})
-
-
-@probe("adding a number to a text", expected=INVALID)
-async def _(subject: Subject) -> str:
-    await put(subject, n="text")
-    return await update(subject, "ADD n :one", one=1)
-
-
-@probe("setting what is computed from an absent attribute", expected=INVALID)
-async def _(subject: Subject) -> str:
-    await put(subject)
-    return await update(subject, "SET n = m + :one", one=1)
-
-
-# ── what comes back ──────────────────────────────────────────────────────────
+# What comes back.
 
 
 @probe(
@@ -193,25 +171,18 @@ async def told(subject: Subject, operation: str, **request: Any) -> str:
     return "done"
 
 
-@probe("a refused update tells the item", expected=f"{REFUSED} n=1")
-async def _(subject: Subject) -> str:
-    await put(subject, n=1)
-    change = expressed("SET n = :two", "n = :two", two=2)
-    return await told(subject, "update_item", Key=key(), **change)
+for name, operation, parts in (
+    ("update", "update_item", {"Key": key()} | expressed("SET n = :t", "n = :t", t=2)),
+    ("put", "put_item", {"Item": row(n=2)} | expressed("", "attribute_not_exists(pk)")),
+    ("delete", "delete_item", {"Key": key()} | expressed("", "n = :two", two=2)),
+):
 
-
-@probe("a refused put tells the item", expected=f"{REFUSED} n=1")
-async def _(subject: Subject) -> str:
-    await put(subject, n=1)
-    change = expressed("", "attribute_not_exists(pk)")
-    return await told(subject, "put_item", Item=row(n=2), **change)
-
-
-@probe("a refused delete tells the item", expected=f"{REFUSED} n=1")
-async def _(subject: Subject) -> str:
-    await put(subject, n=1)
-    change = expressed("", "n = :two", two=2)
-    return await told(subject, "delete_item", Key=key(), **change)
+    @probe(f"a refused {name} tells the item", expected=f"{REFUSED} n=1")
+    async def _(
+        subject: Subject, operation: str = operation, parts: Any = parts
+    ) -> str:
+        await put(subject, n=1)
+        return await told(subject, operation, **parts)
 
 
 @probe("a refusal of an absent item tells nothing", expected=f"{REFUSED} nothing")

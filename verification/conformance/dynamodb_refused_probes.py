@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from verification.conformance.items import expressed, holds, item, key, put, row, update
+from typing import Any
+
+from verification.conformance.items import (
+    condition_probe,
+    expressed,
+    item,
+    key,
+    put,
+    row,
+    update,
+    update_probe,
+)
 from verification.conformance.probe import probe
 from verification.conformance.subject import Subject
 
@@ -10,122 +21,87 @@ INVALID = "ValidationException"
 LARGEST = 400 * 1024
 
 
-@probe("a value that no expression uses", expected=INVALID)
-async def _(subject: Subject) -> str:
-    return await update(subject, "SET n = :one", one=1, idle=2)
+#: Updates that are refused: name, item before, update, its values.
+UPDATES: tuple[tuple[str, dict[str, Any] | None, str, dict[str, Any]], ...] = (
+    ("a value that no expression uses", None, "SET n = :one", {"one": 1, "idle": 2}),
+    ("a value that is not given", None, "SET n = :one, m = :two", {"one": 1}),
+    ("a reserved word in an update, unmarked", None, "SET status = :s", {"s": "x"}),
+    ("an attribute twice on the left", None, "SET n = :one REMOVE n", {"one": 1}),
+    ("a section twice", None, "SET n = :one SET m = :one", {"one": 1}),
+    ("an update of a key attribute", None, "SET sk = :other", {"other": "b"}),
+    ("adding a text", None, "ADD n :text", {"text": "x"}),
+    ("the sum of a text and a number", {"s": "10"}, "SET n = s + :one", {"one": 1}),
+    (
+        "the sum of an empty text and a number",
+        {"s": ""},
+        "SET n = s + :one",
+        {"one": 1},
+    ),
+    ("an empty set", None, "ADD s :s", {"s": {"NS": []}}),
+    ("a set with a member twice", None, "ADD s :s", {"s": {"NS": ["1", "1.0"]}}),
+    ("39 digits", None, "SET n = :n", {"n": 10**38 + 1}),
+    (
+        *("an update to more than 400 KB", {"s": "x" * (LARGEST - 100)}),
+        *("SET more = :more", {"more": "x" * 200}),
+    ),
+)
+#: Conditions that are refused: name, condition, its values.
+CONDITIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("brackets that do nothing", "((attribute_not_exists(pk)))", {}),
+    ("an expression that ends too soon", "attribute_not_exists(pk) AND", {}),
+    ("an attribute compared with itself", "n = n", {}),
+    ("the order of a boolean", "b < :true", {"true": True}),
+    ("the beginning of a number", "begins_with(n, :one)", {"one": 1}),
+)
+#: Requests that are refused: name, operation, its parameters but for the table.
+REQUESTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    (
+        *("a name that no expression uses", "update_item"),
+        {"Key": key(), "ExpressionAttributeNames": {"#idle": "idle"}}
+        | expressed("SET n = :one", one=1),
+    ),
+    (
+        *("a name that is not given", "update_item"),
+        {"Key": key()}
+        | expressed("SET #n = :one, m = :one", one=1)
+        | {"ExpressionAttributeNames": {"#m": "m"}},
+    ),
+    ("values without an expression", "put_item", {"Item": row()} | expressed(one=1)),
+    (
+        *("an item of 400 KB and one byte", "put_item"),
+        {"Item": row(s="x" * (LARGEST - len("pkpartitionska")))},
+    ),
+    ("an empty sort key", "put_item", {"Item": row("")}),
+    ("a key of another type", "put_item", {"Item": row() | {"sk": {"N": "1"}}}),
+    ("half a key", "get_item", {"Key": {"pk": {"S": "p"}}}),
+    ("a sort key of more than 1024 bytes", "put_item", {"Item": row("é" * 513)}),
+)
+
+for name, before, text, values in UPDATES:
+    update_probe(name, INVALID, text, before=before, **values)
+for name, condition, values in CONDITIONS:
+    condition_probe(name, INVALID, condition, **values)
+for name, operation, request in REQUESTS:
+
+    @probe(name, expected=INVALID)
+    async def _(
+        subject: Subject, operation: str = operation, request: Any = request
+    ) -> str:
+        await getattr(subject.dynamodb, operation)(TableName=subject.table, **request)
+        return "done"
 
 
-@probe("a value that is not given", expected=INVALID)
-async def _(subject: Subject) -> str:
-    return await update(subject, "SET n = :one, m = :two", one=1)
-
-
-@probe("a name that no expression uses", expected=INVALID)
-async def _(subject: Subject) -> str:
-    request = expressed("SET n = :one", one=1)
-    names = {"#idle": "idle"}
-    await subject.dynamodb.update_item(
-        TableName=subject.table, Key=key(), ExpressionAttributeNames=names, **request
-    )
-    return "done"
-
-
-@probe("a name that is not given", expected=INVALID)
-async def _(subject: Subject) -> str:
-    request = expressed("SET #n = :one, m = :one", one=1)
-    request["ExpressionAttributeNames"] = {"#m": "m"}
-    await subject.dynamodb.update_item(TableName=subject.table, Key=key(), **request)
-    return "done"
-
-
-@probe("values without an expression", expected=INVALID)
-async def _(subject: Subject) -> str:
-    await subject.dynamodb.put_item(
-        TableName=subject.table, Item=row(), **expressed(one=1)
-    )
-    return "done"
-
-
-@probe("a reserved word in an update, unmarked", expected=INVALID)
-async def _(subject: Subject) -> str:
-    return await update(subject, "SET status = :s", s="x")
-
-
-@probe("a reserved word in a condition, unmarked", expected=INVALID)
-async def _(subject: Subject) -> str:
-    return await update(subject, "SET n = :s", "status = :s", s="x")
-
-
-@probe("an attribute twice on the left", expected=INVALID)
-async def _(subject: Subject) -> str:
-    return await update(subject, "SET n = :one REMOVE n", one=1)
-
-
-@probe("a section twice", expected=INVALID)
-async def _(subject: Subject) -> str:
-    return await update(subject, "SET n = :one SET m = :one", one=1)
-
-
-@probe("an update of a key attribute", expected=INVALID)
-async def _(subject: Subject) -> str:
-    return await update(subject, "SET sk = :other", other="b")
-
-
-@probe("adding a text", expected=INVALID)
-async def _(subject: Subject) -> str:
-    return await update(subject, "ADD n :text", text="x")
-
-
-@probe("the sum of a text and a number", expected=INVALID)
-async def _(subject: Subject) -> str:
-    await put(subject, s="10")
-    return await update(subject, "SET n = s + :one", one=1)
-
-
-@probe("the sum of an empty text and a number", expected=INVALID)
-async def _(subject: Subject) -> str:
-    await put(subject, s="")
-    return await update(subject, "SET n = s + :one", one=1)
-
-
-@probe("brackets that do nothing", expected=INVALID)
-async def _(subject: Subject) -> str:
-    return await holds(subject, "((attribute_not_exists(pk)))")
-
-
-@probe("an expression that ends too soon", expected=INVALID)
-async def _(subject: Subject) -> str:
-    return await holds(subject, "attribute_not_exists(pk) AND")
-
-
-@probe("an attribute compared with itself", expected=INVALID)
-async def _(subject: Subject) -> str:
-    return await holds(subject, "n = n")
-
-
-@probe("the order of a boolean", expected=INVALID)
-async def _(subject: Subject) -> str:
-    return await holds(subject, "b < :true", true=True)
-
-
-@probe("the beginning of a number", expected=INVALID)
-async def _(subject: Subject) -> str:
-    return await holds(subject, "begins_with(n, :one)", one=1)
-
-
-@probe("an empty set", expected=INVALID)
-async def _(subject: Subject) -> str:
-    return await update(subject, "ADD s :s", s={"NS": []})
-
-
-@probe("a set with a member twice", expected=INVALID)
-async def _(subject: Subject) -> str:
-    return await update(subject, "ADD s :s", s={"NS": ["1", "1.0"]})
-
-
-@probe("an empty text is kept", expected="s=")
-async def _(subject: Subject) -> str:
-    return await update(subject, "SET s = :s", s="")
+update_probe(
+    *("a reserved word in a condition, unmarked", INVALID),
+    *("SET n = :s", "status = :s"),
+    s="x",
+)
+update_probe("an empty text is kept", "s=", "SET s = :s", s="")
+update_probe(
+    *("38 digits are exact", f"n=1{'0' * 36}1", "SET n = n + :one"),
+    before={"n": 10**37},
+    one=1,
+)
 
 
 async def digits(subject: Subject) -> str:
@@ -154,59 +130,10 @@ async def _(subject: Subject) -> str:
     return " ".join(said)
 
 
-@probe("38 digits are exact", expected=f"n=1{'0' * 36}1")
-async def _(subject: Subject) -> str:
-    await put(subject, n=10**37)
-    return await update(subject, "SET n = n + :one", one=1)
-
-
-@probe("39 digits", expected=INVALID)
-async def _(subject: Subject) -> str:
-    return await update(subject, "SET n = :n", n=10**38 + 1)
-
-
 @probe("an item of 400 KB", expected="kept")
 async def _(subject: Subject) -> str:
     await put(subject, s="x" * (LARGEST - len("pkpartitionska") - len("s")))
     return "kept" if await item(subject) != "nothing" else "gone"
-
-
-@probe("an item of 400 KB and one byte", expected=INVALID)
-async def _(subject: Subject) -> str:
-    await put(subject, s="x" * (LARGEST - len("pkpartitionska")))
-    return "kept"
-
-
-@probe("an update to more than 400 KB", expected=INVALID)
-async def _(subject: Subject) -> str:
-    await put(subject, s="x" * (LARGEST - 100))
-    return await update(subject, "SET more = :more", more="x" * 200)
-
-
-@probe("an empty sort key", expected=INVALID)
-async def _(subject: Subject) -> str:
-    await put(subject, "")
-    return "kept"
-
-
-@probe("a key of another type", expected=INVALID)
-async def _(subject: Subject) -> str:
-    await subject.dynamodb.put_item(
-        TableName=subject.table, Item=row() | {"sk": {"N": "1"}}
-    )
-    return "kept"
-
-
-@probe("half a key", expected=INVALID)
-async def _(subject: Subject) -> str:
-    await subject.dynamodb.get_item(TableName=subject.table, Key={"pk": {"S": "p"}})
-    return "read"
-
-
-@probe("a sort key of more than 1024 bytes", expected=INVALID)
-async def _(subject: Subject) -> str:
-    await put(subject, "é" * 513)
-    return "kept"
 
 
 @probe("a table that is not there", expected="ResourceNotFoundException")

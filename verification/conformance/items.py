@@ -9,6 +9,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from piecework.store.serialization import from_item, to_value
+from verification.conformance.probe import probe
 from verification.conformance.subject import Subject
 
 PK = "partition"
@@ -60,6 +61,41 @@ async def update(
         **expressed(text, condition, **values),
     )
     return show(reply.get("Attributes"))
+
+
+def update_probe(
+    name: str,
+    expected: str,
+    text: str = "",
+    condition: str = "",
+    /,
+    *,
+    before: Mapping[str, Any] | None = None,
+    **values: Any,
+) -> None:
+    """Register a probe that updates the item `a`, which is `before` or absent."""
+
+    @probe(name, expected=expected, service="dynamodb")
+    async def _(subject: Subject) -> str:
+        if before is not None:
+            await put(subject, **before)
+        return await update(subject, text, condition, **values)
+
+
+def condition_probe(
+    name: str,
+    expected: str,
+    *conditions: str,
+    before: Mapping[str, Any] | None = None,
+    **values: Any,
+) -> None:
+    """Register a probe of conditions on the item `a`, which is `before` or absent."""
+
+    @probe(name, expected=expected, service="dynamodb")
+    async def _(subject: Subject) -> str:
+        if before is not None:
+            await put(subject, **before)
+        return await all_hold(subject, *conditions, **values)
 
 
 async def holds(subject: Subject, condition: str, /, **values: Any) -> str:

@@ -7,8 +7,10 @@ just lets the error pass.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from botocore.exceptions import ClientError
@@ -34,7 +36,9 @@ PROBES: dict[str, Probe] = {}
 KNOWN: dict[tuple[str, str], tuple[str, str]] = {}
 
 
-def probe(name: str, *, expected: str | tuple[str, ...]) -> Callable[[Ask], Ask]:
+def probe(
+    name: str, *, expected: str | tuple[str, ...], service: str = ""
+) -> Callable[[Ask], Ask]:
     """Register a function as a probe; its module is named after its service.
 
     Several expected answers are for what AWS leaves open.
@@ -45,11 +49,19 @@ def probe(name: str, *, expected: str | tuple[str, ...]) -> Callable[[Ask], Ask]
             message = f"two probes are called {name!r}"
             raise ValueError(message)
         answers = (expected,) if isinstance(expected, str) else expected
-        service = ask.__module__.rpartition(".")[2].partition("_")[0]
-        PROBES[name] = Probe(name, answers, service, ask)
+        module = ask.__module__.rpartition(".")[2]
+        of = service or module.partition("_")[0]
+        PROBES[name] = Probe(name, answers, of, ask)
         return ask
 
     return register
+
+
+def load_probes() -> None:
+    """Import every module of probes and known differences in this folder."""
+    for kind in ("probes", "differences"):
+        for path in sorted(Path(__file__).parent.glob(f"*_{kind}.py")):
+            importlib.import_module(f"verification.conformance.{path.stem}")
 
 
 def probes_of(service: str) -> list[Probe]:

@@ -1,7 +1,7 @@
-"""Check that the roles grant what the code uses, and nothing else.
+"""Check that the roles grant exactly what the code uses: `python -m verification.iam`.
 
-A play of every command and path, then a soak, both past a door that lets in as IAM
-would by the roles of `infra/roles.yaml`.
+Every command and path runs, then a soak, both through a proxy. The proxy decides as
+IAM does by the roles of `infra/roles.yaml`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from verification.iam.account import Account
-from verification.iam.play import play
-from verification.iam.played import left_out
+from verification.iam.coverage import left_out
+from verification.iam.report import Report
 from verification.iam.run import run
-from verification.iam.soaking import calls, soak
+from verification.iam.soak_behind_proxy import calls, soak
+from verification.iam.walkthrough import run_every_command
 from verification.soak import microburst
 from verification.soak.plan import Plan
 
@@ -26,46 +26,46 @@ SEED = 11
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Play and soak; 0 if what was used is what is granted."""
+    """Run both; return 0 if the code uses exactly what is granted."""
     parser = argparse.ArgumentParser(prog="verification.iam", description=__doc__)
     parser.add_argument("--chunks", type=int, default=60, help="of the soak; 0: none")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     folder = Path(tempfile.mkdtemp(prefix="iam-"))
-    account = Account()
-    asyncio.run(see(account, folder, asked.chunks))
-    for line in account.told():
+    report = Report()
+    asyncio.run(run_all(report, folder, options.chunks))
+    for line in report.told():
         sys.stderr.write(f"{line}\n")
-    if account.wrong:
+    if report.wrong:
         sys.stderr.write(f"logs in {folder}\n")
     else:
         shutil.rmtree(folder, ignore_errors=True)
-    sys.stdout.write(f"{account.last_line()}\n")
-    return 1 if account.wrong else 0
+    sys.stdout.write(f"{report.last_line()}\n")
+    return 1 if report.wrong else 0
 
 
-async def see(account: Account, folder: Path, chunks: int) -> None:
-    """Let all be played, and then the soak."""
+async def run_all(report: Report, folder: Path, chunks: int) -> None:
+    """Run every command, then the soak."""
     say("every command and path, each actor with its own key")
-    cast = await run(folder, play)
-    door = cast.door
-    account.add(door.let_in, door.denied, door.strange, door.decisions)
-    account.broken += cast.failed
-    account.broken += [f"never played: {name}" for name in left_out(cast.played)]
+    actors = await run(folder, run_every_command)
+    proxy = actors.proxy
+    report.add(proxy.let_in, proxy.denied, proxy.strange, proxy.decisions)
+    report.broken += actors.failed
+    report.broken += [f"never run: {name}" for name in left_out(actors.commands_run)]
     if not chunks:
         return
-    say(f"a soak of {chunks} chunks behind the same door")
+    say(f"a soak of {chunks} chunks behind the same proxy")
     microburst.ensure()
     plan = Plan(chunks=chunks, kills=3, freezes=1, stops=1, seed=SEED, workers=3)
     place = folder / "soak"
     place.mkdir()
     seen = await soak(plan, place, say)
     let_in, denied = calls(seen["let_in"]), calls(seen["denied"])
-    account.add(let_in, denied, seen["strange"], seen["decisions"])
-    account.broken += seen["broken"]
+    report.add(let_in, denied, seen["strange"], seen["decisions"])
+    report.broken += seen["broken"]
 
 
 def say(line: str) -> None:
-    """Tell a person, away from the results."""
+    """Print progress to stderr, away from the results."""
     sys.stderr.write(f"{line}\n")
 
 

@@ -19,104 +19,16 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("piecework", "workers", "orchestrator")
 #: The services whose clients our code makes.
 SERVICES = {"cloudformation", "dynamodb", "s3", "sqs", "sts"}
-#: Operations of one word, which our own verbs are called, too, are calls of these.
+#: Our own verbs have the names of operations of one word: they are calls of these only.
 CLIENTS = {"client", "dynamodb", "cloudformation", "sqs", "s3"}
-#: Where the embedded AWS is made ready, whom nobody has to be allowed anything.
+#: Only the embedded AWS is called here, and it needs no role.
 EMBEDDED = "orchestrator/piecework_orchestrator/embedded/"
-SUBMIT, WORK, REPAIR = "orchestrator", "worker", "reconciler"
-READ, WRITE, DEPLOY = "operator-read", "operator-write", "deploy"
-EVERYBODY = f"{SUBMIT} {WORK} {REPAIR} {READ} {WRITE}"
-#: Who makes each call; what begins with `nobody` has a reason in the place of actors.
-MAKERS = {
-    "orchestrator/piecework_orchestrator/doctor.py:_check_resources "
-    "dynamodb:DescribeTable": f"{SUBMIT} {READ}",
-    "orchestrator/piecework_orchestrator/doctor.py:_check_resources "
-    "s3:ListObjectsV2": f"{SUBMIT} {READ}",
-    "orchestrator/piecework_orchestrator/doctor.py:_check_resources "
-    "sqs:GetQueueUrl": f"{SUBMIT} {READ}",
-    "orchestrator/piecework_orchestrator/doctor.py:_check_resources "
-    "sts:GetCallerIdentity": f"{SUBMIT} {READ}",
-    "orchestrator/piecework_orchestrator/infra/destroy.py:_delete_queue "
-    "sqs:DeleteQueue": ("nobody: data is deleted by an administrator"),
-    "orchestrator/piecework_orchestrator/infra/destroy.py:_delete_table "
-    "dynamodb:DeleteTable": ("nobody: data is deleted by an administrator"),
-    "orchestrator/piecework_orchestrator/infra/destroy.py:_delete_table "
-    "dynamodb:UpdateTable": ("nobody: data is deleted by an administrator"),
-    "orchestrator/piecework_orchestrator/infra/destroy.py:_wait_until_active "
-    "dynamodb:DescribeTable": ("nobody: data is deleted by an administrator"),
-    "orchestrator/piecework_orchestrator/infra/change_set.py:_describe "
-    "cloudformation:DescribeChangeSet": (DEPLOY),
-    "orchestrator/piecework_orchestrator/infra/change_set.py:delete_change_set "
-    "cloudformation:DeleteChangeSet": DEPLOY,
-    "orchestrator/piecework_orchestrator/infra/change_set.py:delete_change_set "
-    "cloudformation:DeleteStack": DEPLOY,
-    "orchestrator/piecework_orchestrator/infra/change_set.py:execute_change_set "
-    "cloudformation:ExecuteChangeSet": DEPLOY,
-    "orchestrator/piecework_orchestrator/infra/change_set.py:create_change_set "
-    "cloudformation:CreateChangeSet": DEPLOY,
-    "orchestrator/piecework_orchestrator/infra/destroy.py:_delete_stack "
-    "cloudformation:DeleteStack": DEPLOY,
-    "orchestrator/piecework_orchestrator/infra/destroy.py:_delete_stack "
-    "cloudformation:UpdateTerminationProtection": DEPLOY,
-    "orchestrator/piecework_orchestrator/infra/stack.py:_new_events "
-    "cloudformation:DescribeStackEvents": DEPLOY,
-    "orchestrator/piecework_orchestrator/infra/deploy.py:_set_policy "
-    "cloudformation:SetStackPolicy": DEPLOY,
-    "orchestrator/piecework_orchestrator/infra/deploy.py:protect_stack "
-    "cloudformation:UpdateTerminationProtection": DEPLOY,
-    "orchestrator/piecework_orchestrator/infra/destroy.py:_query_active_jobs "
-    "dynamodb:Query": DEPLOY,
-    "orchestrator/piecework_orchestrator/infra/session.py:open_session "
-    "sts:GetCallerIdentity": DEPLOY,
-    "orchestrator/piecework_orchestrator/infra/stack.py:Stack.find "
-    "cloudformation:DescribeStacks": DEPLOY,
-    "orchestrator/piecework_orchestrator/infra/stack.py:Stack.create_or_update "
-    "cloudformation:CreateStack": (
-        "nobody: the embedded AWS, where nobody looks at changes first"
-    ),
-    "orchestrator/piecework_orchestrator/infra/stack.py:Stack.create_or_update "
-    "cloudformation:UpdateStack": (
-        "nobody: the embedded AWS, where nobody looks at changes first"
-    ),
-    "orchestrator/piecework_orchestrator/infra/stack.py:Stack.resources "
-    "cloudformation:ListStackResources": DEPLOY,
-    "orchestrator/piecework_orchestrator/infra/stack.py:Stack.template "
-    "cloudformation:GetTemplate": DEPLOY,
-    "orchestrator/piecework_orchestrator/intake/manifest.py:object_blocks "
-    "s3:GetObject": SUBMIT,
-    "piecework/aws/objects.py:Objects._opened s3:GetObject": (
-        f"{SUBMIT} {WORK} {READ} {REPAIR} {WRITE}"
-    ),
-    "piecework/aws/objects.py:Objects.names s3:ListObjectsV2": READ,
-    "piecework/aws/objects.py:Objects.put s3:PutObject": (
-        f"{SUBMIT} {WORK} {REPAIR} {WRITE}"
-    ),
-    "piecework/aws/queue.py:Queue.delete sqs:DeleteMessageBatch": f"{WORK} {REPAIR}",
-    "piecework/aws/queue.py:Queue.depth "
-    "sqs:GetQueueAttributes": "nobody: tests alone ask",
-    "piecework/aws/queue.py:Queue.hide sqs:ChangeMessageVisibilityBatch": WORK,
-    "piecework/aws/queue.py:Queue.receive sqs:ReceiveMessage": f"{WORK} {REPAIR}",
-    "piecework/aws/queue.py:Queue.send sqs:SendMessageBatch": (
-        f"{SUBMIT} {WORK} {REPAIR} {WRITE}"
-    ),
-    "piecework/aws/queue.py:Queue.send_back sqs:SendMessageBatch": REPAIR,
-    "piecework/runtime.py:bucket_name sts:GetCallerIdentity": EVERYBODY,
-    "piecework/runtime.py:queue_url sqs:GetQueueUrl": EVERYBODY,
-    "piecework/store/table.py:Table.count dynamodb:Query": f"{SUBMIT} {REPAIR} {WRITE}",
-    "piecework/store/table.py:Table.first dynamodb:Query": REPAIR,
-    "piecework/store/table.py:Table.get dynamodb:GetItem": EVERYBODY,
-    "piecework/store/table.py:Table.put dynamodb:PutItem": (
-        f"{SUBMIT} {WORK} {REPAIR} {WRITE}"
-    ),
-    "piecework/store/table.py:Table.query dynamodb:Query": EVERYBODY,
-    "piecework/store/table.py:Table.scan dynamodb:Scan": f"{READ} {WRITE}",
-    "piecework/store/table.py:Table.transact dynamodb:TransactWriteItems": (
-        f"{SUBMIT} {WORK} {REPAIR} {WRITE}"
-    ),
-    "piecework/store/table.py:Table.update dynamodb:UpdateItem": (
-        f"{SUBMIT} {WORK} {REPAIR} {WRITE}"
-    ),
-}
+#: The roles that make each call, or `-` and a reason.
+CALLERS = dict(
+    line.split(" | ")
+    for line in Path(__file__).with_name("calls.txt").read_text("utf-8").splitlines()
+    if not line.startswith("#")
+)
 
 
 @cache
@@ -170,10 +82,10 @@ def operation(node: ast.AST) -> str | None:
     return None
 
 
-def made_by(actor: str) -> set[str]:
+def operations_of(actor: str) -> set[str]:
     """Return the operations that an actor calls."""
     return {
-        call.partition(" ")[2] for call, who in MAKERS.items() if actor in who.split()
+        call.partition(" ")[2] for call, who in CALLERS.items() if actor in who.split()
     }
 
 

@@ -1,5 +1,6 @@
-"""Decide as IAM does what a set of policies lets somebody do; pure, and no more of IAM
-than our own policies use: an element or operator that is not known here is an error.
+"""Decide as IAM does whether a set of policies allows a request.
+
+Pure. An element or operator that our own policies do not use is an error.
 """
 
 from __future__ import annotations
@@ -21,8 +22,6 @@ ARN_PARTS = 6
 
 
 class Decision(StrEnum):
-    """What came of a request."""
-
     ALLOWED = "allowed"
     #: A statement forbids it, whatever else allows it.
     FORBIDDEN = "forbidden"
@@ -32,10 +31,10 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One action on one resource, and what is known of who asks, and how.
+    """One action on one resource, with its context and its principal.
 
     Attributes:
-        principal: Who asks, as a statement's `Principal` names it: its kind and name.
+        principal: The caller as a `Principal` names it: its kind and name.
     """
 
     action: str
@@ -93,7 +92,7 @@ def applies(statement: Statement, request: Request) -> bool:
 
 
 def names(principals: Any, who: tuple[str, str]) -> bool:
-    """Say whether a statement is about somebody; one of a role is about its holder."""
+    """Return whether a statement names a principal; a role's statement always does."""
     if principals in (None, "*"):
         return True
     kind, name = who

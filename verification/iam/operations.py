@@ -1,12 +1,12 @@
-"""Which permissions each operation of AWS that our code calls is asked for.
+"""List the permissions that each AWS operation of our code needs.
 
-A batch needs the permission of its single form; a transaction that of each member, and
-has none of its own; a look at a bucket that it is there is a listing.
+A batch needs the permission of its single form. A transaction needs that of each
+member, and has none itself. `HeadBucket` needs the permission to list.
 """
 
 from __future__ import annotations
 
-#: Operations by service, in the words of the API, each with what it needs.
+#: The permissions by service and operation.
 NEEDS: dict[str, dict[str, frozenset[str]]] = {
     "sqs": {
         "GetQueueUrl": frozenset({"sqs:GetQueueUrl"}),
@@ -53,7 +53,7 @@ NEEDS: dict[str, dict[str, frozenset[str]]] = {
             "UpdateTerminationProtection",
         )
     },
-    # Nobody can be denied it.
+    # It needs no permission.
     "sts": {"GetCallerIdentity": frozenset()},
 }
 #: The members of a transaction.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from verification.iam.evaluate import Statement
-from verification.iam.template import read, resources
+from verification.iam.template import resources
 
 #: What has something to grant only when a parameter names it.
 EVERYTHING = {
@@ -33,7 +33,7 @@ class Role:
 
 def roles(app: str = "piecework", env: str = "prod", **given: str) -> dict[str, Role]:
     """Return the roles by their actors."""
-    found = resources(read("roles"), App=app, Env=env, **given)
+    found = resources("roles", App=app, Env=env, **given)
     policies = {
         arn(r, "policy", "ManagedPolicyName"): r["Properties"]["PolicyDocument"]
         for r in found.values()
@@ -62,7 +62,7 @@ def arn(resource: Mapping[str, Any], kind: str, name: str) -> str:
 
 def resource_statements(app: str = "piecework", env: str = "prod") -> list[Statement]:
     """Return what the queues and the bucket say themselves."""
-    found = resources(read("data"), App=app, Env=env)
+    found = resources("data", App=app, Env=env)
     return [
         statement
         for resource in found.values()

@@ -1,4 +1,4 @@
-"""Put an emulator and a door up, let the play be played, and say who asked for what."""
+"""Start an emulator and a proxy, and run the actors' commands through them."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from pathlib import Path
 from piecework.aws.endpoint import Emulator
 from piecework_orchestrator.demo.processes import NO_CREDENTIALS, isolated_environ
 from piecework_orchestrator.embedded import deploy, environment, server
-from verification.iam.cast import APP, Cast, stage
-from verification.iam.door import Door, door
+from verification.iam.actors import APP, Actors, actor_environment
+from verification.iam.proxy import Proxy, make_proxy
 
 ENV = "prod"
 
 
-async def run(folder: Path, acts: Callable[[Cast], Awaitable[None]]) -> Cast:
-    """Play acts on an emulator of their own; their logs go into the folder."""
+async def run(folder: Path, acts: Callable[[Actors], Awaitable[None]]) -> Actors:
+    """Run `acts` on a new emulator; the logs go into the folder."""
     emulator = server.start(environment.ensure_environment(print), folder, "us-east-1")
     kept = ("PATH", "HOME", "PIECEWORK_CACHE_DIR")
     plain = {name: os.environ[name] for name in kept if name in os.environ}
     try:
         deploy.deploy_embedded(emulator, APP, ENV)
-        ours = door(emulator.endpoint, ENV)
+        proxy = make_proxy(emulator.endpoint, ENV)
         with (
             (folder / "log").open("w") as log,
             redirect_stdout(log),
             isolated_environ({**plain, **NO_CREDENTIALS}),
         ):
-            return await behind(ours, emulator, folder, acts)
+            return await behind(proxy, emulator, folder, acts)
     finally:
         server.stop(emulator.pid, folder)
 
 
 async def behind(
-    ours: Door,
+    proxy: Proxy,
     emulator: Emulator,
     folder: Path,
-    acts: Callable[[Cast], Awaitable[None]],
-) -> Cast:
-    """Play acts behind a door that is not open yet."""
-    async with ours.open() as url:
-        with stage(url, ENV, folder):
-            cast = Cast(ours, emulator, ENV, folder)
-            await acts(cast)
-            return cast
+    acts: Callable[[Actors], Awaitable[None]],
+) -> Actors:
+    """Open the proxy, and run `acts` behind it."""
+    async with proxy.open() as url:
+        with actor_environment(url, ENV, folder):
+            actors = Actors(proxy, emulator, ENV, folder)
+            await acts(actors)
+            return actors

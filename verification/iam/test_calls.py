@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from verification.iam.calls import MAKERS, SERVICES, found, made_by, services
+from verification.iam.calls import CALLERS, SERVICES, found, operations_of, services
 from verification.iam.grants import OURS
 from verification.iam.operations import MEMBERS, NEEDS
 
@@ -12,7 +12,7 @@ from verification.iam.operations import MEMBERS, NEEDS
 def needs(actor: str) -> set[str]:
     """Return the actions that an actor's calls take."""
     taken: set[str] = set()
-    for operation in made_by(actor):
+    for operation in operations_of(actor):
         service, _, name = operation.partition(":")
         taken |= NEEDS[service][name]
     return taken
@@ -24,7 +24,7 @@ def told(actor: str) -> set[str]:
 
 
 def test_every_call_of_aws_in_the_code_is_in_the_table() -> None:
-    assert sorted(MAKERS) == sorted(found())
+    assert sorted(CALLERS) == sorted(found())
 
 
 def test_every_service_whose_client_the_code_makes_is_looked_at() -> None:
@@ -33,8 +33,8 @@ def test_every_service_whose_client_the_code_makes_is_looked_at() -> None:
 
 def test_every_call_has_a_maker_or_a_reason() -> None:
     actors = set(OURS)
-    for who in MAKERS.values():
-        assert who.startswith("nobody: ") or set(who.split()) <= actors
+    for who in CALLERS.values():
+        assert who.startswith("- ") or set(who.split()) <= actors
 
 
 @pytest.mark.parametrize("actor", sorted(set(OURS) - {"execution"}))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from verification.iam.evaluate import Decision, Request, Statement, decide
 from verification.iam.roles import EVERYTHING, roles
-from verification.iam.template import ACCOUNT, Resolver, lists, read
+from verification.iam.template import ACCOUNT, resources
 from verification.iam.used import grants
 
 #: Those that run in the network; what is submitted from S3 is any account's.
@@ -30,17 +28,13 @@ US = {"aws:principalaccount": ACCOUNT}
 
 def fences() -> dict[str, list[Statement]]:
     """Return what each endpoint lets through, by service."""
-    template = read("network")
-    declared = {
-        name: p.get("Default", "") for name, p in template["Parameters"].items()
-    }
-    given = {**declared, "App": "piecework", "Env": "prod"}
-    resolver = Resolver(template, lists(template, given))
-    written: dict[str, Any] = template["Resources"]
+    chosen = ("SecretsEndpoint", "ParametersEndpoint", "BedrockEndpoint")
+    given = dict.fromkeys(chosen, "true")
+    found = resources(
+        "network", App="piecework", Env="prod", Endpoints="always", **given
+    )
     return {
-        service: resolver.value(written[name]["Properties"]["PolicyDocument"])[
-            "Statement"
-        ]
+        service: found[name]["Properties"]["PolicyDocument"]["Statement"]
         for name, service in SERVICES.items()
     }
 
@@ -53,16 +47,16 @@ def test_what_a_task_is_granted_passes_the_fence(actor: str) -> None:
         # Secrets and parameters are granted in one list, to the actions of both.
         other = grant.action == "ssm:GetParameters" and ":ssm:" not in grant.resource
         if service in through and grant.resource not in ELSEWHERE and not other:
-            asked = Request(grant.action, grant.resource, US)
-            assert Decision.ALLOWED is decide(asked, through[service]), grant
+            wanted = Request(grant.action, grant.resource, US)
+            assert Decision.ALLOWED is decide(wanted, through[service]), grant
 
 
 def test_a_parameter_that_is_a_secret_passes_the_fence() -> None:
     given = f"arn:aws:ssm:us-east-1:{ACCOUNT}:parameter/token"
     granted = roles(**{**EVERYTHING, "SecretArns": given})["execution"].grants
-    asked = Request("ssm:GetParameters", given, US)
-    assert Decision.ALLOWED is decide(asked, granted)
-    assert Decision.ALLOWED is decide(asked, fences()["ssm"])
+    wanted = Request("ssm:GetParameters", given, US)
+    assert Decision.ALLOWED is decide(wanted, granted)
+    assert Decision.ALLOWED is decide(wanted, fences()["ssm"])
 
 
 @pytest.mark.parametrize(
@@ -104,5 +98,5 @@ def test_a_parameter_that_is_a_secret_passes_the_fence() -> None:
 def test_nothing_else_passes_the_fence(
     service: str, action: str, resource: str, account: str
 ) -> None:
-    asked = Request(action, resource, {"aws:principalaccount": account})
-    assert Decision.NOT_ALLOWED is decide(asked, fences()[service])
+    wanted = Request(action, resource, {"aws:principalaccount": account})
+    assert Decision.NOT_ALLOWED is decide(wanted, fences()[service])

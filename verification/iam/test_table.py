@@ -10,9 +10,8 @@ import pytest
 
 from verification.iam.deploying import actions
 from verification.iam.evaluate import texts
-from verification.iam.grants import GRANTS
+from verification.iam.grants import DEPLOY, GRANTS
 from verification.iam.roles import EVERYTHING, Role, roles
-from verification.iam.rows_of_people import DEPLOY
 from verification.iam.template import INFRA, read
 from verification.iam.used import grants
 
@@ -112,7 +111,7 @@ def test_every_actor_has_a_role_of_the_name_that_others_count_on() -> None:
     }
 
 
-def test_what_nobody_asked_for_is_not_granted() -> None:
+def test_a_grant_that_needs_a_parameter_is_absent_without_it() -> None:
     granted = {
         (actor, g.action) for actor in PLAIN for g in grants(actor, PLAIN[actor].grants)
     }

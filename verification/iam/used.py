@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from verification.iam.door import Call
 from verification.iam.evaluate import Statement, arn_like, like, texts
 from verification.iam.grants import OURS
+from verification.iam.proxy import Call
 
 #: Conditions whose every value is a grant of its own.
 WHERE = {"dynamodb:LeadingKeys", "s3:prefix"}

@@ -25,6 +25,8 @@ NOTHING = object()  # AWS::NoValue
 #: The property that is a resource's name, and the form of its ARN.
 ARNS = {
     "AWS::DynamoDB::Table": ("TableName", "dynamodb:{region}:{account}:table/{name}"),
+    "AWS::IAM::ManagedPolicy": ("ManagedPolicyName", "iam::{account}:policy/{name}"),
+    "AWS::IAM::Role": ("RoleName", "iam::{account}:role/{name}"),
     "AWS::Logs::LogGroup": ("LogGroupName", "logs:{region}:{account}:log-group:{name}"),
     "AWS::S3::Bucket": ("BucketName", "s3:::{name}"),
     "AWS::SNS::Topic": ("TopicName", "sns:{region}:{account}:{name}"),
@@ -141,6 +143,8 @@ class _Scope:
             return self.given[name]
         if name in self.known:
             return self.known[name]
+        if self.template["Resources"][name]["Type"] == "AWS::IAM::ManagedPolicy":
+            return self._get_att([name, "Arn"])
         return self._named(name)
 
     def _named(self, name: str) -> Any:

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from piecework_orchestrator.infra.templates import parse
 from tests.infra.check.render import Stack, render
 from tests.infra.check.samples import variants
 
@@ -71,22 +70,5 @@ def load() -> Templates:
 def read(path: Path) -> dict[str, Any]:
     """Parse one template."""
     text = path.read_text(encoding="utf-8")
-    parsed: dict[str, Any] = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
-    return copy.deepcopy(parsed)  # a node that YAML shares is not to be changed twice
-
-
-class _Loader(yaml.SafeLoader):
-    """Reads `!Sub x` as `{"Fn::Sub": x}`."""
-
-
-def _short_form(loader: _Loader, suffix: str, node: yaml.Node) -> dict[str, Any]:
-    name = suffix if suffix in {"Ref", "Condition"} else f"Fn::{suffix}"
-    if isinstance(node, yaml.ScalarNode):
-        return {name: loader.construct_scalar(node)}
-    if isinstance(node, yaml.SequenceNode):
-        return {name: loader.construct_sequence(node, deep=True)}
-    assert isinstance(node, yaml.MappingNode)
-    return {name: loader.construct_mapping(node, deep=True)}
-
-
-_Loader.add_multi_constructor("!", _short_form)
+    # A copy: `parse` keeps its result, and YAML shares nodes.
+    return copy.deepcopy(dict(parse(text)))

@@ -1,24 +1,24 @@
-"""What was seen at the door, held against what the roles are granted."""
+"""Compare the requests that the proxy saw with the grants of the roles."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from verification.iam.door import Call
 from verification.iam.evaluate import Statement
 from verification.iam.grants import OURS
+from verification.iam.proxy import Call
 from verification.iam.roles import EVERYTHING, roles
 from verification.iam.used import Grant, grants, left_over, of_our_code, stale, unused
 
 
 @dataclass(slots=True)
-class Account:
-    """Everything that was asked, and what came of it.
+class Report:
+    """All requests, and the decisions about them.
 
     Attributes:
-        strange: Requests of which nobody knows what they need.
-        broken: Commands that failed, and promises that were not kept.
+        strange: Requests whose permissions `operations.py` does not list.
+        broken: Commands that failed, and violated invariants.
     """
 
     calls: set[Call] = field(default_factory=set)
@@ -34,7 +34,7 @@ class Account:
         strange: Iterable[str],
         decisions: int,
     ) -> None:
-        """Add what a door saw."""
+        """Add the record of a proxy."""
         self.calls |= set(let_in)
         self.denied |= set(denied)
         self.strange |= set(strange)
@@ -42,7 +42,7 @@ class Account:
 
     @property
     def idle(self) -> set[Grant]:
-        """What nothing needed of what is granted for our code's sake."""
+        """The grants for our code that no request needed."""
         return unused(ours(), self.calls)
 
     @property
@@ -52,12 +52,12 @@ class Account:
             *(f"denied: {call}" for call in sorted(map(str, self.denied))),
             *(f"not in operations.py: {one}" for one in sorted(self.strange)),
             *(f"granted and unused: {grant}" for grant in left_over(self.idle)),
-            *(f"a reason that is none: {one}" for one in stale(self.idle)),
+            *(f"a reason that no grant needs: {one}" for one in stale(self.idle)),
             *(f"broken: {one}" for one in self.broken),
         ]
 
     def told(self) -> list[str]:
-        """Return what each role used, and what is wrong."""
+        """Return the use of each role, and what is wrong."""
         used = [
             f"{actor:15} {len(mine - self.idle):3} of {len(mine):3} used"
             for actor, mine in granted().items()
@@ -81,11 +81,11 @@ class Account:
 
 
 def ours() -> dict[str, list[Statement]]:
-    """Return each role's statements about what our code asks."""
+    """Return each role's statements about our code's calls."""
     made = roles(**EVERYTHING)
     return {actor: of_our_code(actor, made[actor].grants) for actor in OURS}
 
 
 def granted() -> dict[str, set[Grant]]:
-    """Return the same, one by one."""
+    """Return the same as single grants."""
     return {actor: grants(actor, some) for actor, some in ours().items()}

@@ -1,4 +1,4 @@
-"""The actors behind the door, each with a key of its own: commands and connections."""
+"""Run commands and connections as actors, each with its own access key."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from tests.scenarios import conftest
 from tests.scenarios.command_line import Done, piecework
 from tests.scenarios.conftest import Scenario
 from verification.iam import pipelines
-from verification.iam.door import Door
+from verification.iam.proxy import Proxy
 
 APP = "piecework"
 
 
 @dataclass(slots=True)
-class Cast:
-    """Who plays.
+class Actors:
+    """The actors of a run.
 
     Attributes:
         played: The commands that were run.
-        failed: The commands that did not come to the end that was expected of them.
+        failed: The commands with an unexpected exit code.
     """
 
-    door: Door
+    proxy: Proxy
     emulator: Emulator
     env: str
     folder: Path
-    played: list[tuple[str, ...]] = field(default_factory=list)
+    commands_run: list[tuple[str, ...]] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
     async def command(self, actor: str, *words: str, code: int = 0) -> Done:
-        """Run a command as somebody, up to an exit code."""
-        with signing(actor):
+        """Run a command as an actor, and compare its exit code."""
+        with signed_as(actor):
             done = await piecework(*words)
-        self.played.append(words)
+        self.commands_run.append(words)
         if code != done.exit_code:
             said = f"{done.exit_code}: {done.stderr or done.stdout}".strip()
             self.failed.append(f"{actor}: {' '.join(words)}: {said}")
@@ -51,9 +51,8 @@ class Cast:
 
     @asynccontextmanager
     async def connected(self, actor: str) -> AsyncIterator[Runtime]:
-        """Connect as somebody."""
         connection = connect(load_settings())
-        with signing(actor):
+        with signed_as(actor):
             rt = await connection.__aenter__()
         try:
             yield rt
@@ -62,7 +61,7 @@ class Cast:
 
     @asynccontextmanager
     async def scenario(self, actor: str) -> AsyncIterator[Scenario]:
-        """Play a part of a scenario as somebody."""
+        """Open a scenario as an actor."""
         async with self.connected(actor) as rt:
             yield Scenario(rt, self.folder / "ledger")
 
@@ -72,34 +71,34 @@ class Cast:
         async with self.scenario("worker") as scenario, scenario.worker():
             yield scenario
 
-    def backstage(self, service: str) -> Any:
-        """Return a client that goes round the door, for what no role of ours does."""
+    def direct_client(self, service: str) -> Any:
+        """Return a client past the proxy, for requests that no role of ours makes."""
         return make_client(service, self.emulator)
 
     def queue(self, name: str) -> str:
         """Return a queue's address."""
         named = f"{APP}-{self.env}-{name}"
-        return str(self.backstage("sqs").get_queue_url(QueueName=named)["QueueUrl"])
+        return str(self.direct_client("sqs").get_queue_url(QueueName=named)["QueueUrl"])
 
     def drop(self, queue: str, body: str) -> None:
-        """Put a message into a queue from nowhere."""
+        """Send a foreign message to a queue."""
         url = self.queue(queue)
-        self.backstage("sqs").send_message(QueueUrl=url, MessageBody=body)
+        self.direct_client("sqs").send_message(QueueUrl=url, MessageBody=body)
 
 
 @contextmanager
-def signing(actor: str) -> Iterator[None]:
-    """Let this process sign as somebody, for a while."""
+def signed_as(actor: str) -> Iterator[None]:
+    """Let this process sign as an actor."""
     with patch.dict(os.environ, AWS_ACCESS_KEY_ID=actor):
         yield
 
 
 @contextmanager
-def stage(url: str, env: str, folder: Path) -> Iterator[None]:
-    """Let this process see the door alone, and the pipelines that are played."""
+def actor_environment(url: str, env: str, folder: Path) -> Iterator[None]:
+    """Point this process at the proxy and at the pipelines of the run."""
     seen = {
         **conftest.SHORT,
-        # Nobody dies here: a lease that a slow machine does not miss.
+        # No process is killed: the lease fits a slow machine.
         "PIECEWORK_LEASE_S": "10",
         "PIECEWORK_VISIBILITY_S": "12",
         "PIECEWORK_DEAD_LETTER_ALARM": "1",

@@ -1,7 +1,7 @@
-"""A small soak behind the door: every process of it signs as the actor that it is.
+"""Run a small soak behind the proxy; each process signs as its actor.
 
-Whoever is killed, frozen or lied to takes ways that no play has; none may end at the
-door. Workers run without a reconciler beside them, as the service stack has them.
+Killed, frozen and disturbed processes make requests that commands do not make. The
+proxy may refuse none. Workers run without a reconciler, as in the service stack.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from unittest.mock import patch
 
 from piecework_orchestrator.demo import processes
 from piecework_orchestrator.demo.processes import ChildProcess
-from verification.iam.door import Call
+from verification.iam.proxy import Call
 from verification.soak import microburst
 from verification.soak.plan import Plan
 from verification.soak.run import run
 from verification.soak.site import ENV, url_of
 from verification.soak.verdict import judge
 
-#: Seconds between two of the door's records, and that it is waited for the last.
+#: Seconds between two records of the proxy, and the wait for the last one.
 RECORD_S, LAST_S = 0.5, 1.5
-#: Who a process is, by the first words of its command.
+#: The actor of a process, by the first words of its command.
 ACTORS = {
     ("piecework_worker",): "worker",
     ("piecework_orchestrator.cli", "reconcile"): "reconciler",
@@ -36,9 +36,9 @@ ACTORS = {
 
 
 async def soak(plan: Plan, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    """Soak behind a door; return what it saw, and the promises that were broken."""
-    record = folder / "door.json"
-    with behind_a_door(record, folder):
+    """Soak behind a proxy; return its record, and the violations."""
+    record = folder / "proxy.json"
+    with behind_a_proxy(record, folder):
         course = await run(plan, folder, say)
         await asyncio.sleep(LAST_S)
     seen: dict[str, Any] = json.loads(record.read_text())
@@ -46,10 +46,10 @@ async def soak(plan: Plan, folder: Path, say: Callable[[str], None]) -> dict[str
 
 
 @contextmanager
-def behind_a_door(record: Path, folder: Path) -> Iterator[None]:
-    """Put a door between the faults and the emulator, and let everybody sign."""
+def behind_a_proxy(record: Path, folder: Path) -> Iterator[None]:
+    """Put a proxy between the faults and the emulator, and let each process sign."""
     start, proxy = processes.start_process, microburst.start
-    doors: list[ChildProcess] = []
+    proxies: list[ChildProcess] = []
 
     def signed(
         name: str,
@@ -63,7 +63,7 @@ def behind_a_door(record: Path, folder: Path) -> Iterator[None]:
         seen = {**environment, **({"AWS_ACCESS_KEY_ID": who} if who else {})}
         return start(name, [*module, *alone], seen, *more, **how)
 
-    def past_the_door(
+    def through_the_proxy(
         python: Path, upstream: str, place: Path
     ) -> tuple[ChildProcess, str]:
         words = {
@@ -73,22 +73,22 @@ def behind_a_door(record: Path, folder: Path) -> Iterator[None]:
             "--every-s": RECORD_S,
         }
         module = [
-            "verification.iam.door",
+            "verification.iam.proxy",
             *(str(w) for pair in words.items() for w in pair),
         ]
-        doors.append(start("door", module, {}, folder / "door.log", listen=True))
-        return proxy(python, url_of(doors[0]), place)
+        proxies.append(start("proxy", module, {}, folder / "proxy.log", listen=True))
+        return proxy(python, url_of(proxies[0]), place)
 
     try:
         with (
             patch.object(processes, "start_process", signed),
-            patch.object(microburst, "start", past_the_door),
+            patch.object(microburst, "start", through_the_proxy),
         ):
             yield
     finally:
-        processes.kill_all(doors)
+        processes.kill_all(proxies)
 
 
 def calls(rows: Sequence[Mapping[str, Any]]) -> list[Call]:
-    """Return what the door wrote down."""
+    """Return the calls of a record."""
     return [Call(**{**row, "keys": tuple(row["keys"])}) for row in rows]

@@ -1,4 +1,4 @@
-"""Which commands there are, and which of them the play has left out."""
+"""List the commands, and those that a run has left out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typer.main import get_command
 
 from piecework_orchestrator.cli.app import app
 
-#: Commands that ask AWS nothing, or that are a worker; the play runs one itself.
+#: Commands without AWS calls, and the worker, which the run starts itself.
 APART = {
     *("demo", "up", "down", "simulate", "worker"),
     *("explain-code", "config validate", "infra cost", "infra render"),
@@ -17,7 +17,7 @@ APART = {
 
 
 def commands(group: Any = None, above: str = "") -> Iterator[str]:
-    """Yield every command there is, with its group."""
+    """Yield every command with its group."""
     for name, command in (group or get_command(app)).commands.items():
         if hasattr(command, "commands"):
             yield from commands(command, f"{above}{name} ")
@@ -25,7 +25,7 @@ def commands(group: Any = None, above: str = "") -> Iterator[str]:
             yield above + name
 
 
-def left_out(played: Iterable[tuple[str, ...]]) -> list[str]:
-    """Return the commands that were not run, though they ask AWS something."""
-    run = {" ".join(words[:count]) for words in played for count in (1, 2)}
+def left_out(commands_run: Iterable[tuple[str, ...]]) -> list[str]:
+    """Return the commands with AWS calls that were not run."""
+    run = {" ".join(words[:count]) for words in commands_run for count in (1, 2)}
     return sorted(set(commands()) - APART - run)

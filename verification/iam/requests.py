@@ -1,6 +1,4 @@
-"""What a request over the wire asks of IAM: who, which actions, on what, under which
-conditions.
-"""
+"""Read from a request its actor, actions, resources and conditions."""
 
 from __future__ import annotations
 
@@ -16,14 +14,14 @@ from verification.iam.operations import MEMBERS, NEEDS
 from verification.iam.template import ACCOUNT, REGION
 
 SIGNED = re.compile(r"Credential=([^/]+)/\d{8}/[^/]*/([a-z0-9-]+)/aws4_request")
-#: Over TLS, as every request to AWS itself; the door here has none.
+#: Requests to AWS use TLS; requests to the proxy do not.
 TLS = {"aws:securetransport": "true"}
 KEY_IS = re.compile(r"\bpk = (:\w+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """A request as it came in."""
+    """A request as the proxy received it."""
 
     method: str
     path: str
@@ -35,11 +33,11 @@ class Wire:
     def signed(self) -> tuple[str, str]:
         """The access key's id, which names the actor here, and the service."""
         found = SIGNED.search(self.headers.get("Authorization", ""))
-        return (found[1], found[2]) if found else ("nobody", "")
+        return (found[1], found[2]) if found else ("unsigned", "")
 
 
-def asked(wire: Wire, change_sets: Mapping[str, str]) -> list[Request]:
-    """Return everything that has to be allowed; change sets are known by their stacks.
+def permissions_needed(wire: Wire, change_sets: Mapping[str, str]) -> list[Request]:
+    """Return every permission that a request needs; change sets belong to stacks.
 
     Raises:
         KeyError: For an operation that is not in the table.
@@ -75,8 +73,8 @@ def of_sqs(operation: str, body: Mapping[str, Any]) -> list[Request]:
 def of_dynamodb(operation: str, body: Mapping[str, Any]) -> list[Request]:
     """Return what a request to DynamoDB needs, each with the keys that it names.
 
-    Of a transaction every member is shown all its keys: the harsher of the two ways in
-    which IAM might look at them.
+    Each member of a transaction has all its keys: the stricter of the two readings
+    that IAM may use.
     """
     needs = NEEDS["dynamodb"][operation]
     if operation != "TransactWriteItems":

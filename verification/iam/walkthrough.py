@@ -1,4 +1,4 @@
-"""A play in which each actor does all that it ever does, past the door."""
+"""Run, through the proxy, every command and path of each actor."""
 
 from __future__ import annotations
 
@@ -13,77 +13,77 @@ from piecework_orchestrator import submit as submitting
 from tests.scenarios.command_line import COUNTING, manifest
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item
-from verification.iam.cast import Cast
+from verification.iam.actors import Actors
 from verification.iam.pipelines import LARGE as LONG
 
 LARGE = "verification.iam.pipelines:large"
 FAXING = "tests.scenarios.pipelines:faxing"
 LEANING = "tests.scenarios.pipelines:leaning"
-WHY = ("--reason", "played")
+WHY = ("--reason", "walkthrough")
 YES = (*WHY, "--yes")
 PATCH = ("--patch", '{"trouble": ""}')
 INBOX = "inbox"
-#: Seconds within which all comes to an end, on the slowest of machines.
+#: Maximum seconds for a job on a slow machine.
 PATIENCE_S = 100.0
-#: Some chunks died, and a command says so.
+#: The exit code of a command that found dead chunks.
 DIED = 5
 REFUSED = 2
 SUBMIT, READ, WRITE = "orchestrator", "operator-read", "operator-write"
 DEPLOY = "deploy"
 
 
-async def play(cast: Cast) -> None:
-    """Play it from the first submit to the last message."""
-    await cast.command(DEPLOY, "infra", "destroy", "--with-data", "--dry-run")
-    await submits(cast)
-    await works(cast)
-    await reads(cast)
-    await puts_right(cast)
-    await writes(cast)
-    await deploys(cast)
+async def run_every_command(actors: Actors) -> None:
+    """Run everything from the first submit to the last message."""
+    await actors.command(DEPLOY, "infra", "destroy", "--with-data", "--dry-run")
+    await submit_jobs(actors)
+    await run_workers(actors)
+    await run_reading_commands(actors)
+    await reconcile_leftovers(actors)
+    await run_writing_commands(actors)
+    await deploy_stacks(actors)
 
 
-async def submits(cast: Cast) -> None:
+async def submit_jobs(actors: Actors) -> None:
     """Submit from a file, from S3, and only to see what it would be."""
-    s3 = cast.backstage("s3")
+    s3 = actors.direct_client("s3")
     s3.create_bucket(Bucket=INBOX)
     items = (Item(n=1), Item(n=2, trouble="yes"))
     lines = "".join(f"{item.model_dump_json()}\n" for item in items)
     s3.put_object(Bucket=INBOX, Key="manifests/large.jsonl", Body=lines.encode())
     source = f"s3://{INBOX}/manifests/large.jsonl"
-    await cast.command(SUBMIT, "doctor")
-    await cast.command(SUBMIT, "submit", LARGE, source, "--dry-run")
-    await cast.command(SUBMIT, "submit", LARGE, source, "--job-id", "large")
+    await actors.command(SUBMIT, "doctor")
+    await actors.command(SUBMIT, "submit", LARGE, source, "--dry-run")
+    await actors.command(SUBMIT, "submit", LARGE, source, "--job-id", "large")
     troubles = ("", "permanent", "transient", "permanent", "permanent")
     small = [Item(n=n, trouble=trouble) for n, trouble in enumerate(troubles)]
-    await submit(cast, "small", small)
-    await submit(cast, "fax", [Item(n=7)], pipeline=FAXING)
+    await submit(actors, "small", small)
+    await submit(actors, "fax", [Item(n=7)], pipeline=FAXING)
 
 
 async def submit(
-    cast: Cast, job: str, items: list[Item], *more: str, pipeline: str = COUNTING
+    actors: Actors, job: str, items: list[Item], *more: str, pipeline: str = COUNTING
 ) -> None:
     """Submit a job from a file."""
-    path = manifest(cast.folder / f"{job}.jsonl", items)
-    await cast.command(SUBMIT, "submit", pipeline, path, "--job-id", job, *more)
+    path = manifest(actors.folder / f"{job}.jsonl", items)
+    await actors.command(SUBMIT, "submit", pipeline, path, "--job-id", job, *more)
 
 
-async def works(cast: Cast) -> None:
-    """Work on all that, and on a message that is nobody's; the submitter waits."""
-    cast.drop("work", "not one of ours")
-    async with cast.worker() as scenario:
+async def run_workers(actors: Actors) -> None:
+    """Run these jobs and a foreign message; a submitter waits for its job."""
+    actors.drop("work", "not one of ours")
+    async with actors.worker() as scenario:
         await scenario.ended("large", PATIENCE_S)
         await scenario.ended("small", PATIENCE_S)
         await scenario.ended("fax", PATIENCE_S)
-        await submit(cast, "waited", [Item(n=1)], "--wait")
-        await remembers(scenario)
-        await submit(cast, "leaning", [Item(n=n) for n in range(4)], pipeline=LEANING)
+        await submit(actors, "waited", [Item(n=1)], "--wait")
+        await use_idempotency(scenario)
+        await submit(actors, "leaning", [Item(n=n) for n in range(4)], pipeline=LEANING)
         breakers = scenario.rt.table
         await scenario.until(lambda: breakers.first(keys.BREAKERS_PK, 1), PATIENCE_S)
 
 
-async def remembers(scenario: Scenario) -> None:
-    """Do something once, as a pipeline may outside of its calls."""
+async def use_idempotency(scenario: Scenario) -> None:
+    """Use `idempotent`, as a pipeline may outside of its calls."""
     rt = scenario.rt
     store = TableIdempotency(rt.table, rt.settings.tenant, rt.clock)
 
@@ -94,7 +94,7 @@ async def remembers(scenario: Scenario) -> None:
     assert [1, 1] == [await order(1), await order(1)]
 
 
-async def reads(cast: Cast) -> None:
+async def run_reading_commands(actors: Actors) -> None:
     """Run every command that changes nothing."""
     for words, code in (
         ("doctor", 0),
@@ -107,7 +107,7 @@ async def reads(cast: Cast) -> None:
         ("jobs cost small", 0),
         ("chunks list small", 0),
         ("chunks show small 1", 0),
-        (f"results large --save {cast.folder / 'saved'}", 0),
+        (f"results large --save {actors.folder / 'saved'}", 0),
         ("results small --follow", DIED),
         ("dlq list", 0),
         ("dlq list --job small", 0),
@@ -115,30 +115,30 @@ async def reads(cast: Cast) -> None:
         ("dlq stats", 0),
         ("dlq export --payload", 0),
     ):
-        await cast.command(READ, *words.split(), code=code)
+        await actors.command(READ, *words.split(), code=code)
 
 
-async def puts_right(cast: Cast) -> None:
-    """Look after a submit that was cut off, a job past its deadline, and messages."""
-    cast.drop("work-dlq", "not one of ours")
+async def reconcile_leftovers(actors: Actors) -> None:
+    """Reconcile an interrupted submit, a job past its deadline, and messages."""
+    actors.drop("work-dlq", "not one of ours")
     items = [Item(n=n) for n in range(2)]
-    await submit(cast, "late", items, "--deadline", "1s")
+    await submit(actors, "late", items, "--deadline", "1s")
     with patch.object(submitting, "fan_out", nothing):
-        await submit(cast, "cut-off", items)
-    await cast.command("reconciler", "reconcile", "--once")
+        await submit(actors, "cut-off", items)
+    await actors.command("reconciler", "reconcile", "--once")
     with patch.object(reconciling, "SUBMIT_TIMEOUT_S", 0.0):
-        async with cast.scenario("reconciler") as scenario, scenario.reconciler():
+        async with actors.scenario("reconciler") as scenario, scenario.reconciler():
             await scenario.ended("late", PATIENCE_S)
             await scenario.until(lambda: sent(scenario, "cut-off"), PATIENCE_S)
             letters, alarms = scenario.rt.dead_letters, keys.alarms_pk("default")
             await scenario.until(lambda: letters.first(alarms, 1), PATIENCE_S)
             lost = {"v": 1, "tenant": "default", "job": "cut-off", "chunk": 0, "gen": 1}
-            cast.drop("work-dlq", json.dumps(lost))
-            await scenario.until(lambda: drained(cast), PATIENCE_S)
+            actors.drop("work-dlq", json.dumps(lost))
+            await scenario.until(lambda: drained(actors), PATIENCE_S)
 
 
 async def nothing(*_: object) -> None:
-    """Be the fan-out of a submitter that died."""
+    """Replace the fan-out of a submitter that died."""
 
 
 async def sent(scenario: Scenario, job: str) -> bool:
@@ -146,47 +146,47 @@ async def sent(scenario: Scenario, job: str) -> bool:
     return "sent_at" in (await scenario.job(job)).item
 
 
-def drained(cast: Cast) -> bool:
+def drained(actors: Actors) -> bool:
     """Say whether nothing is left in the dead-letter queue."""
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-    found = cast.backstage("sqs").get_queue_attributes(
-        QueueUrl=cast.queue("work-dlq"), AttributeNames=names
+    found = actors.direct_client("sqs").get_queue_attributes(
+        QueueUrl=actors.queue("work-dlq"), AttributeNames=names
     )
     return not any(int(found["Attributes"][name]) for name in names)
 
 
-async def writes(cast: Cast) -> None:
+async def run_writing_commands(actors: Actors) -> None:
     """Run every command that changes something."""
-    await settles(cast)
+    await resolve_an_effect(actors)
     small = ("--job", "small")
-    await cast.command(WRITE, "dlq", "discard", *small, "--chunk", "4", *YES)
+    await actors.command(WRITE, "dlq", "discard", *small, "--chunk", "4", *YES)
     one = (*small, "--chunk", "1")
-    await cast.command(WRITE, "dlq", "redrive", *one, *PATCH, *YES)
-    async with cast.worker() as scenario:
+    await actors.command(WRITE, "dlq", "redrive", *one, *PATCH, *YES)
+    async with actors.worker() as scenario:
         await scenario.ended("small", PATIENCE_S)
         some = ("--canary", "1", "--code", "tool.*")
-        await cast.command(WRITE, "dlq", "redrive", *small, *some, *PATCH, *YES)
-        await cast.command(WRITE, "jobs", "retry", "large", *WHY)
+        await actors.command(WRITE, "dlq", "redrive", *small, *some, *PATCH, *YES)
+        await actors.command(WRITE, "jobs", "retry", "large", *WHY)
         await scenario.ended("large", PATIENCE_S)
-    await cast.command(WRITE, "dlq", "redrive", "--code", "tool.*", "--dry-run")
-    await submit(cast, "unwanted", [Item(n=n) for n in range(3)])
-    await cast.command(WRITE, "jobs", "cancel", "unwanted", *YES)
-    await cast.command(WRITE, "jobs", "resume", "unwanted", *WHY)
+    await actors.command(WRITE, "dlq", "redrive", "--code", "tool.*", "--dry-run")
+    await submit(actors, "unwanted", [Item(n=n) for n in range(3)])
+    await actors.command(WRITE, "jobs", "cancel", "unwanted", *YES)
+    await actors.command(WRITE, "jobs", "resume", "unwanted", *WHY)
     with patch.object(submitting, "fan_out", nothing):
-        await submit(cast, "unwritten", [Item(n=n) for n in range(2)])
-    await cast.command(WRITE, "jobs", "cancel", "unwritten", *YES)
+        await submit(actors, "unwritten", [Item(n=n) for n in range(2)])
+    await actors.command(WRITE, "jobs", "cancel", "unwritten", *YES)
 
 
-async def settles(cast: Cast) -> None:
-    """Say of an effect in doubt that it happened, and what came of it, at length."""
-    told = await cast.command(READ, "effects", "list", "fax", "-o", "json")
+async def resolve_an_effect(actors: Actors) -> None:
+    """Resolve an effect in doubt as happened, with a large answer."""
+    told = await actors.command(READ, "effects", "list", "fax", "-o", "json")
     key = str(told.document[0]["effect_key"])
     said = ("--outcome", "happened", "--answer", json.dumps(LONG))
-    await cast.command(WRITE, "effects", "resolve", "fax", "0", key, *said, *YES)
+    await actors.command(WRITE, "effects", "resolve", "fax", "0", key, *said, *YES)
 
 
-async def deploys(cast: Cast) -> None:
-    """Look at stacks, change one, propose another; a job keeps them from going."""
+async def deploy_stacks(actors: Actors) -> None:
+    """Read stacks, change one, propose another; an active job blocks `destroy`."""
     image = f"some/image@sha256:{'0' * 64}"
     given = f"--image {image} --pipelines some.module --vpc vpc-1 --subnets a,b"
     for words, code in (
@@ -196,4 +196,4 @@ async def deploys(cast: Cast) -> None:
         (f"diff --stack service {given}", 0),
         ("destroy --with-data --dry-run", REFUSED),
     ):
-        await cast.command(DEPLOY, "infra", *words.split(), code=code)
+        await actors.command(DEPLOY, "infra", *words.split(), code=code)

@@ -1,6 +1,6 @@
-"""A door in front of the embedded AWS that lets in as IAM would, and keeps a list.
+"""Run a proxy in front of the embedded AWS that decides as IAM does, and records.
 
-    python -m verification.iam.door --upstream URL --env NAME --record FILE
+    python -m verification.iam.proxy --upstream URL --env NAME --record FILE
 
 Actors are told apart by the id of the access key that they sign with.
 """
@@ -22,8 +22,8 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, web
 from yarl import URL
 
 from tests.doorway import handed_on, standing
-from verification.iam.asked import Wire, asked
 from verification.iam.evaluate import Decision, Request, Statement, decide
+from verification.iam.requests import Wire, permissions_needed
 from verification.iam.roles import EVERYTHING, resource_statements, roles
 
 JSON_DENIAL = '{{"__type":"com.amazonaws#AccessDeniedException","message":"{}"}}'
@@ -41,7 +41,7 @@ MADE = re.compile(rb"<Id>([^<]+)</Id>.*<StackId>([^<]+)</StackId>", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Something that an actor asked for."""
+    """A request of an actor."""
 
     actor: str
     action: str
@@ -51,11 +51,11 @@ class Call:
 
 
 @dataclass(slots=True)
-class Door:
-    """What each actor may do, and what each has asked for so far.
+class Proxy:
+    """The grants of each actor, and its requests so far.
 
     Attributes:
-        strange: Requests that nobody knows what they need.
+        strange: Requests whose permissions `operations.py` does not list.
         change_sets: The stack of each change set.
     """
 
@@ -70,7 +70,7 @@ class Door:
     http: ClientSession | None = None
 
     async def pass_on(self, request: web.Request) -> web.StreamResponse:
-        """Let a request in, or not."""
+        """Forward a request if its actor's role allows it."""
         path, _, query = request.raw_path.partition("?")
         body = await request.read()
         wire = Wire(request.method, path, query, request.headers, body)
@@ -81,20 +81,20 @@ class Door:
             answer = await self.forward(request.raw_path, wire)
         except ClientError:
             if request.transport is not None:
-                request.transport.abort()  # as it was done to us
+                request.transport.abort()  # as the upstream did
             return web.Response()
         if service == "s3" and answer.status == 404 and not self.lists(wire):
-            return denial(service, f"{actor} is not told what is missing")
+            return denial(service, f"{actor} may not list")
         return answer
 
     def refusal(self, wire: Wire) -> str:
-        """Decide about a request; return what is refused, if anything is."""
+        """Return the first action that is refused, if any."""
         actor, service = wire.signed
         try:
-            wanted = asked(wire, self.change_sets)
+            wanted = permissions_needed(wire, self.change_sets)
         except KeyError as error:
             self.strange[f"{actor}: {service} {wire.method} {wire.path}: {error}"] += 1
-            return f"ask for {error}"
+            return f"call {error}"
         for one in wanted:
             self.decisions += 1
             allowed = self.decide(actor, one) is Decision.ALLOWED
@@ -104,18 +104,17 @@ class Door:
         return ""
 
     def decide(self, actor: str, request: Request) -> Decision:
-        """Decide as IAM does about one action."""
         return decide(request, self.grants.get(actor, ()), self.on_resources)
 
     def lists(self, wire: Wire) -> bool:
-        """Say whether somebody may list: S3 tells nobody else what is missing."""
-        (got,) = asked(wire, {})
+        """Return whether an actor may list: only then S3 says that a key is missing."""
+        (got,) = permissions_needed(wire, {})
         bucket, _, prefix = got.resource.partition("/")
         listing = Request("s3:ListBucket", bucket, {**got.context, "s3:prefix": prefix})
         return self.decide(wire.signed[0], listing) is Decision.ALLOWED
 
     async def forward(self, raw_path: str, wire: Wire) -> web.Response:
-        """Ask, and hand the answer on."""
+        """Send the request on, and return the answer."""
         assert self.http is not None
         headers = handed_on(wire.headers)
         url = URL(f"{self.upstream}{raw_path}", encoded=True)
@@ -130,7 +129,7 @@ class Door:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[str]:
-        """Stand in front of the emulator; yield where."""
+        """Listen in front of the emulator; yield the address."""
         patience = ClientTimeout(total=60)
         async with (
             ClientSession(timeout=patience, auto_decompress=False) as self.http,
@@ -139,22 +138,22 @@ class Door:
             yield url
 
 
-def door(upstream: str, env: str, **given: str) -> Door:
-    """Return the door of a deployment whose roles were given this, or everything."""
+def make_proxy(upstream: str, env: str, **given: str) -> Proxy:
+    """Return the proxy of a deployment; its roles have these parameters, or all."""
     made = roles(env=env, **(given or EVERYTHING))
     grants = {actor: role.grants for actor, role in made.items()}
-    return Door(upstream, grants, resource_statements(env=env))
+    return Proxy(upstream, grants, resource_statements(env=env))
 
 
 def call(actor: str, request: Request) -> Call:
-    """Return what is kept of a request."""
+    """Return the record of a request."""
     keys = request.context.get("dynamodb:leadingkeys", ())
     prefix = request.context.get("s3:prefix", "")
     return Call(actor, request.action, request.resource, tuple(keys), str(prefix))
 
 
 def denial(service: str, why: str) -> web.Response:
-    """Answer as a service does to whom IAM does not let in."""
+    """Answer as a service does when IAM denies a request."""
     status = 400 if service == "dynamodb" else 403
     return web.Response(
         status=status, text=DENIALS.get(service, XML_DENIAL).format(why)
@@ -162,23 +161,23 @@ def denial(service: str, why: str) -> web.Response:
 
 
 async def serve(told: argparse.Namespace) -> None:
-    """Stand there until killed; write down now and then who asked for what."""
-    ours = door(told.upstream, told.env)
-    async with ours.open() as url:
+    """Serve until killed, and write the record regularly."""
+    proxy = make_proxy(told.upstream, told.env)
+    async with proxy.open() as url:
         sys.stdout.write(json.dumps({"url": url}) + "\n")
         sys.stdout.flush()
         while True:
             await asyncio.sleep(told.every_s)
-            write(ours, told.record)
+            write_record(proxy, told.record)
 
 
-def write(ours: Door, path: Path) -> None:
-    """Write down who asked for what, in one piece."""
+def write_record(proxy: Proxy, path: Path) -> None:
+    """Replace the record in one step."""
     facts = {
-        "let_in": [asdict(one) for one in ours.let_in],
-        "denied": [asdict(one) for one in ours.denied],
-        "strange": list(ours.strange),
-        "decisions": ours.decisions,
+        "let_in": [asdict(one) for one in proxy.let_in],
+        "denied": [asdict(one) for one in proxy.denied],
+        "strange": list(proxy.strange),
+        "decisions": proxy.decisions,
     }
     draft = path.with_suffix(".draft")
     draft.write_text(json.dumps(facts))
@@ -187,7 +186,7 @@ def write(ours: Door, path: Path) -> None:
 
 def main() -> None:
     """Read the command line."""
-    parser = argparse.ArgumentParser(prog="verification.iam.door")
+    parser = argparse.ArgumentParser(prog="verification.iam.proxy")
     parser.add_argument("--upstream", required=True)
     parser.add_argument("--env", required=True)
     parser.add_argument("--record", type=Path, required=True)

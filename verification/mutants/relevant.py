@@ -23,6 +23,8 @@ FIRST = {
 def narrow(root: Path, path: str) -> list[str]:
     """Return the test files that name a module, most mentions first."""
     module = Path(path).with_suffix("")
+    if module.parts[1].startswith("piecework_"):
+        module = module.relative_to(module.parts[0])  # the folder of an import root
     dotted = ".".join(module.parts)
     parent, name = ".".join(module.parts[:-1]), module.name
     names = re.compile(

@@ -73,17 +73,7 @@ def rule(
 def ensure() -> Path:
     """Return the Python of the proxy's environment; made once a machine."""
     lock = (CHECKOUT / "requirements" / "microburst.txt").read_text("utf-8")
-    cache = environment.cache_folder(os.environ)
-    home = cache / f"microburst-{VERSION}-{environment.fingerprint(lock)}"
-    python = home / "bin" / "python"
-    if not python.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        say(f"installing microburst {VERSION} into {home} (once)")
-        with (cache / f"{home.name}.lock").open("w") as turn:
-            environment._take(turn.fileno(), say)
-            if not python.exists():
-                environment._build(home, lock, sys.executable, say, os.environ)
-    return python
+    return environment.ensure_locked("microburst", VERSION, lock, say)
 
 
 def say(line: str) -> None:

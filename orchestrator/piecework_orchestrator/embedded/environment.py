@@ -23,23 +23,41 @@ def ensure_environment(
     environ: Mapping[str, str] = os.environ,
     base: str = sys.executable,
 ) -> Path:
-    """Return the environment's Python; install the environment if it is missing.
+    """Return the Python of MiniStack's environment; install it if it is missing.
 
     Raises:
         UnreachableError: `embedded.environment.install_failed`.
     """
-    lock = read_lock_file()
+    return ensure_locked(
+        "MiniStack", VERSION, read_lock_file(), report, environ=environ, base=base
+    )
+
+
+def ensure_locked(
+    name: str,
+    version: str,
+    lock: str,
+    report: Callable[[str], None],
+    *,
+    environ: Mapping[str, str] = os.environ,
+    base: str = sys.executable,
+) -> Path:
+    """Return the Python of an environment that has what `lock` lists, made once.
+
+    Raises:
+        UnreachableError: `embedded.environment.install_failed`.
+    """
     cache = cache_folder(environ)
-    home = cache / f"ministack-{VERSION}-{fingerprint(lock)}"
+    home = cache / f"{name.lower()}-{version}-{fingerprint(lock)}"
     python = home / "bin" / "python"
     if python.exists():
         return python
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / f"{home.name}.lock").open("w") as lock_file:
-        _acquire_lock(lock_file.fileno(), report)
+        _acquire_lock(lock_file.fileno(), name, report)
         if not python.exists():  # else another process installed it meanwhile
-            report(f"installing MiniStack {VERSION} into {home} (once, about 50 MB)")
-            _build_environment(home, lock, base, report, environ)
+            report(f"installing {name} {version} into {home} (once)")
+            _build_environment(name, home, lock, base, report, environ)
     return python
 
 
@@ -58,15 +76,16 @@ def fingerprint(lock: str) -> str:
     return hashlib.sha256(source.encode()).hexdigest()[:12]
 
 
-def _acquire_lock(lock: int, report: Callable[[str], None]) -> None:
+def _acquire_lock(lock: int, name: str, report: Callable[[str], None]) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        report("another process is installing MiniStack; waiting for it")
+        report(f"another process is installing {name}; waiting for it")
         fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def _build_environment(
+    name: str,
     home: Path,
     lock: str,
     base: str,
@@ -78,7 +97,7 @@ def _build_environment(
     try:
         requirements = draft / "requirements.txt"
         requirements.write_text(lock, encoding="utf-8")
-        _install_packages(draft / "env", requirements, base, report, environ)
+        _install_packages(name, draft / "env", requirements, base, report, environ)
         if home.exists():  # its Python is missing: the interpreter was upgraded
             shutil.rmtree(home)
         (draft / "env").rename(home)
@@ -87,6 +106,7 @@ def _build_environment(
 
 
 def _install_packages(
+    name: str,
     folder: Path,
     requirements: Path,
     base: str,
@@ -106,7 +126,7 @@ def _install_packages(
     pip = [python, "-m", "pip", "--disable-pip-version-check", *install]
     if error := _run(venv, pip, environ=environ):
         raise UnreachableError(
-            f"MiniStack could not be installed:\n{error}",
+            f"{name} could not be installed:\n{error}",
             code="embedded.environment.install_failed",
             next_step="Check package index and network, then run `piecework up` again.",
         )

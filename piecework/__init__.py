@@ -23,7 +23,7 @@ from piecework.errors import (
 )
 from piecework.errors.classify import envelope_of
 from piecework.errors.classify_llm import raise_for_stop_reason
-from piecework.pipeline import Document, Pipeline, Stage
+from piecework.pipelines import Document, Pipeline, Stage
 from piecework.resilience.breaker import CircuitBreaker
 from piecework.resilience.retry import RetryBudget, RetryPolicy
 

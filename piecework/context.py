@@ -19,7 +19,7 @@ from piecework.dependency import Dependency
 from piecework.domain import keys, values
 from piecework.domain.protocols import JobResults, MissingChunk
 from piecework.errors import ErrorEnvelope, UsageError
-from piecework.pipeline import RUN, Pipeline, Stage
+from piecework.pipelines import RUN, Pipeline, Stage
 from piecework.resilience.retry import answer_of
 
 #: The `__name__` of a lambda.

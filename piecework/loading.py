@@ -17,7 +17,7 @@ from platform import python_version
 from types import ModuleType
 
 from piecework.errors import UsageError
-from piecework.pipeline import Pipeline
+from piecework.pipelines import Pipeline
 
 
 def load_pipelines(names: Iterable[str]) -> dict[str, Pipeline]:

@@ -28,7 +28,7 @@ from piecework.domain.protocols import (
     Unknown,
 )
 from piecework.errors import ErrorEnvelope
-from piecework.pipeline import JOIN, Pipeline
+from piecework.pipelines import JOIN, Pipeline
 from piecework.resilience.retry import RetryBudget
 from piecework.saga import engine
 from piecework.saga.recovery import Limits

@@ -28,7 +28,7 @@ from piecework.cost.units import item_size
 from piecework.domain.keys import sha256
 from piecework.domain.model import ChunkStatus, Job, JobRef
 from piecework.jobs.fan_in import certify
-from piecework.pipeline import Pipeline
+from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
 from piecework.store.completion import Counted, JobSnapshot

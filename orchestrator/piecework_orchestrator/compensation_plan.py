@@ -19,7 +19,7 @@ from piecework.domain.model import CANCELLABLE, Chunk, Job, JobStatus
 from piecework.domain.rows import EffectRow
 from piecework.errors import ErrorEnvelope, UsageError
 from piecework.loading import load_pipeline
-from piecework.pipeline import Pipeline, Stage, StageFunction
+from piecework.pipelines import Pipeline, Stage, StageFunction
 from piecework.runtime import Runtime
 from piecework.saga.compensation import (
     CompensationStep,

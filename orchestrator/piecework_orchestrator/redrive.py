@@ -22,7 +22,7 @@ from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import ChunkStatus, Job, JobRef, JobStatus
 from piecework.domain.records import Bounds, read_json
 from piecework.errors import PieceworkError, UsageError
-from piecework.pipeline import Pipeline
+from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
 from piecework.store.completion import read_chunk
 from piecework.store.dead_letters import OPEN, Closing, DeadLetters

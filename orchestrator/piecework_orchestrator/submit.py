@@ -20,7 +20,7 @@ from piecework.domain.model import Job, JobRef, iso
 from piecework.errors import UsageError
 from piecework.jobs.fan_out import Progress, fan_out
 from piecework.jobs.manifest import Entry, write_manifest
-from piecework.pipeline import Pipeline
+from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
 from piecework_orchestrator.intake.chunk import ChunkInput
 

@@ -23,7 +23,7 @@ from piecework.domain.protocols import MissingChunk, StoredResult
 from piecework.domain.rows import StageRow
 from piecework.errors import StateError
 from piecework.jobs.manifest import read_manifest
-from piecework.pipeline import JOIN
+from piecework.pipelines import JOIN
 from piecework.runtime import Runtime
 from piecework.store.completion import Counted, JobSnapshot, chunks_of_group
 from piecework.store.results import NULL, stored_results

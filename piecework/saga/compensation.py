@@ -18,7 +18,7 @@ from piecework.domain.outcome import Cancelled, Compensation, DeadLettered
 from piecework.domain.protocols import Checkpoints
 from piecework.errors import ErrorEnvelope
 from piecework.errors.codes import ErrorClass
-from piecework.pipeline import Pipeline, Stage
+from piecework.pipelines import Pipeline, Stage
 
 
 class StepState(StrEnum):

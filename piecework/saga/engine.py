@@ -25,7 +25,7 @@ from piecework.domain.protocols import CancelRequestedError, Checkpoints
 from piecework.errors import ErrorEnvelope, StoreError
 from piecework.errors.classify import classify
 from piecework.errors.payload_redaction import redact_payload
-from piecework.pipeline import COMPENSATE, Pipeline, Stage
+from piecework.pipelines import COMPENSATE, Pipeline, Stage
 from piecework.resilience.retry import blocked_on
 from piecework.saga import recovery
 from piecework.saga.compensation import CompensationRun

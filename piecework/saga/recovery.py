@@ -32,7 +32,7 @@ from piecework.domain.outcome import MAX_DEFERRALS, Compensation
 from piecework.domain.protocols import Checkpoints
 from piecework.errors import ErrorEnvelope
 from piecework.errors.codes import ErrorClass
-from piecework.pipeline import REPLAN, Pipeline, Stage, fallback_names
+from piecework.pipelines import REPLAN, Pipeline, Stage, fallback_names
 from piecework.resilience.breaker import OPEN_CODE, PROBE_RETRY_S
 from piecework.resilience.retry import blocked_on
 

@@ -23,7 +23,7 @@ from piecework.domain.protocols import Checkpoints
 from piecework.errors import ErrorEnvelope, PermanentError, StoreError
 from piecework.errors.classify import classify
 from piecework.errors.payload_redaction import redact_payload
-from piecework.pipeline import (
+from piecework.pipelines import (
     COMPENSATE,
     REPLAN,
     RUN,

@@ -30,7 +30,7 @@ from piecework.domain.rows import (
     read_error,
 )
 from piecework.errors import ErrorEnvelope, PermanentError
-from piecework.pipeline import Pipeline
+from piecework.pipelines import Pipeline
 from piecework.store.cancellation import COMPENSATING, compensation_put
 from piecework.store.claims import NOT_CANCELLED, OWNED, ownership_values
 from piecework.store.effects import EffectLedger

@@ -18,7 +18,7 @@ import structlog
 from piecework.aws.endpoint import Emulator
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Chunk, Job, JobRef
-from piecework.pipeline import Pipeline
+from piecework.pipelines import Pipeline
 from piecework.reconciler.loop import reconcile_for_ever
 from piecework.runtime import Runtime, connect
 from piecework.settings import Settings, load_settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from piecework.domain.model import JobStatus
-from piecework.pipeline import Pipeline
+from piecework.pipelines import Pipeline
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item
 from tests.scenarios.planning import reading, reading_apart

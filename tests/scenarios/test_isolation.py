@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from piecework.domain.model import ChunkStatus, JobRef, JobStatus
-from piecework.pipeline import Pipeline
+from piecework.pipelines import Pipeline
 from piecework.store.checkpoints import read_work
 from piecework_orchestrator.cancel import cancel
 from tests.scenarios.conftest import Process, Scenario

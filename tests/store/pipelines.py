@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from piecework.pipeline import Pipeline, Stage
+from piecework.pipelines import Pipeline, Stage
 from tests.unit.piecework.fakes import Clause
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from piecework.domain.claim import Claim
 from piecework.domain.protocols import CancelRequestedError, ClaimLostError
-from piecework.pipeline import Stage
+from piecework.pipelines import Stage
 from piecework.store.checkpoints import ChunkCheckpoints
 from tests.store.conftest import Store
 from tests.store.pipelines import PIPELINE, first, second, third

@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from piecework.domain.model import Job, JobRef
-from piecework.pipeline import Pipeline
+from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
 from piecework_orchestrator.embedded import deploy, environment, server

@@ -19,7 +19,7 @@ from piecework import telemetry
 from piecework.errors import PieceworkError
 from piecework.health import write_health_file
 from piecework.loading import load_pipelines, version_line
-from piecework.pipeline import Pipeline, lint_stage_order
+from piecework.pipelines import Pipeline, lint_stage_order
 from piecework.reconciler.loop import reconcile_for_ever
 from piecework.runtime import connect
 from piecework.settings import Settings, load_settings

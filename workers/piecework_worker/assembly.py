@@ -24,7 +24,7 @@ from piecework.domain.records import Bounds, JsonRefusedError, read_json
 from piecework.domain.rows import ErrorRow
 from piecework.errors import PermanentError
 from piecework.jobs.fan_in import Certificate, StoredJobResults
-from piecework.pipeline import JOIN, RUN, Pipeline, Stage
+from piecework.pipelines import JOIN, RUN, Pipeline, Stage
 from piecework.resilience.retry import RetryBudget
 from piecework.saga.compensation import may_compensate
 from piecework.saga.recovery import Limits

@@ -36,7 +36,7 @@ from piecework.domain.outcome import (
 )
 from piecework.domain.protocols import ClaimLostError
 from piecework.errors import SchemaTooNewError, StoreError
-from piecework.pipeline import Pipeline
+from piecework.pipelines import Pipeline
 from piecework.saga import engine
 from piecework.saga.compensation import cancellation_cause, may_compensate
 from piecework.settings import Settings

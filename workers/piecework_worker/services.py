@@ -21,7 +21,7 @@ from piecework.domain.model import Job, JobRef, iso
 from piecework.domain.outcome import NEWER_WORKERS, Deferred
 from piecework.errors import StoreError
 from piecework.health import Liveness
-from piecework.pipeline import Pipeline
+from piecework.pipelines import Pipeline
 from piecework.resilience.breaker import BreakerPhase, BreakerState
 from piecework.resilience.retry import RetryTokenBucket
 from piecework.runtime import Runtime

@@ -13,7 +13,7 @@ import typer
 from piecework.aws.endpoint import find_endpoint, state_folder
 from piecework.errors import UsageError
 from piecework.loading import load_pipelines, version_line, versions
-from piecework.pipeline import lint_stage_order
+from piecework.pipelines import lint_stage_order
 from piecework.settings import Settings, load_settings
 from piecework_orchestrator.cli.options import Format, OutputOption
 from piecework_orchestrator.cli.output import Column, Output

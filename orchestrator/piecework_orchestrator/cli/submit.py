@@ -15,7 +15,7 @@ from piecework.domain.keys import is_name
 from piecework.domain.model import Job, JobRef
 from piecework.errors import StoreError, UsageError
 from piecework.loading import load_pipeline
-from piecework.pipeline import Pipeline, lint_stage_order
+from piecework.pipelines import Pipeline, lint_stage_order
 from piecework.runtime import Runtime
 from piecework.settings import load_settings
 from piecework_orchestrator.cli.options import (

@@ -24,7 +24,7 @@ from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Job, JobRef, JobStatus
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
-from piecework.pipeline import Pipeline
+from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
 from piecework.store.dead_letters import DeadLetters

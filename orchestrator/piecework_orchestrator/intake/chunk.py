@@ -12,7 +12,7 @@ from pydantic_core.core_schema import ErrorType
 
 from piecework.domain.records import Bounds, JsonRefusedError, read_json
 from piecework.errors import PieceworkError, UsageError
-from piecework.pipeline import Pipeline
+from piecework.pipelines import Pipeline
 from piecework_orchestrator.intake.limits import Limits
 
 LABEL_LENGTH = 64

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from piecework.errors import PieceworkError, UsageError
-from piecework.pipeline import Document, Pipeline
+from piecework.pipelines import Document, Pipeline
 from piecework_orchestrator.intake import pdf, word
 from piecework_orchestrator.intake.chunk import (
     LABEL_LENGTH,

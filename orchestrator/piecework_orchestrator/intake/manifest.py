@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from piecework.aws.objects import is_object_key
 from piecework.domain.records import Bounds, read_json
 from piecework.errors import NotFoundError, PieceworkError, UnreachableError, UsageError
-from piecework.pipeline import Pipeline
+from piecework.pipelines import Pipeline
 from piecework_orchestrator.intake.chunk import (
     ChunkInput,
     SourceLocation,

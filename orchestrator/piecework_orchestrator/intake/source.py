@@ -19,7 +19,7 @@ import structlog
 
 from piecework import telemetry
 from piecework.errors import NotFoundError, UsageError
-from piecework.pipeline import Pipeline
+from piecework.pipelines import Pipeline
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.intake.documents import (
     document_chunks,

@@ -9,7 +9,7 @@ from typing import Any
 
 from piecework.domain import keys
 from piecework.domain.model import JobRef, JobStatus
-from piecework.pipeline import Pipeline
+from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
 from piecework_orchestrator.cancel import cancel
 from piecework_simulation.coverage import ENDED

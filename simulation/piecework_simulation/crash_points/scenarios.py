@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from piecework import Context, Dependency, Stage
-from piecework.pipeline import Pipeline
+from piecework.pipelines import Pipeline
 from piecework_simulation.crash_points.pipelines import (
     Customer,
     book,

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel
 
 from piecework.domain.model import JobRef, JobStatus
-from piecework.pipeline import Pipeline
+from piecework.pipelines import Pipeline
 from piecework_simulation.driver.processes import FleetDriver
 from piecework_simulation.engine.world import World
 from piecework_simulation.invariants.checker import Invariants

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
-from piecework.pipeline import Pipeline
+from piecework.pipelines import Pipeline
 from piecework_orchestrator.intake.source import chunk_inputs
 from piecework_simulation.driver.actions import Workload
 from piecework_simulation.driver.fallback_pipeline import planning

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from piecework.domain.model import JobRef
 from piecework.errors import PieceworkError
-from piecework.pipeline import Pipeline
+from piecework.pipelines import Pipeline
 from piecework.reconciler.loop import reconcile_for_ever
 from piecework.runtime import Runtime
 from piecework.store.dead_letters import DeadLetters

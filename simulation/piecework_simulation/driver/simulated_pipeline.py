@@ -12,7 +12,7 @@ from piecework.calls.call import CallScope, call_key
 from piecework.context import Context
 from piecework.dependency import Dependency, Fallback
 from piecework.domain.notification import Notification
-from piecework.pipeline import Pipeline, Stage, StageFunction
+from piecework.pipelines import Pipeline, Stage, StageFunction
 from piecework.saga import stage as stage_run
 from piecework_simulation.provider import (
     CURRENT_CALL,

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Chunk, Job, JobRef
-from piecework.pipeline import Pipeline
+from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
 from piecework.settings import Settings
 from piecework.store.completion import all_chunks

@@ -17,7 +17,7 @@ from piecework.context import Context
 from piecework.domain.protocols import Proceed
 from piecework.errors import ErrorEnvelope
 from piecework.errors.codes import ErrorClass
-from piecework.pipeline import Pipeline
+from piecework.pipelines import Pipeline
 from piecework.resilience.retry import RetryBudget
 from piecework.saga import engine
 from piecework.saga.recovery import Limits

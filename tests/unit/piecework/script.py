@@ -10,7 +10,7 @@ from piecework.dependency import Dependency
 from piecework.domain.model import Effect
 from piecework.domain.outcome import Compensation, DeadLettered
 from piecework.errors import ErrorEnvelope
-from piecework.pipeline import Pipeline, Stage
+from piecework.pipelines import Pipeline, Stage
 from tests.unit.piecework.fakes import Clause
 
 ONCE = Dependency("fax", effect=Effect.NON_IDEMPOTENT)

@@ -11,7 +11,7 @@ from piecework.context import ChunkResult, JoinContext
 from piecework.dependency import Dependency
 from piecework.domain.protocols import MissingChunk, StoredResult
 from piecework.errors import PermanentError, UsageError
-from piecework.pipeline import Pipeline, Stage
+from piecework.pipelines import Pipeline, Stage
 from tests.unit.piecework.fakes import Clause, Log, caller, context
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from piecework.errors import UsageError
-from piecework.pipeline import Document, Pipeline, Stage
+from piecework.pipelines import Document, Pipeline, Stage
 from tests.unit.piecework.fakes import Clause
 
 

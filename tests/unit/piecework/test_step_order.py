@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from piecework import Context, Pipeline, Stage
 from piecework.errors import UsageError
-from piecework.pipeline import lint_stage_order
+from piecework.pipelines import lint_stage_order
 
 
 class Order(BaseModel):

@@ -11,7 +11,7 @@ from piecework.domain.model import Effect
 from piecework.domain.outcome import Compensation, DeadLettered, Succeeded
 from piecework.domain.protocols import MissingChunk
 from piecework.errors import PermanentError, PolicyError, SemanticError, TransientError
-from piecework.pipeline import Pipeline, Stage
+from piecework.pipelines import Pipeline, Stage
 from piecework.resilience.retry import RetryPolicy
 from piecework.testing import run_in_memory
 from tests.unit.piecework.fakes import Clause

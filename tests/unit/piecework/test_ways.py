@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from piecework import pipeline
+from piecework import pipelines as pipeline
 from piecework.errors import UsageError
-from piecework.pipeline import Pipeline, Stage
+from piecework.pipelines import Pipeline, Stage
 from tests.unit.piecework.fakes import Clause
 
 

@@ -12,7 +12,7 @@ from piecework.domain import keys
 from piecework.domain.model import JobRef, JobStatus
 from piecework.domain.notification import Notification
 from piecework.errors import TransientError
-from piecework.pipeline import Pipeline, Stage
+from piecework.pipelines import Pipeline, Stage
 from piecework.settings import Settings
 from piecework.store.jobs import Jobs, active_mark
 from piecework.store.notifications import notification_put

@@ -12,7 +12,7 @@ import pytest
 from piecework.domain.claim import Claim
 from piecework.domain.model import Chunk
 from piecework.domain.protocols import CancelRequest
-from piecework.pipeline import Pipeline, Stage
+from piecework.pipelines import Pipeline, Stage
 from piecework.settings import Settings
 from piecework.testing import MemoryCheckpoints
 from piecework_worker import executor

@@ -11,7 +11,7 @@ from piecework.domain import keys
 from piecework.domain.claim import Claim
 from piecework.domain.outcome import Cancelled, Retry, Succeeded
 from piecework.domain.protocols import ClaimLostError
-from piecework.pipeline import Pipeline, Stage
+from piecework.pipelines import Pipeline, Stage
 from piecework.store.settlements import Calls
 from piecework_worker import settle as settling
 from piecework_worker.settle import job_end, result_sha256, resume_at, settle

@@ -18,7 +18,7 @@ from piecework.domain.outcome import (
     Retry,
     Succeeded,
 )
-from piecework.pipeline import Pipeline
+from piecework.pipelines import Pipeline
 from piecework.store.results import INLINE_BYTES
 from piecework_worker.settle import settle, write
 from tests.unit.piecework.fakes import envelope

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from piecework.context import Context
-from piecework.pipeline import Pipeline, Stage
+from piecework.pipelines import Pipeline, Stage
 from piecework_worker.assembly import WorkerStageRunner
 from piecework_worker.services import MIN_SAMPLES, RunningStage, StageDurations
 from tests.unit.piecework.fakes import Clause, context

@@ -26,7 +26,7 @@ from typing import Any, TypeVar, cast
 
 import structlog
 
-from piecework import pipeline as ways
+from piecework import pipelines as ways
 from piecework import telemetry
 from piecework.calls.call import CallScope
 from piecework.calls.caller import Caller
@@ -38,7 +38,7 @@ from piecework.domain.values import canonical_json
 from piecework.errors import PieceworkError, StoreError, TransientError
 from piecework.errors.classify import classify
 from piecework.loading import load_pipelines
-from piecework.pipeline import Pipeline
+from piecework.pipelines import Pipeline
 from piecework.resilience.retry import Answered
 from piecework.saga.stage import encode_value, invoke
 from piecework_worker.isolation.messages import (

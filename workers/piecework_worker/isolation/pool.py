@@ -19,7 +19,7 @@ from piecework.context import Context
 from piecework.domain import values
 from piecework.errors import RemoteError, StoreError
 from piecework.errors.codes import ErrorClass
-from piecework.pipeline import RUN, Stage
+from piecework.pipelines import RUN, Stage
 from piecework_worker.isolation.messages import Ready, Run, StageResult
 from piecework_worker.isolation.process import Child, killed_error, start
 from piecework_worker.isolation.session import Session

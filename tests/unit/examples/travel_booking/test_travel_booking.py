@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from piecework.domain.outcome import Compensation, DeadLettered
-from piecework.pipeline import lint_stage_order
+from piecework.pipelines import lint_stage_order
 from piecework.testing import MemoryRun, run_in_memory
 from piecework_examples.travel_booking import __main__ as command
 from piecework_examples.travel_booking.book import VARIABLE, Book

@@ -15,7 +15,7 @@ import pytest
 from piecework import CircuitBreaker, Context, Dependency, Effect, Fallback, Stage
 from piecework.calls.fleet_breaker import BreakerRegistry
 from piecework.errors import PolicyError, StageError, StoreError, TransientError
-from piecework.pipeline import Pipeline
+from piecework.pipelines import Pipeline
 from piecework.resilience.retry import Answered, Failed, RetryPolicy
 from tests.unit.piecework.fakes import (
     NOW,

@@ -14,7 +14,7 @@ from piecework.domain.model import Effect
 from piecework.domain.outcome import Succeeded
 from piecework.domain.protocols import ClaimLostError
 from piecework.errors import PermanentError, PolicyError, TransientError
-from piecework.pipeline import Pipeline, Stage
+from piecework.pipelines import Pipeline, Stage
 from piecework.resilience.breaker import breaker_open_error
 from piecework.resilience.retry import RetryPolicy
 from piecework.testing import run_in_memory

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from piecework.domain.outcome import Retry, Succeeded
 from piecework.errors.codes import ErrorClass
-from piecework.pipeline import Pipeline, Stage
+from piecework.pipelines import Pipeline, Stage
 from piecework.saga.compensation import started_stages
 from piecework.saga.stage import count_completed
 from piecework.testing import MemoryCheckpoints

@@ -8,7 +8,7 @@ import pytest
 
 from piecework.domain.outcome import Compensation, DeadLettered
 from piecework.errors import ErrorEnvelope, PermanentError, StoreError, TransientError
-from piecework.pipeline import Pipeline, Stage
+from piecework.pipelines import Pipeline, Stage
 from piecework.testing import MemoryCheckpoints
 from tests.unit.piecework.fakes import (
     Clause,

@@ -5,7 +5,7 @@ from typing import Any
 from piecework.dependency import Dependency
 from piecework.domain.outcome import Compensation
 from piecework.errors import PermanentError, TransientError
-from piecework.pipeline import Pipeline, Stage
+from piecework.pipelines import Pipeline, Stage
 from tests.unit.piecework.fakes import Clause, checkpoints_of, run
 from tests.unit.piecework.provider import PURE, Provider
 from tests.unit.piecework.script import BANK, ONCE, Script, dead

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from piecework.pipeline import Pipeline, Stage
+from piecework.pipelines import Pipeline, Stage
 from piecework.saga.compensation import may_compensate
 from tests.unit.piecework.fakes import Clause
 

@@ -22,7 +22,7 @@ from piecework.errors import (
     TransientError,
 )
 from piecework.errors.codes import ErrorClass
-from piecework.pipeline import Pipeline, Stage
+from piecework.pipelines import Pipeline, Stage
 from piecework.saga.recovery import Pivot
 from tests.unit.piecework.fakes import Clause, Log, caller, checkpoints_of, context, run
 

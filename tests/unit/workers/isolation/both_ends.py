@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from piecework.context import Context
-from piecework.pipeline import Pipeline, Stage
+from piecework.pipelines import Pipeline, Stage
 from piecework_worker.isolation.child import Child as Inside
 from piecework_worker.isolation.child import ChildCalls
 from piecework_worker.isolation.messages import Run, StageResult

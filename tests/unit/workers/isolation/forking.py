@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from piecework.context import Context
-from piecework.pipeline import Pipeline, Stage
+from piecework.pipelines import Pipeline, Stage
 
 LEAKED: list[bytearray] = []
 

@@ -7,7 +7,7 @@ from piecework.dependency import Dependency, Fallback
 from piecework.domain.model import Effect
 from piecework.errors import PolicyError
 from piecework.errors.codes import ErrorClass
-from piecework.pipeline import Pipeline, Stage
+from piecework.pipelines import Pipeline, Stage
 from tests.unit.piecework.fakes import Clause, Diary, Log, caller, context, envelope
 from tests.unit.workers.isolation.both_ends import Bench, bench, child_of
 

@@ -44,7 +44,7 @@ test-verification: setup ## the tests of the programs: model, mutants, naive, so
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(addprefix verification/,$(PROGRAMS)) $(ARGS)
 
 test-fast: setup ## unit tests and pages, without the emulator: under two minutes on two cores
-	$(BIN)/pytest -q -n 2 --dist worksteal tests/unit tests/docs $(ARGS)
+	$(BIN)/pytest -q -n 2 --dist worksteal -m "not slow" tests/unit tests/docs $(ARGS)
 
 # Rounds of `make test-under-load`; its first line names the seed of a round.
 ROUNDS ?= 5
@@ -116,7 +116,7 @@ JOBS ?= 3000
 naive: setup ## run the published design and this one under the same faults (JOBS=300 SEED=1)
 	@$(BIN)/python -m verification.naive --jobs $(JOBS) --seed $(SEED) $(ARGS)
 
-mutants: setup ## remove each guard of the protocol: a test must fail (ARGS="--sample 12")
+mutants: setup ## plant one fault at a time: a test must fail (ARGS="--sample 12")
 	@$(BIN)/python -m verification.mutants $(ARGS)
 
 # Real processes under real signals; FREEZES and STOPS: a fifth of KILLS each.

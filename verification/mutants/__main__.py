@@ -1,4 +1,4 @@
-"""Remove each guard of the protocol in turn, and check that a test fails."""
+"""Plant one fault after the other, and check that a test fails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from verification.mutants.conditions import condition_mutants
 from verification.mutants.equivalent import EQUIVALENT
 from verification.mutants.guards import guard_mutants
 from verification.mutants.lane import Shared, UnusableRunError, lane, snapshot
+from verification.mutants.last import last_mutants
 from verification.mutants.mutant import Mutant
+from verification.mutants.sequence import sequence_mutants
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(folder: Path, asked: argparse.Namespace) -> int:
     """Find the mutants, try the selected ones, and count the results."""
     sources = folder / "sources"
-    everything = [*condition_mutants(sources), *guard_mutants(sources)]
+    everything = all_mutants(sources)
     stale = set(EQUIVALENT) - {mutant.key for mutant in everything}
     for key in sorted(stale):
         say(f"no such mutant any more: {key}")
@@ -48,6 +50,12 @@ def run(folder: Path, asked: argparse.Namespace) -> int:
     say(f"seconds={time.monotonic() - began:.0f} unusable={unusable}")
     say(f"mutants={len(mutants)} caught={caught} equivalent={same} survived={survived}")
     return 1 if survived or unusable or stale or not mutants else 0
+
+
+def all_mutants(root: Path) -> list[Mutant]:
+    """Return the mutants of every kind."""
+    kinds = condition_mutants, guard_mutants, sequence_mutants, last_mutants
+    return [mutant for find in kinds for mutant in find(root)]
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

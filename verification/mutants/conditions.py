@@ -38,7 +38,7 @@ def condition_mutants(root: Path) -> Iterator[Mutant]:
                 what = f"without `{part}`"
                 quoted = repr(rest)
                 line = target.lineno
-                yield Mutant(name, line, scope, what, start, end, quoted)
+                yield Mutant("clause", name, line, scope, what, start, end, quoted)
 
 
 @dataclass(frozen=True)

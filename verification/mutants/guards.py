@@ -15,7 +15,9 @@ PATHS = [
     "piecework/store/reclaim.py",
     "piecework/store/cancellation.py",
     "piecework/calls/in_flight.py",
+    "piecework/aws/queue.py",
     "piecework/jobs/cancellation.py",
+    "piecework/jobs/fan_in.py",
     "piecework/saga/compensation.py",
     "piecework/reconciler/dead_letter_queue.py",
     "piecework/reconciler/jobs.py",
@@ -28,6 +30,7 @@ PATHS = [
     "workers/piecework_worker/early_outcomes.py",
     "workers/piecework_worker/cancel_watcher.py",
     "orchestrator/piecework_orchestrator/cancel.py",
+    "orchestrator/piecework_orchestrator/resume.py",
 ]
 
 
@@ -45,7 +48,7 @@ def guard_mutants(root: Path) -> Iterator[Mutant]:
                     what = f"`{said}` as {value}"
                     scope = where[test]
                     line = test.lineno
-                    yield Mutant(path, line, scope, what, start, end, value)
+                    yield Mutant("guard", path, line, scope, what, start, end, value)
 
 
 def tests(node: ast.AST) -> Iterator[tuple[ast.expr, list[str]]]:
@@ -59,6 +62,10 @@ def tests(node: ast.AST) -> Iterator[tuple[ast.expr, list[str]]]:
             yield guard, both
         case ast.comprehension(ifs=ifs):
             yield from ((test, both) for test in ifs)
+        case ast.keyword(value=ast.Compare() | ast.BoolOp(op=ast.And()) as told):
+            yield told, both
+        case ast.keyword(value=ast.UnaryOp(op=ast.Not()) as told):
+            yield told, both
         case ast.BoolOp(op=ast.And(), values=values):
             yield from ((value, ["True"]) for value in values)
         case ast.BoolOp(op=ast.Or(), values=values) if is_boolean_choice(values):

@@ -18,7 +18,7 @@ from threading import Event
 from piecework_orchestrator.embedded import environment, server
 from verification.mutants.mutant import Mutant
 from verification.mutants.one_server import VARIABLE
-from verification.mutants.relevant import narrow, scenarios
+from verification.mutants.relevant import narrow, scenarios, simulated
 
 ROOTS = [".", "workers", "orchestrator", "simulation", "examples"]
 COPIED = ["piecework", *ROOTS[1:], "infra", "requirements", "tests", "verification"]
@@ -70,6 +70,8 @@ class Lane:
         write(file, mutant.apply(source))
         try:
             caught = self.run(narrow(self.root, mutant.path))
+            if caught is None and not mutant.path.startswith("piecework/store/"):
+                caught = self.run(simulated(self.root))
             if caught is None and with_scenarios:
                 caught = self.run(scenarios(self.root, mutant.path))
         finally:

@@ -12,10 +12,12 @@ class Mutant:
     """A piece of a file, and what stands there instead.
 
     Attributes:
+        kind: What is changed: a clause, a guard, an order, an await or a last item.
         scope: The function or constant that it is in: stays when lines move.
         what: The change in words; with path and scope it names the mutant.
     """
 
+    kind: str
     path: str
     line: int
     scope: str
@@ -29,14 +31,14 @@ class Mutant:
         return self.path, self.scope, self.what
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line} {self.scope}: {self.what}"
+        return f"{self.kind} {self.path}:{self.line} {self.scope}: {self.what}"
 
     def apply(self, source: bytes) -> bytes:
         return source[: self.start] + self.text.encode() + source[self.end :]
 
 
-def span(node: ast.expr, source: str) -> tuple[int, int]:
-    """Return where an expression begins and ends, in bytes."""
+def span(node: ast.expr | ast.stmt, source: str) -> tuple[int, int]:
+    """Return where an expression or a statement begins and ends, in bytes."""
     lines = accumulate(
         (len(x.encode()) for x in source.splitlines(keepends=True)), initial=0
     )

@@ -7,14 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from verification.mutants.conditions import condition_mutants
+from verification.mutants.__main__ import all_mutants
 from verification.mutants.equivalent import EQUIVALENT
 from verification.mutants.grammar import removals
-from verification.mutants.guards import PATHS, guard_mutants
+from verification.mutants.guards import PATHS
+from verification.mutants.last import last_mutants
+from verification.mutants.rooms import ROOMS, sources
+from verification.mutants.sequence import sequence_mutants
 
 ROOT = Path(__file__).parents[2]
-CONDITIONS = list(condition_mutants(ROOT))
-GUARDS = list(guard_mutants(ROOT))
+MUTANTS = all_mutants(ROOT)
+CONDITIONS = [mutant for mutant in MUTANTS if mutant.kind == "clause"]
+GUARDS = [mutant for mutant in MUTANTS if mutant.kind == "guard"]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +57,7 @@ def test_a_name_stands_for_what_its_own_module_says() -> None:
 
 
 def test_every_mutant_is_valid_and_differs() -> None:
-    for mutant in CONDITIONS + GUARDS:
+    for mutant in MUTANTS:
         source = (ROOT / mutant.path).read_bytes()
         changed = ast.parse(mutant.apply(source))
         assert ast.dump(changed) != ast.dump(ast.parse(source)), mutant
@@ -70,5 +74,39 @@ def test_there_are_mutants_of_every_file_with_conditions_or_guards() -> None:
     assert without == {"piecework/store/reclaim.py"}  # nothing but its conditions
 
 
+PLANTED = """
+async def act(self, chunks):
+    asked_at = self.clock()
+    reply = await self.ask(chunks[0:PAGE], all=not chunks)
+    await self.write(reply)
+    return [found for found in reply.failed]
+"""
+
+
+def test_each_kind_finds_its_place_by_the_structure_of_the_source(
+    tmp_path: Path,
+) -> None:
+    for room in ROOMS:
+        folder = tmp_path / room
+        (folder.parent if folder.suffix else folder).mkdir(parents=True, exist_ok=True)
+        (folder if folder.suffix else folder / "some.py").write_text("")
+    (tmp_path / "piecework/jobs/renamed.py").write_text(PLANTED)
+    found = [*sequence_mutants(tmp_path), *last_mutants(tmp_path)]
+    asked, reply = PLANTED.strip().splitlines()[1:3]
+    assert {
+        f"order: `{reply.strip()}` before `{asked.strip()}`",
+        "await: without `await self.write(reply)`",
+        "last: one less than `PAGE`",
+        "last: without the last of `reply.failed`",
+    } == {f"{mutant.kind}: {mutant.what}" for mutant in found}
+
+
+def test_every_room_has_sources_and_every_kind_is_tried_outside_the_store() -> None:
+    assert [] == [path for path in sources(ROOT) if not (ROOT / path).is_file()]
+    outside = [m.kind for m in MUTANTS if not m.path.startswith("piecework/store/")]
+    assert {"guard", "order", "await", "last"} == set(outside)
+    assert len(outside) >= 60
+
+
 def test_what_is_said_to_be_equivalent_exists() -> None:
-    assert set(EQUIVALENT) <= {mutant.key for mutant in CONDITIONS + GUARDS}
+    assert set(EQUIVALENT) <= {mutant.key for mutant in MUTANTS}

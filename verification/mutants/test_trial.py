@@ -44,8 +44,8 @@ def test_a_guard_that_tests_hold_is_caught_and_a_planted_one_survives(
         check=False,
     )
     said = re.sub(r":\d+ ", " ", tried.stdout).splitlines()
-    assert f"{PATH} planted_guard: {GUARD}: SURVIVED" in said, tried.stdout
-    caught = f"{PATH} may_still_execute: {GUARD}: caught by {LOOKED_AT}::"
+    assert f"guard {PATH} planted_guard: {GUARD}: SURVIVED" in said, tried.stdout
+    caught = f"guard {PATH} may_still_execute: {GUARD}: caught by {LOOKED_AT}::"
     assert any(line.startswith(caught) for line in said), tried.stdout
     assert "mutants=2 caught=1 equivalent=0 survived=1" == said[-1]
     assert 1 == tried.returncode

@@ -1,0 +1,35 @@
+"""Name the rooms outside the store whose source files are mutated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+#: Folders, and single files of folders that do other things too.
+ROOMS = [
+    "piecework/aws/queue.py",
+    "piecework/aws/transport",
+    "piecework/calls",
+    "piecework/idempotency",
+    "piecework/jobs",
+    "piecework/reconciler",
+    "piecework/resilience",
+    "piecework/saga",
+    "workers/piecework_worker",
+    "orchestrator/piecework_orchestrator/cancel.py",
+    "orchestrator/piecework_orchestrator/redrive.py",
+    "orchestrator/piecework_orchestrator/resume.py",
+]
+
+#: Files of these rooms that no chunk passes: how a process starts, ends and reports.
+ASIDE = {"__init__", "__main__", "ecs", "health", "process_tuning", "shutdown"}
+
+
+def sources(root: Path) -> Iterator[str]:
+    """Yield the source files of the rooms, without those of their subfolders."""
+    for room in ROOMS:
+        place = root / room
+        files = sorted(place.glob("*.py")) if place.is_dir() else [place]
+        for file in files:
+            if file.stem not in ASIDE:
+                yield file.relative_to(root).as_posix()

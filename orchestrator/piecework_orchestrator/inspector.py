@@ -79,6 +79,7 @@ async def job_document(rt: Runtime, job: Job) -> Document:
         "counts": dict(sorted(snapshot.by_status.items())),
         "error_codes": dict(sorted(snapshot.by_code.items())),
         "calls": {"paid": snapshot.calls, "cached": snapshot.cached_calls},
+        "outages": snapshot.outages,
         "dead_letters": await dead_letters_of(rt).count_open(job.ref),
         "certificate": await read_certificate(rt, job),
     }

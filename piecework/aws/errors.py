@@ -29,9 +29,11 @@ class Reaching:
     ) -> None:
         """Raise `StoreError` for an error of the SDK."""
         if isinstance(error, ClientError | BotoCoreError):
-            code = classify(error).code
-            message = f"{self.what} could not be reached: {type(error).__name__}."
-            raise StoreError(message, code=code) from error
+            failure = classify(error)
+            said = failure.provider_code
+            problem = f"refused a request: {said}" if said else "could not be reached"
+            message = f"{self.what} {problem} ({type(error).__name__})."
+            raise StoreError(message, code=failure.code) from error
 
 
 @lru_cache(maxsize=64)

@@ -30,9 +30,9 @@ INLINE_LIMIT = 64 * 1024
 #: Bytes of an object, or of what was asked of it, that are read at once: a worker has
 #: as many in hand as chunks.
 OBJECT_LIMIT = 64 * 1024 * 1024
-#: What S3 says of an object that is gone: the truth only to who may list the bucket,
-#: which a worker may not.
-GONE = frozenset({"NoSuchKey", "404", "AccessDenied", "403"})
+#: The codes of S3 for a missing object. Without `s3:ListBucket` S3 would say that the
+#: access is denied, so each role that reads objects has it.
+GONE = frozenset({"NoSuchKey", "404"})
 #: What it says if all that was asked for lies behind an object's end.
 OUT_OF_RANGE = "InvalidRange"
 #: Bytes of a line, of which a manifest's has some 200; and of one read of them.
@@ -64,6 +64,7 @@ class Objects:
 
         Raises:
             StateError: `runtime.object.missing`.
+            StoreError: S3 cannot be reached, or refuses to read it.
             PermanentError: `runtime.object.too_large`, before any of it is read.
         """
         request: dict[str, Any] = {"Bucket": self.bucket, "Key": key}
@@ -118,7 +119,7 @@ class Objects:
         except ClientError as error:
             if error.response["Error"]["Code"] not in GONE:
                 raise
-            message = f"The object {request['Key']} is gone, or may not be read."
+            message = f"The object {request['Key']} does not exist."
             raise StateError(message, code="runtime.object.missing") from error
 
     async def names(self, prefix: str) -> AsyncIterator[str]:

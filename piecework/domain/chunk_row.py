@@ -108,6 +108,11 @@ class ChunkRow:
         return int(self.item.get("deferrals", 0))
 
     @property
+    def outages(self) -> int:
+        """How often it was deferred because AWS did not answer or refused."""
+        return int(self.item.get("outages", 0))
+
+    @property
     def recoveries(self) -> int:
         """How often it was claimed for recovery."""
         return int(self.item.get("recoveries", 0))

@@ -16,7 +16,15 @@ from piecework.domain.job_row import JobRow
 
 #: The counters of a chunk's item.
 COUNTS = frozenset(
-    {"attempts", "fence", "renewals", "deferrals", "recoveries", "releases"}
+    {
+        "attempts",
+        "deferrals",
+        "fence",
+        "outages",
+        "recoveries",
+        "releases",
+        "renewals",
+    }
 )
 
 MICROS = 1_000_000

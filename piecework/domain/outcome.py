@@ -16,6 +16,8 @@ MAX_DEFERRALS = 10
 
 #: `Deferred.blocked_on` when only a newer version of the worker can run the chunk.
 NEWER_WORKERS = "newer workers"
+#: `Deferred.blocked_on` when AWS does not answer this worker, or refuses it.
+STORE = "AWS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class Deferred:
 
     Attributes:
         delay: Seconds until the chunk may be claimed again.
-        blocked_on: The unavailable dependency, or `NEWER_WORKERS`.
+        blocked_on: The unavailable dependency, `NEWER_WORKERS` or `STORE`.
         pivot_untried: The pivot stage failed before anything in it was tried.
     """
 

@@ -29,6 +29,22 @@ from piecework.errors.redaction import shortened
 MESSAGE_LIMIT: Final = 512
 CAUSE_LIMIT: Final = 256
 PROVIDER_CODE_LIMIT: Final = 64
+#: The codes of an outage of the store: AWS does not answer this process, or refuses it.
+#: The other codes of `StoreError` refuse one request, which its chunk may have caused.
+STORE_OUTAGES: Final = frozenset(
+    {
+        "aws.access.denied",
+        "aws.credentials.invalid",
+        "aws.credentials.missing",
+        "aws.endpoint.timeout",
+        "aws.endpoint.unreachable",
+        "aws.key.unusable",
+        "aws.quota.exceeded",
+        "aws.resource.not_found",
+        "aws.service.throttled",
+        "aws.service.unavailable",
+    }
+)
 _PROVIDER_CODE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:#-]{0,63}")
 
 
@@ -157,6 +173,11 @@ class StoreError(PieceworkError):
     def exit_code(self) -> int:  # type: ignore[override]
         """6 if the failure is transient; 2 if AWS refused the request."""
         return 6 if self.error_class is ErrorClass.TRANSIENT else 2
+
+    @property
+    def is_outage(self) -> bool:
+        """Whether any other request would fail, too: it spends no attempt."""
+        return self.code in STORE_OUTAGES
 
 
 class SchemaTooNewError(StoreError):

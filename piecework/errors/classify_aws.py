@@ -82,6 +82,7 @@ class Meaning(Enum):
     INVALID = auto()
     DENIED = auto()
     CREDENTIALS = auto()
+    KEY = auto()
     NOT_FOUND = auto()
     QUOTA = auto()
     TIMEOUT = auto()
@@ -95,7 +96,7 @@ class Meaning(Enum):
 _AWS_CODES: Final = {
     Meaning.THROTTLED: """
         BandwidthLimitExceeded EC2ThrottledException KMS.ThrottlingException
-        KmsThrottled LimitExceededException OverLimit
+        KMSThrottlingException KmsThrottled LimitExceededException OverLimit
         ProvisionedThroughputExceeded ProvisionedThroughputExceededException
         RequestLimitExceeded RequestThrottled RequestThrottledException SlowDown
         ThrottledException Throttling ThrottlingError ThrottlingException
@@ -110,13 +111,23 @@ _AWS_CODES: Final = {
     """,
     Meaning.DENIED: """
         AccessDenied AccessDeniedException AllAccessDisabled AuthorizationError
-        KMS.AccessDeniedException KmsAccessDenied UnauthorizedOperation
+        KMS.AccessDeniedException KMSAccessDeniedException KmsAccessDenied
+        UnauthorizedOperation
     """,
     Meaning.CREDENTIALS: """
         AuthFailure ExpiredToken ExpiredTokenException IncompleteSignature
         InvalidAccessKeyId InvalidClientTokenId InvalidSignatureException
         InvalidToken MissingAuthenticationToken MissingAuthenticationTokenException
         RequestExpired SignatureDoesNotMatch UnrecognizedClientException
+    """,
+    # DynamoDB and S3 pass the codes of KMS on; SQS has names of its own.
+    Meaning.KEY: """
+        DisabledException InvalidKeyUsageException KMS.DisabledException
+        KMS.InvalidKeyUsageException KMS.KMSInvalidStateException
+        KMS.KeyUnavailableException KMS.NotFoundException KMS.OptInRequired
+        KMSDisabledException KMSInvalidStateException KMSNotFoundException
+        KMSOptInRequired KeyUnavailableException KmsDisabled KmsInvalidKeyUsage
+        KmsInvalidState KmsNotFound KmsOptInRequired
     """,
     Meaning.NOT_FOUND: """
         AWS.SimpleQueueService.NonExistentQueue NoSuchBucket NoSuchKey NotFound
@@ -152,6 +163,7 @@ AWS: Final = MappingProxyType(
         Meaning.INVALID: "aws.request.invalid",
         Meaning.DENIED: "aws.access.denied",
         Meaning.CREDENTIALS: "aws.credentials.invalid",
+        Meaning.KEY: "aws.key.unusable",
         Meaning.NOT_FOUND: "aws.resource.not_found",
         Meaning.QUOTA: "aws.quota.exceeded",
         Meaning.TIMEOUT: "aws.endpoint.timeout",
@@ -170,6 +182,7 @@ LLM: Final = MappingProxyType(
         Meaning.INVALID: "llm.http.400_bad_request",
         Meaning.DENIED: "llm.http.403_forbidden",
         Meaning.CREDENTIALS: "llm.http.401_unauthenticated",
+        Meaning.KEY: "llm.http.403_forbidden",
         Meaning.NOT_FOUND: "llm.http.404_not_found",
         Meaning.QUOTA: "llm.policy.quota_exceeded",
         Meaning.TIMEOUT: "llm.http.408_timeout",

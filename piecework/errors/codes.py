@@ -312,7 +312,8 @@ ROWS: Final = (
         PERMANENT,
         "The credentials do not allow this request.",
         "Compare the role with the permissions in `infra/`, then run `piecework "
-        "doctor`.",
+        "doctor`. Chunks wait without spending an attempt. S3 also answers so for a "
+        "missing object if the role lacks `s3:ListBucket`.",
     ),
     Code(
         "aws.condition.refused",
@@ -344,6 +345,13 @@ ROWS: Final = (
         TRANSIENT,
         "The connection to the AWS endpoint failed.",
         "Run `piecework doctor`. On this machine, `piecework up` starts the emulator.",
+    ),
+    Code(
+        "aws.key.unusable",
+        PERMANENT,
+        "The KMS key that encrypts the data is disabled, deleted or not allowed.",
+        "Enable the key or repair its policy. Chunks wait for it without spending an "
+        "attempt; `piecework jobs show JOB` counts them.",
     ),
     Code(
         "aws.quota.exceeded",
@@ -474,10 +482,9 @@ ROWS: Final = (
     Code(
         "runtime.object.missing",
         STATE,
-        "An object in S3 that the record names does not exist or may not be read. "
-        "S3 distinguishes the two only for roles that may list the bucket.",
-        "Wait: the stage is run again if possible. Check the bucket for "
-        "deletions, lifecycle rules and a missing permission.",
+        "An object in S3 that the record names does not exist.",
+        "Look for a deletion or a lifecycle rule. A version of the object may still "
+        "exist; restore it, then redrive the dead letter.",
     ),
     Code(
         "runtime.object.too_large",

@@ -49,6 +49,9 @@ BASE = 2.0
 CAP = 300.0
 #: The cap where the retry budget is exhausted: the budget fills up again soon.
 DEFERRAL_CAP = 30.0
+#: The cap where AWS does not answer the worker, or refuses it: long enough to be cheap
+#: for hours, short enough that the chunks go on soon after the outage.
+OUTAGE_CAP = 60.0
 #: The longest wait in seconds that a provider may request. A daily quota comes back
 #: within it; a provider that requests years is called again after it.
 RETRY_AFTER_CAP = 86_400.0
@@ -205,6 +208,15 @@ def deferral_delay(
         return seconds + rng.uniform(0, max(PROBE_RETRY_S, seconds / 2))
     cap = exponential(DEFERRAL_CAP, attempt + deferrals)
     return seconds + rng.uniform(0, cap)
+
+
+def outage_delay(outages: int, rng: Random) -> float:
+    """Return the seconds for which an outage of the store defers a chunk.
+
+    The delay grows with each outage of the chunk, up to `OUTAGE_CAP`.
+    """
+    cap = exponential(OUTAGE_CAP, outages)
+    return rng.uniform(cap / 2, cap)
 
 
 def retry_after(failure: ErrorEnvelope) -> float:

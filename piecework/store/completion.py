@@ -36,6 +36,7 @@ class JobSnapshot:
         calls_after_cancel: Calls that ended after the cancel request.
         calls: Calls that a dependency answered, and that were paid for.
         cached_calls: Calls that a shared response answered.
+        outages: How often an outage of AWS deferred a chunk.
     """
 
     rows: tuple[Counted, ...]
@@ -43,6 +44,7 @@ class JobSnapshot:
     calls_after_cancel: int = 0
     calls: int = 0
     cached_calls: int = 0
+    outages: int = 0
 
     @property
     def by_status(self) -> Counter[str]:
@@ -78,6 +80,7 @@ class SnapshotBuilder:
     calls_after_cancel: int = 0
     calls: int = 0
     cached_calls: int = 0
+    outages: int = 0
 
     def add(self, chunk: Chunk) -> None:
         """Add a chunk."""
@@ -94,6 +97,7 @@ class SnapshotBuilder:
         self.calls_after_cancel += chunk.calls_after_cancel
         self.calls += chunk.calls
         self.cached_calls += chunk.cached_calls
+        self.outages += chunk.outages
 
     def build(self) -> JobSnapshot:
         """Return the snapshot."""
@@ -103,6 +107,7 @@ class SnapshotBuilder:
             self.calls_after_cancel,
             self.calls,
             self.cached_calls,
+            self.outages,
         )
 
 

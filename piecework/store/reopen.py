@@ -76,8 +76,8 @@ def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> Action:
     )
     removed = (
         " ADD replays :one REMOVE settled_at, direction, compensation, resume_at,"
-        " recoveries, releases, deferrals, redispatches, cancel_requested_at,"
-        " compensate_requested, cancelled_at_stage, calls_after_cancel"
+        " recoveries, releases, deferrals, outages, redispatches, cancelled_at_stage,"
+        " cancel_requested_at, compensate_requested, calls_after_cancel"
     )
     values = {
         "seen": chunk.status,

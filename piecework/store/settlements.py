@@ -13,7 +13,7 @@ from typing import Any
 from piecework.domain import keys
 from piecework.domain.claim import Claim
 from piecework.domain.model import ChunkStatus, iso
-from piecework.domain.outcome import Cancelled, DeadLettered, Deferred, Retry
+from piecework.domain.outcome import STORE, Cancelled, DeadLettered, Deferred, Retry
 from piecework.errors import ErrorEnvelope
 from piecework.settings import Settings
 from piecework.store.cancellation import cancelled_at_stage
@@ -77,9 +77,11 @@ class Settlements:
         """Move RUNNING -> WAITING because a dependency is unavailable to all chunks.
 
         The claim's attempt (or recovery) is refunded without a limit: the chunk did not
-        fail. `pivot_untried` is stored for the next claim.
+        fail. `pivot_untried` is stored for the next claim. An outage of the store has a
+        counter of its own: it must not use up the deferrals for the retry budget.
         """
         counted = counted_as(claim)
+        period = "outages" if deferred.blocked_on == STORE else "deferrals"
         untried = ", pivot_untried_fence = :fence" if deferred.pivot_untried else ""
         update = self._wait(
             claim,
@@ -92,7 +94,7 @@ class Settlements:
             },
             deferred.delay,
             calls,
-            also_added=", deferrals :one",
+            also_added=f", {period} :one",
         )
         return await self._write(claim, ChunkStatus.WAITING, [update])
 

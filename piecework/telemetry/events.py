@@ -69,7 +69,7 @@ _CHUNK: Final = {
         "warning",
     ),
     "chunk.deferred": event(
-        "a claim ended: the chunk is blocked on a dependency; no attempt is spent",
+        "a claim ended: a dependency or AWS is unavailable; no attempt is spent",
         f"{_CLAIM_END} error_code delay_s blocked_on",
         "warning",
     ),
@@ -85,7 +85,12 @@ _CHUNK: Final = {
         "error",
     ),
     "chunk.store_failed": event(
-        "a table could not be reached during a claim; the chunk is released",
+        "AWS failed during a claim: its chunk is deferred, or released",
+        "error_code",
+        "warning",
+    ),
+    "chunk.settle_failed": event(
+        "AWS did not take the outcome of a claim; the worker writes it again",
         "error_code",
         "warning",
     ),
@@ -268,6 +273,11 @@ _WORKER: Final = {
     "worker.stopped": event("the worker has ended", "settled released duration_s"),
     "worker.execution_failed": event(
         "the worker could not process a message", "error_code", "exception"
+    ),
+    "worker.store_failed": event(
+        "AWS did not answer, or refused, before a claim; the worker pauses",
+        "error_code delay_s",
+        "warning",
     ),
     "worker.receive_failed": event(
         "SQS refused or did not answer a receive", "error_code", "warning"

@@ -13,6 +13,8 @@ OPEN = {C.PENDING, C.WAITING}
 ENDED = {C.SUCCEEDED, C.DEAD, C.CANCELLED}
 CANCELLABLE = {J.SUBMITTING, J.RUNNING, J.RESUMING}
 OUTCOMES = {J.SUCCEEDED, J.PARTIAL, J.FAILED}
+#: The counters of deferred claims: for a dependency, and for AWS.
+DEFERRALS = ("deferrals", "outages")
 #: The transitions that a full run of the simulator must have taken.
 CHUNK_TRANSITIONS = [f"C{n}" for n in range(15)]
 JOB_TRANSITIONS = [f"J{n}" for n in range(10)]
@@ -39,14 +41,15 @@ def chunk_transitions(old: Item | None, new: Item) -> list[str]:
 
 def count_returns(old: Item, new: Item) -> int:
     """Return how often a write returned a chunk: as a release or as a deferral."""
-    names = ("releases", "deferrals")
+    names = ("releases", *DEFERRALS)
     return sum(int(new.get(name, 0)) - int(old.get(name, 0)) for name in names)
 
 
 def running_transitions(old: Item, new: Item) -> list[str]:
     """Return the transitions of a chunk that a worker had claimed."""
     after = new["status"]
-    if after == C.WAITING and new.get("deferrals", 0) > old.get("deferrals", 0):
+    deferred = any(new.get(name, 0) > old.get(name, 0) for name in DEFERRALS)
+    if after == C.WAITING and deferred:
         return ["C14"]
     given_back = after == C.WAITING and "claim_token" not in new
     back = ["J7"] if after in ENDED and "compensation" in new else []

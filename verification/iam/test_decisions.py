@@ -106,7 +106,7 @@ DECISIONS = [
     ("worker", "*", GET, f"{OURS}/certificate/1.json", "", NO),
     ("worker", "*", PUT, f"{OURS}/payload/x.jsonl", "", NO),
     ("worker", "*", "s3:DeleteObject", f"{OURS}/values/x.json", "", NO),
-    ("worker", "*", LIST, BUCKET, "prefix=tenants/acme/", NO),
+    ("worker", "*", LIST, BUCKET, "", YES),
     ("worker", "*", GET, f"{BUCKET}/elsewhere/payload/x", "", NO),
     ("reconciler", "*", GET, f"{OURS}/manifest/x.jsonl", "", YES),
     ("reconciler", "*", GET, f"{OURS}/payload/x.jsonl", "", NO),

@@ -74,7 +74,7 @@ async def test_who_lacks_a_right_is_told_so_and_changes_nothing(actors: Actors) 
     assert {"dynamodb:UpdateItem"} == {call.action for call in actors.proxy.denied}
 
 
-async def test_a_payload_that_is_gone_is_a_dead_letter_to_who_may_not_list(
+async def test_a_payload_that_is_gone_is_a_dead_letter_and_not_a_refusal(
     actors: Actors,
 ) -> None:
     await submit(actors, "small", [Item(n=0)])

@@ -43,6 +43,7 @@ CHUNK = (
         "recoveries",
         "releases",
         "deferrals",
+        "outages",
         "pivot_untried_fence",
         "redispatch_at",
         "renewals",

@@ -167,7 +167,8 @@ def attempts_counted(world: World, change: Change) -> Iterator[str]:
     begun = new["attempts"] - old["attempts"]
     recovered = new.get("recoveries", 0) - old.get("recoveries", 0)
     released = new.get("releases", 0) - old.get("releases", 0)
-    parked = new.get("deferrals", 0) - old.get("deferrals", 0)
+    periods = ("deferrals", "outages")
+    parked = sum(new.get(name, 0) - old.get(name, 0) for name in periods)
     if is_claim(old, new):
         if (begun, recovered) not in {(1, 0), (0, 1)}:
             yield f"a claim that counts as {begun} attempts, {recovered} recoveries"

@@ -13,6 +13,7 @@ from piecework.domain.model import moment
 from piecework.domain.outcome import (
     MAX_DEFERRALS,
     NEWER_WORKERS,
+    STORE,
     Cancelled,
     Compensation,
     DeadLettered,
@@ -22,7 +23,12 @@ from piecework.domain.outcome import (
     Retry,
 )
 from piecework.domain.protocols import ClaimLostError
-from piecework.errors import ErrorEnvelope, SchemaTooNewError, TransientError
+from piecework.errors import (
+    ErrorEnvelope,
+    SchemaTooNewError,
+    StoreError,
+    TransientError,
+)
 from piecework.saga import engine, recovery
 from piecework.saga.compensation import cancellation_cause
 from piecework.saga.stage import describe_failure
@@ -125,6 +131,20 @@ def outcome_of_interrupt(chunk_run: ChunkRun, settings: Settings) -> Outcome:
             return retry_after_timeout(chunk_run, "runtime.stage.timeout", reason)
         case _:
             raise ClaimLostError
+
+
+def outcome_of_store_error(chunk_run: ChunkRun, error: StoreError) -> Outcome:
+    """Return the outcome of a run that could not reach its tables, queue or bucket.
+
+    An outage defers the chunk, however long it lasts: the chunk is not its cause. A
+    single refused request only releases the chunk, because the chunk may be its cause.
+    """
+    if not error.is_outage:
+        return Released()
+    chunk, limits = chunk_run.claim.chunk, chunk_run.limits
+    delay = recovery.outage_delay(chunk.outages, limits.rng)
+    failure = describe_failure(error, chunk_run.ctx, limits)
+    return Deferred(failure.model_copy(update={"retry_after": delay}), delay, STORE)
 
 
 def retry_after_timeout(chunk_run: ChunkRun, code: str, reason: str) -> Retry:

@@ -32,7 +32,6 @@ from piecework.domain.outcome import (
     Compensation,
     DeadLettered,
     Outcome,
-    Released,
 )
 from piecework.domain.protocols import ClaimLostError
 from piecework.errors import SchemaTooNewError, StoreError
@@ -49,6 +48,7 @@ from piecework_worker.early_outcomes import (
     last_failure,
     outcome_of_interrupt,
     outcome_of_load_failure,
+    outcome_of_store_error,
     recover_spent,
 )
 from piecework_worker.services import WorkerServices
@@ -198,8 +198,8 @@ async def load_state_or_end(
 class WhileLeased:
     """Runs a block until it ends or the lease interrupts it.
 
-    An interrupt becomes the run's outcome. So does a store that does not answer: the
-    chunk is released, because the stage did not fail.
+    An interrupt becomes the run's outcome. So does a store that does not answer or
+    refuses: the stage did not fail.
     """
 
     chunk_run: ChunkRun
@@ -227,7 +227,7 @@ class WhileLeased:
         if isinstance(error, StoreError):
             log = chunk_run.ctx.log
             telemetry.emit(log, "chunk.store_failed", error_code=error.code)
-            chunk_run.outcome = Released()
+            chunk_run.outcome = outcome_of_store_error(chunk_run, error)
             return True
         return False
 

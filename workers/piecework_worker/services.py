@@ -18,7 +18,7 @@ from piecework.calls.attempts import new_token_buckets
 from piecework.calls.fleet_breaker import BreakerRegistry
 from piecework.calls.in_flight import CallPacer
 from piecework.domain.model import Job, JobRef, iso
-from piecework.domain.outcome import NEWER_WORKERS, Deferred
+from piecework.domain.outcome import NEWER_WORKERS, STORE, Deferred
 from piecework.errors import StoreError
 from piecework.health import Liveness
 from piecework.pipelines import Pipeline
@@ -233,7 +233,7 @@ class WorkerServices:
         if len(self._noted_blocked) >= JOB_CACHE_SIZE:
             self._noted_blocked.clear()
         self._noted_blocked[job.ref, name] = until
-        blocker = name if name == NEWER_WORKERS else f"dependency {name}"
+        blocker = name if name in {NEWER_WORKERS, STORE} else f"dependency {name}"
         reason = f"waits for {blocker} until {iso(until)}"
         with suppress(StoreError):
             await self.rt.jobs.note(job.ref, deferred.failure.code, reason, until)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from itertools import count
 from typing import Any
 
 import structlog
@@ -21,13 +22,23 @@ from piecework.domain.outcome import (
     Succeeded,
 )
 from piecework.domain.protocols import ClaimLostError
+from piecework.errors import StoreError
 from piecework.jobs.fan_in import Certificate, certify, store_certificate
 from piecework.store.completion import take_snapshot
 from piecework.store.results import fits_inline
 from piecework.store.settlements import Calls
 from piecework.store.table import Action
 from piecework_worker.assembly import ChunkRun
+from piecework_worker.early_outcomes import outcome_of_store_error
 from piecework_worker.services import WorkerServices
+
+#: How often a worker writes an outcome during an outage of the store. From
+#: `DEFERRED_FROM` on it defers the chunk instead: the outage may concern only the
+#: bucket, which a deferral does not need.
+SETTLE_ATTEMPTS = 7
+DEFERRED_FROM = 5
+#: Seconds between two of these writes, at most: `RETRY_S` doubled each time.
+RETRY_S = 1.0
 
 
 async def settle(
@@ -35,9 +46,32 @@ async def settle(
 ) -> float | None:
     """Write the outcome of a run; return the seconds until the next attempt, or None.
 
+    An outage of the store is waited for while the lease is renewed. Each write may be
+    repeated: a write that was applied is recognised by its fence.
+
     Raises:
         ClaimLostError: Another worker owns the chunk and settles it.
+        StoreError: The outage lasts longer, or AWS refused this one request.
     """
+    for number in count(1):
+        try:
+            return await settle_once(chunk_run, job, services)
+        except StoreError as error:
+            if not error.is_outage or number >= SETTLE_ATTEMPTS:
+                raise
+            log = chunk_run.ctx.log
+            telemetry.emit(log, "chunk.settle_failed", error_code=error.code)
+            if number == DEFERRED_FROM:
+                chunk_run.outcome = outcome_of_store_error(chunk_run, error)
+            most = RETRY_S * 2 ** (number - 1)
+            await asyncio.sleep(services.rt.rng.uniform(most / 2, most))
+    raise AssertionError
+
+
+async def settle_once(
+    chunk_run: ChunkRun, job: Job, services: WorkerServices
+) -> float | None:
+    """Write the outcome of a run as `settle`, once."""
     outcome = chunk_run.outcome
     # A redrive reuses the paid calls of a failed chunk; a succeeded chunk needs no
     # journal.

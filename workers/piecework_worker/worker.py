@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,7 @@ from piecework.cost.meter import acting_as
 from piecework.domain import keys
 from piecework.domain.model import ChunkRef, Job, JobRef
 from piecework.domain.records import MALFORMED_ERRORS, UNREADABLE
-from piecework.errors import PermanentError, SchemaTooNewError
+from piecework.errors import PermanentError, SchemaTooNewError, StoreError
 from piecework.errors.classify import classify
 from piecework.jobs.fan_in import end_cancelled, start_join
 from piecework_worker.acks import Ack, AckBatcher
@@ -24,6 +25,9 @@ from piecework_worker.lease import InterruptReason
 from piecework_worker.notifier import notify_job
 from piecework_worker.receiver import Receiver
 from piecework_worker.services import WorkerServices
+
+#: Seconds, at most, for which a message keeps its slot after an outage of the store.
+OUTAGE_S = 5.0
 
 
 @dataclass(slots=True)
@@ -129,6 +133,9 @@ class Worker:
         except SchemaTooNewError:
             await self.defer(delivery, "record")
             return
+        except StoreError as error:
+            await self.wait_for_store(error)
+            return
         except (PermanentError, *MALFORMED_ERRORS) as error:
             await self.on_unreadable(delivery, error)
             return
@@ -137,6 +144,20 @@ class Worker:
                 await self.services.rt.work.delete([delivery.receipt])
             case MessageAction.QUARANTINE:
                 await self.quarantine(delivery, "runtime.message.orphan")
+
+    async def wait_for_store(self, error: StoreError) -> None:
+        """Keep the slot for a moment after an outage; raise any other error.
+
+        Otherwise the worker would receive each message of the queue, and SQS would soon
+        move them all to its dead-letter queue.
+        """
+        if not error.is_outage:
+            raise error
+        delay = self.services.rt.rng.uniform(OUTAGE_S / 2, OUTAGE_S)
+        code, log = error.code, self.services.log
+        telemetry.emit(log, "worker.store_failed", error_code=code, delay_s=delay)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.stop.wait(), delay)
 
     async def on_unreadable(self, delivery: Delivery, error: Exception) -> None:
         """Quarantine a message whose records are malformed; raise any other error."""

@@ -16,6 +16,7 @@ REQUESTS: Mapping[str, float] = {
     "request.throttled": 0.02,
     "request.conflict": 0.02,
     "request.server_error": 0.01,
+    "request.denied": 0.01,
     "request.unreachable": 0.01,
     "request.reply_lost": 0.03,
     "request.late": 0.01,
@@ -71,11 +72,13 @@ class Faults:
 
     Attributes:
         on: False in the last phase, in which every job must end.
+        denied: The services that refuse every request, faults on or off.
     """
 
     rates: Mapping[str, float]
     rng: Random
     on: bool = True
+    denied: set[str] = field(default_factory=set)
     fired: Counter[str] = field(default_factory=Counter)
     _requests: list[tuple[str, float]] = field(init=False)
 

@@ -51,6 +51,7 @@ THROTTLED = {
     "s3": "SlowDown",
 }
 BROKEN = {"dynamodb": "InternalServerError", "sqs": "InternalFailure"}
+DENIED = {"s3": "AccessDenied"}
 WRITES = {"update_item", "put_item", "transact_write_items"}
 
 
@@ -114,6 +115,8 @@ class Client:
         """Send a request once, with the drawn fault."""
         world = self.world
         fault = world.faults.draw_for_request()
+        if self.name in world.faults.denied:
+            fault = "request.denied"
         world.note(self.process, operation, fault)
         refuse(fault, self.name, operation)
         wait_s = float(request.get("WaitTimeSeconds", 0))
@@ -152,6 +155,8 @@ def refuse(fault: str | None, service: str, operation: str) -> None:
         code = THROTTLED[service]
     elif fault == "request.server_error":
         code = BROKEN.get(service, "InternalError")
+    elif fault == "request.denied":
+        code = DENIED.get(service, "AccessDeniedException")
     elif fault == "request.conflict" and operation in WRITES:
         code = "TransactionConflictException"
     if code == "TransactionConflictException" and operation == "transact_write_items":
@@ -162,6 +167,8 @@ def refuse(fault: str | None, service: str, operation: str) -> None:
         raise ClientError(response, operation)
     if code is not None:
         status = 500 if fault == "request.server_error" else 400
+        if fault == "request.denied" and service != "dynamodb":
+            status = 403
         response_body: Any = {
             "Error": {"Code": code, "Message": fault},
             "ResponseMetadata": {"HTTPStatusCode": status},

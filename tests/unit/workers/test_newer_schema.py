@@ -12,10 +12,10 @@ from piecework.aws.queue import Delivery, Message
 from piecework.domain.claim import SchemaTooNew
 from piecework.domain.outcome import (
     NEWER_WORKERS,
+    STORE,
     Compensation,
     DeadLettered,
     Deferred,
-    Released,
 )
 from piecework.errors import PermanentError, SchemaTooNewError, StoreError
 from piecework_worker.early_outcomes import MAX_DELAY_S, retry_delay
@@ -135,4 +135,6 @@ async def test_a_store_that_does_not_answer_is_not_taken_for_a_newer_schema(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loading(monkeypatch, StoreError("out of reach"))
-    assert await ran(chunk_run()) == Released()
+    outcome = await ran(chunk_run())
+    assert isinstance(outcome, Deferred)
+    assert outcome.blocked_on == STORE

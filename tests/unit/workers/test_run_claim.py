@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from piecework.domain.outcome import Cancelled, Released, Retry, Succeeded
+from piecework.domain.outcome import (
+    STORE,
+    Cancelled,
+    Deferred,
+    Released,
+    Retry,
+    Succeeded,
+)
 from piecework.domain.protocols import ClaimLostError
 from piecework.errors import StoreError
 from piecework_worker.lease import InterruptReason
@@ -52,13 +59,29 @@ def test_an_interrupt_becomes_an_outcome(
     run_virtually(main())
 
 
-async def test_a_store_that_does_not_answer_releases_the_chunk() -> None:
+@pytest.mark.parametrize(
+    ("code", "blocked_on"),
+    [
+        ("aws.access.denied", STORE),
+        ("aws.credentials.invalid", STORE),
+        ("aws.key.unusable", STORE),
+        ("aws.service.throttled", STORE),
+        ("aws.service.unavailable", STORE),
+        ("aws.request.invalid", None),  # the chunk may be its cause
+        ("aws.transaction.conflict", None),
+    ],
+)
+async def test_an_outage_of_the_store_defers_the_chunk_and_a_refused_write_releases_it(
+    code: str, blocked_on: str | None
+) -> None:
     async def fails(_: Any) -> None:
         message = "gone"
-        raise StoreError(message, code="aws.service.throttled")
+        raise StoreError(message, code=code)
 
     one = chunk_run(run=fails)
-    assert await ran(one) == Released()
+    outcome = await ran(one)
+    assert isinstance(outcome, Deferred if blocked_on else Released)
+    assert getattr(outcome, "blocked_on", None) == blocked_on
     assert one.ctx.log.names() == ["chunk.store_failed"]
 
 

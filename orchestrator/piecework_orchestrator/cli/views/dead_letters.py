@@ -330,7 +330,7 @@ async def payload_facts(rt: Runtime, letter: DeadLetterRow) -> Document:
     """Return the payload of a dead chunk, or why it cannot be read.
 
     Raises:
-        StoreError: The bucket cannot be reached, so the payload may exist.
+        StoreError: The bucket cannot be reached.
     """
     ref, place = letter.ref, letter.payload
     if not place:
@@ -341,8 +341,9 @@ async def payload_facts(rt: Runtime, letter: DeadLetterRow) -> Document:
             ref.tenant, ref.job, PayloadRef.parse(place), letter.payload_sha256
         )
         return {"payload_at": place, "payload": read_json(content, Bounds(MOST_BYTES))}
-    except StoreError:
-        raise
     except (PieceworkError, ValueError) as error:
+        # A role may show dead letters without their payloads.
+        if isinstance(error, StoreError) and error.code != "aws.access.denied":
+            raise
         code = error.code if isinstance(error, PieceworkError) else "not JSON"
         return {"payload_at": place, "payload": None, "payload_error": code}

@@ -64,6 +64,7 @@ def job_view(job: Document, now: float) -> View:
                     ("quiesced", quiescence_text(job)),
                     ("chunks", chunk_counts_text(job)),
                     ("calls", calls_text(job)),
+                    ("outages", outages_text(job)),
                     ("errors", format_counts(job["error_codes"])),
                     ("dead letters", f"{dead} open" if dead else ""),
                     ("reason", current_reason(reason, now) if reason else ""),
@@ -144,6 +145,12 @@ def calls_text(job: Document) -> str:
     """Return how many calls were paid, and how many came from the cache."""
     made, cached = job["calls"]["paid"], job["calls"]["cached"]
     return f"{made}, and {cached} from the cache" if cached else f"{made}"
+
+
+def outages_text(job: Document) -> str:
+    """Return how often an outage of AWS deferred a chunk of the job."""
+    times = job["outages"]
+    return f"{times} x a chunk waited for AWS; no attempt was spent" if times else ""
 
 
 def format_counts(counts: Mapping[str, int]) -> str:

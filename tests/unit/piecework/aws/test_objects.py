@@ -8,7 +8,7 @@ from botocore.exceptions import EndpointConnectionError
 from piecework.aws.objects import INLINE_LIMIT, LINES_BLOCK, Objects, verify
 from piecework.domain import keys
 from piecework.domain.rows import Row
-from piecework.errors import PermanentError, StateError, StoreError
+from piecework.errors import PermanentError, PieceworkError, StateError, StoreError
 from tests.unit.piecework.bucket import Bucket, failure
 
 
@@ -40,6 +40,26 @@ async def test_an_object_that_is_gone_is_lost_state(objects: Objects) -> None:
     with pytest.raises(StateError) as caught:
         await objects.get("a")
     assert caught.value.code == "runtime.object.missing"
+
+
+@pytest.mark.parametrize(
+    ("code", "raised"),
+    [
+        ("NoSuchKey", "runtime.object.missing"),
+        ("AccessDenied", "aws.access.denied"),
+        ("KMS.DisabledException", "aws.key.unusable"),
+        ("ExpiredToken", "aws.credentials.invalid"),
+    ],
+)
+async def test_gone_and_forbidden_are_told_apart(
+    objects: Objects, bucket: Bucket, code: str, raised: str
+) -> None:
+    bucket.errors = [failure(code)]
+    with pytest.raises(PieceworkError) as caught:
+        await objects.get("a")
+    assert caught.value.code == raised
+    gone = isinstance(caught.value, StateError)
+    assert gone or (isinstance(caught.value, StoreError) and caught.value.is_outage)
 
 
 async def test_lines_of_an_object_that_is_gone_are_lost_state(objects: Objects) -> None:

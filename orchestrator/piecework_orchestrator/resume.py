@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from piecework.aws.queue import Message, batches
 from piecework.domain import keys
@@ -109,6 +109,30 @@ async def resume(rt: Runtime, request: ResumeRequest) -> tuple[int, int]:
         raise UsageError(message, code="job.retry.nothing_left", next_step=step)
     reopened, gen = await reopen(rt, job, to_reopen, request, "resumed")
     return len(reopened), gen
+
+
+#: How a job is reopened, by the status that it ended with.
+VERBS: Final[Mapping[JobStatus, str]] = {
+    JobStatus.PARTIAL: "retry",
+    JobStatus.FAILED: "retry",
+    JobStatus.CANCELLED: "resume",
+}
+
+
+def require_verb(job: Job, verb: str) -> None:
+    """Refuse a retry of a cancelled job, and a resume of a failed one.
+
+    A job in RESUMING was interrupted while it was reopened: both verbs finish it.
+
+    Raises:
+        UsageError: `cli.usage.invalid`.
+    """
+    fitting = VERBS.get(job.status, verb)
+    if fitting != verb:
+        name = job.ref.job
+        message = f"Job {name} is {job.status}: `jobs {verb}` does not fit."
+        step = f"`piecework jobs {fitting} {name} --reason 'why'`"
+        raise UsageError(message, next_step=step)
 
 
 async def require_reopenable(rt: Runtime, ref: JobRef) -> Job:

@@ -71,9 +71,13 @@ class Watcher:
 
 
 async def watch(
-    rt: Runtime, job: str, watcher: Watcher, timeout_s: float | None = None
+    rt: Runtime,
+    job: str,
+    watcher: Watcher,
+    timeout_s: float | None = None,
+    poll_s: float = POLL_S,
 ) -> Job:
-    """Return the job when it has ended.
+    """Return the job when it has ended; `poll_s`: seconds between polls if it is small.
 
     Raises:
         NotFoundError: `job.record.not_found`.
@@ -82,7 +86,7 @@ async def watch(
     limit = asyncio.timeout(timeout_s)
     try:
         async with limit:
-            return await poll_until_ended(rt, job, watcher)
+            return await poll_until_ended(rt, job, watcher, poll_s)
     except TimeoutError:
         if not limit.expired():
             raise
@@ -91,7 +95,9 @@ async def watch(
         raise WaitTimeoutError(message, next_step=step) from None
 
 
-async def poll_until_ended(rt: Runtime, job: str, watcher: Watcher) -> Job:
+async def poll_until_ended(
+    rt: Runtime, job: str, watcher: Watcher, poll_s: float
+) -> Job:
     """Poll until the job has ended, and report each snapshot."""
     loop = asyncio.get_running_loop()
     began = last_claim = loop.time()
@@ -118,7 +124,7 @@ async def poll_until_ended(rt: Runtime, job: str, watcher: Watcher) -> Job:
             last_claim, last = now, ended
         elif now - last_claim >= NO_WORKER_AFTER_S:
             watcher.remark_once(watcher.no_worker_hint)
-        await asyncio.sleep(poll_interval_s(found.chunks))
+        await asyncio.sleep(poll_interval_s(found.chunks, poll_s))
 
 
 def describe_cancel(job: Job) -> str:
@@ -165,6 +171,6 @@ def estimate_remaining_s(left: int, done: int, seconds: float) -> float | None:
     return left * seconds / done if done > 0 and seconds > 0 else None
 
 
-def poll_interval_s(chunks: int) -> float:
+def poll_interval_s(chunks: int, poll_s: float = POLL_S) -> float:
     """Return the seconds until the next poll."""
-    return min(MAX_POLL_S, POLL_S * max(1.0, chunks / MAX_COUNTED_CHUNKS))
+    return min(MAX_POLL_S, poll_s * max(1.0, chunks / MAX_COUNTED_CHUNKS))

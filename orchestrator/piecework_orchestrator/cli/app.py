@@ -45,6 +45,11 @@ GROUPS = {
 #: The commands as an operator types them, in the order in which a new user needs them.
 COMMANDS = {
     "demo": Row("local:demo", "Run the demo: review a contract under faults."),
+    "run": Row(
+        "piecework_simulation.run_command",
+        "Run a pipeline over an input on this machine, and print the results.",
+        program=True,
+    ),
     "up": Row("local:up", "Start the embedded AWS on this machine."),
     "down": Row("local:down", "Stop the embedded AWS; its data is deleted."),
     "doctor": Row("local:doctor", "Check everything that a run needs."),

@@ -21,13 +21,14 @@ from piecework_orchestrator.cli.options import (
     take_first,
 )
 from piecework_orchestrator.cli.output import Column, Output
-from piecework_orchestrator.cli.run import confirm, run_connected, whoami
+from piecework_orchestrator.cli.run import confirm, run_connected
 from piecework_orchestrator.cli.views.jobs import show_job
 from piecework_orchestrator.compensation_plan import (
     PlanRequest,
     compensation_plans,
     pipeline_of,
 )
+from piecework_orchestrator.identity import whoami
 from piecework_orchestrator.inspector import MAX_COUNTED_CHUNKS, require_job
 
 COLUMNS = [

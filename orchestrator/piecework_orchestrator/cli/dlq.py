@@ -14,13 +14,11 @@ from piecework_orchestrator.cli.dlq_select import (
     AllOption,
     ChunkOption,
     CodeOption,
-    Filter,
     FingerprintOption,
     JobOption,
     LimitOption,
     SinceOption,
     StageOption,
-    select,
 )
 from piecework_orchestrator.cli.files import whole_file
 from piecework_orchestrator.cli.options import (
@@ -43,6 +41,7 @@ from piecework_orchestrator.cli.views.dead_letters import (
     payload_facts,
 )
 from piecework_orchestrator.inspector import require_job
+from piecework_orchestrator.selection import Filter, select
 
 
 def list_letters(

@@ -14,20 +14,20 @@ from piecework_orchestrator.cli.dlq_select import (
     ChunkOption,
     CodeOption,
     DryRunOption,
-    Filter,
     FingerprintOption,
     JobOption,
     LimitOption,
     ReasonOption,
     SinceOption,
     StageOption,
-    select,
 )
 from piecework_orchestrator.cli.options import Format, OutputOption, YesOption
 from piecework_orchestrator.cli.output import Column, Output
-from piecework_orchestrator.cli.run import confirm, run_connected, whoami
+from piecework_orchestrator.cli.run import confirm, run_connected
 from piecework_orchestrator.cli.views.dead_letters import letter_columns, letter_line
+from piecework_orchestrator.identity import whoami
 from piecework_orchestrator.redrive import discard
+from piecework_orchestrator.selection import Filter, select
 
 
 def discard_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each wanted alone

@@ -31,7 +31,6 @@ from piecework_orchestrator.cli.dlq_select import (
     ChunkOption,
     CodeOption,
     DryRunOption,
-    Filter,
     FingerprintOption,
     JobOption,
     LimitOption,
@@ -42,10 +41,12 @@ from piecework_orchestrator.cli.dlq_select import (
 from piecework_orchestrator.cli.options import Format, OutputOption, YesOption
 from piecework_orchestrator.cli.output import Column, Document, Output, print_table
 from piecework_orchestrator.cli.progress import CANCELLED, DEAD_LETTERS_LEFT, OK
-from piecework_orchestrator.cli.run import run_connected, whoami
-from piecework_orchestrator.cli.times import parse_limit
+from piecework_orchestrator.cli.run import run_connected
 from piecework_orchestrator.cli.views.dead_letters import letter_columns, letter_line
+from piecework_orchestrator.identity import whoami
 from piecework_orchestrator.redrive import Edit, RedriveRequest, redrive
+from piecework_orchestrator.selection import Filter
+from piecework_orchestrator.times import parse_limit
 
 COLUMNS = [
     Column("WAVE", "wave", right=True),

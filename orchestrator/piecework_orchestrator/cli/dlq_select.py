@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Annotated
 
 import typer
 
 from piecework.domain import keys
-from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import iso
-from piecework.errors import UsageError
-from piecework.runtime import Runtime
-from piecework.store.dead_letters import OPEN, DeadLetters
 from piecework_orchestrator.cli.options import limit_option
-from piecework_orchestrator.cli.times import parse_span
-from piecework_orchestrator.inspector import require_job
 
 JobOption = Annotated[
     str | None,
@@ -62,66 +52,6 @@ DryRunOption = Annotated[
     bool,
     typer.Option("--dry-run", help="Show the selected dead letters, change nothing."),
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """Filters of dead letters; a filter that is None matches all.
-
-    Attributes:
-        since: The span of time within which they died, such as `1h`.
-        chunks: The numbers of the chunks; empty: all.
-        closed: Whether redriven and discarded dead letters match too.
-    """
-
-    job: str | None = None
-    code: str | None = None
-    fingerprint: str | None = None
-    stage: str | None = None
-    since: str | None = None
-    chunks: Sequence[int] | None = None
-    closed: bool = False
-
-    def matches(self, letter: DeadLetterRow, after: str) -> bool:
-        """Return whether a dead letter matches and is not older than an ISO time."""
-        return (
-            (self.closed or letter.state == OPEN)
-            and (self.code is None or fnmatchcase(letter.error_code, self.code))
-            and self.fingerprint in {None, letter.fingerprint}
-            and self.stage in {None, letter.stage}
-            and letter.dead_lettered_at >= after
-            and (not self.chunks or letter.chunk in self.chunks)
-        )
-
-
-async def select(rt: Runtime, wanted: Filter) -> list[DeadLetterRow]:
-    """Return the dead letters that match, the newest first.
-
-    Raises:
-        NotFoundError: `job.record.not_found`.
-        UsageError: `cli.usage.invalid`: `--chunk` without `--job`.
-    """
-    if wanted.chunks and wanted.job is None:
-        message = "--chunk is valid only with --job."
-        raise UsageError(message, next_step="Add --job JOB.")
-    after = iso(rt.clock() - parse_span(wanted.since)) if wanted.since else ""
-    found = [
-        letter
-        async for letter in candidates(rt, wanted)
-        if wanted.matches(letter, after)
-    ]
-    return sorted(found, key=lambda letter: letter.dead_lettered_at, reverse=True)
-
-
-async def candidates(rt: Runtime, wanted: Filter) -> AsyncIterator[DeadLetterRow]:
-    """Yield the dead letters of the job, or of the tenant."""
-    letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
-    if wanted.job is None:
-        found = letters.all(rt.settings.tenant)
-    else:
-        found = letters.of_job((await require_job(rt, wanted.job)).ref)
-    async for letter in found:
-        yield letter
 
 
 def chunk_name(chunk: int) -> str | int:

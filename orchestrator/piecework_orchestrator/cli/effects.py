@@ -22,8 +22,9 @@ from piecework_orchestrator.cli.options import (
     take_first,
 )
 from piecework_orchestrator.cli.output import Column, Output, facts
-from piecework_orchestrator.cli.run import confirm, run_connected, whoami
+from piecework_orchestrator.cli.run import confirm, run_connected
 from piecework_orchestrator.effects import ResolutionRequest, effects_in_doubt, resolve
+from piecework_orchestrator.identity import whoami
 from piecework_orchestrator.inspector import require_job
 
 

@@ -20,7 +20,6 @@ from piecework_orchestrator.cli.options import (
 from piecework_orchestrator.cli.output import Column, Output
 from piecework_orchestrator.cli.progress import wait_for
 from piecework_orchestrator.cli.run import run_connected
-from piecework_orchestrator.cli.times import parse_limit
 from piecework_orchestrator.cli.views.jobs import job_columns, job_view
 from piecework_orchestrator.inspector import (
     job_document,
@@ -28,6 +27,7 @@ from piecework_orchestrator.inspector import (
     read_jobs,
     require_job,
 )
+from piecework_orchestrator.times import parse_limit
 
 
 def list_jobs(

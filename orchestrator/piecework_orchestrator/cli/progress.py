@@ -16,9 +16,9 @@ from piecework.domain.model import ChunkStatus, JobStatus
 from piecework.jobs import fan_out
 from piecework.runtime import Runtime
 from piecework_orchestrator.cli.output import Output, console_of
-from piecework_orchestrator.cli.times import format_clock
 from piecework_orchestrator.cli.views.jobs import job_view
 from piecework_orchestrator.inspector import Document, job_document
+from piecework_orchestrator.times import format_clock
 from piecework_orchestrator.watch import ProgressSnapshot, Watcher, watch
 
 #: Seconds between two plain lines, so that a log stays readable.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from piecework.domain.model import JobStatus
-from piecework.errors import UsageError
 from piecework.runtime import Runtime
 from piecework_orchestrator.cli.options import (
     DeadlineOption,
@@ -13,11 +11,12 @@ from piecework_orchestrator.cli.options import (
     ReasonOption,
 )
 from piecework_orchestrator.cli.output import Output
-from piecework_orchestrator.cli.run import Connected, run_connected, whoami
-from piecework_orchestrator.cli.times import read_deadline
+from piecework_orchestrator.cli.run import Connected, run_connected
 from piecework_orchestrator.cli.views.jobs import show_job
+from piecework_orchestrator.identity import whoami
 from piecework_orchestrator.inspector import require_job
-from piecework_orchestrator.resume import ResumeRequest, resume
+from piecework_orchestrator.resume import ResumeRequest, require_verb, resume
+from piecework_orchestrator.times import read_deadline
 
 
 def retry_job(
@@ -51,22 +50,11 @@ def resume_job(
 
 
 def reopening(job: str, reason: str, deadline: str, *, command: str) -> Connected:
-    """Return the action of `jobs retry` and of `jobs resume`.
-
-    A job in RESUMING was interrupted while it was reopened: both commands finish it.
-    """
+    """Return the action of `jobs retry` and of `jobs resume`."""
 
     async def run(rt: Runtime, out: Output) -> None:
         record = await require_job(rt, job)
-        fitting = {
-            JobStatus.PARTIAL: "retry",
-            JobStatus.FAILED: "retry",
-            JobStatus.CANCELLED: "resume",
-        }.get(record.status, command)
-        if fitting != command:
-            message = f"Job {job} is {record.status}: `jobs {command}` does not fit."
-            step = f"`piecework jobs {fitting} {job} --reason 'why'`"
-            raise UsageError(message, next_step=step)
+        require_verb(record, command)
         until = read_deadline(deadline, rt.clock())
         count, gen = await resume(
             rt, ResumeRequest(record.ref, whoami(), reason, until)

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from piecework.domain import keys, records
-from piecework.domain.model import Chunk, ChunkStatus, Job, JobStatus
+from piecework.domain.model import Job, JobStatus
 from piecework.domain.records import JsonRefusedError, require_bounded
-from piecework.domain.rows import StageRow
 from piecework.domain.values import BOUNDS
 from piecework.errors import PermanentError, PieceworkError, StateError, UsageError
 from piecework.runtime import Runtime
-from piecework.store.completion import chunks_of_group, read_chunks
-from piecework.store.results import NULL, ONE_BY_ONE, stored_results
 from piecework_orchestrator.cli.files import make_folder, whole_file
 from piecework_orchestrator.cli.options import Format, JobArgument
 from piecework_orchestrator.cli.output import Column, Output, encode
@@ -28,6 +25,12 @@ from piecework_orchestrator.inspector import (
     dead_letters_of,
     read_certificate,
     require_job,
+)
+from piecework_orchestrator.results import (
+    EndedChunk,
+    Follower,
+    ended_chunks,
+    result_json,
 )
 from piecework_orchestrator.watch import Watcher, watch
 
@@ -92,7 +95,7 @@ async def print_results(
     rt: Runtime, out: Output, job: Job, errors: ResultErrors
 ) -> None:
     """Print the chunks that have ended, by number."""
-    lines = ended_chunks(rt, job, errors)
+    lines = result_lines(rt, job, errors)
     printed = 0
     if out.format is Format.JSONL:
         async for line in lines:
@@ -120,6 +123,13 @@ async def print_results(
         out.say(f"{ended} of {job.chunks} chunks have ended; {then}")
 
 
+async def result_lines(rt: Runtime, job: Job, on_error: OnError) -> AsyncIterator[Line]:
+    """Yield a line for each chunk that has ended, in order."""
+    async for ended in ended_chunks(rt, job):
+        if (line := await result_line(rt, ended, on_error)) is not None:
+            yield line
+
+
 async def follow_results(
     rt: Runtime, out: Output, job: Job, errors: ResultErrors
 ) -> tuple[Job, int]:
@@ -127,20 +137,26 @@ async def follow_results(
     if out.format is not Format.JSONL:
         message = "--follow writes one line per chunk, and requires -o jsonl."
         raise UsageError(message, next_step="Remove -o, or use -o jsonl.")
-    follower = Follower(rt, out.line, errors)
+    follower = Follower(rt)
+
+    async def print_new(found: Job) -> None:
+        async for ended in follower.newly_ended(found):
+            if (line := await result_line(rt, ended, errors)) is not None:
+                out.line(line)
+
     hint = (
         "no worker seems to be running; start one with "
         "`piecework-worker --pipelines MODULE`"
     )
     watcher = Watcher(
         on_progress=lambda _: None,
-        on_poll=follower.poll,
+        on_poll=print_new,
         remark=out.say,
         no_worker_hint=hint,
     )
-    ended = await watch(rt, job.ref.job, watcher)
-    letters = await dead_letters_of(rt).count_open(ended.ref)
-    return ended, exit_code({"status": ended.status, "dead_letters": letters})
+    record = await watch(rt, job.ref.job, watcher)
+    letters = await dead_letters_of(rt).count_open(record.ref)
+    return record, exit_code({"status": record.status, "dead_letters": letters})
 
 
 Line = dict[str, Any]
@@ -148,105 +164,36 @@ Line = dict[str, Any]
 OnError = Callable[[PieceworkError], None]
 
 
-async def ended_chunks(rt: Runtime, job: Job, on_error: OnError) -> AsyncIterator[Line]:
-    """Yield a line for each chunk that has ended, in order."""
-    for group in range(keys.partition_count(job.chunks)):
-        for chunk, result in await read_group(rt, job, group):
-            if (document := await result_line(rt, chunk, result, on_error)) is not None:
-                yield document
-
-
-@dataclass(slots=True)
-class Follower:
-    """Prints every chunk when it ends, and again if it ends in another way.
-
-    A group's tally says when to read its chunks; the last poll, of an ended job, reads
-    all chunks.
-    """
-
-    rt: Runtime
-    write: Callable[[Line], None]
-    on_error: OnError
-    _tallied: dict[int, frozenset[int]] = field(default_factory=dict)
-    _written: dict[int, tuple[str, int]] = field(default_factory=dict)
-
-    async def poll(self, job: Job) -> None:
-        """Print the chunks that have ended since the last poll."""
-        for group in range(keys.partition_count(job.chunks)):
-            new = await self._newly_ended(job, group)
-            if not new and not job.status.ended:
-                continue
-            found = await read_group(
-                self.rt, job, group, None if job.status.ended else new
-            )
-            for chunk, result in found:
-                mark = (str(chunk.status), chunk.gen)
-                if self._written.get(chunk.ref.chunk) == mark:
-                    continue
-                document = await result_line(self.rt, chunk, result, self.on_error)
-                if document is not None:
-                    self.write(document)
-                self._written[chunk.ref.chunk] = mark
-
-    async def _newly_ended(self, job: Job, group: int) -> frozenset[int]:
-        seen = self._tallied.get(group, frozenset())
-        if len(seen) == keys.partition_size(group, job.chunks) and job.gen == 1:
-            return frozenset()  # full, and only a reopening removes chunks
-        self._tallied[group] = await self.rt.tallies.ended_of_group(job.ref, group)
-        return self._tallied[group] - seen
-
-
-async def read_group(
-    rt: Runtime, job: Job, group: int, wanted: Iterable[int] | None = None
-) -> list[tuple[Chunk, StageRow | None]]:
-    """Return the chunks of a group that have ended, each with its stored result.
-
-    The chunks are read before the results: a chunk that has ended has its result.
-    """
-    pk = keys.partition_pk(job.ref.tenant, job.ref.job, group)
-    if wanted is not None and len(numbers := sorted(wanted)) <= ONE_BY_ONE:
-        found = await read_chunks(rt.table, map(job.ref.chunk, numbers))
-    else:
-        found = [chunk async for chunk in chunks_of_group(rt.table, job.ref, group)]
-    ended = [chunk for chunk in found if chunk.status.terminal]
-    return await stored_results(rt.table, pk, ended)
-
-
-async def result_line(
-    rt: Runtime, chunk: Chunk, result: StageRow | None, on_error: OnError
-) -> Line | None:
+async def result_line(rt: Runtime, ended: EndedChunk, on_error: OnError) -> Line | None:
     """Return the line of a chunk; report a result that cannot be read."""
+    chunk = ended.chunk
     facts: Line = {
         "chunk": chunk.ref.chunk,
         "label": chunk.label,
         "status": str(chunk.status),
     }
-    if chunk.status is not ChunkStatus.SUCCEEDED:
+    if not ended.succeeded:
         return {**facts, "error_code": chunk.error_code}
     try:
-        return {**facts, "value": await value_of(rt, chunk, result)}
+        return {**facts, "value": await value_of(rt, ended)}
     except (StateError, PermanentError) as error:
         on_error(error)
         return None
 
 
-async def value_of(rt: Runtime, chunk: Chunk, result: StageRow | None) -> Any:
-    """Return the result of a chunk.
+async def value_of(rt: Runtime, ended: EndedChunk) -> Any:
+    """Return the result of a chunk, as JSON has it.
 
     Raises:
-        StateError: `runtime.state.checkpoint_corrupt`: the stored result is not the
-            one that the chunk settled with; `runtime.object.missing`.
-        PermanentError: The stored result was changed.
+        StateError, PermanentError: As `result_json`.
+        PermanentError: `runtime.record.unreadable`.
     """
-    prefix = keys.object_prefix(chunk.ref.tenant, chunk.ref.job)
-    value = NULL if result is None else await rt.objects.get_value(result, prefix)
-    if keys.sha256(value.encode()) != chunk.result_sha256:
-        message = f"The stored result of chunk {chunk.ref} does not match its hash."
-        raise StateError(message, code="runtime.state.checkpoint_corrupt")
+    text = await result_json(rt, ended)
     try:
-        return json.loads(require_bounded(value, BOUNDS))
+        return json.loads(require_bounded(text, BOUNDS))
     except (JsonRefusedError, ValueError) as error:
-        what, why = f"The result of {chunk.ref}", "is not valid JSON within the limits"
+        what = f"The result of {ended.chunk.ref}"
+        why = "is not valid JSON within the limits"
         raise records.unreadable_error(what, why) from error
 
 

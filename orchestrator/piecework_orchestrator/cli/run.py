@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import getpass
 import os
-import socket
 import sys
 import threading
 import traceback
@@ -198,12 +196,3 @@ def require_answer(answer: str, accepted: set[str]) -> None:
     if answer.strip().lower() not in accepted:
         message = "The change was not confirmed; nothing was changed."
         raise UsageError(message, code="cli.confirmation.needed")
-
-
-def whoami() -> str:
-    """Return user and host of the operator, for the record."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # the user of a container may have no name
-        user = "unknown"
-    return f"{user}@{socket.gethostname()}"

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -26,15 +24,16 @@ from piecework_orchestrator.cli.options import (
 )
 from piecework_orchestrator.cli.output import Output, facts
 from piecework_orchestrator.cli.progress import show_submit, wait_for
-from piecework_orchestrator.cli.run import connection, run_async, whoami
-from piecework_orchestrator.cli.times import parse_limit, read_deadline
+from piecework_orchestrator.cli.run import connection, run_async
 from piecework_orchestrator.cli.views.jobs import show_job
+from piecework_orchestrator.identity import new_job_id, whoami
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.intake.limits import printable_name
 from piecework_orchestrator.intake.manifest import SCHEME
 from piecework_orchestrator.intake.source import chunk_inputs
 from piecework_orchestrator.submit import Submission
 from piecework_orchestrator.submit import submit as submit_job
+from piecework_orchestrator.times import parse_limit, read_deadline
 
 FIRST_LABELS = 5
 
@@ -164,10 +163,6 @@ async def estimate(pipeline: Pipeline, source: str, s3: Any) -> dict[str, Any]:
     }
 
 
-#: Letters and digits that are not easily confused with others.
-ALPHABET = "23456789abcdefghjkmnpqrstvwxyz"
-
-
 @dataclass(frozen=True, slots=True)
 class SubmitRequest:
     """The arguments of `submit`."""
@@ -254,9 +249,3 @@ async def submit_with_progress(
                 f"next: piecework jobs watch {job}"
             )
         raise
-
-
-def new_job_id(now: float) -> str:
-    """Return a unique id that sorts by time."""
-    token = "".join(secrets.choice(ALPHABET) for _ in range(5))
-    return f"{datetime.fromtimestamp(now, UTC):%y%m%d-%H%M%S}-{token}"

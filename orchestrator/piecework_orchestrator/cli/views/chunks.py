@@ -14,7 +14,7 @@ from piecework_orchestrator.cli.output import (
     facts,
     section,
 )
-from piecework_orchestrator.cli.times import epoch, format_ago, format_span
+from piecework_orchestrator.times import epoch, format_ago, format_span
 
 
 def chunk_columns(now: float) -> list[Column]:

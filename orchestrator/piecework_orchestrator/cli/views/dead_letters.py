@@ -29,7 +29,7 @@ from piecework_orchestrator.cli.output import (
     pretty,
     section,
 )
-from piecework_orchestrator.cli.times import format_ago
+from piecework_orchestrator.times import format_ago
 
 LINE_ATTRIBUTES = (
     "job",

@@ -8,13 +8,13 @@ from rich.console import Console
 
 from piecework.domain.model import Job
 from piecework_orchestrator.cli.output import Column, Document, Output, View, facts
-from piecework_orchestrator.cli.times import (
+from piecework_orchestrator.inspector import job_facts
+from piecework_orchestrator.times import (
     epoch,
     format_ago,
     format_between,
     format_span,
 )
-from piecework_orchestrator.inspector import job_facts
 
 
 def job_columns(now: float) -> list[Column]:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from piecework.domain.model import JobRef
-from piecework.errors import PermanentError, PieceworkError
+from piecework.errors import PermanentError
 from piecework.settings import Settings
-from piecework_orchestrator.cli.results import Follower, Line
+from piecework_orchestrator.results import Follower
 from tests.unit.orchestrator.cli.deployment import Bucket, Deployment
 
 Run = Callable[..., Any]
@@ -124,36 +124,33 @@ def test_follow_requires_jsonl(run: Run, deployment: Deployment) -> None:
     assert 2 == run("results", "a", "--follow", "-o", "json").exit_code
 
 
-async def test_a_follower_prints_each_chunk_once_and_again_after_another_end(
+async def test_a_follower_finds_each_chunk_once_and_again_after_another_end(
     deployment: Deployment,
 ) -> None:
     deployment.job("a", "RUNNING", 2)
     deployment.succeeded("a", 0, 1)
     deployment.chunk("a", 1, "RUNNING")
     rt, pk = deployment.runtime(Settings()), JobRef("default", "a").pk
-    lines: list[Line] = []
-    lost: list[PieceworkError] = []
-    follower = Follower(rt, lines.append, lost.append)
+    follower = Follower(rt)
 
-    async def look() -> list[tuple[int, str]]:
-        lines.clear()
+    async def poll() -> list[tuple[int, str]]:
         job = await rt.jobs.read(JobRef("default", "a"))
-        await follower.poll(job)
-        return [(line["chunk"], line["status"]) for line in lines]
+        assert job is not None
+        found = [ended.chunk async for ended in follower.newly_ended(job)]
+        return [(chunk.ref.chunk, str(chunk.status)) for chunk in found]
 
-    assert [] == await look()
+    assert [] == await poll()
     deployment.table.add(pk, "TALLY", ended_chunks={0})
-    assert [(0, "SUCCEEDED")] == await look()
+    assert [(0, "SUCCEEDED")] == await poll()
     deployment.chunk("a", 1, "DEAD", error_code="x.y.z")
     deployment.table.add(pk, "TALLY", ended_chunks={0, 1})
-    assert [(1, "DEAD")] == await look()
+    assert [(1, "DEAD")] == await poll()
     deployment.job("a", "RUNNING", 2, gen=2)
     deployment.table.add(pk, "TALLY", ended_chunks={0})
-    assert [] == await look()
+    assert [] == await poll()
     deployment.succeeded("a", 1, 2)
     deployment.job("a", "SUCCEEDED", 2, gen=2)
-    assert [(1, "SUCCEEDED")] == await look()
-    assert [] == lost
+    assert [(1, "SUCCEEDED")] == await poll()
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from piecework_orchestrator import submit as orchestrator_submit
 from piecework_orchestrator.cli import submit as submitting
 from piecework_orchestrator.cli.options import Format
 from piecework_orchestrator.cli.output import Output
-from piecework_orchestrator.cli.submit import new_job_id
 from piecework_orchestrator.cli.views.jobs import show_job
+from piecework_orchestrator.identity import new_job_id
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.submit import Submission
 from tests.unit.orchestrator.cli.deployment import Deployment

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from piecework.errors import UsageError
-from piecework_orchestrator.cli.times import (
+from piecework_orchestrator.times import (
     format_ago,
     format_between,
     format_clock,

@@ -1,0 +1,133 @@
+"""Write the results of a job to a file: JSON lines, CSV or Parquet.
+
+A result that is an object becomes one column for each field, `value.field`; any other
+result becomes the column `value`.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, Any
+
+from piecework.domain.model import Job
+from piecework.errors import UsageError
+from piecework.runtime import Runtime
+from piecework_orchestrator.results import ended_chunks, result_json
+
+#: The columns before those of the value.
+FACTS = ("chunk", "label", "status", "error_code")
+INSTALL = "Install it: `pip install 'piecework[data]'`."
+
+
+async def export(rt: Runtime, job: Job, path: Path) -> int:
+    """Write every chunk that has ended, in order; return how many.
+
+    The rows are spooled on disk first, because the columns are known only at the end.
+
+    Raises:
+        UsageError: `cli.usage.invalid`: the suffix is unknown, or pyarrow is missing.
+        StateError, PermanentError: A stored result cannot be read.
+    """
+    write = writer_of(path)
+    count = 0
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as spool:
+        columns = dict.fromkeys(FACTS)
+        async for ended in ended_chunks(rt, job):
+            chunk = ended.chunk
+            row: dict[str, Any] = {
+                "chunk": chunk.ref.chunk,
+                "label": chunk.label,
+                "status": str(chunk.status),
+            }
+            if ended.succeeded:
+                row |= value_columns(json.loads(await result_json(rt, ended)))
+            else:
+                row["error_code"] = chunk.error_code
+            columns |= dict.fromkeys(row)
+            spool.write(json.dumps(row, ensure_ascii=False) + "\n")
+            count += 1
+        spool.seek(0)
+        write(path, list(columns), rows_of(spool))
+    return count
+
+
+def value_columns(value: Any) -> dict[str, Any]:
+    """Return a result as columns."""
+    if isinstance(value, dict) and value:
+        return {f"value.{name}": field for name, field in value.items()}
+    return {"value": value}
+
+
+def rows_of(spool: IO[str]) -> Iterator[dict[str, Any]]:
+    """Yield the spooled rows."""
+    return map(json.loads, spool)
+
+
+Writer = Callable[[Path, list[str], Iterator[dict[str, Any]]], None]
+
+
+def write_jsonl(path: Path, _: list[str], rows: Iterator[dict[str, Any]]) -> None:
+    """Write each row as a JSON object."""
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def write_csv(path: Path, columns: list[str], rows: Iterator[dict[str, Any]]) -> None:
+    """Write a header and the rows; a list or an object becomes JSON in its cell."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = csv.DictWriter(file, columns)
+        table.writeheader()
+        table.writerows({n: cell(v) for n, v in row.items()} for row in rows)
+
+
+def cell(value: Any) -> Any:
+    """Return a value as a cell of a CSV file."""
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    return value
+
+
+def write_parquet(
+    path: Path, columns: list[str], rows: Iterator[dict[str, Any]]
+) -> None:
+    """Write one table; the types of the columns are those of their values."""
+    import pyarrow as pa  # an extra, and slow to load
+    from pyarrow import parquet
+
+    found = list(rows)
+    arrays = {name: [row.get(name) for row in found] for name in columns}
+    try:
+        table = pa.table(arrays)
+    except pa.ArrowException as error:
+        message = f"The results do not fit into the columns of a table: {error}."
+        step = "Export to .jsonl, which accepts values of any type."
+        raise UsageError(message, next_step=step) from error
+    parquet.write_table(table, path)
+
+
+WRITERS: Mapping[str, Writer] = {
+    ".jsonl": write_jsonl,
+    ".csv": write_csv,
+    ".parquet": write_parquet,
+}
+
+
+def writer_of(path: Path) -> Writer:
+    """Return the writer for a suffix.
+
+    Raises:
+        UsageError: `cli.usage.invalid`.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in WRITERS:
+        message = f"{path.name} does not end with {', '.join(WRITERS)}."
+        raise UsageError(message, next_step="Name a file with one of these suffixes.")
+    if suffix == ".parquet" and find_spec("pyarrow") is None:
+        message = "A Parquet file needs the library pyarrow."
+        raise UsageError(message, next_step=INSTALL)
+    return WRITERS[suffix]

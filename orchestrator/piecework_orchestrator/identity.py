@@ -1,0 +1,26 @@
+"""Name the operator for the record, and new jobs."""
+
+from __future__ import annotations
+
+import getpass
+import secrets
+import socket
+from datetime import UTC, datetime
+
+#: Letters and digits that are not easily confused with others.
+ALPHABET = "23456789abcdefghjkmnpqrstvwxyz"
+
+
+def whoami() -> str:
+    """Return user and host of the operator, for the record."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # the user of a container may have no name
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
+
+
+def new_job_id(now: float) -> str:
+    """Return a unique id that sorts by time."""
+    token = "".join(secrets.choice(ALPHABET) for _ in range(5))
+    return f"{datetime.fromtimestamp(now, UTC):%y%m%d-%H%M%S}-{token}"

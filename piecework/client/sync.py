@@ -1,0 +1,177 @@
+"""The client for scripts and notebooks: the same methods, without `await`.
+
+An event loop in a thread of its own runs the asynchronous client, so it also works
+where a loop runs already, as in a notebook.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from piecework.client.client import Client, Rows
+from piecework.client.job import Deadline, Done, Failed, JobHandle, JobView
+from piecework.pipelines import Pipeline
+from piecework_orchestrator.watch import ProgressSnapshot
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+OnProgress = Callable[[ProgressSnapshot], None]
+#: Runs a coroutine on the client's loop, and returns its value.
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+class SyncClient:
+    """Submits jobs to one deployment, and opens handles of them; see `Client`."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def __enter__(self) -> Self:
+        """Connect."""
+        self._thread.start()
+        self._run(self._client.__aenter__())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the connection; jobs continue."""
+        try:
+            self._run(self._client.__aexit__(kind, error, trace))
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def submit(
+        self,
+        pipeline: Pipeline,
+        rows: Rows[Any],
+        *,
+        id: str = "",  # noqa: A002 -- the word of the command line
+        deadline: Deadline | None = None,
+        source: str = "",
+    ) -> SyncJob[Any]:
+        """Submit rows as a job; see `Client.submit`."""
+        submitting = self._client.submit(
+            pipeline, rows, id=id, deadline=deadline, source=source
+        )
+        return SyncJob(self._run(submitting), self._run)
+
+    def job(self, id: str, pipeline: Pipeline | None = None) -> SyncJob[Any]:  # noqa: A002
+        """Return a handle of a job; `pipeline` types its results."""
+        return SyncJob(self._client.job(id, pipeline), self._run)
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
+
+
+class SyncJob(Generic[R]):
+    """A job of a `SyncClient`; see `JobHandle` for arguments and errors."""
+
+    def __init__(self, job: JobHandle[R], run: Run) -> None:
+        self._job = job
+        self._run = run
+
+    @property
+    def id(self) -> str:
+        """The job id."""
+        return self._job.id
+
+    @property
+    def created(self) -> bool:
+        """Whether this submit created the job."""
+        return self._job.created
+
+    def view(self) -> JobView:
+        """Return the state of the job now."""
+        return self._call(self._job.view())
+
+    def wait(
+        self,
+        timeout: float | None = None,
+        on_progress: OnProgress = lambda _: None,
+        *,
+        progress: bool = False,
+    ) -> JobView:
+        """Return the state of the job when it has ended.
+
+        `progress`: show a bar meanwhile, on a terminal or in a notebook.
+        """
+        if not progress:
+            return self._call(self._job.wait(timeout, on_progress))
+        with progress_bar(on_progress) as update:
+            return self._call(self._job.wait(timeout, update))
+
+    def results(self) -> Iterator[Done[R] | Failed]:
+        """Yield every chunk when it ends, until the job has ended."""
+        items = self._job.results()
+        while (item := self._call(next_item(items))) is not None:
+            yield item
+
+    def cancel(self, reason: str = "", *, compensate: bool = False) -> JobView:
+        """Cancel the job; chunks that have a result keep it."""
+        return self._call(self._job.cancel(reason, compensate=compensate))
+
+    def retry(self, reason: str = "", deadline: Deadline | None = None) -> int:
+        """Reopen the chunks without a result of a job that ended PARTIAL or FAILED."""
+        return self._call(self._job.retry(reason, deadline))
+
+    def resume(self, reason: str = "", deadline: Deadline | None = None) -> int:
+        """Reopen the chunks without a result of a cancelled job; return how many."""
+        return self._call(self._job.resume(reason, deadline))
+
+    def redrive(self, reason: str, **filters: Any) -> int:
+        """Redrive the open dead letters that match; return how many."""
+        return self._call(self._job.redrive(reason, **filters))
+
+    def export(self, path: str | Path) -> int:
+        """Write the results of all ended chunks to a file; return how many."""
+        return self._call(self._job.export(path))
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        result: T = self._run(work)
+        return result
+
+
+async def next_item(items: AsyncIterator[T]) -> T | None:
+    """Return the next item; None: there is no further one."""
+    return await anext(items, None)
+
+
+@contextmanager
+def progress_bar(also: OnProgress) -> Iterator[OnProgress]:
+    """Show a bar on a terminal or in a notebook; `also` receives each snapshot too."""
+    from rich.progress import Progress  # not loaded by programs without a bar
+
+    with Progress() as progress:
+        task = progress.add_task("", total=None)
+
+        def update(snapshot: ProgressSnapshot) -> None:
+            job = snapshot.job
+            progress.update(
+                task,
+                description=f"{job.ref.job} {job.status}",
+                total=job.chunks,
+                completed=snapshot.ended,
+            )
+            also(snapshot)
+
+        yield update

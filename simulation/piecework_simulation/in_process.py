@@ -1,0 +1,177 @@
+"""Run one worker on the models of DynamoDB, SQS and S3, in this process and real time.
+
+Nothing is installed and nothing is left behind: the record ends with the process. The
+models are those of the simulator, without faults and without latency.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import structlog
+
+from piecework.aws.endpoint import Endpoint
+from piecework.aws.objects import Objects
+from piecework.aws.queue import Queue
+from piecework.pipelines import Pipeline
+from piecework.runtime import Runtime
+from piecework.settings import Settings
+from piecework.store.completion import Tallies
+from piecework.store.job_transitions import JobTransitions
+from piecework.store.jobs import Jobs
+from piecework.store.table import Table
+from piecework_simulation.aws.dynamodb import DynamoDB
+from piecework_simulation.aws.s3 import S3, pages
+from piecework_simulation.aws.sqs import SQS
+from piecework_worker.__main__ import serve
+from piecework_worker.isolation.pool import Isolation
+from piecework_worker.services import open_services
+from piecework_worker.worker import Worker
+
+BUCKET = "bucket"
+#: The backstop of the work queue, as `infra/data.yaml` sets it.
+MAX_RECEIVES = 10
+#: Seconds for which SQS keeps a message: of the work queue, of the dead-letter queue.
+RETENTION_S, DEAD_RETENTION_S = 345_600.0, 1_209_600.0
+
+
+@dataclass(slots=True)
+class InProcessAws:
+    """The tables, queues and objects of one deployment, in memory."""
+
+    settings: Settings
+    rng: Random = field(default_factory=Random)
+    dynamodb: DynamoDB = field(init=False)
+    sqs: SQS = field(init=False)
+    s3: S3 = field(init=False)
+    urls: dict[str, str] = field(init=False)
+    #: Replaced at each arrival: an open long poll waits for the present one.
+    arrival: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        """Create the tables, the queues and the bucket."""
+        settings = self.settings
+        tables = (settings.checkpoints_table, settings.dead_letters_table)
+        self.dynamodb = DynamoDB(time.time, tables=tables)
+        self.sqs = SQS(time.time, self.rng)
+        self.sqs.on_arrival = self._wake_polls
+        self.s3 = S3(time.time, buckets=[BUCKET])
+        dead, work = settings.dead_letter_queue, settings.work_queue
+        self.urls = {
+            dead: self.sqs.create_queue(dead, retention_s=DEAD_RETENTION_S),
+        }
+        self.urls[work] = self.sqs.create_queue(
+            work,
+            visibility_s=settings.visibility_s,
+            retention_s=RETENTION_S,
+            redrive=(dead, MAX_RECEIVES),
+        )
+
+    def runtime(self) -> Runtime:
+        """Return a runtime whose clients are the models."""
+        settings, rng = self.settings, self.rng
+        dynamodb, sqs = self.client(self.dynamodb), self.client(self.sqs)
+        table = Table(dynamodb, settings.checkpoints_table, rng)
+        work = Queue(sqs, self.urls[settings.work_queue], rng)
+        return Runtime(
+            settings=settings,
+            endpoint=Endpoint("", "in-process", "local"),
+            table=table,
+            dead_letters=Table(dynamodb, settings.dead_letters_table, rng),
+            work=work,
+            dead_letter_queue=Queue(sqs, self.urls[settings.dead_letter_queue], rng),
+            renewal_table=table,
+            renewal_queue=work,
+            objects=Objects(self.client(self.s3), BUCKET),
+            jobs=Jobs(table, time.time),
+            transitions=JobTransitions(table, time.time),
+            tallies=Tallies(table),
+            clock=time.time,
+            rng=rng,
+        )
+
+    def client(self, service: DynamoDB | SQS | S3) -> Any:
+        """Return a client of a service."""
+        return ModelClient(self, service)
+
+    async def receive(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Execute a long poll: wait until a message is visible, or its time is over."""
+        url, until = str(request["QueueUrl"]), time.time()
+        until += float(request.get("WaitTimeSeconds", 0))
+        while True:
+            arrival = self.arrival
+            reply = self.sqs.call("receive_message", request)
+            left = until - time.time()
+            if reply.get("Messages") or left <= 0:
+                return reply
+            next_at = self.sqs.next_at(url)
+            if next_at is not None:
+                left = min(left, max(next_at - time.time(), 0.0))
+            try:
+                async with asyncio.timeout(left):
+                    await arrival.wait()
+            except TimeoutError:
+                continue
+
+    def _wake_polls(self, _: str) -> None:
+        self.arrival.set()
+        self.arrival = asyncio.Event()
+
+
+@dataclass(eq=False)
+class ModelClient:
+    """A replacement for an aiobotocore client: each method calls a model."""
+
+    aws: InProcessAws
+    service: DynamoDB | SQS | S3
+
+    def __getattr__(self, operation: str) -> Any:
+        """Return an operation of the service, as an async method."""
+        if operation.startswith("_"):
+            raise AttributeError(operation)
+        method = partial(self.send, operation)
+        setattr(self, operation, method)
+        return method
+
+    def get_paginator(self, operation: str) -> Any:
+        """Return the pages of a listing."""
+        return SimpleNamespace(paginate=partial(pages, partial(self.send, operation)))
+
+    async def send(self, operation: str, **request: Any) -> dict[str, Any]:
+        """Execute a request; other tasks run meanwhile, as they would on AWS."""
+        await asyncio.sleep(0)
+        if operation == "receive_message":
+            reply = await self.aws.receive(request)
+        else:
+            reply = self.service.call(operation, request)
+        return reply
+
+
+@asynccontextmanager
+async def worker_beside(
+    aws: InProcessAws, pipelines: Mapping[str, Pipeline], names: Sequence[str]
+) -> AsyncIterator[asyncio.Task[None]]:
+    """Run a worker and a reconciler while the caller's block runs.
+
+    Yield the worker's task, which ends early only by an error. `names` are the names
+    that the pipelines were loaded by: the child processes of isolated stages load them.
+    """
+    log = structlog.get_logger().bind(worker="run")
+    isolation = Isolation(names, "run", aws.settings.stage_memory_mb, log)
+    stop = asyncio.Event()
+    services = open_services(aws.runtime(), "run", pipelines, log, isolation)
+    task = asyncio.create_task(serve(Worker(services, stop), reconcile=True))
+    try:
+        yield task
+    finally:
+        stop.set()
+        await asyncio.gather(task, return_exceptions=True)
+        await isolation.close()

@@ -1,0 +1,252 @@
+"""Promise: a program submits rows, awaits typed results, and operates its jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from piecework import Context, Pipeline, Stage, TransientError
+from piecework.client import Client, Done, Failed
+from piecework.domain.model import JobStatus
+from piecework.errors import (
+    NotFoundError,
+    PermanentError,
+    PieceworkError,
+    UsageError,
+    WaitTimeoutError,
+)
+from piecework.settings import Settings
+from piecework_simulation.in_process import InProcessAws, worker_beside
+
+
+class Text(BaseModel):
+    """A payload."""
+
+    text: str
+
+
+class Count(BaseModel):
+    """A result."""
+
+    words: int
+
+
+#: Texts that cannot be counted at present.
+broken: set[str] = set()
+#: The event of each test for which the text "hold" waits.
+holds: list[asyncio.Event] = []
+
+
+async def count(ctx: Context[Text]) -> Count:
+    """Count the words of a text."""
+    if ctx.payload.text == "hold":
+        await holds[-1].wait()
+    if ctx.payload.text in broken:
+        raise PermanentError("this text cannot be counted")
+    return Count(words=len(ctx.payload.text.split()))
+
+
+words = Pipeline("words", payload=Text, stages=[Stage(count)])
+
+
+@dataclass
+class Deployment:
+    """A deployment in this process."""
+
+    aws: InProcessAws
+    client: Client
+    pipelines: dict[str, Pipeline] = field(default_factory=lambda: {"words": words})
+
+    @asynccontextmanager
+    async def worker(self) -> AsyncIterator[None]:
+        """Run a worker."""
+        async with worker_beside(self.aws, self.pipelines, [__name__]):
+            yield
+
+
+@pytest.fixture
+async def deployment() -> AsyncIterator[Deployment]:
+    broken.clear()
+    holds.append(asyncio.Event())
+    aws = InProcessAws(Settings(receive_wait_s=1, cancel_poll_s=0.2))
+    async with Client(runtime=aws.runtime(), actor="tester") as client:
+        yield Deployment(aws, client)
+
+
+async def test_rows_become_typed_results_and_errors(deployment: Deployment) -> None:
+    broken.add("three of them")
+
+    async def rows() -> AsyncIterator[Text | dict[str, Any]]:
+        yield Text(text="one")
+        yield {"text": "two words"}
+        yield {"text": "three of them"}
+
+    job = await deployment.client.submit(words, rows(), id="job-1")
+    async with deployment.worker():
+        items = {item.chunk: item async for item in job.results()}
+
+    assert items[0] == Done(0, "row 1", Count(words=1))
+    assert items[1] == Done(1, "row 2", Count(words=2))
+    failed = items[2]
+    assert isinstance(failed, Failed)
+    assert (failed.status, failed.error.code) == ("DEAD", "runtime.stage.permanent")
+    assert failed.error.message == "this text cannot be counted"
+    assert failed.error.stage == "count"
+    view = await job.view()
+    assert (view.ended, view.succeeded, view.dead_letters) == (True, False, 1)
+    assert view.counts == {"DEAD": 1, "SUCCEEDED": 2}
+
+
+async def test_a_result_is_seen_while_another_chunk_still_runs(
+    deployment: Deployment,
+) -> None:
+    job = await deployment.client.submit(words, [{"text": "hold"}, {"text": "a b"}])
+    async with deployment.worker():
+        results = job.results()
+        assert await anext(results) == Done(1, "row 2", Count(words=2))
+        with pytest.raises(WaitTimeoutError):
+            await job.wait(timeout=0.05)
+        holds[-1].set()
+        assert await anext(results) == Done(0, "row 1", Count(words=1))
+        assert (await job.wait(timeout=30)).succeeded
+
+
+async def test_a_repeated_submit_finds_the_job(deployment: Deployment) -> None:
+    first = await deployment.client.submit(words, [Text(text="a")], id="job-1")
+    again = await deployment.client.submit(words, [Text(text="a")], id="job-1")
+    assert (first.created, again.created) == (True, False)
+    with pytest.raises(UsageError) as refused:
+        await deployment.client.submit(words, [Text(text="b")], id="job-1")
+    assert refused.value.code == "submit.token.conflict"
+
+
+async def test_a_redrive_after_a_fix_completes_the_job(deployment: Deployment) -> None:
+    broken.add("b")
+    rows = [Text(text="a"), Text(text="b")]
+    job = await deployment.client.submit(words, rows)
+    async with deployment.worker():
+        assert (await job.wait(timeout=30)).status is JobStatus.PARTIAL
+        broken.clear()
+        assert await job.redrive("fixed", code="runtime.*") == 1
+        assert (await job.wait(timeout=30)).succeeded
+    untyped = deployment.client.job(job.id)
+    values = [item.value async for item in untyped.results() if isinstance(item, Done)]
+    assert values == [{"words": 1}, {"words": 1}]
+
+
+async def test_a_cancelled_job_is_resumed_and_not_retried(
+    deployment: Deployment,
+) -> None:
+    job = await deployment.client.submit(words, [Text(text="a"), Text(text="hold")])
+    async with deployment.worker():
+        results = job.results()
+        await anext(results)
+        await job.cancel("not needed")
+        last = await anext(results)
+        assert isinstance(last, Failed)
+        assert (last.status, last.error.code) == ("CANCELLED", "job.cancel.requested")
+        with pytest.raises(UsageError, match="jobs retry"):
+            await job.retry("again")
+        holds[-1].set()
+        assert await job.resume("needed after all") == 1
+        assert (await job.wait(timeout=30)).succeeded
+
+
+@pytest.mark.parametrize(
+    ("rows", "code"),
+    [
+        ([], "input.manifest.empty"),
+        ([{"texts": "a"}], "input.payload.invalid"),
+        ([Count(words=1)], "input.payload.invalid"),
+        (["a"], "input.payload.invalid"),
+        ("missing.jsonl", "input.source.not_found"),
+    ],
+)
+async def test_invalid_rows_create_no_job(
+    deployment: Deployment, rows: Any, code: str
+) -> None:
+    with pytest.raises(PieceworkError) as refused:
+        await deployment.client.submit(words, rows, id="job-1")
+    assert refused.value.code == code
+    assert refused.value.next_step
+    with pytest.raises(NotFoundError):
+        await deployment.client.job("job-1").view()
+
+
+@pytest.mark.parametrize(
+    "deadline",
+    ["tomorrow", timedelta(seconds=-1), datetime(2001, 1, 1), "2001-01-01T00:00:00Z"],  # noqa: DTZ001
+)
+async def test_a_deadline_that_cannot_hold_is_refused(
+    deployment: Deployment, deadline: Any
+) -> None:
+    with pytest.raises(UsageError):
+        await deployment.client.submit(words, [Text(text="a")], deadline=deadline)
+
+
+async def test_a_deadline_is_kept_with_its_zone(deployment: Deployment) -> None:
+    rows = [Text(text="a")]
+    job = await deployment.client.submit(words, rows, deadline=timedelta(hours=2))
+    document = (await job.view()).document
+    created = datetime.fromisoformat(document["created_at"])
+    until = datetime.fromisoformat(document["deadline_at"])
+    assert timedelta(minutes=119) < until - created <= timedelta(hours=2)
+
+
+async def test_results_are_exported_in_each_form(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    broken.add("b")
+    job = await deployment.client.submit(words, [Text(text="a"), Text(text="b")])
+    async with deployment.worker():
+        await job.wait(timeout=30)
+
+    assert await job.export(tmp_path / "out.jsonl") == 2
+    lines = (tmp_path / "out.jsonl").read_text("utf-8").splitlines()
+    assert json.loads(lines[0]) == {
+        "chunk": 0,
+        "label": "row 1",
+        "status": "SUCCEEDED",
+        "value.words": 1,
+    }
+    await job.export(str(tmp_path / "out.csv"))
+    with (tmp_path / "out.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["value.words"] for row in rows] == ["1", ""]
+    assert rows[1]["error_code"] == "runtime.stage.permanent"
+    with pytest.raises(UsageError, match=r"out\.xml"):
+        await job.export(tmp_path / "out.xml")
+
+
+def test_a_script_needs_no_loop() -> None:
+    async def unready(ctx: Context[Text]) -> int:
+        if ctx.attempt == 1:
+            raise TransientError("not yet")
+        return len(ctx.payload.text)
+
+    lengths = Pipeline("lengths", payload=Text, stages=[Stage(unready)])
+    aws = InProcessAws(Settings(receive_wait_s=1))
+    with Client.sync(runtime=aws.runtime()) as client:
+        job = client.submit(lengths, [Text(text="ab")], id="job-1")
+        assert job.view().counts == {"PENDING": 1}
+        assert job.cancel("enough").status in {
+            JobStatus.CANCELLING,
+            JobStatus.CANCELLED,
+        }
+        with pytest.raises(NotFoundError):
+            client.job("job-2").view()
+
+
+async def test_a_client_must_be_entered() -> None:
+    with pytest.raises(UsageError, match="not connected"):
+        await Client().submit(words, [Text(text="a")])

@@ -12,6 +12,7 @@ import pytest
 import typer.main
 
 import piecework_simulation.__main__
+import piecework_simulation.run_command
 import piecework_worker.__main__
 from piecework.settings import Settings
 from piecework_orchestrator.cli.app import LazyCommand, app
@@ -20,6 +21,7 @@ from tests.docs.pages import PAGES, ROOT, fenced, on_every_page, shell_lines, sp
 
 #: The commands that pass their arguments to a program of its own.
 PROGRAMS = {
+    "run": typer.main.get_command(piecework_simulation.run_command.app),
     "worker": typer.main.get_command(piecework_worker.__main__.app),
     "simulate": typer.main.get_command(piecework_simulation.__main__.app),
 }

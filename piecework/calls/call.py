@@ -137,6 +137,7 @@ class Call:
             layer=self.dependency.layer,
             now=now,
             translate=None if ours else self.dependency.classify,
+            in_call=not ours,
         )
         return redact_payload(failure, self.bound.args, self.bound.keywords)
 

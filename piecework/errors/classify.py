@@ -6,7 +6,7 @@ author raises TransientError or declares it in the dependency's `classify`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from pydantic import ValidationError
@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from piecework.errors import ErrorEnvelope, PieceworkError, RemoteError, StageError
 from piecework.errors.classify_aws import from_aws_client, from_aws_response
 from piecework.errors.classify_http import (
+    from_decoding,
     from_http_response,
     from_operating_system,
     from_transport,
@@ -127,6 +128,19 @@ def from_validation(
     return Verdict("llm.output.invalid" if layer == "llm" else "runtime.value.invalid")
 
 
+def from_answer_validation(
+    error: BaseException, layer: str, now: float | None
+) -> Verdict | None:
+    """Classify an error of a call: the service sent what its model does not accept.
+
+    An answer of a model repeats itself, so that only another prompt helps. An answer of
+    any other service may be whole the next time.
+    """
+    if not isinstance(error, ValidationError) or layer == "llm":
+        return from_validation(error, layer, now)
+    return Verdict("tool.http.malformed_body")
+
+
 def validation_message(error: BaseException) -> str:
     """Return the fields and their errors without the values, which are user data."""
     if not isinstance(error, ValidationError):
@@ -154,6 +168,11 @@ _SHAPES: Final[tuple[Shape, ...]] = (
     from_transport,
     from_operating_system,
 )
+# Inside a call a function reads an answer; the stage's own data is not read there.
+_CALL_SHAPES: Final[tuple[Shape, ...]] = (
+    *(from_answer_validation if each is from_validation else each for each in _SHAPES),
+    from_decoding,
+)
 _UNHANDLED: Final = Verdict("runtime.stage.unhandled")
 
 # In a group of errors the most severe decides: the order is from least to most.
@@ -166,7 +185,7 @@ _SEVERITY: Final = (
 )
 
 
-def classify(
+def classify(  # noqa: PLR0913 -- facts of the place, each known to some callers
     error: BaseException,
     *,
     stage: str = "",
@@ -176,14 +195,20 @@ def classify(
     layer: str = "tool",
     now: float | None = None,
     translate: Translate | None = None,
+    in_call: bool = False,
 ) -> ErrorEnvelope:
     """Return the envelope of an error.
 
     `layer` is `llm` or `tool`. `now` is the time in seconds since 1970, which a
     Retry-After with a date needs; without it the date is ignored. `translate` is the
-    `classify` of the dependency, which decides before all other shapes.
+    `classify` of the dependency, which decides before all other shapes. `in_call`: a
+    function raised it that called a service; an answer that it cannot decode may be
+    whole the next time.
     """
-    classifier = _Classifier("llm" if layer == "llm" else "tool", now, translate)
+    shapes = _CALL_SHAPES if in_call else _SHAPES
+    if translate is not None:
+        shapes = (translated(translate), *shapes)
+    classifier = _Classifier("llm" if layer == "llm" else "tool", now, shapes)
     place: dict[str, Any] = {
         "stage": stage,
         "attempt": attempt,
@@ -215,12 +240,8 @@ def envelope_of(error: BaseException) -> ErrorEnvelope:
 class _Classifier:
     """Classifies one error with its causes, each of them once."""
 
-    def __init__(
-        self, layer: str, now: float | None, translate: Translate | None
-    ) -> None:
-        self.layer, self.now = layer, now
-        own = () if translate is None else (translated(translate),)
-        self.shapes = (*own, *_SHAPES)
+    def __init__(self, layer: str, now: float | None, shapes: Sequence[Shape]) -> None:
+        self.layer, self.now, self.shapes = layer, now, shapes
         self.verdicts: dict[int, Verdict | None] = {}
 
     def verdict(self, error: BaseException) -> Verdict:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-from piecework.errors.verdict import Verdict, type_names
+from piecework.errors.verdict import Verdict, mro, type_names
 
 _OK: Final = range(200, 300)
 
@@ -164,6 +164,37 @@ def _seconds(value: str, now: float | None) -> float | None:
         with suppress(ValueError, OverflowError):
             return max(0.0, parsedate_to_datetime(value).timestamp() - now)
     return None
+
+
+# Answers that cannot be decoded: only a call may be repeated for one.
+
+# The first part of the module of a type, and its name. JSON decoders derive their
+# errors from ValueError, as much else does, so the name alone would not tell.
+_DECODING: Final = frozenset(
+    {
+        ("aiohttp", "ClientPayloadError"),
+        ("builtins", "UnicodeDecodeError"),
+        ("httpx", "DecodingError"),
+        ("json", "JSONDecodeError"),
+        ("msgspec", "DecodeError"),
+        ("orjson", "JSONDecodeError"),
+        ("pydantic", "ValidationError"),
+        ("pydantic_core", "ValidationError"),
+        ("requests", "ContentDecodingError"),
+        ("requests", "JSONDecodeError"),
+        ("simplejson", "JSONDecodeError"),
+        ("urllib3", "DecodeError"),
+        ("xml", "ParseError"),
+    }
+)
+
+
+def from_decoding(
+    error: BaseException, layer: str, _now: float | None
+) -> Verdict | None:
+    """Classify by module and name of the error's type and its bases."""
+    names = {(each.__module__.partition(".")[0], each.__name__) for each in mro(error)}
+    return Verdict(f"{layer}.http.malformed_body") if names & _DECODING else None
 
 
 # Calls without an answer: timeouts and broken connections of HTTP libraries.

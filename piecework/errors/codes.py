@@ -197,7 +197,7 @@ _DETAILS: Final = (
     (
         "http.malformed_body",
         TRANSIENT,
-        "The body of the answer of the {service} is truncated or malformed.",
+        "The answer of the {service} is truncated, or the call cannot decode it.",
         _RETRIED,
     ),
     (

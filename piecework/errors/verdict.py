@@ -32,9 +32,14 @@ class Verdict:
 Shape = Callable[[BaseException, str, float | None], Verdict | None]
 
 
+def mro(error: BaseException) -> tuple[type, ...]:
+    """Return the error's type and its bases."""
+    return type(error).__mro__
+
+
 def type_names(error: BaseException) -> frozenset[str]:
     """Return the names of the error's type and its bases: no library is imported."""
-    return frozenset(each.__name__ for each in type(error).__mro__)
+    return frozenset(each.__name__ for each in mro(error))
 
 
 # Follow the causes and the contexts of an error.

@@ -117,9 +117,9 @@ class Retrier:
                 async with asyncio.timeout(self.timeout_s):
                     return Answered(await bound())
             except Exception as error:  # noqa: BLE001 -- raised below, if it is the last
-                return Failed(
-                    classify(error, layer=self.layer, now=self.clock()), error
-                )
+                now = self.clock()
+                failure = classify(error, layer=self.layer, now=now, in_call=True)
+                return Failed(failure, error)
 
         retries = Retries(self.policy, self.budget, self.rng, self.take_token)
         last = call_with_retry(attempt, retries, on_retry=log.emit_retry)
@@ -236,7 +236,7 @@ def circuit_breaker(
                 health = Health.SUCCESS
                 return answer
             except Exception as error:
-                health = breaker.health(classify(error, layer=layer))
+                health = breaker.health(classify(error, layer=layer, in_call=True))
                 raise
             finally:
                 state.record_end(permit, health, now())

@@ -231,6 +231,7 @@ class ChildCalls:
                 layer=spec.layer,
                 now=self.clock(),
                 translate=spec.classify,
+                in_call=True,
             )
             piecework_error = isinstance(error, PieceworkError)
             result = AttemptResult(

@@ -3,7 +3,7 @@
     python -m tests.infra.check
 
 cfn-lint, the rules and their fixtures, checkov, and a deployment to the embedded
-emulator, with what it does not take or keep: that can be shown on AWS alone.
+emulator, with what it does not take: that can be shown on AWS alone.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def with_checkov(templates: Templates, report: Report) -> Iterator[str]:
 
 
 def deployment(templates: Templates, report: Report) -> Iterator[str]:
-    """Deploy to an emulator of our own, and look at what it kept."""
+    """Deploy to an emulator of our own."""
     python = environment.ensure_environment(report=say)
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder)
@@ -104,16 +104,13 @@ def deployment(templates: Templates, report: Report) -> Iterator[str]:
         finally:
             server.stop(running.pid, state)
     report.figures["deployed"] = found.deployed.total()
-    report.figures["not_provable"] = len(found.not_provable)
+    report.figures["not_provable"] = len(found.refused)
     said = documented()
-    report.wrong += [
-        f"not in the table: {n}" for n in sorted(found.not_provable - said)
-    ]
-    report.wrong += [f"kept after all: {n}" for n in sorted(said - found.not_provable)]
+    report.wrong += [f"not in the table: {n}" for n in sorted(found.refused - said)]
+    report.wrong += [f"taken after all: {n}" for n in sorted(said - found.refused)]
     yield from (f"deployed: {n} {kind}" for kind, n in sorted(found.deployed.items()))
     yield from (f"not provable here, refused: {name}" for name in sorted(found.refused))
     yield from (f"left out with it: {name}" for name in sorted(found.left_out))
-    yield from (f"not provable here, dropped: {name}" for name in sorted(found.dropped))
 
 
 def say(line: str) -> None:

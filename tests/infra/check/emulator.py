@@ -1,8 +1,6 @@
-"""Deploy to the embedded emulator what it takes, and ask it what became of that.
+"""Deploy to the embedded emulator what it takes, which shows that the stacks fit.
 
-What it does not know it refuses, and that is left out with whatever refers to it. What
-it takes and does not keep it drops without a word: so each property of each resource is
-looked for in what the services answer.
+What it does not know it refuses, and that is left out with whatever refers to it.
 """
 
 from __future__ import annotations

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from piecework.settings import Settings
-from tests.infra.check.rules.rule import rule
+from tests.infra.check.render import Stack
+from tests.infra.check.rules.rule import Rule, own, path
 from tests.infra.check.templates import Templates
 
 #: What a person gives; everything else has a default or comes from another stack.
@@ -47,118 +48,106 @@ TAGGED = {
 SECRET = re.compile(r"password|token|secret$", re.IGNORECASE)
 
 
-@rule
-def every_template_takes_the_names_that_the_processes_take(
-    templates: Templates,
-) -> Iterator[str]:
-    fields = Settings.model_fields
+def parameters(holds: Callable[[str, dict[str, Any]], object]) -> Rule:
+    """Return the rule that something holds of each parameter of each template."""
+
+    def check(templates: Templates) -> Iterator[str]:
+        for name, template in templates.parsed.items():
+            for key, declared in template.get("Parameters", {}).items():
+                if not holds(key, declared):
+                    yield f"{name}: {key}"
+
+    return check
+
+
+def resources(holds: Callable[[dict[str, Any], Stack], object]) -> Rule:
+    """Return the rule that something holds of each resource in every variant."""
+
+    def check(templates: Templates) -> Iterator[str]:
+        for stack in templates.stacks():
+            for name, resource in stack.resources.items():
+                if not holds(resource, stack):
+                    yield f"{stack.name}: {name}"
+
+    return check
+
+
+def same_patterns(templates: Templates) -> Iterator[str]:
     for name, template in templates.parsed.items():
         for parameter in ("App", "Env"):
+            metadata = Settings.model_fields[parameter.lower()].metadata
+            (pattern,) = (m.pattern for m in metadata if hasattr(m, "pattern"))
             declared = template.get("Parameters", {}).get(parameter, {})
-            (pattern,) = (
-                m.pattern
-                for m in fields[parameter.lower()].metadata
-                if hasattr(m, "pattern")
-            )
             if f"^{declared.get('AllowedPattern')}$" != pattern:
                 yield f"{name}: {parameter}"
 
 
-@rule
-def the_longest_names_still_fit_a_bucket(templates: Templates) -> Iterator[str]:
-    lengths = [
-        1 + int(re.findall(r",(\d+)\}", declared["AllowedPattern"])[0])
+def the_longest_bucket(templates: Templates) -> Iterator[str]:
+    declared = templates.parsed["data"]["Parameters"]
+    app, env = (
+        1 + int(re.findall(r",(\d+)\}", declared[name]["AllowedPattern"])[0])
         for name in ("App", "Env")
-        for declared in [templates.parsed["data"]["Parameters"][name]]
-    ]
-    longest = f"{'a' * lengths[0]}-{'e' * lengths[1]}-{'1' * 12}-ap-southeast-1"
+    )
+    longest = f"{'a' * app}-{'e' * env}-{'1' * 12}-ap-southeast-1"
     if len(longest) > 63:
         yield longest
 
 
-@rule
 def no_stack_locks_another(templates: Templates) -> Iterator[str]:
     for name, template in templates.parsed.items():
-        if "Fn::ImportValue" in str(template):
-            yield f"{name} imports"
-        for key, output in template.get("Outputs", {}).items():
-            if "Export" in output:
-                yield f"{name} exports {key}"
+        exported = [o for o in template.get("Outputs", {}).values() if "Export" in o]
+        if "Fn::ImportValue" in str(template) or exported:
+            yield name
 
 
-@rule
-def what_a_template_asks_for_another_gives_or_a_person(
-    templates: Templates,
-) -> Iterator[str]:
+def asked_is_given(templates: Templates) -> Iterator[str]:
     given = {key for t in templates.parsed.values() for key in t.get("Outputs", {})}
-    for name, template in templates.parsed.items():
-        for key, declared in template.get("Parameters", {}).items():
-            if "Default" not in declared and key not in given | ASKED:
-                yield f"{name}: {key}"
+    rule = parameters(lambda key, each: "Default" in each or key in given | ASKED)
+    yield from rule(templates)
 
 
-@rule
-def the_network_and_the_key_are_handed_on_by_name(
-    templates: Templates,
-) -> Iterator[str]:
+def handed_on_by_name(templates: Templates) -> Iterator[str]:
     takes = templates.parsed["service"]["Parameters"].keys()
-    gives = templates.parsed["network"]["Outputs"].keys()
-    if not gives <= takes:
-        yield f"nobody takes {sorted(gives - takes)}"
-    if "KeyArn" not in templates.parsed["data"]["Outputs"].keys() & takes:
-        yield "KeyArn"
+    yield from templates.parsed["network"]["Outputs"].keys() - takes
+    yield from {"KeyArn"} - (templates.parsed["data"]["Outputs"].keys() & takes)
 
 
-@rule
-def a_parameter_of_one_name_means_one_thing(templates: Templates) -> Iterator[str]:
+def one_meaning(templates: Templates) -> Iterator[str]:
     first: dict[str, tuple[str, Any]] = {}
-    for name, template in templates.parsed.items():
-        for key, declared in template.get("Parameters", {}).items():
-            meant = (declared["Type"], declared.get("Default"))
-            if first.setdefault(key, meant) != meant:
-                yield f"{name}: {key} is {meant}, elsewhere {first[key]}"
+
+    def as_before(key: str, declared: dict[str, Any]) -> bool:
+        meant = (declared["Type"], declared.get("Default"))
+        return first.setdefault(key, meant) == meant
+
+    yield from parameters(as_before)(templates)
 
 
-@rule
-def every_parameter_says_what_it_is_for(templates: Templates) -> Iterator[str]:
-    for name, template in templates.parsed.items():
-        for key, declared in template.get("Parameters", {}).items():
-            if not declared.get("Description", "").strip():
-                yield f"{name}: {key}"
+def tagged(resource: dict[str, Any], stack: Stack) -> bool:
+    tags = resource.get("Properties", {}).get("Tags", [])
+    said = {each["Key"]: each["Value"] for each in tags}
+    whose = {"app": stack.parameters["App"], "env": stack.parameters["Env"]}
+    return resource["Type"] not in TAGGED or whose.items() <= said.items()
 
 
-@rule
-def no_parameter_is_a_secret(templates: Templates) -> Iterator[str]:
-    for name, template in templates.parsed.items():
-        for key in template.get("Parameters", {}):
-            if SECRET.search(key):
-                yield f"{name}: {key}"
+def named(resource: dict[str, Any], stack: Stack) -> bool:
+    return resource["Type"] == "AWS::EC2::VPCEndpoint" or all(
+        str(value).startswith((own(stack), f"{path(stack)}/"))
+        for key, value in resource.get("Properties", {}).items()
+        if key in NAMES
+    )
 
 
-@rule
-def what_costs_money_says_whose_it_is(templates: Templates) -> Iterator[str]:
-    for stack in templates.stacks():
-        own = {"app": stack.parameters["App"], "env": stack.parameters["Env"]}
-        for name, resource in stack.resources.items():
-            if resource["Type"] in TAGGED:
-                tags = tags_of(resource.get("Properties", {}))
-                if not own.items() <= tags.items():
-                    yield f"{stack.name}: {name}"
-
-
-def tags_of(properties: dict[str, Any]) -> dict[str, str]:
-    """Return the tags of a resource."""
-    return {each["Key"]: each["Value"] for each in properties.get("Tags", [])}
-
-
-@rule
-def every_name_begins_with_whose_it_is(templates: Templates) -> Iterator[str]:
-    for stack in templates.stacks():
-        own = f"{stack.parameters['App']}-{stack.parameters['Env']}"
-        path = f"/{stack.parameters['App']}/{stack.parameters['Env']}/"
-        for name, resource in stack.resources.items():
-            for key, value in resource.get("Properties", {}).items():
-                if key not in NAMES or resource["Type"] == "AWS::EC2::VPCEndpoint":
-                    continue
-                if not str(value).startswith((own, path)):
-                    yield f"{stack.name}: {name} is {value}"
+RULES: dict[str, Rule] = {
+    "every template takes the names that the processes take": same_patterns,
+    "the longest names still fit a bucket": the_longest_bucket,
+    "no stack locks another": no_stack_locks_another,
+    "what a template asks for another gives or a person": asked_is_given,
+    "the network and the key are handed on by name": handed_on_by_name,
+    "a parameter of one name means one thing": one_meaning,
+    "every parameter says what it is for": parameters(
+        lambda _, declared: declared.get("Description", "").strip()
+    ),
+    "no parameter is a secret": parameters(lambda key, _: not SECRET.search(key)),
+    "what costs money says whose it is": resources(tagged),
+    "every name begins with whose it is": resources(named),
+}

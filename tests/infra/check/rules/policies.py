@@ -2,123 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.infra.check.render import Stack
-from tests.infra.check.rules.rule import rule
+from tests.infra.check.rules.rule import (
+    Properties,
+    Rule,
+    all_of,
+    every,
+    many,
+    settings,
+    statements_of,
+)
 from tests.infra.check.samples import ACCOUNT
 from tests.infra.check.templates import Templates
 
-DOCUMENTS = {"AssumeRolePolicyDocument", "KeyPolicy", "PolicyDocument"}
+KEY, ENDPOINT = "AWS::KMS::Key", "AWS::EC2::VPCEndpoint"
 #: Where images have their layers; ECR signs the way to them in its own name.
 LAYERS = "starport-layer-bucket/*"
 
 
-def statements(
-    templates: Templates,
-) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
-    """Yield stack, resource, its type, and each statement of its policies."""
-    for stack in templates.stacks():
-        for name, resource in stack.resources.items():
-            for statement in statements_of(resource.get("Properties", {})):
-                yield stack.name, name, resource["Type"], statement
+def statements(holds: Callable[[Properties, str], object]) -> Rule:
+    """Return the rule that something holds of each statement and its type."""
+
+    def check(templates: Templates) -> Iterator[str]:
+        for stack in templates.stacks():
+            for name, resource in stack.resources.items():
+                for statement in statements_of(resource.get("Properties", {})):
+                    if not holds(statement, resource["Type"]):
+                        yield f"{stack.name}: {name} {statement.get('Sid')}"
+
+    return check
 
 
-def statements_of(node: Any) -> Iterator[dict[str, Any]]:
-    """Yield the statements of every policy within a resource, however deep."""
-    if isinstance(node, list):
-        for each in node:
-            yield from statements_of(each)
-    elif isinstance(node, dict):
-        for key, inside in node.items():
-            if key in DOCUMENTS:
-                yield from inside["Statement"]
-            else:
-                yield from statements_of(inside)
+def granted(holds: Callable[[Properties, str], object]) -> Rule:
+    """Return the same of each statement that grants something."""
+    return statements(lambda s, kind: s["Effect"] != "Allow" or holds(s, kind))
 
 
-def many(one_or_more: Any) -> list[Any]:
-    """Return a list, also of what stands alone."""
-    return one_or_more if isinstance(one_or_more, list) else [one_or_more]
-
-
-def everybody(statement: dict[str, Any]) -> bool:
-    """Say whether a statement is about anybody at all."""
-    principal = statement.get("Principal")
-    named = principal.values() if isinstance(principal, dict) else [principal]
-    return any("*" in many(each) for each in named)
-
-
-@rule
-def nobody_is_let_in_without_a_name(templates: Templates) -> Iterator[str]:
-    for stack, name, kind, statement in statements(templates):
-        if statement["Effect"] == "Allow" and everybody(statement):
-            own = statement.get("Condition", {}).get("StringEquals", {})
-            of_account = own.get("aws:PrincipalAccount") == ACCOUNT
-            layers = str(statement["Resource"]).endswith(LAYERS)
-            if kind != "AWS::EC2::VPCEndpoint" or not (of_account or layers):
-                yield f"{stack}: {name} {statement.get('Sid')}"
-
-
-@rule
-def no_action_is_granted_by_a_star(templates: Templates) -> Iterator[str]:
-    for stack, name, kind, statement in statements(templates):
-        # An endpoint's policy is a fence around what roles grant, and the account's
-        # own say over its key is what keeps that key from being lost.
-        fence = kind == "AWS::EC2::VPCEndpoint"
-        own = kind == "AWS::KMS::Key" and is_root(statement)
-        if statement["Effect"] == "Allow" and not (fence or own):
-            starred = [a for a in many(statement.get("Action", "*")) if "*" in a]
-            if starred:
-                yield f"{stack}: {name} {starred}"
-
-
-@rule
-def nothing_is_granted_by_exception(templates: Templates) -> Iterator[str]:
-    for stack, name, _, statement in statements(templates):
-        turned = {"NotAction", "NotPrincipal", "NotResource"} & statement.keys()
-        if statement["Effect"] == "Allow" and turned:
-            yield f"{stack}: {name} {sorted(turned)}"
-
-
-@rule
-def a_service_acts_for_this_account_alone(templates: Templates) -> Iterator[str]:
-    for stack, name, _, statement in statements(templates):
-        principal = statement.get("Principal")
-        if not isinstance(principal, dict) or "Service" not in principal:
-            continue
-        if ACCOUNT not in str(statement.get("Condition", {})):
-            yield f"{stack}: {name} {statement.get('Sid')}"
-
-
-@rule
-def a_key_is_in_the_hands_of_its_account(templates: Templates) -> Iterator[str]:
-    for stack in templates.stacks():
-        for name, key in stack.of("AWS::KMS::Key"):
-            if not any(is_root(s) for s in key["KeyPolicy"]["Statement"]):
-                yield f"{stack.name}: {name}"
-
-
-def is_root(statement: dict[str, Any]) -> bool:
+def is_root(statement: Properties) -> bool:
     """Say whether a statement gives the account's own IAM the say, and nobody else."""
     root = {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}
     return bool(statement.get("Principal") == root)
 
 
-@rule
-def an_endpoint_leads_to_our_own_alone(templates: Templates) -> Iterator[str]:
-    for stack in templates.stacks():
-        for name, endpoint in stack.of("AWS::EC2::VPCEndpoint"):
-            for statement in statements_of(endpoint):
-                if not fenced(stack, name, statement):
-                    yield f"{stack.name}: {name} {statement.get('Sid')}"
-            if "PolicyDocument" not in endpoint:
-                yield f"{stack.name}: {name} has no policy"
-
-
-def fenced(stack: Stack, name: str, statement: dict[str, Any]) -> bool:
-    """Say whether it names what it leads to, or lists actions that name nothing."""
-    if many(statement["Resource"]) != ["*"]:
+def by_name(statement: Properties, kind: str) -> bool:
+    """Say whether a statement names whom it lets in, or the account at an endpoint."""
+    principal = statement.get("Principal")
+    named = principal.values() if isinstance(principal, dict) else [principal]
+    if not any("*" in many(each) for each in named):
         return True
-    return not any("*" in action for action in many(statement["Action"]))
+    own = statement.get("Condition", {}).get("StringEquals", {})
+    layers = str(statement["Resource"]).endswith(LAYERS)
+    return kind == ENDPOINT and (own.get("aws:PrincipalAccount") == ACCOUNT or layers)
+
+
+def without_a_star(statement: Properties, kind: str) -> bool:
+    """Say whether a statement lists actions.
+
+    An endpoint's policy is a fence around what roles grant, and the account's own say
+    over its key is what keeps that key from being lost.
+    """
+    if kind == ENDPOINT or (kind == KEY and is_root(statement)):
+        return True
+    return not any("*" in action for action in many(statement.get("Action", "*")))
+
+
+def for_the_account(statement: Properties, _: str) -> bool:
+    principal = statement.get("Principal")
+    of_service = isinstance(principal, dict) and "Service" in principal
+    return not of_service or ACCOUNT in str(statement.get("Condition", {}))
+
+
+def fenced(endpoint: Properties, _: Any) -> bool:
+    """Say whether each statement names what it leads to, or lists its actions."""
+    return all(
+        many(statement["Resource"]) != ["*"]
+        or not any("*" in action for action in many(statement["Action"]))
+        for statement in statements_of(endpoint)
+    )
+
+
+RULES: dict[str, Rule] = {
+    "nobody is let in without a name": granted(by_name),
+    "no action is granted by a star": granted(without_a_star),
+    "nothing is granted by exception": granted(
+        lambda s, _: not {"NotAction", "NotPrincipal", "NotResource"} & s.keys()
+    ),
+    "a service acts for this account alone": statements(for_the_account),
+    "a key is in the hands of its account": all_of(
+        KEY, lambda key, _: any(is_root(s) for s in key["KeyPolicy"]["Statement"])
+    ),
+    "an endpoint leads to our own alone": every(
+        all_of(ENDPOINT, fenced), settings(ENDPOINT, {"PolicyDocument": bool})
+    ),
+}

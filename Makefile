@@ -138,7 +138,7 @@ storm: setup ## measure the retries of 1,000 clients in virtual time
 infra-check: setup ## check the templates: rules, cfn-lint, checkov, a deployment to the embedded AWS
 	@$(BIN)/python -m tests.infra.check
 
-iam: setup ## compare what roles grant with what a recorded run uses (ARGS="--chunks 0")
+iam: setup ## compare what roles grant with what a recorded run uses
 	@$(BIN)/python -m verification.iam $(ARGS)
 
 scaling: setup ## simulate the scaling policy of the template and simpler ones

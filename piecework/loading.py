@@ -79,7 +79,7 @@ def _import(name: str) -> ModuleType:
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
-        return importlib.import_module(name)
+        return importlib.import_module(name)  # noqa: TID251 -- of `--pipelines`
     except ModuleNotFoundError as error:
         if error.name is not None and (name + ".").startswith(error.name + "."):
             message = f"There is no module {error.name!r}."

@@ -1,155 +1,169 @@
-"""Probe SQS messages: delivery, counts, dead-lettering."""
+"""Probe SQS messages and handles: delivery, counts, hiding, deletes, dead-lettering."""
 
 from __future__ import annotations
 
-from verification.conformance.probe import KNOWN, probe
+from typing import Any
+
+from verification.conformance.probe import probe
 from verification.conformance.sqs_words import (
-    SHORTLY,
-    bodies,
+    opened,
     refusal,
+    script,
     send,
     take,
     with_dead_letters,
-    worn_out,
 )
 from verification.conformance.subject import Subject
 
+INVALID = "InvalidParameterValue"
 MISSING = "AWS.SimpleQueueService.NonExistentQueue"
+#: A queue that hides for a second.
+BRIEF = {"VisibilityTimeout": "1"}
+
+# Delivery.
+
+script(
+    *("a message that was received is not received again", "a, nothing"),
+    "send a; bodies; bodies",
+)
+script(
+    *("a receive's own timeout goes before the queue's", "a, a"),
+    "send a; bodies VisibilityTimeout=1; wait; bodies",
+    VisibilityTimeout="30",
+)
+script(
+    *("a receive may hide for no time at all", "a, a"),
+    "send a; bodies VisibilityTimeout=0; bodies",
+)
+script(
+    *("a delayed message comes later", "nothing, a"),
+    "send a DelaySeconds=2; bodies; wait 2; bodies",
+)
+script(
+    *("a receive that waits has what comes meanwhile", "a"),
+    "send a DelaySeconds=1; bodies WaitTimeSeconds=3",
+)
+script(
+    *("a receive takes 10 messages at the most", "10, 2"),
+    "send a b c d e f g h i j k l; count; count",
+)
+script(
+    *("received too often, a message is buried", "a, a, nothing, a"),
+    "send a; " + "bodies VisibilityTimeout=0; " * 3 + "bodies dead",
+    redrive=2,
+)
+script(
+    *("a message is buried by a receive and not before", "nothing"),
+    "send a; take VisibilityTimeout=0; bodies dead",
+    redrive=1,
+)
+
+# Handles.
+
+script(
+    *("hidden for no more time it is there at once", "accepted, a"),
+    "send a; take; trying hide 0; bodies",
+)
+script(
+    *("hidden for longer it stays away", "accepted, nothing"),
+    "send a; take; trying hide 30; wait; bodies",
+    **BRIEF,
+)
+script(
+    *("12 hours from the receive is the limit of hiding", INVALID),
+    "send a; take; wait; hide 43200",
+)
+script(
+    *("what is visible again cannot be hidden", f"{INVALID}, a"),
+    "send a; take; wait; trying hide 30; bodies",
+    **BRIEF,
+)
+script(
+    *("what is deleted cannot be hidden", INVALID),
+    "send a; take; delete; trying hide 30",
+)
+script(
+    *("a deleted message does not come back", "accepted, nothing"),
+    "send a; take; trying delete; wait; bodies",
+    **BRIEF,
+)
+script(
+    *("deleting twice is no error", "accepted, accepted"),
+    "send a; take; trying delete; trying delete",
+)
+script(
+    *("a visible message is deleted by its newest handle", "nothing"),
+    "send a; take; wait; delete; bodies",
+    **BRIEF,
+)
+script(*("what is no handle does not delete", "ReceiptHandleIsInvalid"), "delete")
 
 
-@probe("a message that was received is not received again", expected="a, nothing")
+@probe("an old handle is taken, and may delete or not", expected="accepted")
 async def _(subject: Subject) -> str:
-    url = await subject.queue()
-    await send(subject, url, "a")
-    return f"{await bodies(subject, url)}, {await bodies(subject, url)}"
+    talk = await opened(subject, **BRIEF)
+    await talk.send("a")
+    await talk.take()
+    await talk.wait()
+    await take(subject, talk.url)
+    return await refusal(talk.delete())
+
+
+# Attributes.
 
 
 @probe("once its time is over it is, and the receives are counted", expected="1, 2")
 async def _(subject: Subject) -> str:
-    url = await subject.queue(VisibilityTimeout="1")
-    await send(subject, url, "a")
-    counts = []
+    talk, counts = await opened(subject, **BRIEF), []
+    await talk.send("a")
     for _ in range(2):
-        [found] = await take(subject, url)
+        [found] = await take(subject, talk.url)
         counts.append(found["Attributes"]["ApproximateReceiveCount"])
-        await subject.pass_time(SHORTLY)
+        await talk.wait()
     return ", ".join(counts)
 
 
-@probe("a receive's own timeout goes before the queue's", expected="a, a")
+@probe("each receive has a handle of its own, the first one's time", expected="2 1 1")
 async def _(subject: Subject) -> str:
-    url = await subject.queue(VisibilityTimeout="30")
-    await send(subject, url, "a")
-    first = await bodies(subject, url, VisibilityTimeout=1)
-    await subject.pass_time(SHORTLY)
-    return f"{first}, {await bodies(subject, url)}"
-
-
-@probe("a receive may hide for no time at all", expected="a, a")
-async def _(subject: Subject) -> str:
-    url = await subject.queue()
-    await send(subject, url, "a")
-    first = await bodies(subject, url, VisibilityTimeout=0)
-    return f"{first}, {await bodies(subject, url)}"
-
-
-@probe("each receive has a handle of its own", expected="2 handles of 1 message")
-async def _(subject: Subject) -> str:
-    url = await subject.queue()
-    await send(subject, url, "a")
-    found = [(await take(subject, url, VisibilityTimeout=0))[0] for _ in range(2)]
-    handles = len({message["ReceiptHandle"] for message in found})
-    return f"{handles} handles of {len({m['MessageId'] for m in found})} message"
-
-
-@probe("the first receive's time stays", expected="the same")
-async def _(subject: Subject) -> str:
-    url = await subject.queue()
-    await send(subject, url, "a")
-    moments = set()
+    talk, found = await opened(subject), []
+    await talk.send("a")
     for _ in range(2):
-        [found] = await take(subject, url, VisibilityTimeout=0)
-        moments.add(found["Attributes"]["ApproximateFirstReceiveTimestamp"])
+        found += await take(subject, talk.url, VisibilityTimeout=0)
         await subject.pass_time(0.05)
-    return "the same" if len(moments) == 1 else "another"
-
-
-@probe("a delayed message comes later", expected="nothing, a")
-async def _(subject: Subject) -> str:
-    url = await subject.queue()
-    await send(subject, url, "a", DelaySeconds=2)
-    first = await bodies(subject, url)
-    await subject.pass_time(1 + SHORTLY)
-    return f"{first}, {await bodies(subject, url)}"
-
-
-@probe("a receive that waits has what comes meanwhile", expected="a")
-async def _(subject: Subject) -> str:
-    url = await subject.queue()
-    await send(subject, url, "a", DelaySeconds=1)
-    return await bodies(subject, url, WaitTimeSeconds=3)
+    handles = {message["ReceiptHandle"] for message in found}
+    ids = {message["MessageId"] for message in found}
+    first = "ApproximateFirstReceiveTimestamp"
+    times = {message["Attributes"][first] for message in found}
+    return f"{len(handles)} {len(ids)} {len(times)}"
 
 
 @probe("messages are counted as visible, in flight, delayed", expected="1 1 1")
 async def _(subject: Subject) -> str:
-    url = await subject.queue()
-    await send(subject, url, "a", "b")
-    await send(subject, url, "c", DelaySeconds=900)
-    await take(subject, url, MaxNumberOfMessages=1)
+    talk = await opened(subject)
+    await talk.send("a", "b")
+    await talk.send("c", DelaySeconds=900)
+    await talk.take(MaxNumberOfMessages=1)
     names = [f"ApproximateNumberOfMessages{w}" for w in ("", "NotVisible", "Delayed")]
-    reply = await subject.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)
+    reply = await subject.sqs.get_queue_attributes(
+        QueueUrl=talk.url, AttributeNames=names
+    )
     return " ".join(reply["Attributes"][name] for name in names)
 
 
-@probe("a receive takes 10 messages at the most", expected="10, 2")
+@probe("what is not there or not asked for has no name", expected="False False")
 async def _(subject: Subject) -> str:
-    url = await subject.queue()
-    await send(subject, url, *"abcdefghijkl")
-    found = [len(await take(subject, url)) for _ in range(2)]
-    return ", ".join(map(str, found))
+    talk = await opened(subject)
+    empty = await subject.sqs.receive_message(QueueUrl=talk.url)
+    await talk.send("a")
+    [found] = (await subject.sqs.receive_message(QueueUrl=talk.url))["Messages"]
+    return f"{'Messages' in empty} {'Attributes' in found}"
 
 
-@probe("an empty receive names no messages", expected="no Messages")
+@probe("a buried message keeps its id and its age", expected="True True")
 async def _(subject: Subject) -> str:
-    reply = await subject.sqs.receive_message(QueueUrl=await subject.queue())
-    return "Messages" if "Messages" in reply else "no Messages"
-
-
-@probe("who asks for no attributes gets none", expected="no Attributes")
-async def _(subject: Subject) -> str:
-    url = await subject.queue()
-    await send(subject, url, "a")
-    reply = await subject.sqs.receive_message(QueueUrl=url)
-    return "Attributes" if "Attributes" in reply["Messages"][0] else "no Attributes"
-
-
-@probe("received too often, a message is buried", expected="a, a, nothing; buried a")
-async def _(subject: Subject) -> str:
-    url, dead = await with_dead_letters(subject, 2)
-    await send(subject, url, "a")
-    found = [await bodies(subject, url, VisibilityTimeout=0) for _ in range(3)]
-    return f"{', '.join(found)}; buried {await bodies(subject, dead)}"
-
-
-@probe("a message is buried by a receive and not before", expected="nothing")
-async def _(subject: Subject) -> str:
-    url, dead = await with_dead_letters(subject, 1)
-    await send(subject, url, "a")
-    await take(subject, url, VisibilityTimeout=0)
-    return await bodies(subject, dead)
-
-
-@probe("a buried message is as old as it was", expected="the same")
-async def _(subject: Subject) -> str:
-    before, buried, _ = await worn_out(subject)
-    after = buried["Attributes"]["SentTimestamp"]
-    return "the same" if before["SentTimestamp"] == after else "another"
-
-
-@probe("a buried message keeps its id", expected="the same")
-async def _(subject: Subject) -> str:
-    before, buried, _ = await worn_out(subject)
-    return "the same" if before["MessageId"] == buried["MessageId"] else "another"
+    first, buried, _ = await worn_out(subject)
+    then, now = (m["Attributes"]["SentTimestamp"] for m in (first, buried))
+    return f"{first['MessageId'] == buried['MessageId']} {then == now}"
 
 
 @probe("a buried message says which queue it was in", expected="its queue's ARN")
@@ -158,6 +172,17 @@ async def _(subject: Subject) -> str:
     arn = buried["Attributes"].get("DeadLetterQueueSourceArn", "")
     matches = arn.rpartition(":")[2] == url.rpartition("/")[2]
     return "its queue's ARN" if matches else f"{arn or 'nothing'}"
+
+
+async def worn_out(subject: Subject) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """Wear a message out; return it as received first and as buried, and its queue."""
+    url, dead = await with_dead_letters(subject, 2)
+    await send(subject, url, "a")
+    [first] = await take(subject, url, VisibilityTimeout=0)
+    await take(subject, url, VisibilityTimeout=0)
+    await take(subject, url, VisibilityTimeout=0)
+    [buried] = await take(subject, dead)
+    return first, buried, url
 
 
 @probe("a queue that is not there has no URL", expected=MISSING)
@@ -170,9 +195,3 @@ async def _(subject: Subject) -> str:
     where = {"QueueUrl": f"{await subject.queue()}-not"}
     sent = await refusal(subject.sqs.send_message(**where, MessageBody="a"))
     return f"{sent}, {await refusal(subject.sqs.receive_message(**where))}"
-
-
-KNOWN[("a buried message says which queue it was in", "moto")] = (
-    "nothing",
-    "does not know the attribute",
-)

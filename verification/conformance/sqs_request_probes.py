@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from verification.conformance.probe import KNOWN, probe
+from verification.conformance.probe import probe
 from verification.conformance.sqs_words import (
-    bodies,
-    hide,
     received,
-    refusal,
-    send,
+    script,
     take,
 )
 from verification.conformance.subject import Subject
@@ -18,14 +15,46 @@ from verification.conformance.subject import Subject
 LIMIT = 1_048_576
 INVALID = "InvalidParameterValue"
 NAMESPACE = "AWS.SimpleQueueService."
+ODD = 'tab\t"<&>"\u00e9\U0001f600\ufffd'
+
+script("a body comes back as it was sent", ODD, f"send {ODD}; bodies")
+script("a message needs a body", "MissingParameter", "send ")
+script("a body has no control characters", "InvalidMessageContents", "send a\x00b")
+script("nor what is no character at all", "InvalidMessageContents", "send a\uffffb")
+script(
+    *("a message has 1 MiB at the most", f"accepted, {INVALID}"),
+    f"trying send {'x' * LIMIT}; trying send {'x' * (LIMIT + 1)}",
+)
+script("the size is that of the bytes", INVALID, f"send {chr(0xE9) * (LIMIT // 2 + 1)}")
+script("a message is delayed for 900 s at the most", INVALID, "send a DelaySeconds=901")
+script(
+    *("a receive takes 1 to 10 messages", f"{INVALID}, {INVALID}"),
+    "trying take MaxNumberOfMessages=0; trying take MaxNumberOfMessages=11",
+)
+script(
+    *("a receive hides for 12 hours at the most", f"accepted, {INVALID}"),
+    "trying take VisibilityTimeout=43200; trying take VisibilityTimeout=43201",
+)
+script(
+    *("a receive waits for 20 s at the most", INVALID),
+    "send a; take WaitTimeSeconds=21",
+)
+script(
+    *("a message is hidden for 12 hours at the most", INVALID),
+    "send a; take; hide 43201",
+)
 
 
-async def send_batch(subject: Subject, *entries: tuple[str, str]) -> Any:
-    """Send a batch of ids and bodies to a new queue."""
-    return await subject.sqs.send_message_batch(
-        QueueUrl=await subject.queue(),
-        Entries=[{"Id": entry, "MessageBody": body} for entry, body in entries],
-    )
+def batch(name: str, expected: str, *entries: tuple[str, str]) -> None:
+    """Register a probe that sends a batch of ids and bodies."""
+
+    @probe(name, expected=expected)
+    async def _(subject: Subject) -> str:
+        reply = await subject.sqs.send_message_batch(
+            QueueUrl=await subject.queue(),
+            Entries=[{"Id": entry, "MessageBody": body} for entry, body in entries],
+        )
+        return outcome(reply)
 
 
 def outcome(reply: Any) -> str:
@@ -38,81 +67,28 @@ def outcome(reply: Any) -> str:
     return "; ".join([f"done {done}", *failed])
 
 
-async def sent(subject: Subject, body: str) -> str:
-    """Send a body to a new queue; return the refusal, if it is one."""
-    url = await subject.queue()
-    return await refusal(subject.sqs.send_message(QueueUrl=url, MessageBody=body))
-
-
-@probe("a body comes back as it was sent", expected="the same")
-async def _(subject: Subject) -> str:
-    url, body = await subject.queue(), 'tab\t line\n"<&>" \u00e9 \U0001f600 \ufffd'
-    await send(subject, url, body)
-    return "the same" if await bodies(subject, url) == body else "another"
-
-
-@probe("a message needs a body", expected="MissingParameter")
-async def _(subject: Subject) -> str:
-    return await sent(subject, "")
-
-
-@probe("a body has no control characters", expected="InvalidMessageContents")
-async def _(subject: Subject) -> str:
-    return await sent(subject, "a\x00b")
-
-
-@probe("nor what is no character at all", expected="InvalidMessageContents")
-async def _(subject: Subject) -> str:
-    return await sent(subject, "a\uffffb")
-
-
-@probe("a message has 1 MiB at the most", expected=f"accepted, {INVALID}")
-async def _(subject: Subject) -> str:
-    just = await sent(subject, "x" * LIMIT)
-    return f"{just}, {await sent(subject, 'x' * (LIMIT + 1))}"
-
-
-@probe("the size is that of the bytes", expected=INVALID)
-async def _(subject: Subject) -> str:
-    return await sent(subject, "\u00e9" * (LIMIT // 2 + 1))
-
-
-@probe("a batch has 1 MiB at the most", expected=f"{NAMESPACE}BatchRequestTooLong")
-async def _(subject: Subject) -> str:
-    half = "x" * (LIMIT // 2 + 1)
-    return await refusal(send_batch(subject, ("0", half), ("1", half)))
-
-
-@probe(
-    "a batch has 10 entries at the most",
-    expected=f"{NAMESPACE}TooManyEntriesInBatchRequest",
+batch(
+    *("a batch has 1 MiB at the most", f"{NAMESPACE}BatchRequestTooLong"),
+    *((entry, "x" * (LIMIT // 2 + 1)) for entry in "01"),
 )
-async def _(subject: Subject) -> str:
-    entries = [(str(number), "a") for number in range(11)]
-    return await refusal(send_batch(subject, *entries))
-
-
-@probe("a batch has an entry at least", expected=f"{NAMESPACE}EmptyBatchRequest")
-async def _(subject: Subject) -> str:
-    return await refusal(send_batch(subject))
-
-
-@probe("the ids of a batch differ", expected=f"{NAMESPACE}BatchEntryIdsNotDistinct")
-async def _(subject: Subject) -> str:
-    return await refusal(send_batch(subject, ("0", "a"), ("0", "b")))
-
-
-@probe("an id is letters, digits, hyphens", expected=f"{NAMESPACE}InvalidBatchEntryId")
-async def _(subject: Subject) -> str:
-    return await refusal(send_batch(subject, ("a b", "a")))
-
-
-@probe(
+batch(
+    *("a batch has 10 entries at the most", f"{NAMESPACE}TooManyEntriesInBatchRequest"),
+    *((f"{number}", "a") for number in range(11)),
+)
+batch("a batch has an entry at least", f"{NAMESPACE}EmptyBatchRequest")
+batch(
+    *("the ids of a batch differ", f"{NAMESPACE}BatchEntryIdsNotDistinct"),
+    *(("0", "a"), ("0", "b")),
+)
+batch(
+    *("an id is letters, digits, hyphens", f"{NAMESPACE}InvalidBatchEntryId"),
+    ("a b", "a"),
+)
+batch(
     "one bad entry fails alone, and says whose fault it is",
-    expected="done 0; 1 InvalidMessageContents sender",
+    "done 0; 1 InvalidMessageContents sender",
+    *(("0", "a"), ("1", "a\x00")),
 )
-async def _(subject: Subject) -> str:
-    return outcome(await send_batch(subject, ("0", "a"), ("1", "a\x00")))
 
 
 @probe("a sent message's id and digest are those received", expected="the same")
@@ -125,99 +101,27 @@ async def _(subject: Subject) -> str:
     return "the same" if same else "others"
 
 
-@probe(
-    "a batch of hides does what it can",
-    expected="done 0; 1 ReceiptHandleIsInvalid sender; a",
-)
-async def _(subject: Subject) -> str:
+async def by_handles(subject: Subject, operation: str, **each: int) -> str:
+    """Do something in a batch, with a handle that there is and one that is none."""
     url, handle = await received(subject)
     entries = [
-        {"Id": "0", "ReceiptHandle": handle, "VisibilityTimeout": 0},
-        {"Id": "1", "ReceiptHandle": "nobody's", "VisibilityTimeout": 0},
+        {"Id": f"{number}", "ReceiptHandle": one, **each}
+        for number, one in enumerate((handle, "nobody's"))
     ]
-    change = subject.sqs.change_message_visibility_batch
-    reply = await change(QueueUrl=url, Entries=entries)
-    return f"{outcome(reply)}; {await bodies(subject, url)}"
+    reply = await getattr(subject.sqs, operation)(QueueUrl=url, Entries=entries)
+    found = await take(subject, url)
+    return f"{outcome(reply)}; {len(found)} visible"
 
 
-@probe(
-    "a batch of deletes does what it can",
-    expected="done 0; 1 ReceiptHandleIsInvalid sender",
-)
+DONE = "done 0; 1 ReceiptHandleIsInvalid sender"
+
+
+@probe("a batch of hides does what it can", expected=f"{DONE}; 1 visible")
 async def _(subject: Subject) -> str:
-    url, handle = await received(subject)
-    entries = [
-        {"Id": "0", "ReceiptHandle": handle},
-        {"Id": "1", "ReceiptHandle": "nobody's"},
-    ]
-    delete = subject.sqs.delete_message_batch
-    return outcome(await delete(QueueUrl=url, Entries=entries))
+    operation = "change_message_visibility_batch"
+    return await by_handles(subject, operation, VisibilityTimeout=0)
 
 
-@probe("a message is delayed for 900 s at the most", expected=INVALID)
+@probe("a batch of deletes does what it can", expected=f"{DONE}; 0 visible")
 async def _(subject: Subject) -> str:
-    url = await subject.queue()
-    return await refusal(
-        subject.sqs.send_message(QueueUrl=url, MessageBody="a", DelaySeconds=901)
-    )
-
-
-@probe("a receive takes 1 to 10 messages", expected=f"{INVALID}, {INVALID}")
-async def _(subject: Subject) -> str:
-    url = await subject.queue()
-    answers = [
-        await refusal(take(subject, url, MaxNumberOfMessages=most)) for most in (0, 11)
-    ]
-    return ", ".join(answers)
-
-
-@probe("a receive hides for 12 hours at the most", expected=f"accepted, {INVALID}")
-async def _(subject: Subject) -> str:
-    url = await subject.queue()
-    answers = [
-        await refusal(take(subject, url, VisibilityTimeout=seconds))
-        for seconds in (43_200, 43_201)
-    ]
-    return ", ".join(answers)
-
-
-@probe("a receive waits for 20 s at the most", expected=INVALID)
-async def _(subject: Subject) -> str:
-    url = await subject.queue()
-    await send(subject, url, "a")
-    return await refusal(take(subject, url, WaitTimeSeconds=21))
-
-
-@probe("a message is hidden for 12 hours at the most", expected=INVALID)
-async def _(subject: Subject) -> str:
-    url, handle = await received(subject)
-    return await hide(subject, url, handle, 43_201)
-
-
-CHARACTERS = "does not look at a body's characters"
-NUMBERS = "does not look at the number's size"
-KNOWN.update(
-    {
-        ("a message needs a body", "moto"): ("accepted", "does not look for one"),
-        ("a body has no control characters", "moto"): ("accepted", CHARACTERS),
-        ("nor what is no character at all", "moto"): ("accepted", CHARACTERS),
-        ("one bad entry fails alone, and says whose fault it is", "moto"): (
-            "done 01",
-            CHARACTERS,
-        ),
-        ("the size is that of the bytes", "moto"): ("accepted", "counts characters"),
-        ("a message is delayed for 900 s at the most", "ministack"): (
-            "accepted",
-            NUMBERS,
-        ),
-        ("a receive hides for 12 hours at the most", "ministack"): (
-            "accepted, accepted",
-            NUMBERS,
-        ),
-        ("a receive waits for 20 s at the most", "ministack"): ("accepted", NUMBERS),
-        ("a message is hidden for 12 hours at the most", "ministack"): (
-            "accepted",
-            NUMBERS,
-        ),
-    }
-)
+    return await by_handles(subject, "delete_message_batch")

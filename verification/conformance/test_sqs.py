@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from verification.conformance import (  # noqa: F401 -- registers the probes
-    sqs_handle_probes,
+    sqs_differences,
     sqs_probes,
     sqs_request_probes,
 )

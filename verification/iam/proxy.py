@@ -1,22 +1,15 @@
-"""Run a proxy in front of the embedded AWS that decides as IAM does, and records.
-
-    python -m verification.iam.proxy --upstream URL --env NAME --record FILE
+"""A proxy in front of the embedded AWS that decides as IAM does, and records.
 
 Actors are told apart by the id of the access key that they sign with.
 """
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-import json
 import re
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
 from yarl import URL
@@ -158,41 +151,3 @@ def denial(service: str, why: str) -> web.Response:
     return web.Response(
         status=status, text=DENIALS.get(service, XML_DENIAL).format(why)
     )
-
-
-async def serve(told: argparse.Namespace) -> None:
-    """Serve until killed, and write the record regularly."""
-    proxy = make_proxy(told.upstream, told.env)
-    async with proxy.open() as url:
-        sys.stdout.write(json.dumps({"url": url}) + "\n")
-        sys.stdout.flush()
-        while True:
-            await asyncio.sleep(told.every_s)
-            write_record(proxy, told.record)
-
-
-def write_record(proxy: Proxy, path: Path) -> None:
-    """Replace the record in one step."""
-    facts = {
-        "let_in": [asdict(one) for one in proxy.let_in],
-        "denied": [asdict(one) for one in proxy.denied],
-        "strange": list(proxy.strange),
-        "decisions": proxy.decisions,
-    }
-    draft = path.with_suffix(".draft")
-    draft.write_text(json.dumps(facts))
-    draft.replace(path)
-
-
-def main() -> None:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(prog="verification.iam.proxy")
-    parser.add_argument("--upstream", required=True)
-    parser.add_argument("--env", required=True)
-    parser.add_argument("--record", type=Path, required=True)
-    parser.add_argument("--every-s", type=float, default=0.5)
-    asyncio.run(serve(parser.parse_args()))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,34 +1,22 @@
+"""What ruff's banned API of `pyproject.toml` cannot see: built-ins, and a shell."""
+
 from __future__ import annotations
 
-import ast
+import re
+from pathlib import Path
 
-import pytest
-
-from verification.security.source_rules import uses, violations
-
-
-def test_no_text_becomes_code_an_object_or_a_program() -> None:
-    assert [] == violations()
+ROOT = Path(__file__).parents[2]
+UNSEEN = re.compile(r"(?<![\w.])(?:__import__|compile)\(|\bshell=(?!False)")
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "eval(x)",
-        "import pickle",
-        "from pickle import loads",
-        "import yaml; yaml.load(x)",
-        "from importlib import import_module",
-        "import importlib; importlib.import_module(message.handler)",
-        "import subprocess; subprocess.run(x, shell=True)",
-        "run(x, shell=flag)",
-        "import os; os.system(x)",
-    ],
-)
-def test_what_is_forbidden_is_found(code: str) -> None:
-    assert list(uses(ast.parse(code)))
+def test_no_text_becomes_code_or_a_program() -> None:
+    files = [
+        path
+        for package in ("piecework", "workers", "orchestrator")
+        for path in (ROOT / package).rglob("*.py")
+    ]
 
-
-def test_what_is_harmless_is_not() -> None:
-    code = "import json, yaml\njson.loads(x)\nyaml.safe_load(x)\nrun(x, shell=False)"
-    assert [] == list(uses(ast.parse(code)))
+    assert files
+    assert [] == [path for path in files if UNSEEN.search(path.read_text("utf-8"))]
+    assert UNSEEN.search("x = __import__(name)")
+    assert UNSEEN.search("run(x, shell=flag)")

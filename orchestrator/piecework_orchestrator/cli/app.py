@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
+from importlib import import_module  # noqa: TID251 -- COMMANDS names the modules
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -185,7 +185,7 @@ class Program(TyperCommand):
     def invoke(self, ctx: Any) -> None:
         """Replace this process by the program."""
         words = [sys.executable, "-m", self.module, *ctx.args]
-        os.execv(sys.executable, words)  # noqa: S606 -- no shell is the point
+        os.execv(sys.executable, words)  # noqa: S606, TID251 -- our program, no shell
 
 
 class CommandLine(TyperGroup):

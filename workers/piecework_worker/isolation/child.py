@@ -281,7 +281,7 @@ def main() -> None:
 def die_with_parent(parent: int) -> None:
     """End this process when the worker ends, even if a stage hangs."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # noqa: TID251 -- libc
         with suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
     if os.getppid() != parent:

@@ -167,7 +167,7 @@ async def start(names: Sequence[str], worker: str) -> Child:
     ours, theirs = socket.socketpair()
     with ExitStack() as unless_started, theirs:
         unless_started.callback(ours.close)
-        process = await asyncio.create_subprocess_exec(
+        process = await asyncio.create_subprocess_exec(  # noqa: TID251 -- our child
             sys.executable,
             "-P",
             "-u",

@@ -1,7 +1,7 @@
 """The alarms in the emulator: they come, they go, and the topic tells of both.
 
 It knows no metric math, and neither M of N nor missing data; `test_metric_math.py` of
-the scaling has those by their documentation. Composite alarms it takes by its API.
+the scaling has those by their documentation.
 """
 
 from __future__ import annotations
@@ -152,42 +152,3 @@ class Letters:
                     QueueUrl=self.url, ReceiptHandle=message["ReceiptHandle"]
                 )
         return found
-
-
-@pytest.mark.parametrize(
-    ("burning", "expected"),
-    [
-        ((), "OK"),
-        (("FastLongBurn",), "OK"),
-        (("FastLongBurn", "SlowShortBurn"), "OK"),
-        (("FastLongBurn", "FastShortBurn"), "ALARM"),
-        (("SlowLongBurn", "SlowShortBurn"), "ALARM"),
-    ],
-)
-def test_the_error_budget_is_one_alarm_of_two_pairs(
-    aws: Emulator, burning: tuple[str, ...], expected: str
-) -> None:
-    cloudwatch = make_client("cloudwatch", aws)
-    burns = [name for name in RESOURCES if name.endswith("Burn")]
-    for name in burns:
-        cloudwatch.put_metric_alarm(
-            AlarmName=name,
-            Namespace="Test",
-            MetricName=name,
-            Statistic="Sum",
-            Period=60,
-            EvaluationPeriods=1,
-            Threshold=1,
-            ComparisonOperator="GreaterThanThreshold",
-        )
-    rule = RESOURCES["ErrorBudgetAlarm"]["Properties"]["AlarmRule"]
-    cloudwatch.put_composite_alarm(AlarmName="budget", AlarmRule=rule)
-
-    for name in burns:
-        state = "ALARM" if name in burning else "OK"
-        cloudwatch.set_alarm_state(AlarmName=name, StateValue=state, StateReason="-")
-
-    kinds = ["CompositeAlarm"]
-    asked = {"AlarmNames": ["budget"], "AlarmTypes": kinds}
-    (budget,) = cloudwatch.describe_alarms(**asked)["CompositeAlarms"]
-    assert expected == budget["StateValue"]

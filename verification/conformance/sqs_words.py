@@ -101,7 +101,7 @@ class Talk:
 
 def script(
     name: str,
-    expected: str,
+    expected: str | tuple[str, ...],
     lines: str,
     *,
     redrive: int = 0,

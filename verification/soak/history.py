@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from piecework.domain import keys
 from verification.soak.chunk_rules import CHUNK_RULES
+from verification.soak.invariants import SimulatorInvariants
 from verification.soak.job_rules import JOB_RULES
 from verification.soak.outside_rules import (
     ACK_RULES,
@@ -38,15 +39,23 @@ RULES: dict[str, tuple[str, Rule]] = {
     **LOG_RULES,
     **ANY_RULES,
 }
+#: What the simulator's invariants find goes by this name.
+SIMULATED = "invariants"
 #: At the same millisecond: what was written, then who acted on it or told of it.
 ORDER = {Change: 0, Effect: 1, Ack: 2, Said: 3}
 
 
 def check(records: Iterable[Record], limits: Limits) -> list[Violation]:
     """Return every broken promise of a history that has come to its end."""
-    world = World(limits)
+    world, simulated = World(limits), SimulatorInvariants(limits)
     found: list[Violation] = []
     for record in sorted(records, key=position):
+        if isinstance(record, Change):
+            for text in simulated.judge(record):
+                number, _, said = text.partition(": ")
+                found.append(
+                    Violation(SIMULATED, number, where(record), record.at, said)
+                )
         found += judge(world, record)
         world.take(record)
     return [*found, *at_the_end(world)]

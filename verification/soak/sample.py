@@ -97,11 +97,18 @@ class Story:
 def clean() -> dict[str, Record]:
     """Return the history, by label."""
     story = Story()
-    facts = {"pipeline": "saga", "chunks": 2, "manifest": "m", "manifest_sha256": "s"}
+    facts = {
+        "job": JOB,
+        "pipeline": "saga",
+        "chunks": 2,
+        "manifest": "m",
+        "manifest_sha256": "s",
+    }
     story.write("submitted", "META", status="SUBMITTING", gen=1, **facts)
     for chunk in (0, 1):
         fresh = {"status": "PENDING", "gen": 1, "fence": 0, "attempts": 0}
-        story.write(f"chunk {chunk}", keys.chunk_sk(chunk), stage="reserve", **fresh)
+        whose = {"job": JOB, "chunk": chunk, "stage": "reserve"}
+        story.write(f"chunk {chunk}", keys.chunk_sk(chunk), **whose, **fresh)
     story.write("opened", "META", status="RUNNING")
     succeed_after_a_death(story)
     fail_and_turn_back(story)
@@ -154,7 +161,8 @@ def finish(story: Story, which: str, status: str, outcomes: dict[str, int]) -> N
     gen = story.items["META"]["gen"]
     story.write(f"{which} finalizing", "META", status="FINALIZING")
     fresh = {"status": "PENDING", "gen": gen, "fence": 0, "attempts": 0}
-    story.put(f"{which} join", "JOIN", **fresh)
+    whose = {"job": JOB, "chunk": keys.JOIN_CHUNK, "stage": "join"}
+    story.put(f"{which} join", "JOIN", **whose, **fresh)
     story.claim(f"{which} joining", keys.JOIN_CHUNK, f"j{gen}")
     story.settle(f"{which} joined", keys.JOIN_CHUNK, "SUCCEEDED", result_sha256="z")
     story.write(f"{which} end", "META", status=status, outcomes=outcomes)

@@ -22,7 +22,6 @@ class World:
 
     Attributes:
         beats: When the holder of a chunk last showed that it lives.
-        tokens: The token of each claim of a chunk, by generation and fence.
         intents: When an effect was intended, by the key that the provider sees.
         effects: How often each key took effect, by operation, job and chunk.
         completions: The generations in which each chunk was completed.
@@ -39,9 +38,6 @@ class World:
         default_factory=lambda: defaultdict(dict)
     )
     beats: dict[tuple[str, int], float] = field(default_factory=dict)
-    tokens: dict[tuple[str, int], dict[tuple[int, int], str]] = field(
-        default_factory=lambda: defaultdict(dict)
-    )
     intents: dict[str, float] = field(default_factory=dict)
     effects: dict[tuple[str, str, int], Counter[str]] = field(
         default_factory=lambda: defaultdict(Counter)
@@ -105,8 +101,6 @@ class World:
         job, number = change.job, change.chunk or 0
         old = self.old(change) or NOTHING
         fence = int(new.get("fence", 0))
-        if is_claim(old, new):
-            self.tokens[job, number][new["gen"], fence] = new["claim_token"]
         if (old.get("fence"), old.get("renewals")) != (fence, new.get("renewals")):
             self.beats[job, number] = change.at
         if old.get("status") == "RUNNING" and new["status"] != "RUNNING":

@@ -18,6 +18,8 @@ Item = dict[str, Any]
 #: Seconds by which a reconciler's observation of a lease may be shorter than the lease,
 #: because its request takes that long to arrive.
 REQUEST_MARGIN_S = 0.5
+#: The attributes that an ended chunk keeps until a resume.
+FINAL = ("gen", "fence", "claim_token", "result_sha256", "settled_at", "error_code")
 
 
 @dataclass(slots=True)
@@ -68,6 +70,8 @@ class ChunkInvariants:
             self.report_violation(
                 f"I4: {self.name} left {old['status']} for {new['status']}"
             )
+        if old["status"] in ENDED and any(old.get(n) != new.get(n) for n in FINAL):
+            self.report_violation(f"I4: {self.name} was written to after its end")
         if new["fence"] > old["fence"]:
             self.check_claim(old, new)
         elif old["status"] == ChunkStatus.RUNNING:
@@ -97,6 +101,8 @@ class ChunkInvariants:
             self.report_violation(
                 f"I2: {self.name} has two owners at fence {new['fence']}"
             )
+        if not is_counted(old, new):
+            self.report_violation(f"I10: {self.name} was claimed without a count")
         if "cancel_requested_at" in old and "direction" not in old:
             self.report_violation(f"I11: {self.name} was claimed after its cancel")
         if old["status"] in ENDED:
@@ -152,3 +158,10 @@ class ChunkInvariants:
     def had_ended(self, since: float, until: float) -> bool:
         """Return whether the chunk was ended at some time between two times."""
         return any(end <= until and since <= again for end, again in self.ended)
+
+
+def is_counted(old: Item, new: Item) -> bool:
+    """Return whether a claim counts as one attempt, or as one recovery."""
+    attempts = new["attempts"] - old["attempts"]
+    recoveries = new.get("recoveries", 0) - old.get("recoveries", 0)
+    return (attempts, recoveries) in {(1, 0), (0, 1)}

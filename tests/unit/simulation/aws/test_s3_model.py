@@ -35,11 +35,6 @@ def refusal(s3: S3, operation: str, **request: Any) -> tuple[str, int]:
     return response["Error"]["Code"], response["ResponseMetadata"]["HTTPStatusCode"]
 
 
-async def test_what_was_written_last_is_read(s3: S3) -> None:
-    assert put(s3, b"one") != put(s3, b"two")
-    assert b"two" == await get(s3)
-
-
 async def test_a_file_is_written_from_where_it_stands(s3: S3) -> None:
     file = BytesIO(b"a file")
     file.seek(2)
@@ -73,37 +68,6 @@ def test_a_range_behind_the_end_is_refused(s3: S3, wanted: str) -> None:
 def test_nothing_has_no_parts(s3: S3, wanted: str) -> None:
     put(s3, b"")
     assert ("InvalidRange", 416) == refusal(s3, "get_object", Range=wanted)
-
-
-def test_a_part_says_which_it_is(s3: S3) -> None:
-    put(s3, b"0123456789")
-    for wanted, found in (("2-3", ("2-3/10", 2)), ("8-99", ("8-9/10", 2))):
-        reply = s3.call("get_object", {**PLACE, "Range": f"bytes={wanted}"})
-        said = reply["ContentRange"].removeprefix("bytes ")
-        assert found == (said, reply["ContentLength"])
-
-
-def test_what_is_not_there_is_said_so(s3: S3) -> None:
-    assert ("NoSuchKey", 404) == refusal(s3, "get_object")
-    assert ("404", 404) == refusal(s3, "head_object")
-    assert ("NoSuchBucket", 404) == refusal(s3, "get_object", Bucket="c")
-    assert {} == s3.call("delete_object", PLACE)
-
-
-def test_a_write_may_insist_on_being_the_first(s3: S3) -> None:
-    etag = put(s3, b"one", IfNoneMatch="*")
-    failed = ("PreconditionFailed", 412)
-    assert failed == refusal(s3, "put_object", IfNoneMatch="*")
-    assert etag != put(s3, b"two", IfMatch=etag)
-    assert failed == refusal(s3, "put_object", IfMatch=etag)
-    assert ("NoSuchKey", 404) == refusal(s3, "put_object", Key="x", IfMatch=etag)
-
-
-async def test_a_read_may_insist_on_what_it_knows(s3: S3) -> None:
-    etag = put(s3, b"one")
-    assert b"one" == await get(s3, IfMatch=etag)
-    assert ("304", 304) == refusal(s3, "get_object", IfNoneMatch=etag)
-    assert ("PreconditionFailed", 412) == refusal(s3, "get_object", IfMatch='"x"')
 
 
 @pytest.mark.parametrize(

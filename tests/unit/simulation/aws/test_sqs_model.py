@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from botocore.exceptions import ClientError
 
 from tests.unit.simulation.account import Account
 
@@ -9,33 +8,6 @@ from tests.unit.simulation.account import Account
 @pytest.fixture
 def account() -> Account:
     return Account()
-
-
-def code(refused: pytest.ExceptionInfo[ClientError]) -> str:
-    return refused.value.response["Error"]["Code"]
-
-
-def test_a_message_received_is_hidden_for_the_time_of_its_queue(
-    account: Account,
-) -> None:
-    account.send("a")
-    assert ["a"] == account.bodies()
-    account.now += 29.9
-    assert [] == account.bodies()
-    account.now += 0.1
-    assert ["a"] == account.bodies()
-
-
-def test_a_receive_may_ask_for_a_time_of_its_own(account: Account) -> None:
-    account.send("a")
-    account.receive(VisibilityTimeout=5)
-    account.now += 5
-    assert ["a"] == account.bodies()
-
-
-def test_hidden_for_no_time_it_is_there_for_the_next(account: Account) -> None:
-    account.send("a")
-    assert [1, 2] == [account.receive(VisibilityTimeout=0)[0].received for _ in "ab"]
 
 
 def test_a_delayed_message_comes_when_it_is_due(account: Account) -> None:
@@ -59,20 +31,6 @@ def test_a_message_received_too_often_is_dead_lettered_with_its_age(
     assert ["a"] == account.bodies(queue=account.dead, VisibilityTimeout=0)
     account.now += 1
     assert [] == account.bodies(queue=account.dead)
-
-
-def test_the_dead_letter_queue_says_where_a_message_comes_from(
-    account: Account,
-) -> None:
-    account.send("a")
-    for _ in range(4):
-        account.receive(VisibilityTimeout=0)
-    names = ["DeadLetterQueueSourceArn"]
-    reply = account.call(
-        "receive_message", QueueUrl=account.dead, MessageSystemAttributeNames=names
-    )
-    arn = reply["Messages"][0]["Attributes"]["DeadLetterQueueSourceArn"]
-    assert "arn:aws:sqs:us-east-1:000000000000:work" == arn
 
 
 def test_a_queue_forgets_what_is_too_old_in_flight_or_not(account: Account) -> None:
@@ -163,30 +121,3 @@ def test_an_old_handle_may_or_may_not_delete() -> None:
         account.now += 60
         left.add(len(account.bodies()))
     assert {0, 1} == left
-
-
-def test_an_expired_handle_that_is_the_newest_deletes(account: Account) -> None:
-    account.send("a")
-    [got] = account.receive()
-    account.now += 60
-    account.delete(got.handle)
-    assert [] == account.bodies()
-
-
-def test_what_is_not_hidden_cannot_be_hidden_longer(account: Account) -> None:
-    account.send("a")
-    [got] = account.receive(VisibilityTimeout=1)
-    account.now += 1
-    with pytest.raises(ClientError) as refused:
-        account.hide(got.handle, 30)
-    assert "AWS.SimpleQueueService.MessageNotInflight" == code(refused)
-    assert ["a"] == account.bodies()
-
-
-def test_what_is_deleted_cannot_be_hidden(account: Account) -> None:
-    account.send("a")
-    [got] = account.receive()
-    account.delete(got.handle)
-    with pytest.raises(ClientError) as refused:
-        account.hide(got.handle, 30)
-    assert "InvalidParameterValue" == code(refused)

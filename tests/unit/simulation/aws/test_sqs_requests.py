@@ -51,26 +51,6 @@ def test_a_handle_of_nowhere_is_refused(account: Account, handle: str) -> None:
     assert code(refused) in {"ReceiptHandleIsInvalid", "MissingParameter"}
 
 
-def test_a_queue_counts_what_it_has(account: Account) -> None:
-    account.send("a", "b")
-    account.call("send_message", MessageBody="c", DelaySeconds=900)
-    account.call("receive_message")
-    reply = account.call("get_queue_attributes", AttributeNames=["All"])
-    counts = [
-        reply["Attributes"][f"ApproximateNumberOfMessages{which}"]
-        for which in ("", "NotVisible", "Delayed")
-    ]
-    assert ["1", "1", "1"] == counts
-
-
-def test_a_queue_is_found_by_its_name(account: Account) -> None:
-    found = account.sqs.call("get_queue_url", {"QueueName": "work"})
-    assert {"QueueUrl": account.work} == found
-    with pytest.raises(ClientError) as refused:
-        account.sqs.call("get_queue_url", {"QueueName": "nobody's"})
-    assert "AWS.SimpleQueueService.NonExistentQueue" == code(refused)
-
-
 @pytest.mark.parametrize(
     ("operation", "request_"),
     [

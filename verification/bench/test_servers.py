@@ -1,9 +1,7 @@
-"""Rivals that do not stand on SQS, and their servers; no rival is run here."""
+"""The servers of the rivals that do not stand on SQS; no rival is run here."""
 
 from __future__ import annotations
 
-import ast
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,67 +10,12 @@ import pytest
 
 from bench.rivals import local_server, postgres, redis_server, temporal_server
 from bench.rivals.local_server import UnavailableError
-from tests.apart import ROOT, NotInstalledError
-from verification.bench.test_rivals_sqs import imported_by, tree_of
+from tests.apart import NotInstalledError
 
-#: What each may import beside the standard library, and the lock that brings it.
-SCRIPTS = {
-    "dbos_pg": ({"dbos", "psycopg", "sqlalchemy"}, "bench-postgres"),
-    "procrastinate_pg": ({"procrastinate", "psycopg"}, "bench-postgres"),
-    "saq_redis": ({"saq"}, "bench-postgres"),
-    "temporal_dev": ({"temporalio"}, "bench-temporal"),
-}
 LISTENS = (
     "import socket, sys, time; s = socket.socket(); "
     "s.bind(('127.0.0.1', int(sys.argv[1]))); s.listen(); print('up'); time.sleep(60)"
 )
-
-each_script = pytest.mark.parametrize("name", SCRIPTS)
-each_lock = pytest.mark.parametrize("name", ["bench-postgres", "bench-temporal"])
-
-
-@each_script
-def test_a_script_imports_its_rival_and_nothing_of_ours(name: str) -> None:
-    outside = imported_by(tree_of(name)) - sys.stdlib_module_names
-
-    assert SCRIPTS[name][0] | {"protocol"} == outside
-
-
-@each_script
-def test_a_script_has_the_four_commands_and_says_how_it_was_set_up(name: str) -> None:
-    tree = tree_of(name)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-
-    (main,) = [node for node in calls if ast.unparse(node.func) == "protocol.main"]
-
-    verbs = [ast.unparse(each) for each in main.args]
-    assert ["setup", "enqueue", "work", "teardown"] == verbs
-    assert 10 < len((ast.get_docstring(tree) or "").splitlines())
-
-
-@each_script
-def test_what_a_script_imports_is_in_its_environment(name: str) -> None:
-    packages, lock = SCRIPTS[name]
-    locked = (ROOT / "requirements" / f"{lock}.txt").read_text("utf-8")
-
-    assert packages == {each for each in packages if f"\n{each}==" in locked}
-
-
-@each_script
-def test_no_file_beside_a_script_hides_a_package_that_it_imports(name: str) -> None:
-    rival_step = {each.stem for each in (ROOT / "bench" / "rivals").glob("*.py")}
-
-    assert {"protocol"} == rival_step & imported_by(tree_of(name))
-
-
-@each_lock
-def test_every_package_of_an_environment_is_locked_by_its_hash(name: str) -> None:
-    locked = (ROOT / "requirements" / f"{name}.txt").read_text("utf-8")
-    entries = re.split(r"\n(?=[a-z])", locked)
-    pinned = [entry for entry in entries if "==" in entry.splitlines()[0]]
-
-    assert 5 < len(pinned)
-    assert [] == [entry for entry in pinned if "--hash=sha256:" not in entry]
 
 
 @pytest.fixture

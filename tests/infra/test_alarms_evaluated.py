@@ -10,17 +10,16 @@ import json
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from piecework.aws.endpoint import Emulator
-from piecework_orchestrator.embedded import server
 from piecework_orchestrator.embedded.deploy import make_client
 from tests.infra.alarm_template import RESOURCES, of_type
 from tests.infra.check.body import with_numbers, without
 from tests.infra.check.templates import INFRA, read
+from tests.own_emulator import own_emulator
 
 SERVICES = "cloudformation,cloudwatch,kms,sns,sqs,sts"
 NOT_KNOWN = {"AWS::CloudWatch::CompositeAlarm", "AWS::CloudWatch::Alarm.Metrics"}
@@ -35,15 +34,11 @@ PLAIN = {
 
 
 @pytest.fixture(scope="module")
-def aws(
-    emulator_python: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Emulator]:
+def aws() -> Iterator[Emulator]:
     """Run an emulator that has CloudWatch and SNS, with the alarms in it."""
-    folder = tmp_path_factory.mktemp("alarms")
-    running = server.start(emulator_python, folder, "us-east-1", services=SERVICES)
-    deploy(make_client("cloudformation", running))
-    yield running
-    server.stop(running.pid, folder)
+    with own_emulator(SERVICES) as running:
+        deploy(make_client("cloudformation", running))
+        yield running
 
 
 def deploy(cloudformation: Any) -> None:

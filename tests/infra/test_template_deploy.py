@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from piecework.aws.endpoint import Emulator
-from piecework_orchestrator.embedded import server
 from piecework_orchestrator.embedded.deploy import make_client
 from tests.infra.check.documented import documented
 from tests.infra.check.emulator import SERVICES, try_out
 from tests.infra.check.templates import INFRA, load
 from tests.infra.check.trial import Found
+from tests.own_emulator import own_emulator
 
 
 @pytest.fixture(scope="module")
-def wide_emulator(
-    emulator_python: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Emulator]:
+def wide_emulator() -> Iterator[Emulator]:
     """Run an emulator with the services that all templates need."""
-    folder = tmp_path_factory.mktemp("wide")
-    running = server.start(emulator_python, folder, "us-east-1", services=SERVICES)
-    yield running
-    server.stop(running.pid, folder)
+    with own_emulator(SERVICES) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import structlog
+from pydantic import BaseModel
 
 from piecework.aws.endpoint import Emulator
 from piecework.domain.dead_letter import DeadLetterRow
@@ -219,7 +220,7 @@ class Scenario:
 
 
 async def chunk_inputs(
-    pipeline: Pipeline, items: Sequence[pipelines.Item]
+    pipeline: Pipeline, items: Sequence[BaseModel]
 ) -> AsyncIterator[ChunkInput]:
     """Yield items as the intake does."""
     for item in items:

@@ -79,7 +79,7 @@ def test_no_file_beside_a_script_hides_a_package_that_it_imports(name: str) -> N
     assert beside & imported_by(tree_of(name)) <= {"protocol", "loop"} - {name}
 
 
-@pytest.mark.parametrize("lock", {lock for _, lock in SCRIPTS.values()})
+@pytest.mark.parametrize("lock", sorted({lock for _, lock in SCRIPTS.values()}))
 def test_every_package_of_an_environment_is_locked_by_its_hash(lock: str) -> None:
     entries = re.split(r"\n(?=[a-z])", locked(lock))
     pinned = [entry for entry in entries if "==" in entry.splitlines()[0]]

@@ -6,14 +6,12 @@ import argparse
 import asyncio
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 from piecework.aws.endpoint import Emulator
-from piecework_orchestrator.embedded import environment, server
 from piecework_orchestrator.embedded.deploy import make_client
+from tests.own_emulator import own_emulator
 from verification.conformance import moto_server
 from verification.conformance.dynamodb_machine import compare
 from verification.conformance.probe import (
@@ -73,13 +71,8 @@ def started(name: str) -> Iterator[str | None]:
     """Start a subject and yield its endpoint; None if no endpoint was named."""
     match name:
         case "ministack":
-            with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
-                python = environment.ensure_environment(report=say)
-                running = server.start(python, Path(folder), REGION)
-                try:
-                    yield running.endpoint
-                finally:
-                    server.stop(running.pid, Path(folder))
+            with own_emulator(region=REGION) as running:
+                yield running.endpoint
         case "moto":
             with moto_server.running() as endpoint:
                 yield endpoint

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from piecework.aws.endpoint import Emulator
 from piecework_orchestrator.demo.processes import NO_CREDENTIALS, isolated_environ
-from piecework_orchestrator.embedded import deploy, environment, server
+from piecework_orchestrator.embedded import deploy
+from tests.own_emulator import own_emulator
 from verification.iam.actors import APP, Actors, actor_environment
 from verification.iam.proxy import Proxy, make_proxy
 
@@ -18,10 +19,9 @@ ENV = "prod"
 
 async def run(folder: Path, acts: Callable[[Actors], Awaitable[None]]) -> Actors:
     """Run `acts` on a new emulator; the logs go into the folder."""
-    emulator = server.start(environment.ensure_environment(print), folder, "us-east-1")
     kept = ("PATH", "HOME", "PIECEWORK_CACHE_DIR")
     plain = {name: os.environ[name] for name in kept if name in os.environ}
-    try:
+    with own_emulator() as emulator:
         deploy.deploy_embedded(emulator, APP, ENV)
         proxy = make_proxy(emulator.endpoint, ENV)
         with (
@@ -30,8 +30,6 @@ async def run(folder: Path, acts: Callable[[Actors], Awaitable[None]]) -> Actors
             isolated_environ({**plain, **NO_CREDENTIALS}),
         ):
             return await behind(proxy, emulator, folder, acts)
-    finally:
-        server.stop(emulator.pid, folder)
 
 
 async def behind(

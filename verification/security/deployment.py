@@ -17,11 +17,11 @@ from piecework.domain.model import Job, JobRef
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
-from piecework_orchestrator.embedded import deploy, environment, server
-from piecework_orchestrator.embedded import server as state
+from piecework_orchestrator.embedded import deploy
 from piecework_orchestrator.embedded.deploy import ACCESS_KEY
-from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.submit import Submission, submit
+from tests.own_emulator import own_emulator
+from tests.scenarios.conftest import chunk_inputs
 
 ROOT = Path(__file__).parents[2]
 #: Short, so that all is over in seconds; few attempts, for each one fails alike.
@@ -39,38 +39,25 @@ SHORT = {
 @asynccontextmanager
 async def deployed() -> AsyncIterator[Runtime]:
     """Run an embedded AWS of our own, for a process that is no test."""
-    with tempfile.TemporaryDirectory() as folder:
-        at = Path(folder)
-        running = server.start(
-            environment.ensure_environment(report=print), at, "us-east-1"
-        )
-        state.write(at, running)
-        try:
-            deploy.deploy_embedded(running, "piecework", "security")
-            os.environ |= SHORT | {
-                "PIECEWORK_ENV": "security",
-                "AWS_ENDPOINT_URL": running.endpoint,
-                "AWS_DEFAULT_REGION": running.region,
-                "AWS_ACCESS_KEY_ID": ACCESS_KEY,
-                "AWS_SECRET_ACCESS_KEY": ACCESS_KEY,
-            }
-            async with connect(load_settings()) as rt:
-                yield rt
-        finally:
-            server.stop(running.pid, at)
+    with own_emulator() as running:
+        deploy.deploy_embedded(running, "piecework", "security")
+        os.environ |= SHORT | {
+            "PIECEWORK_ENV": "security",
+            "AWS_ENDPOINT_URL": running.endpoint,
+            "AWS_DEFAULT_REGION": running.region,
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": ACCESS_KEY,
+        }
+        async with connect(load_settings()) as rt:
+            yield rt
 
 
 async def started(
     rt: Runtime, ref: JobRef, pipeline: Pipeline, payloads: Sequence[BaseModel]
 ) -> None:
     """Submit a job."""
-
-    async def chunks() -> AsyncIterator[ChunkInput]:
-        for payload in payloads:
-            label = pipeline.label(payload) if pipeline.label else ""
-            yield ChunkInput(label, payload.model_dump_json().encode())
-
-    await submit(rt, Submission(ref, pipeline, "security", "tester"), chunks())
+    inputs = chunk_inputs(pipeline, payloads)
+    await submit(rt, Submission(ref, pipeline, "security", "tester"), inputs)
 
 
 @dataclass

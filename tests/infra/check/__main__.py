@@ -10,20 +10,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from piecework_orchestrator.embedded import environment, server
 from tests.apart import NotInstalledError
 from tests.infra.check import checkov, emulator
 from tests.infra.check.documented import documented
 from tests.infra.check.fixtures import load_fixtures
 from tests.infra.check.rules import RULES, broken
 from tests.infra.check.templates import INFRA, Templates, load
-
-REGION = "us-east-1"
+from tests.own_emulator import own_emulator
 
 
 @dataclass(slots=True)
@@ -95,14 +92,8 @@ def with_checkov(templates: Templates, report: Report) -> Iterator[str]:
 
 def deployment(templates: Templates, report: Report) -> Iterator[str]:
     """Deploy to an emulator of our own."""
-    python = environment.ensure_environment(report=say)
-    with tempfile.TemporaryDirectory() as folder:
-        state = Path(folder)
-        running = server.start(python, state, REGION, services=emulator.SERVICES)
-        try:
-            found = emulator.try_out(running, templates)
-        finally:
-            server.stop(running.pid, state)
+    with own_emulator(emulator.SERVICES) as running:
+        found = emulator.try_out(running, templates)
     report.figures["deployed"] = found.deployed.total()
     report.figures["not_provable"] = len(found.refused)
     said = documented()

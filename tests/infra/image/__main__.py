@@ -22,11 +22,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from piecework.aws.endpoint import Emulator
-from piecework_orchestrator.embedded import deploy, environment, server
+from piecework_orchestrator.embedded import deploy
 from tests.infra.image.container import Container, entry_point, health_check, start
 from tests.infra.image.context import copied
 from tests.infra.image.dockerfile import image
 from tests.infra.image.root import UID, Mount, inside, why_not
+from tests.own_emulator import own_emulator
 
 #: What the first stage writes to.
 BUILT = ("/build", "/app", "/wheels", "/src", "/root/.cache/pip")
@@ -84,14 +85,9 @@ def build(mounts: Sequence[Mount], work: Path, python: Path) -> None:
 
 async def rehearse(app: Sequence[Mount], work: Path) -> int:
     """Do a job in what was built; return 1 if anything was not as it has to be."""
-    emulator = server.start(
-        environment.ensure_environment(report=say), work / "src", "us-east-1"
-    )
-    try:
+    with own_emulator() as emulator:
         deploy.deploy_embedded(emulator, "piecework", "local")
         return await play(app, work, given_to(emulator))
-    finally:
-        server.stop(emulator.pid, work / "src")
 
 
 def given_to(emulator: Emulator) -> dict[str, str]:

@@ -136,6 +136,8 @@ storm: setup ## measure the retries of 1,000 clients in virtual time
 	@$(BIN)/python -m verification.outage.storm $(ARGS)
 
 infra-check: setup ## check the templates: rules, cfn-lint, checkov, a deployment to the embedded AWS
+	@$(BIN)/cfn-lint infra/*.yaml
+	@$(BIN)/pytest -q tests/infra/test_template_rules.py tests/infra/test_template_deploy.py
 	@$(BIN)/python -m tests.infra.check
 
 iam: setup ## compare what roles grant with what a recorded run uses

@@ -44,7 +44,7 @@ def aws() -> Iterator[Emulator]:
 def deploy(cloudformation: Any) -> None:
     template = read(INFRA / "alarms.yaml")
     given = {n: found["Default"] for n, found in template["Parameters"].items()}
-    body, _ = without(with_numbers(template, given), NOT_KNOWN)
+    body = without(with_numbers(template, given), NOT_KNOWN)
     cloudformation.create_stack(
         StackName="acme-prod-alarms",
         TemplateBody=json.dumps(body),

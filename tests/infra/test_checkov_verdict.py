@@ -9,7 +9,7 @@ import pytest
 
 from tests import apart
 from tests.apart import NotInstalledError
-from tests.infra.check.__main__ import Report, with_checkov
+from tests.infra.check.__main__ import with_checkov
 from tests.infra.check.checkov import judged
 from tests.infra.check.render import Stack
 from tests.infra.check.templates import Templates
@@ -62,7 +62,6 @@ def test_a_checkov_that_cannot_be_installed_is_told_and_fails(
         raise NotInstalledError("no index within reach")
 
     monkeypatch.setattr(apart, "bin_of", refuse)
-    said = Report()
-    assert [] == list(with_checkov(Templates({}, "", {}), said))
-    assert ["checkov could not be installed: no index within reach"] == said.wrong
-    assert said.figures["checkov_failed"] == "none"
+    wrong, figures = with_checkov(Templates({}, "", {}))
+    assert ["checkov could not be installed: no index within reach"] == wrong
+    assert figures["checkov_failed"] == "none"

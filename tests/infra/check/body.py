@@ -45,26 +45,22 @@ def with_numbers(template: dict[str, Any], given: dict[str, Any]) -> dict[str, A
     return replaced
 
 
-def without(
-    template: dict[str, Any], refused: set[str]
-) -> tuple[dict[str, Any], set[str]]:
+def without(template: dict[str, Any], refused: set[str]) -> dict[str, Any]:
     """Return a template without what is refused, and without what refers to that."""
     resources = dict(template["Resources"])
     gone = {name for name, each in resources.items() if kinds_of(each) & refused}
-    left_out: set[str] = set()
     while gone:
         for name in gone:
             del resources[name]
         refers = re.compile(rf'"({"|".join(gone)})[".]|\$\{{({"|".join(gone)})[.}}]')
         gone = {n for n, each in resources.items() if refers.search(json.dumps(each))}
-        left_out |= gone
     names = set(template["Resources"]) - set(resources)
     outputs = {
         key: output
         for key, output in template.get("Outputs", {}).items()
         if not any(f'"{name}"' in json.dumps(output) for name in names)
     }
-    return {**template, "Resources": resources, "Outputs": outputs}, left_out
+    return {**template, "Resources": resources, "Outputs": outputs}
 
 
 def kinds_of(resource: dict[str, Any]) -> set[str]:

@@ -25,10 +25,8 @@ class Found:
     """What the emulator took, and what it refused."""
 
     deployed: Counter[str] = field(default_factory=Counter)
-    #: Types and `type.Property` that it does not know, and resources that were left
-    #: out because of them.
+    #: Types and `type.Property` that it does not know.
     refused: set[str] = field(default_factory=set)
-    left_out: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -66,8 +64,7 @@ class Trial:
         body = self.template
         while refused := self.refused_of(body):
             self.found.refused |= refused
-            body, left_out = without(body, refused)
-            self.found.left_out |= {f"{self.name}: {name}" for name in left_out}
+            body = without(body, refused)
         pages = self.client("cloudformation").get_paginator("list_stack_resources")
         for page in pages.paginate(StackName=self.stack):
             for each in page["StackResourceSummaries"]:

@@ -10,9 +10,8 @@ import pytest
 from piecework.aws.endpoint import Emulator
 from piecework_orchestrator.embedded.deploy import make_client
 from tests.infra.check.documented import documented
-from tests.infra.check.emulator import SERVICES, try_out
+from tests.infra.check.emulator import SERVICES, Found, try_out
 from tests.infra.check.templates import INFRA, load
-from tests.infra.check.trial import Found
 from tests.own_emulator import own_emulator
 
 

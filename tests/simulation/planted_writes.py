@@ -108,8 +108,7 @@ WRITES: dict[str, tuple[Step, ...]] = {
     "I10: {self.name} used {new['attempts']} of {limit} attempts": (
         *(SUBMIT, claim(attempts=4)),
     ),
-    "I10: {self.name} was claimed without a count": (SUBMIT, claim(attempts=0)),
-    "I10: {self.name} lost an attempt without a reason": (
+    "I10: {self.name} changed its counts without a reason": (
         *(*CLAIMED, write(status="WAITING", attempts=0, releases=0)),
     ),
     "I10: {self.name} was recovered too often": (*CLAIMED, write(recoveries=100)),

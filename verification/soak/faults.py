@@ -174,6 +174,12 @@ FAULTS: dict[str, dict[str, Callable[[History], None]]] = {
         "two claims have the same fence": lambda h: h.fake("second claim", fence=1),
         "a token is used twice": lambda h: h.fake("second claim", claim_token="t1"),
         "a claim is not counted": lambda h: h.fake("second claim", attempts=1),
+        "a stop hands an attempt back once too often": lambda h: h.fake(
+            "given back", attempts=0, releases=3
+        ),
+        "a park hands back what another one took": lambda h: h.fake(
+            "given back", deferrals=2
+        ),
         "a chunk has more attempts than it may": lambda h: h.fake(
             "second claim", attempts=4
         ),

@@ -116,7 +116,7 @@ class MemoryJournal:
         return {self.stages[key] for key in self.effects}
 
     def may_have_happened(self, key: str) -> bool:
-        """Say whether an effect stands, or may stand."""
+        """Return whether an effect stands, or may stand."""
         return key in self.effects
 
     async def finish(self, key: str, value: str) -> None:

@@ -42,7 +42,7 @@ class Connection(asyncio.Protocol):
     """A connection.
 
     Attributes:
-        on_lost: Told that nobody waits for the answer any more.
+        on_lost: Called when the client has closed the connection before its answer.
     """
 
     def __init__(self, serve: Serve) -> None:

@@ -158,7 +158,7 @@ def error_answer(error: ClientError) -> Answer:
 
 # Receives that wait for a message: those that came first are served first.
 
-#: Seconds by which a look for a message that is due may come too late.
+#: Seconds by which a due message may be found too late.
 LATE_S = 0.001
 
 

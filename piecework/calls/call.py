@@ -36,7 +36,7 @@ class CallCounts:
     failed: int = 0
     #: How often the chunk was deferred because a dependency could not be called.
     deferrals: int = 0
-    #: Of the calls that a dependency answered, as far as it reports usage.
+    #: The tokens of answered calls, if the dependency reports usage.
     tokens_in: int = 0
     tokens_out: int = 0
     #: The stage at which no earlier claim has attempted anything.

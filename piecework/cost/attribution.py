@@ -89,7 +89,7 @@ def partition_of(params: Mapping[str, Any]) -> str:
 
 
 def keeps_costs(params: Mapping[str, Any]) -> bool:
-    """Tell whether a request writes counts; its counts include the request itself."""
+    """Return whether a request writes counts; its counts include the request itself."""
     sk = params.get("Key", {}).get("sk", {}).get("S", "")
     return str(sk).startswith(COST_PREFIX)
 

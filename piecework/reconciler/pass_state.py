@@ -74,7 +74,7 @@ class PassContext:
 
     rt: Runtime
     take: Callable[[ChunkRef, int], Awaitable[bool]] = refuse_chunk
-    sightings: LeaseObserver = field(default_factory=LeaseObserver)
+    leases: LeaseObserver = field(default_factory=LeaseObserver)
     overdue: Overdue = field(default_factory=Overdue)
     progress: Progress = lambda *_: None
 

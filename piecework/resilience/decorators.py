@@ -140,7 +140,7 @@ class Retrier:
         return end
 
     def take_token(self) -> bool:
-        """Take one of the retries that are left; False: none is left."""
+        """Take a retry from the budget; False: the budget is exhausted."""
         return self.tokens.take(asyncio.get_running_loop().time())
 
 

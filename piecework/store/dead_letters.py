@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from piecework.aws.queue import Delivery, sketch
+from piecework.aws.queue import Delivery, describe_malformed
 from piecework.domain import keys
 from piecework.domain.claim import Claim
 from piecework.domain.dead_letter import DeadLetterRow, OpenLetterRow
@@ -112,7 +112,7 @@ class DeadLetters:
             "kind": "quarantine",
             "error_code": code,
             "body_sha256": keys.sha256(delivery.body.encode(errors="surrogatepass")),
-            "body": sketch(delivery.body),
+            "body": describe_malformed(delivery.body),
             "received": delivery.received,
             "at": iso(now),
             "expires_at": expires_at(now, self.settings.dead_letter_retention_days),

@@ -144,7 +144,7 @@ class Table:
         raise AssertionError(message)
 
     async def _send(self, send: Any, request: Mapping[str, Any]) -> Any:
-        """Send a request; now and then look at what its answer says of the time."""
+        """Send a request; at times compare the clock with the date of its answer."""
         clock = self.clock
         if clock is None or not clock.due():
             return await send(**request)

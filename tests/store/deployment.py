@@ -75,8 +75,8 @@ def runtime(store: Store) -> Runtime:
     )
 
 
-def look(store: Store, seen: float = 0.0) -> PassContext:
-    return PassContext(runtime(store), sightings=Seen(seen))
+def pass_context(store: Store, seen: float = 0.0) -> PassContext:
+    return PassContext(runtime(store), leases=Seen(seen))
 
 
 def sent(rt: Runtime) -> list[Message]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from piecework.domain.model import iso
-from piecework.reconciler.dead_letter_queue import LOOKS, DeadLetterAlarms
+from piecework.reconciler.dead_letter_queue import EVALUATIONS, DeadLetterAlarms
 from piecework.store.dead_letters import open_letter_key, open_mark, raise_alarm
 from tests.store.conftest import SETTINGS, Store, Stutter
 from tests.store.deployment import runtime
@@ -38,7 +38,7 @@ async def put_letters(store: Store, count: int, *, ago: float = 0.0) -> None:
 
 async def given(store: Store, **changed: Any) -> list[str]:
     watch, log = alarms(store, **changed)
-    await watch.look(1.0)
+    await watch.evaluate(1.0)
     return [str(facts["about"]) for name, facts in log.said if name == "dlq.alarm"]
 
 
@@ -94,11 +94,11 @@ async def test_a_look_is_two_small_reads_and_comes_a_few_times_a_window(
     counting = CountingClient(store.client)
     store.client = counting
     watch.rt = replace(watch.rt, dead_letters=store.letters)
-    await watch.look(1.0)
+    await watch.evaluate(1.0)
     assert {"query": 2, "update_item": 1} == counting.asked
-    await watch.look(1.0 + WINDOW / LOOKS - 1)
+    await watch.evaluate(1.0 + WINDOW / EVALUATIONS - 1)
     assert 3 == counting.asked.total()
-    await watch.look(1.0 + WINDOW / LOOKS)
+    await watch.evaluate(1.0 + WINDOW / EVALUATIONS)
     assert {"query": 4, "update_item": 2} == counting.asked
     assert counting.read == 2 * (9 + 1)
 

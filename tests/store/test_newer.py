@@ -12,13 +12,13 @@ from piecework.domain.model import ChunkRef, JobStatus
 from piecework.domain.protocols import CancelRequest
 from piecework.errors import SchemaTooNewError
 from piecework.jobs.cancellation import CancelSweep, sweep
-from piecework.reconciler.dead_letter_queue import place
+from piecework.reconciler.dead_letter_queue import handle
 from piecework.reconciler.jobs import reconcile_chunks
 from piecework.store import claims, table
 from piecework.store.breakers import Breakers
 from piecework.store.completion import all_chunks, take_snapshot
 from tests.store.conftest import NOW, Store
-from tests.store.deployment import LOG, look, runtime, sent
+from tests.store.deployment import LOG, pass_context, runtime, sent
 
 
 @pytest.mark.parametrize("attempts", [0, 3])
@@ -121,7 +121,7 @@ async def test_chunks_of_a_newer_version_are_told_apart(store: Store) -> None:
 
 async def test_a_job_is_not_ended_while_a_newer_worker_is_at_it(store: Store) -> None:
     job = await mixed(store, "RUNNING")
-    acts = await reconcile_chunks(look(store), job)
+    acts = await reconcile_chunks(pass_context(store), job)
 
     after = await store.jobs.read(store.ref)
     assert acts.total() == 0
@@ -176,14 +176,16 @@ async def test_a_newer_message_of_a_chunk_that_we_know_becomes_ours(
     await store.put_chunk()
     rt = runtime(store)
 
-    assert await place(rt, newer_message(store), LOG) == "dead-letter queue: sent again"
+    assert (
+        await handle(rt, newer_message(store), LOG) == "dead-letter queue: redispatched"
+    )
     assert sent(rt) == [Message.about(store.chunk, 2)]
 
 
 async def test_a_newer_message_of_an_ended_chunk_goes(store: Store) -> None:
     await store.put_chunk(status="SUCCEEDED")
     rt = runtime(store)
-    done = await place(rt, newer_message(store), LOG)
+    done = await handle(rt, newer_message(store), LOG)
 
     assert done == "dead-letter queue: chunk had ended"
     assert sent(rt) == []
@@ -198,7 +200,7 @@ async def test_the_message_of_a_newer_chunk_goes_back_as_it_came(
     if ours:
         delivery = Delivery(Message.about(store.chunk, 2), "ours", "r", "m", 11)
     rt: Any = runtime(store)
-    done = await place(rt, delivery, LOG)
+    done = await handle(rt, delivery, LOG)
 
     assert done == "dead-letter queue: left to newer workers"
     assert rt.work.bodies == [delivery.body]
@@ -210,14 +212,14 @@ async def test_the_message_of_a_newer_job_whose_chunks_lie_elsewhere_goes_back(
 ) -> None:
     await store.put(store.ref.pk, keys.META_SK, v=2)
     rt: Any = runtime(store)
-    done = await place(rt, newer_message(store), LOG)
+    done = await handle(rt, newer_message(store), LOG)
 
     assert done == "dead-letter queue: left to newer workers"
 
 
 async def test_a_newer_message_of_nothing_is_set_aside(store: Store) -> None:
     rt = runtime(store)
-    done = await place(rt, newer_message(store), LOG)
+    done = await handle(rt, newer_message(store), LOG)
     row = await store.letters.get("QUARANTINE", store.ref.job) or {}
 
     assert done == "dead-letter queue: quarantined"

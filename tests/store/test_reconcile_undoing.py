@@ -9,7 +9,7 @@ import pytest
 from piecework.aws.queue import Delivery, Message
 from piecework.domain import keys
 from piecework.domain.model import JobStatus, iso
-from piecework.reconciler.dead_letter_queue import place
+from piecework.reconciler.dead_letter_queue import handle
 from piecework.reconciler.jobs import (
     dispatch_notifications,
     finish_cancelling,
@@ -17,7 +17,7 @@ from piecework.reconciler.jobs import (
 )
 from piecework.store.notifications import DELIVERED, PENDING
 from tests.store.conftest import NOW, SETTINGS, Store
-from tests.store.deployment import LOG, look, runtime, sent
+from tests.store.deployment import LOG, pass_context, runtime, sent
 
 LEASE = SETTINGS.lease_s
 ASKED = {"cancel_requested_at": iso(NOW), "compensate_requested": True}
@@ -65,7 +65,7 @@ async def test_what_is_to_be_undone_is_never_just_cancelled(
     store: Store, state: dict[str, Any], seen: float, status: str, messages: int
 ) -> None:
     await store.put_chunk(**state)
-    here = look(store, seen)
+    here = pass_context(store, seen)
     await finish_cancelling(here, await undoing(store))
     assert (await store.item())["status"] == status
     assert len(sent(here.rt)) == messages
@@ -75,7 +75,7 @@ async def test_a_dead_lease_that_nobody_was_asked_about_is_asked_for(
     store: Store,
 ) -> None:
     await store.put_chunk(**RUNNING)
-    await finish_cancelling(look(store, LEASE), await undoing(store))
+    await finish_cancelling(pass_context(store, LEASE), await undoing(store))
     assert ASKED.items() <= (await store.item()).items()
 
 
@@ -106,7 +106,7 @@ async def test_a_notice_that_is_due_is_sent_to_a_worker_once(
 ) -> None:
     job = await store.put_job(status, has_notify_hook=True, cancelled_at=iso(NOW))
     await a_notice(store, **facts)
-    here = look(store)
+    here = pass_context(store)
     await dispatch_notifications(here, job)
     await dispatch_notifications(here, job)
     join = store.ref.chunk(keys.JOIN_CHUNK)
@@ -122,7 +122,7 @@ async def test_a_worker_beside_is_given_it_without_a_message(store: Store) -> No
         taken.append(turn)
         return True
 
-    here = look(store)
+    here = pass_context(store)
     object.__setattr__(here, "take", take)
     assert (await dispatch_notifications(here, job)).total() == 0
     assert taken == [(store.ref.chunk(keys.JOIN_CHUNK), 2)]
@@ -142,14 +142,14 @@ async def test_a_job_is_let_go_of_once_it_has_ended_and_all_is_told(
 ) -> None:
     job = await store.put_job(status, has_notify_hook=True, cancelled_at=iso(NOW))
     await a_notice(store, **({"state": DELIVERED} if told else {}))
-    acts = await dispatch_notifications(look(store), job)
+    acts = await dispatch_notifications(pass_context(store), job)
     assert acts["job closed"] == closed
 
 
 async def test_an_ended_job_without_a_hook_is_not_asked_after(store: Store) -> None:
     job = await store.put_job(JobStatus.CANCELLED)
     await a_notice(store)
-    here = look(store)
+    here = pass_context(store)
     assert (await reconcile_job(here, job)).total() == 0
     assert sent(here.rt) == []
 
@@ -161,7 +161,7 @@ async def test_a_message_that_only_tells_is_no_orphan(
     await store.put_job(JobStatus.CANCELLED, has_notify_hook=has_notify_hook)
     join = Message.about(store.ref.chunk(keys.JOIN_CHUNK), 2)
     delivery = Delivery(join, f"join {store.ref.job}", "receipt", "id", 11)
-    await place(runtime(store), delivery, LOG)
+    await handle(runtime(store), delivery, LOG)
     pages = store.letters.query("QUARANTINE")
     ours = keys.sha256(delivery.body.encode())
     held = [row async for row in pages if row["body_sha256"] == ours]

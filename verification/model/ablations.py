@@ -140,6 +140,6 @@ ABLATIONS = (
         "no attempt is handed back that was not taken",
     ),
     Ablation("waits for a retry are bounded", HOPELESS, STUCK),
-    Ablation("the way back waits no more often", HOPELESS, STUCK),
+    Ablation("deferrals of a compensation are bounded", HOPELESS, STUCK),
     Ablation("the parked are asked again", ASKED, STUCK),
 )

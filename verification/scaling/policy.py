@@ -104,7 +104,7 @@ class Cooling:
         return more
 
     def may_shrink(self, now: float, cooldown: float) -> bool:
-        """Say whether the cooldown since the last time is over, and begin another."""
+        """Return whether the cooldown is over; start the next one if it is."""
         if now - max(self.grew_at, self.shrank_at) < cooldown:
             return False
         self.shrank_at = now

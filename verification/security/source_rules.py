@@ -108,5 +108,5 @@ def dotted(node: ast.expr) -> str:
 
 
 def is_false(node: ast.expr) -> bool:
-    """Say whether an argument is plainly False."""
+    """Return whether an argument is plainly False."""
     return isinstance(node, ast.Constant) and node.value is False

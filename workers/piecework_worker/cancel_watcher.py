@@ -81,7 +81,7 @@ class CancelWatcher:
             try:
                 request = await self.read_cancel_request(ref)
             except StoreError as error:
-                failed = error  # it may be this job's alone: look at the others
+                failed = error  # another job's row may still be readable
                 continue
             for lease in leases:
                 if request is not None:

@@ -1,7 +1,7 @@
 """Check the invariants at every write to the tables.
 
-`docs/holes.md` numbers the invariants. The checker reads what was written and by which
-process. It uses none of the code's own conclusions.
+`docs/hazards.md` numbers the invariants. The checker reads what was written, and by
+which process. It uses none of the code's own conclusions.
 """
 
 from __future__ import annotations

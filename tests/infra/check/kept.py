@@ -56,7 +56,7 @@ def lost(
 def kept(
     kind: str, name: str, value: str, seen: set[tuple[str, str]], logical: set[str]
 ) -> bool:
-    """Say whether a setting was seen, by whatever name the service gives it."""
+    """Return whether a setting was seen, by whatever name the service gives it."""
     if (kind, name) in UNSEEN:
         return True
     called, says = ALIASES.get((kind, name), (name, None))

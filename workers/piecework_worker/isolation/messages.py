@@ -52,7 +52,7 @@ class Run:
     """Run a stage, or its compensation.
 
     Attributes:
-        variant: The name of the stage function to run, as in `ways`.
+        variant: The name of the stage function to run, a key of `variants`.
         scope: The context's stage name; a compensation's contains its generation.
         values: The values of the earlier stages as JSON, by stage.
         memory_mb: Megabytes beyond the current size of the process; 0: no limit.

@@ -38,7 +38,7 @@ def a_worker_is_given_every_pipeline(templates: Templates) -> Iterator[str]:
 
 @cache
 def understood(words: tuple[str, ...]) -> bool:
-    """Say whether a program has such a command, with such options; nothing is run."""
+    """Return whether a program has a command with these options; it does not run."""
     program, *rest = words
     if program not in PROGRAMS:
         return False

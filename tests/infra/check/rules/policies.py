@@ -44,14 +44,14 @@ def many(one_or_more: Any) -> list[Any]:
 
 
 def everybody(statement: dict[str, Any]) -> bool:
-    """Say whether a statement is about anybody at all."""
+    """Return whether a statement is about anybody at all."""
     principal = statement.get("Principal")
     named = principal.values() if isinstance(principal, dict) else [principal]
     return any("*" in many(each) for each in named)
 
 
 @rule
-def nobody_is_let_in_without_a_name(templates: Templates) -> Iterator[str]:
+def no_principal_is_admitted_without_a_name(templates: Templates) -> Iterator[str]:
     for stack, name, kind, statement in statements(templates):
         if statement["Effect"] == "Allow" and everybody(statement):
             own = statement.get("Condition", {}).get("StringEquals", {})
@@ -101,7 +101,7 @@ def a_key_is_in_the_hands_of_its_account(templates: Templates) -> Iterator[str]:
 
 
 def is_root(statement: dict[str, Any]) -> bool:
-    """Say whether a statement gives the account's own IAM the say, and nobody else."""
+    """Return whether a statement lets only the IAM of the account decide."""
     root = {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}
     return bool(statement.get("Principal") == root)
 
@@ -118,7 +118,7 @@ def an_endpoint_leads_to_our_own_alone(templates: Templates) -> Iterator[str]:
 
 
 def fenced(stack: Stack, name: str, statement: dict[str, Any]) -> bool:
-    """Say whether it names what it leads to, or lists actions that name nothing."""
+    """Return whether it names what it leads to, or lists actions that name nothing."""
     if many(statement["Resource"]) != ["*"]:
         return True
     return not any("*" in action for action in many(statement["Action"]))

@@ -134,7 +134,7 @@ def no_queue_is_reached_without_tls(templates: Templates) -> Iterator[str]:
 
 
 def refuses_plain_text(statement: dict[str, Any], action: str) -> bool:
-    """Say whether a statement refuses everybody everything that is not encrypted."""
+    """Return whether a statement refuses everybody everything that is not encrypted."""
     return statement.items() >= {
         ("Effect", "Deny"),
         ("Principal", "*"),

@@ -104,7 +104,7 @@ def _attribute(module: str, pipeline: Pipeline) -> str:
     return next(name for name, value in names if value is pipeline)
 
 
-# The version of piecework.
+# ── version of piecework ──────────────────────────────────────────────────────
 
 
 def versions() -> dict[str, str]:

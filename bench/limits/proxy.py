@@ -137,7 +137,7 @@ async def open_proxy(upstream: str) -> AsyncIterator[RecordingProxy]:
             yield proxy
 
 
-# Classify the item of a request by its key, ignoring numbers.
+# ── classify the item of a request by its key ─────────────────────────────────
 
 #: Items outside of all jobs, by their partition key.
 ALONE: Final = (keys.ACTIVE_PK, keys.BREAKERS_PK)

@@ -23,7 +23,7 @@ from piecework.store.dead_letters import DeadLetters
 from piecework_orchestrator.redrive import NOTHING_LEFT, RedriveRequest, redrive
 from piecework_orchestrator.watch import Watcher, watch
 
-# Decide how a canary redrive continues: larger waves, until a cause recurs.
+# ── decide how a canary redrive continues ─────────────────────────────────────
 #
 # Pure: a wave's result goes in, and whether the next wave starts comes out.
 

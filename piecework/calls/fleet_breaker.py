@@ -33,7 +33,7 @@ from piecework.resilience.breaker import (
     Rejected,
 )
 
-# A breaker that a fleet shares: its stored record, and what must be written to it.
+# ── breaker that a fleet shares ───────────────────────────────────────────────
 #
 # The record's generation rises with each change, and each write names the generation
 # that it is based on. So if two processes see the same outage, one of them writes, and

@@ -128,7 +128,7 @@ class Receipts:
         return self._owners.get(receipt)
 
 
-# Read a request and its answer: what it counts as, and for which jobs.
+# ── read a request and its answer ─────────────────────────────────────────────
 #
 # Each service has one function. A request to any other service counts as a request
 # without an owner, so that no request is missed.

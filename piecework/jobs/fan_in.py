@@ -223,7 +223,7 @@ def encode(certificate: Certificate) -> bytes:
     return content.getvalue()
 
 
-# What a join reads and writes: the results of its job, as a stream.
+# ── what a join reads and writes ──────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,7 +194,7 @@ class AttemptLog:
         )
 
 
-# A circuit breaker around any async function, for one process only.
+# ── circuit breaker around any async function ─────────────────────────────────
 
 
 def circuit_breaker(

@@ -223,7 +223,7 @@ def stored_error(row: ErrorRow) -> dict[str, Any]:
     return error | {"worker": read_optional_text(row.item, "worker")}
 
 
-# The record of raised alarms: one for all reconcilers, until its quiet time ends.
+# ── record of raised alarms ───────────────────────────────────────────────────
 
 #: The alarm was never raised, or its quiet time is over.
 NOT_RAISED = "attribute_not_exists(pk) OR quiet_until <= :now"
@@ -253,7 +253,9 @@ async def raise_alarm(
     return isinstance(reply, Written) or (reply.item or {}).get("alarm_token") == token
 
 
-# The TTL attribute of items. DynamoDB deletes days late, so no lease relies on it.
+# ── TTL attribute of items ────────────────────────────────────────────────────
+#
+# DynamoDB deletes days late, so no lease relies on it.
 
 DAY_S = 86_400
 
@@ -263,7 +265,7 @@ def expires_at(now: float, days: float) -> int:
     return int(now + days * DAY_S)
 
 
-# The index of open dead letters by time, from which the alarms are evaluated.
+# ── index of open dead letters by time ────────────────────────────────────────
 #
 # A mark is written with its dead letter and deleted with the write that closes it. So
 # the reconciler finds the open dead letters without a scan.

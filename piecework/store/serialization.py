@@ -91,7 +91,7 @@ def from_value(value: Mapping[str, Any]) -> Any:  # noqa: PLR0911 -- a return a 
             return content
 
 
-# The placeholders of reserved attribute names in DynamoDB expressions.
+# ── placeholders of reserved attribute names in DynamoDB expressions ──────────
 
 #: Attribute names that DynamoDB reserves, such as `status`, are written `#status`.
 MARKED = re.compile(r"#(\w+)")

@@ -245,7 +245,7 @@ def read_refusal(error: ClientError) -> Refused | None:
     return Refused(refused[min(refused)], refused)
 
 
-# Contention of writes: neither a failed condition nor a bug.
+# ── contention of writes ──────────────────────────────────────────────────────
 
 #: Answers that say "not now" rather than "no": the same write is sent again, a
 #: transaction with its own token, so that it cannot be applied twice.

@@ -85,7 +85,7 @@ def quiet_log() -> structlog.stdlib.BoundLogger:
     return cast("structlog.stdlib.BoundLogger", log)
 
 
-# Emit an event for each response of AWS that is a throttle, retried or not.
+# ── emit an event for each response of AWS that is a throttle ─────────────────
 #
 # botocore sends the event `needs-retry` after every response. Its handlers see also the
 # throttles that botocore retries itself.

@@ -199,7 +199,7 @@ async def job_end(
     return rt.transitions.ending(job, certificate.status, facts)
 
 
-# Emit the event of a claim's end once it is written: alarms depend on it.
+# ── emit the event of a claim's end once it is written ────────────────────────
 
 
 def announce(chunk_run: ChunkRun, seconds: float) -> None:

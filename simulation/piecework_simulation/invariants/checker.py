@@ -195,7 +195,7 @@ class Invariants:
             self.report_violation(f"I9: a message of {checker.name} was lost")
 
 
-# Check the writes to the row of a fleet-wide circuit breaker.
+# ── check the writes to the row of a fleet-wide circuit breaker ───────────────
 
 
 def breaker_violations(old: Item | None, new: Item) -> Iterator[str]:

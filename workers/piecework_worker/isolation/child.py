@@ -65,7 +65,7 @@ from piecework_worker.isolation.process import (
 )
 from piecework_worker.process_tuning import ignore_signals_in_forks
 
-# A pending call of a stage in a child, with the parts that cannot be sent.
+# ── pending call of a stage in a child ────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class PendingCall:
         return (further and further.dependency) or self.dependency
 
 
-# The calls of a stage in a child: the worker orders them, the child runs them.
+# ── calls of a stage in a child ───────────────────────────────────────────────
 
 R = TypeVar("R")
 

@@ -252,7 +252,7 @@ MESSAGE: TypeAdapter[Message] = TypeAdapter(
 )
 
 
-# Send a call's error to the child, and restore the original if the child has it.
+# ── send a call's error to the child ──────────────────────────────────────────
 
 OURS: Mapping[str, type[PieceworkError]] = {
     kind.__name__: kind

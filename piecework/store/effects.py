@@ -231,7 +231,7 @@ class EffectLedger:
 # ── resolution of an effect in doubt ──────────────────────────────────────────
 #
 # INTENT | UNKNOWN -> DONE       it happened; the stage continues with the given answer
-# INTENT | UNKNOWN -> REFUSED    it did not; the next generation starts it with a new key
+# INTENT | UNKNOWN -> REFUSED    it did not; the next generation has a new key
 
 
 @dataclass(frozen=True, slots=True)

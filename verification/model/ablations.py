@@ -113,7 +113,7 @@ ABLATIONS = (
     Ablation("unopened goes back", BIRTHS, "a job that runs has all its chunks"),
     Ablation("unwritten are certified", ALONE, STUCK),
     Ablation("sign of life", SIGNS, "a submit that gets on is not finished by others"),
-    Ablation("look at all chunks", tallies.ALL_ENDED, LEFT_BEHIND),
+    Ablation("snapshot of all chunks", tallies.ALL_ENDED, LEFT_BEHIND),
     Ablation("life in finalize", tallies.ALL_ENDED, LEFT_BEHIND),
     Ablation("life in what is kept", tallies.ALL_ENDED, "a certificate says what is"),
     Ablation("first life in sparing", tallies.LATE_COUNT, STUCK),

@@ -8,7 +8,7 @@ from verification.model.endings import (
     bury,
     delete,
     finalize,
-    look,
+    take_snapshot,
     park,
     release,
     stop,
@@ -155,7 +155,7 @@ STEPS: dict[Pc, Callable[[At], Iterator[Step]]] = {
     Pc.RELEASE: release,
     Pc.STOP: stop,
     Pc.TALLY: tally,
-    Pc.LOOK: look,
+    Pc.LOOK: take_snapshot,
     Pc.FINALIZE: finalize,
     Pc.DELETE: delete,
 }

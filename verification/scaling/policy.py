@@ -56,7 +56,7 @@ class Stepped:
         self, figures: Mapping[Source, Series], tasks: int, now: float
     ) -> int | None:
         """Return the number of tasks after the step, if a step is due."""
-        value = self.alarm.look(figures)
+        value = self.alarm.breaching_value(figures)
         if value is None:
             return None
         change = self.change(value - self.alarm.threshold, tasks)

@@ -15,7 +15,7 @@ from verification.scaling.fleet import START_S, Fleet
 from verification.scaling.policy import Scaling
 
 SLOTS = 16
-#: Seconds after each minute at which alarms look.
+#: Seconds after each minute at which alarms are evaluated.
 POLL_S = 15
 #: Percent of a worker's processor that a chunk in hand takes: it waits for models.
 CPU_PERCENT = 2.0

@@ -8,10 +8,10 @@ from verification.model.endings import (
     bury,
     delete,
     finalize,
-    take_snapshot,
     park,
     release,
     stop,
+    take_snapshot,
     tally,
 )
 from verification.model.provider import leftover_effects

@@ -113,6 +113,6 @@ def versions() -> dict[str, str]:
 
 
 def version_line() -> str:
-    """Return both versions as a line for people."""
+    """Return both versions as a line of text."""
     ours, python = versions().values()
     return f"piecework {ours} (Python {python})"

@@ -36,7 +36,7 @@ class Verdict(StrEnum):
     CONTINUE = "continue"
     #: A redriven cause killed a chunk again: it is not fixed.
     CAUSE_RECURRED = "cause recurred"
-    #: Every chunk of the wave died of other causes.
+    #: Every chunk of the wave was dead-lettered for another cause.
     NONE_SUCCEEDED = "none succeeded"
     #: An operator cancelled the job meanwhile.
     CANCELLED = "cancelled"

@@ -183,7 +183,7 @@ class SyncedBreaker:
 
 #: Seconds after which a read of the fleet's breakers is stale.
 SNAPSHOT_TTL_S: Final = 2.0
-#: Seconds that a call waits for the record before it goes on without it.
+#: Seconds that a call waits for the record before it continues without it.
 RECORD_TIMEOUT_S: Final = 2.0
 #: Seconds beyond a call's own timeout after which its probe counts as lost.
 PROBE_GRACE_S: Final = 5.0

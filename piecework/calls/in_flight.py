@@ -85,7 +85,7 @@ def may_still_execute(end: Failed | None) -> bool:
 # ── drain of in-flight effects ────────────────────────────────────────────────
 #
 # The chunk is about to be compensated. An effect that happened after its compensation
-# would never be undone.
+# would never be compensated.
 
 R = TypeVar("R")
 

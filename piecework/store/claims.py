@@ -110,7 +110,7 @@ class Claims:
     ) -> Claim | Refusal:
         """Claim a chunk for an attempt, or return why that is refused.
 
-        `last`: the fence of the previous claim as far as the caller knows; 0: there was
+        `last`: the fence of the previous claim that the caller knows; 0: there was
         none. If it is wrong, a second request uses the fence that the first one read.
         """
         for _ in range(2):

@@ -249,7 +249,7 @@ async def raise_alarm(
         },
     )
     reply = await table.update(action, returning="NONE")
-    # Refused by our own token: the answer to the first of two sends was lost.
+    # A refusal with our own token: the first copy was applied, its answer lost.
     return isinstance(reply, Written) or (reply.item or {}).get("alarm_token") == token
 
 

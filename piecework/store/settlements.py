@@ -260,7 +260,7 @@ class Calls:
         made: Calls that a dependency answered.
         late: Calls of these that ended after a cancel request.
         cached: Calls that a shared response answered.
-        tokens_in, tokens_out: Tokens, as far as the dependencies report them.
+        tokens_in, tokens_out: Tokens, if the dependencies report them.
     """
 
     made: int

@@ -95,7 +95,7 @@ class CancelWatcher:
         """Return the cancel request of a job, or None.
 
         A job row that an operator made unreadable counts as not cancelled: its chunks
-        go on.
+        continue.
         """
         with suppress(PermanentError):
             job = await self.rt.jobs.read(ref)

@@ -90,7 +90,7 @@ class CallLimiter:
             await waiter
         except asyncio.CancelledError:
             if not waiter.cancelled():
-                self._release()  # it was ours already
+                self._release()  # this worker already had it
             raise
 
     async def __aexit__(

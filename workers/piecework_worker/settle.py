@@ -92,7 +92,7 @@ async def settle_once(
 
 
 async def write(chunk_run: ChunkRun, job: Job, services: WorkerServices) -> bool:
-    """Make the one write that ends the claim; return whether it was still our claim.
+    """Settle the claim in one write; return whether the claim was still owned.
 
     Each outcome has one verb of `Settlements`.
     """

@@ -161,7 +161,7 @@ class CancelAttempt:
 
 @dataclass(frozen=True, slots=True)
 class CancelStage:
-    """Cancel the stage; its attempts in flight go on."""
+    """Cancel the stage; its attempts in flight continue."""
 
     kind: Literal["cancel_stage"] = "cancel_stage"
 

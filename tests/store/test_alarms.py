@@ -61,7 +61,7 @@ async def test_an_alarm_is_given_when_many_arrive_or_one_grows_old(
     assert expected == await given(store)
 
 
-async def test_without_a_number_of_letters_there_is_no_alarm(store: Store) -> None:
+async def test_without_a_limit_of_dead_letters_there_is_no_alarm(store: Store) -> None:
     await put_letters(store, 9, ago=AGE + 1)
     assert [] == await given(store, dead_letter_alarm=0)
 
@@ -78,7 +78,7 @@ async def test_all_reconcilers_together_give_an_alarm_once_a_window(
     assert ["arrivals"] == await given(store)
 
 
-async def test_what_is_redriven_or_discarded_alarms_nobody(store: Store) -> None:
+async def test_a_redriven_or_discarded_dead_letter_gives_no_alarm(store: Store) -> None:
     await put_letters(store, 4)
     for chunk in range(4):
         key = open_letter_key(store.ref.chunk(chunk), 1, iso(store.now))
@@ -86,7 +86,7 @@ async def test_what_is_redriven_or_discarded_alarms_nobody(store: Store) -> None
     assert [] == await given(store)
 
 
-async def test_a_look_is_two_small_reads_and_comes_a_few_times_a_window(
+async def test_an_evaluation_is_two_small_reads_a_few_times_in_a_window(
     store: Store,
 ) -> None:
     await put_letters(store, 9)
@@ -113,7 +113,7 @@ async def test_an_alarm_that_is_due_again_is_given_again(store: Store) -> None:
     assert await raise_alarm(table, tenant, "age", now=now + 60, **give) is True
 
 
-async def test_an_alarm_whose_answer_was_lost_is_ours(store: Store) -> None:
+async def test_an_alarm_whose_answer_was_lost_is_given_once(store: Store) -> None:
     stutter = Stutter(store.client)
     store.client = stutter
     table, tenant = store.letters, store.ref.tenant

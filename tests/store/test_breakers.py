@@ -151,7 +151,7 @@ async def test_a_breaker_as_it_was_seen_moves_on(store: Store, verb: str) -> Non
     ("verb", "change"),
     [(verb, change) for verb, (_, _, _, no) in WRITES.items() for change in no],
 )
-async def test_a_breaker_that_moved_since_is_left_alone_and_told(
+async def test_a_write_on_an_old_breaker_state_returns_the_current_one(
     store: Store, verb: str, change: dict[str, Any]
 ) -> None:
     write, before, _, _ = WRITES[verb]
@@ -201,7 +201,7 @@ async def test_a_probe_whose_worker_died_is_taken_over(store: Store) -> None:
     assert await probed(breakers(store), name(store)) is None
 
 
-async def test_a_probe_whose_answer_was_lost_is_ours(store: Store) -> None:
+async def test_a_probe_whose_answer_was_lost_is_owned(store: Store) -> None:
     await lay(store, **NOT_PROBED)
     store.client = Stutter(store.client)
     assert await probed(breakers(store), name(store)) is None

@@ -159,13 +159,13 @@ async def test_a_chunk_that_is_gone_is_not_made(store: Store, name: str) -> None
     assert await store.item() == {}
 
 
-async def test_a_result_is_never_reopened_whatever_was_asked(store: Store) -> None:
+async def test_a_chunk_with_a_result_is_never_reopened(store: Store) -> None:
     seen = await store.put_chunk(status="SUCCEEDED")
     assert await reopen(store, seen) is False
 
 
 @pytest.mark.parametrize("name", ["give back", "cancel, pending", "reopen, dead"])
-async def test_of_many_who_saw_the_same_one_writes(store: Store, name: str) -> None:
+async def test_one_of_many_reconcilers_writes(store: Store, name: str) -> None:
     write, state, _ = CHUNK_WRITES[name]
     seen = await store.put_chunk(**state)
     done = await asyncio.gather(*(write(store, seen) for _ in range(8)))
@@ -191,14 +191,16 @@ async def test_a_holder_that_was_given_up_does_not_take_that_for_its_own_end(
     assert before == await store.everything()
 
 
-async def test_a_dead_lease_that_is_given_back_keeps_its_attempt(store: Store) -> None:
+async def test_an_expired_lease_that_is_released_spends_its_attempt(
+    store: Store,
+) -> None:
     await release_expired(store, await store.put_chunk(**(RUNNING | {"attempts": 2})))
     item = await store.item()
     assert (item["attempts"], item["error_code"]) == (2, "runtime.worker.lost")
     assert "retry_at" not in item
 
 
-async def test_what_is_given_back_is_soon_sent_again(store: Store) -> None:
+async def test_a_chunk_whose_lease_expired_is_soon_sent_again(store: Store) -> None:
     await release_expired(store, await store.put_chunk(**RUNNING))
     assert iso(NOW + SETTINGS.lease_s / 3) == (await store.item())["redispatch_at"]
 
@@ -223,7 +225,9 @@ async def test_a_resend_that_many_reconcilers_note_at_once_is_one(store: Store) 
     assert (item["redispatch_at"], item["redispatches"]) == (iso(NOW + 1800), 2)
 
 
-async def test_a_reopened_chunk_begins_a_new_life_where_it_has_to(store: Store) -> None:
+async def test_a_reopened_chunk_starts_at_its_first_incomplete_stage(
+    store: Store,
+) -> None:
     state = DEAD | {"stage": "third", "recoveries": 4, "calls_after_cancel": 2}
     state |= {"cancel_requested_at": iso(NOW), "compensate_requested": True}
     await reopen(store, await store.put_chunk(**state))

@@ -71,7 +71,7 @@ async def dead(store: Store, **facts: Any) -> None:
 # ── a death ──────────────────────────────────────────────────────────────────
 
 
-async def test_a_death_leaves_one_open_letter_with_its_mark_and_fingerprint(
+async def test_a_dead_chunk_has_one_open_dead_letter_with_index_row_and_fingerprint(
     store: Store,
 ) -> None:
     assert await dead_letter(store, await store.running()) is True
@@ -87,7 +87,7 @@ async def test_a_death_leaves_one_open_letter_with_its_mark_and_fingerprint(
     assert letter["expires_at"] == mark.item["expires_at"]
 
 
-async def test_a_death_tells_of_which_death_it_is_the_replay(store: Store) -> None:
+async def test_a_dead_letter_names_the_one_that_it_is_a_replay_of(store: Store) -> None:
     facts = {"replay_of": 1, "origin_gen": 1, "patched_in_gen": 2}
     await dead_letter(store, await store.running(**facts))
     letter = await letter_of(store)
@@ -108,7 +108,7 @@ async def test_marks_are_listed_by_the_time_of_the_death(store: Store) -> None:
 # ── a redrive ────────────────────────────────────────────────────────────────
 
 
-async def test_a_letter_is_redriven_with_its_chunk(store: Store) -> None:
+async def test_a_dead_letter_is_redriven_with_its_chunk(store: Store) -> None:
     await dead(store)
     assert await reopen(store, await put_letter(store)) is True
     letter, item = await letter_of(store), await store.item()
@@ -132,7 +132,7 @@ async def test_the_first_origin_stays_through_all_replays(store: Store) -> None:
 
 
 @pytest.mark.parametrize("state", ["REDRIVEN", "DISCARDED"])
-async def test_a_chunk_whose_letter_was_closed_is_not_taken_up(
+async def test_a_chunk_with_a_closed_dead_letter_is_not_reopened(
     store: Store, state: str
 ) -> None:
     await dead(store)
@@ -142,7 +142,7 @@ async def test_a_chunk_whose_letter_was_closed_is_not_taken_up(
     assert before == await store.everything()
 
 
-async def test_a_letter_of_a_chunk_that_moved_on_stays_open(store: Store) -> None:
+async def test_a_dead_letter_of_a_chunk_that_changed_stays_open(store: Store) -> None:
     await dead(store)
     letter = await put_letter(store)
     seen = Chunk.read(store.chunk, await store.item())
@@ -153,7 +153,7 @@ async def test_a_letter_of_a_chunk_that_moved_on_stays_open(store: Store) -> Non
     assert [3] == await marks(store)
 
 
-async def test_a_patched_chunk_points_to_its_new_payload_and_the_letter_tells(
+async def test_a_patched_chunk_and_its_dead_letter_name_the_new_payload(
     store: Store,
 ) -> None:
     await dead(store, payload="old/0+2", payload_sha256="cd")
@@ -193,7 +193,7 @@ async def test_a_cancelled_chunk_is_the_replay_of_no_death(store: Store) -> None
     assert not {"replay_of", "origin_gen"} & (await store.item()).keys()
 
 
-async def test_the_letter_of_a_join_is_closed_with_the_move_of_its_job(
+async def test_the_dead_letter_of_a_join_is_closed_with_the_reopen_of_its_job(
     store: Store,
 ) -> None:
     job = await store.put_job(JobStatus.FAILED)
@@ -206,7 +206,9 @@ async def test_the_letter_of_a_join_is_closed_with_the_move_of_its_job(
 # ── a discard ────────────────────────────────────────────────────────────────
 
 
-async def test_an_open_letter_is_discarded_once_with_who_and_why(store: Store) -> None:
+async def test_an_open_dead_letter_is_discarded_once_with_operator_and_reason(
+    store: Store,
+) -> None:
     letter = await put_letter(store)
     assert await store.dead_letters.discard(letter, BY) is True
     found = await letter_of(store)
@@ -222,14 +224,14 @@ async def test_an_open_letter_is_discarded_once_with_who_and_why(store: Store) -
     assert found == await letter_of(store)
 
 
-async def test_a_redriven_letter_is_not_discarded(store: Store) -> None:
+async def test_a_redriven_dead_letter_is_not_discarded(store: Store) -> None:
     letter = await put_letter(store, "REDRIVEN")
     before = await store.everything()
     assert await store.dead_letters.discard(letter, BY) is False
     assert before == await store.everything()
 
 
-async def test_a_letter_that_is_not_there_is_not_made(store: Store) -> None:
+async def test_a_missing_dead_letter_is_not_created(store: Store) -> None:
     assert await store.dead_letters.discard(as_row(store, row(store)), BY) is False
     actions = store.dead_letters.redrive_actions(as_row(store, row(store)), 3, BY)
     assert not isinstance(await store.letters.transact(actions), Written)

@@ -19,7 +19,7 @@ PASSED, AHEAD = iso(NOW), iso(NOW + 1)
 
 
 @pytest.mark.parametrize("status", [S.SUBMITTING, S.RUNNING, S.RESUMING])
-async def test_a_deadline_that_passed_cancels_and_undoes(
+async def test_a_deadline_that_passed_cancels_and_compensates(
     store: Store, status: JobStatus
 ) -> None:
     job = await store.put_job(status, deadline_at=PASSED, has_notify_hook=True)
@@ -91,7 +91,7 @@ async def test_the_reconciler_leaves_other_jobs_alone(
     assert (await store.item(store.ref.pk, keys.META_SK))["status"] == status
 
 
-async def test_a_job_that_has_time_left_is_looked_at(store: Store) -> None:
+async def test_a_job_before_its_deadline_is_reconciled(store: Store) -> None:
     await store.put_chunk(redispatch_at=PASSED)
     job = await store.put_job(S.RUNNING, sent_at=iso(NOW), deadline_at=AHEAD)
     here = pass_context(store)

@@ -29,7 +29,7 @@ from tests.store.writes import (
 
 @named(STEPS + ENDS)
 @pytest.mark.parametrize("word", list(NOT_OURS))
-async def test_who_lost_the_claim_writes_nothing(
+async def test_a_worker_that_lost_the_claim_writes_nothing(
     store: Store, write: Write, word: str
 ) -> None:
     claim = await store.running()
@@ -44,7 +44,7 @@ async def test_who_lost_the_claim_writes_nothing(
 
 
 @named(STEPS + ENDS)
-async def test_who_lost_the_chunk_itself_writes_nothing(
+async def test_a_worker_that_lost_the_chunk_itself_writes_nothing(
     store: Store, write: Write
 ) -> None:
     claim = await store.running()
@@ -59,7 +59,7 @@ async def test_who_lost_the_chunk_itself_writes_nothing(
 
 
 @named(ENDS)
-async def test_an_end_whose_answer_was_lost_is_ours_and_counted_once(
+async def test_an_end_whose_answer_was_lost_is_applied_and_counted_once(
     store: Store, write: Write
 ) -> None:
     claim = await store.running()
@@ -70,7 +70,7 @@ async def test_an_end_whose_answer_was_lost_is_ours_and_counted_once(
 
 
 @named(ENDS)
-async def test_an_end_that_somebody_else_wrote_is_not_ours(
+async def test_an_end_of_another_claim_is_not_the_own_write(
     store: Store, write: Write
 ) -> None:
     claim = await store.running()
@@ -159,7 +159,7 @@ async def test_a_small_result_lies_on_the_item_of_its_chunk(store: Store) -> Non
     assert '"last"' == (await store.item())["value"]
 
 
-async def test_what_was_wound_back_says_so_and_where_it_goes_on(store: Store) -> None:
+async def test_a_compensated_chunk_says_so_and_where_it_continues(store: Store) -> None:
     claim = await store.running()
     assert await cancel(store, claim) is True
     item = await store.item()

@@ -22,7 +22,7 @@ from tests.store.deployment import LOG, pass_context, runtime, sent
 
 
 @pytest.mark.parametrize("attempts", [0, 3])
-async def test_a_claim_makes_a_chunk_as_new_as_who_claims_it(
+async def test_a_claim_writes_the_schema_version_of_its_worker(
     store: Store, monkeypatch: pytest.MonkeyPatch, attempts: int
 ) -> None:
     await store.put_chunk(attempts=attempts, later="news")
@@ -111,7 +111,7 @@ async def mixed(store: Store, status: str, **job: Any) -> Any:
     return await store.jobs.read(store.ref)
 
 
-async def test_chunks_of_a_newer_version_are_told_apart(store: Store) -> None:
+async def test_chunks_of_a_newer_version_are_listed_apart(store: Store) -> None:
     job = await mixed(store, "RUNNING")
     newer: list[ChunkRef] = []
     ours = [c.ref async for c in all_chunks(store.table, job.ref, 4, newer)]
@@ -142,7 +142,7 @@ async def test_a_cancel_leaves_a_newer_chunk_and_the_end_to_newer_ones(
     assert after.status is JobStatus.CANCELLING
 
 
-async def test_a_cancel_passes_over_who_was_claimed_by_a_newer_worker_meanwhile(
+async def test_a_cancel_skips_a_chunk_that_a_newer_worker_claimed_meanwhile(
     store: Store,
 ) -> None:
     seen = await store.put_chunk()
@@ -170,7 +170,7 @@ def newer_message(store: Store) -> Delivery:
     )
 
 
-async def test_a_newer_message_of_a_chunk_that_we_know_becomes_ours(
+async def test_a_newer_message_of_a_readable_chunk_is_sent_in_this_version(
     store: Store,
 ) -> None:
     await store.put_chunk()
@@ -226,7 +226,7 @@ async def test_a_newer_message_of_nothing_is_set_aside(store: Store) -> None:
     assert row["error_code"] == "runtime.message.orphan"
 
 
-async def test_what_is_only_told_on_is_read_at_any_version(store: Store) -> None:
+async def test_rows_that_are_only_shown_are_read_at_any_version(store: Store) -> None:
     await store.put(store.ref.pk, "EVENT#2026#paused", v=2, event="paused")
 
     assert [e.event for e in await store.jobs.events(store.ref)] == ["paused"]

@@ -126,7 +126,7 @@ async def test_a_job_that_notifies_stays_listed_until_it_is_closed(
     assert not await listed(store)
 
 
-async def test_who_cancelled_a_job_stands_in_its_notice(store: Store) -> None:
+async def test_a_notification_names_the_operator_of_a_cancel(store: Store) -> None:
     by = {"cancelled_by": "me", "cancel_reason": "enough"}
     job = await store.put_job(S.CANCELLING, has_notify_hook=True, **by)
     assert (
@@ -138,7 +138,7 @@ async def test_who_cancelled_a_job_stands_in_its_notice(store: Store) -> None:
 
 
 @pytest.mark.parametrize("change", [{"gen": 3}, {"status": S.RUNNING}])
-async def test_a_job_that_was_taken_up_since_is_not_closed(
+async def test_a_job_that_was_reopened_since_is_not_closed(
     store: Store, change: dict[str, Any]
 ) -> None:
     job = await store.put_job(S.FINALIZING, has_notify_hook=True)

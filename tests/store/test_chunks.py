@@ -42,11 +42,11 @@ async def cancel_chunk(store: Store, seen: Chunk) -> bool:
     return await cancel_unclaimed(store.table, seen, store.now)
 
 
-async def ask_to_stop(store: Store, seen: Chunk) -> bool:
+async def request_to_cancel(store: Store, seen: Chunk) -> bool:
     return await request_cancel(store.table, seen, ASKED)
 
 
-async def ask_to_undo(store: Store, seen: Chunk) -> bool:
+async def request_to_compensate(store: Store, seen: Chunk) -> bool:
     return await request_compensation(store.table, seen, ASKED, store.now + 90)
 
 
@@ -54,7 +54,7 @@ async def begin_compensation(store: Store, seen: Chunk) -> bool:
     return await set_direction(store.table, seen, envelope())
 
 
-async def turn_onwards(store: Store, seen: Chunk) -> bool:
+async def go_forward(store: Store, seen: Chunk) -> bool:
     return await set_direction(store.table, seen, None)
 
 
@@ -75,19 +75,24 @@ CHUNK_WRITES: dict[str, tuple[ChunkWrite, dict[str, Any], str]] = {
     "cancel, pending": (cancel_chunk, {}, "CANCELLED"),
     "cancel, waiting": (cancel_chunk, WAITING, "CANCELLED"),
     "cancel, running": (cancel_chunk, RUNNING, "CANCELLED"),
-    "ask to stop": (ask_to_stop, RUNNING, "RUNNING"),
-    "ask to undo, pending": (ask_to_undo, {"fence": 4}, "PENDING"),
-    "ask to undo, waiting": (ask_to_undo, WAITING, "WAITING"),
+    "ask to stop": (request_to_cancel, RUNNING, "RUNNING"),
+    "ask to undo, pending": (request_to_compensate, {"fence": 4}, "PENDING"),
+    "ask to undo, waiting": (request_to_compensate, WAITING, "WAITING"),
     "turn back, pending": (begin_compensation, {"fence": 4}, "WAITING"),
     "turn back, waiting": (begin_compensation, WAITING, "WAITING"),
     "turn back, running": (begin_compensation, RUNNING, "WAITING"),
-    "turn onwards, waiting": (turn_onwards, WAITING, "WAITING"),
-    "turn onwards, running": (turn_onwards, RUNNING, "WAITING"),
+    "turn onwards, waiting": (go_forward, WAITING, "WAITING"),
+    "turn onwards, running": (go_forward, RUNNING, "WAITING"),
     "reopen, dead": (reopen, DEAD, "PENDING"),
     "reopen, cancelled": (reopen, DEAD | {"status": "CANCELLED"}, "PENDING"),
 }
 #: Those that leave alone what is on its way to its end.
-ALL_BUT_HAS_DIRECTION = {cancel_chunk, ask_to_undo, begin_compensation, turn_onwards}
+ALL_BUT_HAS_DIRECTION = {
+    cancel_chunk,
+    request_to_compensate,
+    begin_compensation,
+    go_forward,
+}
 #: What may have changed since the look, and the writes that care.
 SINCE: dict[str, tuple[dict[str, Any], set[ChunkWrite]]] = {
     "status": (
@@ -95,7 +100,7 @@ SINCE: dict[str, tuple[dict[str, Any], set[ChunkWrite]]] = {
         {
             release_expired,
             mark_redispatched,
-            ask_to_stop,
+            request_to_cancel,
             reopen,
             *ALL_BUT_HAS_DIRECTION,
         },
@@ -105,7 +110,7 @@ SINCE: dict[str, tuple[dict[str, Any], set[ChunkWrite]]] = {
         {
             release_expired,
             mark_redispatched,
-            ask_to_stop,
+            request_to_cancel,
             reopen,
             *ALL_BUT_HAS_DIRECTION,
         },
@@ -126,7 +131,7 @@ async def test_a_chunk_as_it_was_seen_is_written(store: Store, name: str) -> Non
     assert await write(store, seen) is True
     item = await store.item()
     assert status == item["status"]
-    assert write is ask_to_stop or "claimed_by" not in item
+    assert write is request_to_cancel or "claimed_by" not in item
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,10 @@ async def test_the_message_of_a_newer_chunk_goes_back_as_it_came(
 
     assert done == "dead-letter queue: left to newer workers"
     assert rt.work.bodies == [delivery.body]
-    assert (rt.work.messages, await store.letters.get("QUARANTINE", "m")) == ([], None)
+    assert (rt.work.messages, await store.dead_letter_table.get("QUARANTINE", "m")) == (
+        [],
+        None,
+    )
 
 
 async def test_the_message_of_a_newer_job_whose_chunks_lie_elsewhere_goes_back(
@@ -220,7 +223,7 @@ async def test_the_message_of_a_newer_job_whose_chunks_lie_elsewhere_goes_back(
 async def test_a_newer_message_of_nothing_is_set_aside(store: Store) -> None:
     rt = runtime(store)
     done = await handle(rt, newer_message(store), LOG)
-    row = await store.letters.get("QUARANTINE", store.ref.job) or {}
+    row = await store.dead_letter_table.get("QUARANTINE", store.ref.job) or {}
 
     assert done == "dead-letter queue: quarantined"
     assert row["error_code"] == "runtime.message.orphan"

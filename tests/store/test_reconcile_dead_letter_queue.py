@@ -57,7 +57,7 @@ async def test_what_belongs_to_nothing_is_set_aside(
 ) -> None:
     rt = runtime(store)
     done = await handle(rt, delivery(store, **facts), LOG)
-    row = await store.letters.get("QUARANTINE", store.ref.job) or {}
+    row = await store.dead_letter_table.get("QUARANTINE", store.ref.job) or {}
     assert (done, row["error_code"]) == ("dead-letter queue: quarantined", code)
     assert sent(rt) == []
 

@@ -1,4 +1,4 @@
-"""What each write of a claim's holder leaves behind."""
+"""The rows that each settlement of a claim writes."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from tests.store.writes import (
     dead_letter,
     defer,
     named,
+    record_compensation,
     release,
     rows,
     schedule_retry,
     succeed,
-    undo,
 )
 
 
@@ -72,7 +72,7 @@ async def test_null_of_a_first_generation_is_one_request(store: Store) -> None:
 async def test_the_compensation_is_stored(store: Store) -> None:
     claim = await store.running()
     await begin_compensation(store, claim)
-    await undo(store, claim)
+    await record_compensation(store, claim)
     await store.checkpoints(claim).record_compensation("second", FAILURE)
     item = await store.item()
     assert (item["direction"], item["error_code"]) == (
@@ -89,7 +89,7 @@ async def test_the_compensation_of_an_earlier_generation_is_not_read(
     store: Store,
 ) -> None:
     await begin_compensation(store, await store.running())
-    await undo(store, await store.running())
+    await record_compensation(store, await store.running())
     later = store.checkpoints(await store.running(gen=3))
     await later.load(Work(await rows(store), None))
     assert later.failure is None
@@ -242,18 +242,22 @@ async def test_an_error_is_kept_for_the_dead_letter(store: Store) -> None:
 
 async def test_a_dead_chunk_and_its_dead_letter_are_one_write(store: Store) -> None:
     await dead_letter(store, await store.running(payload="p/0+1", label="L"))
-    (letter,) = [row.item async for row in store.dead_letters.of_job(store.ref)]
-    assert letter["sk"] == "CHUNK#00000003#GEN#0002"
-    assert (letter["state"], letter["error_code"]) == (
+    (row,) = [each.item async for each in store.dead_letters.of_job(store.ref)]
+    assert row["sk"] == "CHUNK#00000003#GEN#0002"
+    assert (row["state"], row["error_code"]) == (
         "OPEN",
         "llm.content.filtered",
     )
-    assert (letter["attempts"], letter["claims"], letter["uncompensated_stages"]) == (
+    assert (
+        row["attempts"],
+        row["claims"],
+        row["uncompensated_stages"],
+    ) == (
         2,
         4,
         ["first"],
     )
-    assert (letter["payload"], letter["label"]) == ("p/0+1", "L")
+    assert (row["payload"], row["label"]) == ("p/0+1", "L")
     assert "ERROR#0002#0004" in await rows(store)
 
 

@@ -1,4 +1,4 @@
-"""Every write of a claim's holder: made once while we hold it, never after."""
+"""Every write of an owner: applied once under its claim, never afterwards."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tests.store.writes import (
     complete_result,
     complete_value,
     named,
+    record_compensation,
     succeed_with_value,
-    undo,
 )
 
 
@@ -119,12 +119,12 @@ async def test_a_cancel_between_two_sends_of_a_step_comes_after_it(
     claim = await store.running(gen=1)  # whose `null` is one plain update
     client = store.client
 
-    async def ask_to_stop() -> None:
+    async def request_to_cancel() -> None:
         store.client = client
         await store.change(cancel_requested_at=True)
 
     checkpoints = store.checkpoints(claim)
-    checkpoints.table.client = Stutter(client, ask_to_stop)
+    checkpoints.table.client = Stutter(client, request_to_cancel)
     await checkpoints.complete(0, "null", "second")
     assert checkpoints.completed == {"first": "null"}
 
@@ -145,7 +145,7 @@ async def test_a_step_that_comes_once_more_after_the_next_takes_nothing_back(
     assert before == await store.everything()
 
 
-@named([begin_compensation, undo, begin, *ENDS])
+@named([begin_compensation, record_compensation, begin, *ENDS])
 async def test_a_cancel_does_not_keep_a_chunk_from_ending(
     store: Store, write: Write
 ) -> None:

@@ -24,7 +24,7 @@ ASKED = {"cancel_requested_at": iso(NOW), "compensate_requested": True}
 RUNNING = {"status": "RUNNING", "fence": 4, "renewals": 7}
 
 
-async def undoing(store: Store) -> Any:
+async def compensating(store: Store) -> Any:
     facts = {"cancelled_at": iso(NOW), "cancel_compensates": True}
     return await store.put_job(JobStatus.CANCELLING, **facts)
 
@@ -66,7 +66,7 @@ async def test_a_chunk_with_a_compensation_request_is_never_only_cancelled(
 ) -> None:
     await store.put_chunk(**state)
     here = pass_context(store, seen)
-    await finish_cancelling(here, await undoing(store))
+    await finish_cancelling(here, await compensating(store))
     assert (await store.item())["status"] == status
     assert len(sent(here.rt)) == messages
 
@@ -75,11 +75,11 @@ async def test_an_expired_lease_without_a_request_gets_a_compensation_request(
     store: Store,
 ) -> None:
     await store.put_chunk(**RUNNING)
-    await finish_cancelling(pass_context(store, LEASE), await undoing(store))
+    await finish_cancelling(pass_context(store, LEASE), await compensating(store))
     assert ASKED.items() <= (await store.item()).items()
 
 
-async def a_notice(store: Store, **facts: Any) -> None:
+async def a_notification(store: Store, **facts: Any) -> None:
     item = {
         "event": "ended",
         "gen": 2,
@@ -105,7 +105,7 @@ async def test_a_notice_that_is_due_is_sent_to_a_worker_once(
     store: Store, facts: dict[str, Any], messages: int, status: JobStatus
 ) -> None:
     job = await store.put_job(status, has_notify_hook=True, cancelled_at=iso(NOW))
-    await a_notice(store, **facts)
+    await a_notification(store, **facts)
     here = pass_context(store)
     await dispatch_notifications(here, job)
     await dispatch_notifications(here, job)
@@ -115,7 +115,7 @@ async def test_a_notice_that_is_due_is_sent_to_a_worker_once(
 
 async def test_a_worker_beside_is_given_it_without_a_message(store: Store) -> None:
     job = await store.put_job(JobStatus.CANCELLED, has_notify_hook=True)
-    await a_notice(store)
+    await a_notification(store)
     taken: list[Any] = []
 
     async def take(*turn: Any) -> bool:
@@ -141,14 +141,14 @@ async def test_a_job_is_closed_after_its_end_and_its_last_notification(
     store: Store, status: JobStatus, closed: int, *, told: bool
 ) -> None:
     job = await store.put_job(status, has_notify_hook=True, cancelled_at=iso(NOW))
-    await a_notice(store, **({"state": DELIVERED} if told else {}))
+    await a_notification(store, **({"state": DELIVERED} if told else {}))
     acts = await dispatch_notifications(pass_context(store), job)
     assert acts["job closed"] == closed
 
 
 async def test_an_ended_job_without_a_hook_has_no_notifications(store: Store) -> None:
     job = await store.put_job(JobStatus.CANCELLED)
-    await a_notice(store)
+    await a_notification(store)
     here = pass_context(store)
     assert (await reconcile_job(here, job)).total() == 0
     assert sent(here.rt) == []
@@ -162,7 +162,7 @@ async def test_the_message_of_a_notification_is_not_an_orphan(
     join = Message.about(store.ref.chunk(keys.JOIN_CHUNK), 2)
     delivery = Delivery(join, f"join {store.ref.job}", "receipt", "id", 11)
     await handle(runtime(store), delivery, LOG)
-    pages = store.letters.query("QUARANTINE")
+    pages = store.dead_letter_table.query("QUARANTINE")
     ours = keys.sha256(delivery.body.encode())
     held = [row async for row in pages if row["body_sha256"] == ours]
     assert len(held) == kept

@@ -1,4 +1,4 @@
-"""An end is taken for our own only if all of it is."""
+"""A repeated end is the own write only if all of its values are equal."""
 
 from __future__ import annotations
 
